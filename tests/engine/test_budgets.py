@@ -152,7 +152,7 @@ def test_a_mistake_in_the_prices_is_named_with_its_place(
 async def test_a_model_without_a_price_is_refused_before_it_is_asked(prices: Path) -> None:
     prices.unlink()
     ours = agent([says("never")], Limits(max_cost=1))
-    with pytest.raises(ConfigError, match="nobody knows what `scripted:test` costs") as caught:
+    with pytest.raises(ConfigError, match="the price of `scripted:test` is not known") as caught:
         await ours.run("go")
     assert caught.value.code == "price_unknown" and "prices.yaml" in caught.value.hint
     assert ours.wire.asks == []  # type: ignore[attr-defined]
@@ -218,7 +218,7 @@ async def test_an_agent_whose_model_has_no_price_is_not_asked() -> None:
     agents = [SubAgent("other", "O.", tools=["add"], model="scripted:other")]
     ours = agent([asked, says("ok")], Limits(max_cost=4), agents=agents, connect=lambda name: other)
     result = await ours.run("go")
-    assert "nobody knows what `scripted:other` costs" in (result.results[0].error_message or "")
+    assert "the price of `scripted:other` is not known" in (result.results[0].error_message or "")
     assert other.asks == []
 
 

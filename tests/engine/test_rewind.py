@@ -213,7 +213,7 @@ async def test_what_is_not_kept_any_more_is_left_alone_and_named(tmp_path: Path)
     )
     shutil.rmtree(tmp_path / "artifacts")
     done = back(folder, journal, store, session, 0)
-    assert done.left_alone == {"a.txt": "what it held is not kept any more"}
+    assert done.left_alone == {"a.txt": "its content is no longer kept"}
     assert (folder / "a.txt").read_text() == "after\n"
 
 

@@ -16,7 +16,7 @@ def test_a_bound_for_money_needs_a_price_and_says_what_was_spent(
 ) -> None:
     model = script({"say": "done"})
     refused = ferrule("run", "-m", model, "--max-cost", "0.5", "go")
-    assert refused.code == 2 and "nobody knows what" in refused.err and "prices.yaml" in refused.err
+    assert refused.code == 2 and "is not known" in refused.err and "prices.yaml" in refused.err
     (own_folders / "config").mkdir(exist_ok=True)
     (own_folders / "config/prices.yaml").write_text('"scripted:*": {input: 1, output: 1}\n')
     paid = ferrule("run", "-m", model, "--max-cost", "0.5", "--json", "go")

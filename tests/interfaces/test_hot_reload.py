@@ -370,7 +370,9 @@ async def test_nothing_of_a_session_that_goes_on_holds_on_to_another_log_or_mach
     Trust().trust(".")
     await here.reload()
     driver = here.session.driver
-    assert driver is not before and [type(one).__name__ for one in driver.extensions] == ["SessionHooks"]
+    assert driver is not before and [type(one).__name__ for one in driver.extensions] == [
+        "SessionHooks"
+    ]
     assert (driver.log, driver.machine, driver.memory) == (
         before.log,
         before.machine,
@@ -449,7 +451,7 @@ async def test_a_session_is_not_taken_over_while_it_works() -> None:
     @tool(side_effect="none")
     def meanwhile() -> None:
         """Something else happens."""
-        with pytest.raises(ConfigError, match="the session works") as raised:
+        with pytest.raises(ConfigError, match="the session is busy") as raised:
             other.take_over(session)
         refused.append(raised.value.code)
 

@@ -176,7 +176,7 @@ class Agent:
 
     @property
     def gate(self) -> Gate:
-        """What decides on calls. Each session has a copy, with its own grants."""
+        """The gate that decides about calls. Each session has a copy, with its own grants."""
         return self.offered.gate
 
     @property
@@ -186,8 +186,9 @@ class Agent:
 
     @property
     def wire(self) -> Wire:
-        """The model's client, made when it is first needed. Raises ConfigError for a name that
-        leads nowhere.
+        """The model's client, made when it is first needed.
+
+        Raises ConfigError for a name that leads nowhere.
         """
         return self.connection.client
 
@@ -198,7 +199,7 @@ class Agent:
         options: ModelOptions | None = None,
         tool_mode: str | None = None,
     ) -> None:
-        """Let sessions ask another model from their next question on (`Session.reset_model`)."""
+        """Let sessions ask another model from their next request on (`Session.reset_model`)."""
         self.connection = self.connection.changed(model, options=options, tool_mode=tool_mode)
 
     def share_model(self, other: Agent) -> None:
@@ -207,7 +208,7 @@ class Agent:
 
     @property
     def journal(self) -> Journal:
-        """Where this agent's events go. A file is opened with the first event."""
+        """The journal of this agent's events. A file is opened with the first event."""
         where = self._journal
         if isinstance(where, str) and "://" in where:
             from ferrule.storage.locations import journal_at
@@ -297,16 +298,16 @@ class Agent:
         return session
 
     def take_over(self, session: Session, *, changed: Iterable[str] = ()) -> None:
-        """Let another agent's session go on as this one's, from its next message on.
+        """Let another agent's session continue as this one's, from its next message on.
 
         The journal must be the same (`engine.agent_reload`).
 
         Args:
             session: The session of the other agent.
-            changed: Names of tools that are not what they were: session grants for them end.
+            changed: Names of tools that have changed: session grants for them end.
 
         Raises:
-            ConfigError: The session works at the moment.
+            ConfigError: The session is busy.
         """
         from .agent_reload import renew
 
@@ -315,8 +316,9 @@ class Agent:
     # ---- other agents like this one
 
     def below(self, part: Below) -> Session:
-        """Return the session of a sub-agent (`engine.delegation.delegation`): this agent's in all
-        but what `part` says. Raises ConfigError.
+        """Return the session of a sub-agent (`engine.delegation.delegation`).
+
+        It is like this agent's in everything but `part`. Raises ConfigError.
         """
         from . import agent_parts as parts
 
@@ -366,10 +368,10 @@ class Agent:
     def rehearsing(
         self, model: str | Wire, system: str, answers: Hook | None
     ) -> tuple[Agent, Session]:
-        """Return a copy of this agent and a session of it, with a journal in memory
-        (`engine.replay.rerun`).
+        """Return a copy of this agent and a session of it, with a journal in memory.
 
-        With `answers`, a hook that answers every call, no handler runs and no rule is asked.
+        It is used by `engine.replay.rerun`. With `answers`, a hook that answers every call, no
+        handler runs and no rule is asked.
         """
         from . import agent_parts as parts
 
@@ -423,9 +425,7 @@ class Agent:
             await session.close()
 
     async def close(self) -> None:
-        """Close what tools left open in any session (`Context.on_close`), then give the model's
-        connections back.
-        """
+        """Close what tools left open in any session (`Context.on_close`), then disconnect."""
         try:
             for closers in [*self.unclosed]:
                 await closers.run()
@@ -433,9 +433,7 @@ class Agent:
             await self.disconnect()
 
     async def disconnect(self) -> None:
-        """Give the model's connections (or its local server) back; sessions can go on with new
-        ones.
-        """
+        """Close the model's connections or local server; sessions can continue with new ones."""
         await self.connection.close()
         if self.roster is not None:
             await self.roster.disconnect()

@@ -1,6 +1,6 @@
-"""What an agent is given besides its model and its tools: options that belong together.
+"""Options of an agent besides its model and its tools, grouped by what belongs together.
 
-Each of them is a value with defaults that work.
+Each group is a value with defaults that work.
 """
 
 from __future__ import annotations
@@ -97,7 +97,7 @@ class ToolCalling:
 
 @frozen
 class SubAgents:
-    """Agents that sessions may delegate to with the tool `delegate`, and their bounds."""
+    """Sub-agents that sessions may delegate to with the tool `delegate`, and their limits."""
 
     agents: Iterable[SubAgent] = ()
     limits: DelegationLimits | None = None

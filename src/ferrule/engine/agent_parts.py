@@ -1,6 +1,4 @@
-"""What an agent is made of, loaded with the first agent: a program that imports `Agent` may never
-make one.
-"""
+"""The parts of an agent, loaded with the first one: a program may import `Agent` and make none."""
 
 from __future__ import annotations
 

@@ -1,20 +1,18 @@
-"""A session goes on with another agent: other tools, hooks, rules and settings, from its next
-message on.
+"""Reload: a session continues with another agent: other tools, hooks, rules and settings.
 
 What stays is what the session is: its journal and lease, its history, its system text, its memory
-with what runs in the background, who watches it and who is asked. What is new comes from the agent;
-the model is asked anew, with the whole history.
+with its background tasks, its observers and its approver. What is new comes from the agent; the
+model is asked anew, with the whole history.
 
 * It happens between messages: `Agent.take_over` refuses while something runs.
-* The system text stands, and tools that are as they were keep their places, their names on the wire
-  and their bytes (`continued`). What is new or changed stands at the end; what a model should know
-  besides is said in its next message.
-* A session grant that names a tool which is not the same any more is dropped: it was given to
-  another tool.
-* Hooks that come get no `session.start`, which is over; hooks that are gone are asked nothing, not
-  even at the session's end.
-* What a script registered for the session is gone, as it is where a session is resumed, and the
-  model is told.
+* The system text stays, and unchanged tools keep their places, their names in requests and their
+  bytes (`continued`). New or changed ones come last; what else a model should know is in its next
+  message.
+* A session grant for a tool that has changed is dropped: it was given to another tool.
+* New hooks get no `session.start`, which is over; removed hooks are not asked again, not even at
+  the session's end.
+* What a script registered for the session is lost, as when a session is resumed, and the model is
+  told.
 """
 
 from __future__ import annotations
@@ -37,12 +35,11 @@ _FORGOTTEN = "What was registered in this session is gone with the files that br
 
 
 class ContinuedCatalog(Catalog):
-    """The tools of a catalog, in the order of an earlier one and with its names on the wire as far
-    as they are the same tools.
-    """
+    """A catalog in the order of an earlier one, with its names in requests for unchanged tools."""
 
     def __init__(self, tools: Iterable[Tool], before: Catalog) -> None:
-        wired, now = before.wire_table(), {tool.full_name: tool for tool in tools}
+        wired = before.wire_table()
+        now = {tool.full_name: tool for tool in tools}
         self._kept = {
             tool.full_name: wired[tool.full_name]
             for tool in before
@@ -52,7 +49,8 @@ class ContinuedCatalog(Catalog):
 
     def _wire(self) -> dict[str, str]:
         if self._by_wire is None:
-            named, taken = dict(self._kept), set(self._kept.values())
+            named = dict(self._kept)
+            taken = set(self._kept.values())
             for name in self._tools:
                 if name not in named:
                     named[name] = wire_name_beside(name, taken)
@@ -61,7 +59,7 @@ class ContinuedCatalog(Catalog):
         return self._by_wire
 
     def wire_table(self) -> dict[str, str]:
-        """As of any catalog, in its order."""
+        """See `Catalog.wire_table`; in the order of this catalog."""
         return {name: wire for wire, name in self._wire().items()}
 
     def __iter__(self) -> Iterator[Tool]:
@@ -81,8 +79,9 @@ def same(one: Tool, other: Tool) -> bool:
 
 
 def continued(tools: Catalog, before: Catalog) -> Catalog:
-    """The same tools for sessions that had `before`: what is the same keeps its place, the rest
-    comes last.
+    """Return these tools for sessions that had `before`.
+
+    Unchanged tools keep their places, the others come last.
     """
     return ContinuedCatalog(tools, before)
 
@@ -90,15 +89,20 @@ def continued(tools: Catalog, before: Catalog) -> Catalog:
 def renew(
     session: Session, make: Callable[[str, str, Machine], Session], *, changed: Iterable[str] = ()
 ) -> None:
-    """Give a session the driver of one that `make` makes of its id, its system text and its
-    machine. `changed` names tools whose grants end.
+    """Replace a session's driver by that of a session which `make` builds.
 
-    Raises ConfigError while the session works; then nothing has changed.
+    Args:
+        session: The session.
+        make: Builds a session from an id, a system text and a machine.
+        changed: Names of tools whose grants end.
+
+    Raises:
+        ConfigError: The session is busy; then nothing has changed.
     """
     old = session.driver
     if old.machine.active or old.machine.open_calls():
         raise ConfigError(
-            "the session works: what changed takes effect with its next message", code="busy"
+            "the session is busy: what changed takes effect with its next message", code="busy"
         )
     made = make(session.id, session.system, old.machine)
     new = made.driver
@@ -106,17 +110,21 @@ def renew(
     _grant_again(old, new, tuple(changed))
     _recall(new)
     session.driver = new
-    session.model, session.limits, session.join, session.require = (
-        made.model, made.limits, made.join, made.require,
-    )  # fmt: skip
+    session.model = made.model
+    session.limits = made.limits
+    session.join = made.join
+    session.require = made.require
 
 
 def _hand_over(old: Driver, new: Driver) -> None:
-    lost = (
-        old.dispatcher.catalog.added if isinstance(old.dispatcher.catalog, SessionCatalog) else ()
-    )
-    new.log, new.memory, new.closers = old.log, old.memory, old.closers
-    new.approver, new.elapsed, new.inbox.loop = old.approver, old.elapsed, old.inbox.loop
+    catalog = old.dispatcher.catalog
+    lost = catalog.added if isinstance(catalog, SessionCatalog) else ()
+    new.log = old.log
+    new.memory = old.memory
+    new.closers = old.closers
+    new.approver = old.approver
+    new.elapsed = old.elapsed
+    new.inbox.loop = old.inbox.loop
     for extension in old.extensions:
         extension.release()
     for extension in new.extensions:
@@ -136,8 +144,9 @@ def _grant_again(old: Driver, new: Driver, changed: tuple[str, ...]) -> None:
 
 
 def _recall(new: Driver) -> None:
-    """What of the history a new dispatcher must know: what was found by search, and that what is
-    old was checked when it was new.
+    """Restore what a new dispatcher must know of the history.
+
+    What was found by tool search, and that old messages were checked when they were new.
     """
     if new.dispatcher.keeper is not None:
         new.dispatcher.keeper.settled = len(new.machine.history)

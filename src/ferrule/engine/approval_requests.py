@@ -1,4 +1,4 @@
-"""The question to a person, made from a prepared call, and what the answer changes."""
+"""Build the approval request of a prepared call, and apply a person's answer."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from .session_log import Log
 
 
 class AskingSession(Protocol):
-    """A session, as far as its approver and its log go."""
+    """A session, as far as its approver and its log are concerned."""
 
     @property
     def approver(self) -> Approver: ...
@@ -30,17 +30,18 @@ class AskingSession(Protocol):
 
 @frozen
 class CurrentApprover:
-    """Whoever a session asks at that moment, for handlers that must ask: an interface may take over
-    a session after it was made.
+    """Asks the session's current approver, for handlers that must ask.
 
-    An answer is in the journal before the handler goes on.
+    An interface may replace the approver after the session was opened. An answer is in the journal
+    before the handler goes on.
     """
 
     session: AskingSession
 
     async def ask(self, request: ApprovalRequest) -> Answer:
-        """As `Approver.ask`. Raises JournalError, which is no yes, if the answer cannot be
-        written.
+        """Ask, as `Approver.ask`.
+
+        Raises JournalError, which is not an approval, if the answer cannot be written.
         """
         answer = await self.session.approver.ask(request)
         event = ConsentAnswered(
@@ -64,39 +65,47 @@ async def ask(
     gate: Gate,
     ended: Callable[[str], str | None] = lambda call_id: None,
 ) -> PersonAnswered | ToolAnswered:
-    """Put the question, apply the answer to the gate, and say it as an event. An error on the way
-    is a no.
+    """Ask for an approval, apply the answer to the gate, and return it as an event.
 
-    `ended` says why the question about a call was taken back, if it was: then that is the call's
-    result.
+    An error on the way counts as a denial. `ended` says why the request was withdrawn, if it was:
+    then that is the call's result.
     """
-    tool, decision, values = prepared.tool, prepared.decision, prepared.values
+    tool = prepared.tool
+    decision = prepared.decision
+    values = prepared.values
     assert tool is not None and decision is not None and values is not None
-    call_id, digest = prepared.call.id, prepared.evaluation.digest
+    call_id = prepared.call.id
+    digest = prepared.evaluation.digest
     now = gate.decide(tool, values)
     if now.verdict == "allow" and not prepared.asked:
-        # An answer to an earlier call of this round already covers this one.
+        # An answer to an earlier call of this turn already covers this one.
         return PersonAnswered(call_id, "session", digest, now.rule, by="an earlier answer")
     try:
         answer = await approver.ask(await request(prepared, context))
         gate.settle(tool, answer.choice, answer.grant, offers=decision.offers)
     except asyncio.CancelledError:
-        if (why := ended(call_id)) is None:
+        why = ended(call_id)
+        if why is None:
             raise
         return ToolAnswered(not_begun(prepared.call, why))
     except Exception as error:  # noqa: BLE001  boundary: an approver that breaks has not said yes (fail closed)
-        said = str(error) if isinstance(error, FerruleError) else f"{type(error).__name__}: {error}"
+        message = str(error)
+        if not isinstance(error, FerruleError):
+            message = f"{type(error).__name__}: {message}"
         return PersonAnswered(
-            call_id, "deny", digest, by="error", note=f"nobody could be asked: {said}"
+            call_id, "deny", digest, by="error", note=f"nobody could be asked: {message}"
         )
     return PersonAnswered(call_id, answer.choice, digest, answer.grant, answer.by, answer.note)
 
 
 async def request(prepared: Prepared, context: Context, *, died: str = "") -> ApprovalRequest:
-    """What a person is shown. A preview that fails says so; it never decides anything. `died`: see
-    `ApprovalRequest`.
+    """Build what a person is shown. A preview that fails says so; it never decides anything.
+
+    `died` explains an unknown outcome, see `ApprovalRequest`.
     """
-    tool, decision, values = prepared.tool, prepared.decision, prepared.values
+    tool = prepared.tool
+    decision = prepared.decision
+    values = prepared.values
     assert tool is not None and decision is not None and values is not None
     shown = ""
     if tool.preview is not None:

@@ -1,4 +1,4 @@
-"""The tools that a run may use, for handlers that list them or ask of a call within theirs."""
+"""The tools that a run may use, for handlers that list them or check a call against its rights."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 class DispatchingSession(Protocol):
-    """A session, as far as its dispatcher goes: it may get another one."""
+    """A session, as far as its dispatcher is concerned: it may be replaced."""
 
     @property
     def dispatcher(self) -> Dispatcher: ...
@@ -23,14 +23,12 @@ class DispatchingSession(Protocol):
 
 @frozen
 class Usable:
-    """One session's tools, with its rights as they are at that moment.
-    `context.resource(Usable)` finds it.
-    """
+    """The tools of one session, with its current rights. `context.resource(Usable)` finds it."""
 
     session: DispatchingSession
 
     def has(self, name: str) -> bool:
-        """Whether there is a tool with this full name and it may be called."""
+        """Whether a tool with this full name exists and may be called."""
         dispatcher = self.session.dispatcher
         tool = dispatcher.catalog.get(name)
         return tool is not None and dispatcher.usable(tool)

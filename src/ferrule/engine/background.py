@@ -1,16 +1,17 @@
-"""Work that goes on after its call was answered: a task has an id, is polled, waited for, ended.
+"""Background tasks: work that goes on after its call was answered, polled or awaited by id.
 
     tasks = background(context)
-    task_id = tasks.start(work, name="deploy", tell=context.tell)      # answered at once: {"task_id": task_id, "status": "running"}
+    task_id = tasks.start(work, name="deploy", tell=context.tell)
+    # The call is answered at once: {"task_id": task_id, "status": "running"}
 
-A task belongs to one session and ends with it at the latest; one of a run (`of_run`) ends with the
-run. The model hears of its end through `tell`, unless a call waits for it. `TASK_TOOLS` are the
-tools for a model that started some.
+A task belongs to one session and ends with it at the latest; a task of a run (`of_run`) ends with
+the run. The model is told of its end through `tell`, unless a call waits for it. `TASK_TOOLS` are
+the tools for a model that started some.
 
-The journal says when a task began and how it ended, so one without an end is known to be unknown
-(`standings`), and nobody takes it for one that runs. An id says which session it is of: asked about
-a task that this process does not know, a session answers `unknown` for an id of its own and
-`not_found` for any other.
+The journal says when a task began and how it ended, so the outcome of a task without an end is
+known to be unknown (`standings`), and the task is not taken for one that still runs. An id says
+which session it belongs to: for a task that this process does not know, a session answers `unknown`
+if the id is its own and `not_found` for any other.
 """
 
 from __future__ import annotations
@@ -37,7 +38,7 @@ MOST_RUNNING = 16
 MOST_KEPT = 200
 """Finished tasks whose outcome can still be read; the oldest go first."""
 RESULT_BYTES = 48 * 1024
-"""Of one task's value, so that an answer about it is not cut."""
+"""Limit of one task's value, so that an answer about it is not cut."""
 LONGEST_WAIT = 600_000
 """Milliseconds."""
 TOPIC = "task"
@@ -52,7 +53,7 @@ _LOST = (
 
 @dataclass(slots=True)
 class _Kept:
-    """One task. `outcome` is what came of it, in the words of `Background.shown`."""
+    """One task and its outcome, with the statuses of `Background.shown`."""
 
     name: str
     of_run: bool
@@ -63,12 +64,15 @@ class _Kept:
     error: str = ""
     task: asyncio.Task[None] | None = None
     awaited: int = 0
-    """Calls that wait for it: who gets an answer needs no notice."""
+    """Number of calls that wait for it: a caller that gets the answer needs no notice."""
 
 
 class Background:
-    """The tasks of a session. To be used on the loop that its run goes on. `note` writes into the
-    journal.
+    """The background tasks of a session. Use it on the event loop of its run.
+
+    Args:
+        owner: The session's identity.
+        note: Writes a notice (topic, text) into the journal.
     """
 
     def __init__(
@@ -78,7 +82,7 @@ class Background:
         self._note = note
         self._kept: dict[str, _Kept] = {}
         self.closing = False
-        """Whether somebody sees to it that this is closed with the session."""
+        """Whether it is registered to be closed with the session."""
 
     def start(
         self,
@@ -88,8 +92,16 @@ class Background:
         tell: Callable[[str], None] = lambda text: None,
         of_run: bool = False,
     ) -> str:
-        """Begin; the task's id. `tell` hears of its end. Raises ToolFailed (`limit`) while too many
-        run.
+        """Start a task and return its id.
+
+        Args:
+            work: What the task does.
+            name: Its name for people and the model.
+            tell: Called with a notice when it ends.
+            of_run: Whether it ends with the run.
+
+        Raises:
+            ToolFailed: Too many tasks are running (`limit`).
         """
         running = sum(kept.status == "running" for kept in self._kept.values())
         if running >= MOST_RUNNING:
@@ -114,19 +126,19 @@ class Background:
     ) -> None:
         try:
             found = bound(await work(), RESULT_BYTES)
-            kept.result, kept.notes, kept.status = found.data, found.notes, "done"
+            kept.result = found.data
+            kept.notes = found.notes
+            kept.status = "done"
         except asyncio.CancelledError:
             self._ended(task_id, kept, "cancelled", ErrorType.CANCELLED, "it was stopped")
             raise
         except ToolFailed as error:
             self._ended(task_id, kept, "failed", error.error_type, error.message)
         except Exception as error:  # noqa: BLE001  boundary: whatever a task raises is its outcome
-            said = (
-                str(error)
-                if isinstance(error, FerruleError)
-                else f"{type(error).__name__}: {error}"
-            )
-            self._ended(task_id, kept, "failed", ErrorType.INTERNAL_ERROR, said)
+            message = str(error)
+            if not isinstance(error, FerruleError):
+                message = f"{type(error).__name__}: {message}"
+            self._ended(task_id, kept, "failed", ErrorType.INTERNAL_ERROR, message)
         else:
             self._ended(task_id, kept, "done")
         if not kept.awaited:
@@ -135,15 +147,22 @@ class Background:
     def _ended(
         self, task_id: str, kept: _Kept, status: str, error_type: str = "", error: str = ""
     ) -> None:
-        kept.status, kept.error_type, kept.error = status, error_type, error
-        self._note(
-            TOPIC, f"{task_id} (`{kept.name}`) {status}" + (f": {error[:500]}" if error else "")
-        )
+        kept.status = status
+        kept.error_type = error_type
+        kept.error = error
+        detail = f": {error[:500]}" if error else ""
+        self._note(TOPIC, f"{task_id} (`{kept.name}`) {status}{detail}")
 
     def shown(self, task_id: str) -> dict[str, Any]:
-        """`{task_id, name, status}`, with `result` if it is done (and `notes` if that was cut),
-        `error_type` and `error` if it failed or was cancelled; `{task_id, status, error}` if it is
-        unknown. Raises ToolFailed (`not_found`).
+        """Return the state of a task.
+
+        Returns:
+            `{task_id, name, status}`, with `result` if it is done (and `notes` if that was cut),
+            `error_type` and `error` if it failed or was cancelled; `{task_id, status, error}` if it
+            is unknown.
+
+        Raises:
+            ToolFailed: There is no such task (`not_found`).
         """
         kept = self._find(task_id)
         if kept is None:
@@ -158,7 +177,10 @@ class Background:
         return found
 
     async def wait(self, task_id: str, seconds: float) -> dict[str, Any]:
-        """`shown`, once it has ended or after this time. Raises ToolFailed (`not_found`)."""
+        """Return the state of a task once it has ended, or after this time.
+
+        Raises ToolFailed (`not_found`).
+        """
         kept = self._find(task_id)
         if kept is not None and kept.task is not None and not kept.task.done() and _here(kept.task):
             kept.awaited += 1
@@ -169,18 +191,18 @@ class Background:
         return self.shown(task_id)
 
     async def end(self, task_id: str) -> dict[str, Any]:
-        """Stop it, if it runs, and say how it stands. Raises ToolFailed (`not_found`)."""
+        """Stop a task, if it runs, and return its state. Raises ToolFailed (`not_found`)."""
         kept = self._find(task_id)
         if kept is not None:
             await self._stop({task_id: kept})
         return self.shown(task_id)
 
     async def end_run(self) -> None:
-        """Stop what belongs to the run that ends."""
+        """Stop the tasks of the run that ends."""
         await self._stop({task_id: kept for task_id, kept in self._kept.items() if kept.of_run})
 
     async def close(self) -> None:
-        """Stop everything."""
+        """Stop all tasks."""
         self.closing = False
         await self._stop(dict(self._kept))
 
@@ -192,25 +214,25 @@ class Background:
             if _here(kept.task):
                 running.append(kept.task)
                 kept.task.cancel()
-            elif not (loop := kept.task.get_loop()).is_closed():
+                continue
+            loop = kept.task.get_loop()
+            if not loop.is_closed():
                 loop.call_soon_threadsafe(kept.task.cancel)
         if running:
             await asyncio.wait(running)
         for task_id, kept in some.items():
-            if (
-                kept.status == "running"
-            ):  # Cancelled before its first step: it could not say so itself.
+            # Cancelled before its first step: it could not say so itself.
+            if kept.status == "running":
                 self._ended(task_id, kept, "cancelled", ErrorType.CANCELLED, "it was stopped")
 
     def _check(self, chance: str) -> str:
-        """What tells ids of this session from any others. No secret: it keeps nobody from
-        anything.
-        """
+        """Return the checksum that tells this session's ids from others. It protects nothing."""
         return sha256(f"{self._owner}{chance}".encode("utf-8", "surrogatepass")).hexdigest()[:8]
 
     def _find(self, task_id: str) -> _Kept | None:
-        """A task; None for one of this session that is not known any more. Raises ToolFailed
-        (`not_found`).
+        """Return a task; None for one of this session that is no longer known.
+
+        Raises ToolFailed (`not_found`).
         """
         kept = self._kept.get(task_id)
         if kept is None and not self._ours(task_id):
@@ -222,8 +244,8 @@ class Background:
         return kept
 
     def _ours(self, task_id: str) -> bool:
-        chance, check = task_id[5:17], task_id[17:]
-        return task_id.startswith("task_") and len(chance) == 12 and self._check(chance) == check
+        prefix, chance, check = task_id[:5], task_id[5:17], task_id[17:]
+        return prefix == "task_" and len(chance) == 12 and self._check(chance) == check
 
     def _drop_old(self) -> None:
         finished = [task_id for task_id, kept in self._kept.items() if kept.status != "running"]
@@ -232,12 +254,12 @@ class Background:
 
 
 def _here(task: asyncio.Task[None]) -> bool:
-    """Whether it goes on where we are: on another loop it can neither be waited for nor touched."""
+    """Whether a task runs on the current event loop; if not, it must not be touched."""
     return task.get_loop() is asyncio.get_running_loop()
 
 
 def background(context: Context) -> Background:
-    """The tasks of this session, made with the first of them."""
+    """Return the background tasks of this session; create them on first use."""
     tasks = context.memory.get(_MEMORY)
     if tasks is None:
         tasks = context.memory[_MEMORY] = Background(context.identity, context.note)
@@ -248,24 +270,25 @@ def background(context: Context) -> Background:
 
 
 def background_of(memory: dict[str, Any]) -> Background | None:
-    """The tasks in a session's memory, if it has any."""
+    """Return the tasks in a session's memory, if it has any."""
     return memory.get(_MEMORY)
 
 
 def standings(events: Iterable[Event]) -> dict[str, str]:
-    """How the tasks of a journal stand, by id: `done`, `failed`, `cancelled`, or `unknown` for
-    those without an end.
+    """Return how the tasks of a journal ended, by id.
 
-    Of a session that another process is driving, those may be running.
+    Returns:
+        `done`, `failed`, `cancelled`, or `unknown` for tasks without an end. Those may still be
+        running if another process is driving the session.
     """
     found: dict[str, str] = {}
     for event in events:
-        if (
-            isinstance(event, Noticed)
-            and event.topic == TOPIC
-            and (said := _NOTE.match(event.text))
-        ):
-            found[said[1]] = "unknown" if said[2] == "started" else said[2]
+        if not isinstance(event, Noticed) or event.topic != TOPIC:
+            continue
+        note = _NOTE.match(event.text)
+        if note:
+            task_id, status = note.groups()
+            found[task_id] = "unknown" if status == "started" else status
     return found
 
 
@@ -307,4 +330,4 @@ TASK_TOOLS: tuple[Tool, ...] = (
     make(task_await, side_effect="none", polls=True, timeout=LONGEST_WAIT / 1000 + 10),
     make(task_cancel, side_effect="none", idempotent=True),
 )
-"""For a catalog in which something may start tasks."""
+"""Tools for a catalog in which something may start tasks."""

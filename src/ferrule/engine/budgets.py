@@ -1,21 +1,20 @@
-"""Budgets of a run: tokens, money and calls, counted where an answer comes in; and time, across
-processes.
+"""Budgets of a run: tokens, money and calls, counted with each answer; and time across processes.
 
 Rules of this file, each a promise with a test:
 
-* What is spent stands in the journal: tokens and their price with each answer, what agents used
-  with the end of their work. So a run that is gone on with in another process goes on with what was
-  spent, and its time does not begin anew.
-* An answer that goes over a bound is kept, none of its calls is run, and the run stops with a
+* What is spent is in the journal: tokens and their price with each answer, what sub-agents used
+  with the end of their work. So a run that is resumed in another process goes on with what was
+  spent, and its time does not start anew.
+* An answer that exceeds a limit is kept, none of its calls is run, and the run stops with a
   `LimitReached` of its own code (`limit_max_tokens`, `limit_max_cost`, `limit_max_calls`). An
   answer that ends the run counts as an answer.
-* Where money is bounded, a model without a price is refused before it is asked: what nobody can
-  count is not let pass.
-* When a share of a bound is passed (`Limits.warn_at`), a person is told once in a run: the notice
+* Where money is limited, a model without a known price is refused before it is asked: a cost that
+  cannot be counted is not allowed.
+* When a share of a limit is passed (`Limits.warn_at`), a person is told once in a run: the notice
   `budget`.
 
-What cannot be known: what an answer will cost before it is there. So the last answer can go over
-the bound by its own price.
+The cost of an answer cannot be known before it is there. So the last answer can exceed the limit by
+its own price.
 """
 
 from __future__ import annotations
@@ -49,8 +48,16 @@ _UNITS = {"max_tokens": "tokens", "max_cost": "dollars", "max_calls": "calls"}
 
 
 class Budgets:
-    """Those of one run that asks `model`. Raises ConfigError if its money is bounded and nobody
-    knows what the model costs.
+    """The budgets of one run that asks `model`.
+
+    Args:
+        machine: The state machine of the session.
+        limits: The run's limits.
+        model: The model that is asked.
+        notice: Writes a notice (topic, text) for a person.
+
+    Raises:
+        ConfigError: The cost is limited and the model's price is not known.
     """
 
     def __init__(
@@ -64,12 +71,14 @@ class Budgets:
     def answered(
         self, answer: ModelAnswered | ContextCompacted, feed: Callable[[Event], list[Command]]
     ) -> list[Command]:
-        """What to do after an answer (or a summary): what the machine says, or the end of a run
-        that went over a bound.
+        """Count an answer (or a summary) and return what to do next.
+
+        Returns:
+            The machine's commands, or those that end a run that exceeded a limit.
         """
         machine = self._machine
         if self._told is None:
-            # Of a run that is gone on with, what was passed by then was said by then.
+            # In a resumed run, what was passed earlier was reported earlier.
             self._told = {
                 name for name, used, most in self._spent() if used >= most * machine.limits.warn_at
             }
@@ -92,7 +101,7 @@ class Budgets:
         return replace(answer, usage=replace(answer.usage, cost=cost))
 
     def _spent(self) -> Iterator[tuple[str, float, float]]:
-        """Name, what is used and the most of each bound that there is."""
+        """Yield name, amount used and maximum of each limit that is set."""
         limits, used = self._machine.limits, self._machine.usage
         if limits.max_tokens is not None:
             yield "max_tokens", used.input + used.output, limits.max_tokens
@@ -103,23 +112,23 @@ class Budgets:
 
 
 def dollars(usage: Usage) -> float:
-    """Its cost in US dollars."""
+    """Return the cost in US dollars."""
     return usage.cost / NANO
 
 
 def calls_of(machine: Machine) -> int:
-    """Calls that the model made in this run so far, whatever came of them."""
+    """Return how many calls the model made in this run so far, whatever their results."""
     return len(machine.results()) + sum(not slot.direct for slot in machine.open_calls())
 
 
 def price_for(model: str) -> Price:
-    """What answers of a model cost. Raises ConfigError if nobody knows."""
+    """Return the price of a model's answers. Raises ConfigError if it is not known."""
     from ferrule.models.prices import FILE, price_of
 
     price = price_of(model)
     if price is None:
         raise ConfigError(
-            f"max_cost is set, and nobody knows what `{model}` costs",
+            f"max_cost is set, and the price of `{model}` is not known",
             code="price_unknown",
             hint=(
                 f"write its prices into `{FILE}` of your settings folder, or install "
@@ -130,8 +139,9 @@ def price_for(model: str) -> Price:
 
 
 def seconds_used(records: Iterable[Record]) -> float:
-    """Time that the last run of a journal took so far, without the times in which no process drove
-    it.
+    """Return the seconds that the last run of a journal took so far.
+
+    Times in which no process drove it do not count.
     """
     total = before = 0
     for record in records:

@@ -1,6 +1,4 @@
-"""What tools want done at a session's end: end a program, delete a folder, say goodbye to a
-server.
-"""
+"""What tools want done when a session ends: end a program, delete a folder, disconnect a server."""
 
 from __future__ import annotations
 
@@ -10,19 +8,18 @@ from collections.abc import Awaitable, Callable
 from .session_log import Log
 
 Closer = Callable[[], Awaitable[None]]
-"""Gives one thing back. It may be cancelled when its time is over."""
+"""Releases one thing. It may be cancelled when its time is over."""
 
 CLOSE_SECONDS = 10.0
-"""For all closers of a session together."""
+"""Seconds for all closers of a session together."""
 
 
 class Closers:
-    """One session's. Each runs once, the last registered first, because later things may need
-    earlier ones.
+    """The closers of one session. Each runs once, in reverse order of registration.
 
-    Nothing is swallowed: what fails, and what was cut off or not begun in time, is a notice in the
-    journal. While something is registered, this is in `unclosed`, so that whoever owns that set can
-    close what was forgotten.
+    Later things may need earlier ones, hence the order. Nothing is swallowed: a failure, and what
+    was cut off or not started in time, is a notice in the journal. While something is registered,
+    this object is in `unclosed`, so that the owner of that set can close what was forgotten.
     """
 
     def __init__(self, log: Log, unclosed: set[Closers], seconds: float = CLOSE_SECONDS) -> None:
@@ -32,19 +29,17 @@ class Closers:
         self._closers: list[Closer] = []
 
     def add(self, closer: Closer) -> None:
-        """Run this at the end."""
+        """Run this closer at the end."""
         self._closers.append(closer)
         self._unclosed.add(self)
 
     def drop(self, closer: Closer) -> None:
-        """Do not run this at the end, if it was to be."""
+        """Do not run this closer at the end; nothing happens if it is not registered."""
         if closer in self._closers:
             self._closers.remove(closer)
 
     async def run(self) -> None:
-        """Run what is registered; what is registered meanwhile runs too. Then all that was said is
-        written.
-        """
+        """Run all closers, also those registered meanwhile; then flush the journal."""
         bound = asyncio.timeout(self._seconds)
         try:
             async with bound:
@@ -55,7 +50,8 @@ class Closers:
                 raise
         self._unclosed.discard(self)
         if bound.expired():
-            left, self._closers = len(self._closers), []
+            left = len(self._closers)
+            self._closers = []
             more = f"; {left} more were not begun" if left else ""
             self._log.notice(
                 "close", f"something did not end within {self._seconds:g} s and was left{more}"

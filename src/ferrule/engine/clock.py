@@ -1,4 +1,4 @@
-"""Time, as the engine sees it. The one place that reads a clock; tests put a fake one in."""
+"""The engine's clock: the one place that reads time. Tests replace it."""
 
 from __future__ import annotations
 
@@ -9,8 +9,10 @@ from typing import Protocol
 
 
 class Clock(Protocol):
-    """`now` is seconds since 1970, `monotonic` seconds from anywhere, `sleep` waits that many
-    seconds.
+    """Time for the engine.
+
+    `now` is seconds since 1970, `monotonic` seconds from an arbitrary start, `sleep` waits that
+    many seconds.
     """
 
     def now(self) -> float: ...
@@ -21,7 +23,7 @@ class Clock(Protocol):
 
 
 class SystemClock:
-    """The machine's own."""
+    """The system's clock."""
 
     now = staticmethod(time.time)
     monotonic = staticmethod(time.monotonic)

@@ -1,5 +1,6 @@
-"""Direct calls: a tool is run without a model, by a person or a program, through the same pipeline,
-gate and journal.
+"""Direct calls: a person or a program runs a tool without a model.
+
+They pass through the same pipeline, gate and journal as any other call.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from ferrule.core.machine import Machine
 
 
 class DirectCalls:
-    """Those of one session, and who waits for them."""
+    """The direct calls of one session, and the callers that wait for them."""
 
     def __init__(
         self,
@@ -32,22 +33,22 @@ class DirectCalls:
         self.waiting: dict[str, asyncio.Future[Result]] = {}
 
     async def call(self, tool: str, arguments: dict[str, Any], by: str) -> Result:
-        """Make one, and wait for its result. Cancelling settles it first."""
+        """Make a call and wait for its result. If cancelled, the call is settled first."""
         call = Call(f"direct_{token_hex(16)}", tool, compact(arguments))
-        # Another loop may answer it: its question can be queued behind one that is being asked.
+        # Another loop may answer it: its approval request can be queued behind another one.
         answered = self.waiting[call.id] = asyncio.get_running_loop().create_future()
         try:
             await self._drive(self._feed(DirectCall(call, by)))
             return await answered
         except asyncio.CancelledError:
-            # A question that nobody waits for any more must not hold up the next one.
+            # An approval request that nobody waits for any more must not hold up the next one.
             await self._settle(Cancelled("stopped", call.id))
             raise
         finally:
             del self.waiting[call.id]
 
     def answer(self) -> None:
-        """Hand the results that there are by now to those who wait."""
+        """Hand the results that are available to their callers."""
         for call_id, answered in self.waiting.items():
             slot = self._machine.slot(call_id)
             if slot is not None and slot.result is not None and not answered.done():

@@ -1,21 +1,22 @@
-"""The dispatcher: the one pipeline and the one gate. Every call, whatever its source, goes through
-here.
+"""The dispatcher: the one pipeline and the one gate that every tool call passes through.
 
     evaluate   1 resolve  2 rights  3 parse  4 validate  5 policy          no I/O, never raises
-               6 approval                                                  the driver asks the person
-    execute    7 pre hooks  8 handler in the reliability shell  9 validate the result
+               6 approval                                                  the driver asks a person
+    execute    7 pre hooks  8 handler under the reliability policy  9 validate the result
                10 post hooks  11 bound                                     one Result, never raises
-               12 record                                                   the driver writes the journal
+               12 record                                                   the driver writes the
+               journal
 
-Nothing in this file runs before step 5 has said yes, and `execute` refuses what was not allowed. An
-approval is bound to the digest of the arguments: a hook that changes them sends the call back.
+No handler, hook or other I/O runs before step 5 has allowed the call, and `execute` refuses a call
+that was not allowed. An approval is bound to the digest of the arguments: a hook that changes them
+sends the call back for another decision.
 """
 
 from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from copy import deepcopy
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, cast
@@ -46,7 +47,7 @@ if TYPE_CHECKING:
 
 @frozen
 class Prepared:
-    """A call after step 5. `tool` is None if it was refused before a tool was found."""
+    """A call after step 5. `tool` is None if the call was refused before a tool was found."""
 
     call: Call
     evaluation: CallEvaluated
@@ -55,16 +56,23 @@ class Prepared:
     notes: tuple[str, ...] = ()
     decision: Decision | None = None
     asked: str = ""
-    """Why a hook wants a person to say yes, whatever the rules allow."""
+    """Why a hook requires a person's approval, whatever the rules allow."""
 
 
 class Dispatcher:
-    """Takes calls through the pipeline.
+    """Takes tool calls through the pipeline.
 
-    `scopes` are what this run's identity holds: a tool that wants others is refused. `cap` bounds
-    the text of a result in bytes. `keeper` keeps what is large; without one it is cut. `by_model`
-    says of a call's id whether a model made the call: only models must have been shown a tool
-    before they call it. `searching` knows what they were shown.
+    Args:
+        catalog: The tools that can be called.
+        gate: Decides about each call.
+        hooks: Hooks around calls, in their order.
+        scopes: The scopes that this run's identity has; a tool that needs others is refused.
+        cap: Limit of a result's text in bytes.
+        clock: The clock to use; by default the system's.
+        keeper: Keeps large results as artifacts. Without it they are cut.
+        by_model: Tells by a call's id whether a model made the call. Only a model must have been
+            shown a deferred tool before it calls it.
+        searching: Knows which deferred tools the model was shown.
     """
 
     def __init__(
@@ -87,18 +95,16 @@ class Dispatcher:
         self._cap = min(cap, OUTPUT_CAP)
         self.keeper = keeper
         self.copies: Copies | None = None
-        """Keeps what a call is about to write over."""
+        """Keeps copies of files before a call overwrites them."""
         self.searching = searching
         self._by_model = by_model
-        # Hooks see a result before it is kept: up to here it is not cut for them.
+        # Hooks see a result before it is kept, and up to this size it is not cut for them.
         self._room = self._cap if keeper is None or not hooks else keeper.hooked
         self._clock = clock or SystemClock()
 
     @property
     def hooks(self) -> tuple[Hook, ...]:
-        """Those around calls, in their order. Others can be given; they are asked from the next
-        call on.
-        """
+        """The hooks around calls, in their order. A new value takes effect with the next call."""
         return self._hooks
 
     @hooks.setter
@@ -108,27 +114,27 @@ class Dispatcher:
     # ---- steps 1 to 5
 
     def evaluate(self, call: Call) -> Prepared:
-        """Resolve, check rights, parse, validate, decide. A refusal carries the result."""
+        """Resolve, check rights, parse, validate, decide. A refusal carries its result."""
         try:
             tool = self.catalog.get(call.tool)
             if tool is None:
                 return self._refuse(call, ErrorType.NOT_FOUND, self._unknown(call.tool))
-            if self._by_model(call.id) and (why := self.unseen(call.tool, tool)):
-                return self._refuse(call, ErrorType.NOT_FOUND, why)
-            if not tool.scopes <= self._scopes:
-                missing = (
-                    f"`{call.tool}` needs the scope {', '.join(sorted(tool.scopes - self._scopes))}"
-                )
-                return self._refuse(call, ErrorType.PERMISSION_DENIED, missing)
+            if self._by_model(call.id):
+                unseen = self.unseen(call.tool, tool)
+                if unseen:
+                    return self._refuse(call, ErrorType.NOT_FOUND, unseen)
+            missing_scopes = tool.scopes - self._scopes
+            if missing_scopes:
+                named = ", ".join(sorted(missing_scopes))
+                message = f"`{call.tool}` needs the scope {named}"
+                return self._refuse(call, ErrorType.PERMISSION_DENIED, message)
             arguments, repairs = parse_arguments(call.arguments)
             return self._judge(call, tool, arguments, repairs)
         except ToolFailed as error:
             return self._refuse(call, error.error_type, f"`{call.tool}`: {error.message}")
         except Exception as error:  # noqa: BLE001  boundary: a call that cannot be judged is refused (fail closed)
-            said = f"it could not be judged: {_said(error)}"
-            return self._refuse(
-                call, ErrorType.INTERNAL_ERROR, f"`{call.tool}` was not run: {said}"
-            )
+            message = f"`{call.tool}` was not run: it could not be judged: {_said(error)}"
+            return self._refuse(call, ErrorType.INTERNAL_ERROR, message)
 
     def _judge(
         self, call: Call, tool: Tool, arguments: Mapping[str, Any], repairs: list[str]
@@ -147,18 +153,16 @@ class Dispatcher:
                 decision,
             )
         repairs.extend(checked.repairs)
-        # A digest binds an approval, or the announcement of an effect, to these arguments. A read
-        # has neither.
-        bound_to = decision.verdict != "allow" or tool.side_effect not in (
-            SideEffect.NONE,
-            SideEffect.READ,
-        )
+        # A digest binds an approval, or the announcement of an effect, to these arguments. An
+        # allowed read has neither.
+        reads_only = tool.side_effect in (SideEffect.NONE, SideEffect.READ)
+        needs_digest = decision.verdict != "allow" or not reads_only
         evaluation = CallEvaluated(
             call.id,
             decision.verdict,
             decision.reason,
             decision.rule,
-            digest(tool.full_name, checked.values) if bound_to else "",
+            digest(tool.full_name, checked.values) if needs_digest else "",
             tool.side_effect,
             tool.risk,
             tool.access(checked.values),
@@ -171,26 +175,32 @@ class Dispatcher:
         return Prepared(call, evaluation, tool, checked.values, notes, decision)
 
     def _unknown(self, name: str) -> str:
-        # Only what this run may use: an error message is no way to discover the rest.
+        # Only what this run may use: an error message must not disclose the rest.
         usable = {tool.full_name for tool in self.catalog if self.usable(tool)}
         near = [found for found in self.catalog.nearest(name, 10) if found in usable][:3]
         if near:
-            return f"there is no tool `{name}`; did you mean {' or '.join(f'`{n}`' for n in near)}?"
+            meant = " or ".join(f"`{one}`" for one in near)
+            return f"there is no tool `{name}`; did you mean {meant}?"
         known = ", ".join(sorted(usable)[:20])
         return f"there is no tool `{name}`; there are: {known or 'none'}"
 
     def unseen(self, name: str, tool: Tool) -> str:
-        """Why a model may not call a tool that it was not shown from the start; "" if it may. Who
-        may not use it is told of none.
+        """Explain why a model may not call a tool that it has not been shown yet.
+
+        Returns:
+            The reason, or "" if the call is fine. A tool that this run may not use is reported as
+            unknown, so that the message does not disclose it.
         """
         if tool.loading is Loading.INTERNAL:
             return self._unknown(name)
         if tool.loading is Loading.ALWAYS or self.searching is None:
             return ""
-        return self.searching.refusal(tool) if self.usable(tool) else self._unknown(name)
+        if not self.usable(tool):
+            return self._unknown(name)
+        return self.searching.refusal(tool)
 
     def usable(self, tool: Tool) -> bool:
-        """Whether this run may use the tool and know of it."""
+        """Whether this run may use the tool and know that it exists."""
         shown = tool.loading is not Loading.INTERNAL
         return shown and tool.scopes <= self._scopes and not self.gate.hidden(tool)
 
@@ -198,25 +208,63 @@ class Dispatcher:
         self, call: Call, error: ErrorType, message: str, decision: Decision | None = None
     ) -> Prepared:
         result = self._failed(call, error, message)
-        rule, layer = (decision.rule, decision.layer) if decision else ("", "")
-        reason, mode = result.error_message or "", self.gate.mode
         evaluation = CallEvaluated(
-            call.id, "refuse", reason, rule, effect="none", result=result, layer=layer, mode=mode
+            call.id,
+            "refuse",
+            result.error_message or "",
+            decision.rule if decision else "",
+            effect="none",
+            result=result,
+            layer=decision.layer if decision else "",
+            mode=self.gate.mode,
         )
         return Prepared(call, evaluation, decision=decision)
 
     # ---- steps 7 to 11
 
     async def execute(self, prepared: Prepared, context: Context) -> Result | Prepared:
-        """Carry out an allowed (or approved) call. Another `Prepared` means: ask again, it was
-        changed.
+        """Carry out an allowed or approved call.
+
+        Returns:
+            The result; or another `Prepared` if a hook changed the call so that it needs a new
+            approval.
         """
-        tool, values, call = prepared.tool, prepared.values, prepared.call
-        if tool is None or values is None or prepared.evaluation.verdict == "refuse":
+        tool = prepared.tool
+        call = prepared.call
+        if tool is None or prepared.values is None or prepared.evaluation.verdict == "refuse":
             return prepared.evaluation.result or Result.error(
                 call, ErrorType.PERMISSION_DENIED, "refused"
             )
-        approved, asked = prepared.evaluation.digest if prepared.asked else None, ""
+        passed = await self._ask_hooks(tool, prepared, context)
+        if not isinstance(passed, tuple):
+            return passed
+        prepared, answered = passed
+        started = self._clock.monotonic()
+        if answered is not None:
+            result = await self._answered(answered, call, started)
+        else:
+            result = await self._invoke_with_copies(tool, prepared, context, started)
+        if context.launched:
+            return result
+        for hook in self._hooks:
+            result = await self._after(hook, tool, result, context)
+        if self.keeper is not None and self._hooks:
+            result = await self._kept_after(self.keeper, tool, result, context)
+        if answered is not None and self.searching is not None:
+            self.searching.answered(call, tool, result)
+        return result
+
+    async def _ask_hooks(
+        self, tool: Tool, prepared: Prepared, context: Context
+    ) -> tuple[Prepared, Answer | None] | Prepared | Result:
+        """Ask the hooks before a call.
+
+        Returns:
+            The call as they left it, with an answer that one of them gave; another `Prepared` if it
+            needs an approval, or the result of a call that must not run.
+        """
+        approved = prepared.evaluation.digest if prepared.asked else None
+        asked = ""
         answered: Answer | None = None
         for hook in self._hooks:
             stopped = await self._before(hook, prepared, context)
@@ -228,39 +276,33 @@ class Dispatcher:
             if isinstance(stopped, Ask):
                 asked = asked or stopped.reason
             elif stopped is not None:
-                # What a person approved may run: a hook that makes the same change again asks no
-                # second time.
-                same = (
-                    stopped.evaluation.digest == prepared.evaluation.digest
-                    and stopped.tool is not None
-                )
+                # What a person approved may run: a hook that makes the same change again does not
+                # ask a second time.
+                same_digest = stopped.evaluation.digest == prepared.evaluation.digest
+                is_approved = same_digest and stopped.tool is not None
                 prepared = stopped
-                if prepared.values is None or not (same or prepared.evaluation.verdict == "allow"):
+                is_allowed = is_approved or prepared.evaluation.verdict == "allow"
+                if prepared.values is None or not is_allowed:
                     return prepared.evaluation.result or prepared
-                values, asked = prepared.values, asked or prepared.asked
-        if asked and digest(tool.full_name, values) != approved:
-            return _question(prepared, digest(tool.full_name, values), asked)
-        started = self._clock.monotonic()
-        if answered is None and self.copies is not None and tool.side_effect is SideEffect.WRITE:
-            result = await self.copies.around(
-                tool,
-                values,
-                context,
-                lambda: self._invoke(tool, values, prepared, context, started),
-            )
-        elif answered is None:
-            result = await self._invoke(tool, values, prepared, context, started)
-        else:
-            result = await self._answered(answered, call, started)
-        if context.launched:
-            return result
-        for hook in self._hooks:
-            result = await self._after(hook, tool, result, context)
-        if self.keeper is not None and self._hooks:
-            result = await self._kept_after(self.keeper, tool, result, context)
-        if answered is not None and self.searching is not None:
-            self.searching.answered(call, tool, result)
-        return result
+                asked = asked or prepared.asked
+        if asked and prepared.values is not None:
+            current = digest(tool.full_name, prepared.values)
+            if current != approved:
+                return _question(prepared, current, asked)
+        return prepared, answered
+
+    async def _invoke_with_copies(
+        self, tool: Tool, prepared: Prepared, context: Context, started: float
+    ) -> Result:
+        values = prepared.values
+        assert values is not None
+
+        async def invoke() -> Result:
+            return await self._invoke(tool, values, prepared, context, started)
+
+        if self.copies is not None and tool.side_effect is SideEffect.WRITE:
+            return await self.copies.around(tool, values, context, invoke)
+        return await invoke()
 
     async def _before(
         self, hook: Hook, prepared: Prepared, context: Context
@@ -268,13 +310,13 @@ class Dispatcher:
         assert prepared.tool is not None and prepared.values is not None
         call = prepared.call
         try:
-            # A copy: what a hook changes in place would run without having been checked.
+            # A copy: a change in place would run without having been checked.
             answer = await hook.before(prepared.tool, deepcopy(dict(prepared.values)), context)
             if isinstance(answer, Change):
                 judged = self._judge(call, prepared.tool, answer.arguments, [])
                 changed = _changed(hook, prepared, judged, answer)
                 if changed is not None:
-                    # Before anything follows from it: what runs is not what was asked for.
+                    # Journaled before anything follows: what runs is not what was asked for.
                     context.record(changed)
                 return replace(judged, asked=answer.ask)
         except JournalError:
@@ -291,7 +333,7 @@ class Dispatcher:
         return answer
 
     async def _answered(self, answer: Answer, call: Call, started: float) -> Result:
-        """What a hook has somebody else answer, instead of the tool."""
+        """Return the result that a hook has somebody else produce, instead of the tool."""
         try:
             given = Result(call.id, call.tool, True, timestamp=int(self._clock.now() * 1000))
             return self._bounded(replace(given, data=await answer.produce()), given)
@@ -333,18 +375,12 @@ class Dispatcher:
         context: Context,
         started: float,
     ) -> Result:
-        call, notes = prepared.call, prepared.notes
+        call = prepared.call
+        notes = prepared.notes
         try:
-            given = (
-                {**values, tool.context_parameter: context} if tool.context_parameter else values
+            value = await reliability.run(
+                tool, _attempt(tool, values, context), self._clock, context
             )
-            handler = tool.handler
-            attempt = (
-                (lambda: handler(**given))
-                if tool.is_async
-                else (lambda: _in_thread(handler, given))
-            )
-            value = await reliability.run(tool, attempt, self._clock, context)
             if isinstance(value, Launch):
                 value = self._launch(tool, value, call, context)
             else:
@@ -360,18 +396,16 @@ class Dispatcher:
             task = asyncio.current_task()
             if task is None or task.cancelling():
                 raise
-            # Nobody stopped this call: something the handler waited for was cancelled. That is its
-            # failure.
+            # Nobody stopped this call: something the handler waited for was cancelled. That is a
+            # failure of the handler.
             return self._failed(
                 call, ErrorType.CANCELLED, f"`{call.tool}` cancelled itself", started
             )
         except ToolFailed as error:
             failed = self._failed(call, error.error_type, error.message, started)
-            return (
-                failed
-                if error.data is None
-                else replace(failed, data=bound(error.data, self._cap).data)
-            )
+            if error.data is None:
+                return failed
+            return replace(failed, data=bound(error.data, self._cap).data)
         except OSError as error:
             return self._failed(call, ErrorType.IO_ERROR, f"`{call.tool}`: {error}", started)
         except FerruleError as error:
@@ -393,8 +427,9 @@ class Dispatcher:
         )
 
     def _launch(self, tool: Tool, launch: Launch, call: Call, context: Context) -> dict[str, Any]:
-        """Begin the work of a call as a task; what the call is answered with. Raises ToolFailed
-        (`limit`).
+        """Start a call's work as a background task and return what the call is answered with.
+
+        Raises ToolFailed (`limit`).
         """
         from .background import background
 
@@ -407,8 +442,9 @@ class Dispatcher:
         return {"task_id": task_id, "status": "running", **launch.shown}
 
     async def _finish_task(self, tool: Tool, launch: Launch, call: Call, context: Context) -> Any:
-        """What hooks leave of the outcome of a call that was launched. Raises ToolFailed, or what
-        the work raised.
+        """Return what the hooks make of the outcome of a launched call.
+
+        Raises ToolFailed, or what the work raised.
         """
         if not self._hooks:
             outcome, notes = _encode(tool, await launch.work())
@@ -445,8 +481,9 @@ class Dispatcher:
     async def _gathered(
         self, tool: Tool, chunks: Chunks, context: Context, notes: Sequence[str]
     ) -> Bounded:
-        """A result that comes in pieces. Hooks see its beginning, and what they do not see is not
-        kept.
+        """Collect a result that comes in pieces.
+
+        Hooks see only its beginning, and what they do not see is not kept.
         """
         from .artifacts.intake import cut_chunks
 
@@ -477,24 +514,26 @@ class Dispatcher:
             )
 
     def found(self, prepared: Prepared, value: Any, note: str) -> Result:
-        """The result of a call that happened before this process began: what its handler would have
-        returned, bounded.
+        """Build the result of a call that took effect before this process started.
+
+        `value` is what its handler would have returned; it is bounded like any other.
         """
-        kept, call = bound(value, self._cap), prepared.call
-        made = int(self._clock.now() * 1000)
+        kept = bound(value, self._cap)
+        call = prepared.call
+        timestamp = int(self._clock.now() * 1000)
         return Result(
             call.id,
             call.tool,
             True,
             kept.data,
             size=kept.size,
-            timestamp=made,
+            timestamp=timestamp,
             partial=kept.partial,
             notes=(*kept.notes, note),
         )
 
     def stopped(self, prepared: Prepared, why: str = "") -> Result:
-        """The result of a call whose handler was cancelled: what is known of its effect."""
+        """Build the result of a call whose handler was cancelled: what is known of its effect."""
         what = f"stopped: {why}" if why else "stopped"
         if prepared.tool is None or not prepared.tool.repeatable:
             what += " while it ran" if not why else "; it ran"
@@ -504,9 +543,8 @@ class Dispatcher:
     def _failed(
         self, call: Call, error: ErrorType, message: str, started: float | None = None
     ) -> Result:
-        result = Result.error(
-            call, error, self._cut(message), timestamp=int(self._clock.now() * 1000)
-        )
+        timestamp = int(self._clock.now() * 1000)
+        result = Result.error(call, error, self._cut(message), timestamp=timestamp)
         if started is None:
             return result
         return replace(result, duration_ms=int((self._clock.monotonic() - started) * 1000))
@@ -516,7 +554,7 @@ class Dispatcher:
         return str(kept.data) + "".join(kept.notes)
 
     def _bounded(self, changed: Result, result: Result) -> Result:
-        """A hook's result for the same call, whatever id it carries, no larger than any other."""
+        """Bound a hook's result like any other and give it the call's own id and tool."""
         changed = replace(changed, call_id=result.call_id, tool=result.tool)
         if not changed.success:
             return replace(
@@ -534,8 +572,9 @@ class Dispatcher:
 
 
 def _question(prepared: Prepared, bound_to: str, why: str) -> Prepared:
-    """A call that may run only if a person says yes to these arguments. No answer covers the next
-    call: no offers.
+    """Turn a call into one that needs a person's approval of exactly these arguments.
+
+    It offers no grants: no answer covers the next call.
     """
     evaluation = replace(prepared.evaluation, verdict="ask", reason=why, digest=bound_to)
     return replace(
@@ -544,8 +583,10 @@ def _question(prepared: Prepared, bound_to: str, why: str) -> Prepared:
 
 
 def _changed(hook: Hook, prepared: Prepared, judged: Prepared, change: Change) -> CallHooked | None:
-    """What the journal is told of a change; None if it is the one that is known, or none at all."""
-    call, tool, values = prepared.call, prepared.tool, judged.values
+    """Build the journal's event for a hook's change; None if nothing changed."""
+    call = prepared.call
+    tool = prepared.tool
+    values = judged.values
     if tool is None or (values is not None and values == prepared.values):
         return None
     text = json.dumps(change.arguments, ensure_ascii=False, separators=(",", ":"), default=str)
@@ -555,12 +596,12 @@ def _changed(hook: Hook, prepared: Prepared, judged: Prepared, change: Change) -
 
 
 def _name(hook: Hook) -> str:
-    """What a hook is called in the journal."""
+    """Return a hook's name for the journal."""
     return str(getattr(hook, "name", "") or type(hook).__name__)
 
 
 def _said(error: BaseException) -> str:
-    """Kind and text of an exception that we know nothing about: its text may be broken too."""
+    """Describe an exception from foreign code, whose own text may fail too."""
     try:
         return f"{type(error).__name__}: {error}"
     except Exception:  # noqa: BLE001  boundary: the kind is all there is to say
@@ -568,14 +609,15 @@ def _said(error: BaseException) -> str:
 
 
 def _listed(items: Sequence[str], most: int = 8) -> str:
-    """Problems or repairs in one line; a list of thousands helps no model."""
+    """Join problems or repairs into one line; thousands of them would not help a model."""
     rest = len(items) - most
     return "; ".join(items[:most]) + (f"; and {rest} more" if rest > 0 else "")
 
 
 def _encode(tool: Tool, value: Any) -> tuple[Any, tuple[str, ...]]:
-    """A value as its tool promised it, and a notice if it is not: the effect has happened, so it is
-    handed on.
+    """Encode a value as its tool's output schema says, with a notice if it does not fit.
+
+    A value that does not fit is passed on: the effect has already happened.
     """
     if tool.output is None:
         return value, ()
@@ -584,8 +626,9 @@ def _encode(tool: Tool, value: Any) -> tuple[Any, tuple[str, ...]]:
 
 
 def _bounded_value(tool: Tool, value: Any, room: int) -> Bounded:
-    """A handler's value, bounded; one that has no JSON form is left out with a notice, for the
-    effect has happened.
+    """Bound a handler's value; one without a JSON form is left out with a notice.
+
+    It is not an error, because the effect has already happened.
     """
     try:
         return bound(value, room)
@@ -594,18 +637,34 @@ def _bounded_value(tool: Tool, value: Any, room: int) -> Bounded:
         return Bounded(None, 0, False, (note,))
 
 
+def _attempt(
+    tool: Tool, values: Mapping[str, Any], context: Context
+) -> Callable[[], Awaitable[Any]]:
+    """Return a function that runs the handler once; in a thread if it blocks."""
+    handler = tool.handler
+    given = {**values, tool.context_parameter: context} if tool.context_parameter else values
+    if tool.is_async:
+        return lambda: handler(**given)
+    return lambda: _in_thread(handler, given)
+
+
 async def _in_thread(handler: Callable[..., Any], values: Mapping[str, Any]) -> Any:
     value = await run_blocking(lambda: handler(**values))
     return await value if asyncio.iscoroutine(value) else value
 
 
 def parse_arguments(text: str) -> tuple[dict[str, Any], list[str]]:
-    """Arguments as an object, and what was repaired. Raises ToolFailed (`parse_error`,
-    `validation_failed`).
+    """Parse a call's arguments into an object, and say what was repaired.
 
-    Accepted: an object; nothing at all (no arguments); an object that was encoded as JSON text
-    twice. Anything that is cut off or broken is refused with the place: it is never completed by
-    guessing.
+    Accepted are an object; nothing at all (no arguments); and an object that was encoded as JSON
+    text twice. Text that is cut off or broken is refused with its position: it is never completed
+    by guessing.
+
+    Returns:
+        The arguments, and a description of each repair.
+
+    Raises:
+        ToolFailed: The text is not JSON (`parse_error`) or not an object (`validation_failed`).
     """
     if not text.strip():
         return {}, []

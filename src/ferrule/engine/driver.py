@@ -61,9 +61,7 @@ from .session_log import Log
 from .write_batching import Together
 
 MAX_CONTINUATIONS = 3
-"""How often extensions may send one message on: a hook that is never content must not keep a model
-running for ever.
-"""
+"""How often extensions may continue one run; a hook that always objects must not do so for ever."""
 
 
 class DriverExtension:
@@ -255,7 +253,7 @@ class Driver:
     async def run(self, started: events.RunStarted, run: str = "") -> Finish:
         """Work one message to its end. Cancelling the task settles the run before it raises.
 
-        Extensions may send the message on, at most `MAX_CONTINUATIONS` times.
+        Extensions may continue the run, at most `MAX_CONTINUATIONS` times.
         """
         await self.start()
         for extension in reversed(self.extensions):
@@ -280,7 +278,7 @@ class Driver:
         return await self._to_the_end(self.feed(started))
 
     async def _end_turns(self, finish: Finish, continuations: int) -> str:
-        """Return the text that an extension sends the message on with."""
+        """Return the text with which an extension continues the run."""
         last = continuations >= MAX_CONTINUATIONS
         text = ""
         for extension in self.extensions:
@@ -306,14 +304,14 @@ class Driver:
         return await self._direct.call(tool, arguments, by)
 
     def reopen(self) -> None:
-        """Forget the exchange: the next question goes to whatever model the agent has then."""
+        """Forget the exchange: the next request goes to the agent's current model."""
         self._exchange = None
         self.room.forget()
         for extension in self.extensions:
             extension.reset_exchange()
 
     def add_context(self, text: str) -> None:
-        """Add text to the history as the person's words, without asking for an answer."""
+        """Add text to the history as the person's message, without asking for an answer."""
         self.feed(events.ContextAdded(text))
         self.log.flush()
 
@@ -426,7 +424,7 @@ class Driver:
         return self.budgets.answered(answer, self.feed)
 
     async def _opened(self) -> Exchange:
-        """Return a conversation with the model, with every extension around it."""
+        """Return an exchange with the model, with every extension around it."""
 
         async def open() -> Exchange:
             return await self._open_exchange(self)

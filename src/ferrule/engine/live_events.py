@@ -1,4 +1,4 @@
-"""What a run shows while it goes, beside the journal's events: pieces that are never stored."""
+"""What a run shows while it runs, besides the journal's events: pieces that are never stored."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ class TextDelta:
 
 @frozen
 class ReasoningDelta:
-    """A piece of what the model thinks aloud."""
+    """A piece of the model's reasoning."""
 
     text: str
 
 
 @frozen
 class Progress:
-    """A line from a tool that is running."""
+    """A line of progress from a running tool."""
 
     call_id: str
     text: str

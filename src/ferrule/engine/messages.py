@@ -1,6 +1,4 @@
-"""Words for the model from wherever they come: a tool's task, a person's keyboard, another
-thread.
-"""
+"""Messages for the model from anywhere: a tool's task, a person's keyboard, another thread."""
 
 from __future__ import annotations
 
@@ -11,8 +9,9 @@ from ferrule.core.events import Event, NoticeGiven
 
 
 class Inbox:
-    """One session's. `feed` must be called where the run goes: `loop` is that, once there was a
-    run.
+    """The inbox of one session.
+
+    `feed` must be called in the event loop of the run; `loop` is that loop, once there was a run.
     """
 
     def __init__(self, feed: Callable[[Event], object]) -> None:
@@ -20,7 +19,7 @@ class Inbox:
         self.loop: asyncio.AbstractEventLoop | None = None
 
     def tell(self, text: str, source: str) -> None:
-        """Give the model a notice (see `core.notices`). It is written with what is written next."""
+        """Give the model a notice (`core.notices`). It is written with the next events."""
         notice = NoticeGiven(text, source)
         try:
             here = asyncio.get_running_loop()

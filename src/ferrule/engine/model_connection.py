@@ -1,4 +1,4 @@
-"""The model of an agent: its name, and its client once that is needed."""
+"""The connection to an agent's model: its name, and its client once that is needed."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ class ModelConnection:
         options: ModelOptions | None = None,
         tool_mode: str | None = None,
     ) -> ModelConnection:
-        """Return a connection to another model. What is not given stays."""
+        """Return a connection to another model. What is not given stays the same."""
         return ModelConnection(
             model, self.connect, options or self.options, tool_mode or self.tool_mode
         )
@@ -61,6 +61,6 @@ class ModelConnection:
         return self.changed(other.model)
 
     async def close(self) -> None:
-        """Give the connections, or the local server, back. They are made anew when needed."""
+        """Close the connections, or the local server. They are made anew when needed."""
         if not isinstance(self.model, str):
             await self.model.close()

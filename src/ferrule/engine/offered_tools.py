@@ -1,4 +1,4 @@
-"""The tools that an agent's sessions begin with, and how they find those that they do not."""
+"""The tools that an agent's sessions begin with, and how they find deferred ones."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class OfferedTools:
     Args:
         catalog: All tools. May grow.
         gate: Hides tools that are denied.
-        scopes: What the sessions hold.
+        scopes: The scopes of the sessions.
         search: How deferred tools are found (`Agent(tool_calling=ToolCalling(search=...))`).
     """
 
@@ -46,7 +46,7 @@ class OfferedTools:
     def changed(
         self, *, catalog: Catalog | None = None, gate: Gate | None = None, searched: bool = True
     ) -> OfferedTools:
-        """Return the same with another catalog or gate.
+        """Return a copy with another catalog or gate.
 
         With `searched=False` a search is offered only if there are deferred tools.
         """
@@ -101,9 +101,9 @@ class OfferedTools:
 
     @property
     def search(self) -> ToolSearch | None:
-        """How sessions find deferred tools, as things are; None if they need not.
+        """How sessions find deferred tools at the moment; None if there is no need.
 
-        Raises ConfigError if a model would begin with no tool but the search, and if the search's
+        Raises ConfigError if a model would start with no tool but the search, and if the search's
         name is taken.
         """
         cached = self._search

@@ -1,11 +1,11 @@
-"""A call that had started when its process died: what became of it is asked of the tool's probe,
-then of a person, then it is unknown.
+"""Recovery of calls that had started when their process died.
 
-Only a person who is asked this very question can have it done again (`ApprovalRequest.died`); an
-approver that answers for a person (`--yes-to`) is not one. Nothing is tried again by itself.
+The outcome is asked of the tool's probe, then of a person; otherwise it is unknown. Only a person
+who is asked this very question can have the call repeated (`ApprovalRequest.died`); an approver
+that answers automatically (`--yes-to`) cannot. Nothing is retried by itself.
 
-A call that a rule allowed then, and that a person would be asked about by now, is not started again
-because a probe says that it did not happen: the person is asked, or it is answered as not run.
+A call that a rule allowed then, and that would need an approval now, is not started again because a
+probe says that it did not happen: the person is asked, or it is answered as not run.
 """
 
 from __future__ import annotations
@@ -33,14 +33,15 @@ async def settle(
     dispatcher: Dispatcher,
     approver: Approver,
 ) -> CallProbed | ToolAnswered:
-    """What is known now, as an event."""
+    """Find out what became of a call, and return it as an event."""
     call = command.call
-    found, by = await _probed(prepared, context), "probe"
+    found = await _probed(prepared, context)
+    by = "probe"
     stricter = found.happened is False and _asks_by_now(command, prepared)
     if (found.happened is None or stricter) and asks(approver) and prepared.tool is not None:
-        why = (
-            f"it did not happen: {command.reason} before" if stricter else _unclear(command.reason)
-        )
+        why = _unclear(command.reason)
+        if stricter:
+            why = f"it did not happen: {command.reason} before"
         found, by = await _asked(why, prepared, context, approver)
         stricter = stricter and found.happened is None
     if stricter:
@@ -55,7 +56,7 @@ async def settle(
 
 
 def unknown(call: Call, reason: str) -> Result:
-    """The result of a call of which nobody knows what it did."""
+    """Return the result of a call whose outcome is unknown."""
     message = f"outcome unknown: {reason} while it ran; check what it did before doing it again"
     return Result.error(call, ErrorType.INTERNAL_ERROR, message)
 
@@ -68,8 +69,9 @@ def _unclear(reason: str) -> str:
 
 
 def _asks_by_now(command: Settle, prepared: Prepared) -> bool:
-    """Whether today's rules want a person for what a rule allowed then. What a person allowed then
-    stays allowed.
+    """Whether today's rules require an approval for what a rule allowed then.
+
+    What a person allowed then stays allowed.
     """
     return command.evaluation.verdict == "allow" and prepared.evaluation.verdict == "ask"
 
@@ -80,7 +82,7 @@ def _not_run(call: Call, reason: str) -> Result:
 
 
 def asks(approver: Approver) -> bool:
-    """Whether this approver puts questions about unknown outcomes to a person."""
+    """Whether this approver asks a person about unknown outcomes."""
     return bool(getattr(approver, "asks_about_unknown", False))
 
 
@@ -106,11 +108,13 @@ async def _probed(prepared: Prepared, context: Context) -> Probed:
 async def _asked(
     why: str, prepared: Prepared, context: Context, approver: Approver
 ) -> tuple[Probed, str]:
-    # One question at a time, as everywhere.
+    # One approval request at a time, as everywhere.
     waiting: asyncio.Lock = context.memory.setdefault(_ASKING, asyncio.Lock())
     try:
         async with waiting:
             answer = await approver.ask(await request(prepared, context, died=why))
     except FerruleError:
         return UNKNOWN, ""
-    return (UNKNOWN, "") if answer.choice == "deny" else (Probed(False), answer.by)
+    if answer.choice == "deny":
+        return UNKNOWN, ""
+    return Probed(False), answer.by

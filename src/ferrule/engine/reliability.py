@@ -1,15 +1,16 @@
-"""The reliability shell: timeout, attempts, waits. Around every handler, exactly once: a call that
-a handler makes has its own.
+"""Reliability: timeout, attempts and waits. Applied exactly once around every handler.
 
-What a failure says of another attempt is its class (`tools.reliability`): a `ToolFailed` names it;
-a `TimeoutError` is `timeout`, a `ConnectionError` `transient`; an exception of an HTTP client that
-carries a status is `5xx`, or `transient` for 429. Anything else is permanent. Nothing is read out
-of the text of an error. Where a tool has an effect, only what says of itself that nothing happened
-(`transient`, a refused connection) is tried again: after anything else nobody knows.
+A call that a handler makes has its own.
 
-Between attempts it waits as the policy says, or as long as the service asked (`retry_after`), never
-longer than `backoff_max`; no attempt's time is spent on it. When attempts run out, the result's
-data says how many there were and of which class the last failure was (`attempts`, `last_class`),
+Whether a failure is retried depends on its class (`tools.reliability`): a `ToolFailed` names its
+class; a `TimeoutError` is `timeout`, a `ConnectionError` `transient`; an exception of an HTTP
+client that carries a status is `5xx`, or `transient` for 429. Anything else is permanent. The text
+of an error is never parsed. If a tool has side effects, only failures that certainly had none
+(`transient`, a refused connection) are retried: after any other the outcome is unknown.
+
+The wait between attempts is the policy's, or what the service asked for (`retry_after`), but never
+longer than `backoff_max`; it does not count towards the time of an attempt. When attempts run out,
+the result's data holds their number and the class of the last failure (`attempts`, `last_class`),
 and the journal holds a notice `policy_exhausted`.
 
 An attempt that timed out in a thread cannot be stopped: the thread goes on and the message says so.
@@ -24,16 +25,14 @@ from typing import Any
 
 from ferrule.core.calls import ErrorType
 from ferrule.core.errors import FerruleError, ToolFailed
-from ferrule.models.http.retry import dice
+from ferrule.models.http.retry import dice, parse_retry_after
 from ferrule.tools.context import Context
 from ferrule.tools.definition import Tool
 
 from .clock import Clock
 
 DEFAULT_TIMEOUT = 300.0
-"""Seconds per attempt where a tool says nothing: a handler may compute, or wait for calls of its
-own.
-"""
+"""Seconds per attempt if a tool sets no timeout: a handler may compute or wait for its calls."""
 EXHAUSTED = "policy_exhausted"
 """The topic of the notice in the journal."""
 
@@ -41,9 +40,14 @@ EXHAUSTED = "policy_exhausted"
 async def run(
     tool: Tool, attempt: Callable[[], Awaitable[Any]], clock: Clock, context: Context
 ) -> Any:
-    """The handler's value. Raises ToolFailed, or whatever the last attempt raised.
+    """Run a handler under its tool's policy and return its value.
 
-    Retries are shown to the person by `context.progress`, exhaustion is noted by `context.note`.
+    Retries are shown to the person by `context.progress`, exhaustion is journaled by
+    `context.note`.
+
+    Raises:
+        ToolFailed: The last attempt failed with a known class.
+        Exception: Whatever else the last attempt raised.
     """
     policy = tool.reliability
     number = 0
@@ -71,7 +75,7 @@ async def run(
 
 
 def time_of(tool: Tool) -> float | None:
-    """Seconds that one attempt may take; None: no bound."""
+    """Return the seconds that one attempt may take; None means no limit."""
     seconds = tool.reliability.timeout or DEFAULT_TIMEOUT
     return None if seconds == math.inf else seconds
 
@@ -79,24 +83,28 @@ def time_of(tool: Tool) -> float | None:
 def _exhausted(
     tool: Tool, failure: ToolFailed, attempts: int, context: Context, asked: float | None
 ) -> ToolFailed:
-    """The last failure, with how often it was tried. `asked`: the service wants a longer wait than
-    the policy allows.
+    """Return the last failure, with the number of attempts.
+
+    `asked` is the wait that the service wants, if that is longer than the policy allows.
     """
     tried = f"{attempts} attempt{'s' if attempts > 1 else ''}, the last failed as {failure.kind}"
     if asked is not None:
         tried += f"; it asks to be left alone for {asked:g} s"
     context.note(EXHAUSTED, f"`{tool.full_name}`: {tried}")
-    told = attempts > 1 or asked is not None
+    message = failure.message
+    if attempts > 1 or asked is not None:
+        message += f" ({tried})"
     return ToolFailed(
         failure.error_type,
-        f"{failure.message} ({tried})" if told else failure.message,
+        message,
         data={**(failure.data or {}), "attempts": attempts, "last_class": failure.kind},
     )
 
 
 def _classed(tool: Tool, error: Exception, clock: Clock, bound: float | None) -> ToolFailed | None:
-    """A failure with its class; None for an exception that says nothing of it. `bound`: the time
-    that ran out.
+    """Return a failure with its class; None for an exception that tells nothing about it.
+
+    `bound` is the timeout in seconds, if it expired.
     """
     if isinstance(error, ToolFailed):
         unsure = error.kind in ("timeout", "5xx") and not tool.repeatable
@@ -116,10 +124,12 @@ def _classed(tool: Tool, error: Exception, clock: Clock, bound: float | None) ->
     status, after = _answered(error, clock)
     if not (status == 429 or 500 <= status <= 599):
         return None
-    sure = tool.repeatable or status == 429
-    kind = "transient" if status == 429 else "5xx" if sure else ""
-    said = f"`{tool.name}`: {type(error).__name__}: {error}{'' if sure else _UNKNOWN}"
-    return ToolFailed(ErrorType.IO_ERROR, said, kind=kind, retry_after=after)
+    message = f"`{tool.name}`: {type(error).__name__}: {error}"
+    if status == 429:
+        return ToolFailed(ErrorType.IO_ERROR, message, kind="transient", retry_after=after)
+    if tool.repeatable:
+        return ToolFailed(ErrorType.IO_ERROR, message, kind="5xx", retry_after=after)
+    return ToolFailed(ErrorType.IO_ERROR, message + _UNKNOWN, kind="", retry_after=after)
 
 
 _UNKNOWN = "; outcome unknown: check what it did before doing it again"
@@ -134,12 +144,10 @@ def _still(tool: Tool) -> str:
 
 
 def _answered(error: Exception, clock: Clock) -> tuple[int, float | None]:
-    """The HTTP status that an exception carries (0: none) and the wait that was asked for, in
-    seconds.
+    """Return an exception's HTTP status (0 if none) and the requested wait in seconds.
 
-    As clients have it: `status` (aiohttp, urllib), or `status_code` of a `response` (httpx,
-    requests). What we ask ourselves for a handler (a model, a server) was tried as often as it
-    should be there.
+    Clients name it `status` (aiohttp, urllib), or `status_code` of a `response` (httpx, requests).
+    Ferrule's own errors are excluded: requests to a model or a server have retries of their own.
     """
     response = getattr(error, "response", None)
     status = (
@@ -149,8 +157,6 @@ def _answered(error: Exception, clock: Clock) -> tuple[int, float | None]:
     )
     if type(status) is not int or isinstance(error, FerruleError):
         return 0, None
-    from ferrule.models.http.retry import parse_retry_after
-
     headers: Any = getattr(error if response is None else response, "headers", None)
     asked: Any = headers.get("retry-after") if hasattr(headers, "get") else None
     return status, parse_retry_after(asked if isinstance(asked, str) else None, clock.now())

@@ -1,4 +1,4 @@
-"""What a handler returned becomes a result of bounded size."""
+"""Turn what a handler returned into a result of bounded size."""
 
 from __future__ import annotations
 
@@ -12,10 +12,13 @@ from ferrule.core.calls import compact
 
 
 def jsonable(value: Any) -> Any:
-    """Text as it is, JSON values as they are; dataclasses, models, sets, paths and the like become
-    JSON.
+    """Return a value as JSON values.
 
-    Raises TypeError for what has no honest JSON form (bytes, open files, arbitrary objects).
+    Text and JSON values stay as they are; dataclasses, models, sets, paths and the like are
+    converted.
+
+    Raises:
+        TypeError: The value has no faithful JSON form (bytes, open files, arbitrary objects).
     """
     if value is None or isinstance(value, (str, bool, int, float)):
         return value
@@ -42,7 +45,10 @@ def jsonable(value: Any) -> Any:
 
 @dataclasses.dataclass(slots=True)
 class Bounded:
-    """`data` fits the cap; `size` is the whole value's size in bytes; `notes` say what was cut."""
+    """A value that fits the limit.
+
+    `size` is the whole value's size in bytes; `notes` say what was cut.
+    """
 
     data: Any
     size: int
@@ -51,9 +57,7 @@ class Bounded:
 
 
 def bound(value: Any, cap: int) -> Bounded:
-    """A handler's value as JSON (see `jsonable`), cut to `cap` bytes of UTF-8 on a character
-    boundary.
-    """
+    """Convert a value to JSON (`jsonable`), cut to `cap` bytes of UTF-8 on a character boundary."""
     if type(value) is int:
         text = int.__repr__(value)
     else:
@@ -62,18 +66,20 @@ def bound(value: Any, cap: int) -> Bounded:
         text = value if isinstance(value, str) else compact(value)
     if text.isascii() and len(text) <= cap:
         return Bounded(value, len(text), False, ())
-    # No character is less than a byte: more of them than the cap are not encoded.
+    # A character takes at least one byte, so no more than `cap` of them need to be encoded.
     raw = text[: cap + 1].encode("utf-8", "replace")
     if len(raw) <= cap:
         return Bounded(_clean(value, text, raw), len(raw), False, ())
-    # A value that is cut is no longer JSON: it becomes text, and the notice says so.
-    head, size = raw[:cap].decode("utf-8", "ignore"), _size(text)
+    # A value that is cut is no longer JSON: it becomes text, and the note says so.
+    head = raw[:cap].decode("utf-8", "ignore")
+    size = _size(text)
     return Bounded(head, size, True, (f"[output truncated at {cap} bytes of {size}]",))
 
 
 def _size(text: str) -> int:
-    """Bytes of a text as UTF-8, counted a piece at a time: its encoded form may be more than there
-    is room for.
+    """Return the size of a text in UTF-8, counted in pieces.
+
+    Encoded whole it may not fit in memory.
     """
     if text.isascii():
         return len(text)
@@ -85,8 +91,9 @@ def _size(text: str) -> int:
 
 
 def _clean(value: Any, text: str, raw: bytes) -> Any:
-    """Lone surrogates (from file names that are not UTF-8) cannot be journaled or sent: they become
-    `?`.
+    """Replace lone surrogates (from file names that are not UTF-8) by `?`.
+
+    They cannot be journaled or sent.
     """
     clean = raw.decode("utf-8")
     if clean == text:

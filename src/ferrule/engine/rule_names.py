@@ -1,6 +1,4 @@
-"""Names of tools in permission rules, compared with the tools that there are: a misspelled one
-would decide nothing.
-"""
+"""Compare tool names in permission rules with the existing tools: a misspelled one does nothing."""
 
 from __future__ import annotations
 
@@ -13,9 +11,7 @@ from ferrule.permissions.rules import Rule
 from ferrule.tools.catalog import Catalog
 
 _PLAIN = re.compile(r"[a-z][a-z0-9]*(_[a-z0-9]+)*")
-"""A name that belongs to no server and no namespace: `server__tool` and `space::name` may come
-later.
-"""
+"""A name without server or namespace; `server__tool` and `space::name` may be added later."""
 _SAME = 0.9
 _SAME_WORD = 0.7
 
@@ -25,8 +21,8 @@ def check_rule_names(
 ) -> None:
     """Raise ConfigError for a rule whose plain tool name is unknown and nearly that of a tool.
 
-    A name that is like no other stays allowed: its tool may come from a file of another folder.
-    `more` gives further names that a run may have; it is asked only if a name is not in the
+    A name that resembles no other is allowed: its tool may come from a file of another folder.
+    `more` gives further names that a run may have; it is called only if a name is not in the
     catalog.
     """
     unknown = [rule for rule in rules if _is_unknown(rule, catalog)]
@@ -47,14 +43,15 @@ def _is_unknown(rule: Rule, catalog: Catalog) -> bool:
 
 
 def _nearest(name: str, known: Iterable[str]) -> str:
-    """The name that this one is surely meant to be, or empty."""
+    """Return the name that this one most likely misspells, or ""."""
     alike = [one for one in known if _is_misspelled(name, one)]
     return max(alike, key=lambda one: (_alike(name, one), one), default="")
 
 
 def _is_misspelled(name: str, known: str) -> bool:
-    """Whether one is the other with a slip: `reed_file`; `git_stash_pop` and `git_stash_drop` are
-    two names.
+    """Whether one name is a misspelling of the other, as `reed_file` is.
+
+    `git_stash_pop` and `git_stash_drop` are two different names.
     """
     words = name.split("_")
     others = known.split("_")

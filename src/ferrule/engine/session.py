@@ -50,7 +50,7 @@ class RunResult:
             succeeded.
         results: The results of its calls, as they came.
         usage: What it used of the model, sub-agents included.
-        rounds: The model's answers.
+        rounds: The number of turns.
         session: The session's id; it can be resumed.
         missing: The required tools that never succeeded, each entry as its alternatives.
         cost: In US dollars, sub-agents included; counted where `Limits.max_cost` bounds it, else
@@ -134,7 +134,7 @@ class Session:
     ) -> None:
         self.id = session_id
         self.system = system
-        """The text that it began with, for as long as it lasts."""
+        """The system text, which never changes within a session."""
         self.driver = driver
         self.model = model
         self.limits = limits
@@ -203,7 +203,10 @@ class Session:
         task = asyncio.create_task(self.run(text, **options))
         task.add_done_callback(lambda _: queue.put_nowait(None))
         try:
-            while (item := await queue.get()) is not None:
+            while True:
+                item = await queue.get()
+                if item is None:
+                    break
                 yield item
             await task
         finally:
@@ -229,11 +232,11 @@ class Session:
         return await self.driver.call(tool, dict(arguments), by=by)
 
     async def delegate(self, task: str, agent: str = "", **more: Any) -> Result:
-        """Have another agent do a task (`Agent(agents=...)`): a call of the tool `delegate`, like
-        any other.
+        """Have a sub-agent do a task (`Agent(agents=...)`).
 
-        `more` are its other parameters. The result's data is described in
-        `engine.delegation.delegation`. Never raises for what the agent does.
+        It is a call of the tool `delegate` like any other; `more` are the tool's other parameters.
+        The result's data is described in `engine.delegation.delegation`. Never raises for what the
+        sub-agent does.
         """
         return await self.driver.call("delegate", {"task": task, "agent": agent, **more})
 
@@ -259,25 +262,24 @@ class Session:
         """
         return self.driver.stop_call(call_id)
 
-    # ---- what it is told
+    # ---- input
 
     def tell(self, text: str, source: str = PERSON) -> None:
-        """Tell the model something during a run, from any thread: it reads it before its next
-        answer.
+        """Give the model a message during a run, from any thread.
 
-        Where no run is under way it waits for the next one. What a `source` other than the person
-        says is data to the model.
+        The model reads it before its next answer; where no run is under way it waits for the next
+        one. A message from a `source` other than the person is data to the model.
         """
         self.driver.inbox.tell(text, source)
 
     def add_context(self, text: str) -> None:
-        """Add text to the history as the person's words, without asking for an answer."""
+        """Add text to the history as the person's message, without asking for an answer."""
         self.driver.add_context(text)
 
     def add_notice(self, topic: str, text: str, *, flush: bool = False) -> None:
-        """Journal something a person should know, and show it to observers.
+        """Journal a notice for a person, and show it to observers.
 
-        It is written with what is written next, or with `flush` at once.
+        It is written with the next events, or with `flush` at once.
         """
         self.driver.log.notice(topic, text)
         if flush:
@@ -291,22 +293,21 @@ class Session:
         dispatcher.gate = dispatcher.gate.with_mode(select_mode(mode, "flags"))
 
     def set_approver(self, approver: Approver) -> None:
-        """Ask this approver from now on. Who watches the session still sees what is asked."""
+        """Ask this approver from now on. Subscribers still see what is asked."""
         from .event_bus.attachment import change_approver
 
         change_approver(self.driver, approver)
 
     def reset_model(self) -> None:
-        """Ask whatever model the agent has by now from the next question on, with the whole
-        history.
-        """
+        """Start a new conversation with the agent's current model, with the whole history."""
         self.driver.reopen()
 
-    # ---- what it shows
+    # ---- state
 
     def observe(self, observer: Observer) -> Callable[[], None]:
-        """Show everything that happens from now on to `observer`, which must be quick and must not
-        raise. There may be any number of them.
+        """Show everything that happens from now on to `observer`.
+
+        It must be quick and must not raise. There may be any number of observers.
 
         Returns:
             A function that stops it.
@@ -315,7 +316,7 @@ class Session:
 
     @property
     def identity(self) -> Identity:
-        """Whose session it is, with the run that is under way or was the last one."""
+        """The session's owner, with the current run or the last one."""
         return self.driver.log.identity
 
     @property
@@ -350,20 +351,21 @@ class Session:
 
     @property
     def usage(self) -> Usage:
-        """What the current run, or the last one, has used of the model."""
+        """What the current run, or the last one, has used of the model, in tokens."""
         return self.driver.machine.usage
 
     @property
     def cost(self) -> float | None:
-        """What the current run, or the last one, has cost in US dollars; None where it is not
-        counted (`Limits.max_cost`).
+        """Cost of the current or last run in US dollars.
+
+        None if it is not counted (`Limits.max_cost`).
         """
         counted = self.driver.machine.limits.max_cost is not None
         return dollars(self.usage) if counted else None
 
     @property
     def rounds(self) -> int:
-        """The model's answers in the current run, or the last one."""
+        """The number of turns of the current run, or the last one."""
         return self.driver.machine.round
 
     def results(self) -> list[Result]:
@@ -377,7 +379,7 @@ class Session:
 
     @property
     def catalog(self) -> Catalog:
-        """The session's tools, those included that it gained."""
+        """The session's tools, including those that were added while it ran."""
         return self.driver.dispatcher.catalog
 
     def is_usable(self, tool: Tool) -> bool:
@@ -385,19 +387,20 @@ class Session:
         return self.driver.dispatcher.usable(tool)
 
     def needs_approval(self, tool: str, arguments: Mapping[str, Any]) -> bool:
-        """Whether a call would be asked about, as things are."""
+        """Whether a call would need an approval right now."""
         call = Call("", tool, compact(arguments))
         return self.driver.dispatcher.evaluate(call).evaluation.verdict == "ask"
 
     @property
     def artifacts(self) -> Artifacts | None:
-        """Where large results of the session are kept; None if nowhere."""
+        """The store for the session's large results; None if there is none."""
         keeper = self.driver.dispatcher.keeper
         return None if keeper is None else keeper.artifacts
 
     def receipts(self) -> list[dict[str, Any]]:
-        """Return the receipt of each run so far (`storage.audit.receipts`): digests, approvals,
-        effects and cost, no data.
+        """Return the receipt of each run so far: digests, approvals, effects and cost, no data.
+
+        See `storage.audit.receipts`.
         """
         from ferrule.storage.audit.receipts import receipts
 
@@ -409,42 +412,50 @@ class Session:
         """Write everything so far to the journal. Raises JournalError."""
         self.driver.log.flush()
 
-    # ---- its context window
+    # ---- the context window
 
     @property
     def context_options(self) -> ContextOptions:
-        """How it keeps within the model's context window."""
+        """How the session keeps within the model's context window."""
         return self.driver.room.option
 
     async def context_usage(self) -> ContextUsage:
-        """Return what fills the model's context window now: system text, tools, history by kind,
-        what was compacted, what is left.
+        """Return what fills the context window, by kind, and what is left.
+
+        The kinds are system text, tools and parts of the history.
         """
         return await self.driver.room.usage()
 
     async def compact(self, *, summary: bool = True) -> ContextCompacted | None:
-        """Leave old parts out of what the model is sent (`engine.context.window`): results, and
-        with `summary` all but the last messages.
+        """Compact the history that is sent to the model (`engine.context.window`).
+
+        Old results are left out, and with `summary` everything but the last messages.
 
         Returns:
-            What was done; None if nothing may go, or if a run is under way: then it is done before
-            its next question. If no summary could be had, its `note` says why.
+            What was done. None if nothing can be left out, or if a run is under way: then it is
+            done before its next request. If no summary could be made, `note` says why.
 
-        Raises what asking a model raises, but for ProviderError.
+        Raises what asking a model raises, except ProviderError.
         """
         return await self.driver.room.compact(summary=summary)
 
     def restore(self) -> bool:
-        """Undo all compaction, for the next question; False if there was none. Raises ConfigError
-        while a run is under way.
+        """Undo all compaction, from the next request on.
+
+        Returns:
+            False if nothing was compacted.
+
+        Raises:
+            ConfigError: A run is under way.
         """
         return self.driver.room.restore(self.identity.user)
 
-    # ---- its end
+    # ---- fork and close
 
     def fork(self, runs: int) -> str:
-        """Return the id of a new session with this one's history up to the end of run number
-        `runs`. Raises ConfigError if there is no such run.
+        """Return the id of a new session with this history up to the end of run number `runs`.
+
+        Raises ConfigError if there is no such run.
         """
         from .rewind.rewind import fork
 
@@ -452,15 +463,16 @@ class Session:
         return fork(self.driver.log.journal, self.id, runs, store)
 
     async def close(self) -> None:
-        """Close what tools left open (`Context.on_close`), then give the lease back. The journal
-        keeps everything.
+        """Close what tools left open (`Context.on_close`), then release the lease.
+
+        The journal keeps everything.
         """
         try:
             await self.driver.closers.run()
         finally:
             self.driver.log.journal.release(self.id)
 
-    # ---- how
+    # ---- internals
 
     async def _cancellable(self, work: Coroutine[Any, Any, T]) -> T:
         self._running = task = asyncio.current_task()
@@ -517,7 +529,7 @@ class Session:
 
 
 def run_in_new_loop(work: Callable[[], Coroutine[Any, Any, RunResult]]) -> RunResult:
-    """Run this for a caller without an event loop; inside one, in a thread of its own."""
+    """Run for a caller without an event loop; inside one, in a thread of its own."""
     try:
         asyncio.get_running_loop()
     except RuntimeError:

@@ -1,4 +1,4 @@
-"""Makes the sessions of an agent out of its parts."""
+"""Build the sessions of an agent out of its parts."""
 
 from __future__ import annotations
 
@@ -88,10 +88,10 @@ class SessionSource(Protocol):
 def build_session(
     agent: SessionSource, session_id: str, system: str, machine: Machine | None = None
 ) -> Session:
-    """Return a session that is not opened yet.
+    """Build a session that is not opened yet.
 
     Args:
-        agent: What it is made of.
+        agent: The agent.
         session_id: Its id.
         system: Its system text.
         machine: Its state, if it has one already.
@@ -151,20 +151,20 @@ def build_session(
 
 @dataclass(frozen=True, slots=True)
 class _Opening:
-    """Opens the conversation of an agent's session with its model."""
+    """Opens the exchange of an agent's session with its model."""
 
     agent: SessionSource
     system: str
 
     async def look_around(self) -> Around:
-        """Measure what a conversation takes of the model's context window."""
+        """Measure what an exchange takes of the model's context window."""
         model = self.agent.connection
         return await look_around(
             model.client, model.options, self.system, self.agent.offered.specs()
         )
 
     async def open(self, driver: Driver) -> Exchange:
-        """Open it with the session's tools, those included that were added to it."""
+        """Open the exchange with the session's tools, including those that were added to it."""
         catalog = driver.dispatcher.catalog
         if catalog is self.agent.catalog:
             return await self._open(driver, (), "")
@@ -184,7 +184,7 @@ class _Opening:
         return growing
 
     async def _open(self, driver: Driver, added: tuple[ToolSpec, ...], tool_mode: str) -> Exchange:
-        """Open it with `added` tools behind the agent's, in another tool mode if one is given."""
+        """Open the exchange with `added` tools behind the agent's, perhaps in another tool mode."""
         agent = self.agent
         model = agent.connection
         tool_mode = tool_mode or model.tool_mode
@@ -240,8 +240,13 @@ def _searching(
     return Searching(option, catalog, agent.indexes, session_id)
 
 
+<<<<<<< HEAD
 def _extensions(agent: SessionSource) -> tuple[Sequence[DriverExtension], tuple[Hook, ...]]:
     """Return what is added to a session, and the hooks around its calls."""
+=======
+def _extensions(agent: Agent) -> tuple[Sequence[DriverExtension], tuple[Hook, ...]]:
+    """Return the extensions of a session, and the hooks around its calls."""
+>>>>>>> engine
     if not agent.hooks and agent.roster is None:
         return (), ()
     from .hooks.session_hooks import SessionHooks, split_hooks

@@ -1,7 +1,8 @@
-"""What a session says of itself: events into the journal, events and pieces to whoever watches.
+"""A session's log: events for the journal, events and pieces of text for observers.
 
 Events wait in memory until something outside this process would follow from them; then they are
-written together (`flush`). They leave the buffer only after the write: a full disk loses nothing.
+written together (`flush`). They leave the buffer only after the write, so a full disk loses
+nothing.
 """
 
 from __future__ import annotations
@@ -21,26 +22,27 @@ from .write_batching import Together
 
 
 class Outlet(Protocol):
-    """Where all that a session says goes besides its observer (`engine.event_bus.bus`). Calls are
-    quick and never raise.
+    """Where everything in a session is published besides its observers (`engine.event_bus.bus`).
+
+    Calls are quick and never raise.
     """
 
     def publish(self, item: Live) -> None:
-        """Something happened."""
+        """Publish an event or a piece of text."""
         ...
 
     def flushed(self) -> None:
-        """What happened so far is in the journal."""
+        """Take note that everything published so far is in the journal."""
         ...
 
     @property
     def watched(self) -> bool:
-        """Whether anybody there wants a model's words as they arrive."""
+        """Whether any subscriber wants the model's text as it arrives."""
         ...
 
 
 class Log:
-    """One session's. Fulfils `models.client.Sink`."""
+    """The log of one session. Implements `models.client.Sink`."""
 
     def __init__(
         self, journal: Journal, identity: Identity, together: Together | None = None
@@ -55,11 +57,11 @@ class Log:
         self.begun = False
         """Whether the session is in the journal: one that was opened and never used is not."""
         self.unwritten: list[Event] = []
-        """What the journal does not have yet."""
+        """Events that the journal does not have yet."""
 
     @property
     def watched(self) -> bool:
-        """Whether anybody wants a model's words as they arrive."""
+        """Whether anyone wants the model's text as it arrives."""
         return bool(self._observers) or self._outlet_watched
 
     def observe(self, observer: Observer) -> Callable[[], None]:
@@ -80,25 +82,27 @@ class Log:
         return stop
 
     def add(self, event: Event) -> None:
-        """Remember an event and show it. Written by the next `flush`."""
+        """Add an event and show it. The next `flush` writes it."""
         self.unwritten.append(event)
         self.show(event)
 
     def flush(self) -> None:
-        """Write what is unwritten. Raises JournalError, and keeps it, if that fails."""
+        """Write all unwritten events. Raises JournalError, and keeps them, if that fails."""
         if self.unwritten:
             self.journal.append(
                 self.identity.session, self.identity.run, self.unwritten, identity=self.identity
             )
-            self.unwritten, self.begun = [], True
+            self.unwritten = []
+            self.begun = True
         if self.outlet is not None:
             self.outlet.flushed()
-            # Read here, before each request to the model, rather than for every piece of its answer.
+            # Read here, before each request to the model, and not for every piece of its answer.
             self._outlet_watched = self.outlet.watched
 
     async def kept(self) -> None:
-        """`flush`, with the events of other sessions that are at this point too. Also if it is
-        cancelled while it waits for them.
+        """Flush, sharing the write with other sessions that are at this point too.
+
+        The events are also written if it is cancelled while it waits for the others.
         """
         try:
             if self.together.running > 1:
@@ -107,49 +111,49 @@ class Log:
             self.flush()
 
     def record(self, event: Event) -> None:
-        """Remember an event and write it at once: something outside this process follows from it.
+        """Add an event and write it at once, for what something outside this process follows from.
+
         Raises JournalError.
         """
         self.add(event)
         self.flush()
 
     def show(self, item: Live) -> None:
-        """Show something to the outlet and the observers. It is not journaled."""
+        """Show an item to the outlet and the observers. It is not journaled."""
         if self.outlet is not None:
             self.outlet.publish(item)
         for observer in self._observers:
             observer(item)
 
     def text(self, piece: str) -> None:
-        """A piece of the answer, from the wire."""
+        """Show a piece of the answer, as the model client received it."""
         self.show(TextDelta(piece))
 
     def reasoning(self, piece: str) -> None:
-        """A piece of the model's thinking, from the wire."""
+        """Show a piece of the model's reasoning, as the model client received it."""
         self.show(ReasoningDelta(piece))
 
     def take(self, notices: list[tuple[str, str]]) -> None:
-        """Notices that a wire kept because nobody watched; the list is emptied."""
+        """Add notices that a model client kept because nobody was watching, and empty the list."""
         for topic, text in notices:
             self.notice(topic, text)
         notices.clear()
 
     def notice(self, topic: str, text: str) -> None:
-        """Something a person should know: a retry, a truncation, a fallback, a change of mode."""
+        """Add a notice for a person: a retry, a truncation, a fallback, a change of mode."""
         self.add(Noticed(topic, text))
 
 
 class Shown:
-    """The digest of a history: proof of what a model was shown, small enough to stand in the
-    journal.
+    """The digest of a history: proof of what a model was shown, small enough for the journal.
 
         SHA-256( line of message 1 || line of message 2 || ... )
 
     A line is a message as compact JSON in UTF-8 (lone surrogates replaced) with a newline:
     `["user", text]`, `["assistant", text, [[id, tool, arguments], ...], reasoning, raw]` or
-    `["tool", call id, tool, text, success]`. System text and tools are not part of it: they stand
-    in the session's first event. Only messages that are new since the last time are hashed; after a
-    compaction, which makes another list of them, all that the model is sent from then on.
+    `["tool", call id, tool, text, success]`. System text and tools are not part of it: they are in
+    the session's first event. Only messages that are new since the last time are hashed; after a
+    compaction, which makes another list of them, everything the model is sent from then on.
     """
 
     def __init__(self) -> None:
@@ -158,28 +162,30 @@ class Shown:
         self._history: Sequence[Message] = ()
 
     def digest(self, history: Sequence[Message]) -> str:
-        """Of all of a history, as 64 hexadecimal digits. The same list has only grown since the
-        last time.
+        """Return the digest of a whole history as 64 hexadecimal digits.
+
+        If it is the same list as the last time, it must only have grown.
         """
         if history is not self._history:
-            self._hash, self._count, self._history = sha256(), 0, history
+            self._hash = sha256()
+            self._count = 0
+            self._history = history
         for message in history[self._count :]:
-            # Written by hand: this runs for every message, and an encoder costs more than all of
-            # it.
-            if isinstance(message, ToolMessage):
-                parts = [quote(message.call_id), quote(message.tool), quote(message.text)]
-                line = f'["tool",{",".join(parts)},{"true" if message.success else "false"}]\n'
-            elif isinstance(message, AssistantMessage):
-                calls = ",".join(
-                    [
-                        f"[{quote(one.id)},{quote(one.tool)},{quote(one.arguments)}]"
-                        for one in message.calls
-                    ]
-                )
-                raw = "null" if message.raw is None else quote(message.raw)
-                line = f'["assistant",{quote(message.text)},[{calls}],{quote(message.reasoning)},{raw}]\n'
-            else:
-                line = f'["user",{quote(message.text)}]\n'
-            self._hash.update(line.encode("utf-8", "replace"))
+            self._hash.update(_digest_line(message).encode("utf-8", "replace"))
         self._count = len(history)
         return self._hash.hexdigest()
+
+
+def _digest_line(message: Message) -> str:
+    # Written by hand: this runs for every message, and an encoder costs more than all of it.
+    if isinstance(message, ToolMessage):
+        parts = [quote(message.call_id), quote(message.tool), quote(message.text)]
+        return f'["tool",{",".join(parts)},{"true" if message.success else "false"}]\n'
+    if isinstance(message, AssistantMessage):
+        calls = ",".join(
+            [f"[{quote(one.id)},{quote(one.tool)},{quote(one.arguments)}]" for one in message.calls]
+        )
+        raw = "null" if message.raw is None else quote(message.raw)
+        parts = [quote(message.text), f"[{calls}]", quote(message.reasoning), raw]
+        return f'["assistant",{",".join(parts)}]\n'
+    return f'["user",{quote(message.text)}]\n'

@@ -1,8 +1,8 @@
 """Threads for blocking handlers.
 
 Not `concurrent.futures`: its threads are joined when the interpreter ends, so one handler that
-hangs past its timeout would keep the process alive for ever; and asyncio's default pool holds only
-a few threads on a small machine. These are daemons, made when none is idle, kept for reuse.
+hangs past its timeout would keep the process alive for ever; and asyncio's default pool has only a
+few threads on a small machine. These are daemon threads, started when none is idle and reused.
 """
 
 from __future__ import annotations
@@ -16,14 +16,16 @@ from queue import SimpleQueue
 from typing import Any
 
 MOST = 128
-"""Threads at the most; further calls wait for one."""
+"""Maximum number of threads; further calls wait for one."""
 
 _Job = tuple["_Answers", "asyncio.Future[Any]", Callable[[], Any]]
 
 
 class _Answers:
-    """What threads have for one event loop. The first wakes it, and others come along until it
-    looks: each wake-up is a system call.
+    """Results of threads for one event loop.
+
+    The first one wakes the loop, and others come along until it looks: each wake-up is a system
+    call.
     """
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
@@ -32,21 +34,21 @@ class _Answers:
         self._woken = threading.Lock()
 
     def add(self, future: asyncio.Future[Any], outcome: Any, raised: BaseException | None) -> None:
-        """From any thread. Raises RuntimeError if the loop is closed."""
+        """Add a result, from any thread. Raises RuntimeError if the loop is closed."""
         self._ready.append((future, outcome, raised))
         if self._woken.acquire(blocking=False):
             self.loop.call_soon_threadsafe(self._settle)
 
     def _settle(self) -> None:
-        # The lock first: an answer that comes in between is settled now, and wakes the loop once
-        # more for nothing.
+        # Release the lock first: a result that comes in between is settled now, and wakes the loop
+        # once more for nothing.
         self._woken.release()
         while self._ready:
             _settle(*self._ready.popleft())
 
 
 class Threads:
-    """A pool that grows with what is waiting."""
+    """A pool that grows with the number of waiting jobs."""
 
     def __init__(self, most: int = MOST) -> None:
         self._most = most
@@ -59,8 +61,8 @@ class Threads:
     def run(self, function: Callable[[], Any]) -> asyncio.Future[Any]:
         """Run `function` in a thread, with the caller's context variables.
 
-        Cancelling keeps it from starting where it is still waiting for a thread; it does not stop
-        what runs.
+        Cancelling the future keeps a function from starting that still waits for a thread; it does
+        not stop one that runs.
         """
         loop = asyncio.get_running_loop()
         future: asyncio.Future[Any] = loop.create_future()
@@ -111,4 +113,4 @@ def _settle(future: asyncio.Future[Any], outcome: Any, error: BaseException | No
 
 
 run_blocking = Threads().run
-"""The process's own pool. Making it starts no thread."""
+"""Run a function in the process's own pool. Creating the pool starts no thread."""

@@ -1,10 +1,9 @@
-"""Runs that go on at once share their writes: one transaction for what many sessions have to say in
-one turn of the event loop.
+"""Concurrent runs share their writes: one transaction for many sessions per loop iteration.
 
-A session that wants its events in the journal before it goes on waits for the next turn; by then
-the events of all that wait are written together. Nobody waits for a clock, and a run that is alone
-writes at once. What is shared is only the cost: if the common write fails, nothing of it is
-recorded, and each session writes alone and hears of its own error.
+A session that wants its events in the journal before it goes on waits for the next iteration of the
+event loop; by then the events of all that wait are written together. Nobody waits for a timer, and
+a run that is alone writes at once. Only the cost is shared: if the common write fails, nothing of
+it is recorded, and each session writes alone and gets its own error.
 """
 
 from __future__ import annotations
@@ -19,15 +18,12 @@ from ferrule.core.identity import Identity
 from ferrule.storage.journal.protocols import Journal, Sharing
 
 AT_ONCE = 64
-"""Sessions in one transaction at the most: other processes that write the same file wait for its
-end.
+"""Maximum number of sessions in one transaction: other processes that write the file wait for it.
 """
 
 
 class Writer(Protocol):
-    """A session's log, as far as its writes go: whose it is, what is unwritten, and whether the
-    journal has the session.
-    """
+    """A session's log, as far as writing it is concerned."""
 
     identity: Identity
     unwritten: list[Event]
@@ -35,8 +31,9 @@ class Writer(Protocol):
 
 
 class Together(threading.local):
-    """The writes of an agent's sessions. Each thread, and so each running event loop, has its
-    own.
+    """The writes of an agent's sessions.
+
+    Each thread, and so each running event loop, has its own.
     """
 
     def __init__(self, journal: Journal) -> None:
@@ -45,25 +42,28 @@ class Together(threading.local):
         self._loop: asyncio.AbstractEventLoop | None = None
         self._waiting: dict[Writer, None] = {}
         self.running = 0
-        """Runs under way in this thread."""
+        """Number of runs under way in this thread."""
 
     async def write(self, log: Writer) -> None:
-        """Have a log's events written with those of others. What is unwritten after that, its
-        `flush` must write.
+        """Have a log's events written with those of others.
+
+        The caller must `flush` whatever is still unwritten afterwards.
         """
         if self._shared is None:
             return
         loop = asyncio.get_running_loop()
         if loop is not self._loop:
-            # What waits in a loop that has ended, nobody waits for.
-            self._loop, self._waiting = loop, {}
+            # Nobody waits for the logs of a loop that has ended.
+            self._loop = loop
+            self._waiting = {}
         if not self._waiting:
             loop.call_soon(self._write, self._shared)
         self._waiting[log] = None
         await asyncio.sleep(0)
 
     def _write(self, journal: Sharing) -> None:
-        waiting, self._waiting = [log for log in self._waiting if log.unwritten], {}
+        waiting = [log for log in self._waiting if log.unwritten]
+        self._waiting = {}
         for at in range(0, len(waiting), AT_ONCE):
             logs = waiting[at : at + AT_ONCE]
             try:
@@ -71,4 +71,5 @@ class Together(threading.local):
             except FerruleError:
                 continue
             for log in logs:
-                log.unwritten, log.begun = [], True
+                log.unwritten = []
+                log.begun = True

@@ -8,7 +8,6 @@ import asyncio
 from typing import Annotated, Any
 
 import pytest
-from ferrule.engine.hooks.driver import MOST_CONTINUATIONS
 
 from ferrule import (
     WRITES,
@@ -24,6 +23,7 @@ from ferrule import (
 from ferrule.core.errors import ConfigError
 from ferrule.core.events import ModelAnswered, NoticeGiven, ToolAnswered
 from ferrule.core.messages import AssistantMessage, ToolMessage, UserMessage
+from ferrule.engine.driver import MAX_CONTINUATIONS
 from ferrule.engine.hooks.call_hooks import HookBlocked
 from ferrule.engine.hooks.chain import Hooks
 from ferrule.engine.hooks.events import (
@@ -417,8 +417,8 @@ async def test_the_end_of_a_turn_can_send_the_model_on_a_bounded_number_of_times
 
     ours = agent([says(f"try {n}") for n in range(9)], [not_yet])
     result = await ours.run("fix it")
-    assert ends == list(range(MOST_CONTINUATIONS + 1))
-    assert result.text == f"try {MOST_CONTINUATIONS}"
+    assert ends == list(range(MAX_CONTINUATIONS + 1))
+    assert result.text == f"try {MAX_CONTINUATIONS}"
     history = ours.wire.histories[1]  # type: ignore[attr-defined]
     assert history[2] == UserMessage("[the hook `tests`: the tests fail]")
 

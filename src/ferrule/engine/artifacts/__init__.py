@@ -1,5 +1,4 @@
-"""Large results: kept aside as artifacts, with a stub for the model and tools that read their
-parts.
+"""Large results: kept as artifacts, with a stub for the model and tools that read their parts.
 
-Modules: `intake`, `stubs`, `tools`.
+Modules: `intake` (keeps results), `stubs` (what the model reads instead), `tools` (read parts).
 """

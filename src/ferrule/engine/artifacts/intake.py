@@ -1,12 +1,12 @@
-"""Large results: kept as artifacts, and what the model reads instead.
+"""Keep large results as artifacts, and decide what the model reads instead.
 
-With a threshold every result from that size on is kept and the model gets a stub (`stubs`). Without
-one only what exceeds the output limit is kept: the model reads the cut text as always, and a note
-names the artifact for its owner. Nothing here is entered for a small result.
+With a threshold, every result of that size or more is kept and the model gets a stub (`stubs`).
+Without one, only what exceeds the output limit is kept: the model reads the cut text, and a note
+names the artifact for its owner. Nothing here runs for a small result.
 
-What is kept is what the model might have read: hooks on calls see a result before it is kept. A
-result too large for them (`HOOKED`) is cut for them first, and what was cut off is not kept: it
-could not be checked. A result that cannot be kept is cut, and says why.
+Only what the model might have read is kept: hooks on calls see a result before it is kept. A result
+too large for them (`HOOKED`) is cut for them first, and the part that was cut off is not kept,
+because it could not be checked. A result that cannot be kept is cut, and says why.
 """
 
 from __future__ import annotations
@@ -42,11 +42,11 @@ from ferrule.tools.definition import Tool
 from .stubs import HEAD, TAIL, Ends, is_text, stub
 
 HOOKED = 262_144
-"""Bytes of a result that hooks on calls get to see as a whole."""
+"""Bytes of a result that hooks on calls see as a whole."""
 NOTES = 4096
-"""Bytes below the threshold from which on the notes of a result are counted, too."""
+"""The notes of a result count from this many bytes below the threshold."""
 _MARK = 400
-"""Characters of an artifact's beginning by which its text is known again."""
+"""Characters of an artifact's beginning by which its text is recognised."""
 _MARKS = 256
 _READ_ON = "[kept as an artifact; read parts with `artifact_read` or `artifact_fetch`]"
 
@@ -54,11 +54,13 @@ T = TypeVar("T")
 
 
 class Keeper:
-    """One session's. `cap` is the output limit of a result; `readable`: whether the model has tools
-    that read artifacts.
+    """Keeps the large results of one session.
 
-    Without them a stub would be a dead end: results are cut, and only what exceeds the limit is
-    kept.
+    Args:
+        artifacts: The store, and the threshold.
+        cap: The output limit of a result in bytes.
+        readable: Whether the model has tools that read artifacts. Without them a stub would be
+            useless: results are cut, and only what exceeds the limit is kept.
     """
 
     def __init__(self, artifacts: Artifacts, cap: int, *, readable: bool) -> None:
@@ -66,16 +68,16 @@ class Keeper:
         self.cap = min(cap, OUTPUT_CAP)
         threshold = self.artifacts.threshold
         self.least = self.cap + 1 if threshold is None else min(threshold, self.cap + 1)
-        """Bytes from which on a result is kept."""
+        """Results of this many bytes or more are kept."""
         self.near = self.least if threshold is None else self.least - min(NOTES, self.least // 2)
-        """Bytes from which on it is worth asking."""
+        """Results of this many bytes or more may have to be kept, depending on their notes."""
         self.hooked = max(self.cap, HOOKED)
         self.settled = 0
-        """Messages of a session that goes on: they were checked when they were new."""
+        """Number of messages of a resumed session that were checked when they were new."""
         self._marks: dict[str, str] = {}
 
     def heavy(self, tool: Tool, size: int, notes: Sequence[str]) -> bool:
-        """Whether a result is kept: by its size, with its notes, and what its tool is."""
+        """Whether a result is kept, by its size with its notes and by its tool."""
         if tool.inline:
             return False
         if self.artifacts.threshold is not None:
@@ -83,14 +85,29 @@ class Keeper:
         return size >= self.least
 
     def repeated(self, text: str) -> str:
-        """The reference of a kept result whose beginning stands in a text, "" if none does."""
-        return next((name for mark, name in self._marks.items() if mark in text), "")
+        """Return the reference of a kept result whose beginning appears in a text.
+
+        Returns "" if there is none.
+        """
+        for mark, reference in self._marks.items():
+            if mark in text:
+                return reference
+        return ""
 
     async def keep(
         self, tool: Tool, value: Any, whole: Bounded, who: Identity, notes: Sequence[str]
     ) -> Bounded:
-        """A value that `bound` has already bounded (`whole`), kept if it is heavy: the stub, or the
-        cut text with a note.
+        """Keep a value if it is large.
+
+        Args:
+            tool: The tool that returned the value.
+            value: The value.
+            whole: The value as `bound` has bounded it.
+            who: The owner.
+            notes: The notes that the result will have.
+
+        Returns:
+            The stub, the cut text with a note, or `whole` if the value is small.
         """
         if not self.heavy(tool, whole.size, notes):
             return whole
@@ -106,8 +123,9 @@ class Keeper:
     async def gather(
         self, tool: Tool, chunks: Chunks, who: Identity, notes: Sequence[str]
     ) -> Bounded:
-        """A result that comes in pieces: whole if it is small, else kept. Raises what its parts
-        raise.
+        """Collect a result that comes in pieces: whole if it is small, else kept.
+
+        Raises what its parts raise.
         """
 
         def work(parts: Iterator[bytes]) -> Bounded | tuple[Artifact, Ends]:
@@ -119,20 +137,24 @@ class Keeper:
         return await self._kept(lambda: stoppable(chunks, work), None, notes)
 
     async def after_hooks(self, tool: Tool, result: Result, who: Identity) -> Result:
-        """What hooks have left of a result, kept if it is heavy."""
+        """Keep what hooks have left of a result, if it is large."""
         if not result.success or result.size + _bytes(result.notes) < self.near:
             return result
         whole = bound(result.data, self.cap)
         kept = await self.keep(tool, result.data, whole, who, result.notes)
-        partial, notes = kept.partial or result.partial, (*kept.notes, *result.notes)
         return replace(
-            result, data=kept.data, size=max(kept.size, result.size), partial=partial, notes=notes
+            result,
+            data=kept.data,
+            size=max(kept.size, result.size),
+            partial=kept.partial or result.partial,
+            notes=(*kept.notes, *result.notes),
         )
 
     def _put(
         self, tool: Tool, parts: Iterable[bytes], mime: str, who: Identity, value: Any = None
     ) -> tuple[Artifact, Ends]:
-        store, scope = self.artifacts.store, Scope.of(who)
+        store = self.artifacts.store
+        scope = Scope.of(who)
         artifact = store.put(scope, parts, mime=mime, tool=tool.full_name)
         head = store.read(scope, artifact.reference, 0, HEAD)
         tail = store.read(scope, artifact.reference, max(0, artifact.size - TAIL), TAIL)
@@ -168,7 +190,7 @@ class Keeper:
         return Bounded(shown, artifact.size, True, (_READ_ON,))
 
     def _unkept(self, whole: Bounded, error: Exception, notes: Sequence[str]) -> Bounded:
-        """Cut instead: what the model may still read of a result that no store takes."""
+        """Cut a result that could not be stored."""
         why = f"[it could not be kept: {str(error).splitlines()[0][:200]}]"
         if self.artifacts.threshold is None:
             return replace(whole, notes=(*whole.notes, why))
@@ -183,8 +205,9 @@ class Keeper:
 
 
 async def cut_chunks(chunks: Chunks, cap: int) -> Bounded:
-    """A result that comes in pieces where nothing keeps it: its beginning, and how many bytes there
-    were.
+    """Collect a result that comes in pieces without keeping it.
+
+    Returns its beginning, and its size in bytes.
     """
 
     def work(parts: Iterator[bytes]) -> Bounded:
@@ -198,8 +221,9 @@ async def cut_chunks(chunks: Chunks, cap: int) -> Bounded:
 
 
 async def stoppable(chunks: Chunks, work: Callable[[Iterator[bytes]], T]) -> T:
-    """Work on the pieces in a thread. If we are cancelled it ends with the next piece, and what it
-    had begun is undone.
+    """Process the pieces in a thread.
+
+    If it is cancelled, the work ends with the next piece and is undone.
     """
     stopped = threading.Event()
 
@@ -214,7 +238,7 @@ async def stoppable(chunks: Chunks, work: Callable[[Iterator[bytes]], T]) -> T:
         try:
             return work(watched(parts))
         finally:
-            # A store that refused the rest has not read to the end.
+            # A store that refused the rest did not read to the end.
             parts.close()
 
     try:
@@ -224,15 +248,17 @@ async def stoppable(chunks: Chunks, work: Callable[[Iterator[bytes]], T]) -> T:
 
 
 def taken(parts: Iterator[bytes], least: int) -> bytes:
-    """The beginning: `least` bytes or a little more, if there are as many."""
+    """Read `least` bytes from the beginning, or a little more; fewer if there are not as many."""
     head = bytearray()
-    while len(head) < least and (part := next(parts, None)) is not None:
+    for part in parts:
         head += part
+        if len(head) >= least:
+            break
     return bytes(head)
 
 
 def cut(head: bytes, size: int, cap: int) -> Bounded:
-    """The beginning of a text of `size` bytes as a result of at most `cap`."""
+    """Return the beginning of a text of `size` bytes as a result of at most `cap` bytes."""
     # A character that is split by the end of `head` lies past the cap.
     shown = bound(head[: cap + 4].decode("utf-8", "replace"), cap)
     partial = size > cap or shown.partial
@@ -245,7 +271,7 @@ def _bytes(notes: Sequence[str]) -> int:
 
 
 def _pieces(text: str) -> Iterator[bytes]:
-    """A text as bytes, a piece at a time: its encoded form is never held as a whole."""
+    """Encode a text piece by piece: its encoded form is never held as a whole."""
     for start in range(0, len(text), PIECE):
         yield text[start : start + PIECE].encode("utf-8", "replace")
 
@@ -274,7 +300,7 @@ def artifacts_for(
 def guarded(
     exchange: Exchange, keeper: Keeper, catalog: Catalog, notice: Callable[[str, str], None]
 ) -> Exchange:
-    """A conversation that never carries what should have been kept (`models.leak_check`)."""
+    """Wrap an exchange so that it never sends what should have been kept (`models.leak_check`)."""
     limit = 2 * OUTPUT_CAP if keeper.artifacts.threshold is None else keeper.least
     inline = frozenset(tool.full_name for tool in catalog if tool.inline)
     return Guarded(

@@ -1,12 +1,11 @@
-"""The stub of a kept result: what a model reads in its place, with a preview that follows the
-structure of the whole.
+"""The stub of a kept result: what a model reads instead, with a preview that follows its structure.
 
     {"artifact":"art-…","size_bytes":2097152,"mime":"application/json","lines":1,"preview":…,"truncated":true}
 
-The preview of a JSON object keeps small fields and names large ones with their sizes; of a list,
-its first items; of CSV, the header and the first rows; of a diff, its files; of other text, its
-first and last lines. It is made from what the beginning (`HEAD` bytes) and the end of the whole
-say, so its cost does not grow with the size.
+The preview of a JSON object keeps small fields and names large ones with their sizes; that of a
+list shows its first items; of CSV, the header and the first rows; of a diff, its files; of other
+text, its first and last lines. It is made from the beginning (`HEAD` bytes) and the end of the
+whole, so its cost does not grow with the size.
 """
 
 from __future__ import annotations
@@ -20,12 +19,12 @@ from ferrule.core.frozen import frozen
 from ferrule.storage.artifacts.store import Artifact
 
 HEAD = 1 << 20
-"""Bytes of the beginning that a preview looks at."""
+"""Bytes of the beginning that a preview is made from."""
 TAIL = 4096
 PREVIEW = 16_384
-"""Bytes of a preview at the most."""
+"""Maximum size of a preview in bytes."""
 FIELD = 1024
-"""Bytes of a field or an item that a preview keeps as it is."""
+"""Fields and items of up to this many bytes are kept as they are."""
 _LINE = 400
 """Characters of a line that a preview shows."""
 _NAMES = 12
@@ -33,8 +32,9 @@ _NAMES = 12
 
 @frozen
 class Ends:
-    """What a preview is made from: the beginning and the end of the bytes (they may overlap), and
-    the value if it was JSON.
+    """What a preview is made from.
+
+    The beginning and the end of the bytes (they may overlap), and the value if it was JSON.
     """
 
     head: bytes
@@ -43,8 +43,9 @@ class Ends:
 
 
 def stub(artifact: Artifact, ends: Ends, room: int) -> dict[str, Any]:
-    """The stub of an artifact, of at most `room` bytes as compact JSON where the reference and the
-    size leave any.
+    """Return the stub of an artifact, of at most `room` bytes as compact JSON.
+
+    It can be larger only if the reference and the size leave no room for a preview.
     """
     shape: dict[str, Any] = {
         "artifact": artifact.reference,
@@ -64,7 +65,7 @@ def stub(artifact: Artifact, ends: Ends, room: int) -> dict[str, Any]:
 
 
 def size_of(value: Any) -> int:
-    """Bytes of a value as compact JSON."""
+    """Return the size of a value in bytes of compact JSON."""
     return len(compact(value).encode("utf-8", "replace"))
 
 
@@ -77,10 +78,11 @@ def is_text(mime: str) -> bool:
 
 
 def preview(artifact: Artifact, ends: Ends, room: int) -> Any:
-    """The preview alone: a JSON value or text, at most `room` bytes as JSON."""
+    """Return the preview alone: a JSON value or text, at most `room` bytes as JSON."""
     value = ends.value if ends.value is not None else _json(artifact, ends)
     if value is not None and not isinstance(value, str):
-        inner, sizes = _unwrapped(value), _Sizes()
+        inner = _unwrapped(value)
+        sizes = _Sizes()
         return _fitted(lambda field: _trimmed(inner, room, field, sizes), room)
     text = ends.head.decode("utf-8", "replace")
     if text.startswith(("diff --git ", "--- ", "Index: ")) and "\n+++ " in text:
@@ -92,7 +94,7 @@ def preview(artifact: Artifact, ends: Ends, room: int) -> Any:
 
 
 def _json(artifact: Artifact, ends: Ends) -> Any:
-    """The value, if the bytes are JSON that the beginning holds whole."""
+    """Parse the bytes, if they are JSON and the beginning holds all of it."""
     if artifact.size > len(ends.head) or ends.head[:64].lstrip()[:1] not in (b"{", b"["):
         return None
     try:
@@ -102,7 +104,7 @@ def _json(artifact: Artifact, ends: Ends) -> Any:
 
 
 def _fitted(make: Callable[[int], Any], room: int) -> Any:
-    """What `make` makes of ever less, until it fits."""
+    """Call `make` with ever smaller numbers until its result fits."""
     most = FIELD
     while size_of(made := make(most)) > room:
         if most < 4:
@@ -115,7 +117,7 @@ def _fitted(make: Callable[[int], Any], room: int) -> Any:
 
 
 def _unwrapped(value: Any) -> Any:
-    """Without wrappers of one key around the one thing that matters."""
+    """Remove wrapper objects with a single key."""
     for _ in range(3):
         if not isinstance(value, dict) or len(cast("dict[str, Any]", value)) != 1:
             break
@@ -127,16 +129,18 @@ def _unwrapped(value: Any) -> Any:
 
 
 class _Sizes:
-    """Sizes of the parts of one value, each measured once: fitting a preview asks for them several
-    times.
+    """Sizes of the parts of one value, each measured once.
+
+    Fitting a preview asks for them several times.
     """
 
     def __init__(self) -> None:
         self._known: dict[int, int] = {}
 
     def of(self, part: Any) -> int:
-        """Bytes as JSON. Only of parts of the value, which live as long as this: they are known by
-        their identity.
+        """Return the size of a part in bytes of JSON.
+
+        Parts are known by their identity, so they must live as long as this object.
         """
         size = self._known.get(id(part))
         if size is None:
@@ -166,7 +170,7 @@ def _object(value: dict[str, Any], room: int, field: int, sizes: _Sizes) -> dict
 
 
 def _nested(item: Any, field: int, sizes: _Sizes) -> Any:
-    """A large field: of a list its first item, if that is small, says more than its size."""
+    """Shorten a large field; the first item of a list says more than its size, if it is small."""
     if isinstance(item, list) and item:
         items = cast("list[Any]", item)
         if len(items) > 1 and sizes.of(items[0]) <= field // 2:
@@ -188,18 +192,16 @@ def _list(value: list[Any], room: int, field: int, sizes: _Sizes) -> list[Any]:
 
 
 def omitted(value: Any, size: int) -> str:
-    """What stands in the place of a value: its kind and size, of an object its first keys."""
+    """Describe an omitted value: its kind and size, and the first keys of an object."""
     if isinstance(value, dict):
         keys = list(cast("dict[str, Any]", value))
         names = ", ".join(key[:40] for key in keys[:_NAMES]) + (", …" if len(keys) > _NAMES else "")
         return f"[omitted: object of {len(keys)} keys, {size} bytes: {names}]"
     if isinstance(value, list):
         return f"[omitted: list of {len(cast('list[Any]', value))} items, {size} bytes]"
-    return (
-        f"[omitted: text of {len(value)} characters]"
-        if isinstance(value, str)
-        else f"[omitted: {size} bytes]"
-    )
+    if isinstance(value, str):
+        return f"[omitted: text of {len(value)} characters]"
+    return f"[omitted: {size} bytes]"
 
 
 # ---- text
@@ -218,8 +220,10 @@ def _diff(text: str, more: bool, most: int) -> str:
             files[-1][1 if line[0] == "+" else 2] += 1
     shown = [f"{name[:most]}  +{plus} -{minus}" for name, plus, minus in files[: max(1, most // 4)]]
     left = len(files) - len(shown)
-    shown += [f"[{left} more files]"] if left else []
-    shown += ["[and what comes after the first MiB]"] if more else []
+    if left:
+        shown.append(f"[{left} more files]")
+    if more:
+        shown.append("[and what comes after the first MiB]")
     return "\n".join([f"diff of {len(files)} files", *shown])
 
 
@@ -234,16 +238,21 @@ def _table(text: str, last: str, artifact: Artifact, most: int) -> str:
 
 
 def _text(text: str, last: str, artifact: Artifact, most: int) -> str:
-    """The first lines, what is left out, the last lines; a line that is the whole text is shown in
-    its beginning.
+    """Show the first lines and the last lines, and how many are left out.
+
+    A text that is one long line is shown by its beginning.
     """
-    lines, count = text.splitlines(), max(1, most // 24)
-    first = [_short(line, most) for line in lines[:count]]
-    ends = last.splitlines()[1:] if artifact.size > len(last) else []
-    end = [_short(line, most) for line in ends[-max(1, count // 3) :]] if len(lines) > count else []
-    left = artifact.lines - len(first) - len(end)
-    gap = [f"[{left} lines left out]"] if left > 0 else []
-    return "\n".join([*first, *gap, *end])
+    lines = text.splitlines()
+    count = max(1, most // 24)
+    shown = [_short(line, most) for line in lines[:count]]
+    last_lines: list[str] = []
+    if len(lines) > count and artifact.size > len(last):
+        last_lines = last.splitlines()[1:][-max(1, count // 3) :]
+    left = artifact.lines - len(shown) - len(last_lines)
+    if left > 0:
+        shown.append(f"[{left} lines left out]")
+    shown += [_short(line, most) for line in last_lines]
+    return "\n".join(shown)
 
 
 def _short(line: str, most: int) -> str:

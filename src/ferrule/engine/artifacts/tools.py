@@ -1,8 +1,8 @@
-"""`artifact_fetch` and `artifact_read`: the model reads parts of results that were kept aside.
+"""`artifact_fetch` and `artifact_read`: the model reads parts of large results.
 
-They see the artifacts of their own session only; a reference of another one, an unknown and a
-malformed one are answered alike. An answer is always smaller than what would be kept itself, and
-says where to go on.
+They see only the artifacts of their own session; an unknown, a malformed and another session's
+reference get the same answer. An answer is always smaller than what would be kept as an artifact
+itself, and says where to continue.
 """
 
 from __future__ import annotations
@@ -29,10 +29,9 @@ from ferrule.tools.definition import Tool
 from .stubs import Ends, is_text, preview, size_of
 
 FETCHED = 16_384
-"""Bytes that `artifact_fetch` gives where the call says nothing; less where the threshold is lower.
-"""
+"""Bytes that `artifact_fetch` returns by default; less where the threshold is lower."""
 _LONGEST = 2000
-"""Characters of a line that are shown where other lines follow."""
+"""Characters of a line that are shown among other lines."""
 _SPARE = 128
 
 _REFERENCE = Annotated[str, "The reference of the artifact, as a result gave it: `art-…`."]
@@ -51,17 +50,19 @@ def artifact_fetch(
     kept, scope, artifact = _found(context, ref)
     most = min(max_bytes, kept.room)
     record = _range(kept, scope, artifact, offset, most)
-    while (size := size_of(record)) > kept.room and most > 1:
-        # JSON spells some bytes with up to six.
+    size = size_of(record)
+    while size > kept.room and most > 1:
+        # JSON takes up to six bytes for some of them.
         most = max(1, min(most * 3 // 4, most * kept.room // size - _SPARE))
         record = _range(kept, scope, artifact, offset, most)
+        size = size_of(record)
     return record
 
 
 def _range(
     kept: Artifacts, scope: Scope, artifact: Artifact, offset: int, most: int
 ) -> dict[str, Any]:
-    # Three bytes on both sides: no character is cut, and none is read twice.
+    # Three bytes more on both sides: no character is cut, and none is read twice.
     before = min(3, offset)
     data = kept.store.read(scope, artifact.reference, offset - before, before + most + 3)
     text = is_text(artifact.mime)
@@ -87,8 +88,9 @@ def _range(
 
 
 def _boundary(data: bytes, index: int) -> int:
-    """Where the character begins that the byte at `index` is in the middle of; `index` if it is in
-    none.
+    """Return the start of the character that the byte at `index` is in the middle of.
+
+    Returns `index` if it is not inside a character.
     """
     start = index
     while start > 0 and index - start < 3 and start < len(data) and data[start] & 0xC0 == 0x80:
@@ -137,13 +139,13 @@ def artifact_read(
 
 
 def at_least(name: str, value: int, low: int) -> None:
-    """Raises RetryCall."""
+    """Raise RetryCall if a number is too small."""
     if value < low:
         raise RetryCall(f"`{name}` must be at least {low}, found {value}")
 
 
 def missing(ref: str) -> ToolFailed:
-    """The one answer to all references that lead nowhere."""
+    """Return the one error for all references that do not exist."""
     said = (
         f"there is no artifact `{ref[:80]}`; use a reference that a result of this session gave, "
         "or run the call again"
@@ -152,7 +154,8 @@ def missing(ref: str) -> ToolFailed:
 
 
 def _found(context: Context, ref: str) -> tuple[Artifacts, Scope, Artifact]:
-    kept, scope = context.resource(Artifacts), Scope.of(context.identity)
+    kept = context.resource(Artifacts)
+    scope = Scope.of(context.identity)
     try:
         return kept, scope, kept.store.find(scope, ref)
     except ArtifactMissing:
@@ -160,7 +163,7 @@ def _found(context: Context, ref: str) -> tuple[Artifacts, Scope, Artifact]:
 
 
 class _Room:
-    """Says whether another item fits an answer, by number and by size as JSON."""
+    """Tells whether another item fits an answer, by number and by size as JSON."""
 
     def __init__(self, count: int, room: int) -> None:
         self._count = count
@@ -177,12 +180,10 @@ def _shortened(fits: Callable[[str], bool]) -> Callable[[str], bool]:
 
 
 def short(line: str) -> str:
-    """A line as it is shown among others."""
-    return (
-        line
-        if len(line) <= _LONGEST
-        else f"{line[:_LONGEST]}… [{len(line)} characters; artifact_fetch reads them]"
-    )
+    """Return a line as it is shown among others."""
+    if len(line) <= _LONGEST:
+        return line
+    return f"{line[:_LONGEST]}… [{len(line)} characters; artifact_fetch reads them]"
 
 
 def _lines(
@@ -208,7 +209,8 @@ def _tail(kept: Artifacts, scope: Scope, artifact: Artifact, count: int) -> dict
     begin = max(0, artifact.size - kept.room)
     data = kept.store.read(scope, artifact.reference, begin, kept.room)
     found, cut = last_lines(data, begin == 0, count)
-    fits, shown = _shortened(_Room(count, kept.room)), list[str]()
+    fits = _shortened(_Room(count, kept.room))
+    shown: list[str] = []
     for line in reversed(found):
         if not fits(line):
             cut = True

@@ -1,9 +1,8 @@
-"""How a conversation is compacted: the event that says it, with what is taken out kept aside and
-the summary asked for.
+"""Compact a conversation: make the event, keep what is left out, and ask for the summary.
 
-Nothing here decides when (`engine.context.window`), and nothing is changed: whoever asks feeds the
-event, or does not. Where to cut is decided in `engine.context.compaction_plan`, what a model reads
-in `engine.context.texts`.
+Nothing here decides when (`engine.context.window`), and nothing is changed: the caller feeds the
+event to the machine, or not. Where to cut is decided in `engine.context.compaction_plan`; what a
+model reads is in `engine.context.texts`.
 """
 
 from __future__ import annotations
@@ -30,19 +29,23 @@ from .options import Around, ContextOptions
 from .texts import REQUEST, SUMMARY, head, reference, stub
 
 GOAL = 5 / 8
-"""Of the share at which a conversation is compacted: how full it is to be then."""
+"""Share of the compaction threshold that the conversation should fill afterwards."""
 FITS = 0.9
-"""Of the window: what the question for a summary may take."""
+"""Share of the window that the request for a summary may take."""
 ASIDE = 0.1
-"""Of the conversation (of the window, if that is less): what a summary may take, and what the
-person's words beside it may.
+"""Share of the conversation (or of the window, if smaller) for a summary.
+
+The person's messages that are kept beside it may take as much again.
 """
 TOPIC = "context"
-"""Of the notices that tell a person."""
+"""The topic of notices for a person."""
 
 
 class Driven(Protocol):
-    """The driver, as far as it matters here. `driving`: a run is under way in this process."""
+    """The driver, as far as compaction is concerned.
+
+    `driving` says whether a run is under way in this process.
+    """
 
     machine: Machine
     dispatcher: Dispatcher
@@ -51,15 +54,13 @@ class Driven(Protocol):
     driving: bool
 
     def reopen(self) -> None:
-        """Forget the conversation with the model: the next question opens another."""
+        """Forget the conversation with the model: the next request opens another."""
         ...
 
 
 @frozen
 class Wish:
-    """What is to be compacted: why, from how many tokens, within which bounds, with a summary or
-    without.
-    """
+    """What is to be compacted: why, from how many tokens, and whether with a summary."""
 
     why: str
     tokens: int
@@ -69,45 +70,52 @@ class Wish:
 
     @property
     def aside(self) -> int:
-        """Tokens that a summary may take, and the person's words beside it."""
+        """Tokens that a summary may take; the person's messages beside it may take as much."""
         return int(ASIDE * min(self.around.window or self.tokens, self.tokens))
 
 
 class Compactor:
-    """One session's. `open` opens a conversation like the session's own, with its hooks."""
+    """Compacts one session. `open` opens an exchange like the session's own, with its hooks."""
 
     def __init__(self, driver: Driven, open: Callable[[], Awaitable[Exchange]]) -> None:
         self._driver = driver
         self._open = open
 
-    async def event(self, wish: Wish) -> ContextCompacted | None:
-        """What a compaction comes to; None where nothing may go. It may leave nothing out: then its
-        `note` says why.
+    async def event(self, request: Wish) -> ContextCompacted | None:
+        """Return the event of a compaction; None if nothing can be left out.
+
+        The event may leave nothing out: then its `note` says why.
         """
-        weights, planned = self._planned(wish)
+        weights, planned = self._planned(request)
         if not planned.results and not planned.cut:
             return None
-        around, share = wish.around, wish.option.share
         event = ContextCompacted(
-            why=wish.why, before=wish.tokens, window=around.window, share=share
+            why=request.why,
+            before=request.tokens,
+            window=request.around.window,
+            share=request.option.share,
         )
         if planned.cut:
-            event = await self._summed(event, wish, planned, weights)
+            event = await self._summed(event, request, planned, weights)
         return await self._elided(event, planned, weights)
 
-    def _planned(self, wish: Wish) -> tuple[list[int], Plan]:
-        machine, around, option = self._driver.machine, wish.around, wish.option
-        why, tokens, aside = wish.why, wish.tokens, wish.aside
-        history, compaction = machine.history, machine.compaction
+    def _planned(self, request: Wish) -> tuple[list[int], Plan]:
+        around = request.around
+        option = request.option
+        why = request.why
+        tokens = request.tokens
+        aside = request.aside
+        history = self._driver.machine.history
+        compaction = self._driver.machine.compaction
         weights = [weight(message) for message in history]
-        # What the provider counted is right for the whole: estimates of parts are made to add up to
-        # it.
+        # The provider's count of the whole is right: scale the estimates of the parts to it.
         scale = min(2.0, max(0.3, tokens / max(1, around.taken + sum(weights))))
         weights = [int(size * scale) for size in weights]
         window = around.window or tokens
-        # Of a window that nobody knows it is known after a refusal that it is smaller than the
-        # question.
-        fits = around.window or (tokens // 2 if why == "overflow" else 0)
+        # After a refusal, a window of unknown size is known to be smaller than the request.
+        fits = around.window
+        if not fits and why == "overflow":
+            fits = tokens // 2
         most = fits * (FITS - ASIDE) - around.taken if fits else inf
         goals = {"window": window * option.share * GOAL, "overflow": min(window, tokens) * GOAL}
         last = kept_from(history, 1 if why == "overflow" else option.keep)
@@ -123,20 +131,20 @@ class Compactor:
             tokens - int(goals.get(why, 0)),
             around=aside + min(aside, words),
             most=most,
-            summary=wish.summary,
+            summary=request.summary,
             wished=why == "person",
             stubbed=lambda index: compaction.is_stub(compaction.number(index)),
         )
 
     async def _summed(
-        self, event: ContextCompacted, wish: Wish, planned: Plan, weights: list[int]
+        self, event: ContextCompacted, request: Wish, planned: Plan, weights: list[int]
     ) -> ContextCompacted:
-        """The event with a summary of the oldest part; without one, if none could be had, and
-        why.
-        """
-        machine, around, room = self._driver.machine, wish.around, wish.aside
-        so_full = full(wish.tokens, around.window)
-        self._tell(f"{so_full}: the model is asked for a summary of {planned.cut} messages")
+        """Return the event with a summary of the oldest part; without one, its note says why."""
+        machine = self._driver.machine
+        around = request.around
+        room = request.aside
+        fullness = full(request.tokens, around.window)
+        self._tell(f"{fullness}: the model is asked for a summary of {planned.cut} messages")
         self._driver.log.flush()
         try:
             answer = await self._asked(planned, room)
@@ -145,14 +153,17 @@ class Compactor:
         text = answer.text.strip()
         if not text or answer.stop == "filter":
             return replace(event, usage=answer.usage, note="the model gave no summary")
-        old, most = machine.history[: planned.cut], int(min(SUMMARY, max(400, room * BYTES)))
+        old = machine.history[: planned.cut]
+        most = int(min(SUMMARY, max(400, room * BYTES)))
         compaction = machine.compaction
         parts = told(old, compaction.head, compaction.through + 1)
         kept = await self._keep("".join(parts).encode("utf-8", "replace"))
-        whole, through = compaction.whole(machine.history), compaction.number(planned.cut - 1)
+        whole = compaction.whole(machine.history)
+        through = compaction.number(planned.cut - 1)
         words = words_kept(whole, through, room)
         dropped = sum(isinstance(message, UserMessage) for message in whole[:through]) - len(words)
-        text = text if len(text) <= most else f"{text[:most]} [cut here]"
+        if len(text) > most:
+            text = f"{text[:most]} [cut here]"
         shown = head(text, around.model, through, dropped, kept, readable=self._readable)
         now = weight(UserMessage(shown)) + sum(weight(whole[number - 1]) for number in words)
         after = max(1, event.before - sum(weights[: planned.cut]) + now)
@@ -168,9 +179,7 @@ class Compactor:
         )
 
     async def _asked(self, planned: Plan, room: int) -> ModelAnswered:
-        """The model's answer to the request for a summary, in a conversation of its own with the
-        same beginning.
-        """
+        """Ask the model for a summary, in an exchange of its own with the same beginning."""
         asked: list[Message] = list(self._driver.machine.history[: planned.cut])
         for index in planned.results if planned.light else ():
             message = asked[index] if index < planned.cut else None
@@ -178,8 +187,8 @@ class Compactor:
                 size = len(message.text.encode("utf-8", "replace"))
                 asked[index] = replace(message, text=stub(message.text, size, "", readable=False))
         driver = self._driver
-        # First: whatever becomes of this, the next question opens a conversation of its own, with
-        #     its hooks.
+        # First: whatever becomes of this, the next request opens an exchange of its own, with its
+        # hooks.
         driver.reopen()
         if driver.dispatcher.keeper is not None:
             driver.dispatcher.keeper.settled = planned.cut
@@ -192,8 +201,9 @@ class Compactor:
     async def _elided(
         self, event: ContextCompacted, planned: Plan, weights: list[int]
     ) -> ContextCompacted:
-        """The event with the results that no summary stands for; what is taken out is kept where
-        there is a store.
+        """Return the event with the results that the summary does not cover.
+
+        What is left out is kept as artifacts if there is a store.
         """
         machine = self._driver.machine
         left = [
@@ -215,13 +225,15 @@ class Compactor:
         )
 
     async def _keep(self, data: bytes, tool: str = "") -> str:
-        """The reference of what is kept aside; "" where there is no store, or none that takes it,
-        which is said.
+        """Keep what is left out, and return its reference.
+
+        Returns "" if there is no store or if it fails, which a notice says.
         """
         keeper = self._driver.dispatcher.keeper
         if keeper is None:
             return ""
-        store, scope = keeper.artifacts.store, Scope.of(self._driver.log.identity)
+        store = keeper.artifacts.store
+        scope = Scope.of(self._driver.log.identity)
         try:
             kept = await run_blocking(
                 lambda: store.put(scope, [data], mime="text/plain", tool=tool)
@@ -246,23 +258,25 @@ class Compactor:
 
 
 def full(tokens: int, window: int) -> str:
-    """How long a conversation is, in words."""
+    """Describe how long a conversation is."""
     part = f", {tokens / window:.0%} of the model's window" if window else ""
     return f"the conversation is about {tokens:,} tokens long{part}"
 
 
 def said(event: ContextCompacted) -> str:
-    """A compaction in words, for a person."""
+    """Describe a compaction to a person."""
     parts = [f"messages 1 to {event.through} are a summary now"] if event.through else []
     if event.elided:
         count = len(event.elided)
         parts.append(f"{count} old result{' is' if count == 1 else 's are'} left out")
     if not parts:
         return f"nothing was compacted: {event.note}"
-    why = {"person": "as you asked", "overflow": "the provider found the question too large"}.get(
-        event.why
-    )
-    why = why or f"more than {event.share:.0%} of the model's window was used"
+    reasons = {
+        "person": "as you asked",
+        "overflow": "the provider found the question too large",
+    }
+    default = f"more than {event.share:.0%} of the model's window was used"
+    why = reasons.get(event.why, default)
     note = f"; there is no summary: {event.note}" if event.note else ""
     return (
         f"compacted, from about {event.before:,} to {event.after:,} tokens ({why}): "

@@ -1,12 +1,11 @@
-"""Where a history is cut when it is compacted: which results are elided, which messages a summary
-stands for. Pure functions.
+"""Where a history is cut: which results are elided and which messages are summarized. Pure.
 
 Both are decided by sizes and places alone, the oldest first, so the same history is always cut at
-the same places. A cut never tears a call from its result; the last messages stay as they are.
+the same places. A cut never separates a call from its result; the last messages stay as they are.
 
-Sizes are estimates in tokens: bytes of UTF-8 by `BYTES`. English and code have about three to four
-and a half bytes a token, Chinese and Japanese about three. What a provider counted is better and is
-preferred wherever it is known (`engine.context.window`).
+Sizes are estimates in tokens: bytes of UTF-8 divided by `BYTES`. English and code have about three
+to four and a half bytes per token, Chinese and Japanese about three. A provider's count is better
+and is preferred wherever it is known (`engine.context.window`).
 """
 
 from __future__ import annotations
@@ -18,22 +17,25 @@ from ferrule.core.frozen import frozen
 from ferrule.core.messages import AssistantMessage, Message, ToolMessage, UserMessage
 
 BYTES = 3.5
-"""Of text a token."""
+"""Bytes of text per token."""
 AROUND = 4
 """Tokens that a message takes besides its text."""
 STUB = 110
-"""Tokens of a stub at the most."""
+"""Maximum number of tokens of a stub."""
 WORTH = 2 * STUB
 """Results of fewer tokens are not elided: it would save next to nothing."""
 
 
 def tokens_of(text: str) -> int:
-    """About how many tokens a text takes."""
+    """Return roughly how many tokens a text takes."""
     return int(len(text.encode("utf-8", "replace")) / BYTES) + 1
 
 
 def weight(message: Message) -> int:
-    """About how many tokens a message takes. Reasoning is not counted: most providers drop it."""
+    """Return roughly how many tokens a message takes.
+
+    Reasoning is not counted: most providers drop it.
+    """
     total = tokens_of(message.text) + AROUND
     if isinstance(message, AssistantMessage):
         total += sum(
@@ -44,11 +46,13 @@ def weight(message: Message) -> int:
 
 @frozen
 class Plan:
-    """What is left out: the results at the indexes `results` are elided, the first `cut` messages
-    become a summary (0: none).
+    """What is left out.
 
-    `light`: the question for the summary has stubs for these results, too, since it would not fit
-        otherwise.
+    Attributes:
+        results: Indexes of the results that are elided.
+        cut: Number of messages from the beginning that become a summary; 0 for none.
+        light: Whether the request for the summary has stubs for these results too, since it would
+            not fit otherwise.
     """
 
     results: tuple[int, ...] = ()
@@ -68,12 +72,22 @@ def plan(
     wished: bool,
     stubbed: Callable[[int], bool],
 ) -> Plan:
-    """How `over` tokens are saved among the messages in `free`: by eliding results, and with
-    `summary` by one if that is not enough.
+    """Plan how to save `over` tokens among the messages in `free`.
 
-    A summary and the person's words that stay beside it take `around`; the question for it may have
-    `most` tokens of messages. It must save more than eliding alone, unless a person `wished` for
-    it.
+    Results are elided first; if that is not enough, and `summary` allows it, the oldest messages
+    are summarized.
+
+    Args:
+        history: The messages.
+        weights: Their sizes in tokens.
+        free: Indexes of the messages that may be left out.
+        over: Tokens to save.
+        around: Tokens of a summary and the person's messages that stay beside it.
+        most: Tokens of messages that the request for the summary may have.
+        summary: Whether a summary may be made.
+        wished: Whether a person asked for it; otherwise a summary must save more than eliding
+            alone.
+        stubbed: Tells of an index whether the result is a stub already.
     """
     results = tuple(elisions(history, weights, free, over, stubbed))
     gains = {index: weights[index] - STUB for index in results}
@@ -96,7 +110,7 @@ def elisions(
     over: int,
     stubbed: Callable[[int], bool],
 ) -> Iterator[int]:
-    """Indexes of results to elide, oldest first, until `over` tokens are saved."""
+    """Yield the indexes of results to elide, oldest first, until `over` tokens are saved."""
     for index in free:
         if over <= 0:
             return
@@ -110,8 +124,9 @@ def elisions(
 
 
 def kept_from(history: Sequence[Message], keep: int) -> int:
-    """Index of the first of the last messages that stay as they are: `keep` of them, and what
-    belongs to the same round.
+    """Return the index of the first message that stays as it is.
+
+    The last `keep` messages stay, and what belongs to the same turn.
     """
     index = max(0, len(history) - max(1, keep))
     while index > 0 and not closed(history, index):
@@ -131,13 +146,25 @@ def cut(
     most: float,
     least: int,
 ) -> int:
-    """How many messages from the beginning a summary stands for: the fewest that save `over`
-    tokens, else as many as may go.
+    """Return how many messages from the beginning a summary should cover.
 
-    Messages weigh `asked` in the question for it, which takes `most` at the most. `gains` is what
-    eliding the results behind the cut saves. 0 where no cut saves more than `least`.
+    The fewest that save `over` tokens, else as many as possible; 0 if no cut saves more than
+    `least`.
+
+    Args:
+        history: The messages.
+        weights: Their sizes in tokens.
+        asked: Their sizes in the request for the summary, which may have `most` tokens.
+        free: Indexes of the messages that may be left out.
+        gains: What eliding each result saves.
+        over: Tokens to save.
+        around: Tokens of a summary and the person's messages beside it.
+        most: Maximum tokens of messages in the request.
+        least: What a cut must save at least.
     """
-    best, saved, question = 0, sum(gains.values()) - around, 0
+    best = 0
+    saved = sum(gains.values()) - around
+    question = 0
     for index in range(free.stop):
         saved += weights[index] - gains.get(index, 0)
         question += asked[index]
@@ -151,10 +178,9 @@ def cut(
 
 
 def words_kept(whole: Sequence[Message], through: int, bound: int) -> list[int]:
-    """Numbers of the person's messages among the first `through` that are kept word by word, of at
-    most `bound` tokens together.
+    """Return the numbers of the person's messages among the first `through` that are kept verbatim.
 
-    The first, which is what it is all about, then the newest.
+    The first, which states the task, then the newest; together at most `bound` tokens.
     """
     said = [
         number
@@ -171,8 +197,9 @@ def words_kept(whole: Sequence[Message], through: int, bound: int) -> list[int]:
 
 
 def told(history: Sequence[Message], head: int, first: int) -> Iterator[str]:
-    """Messages as a text to be read in parts. Those behind the `head` (what stands there for
-    earlier ones) count from `first`.
+    """Render messages as text that can be read in parts.
+
+    Messages behind the `head` (which replaces earlier ones) are numbered from `first`.
     """
     for index, message in enumerate(history):
         at = f"## {first + index - head}" if index >= head else "## earlier:"

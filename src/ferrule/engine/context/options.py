@@ -1,6 +1,4 @@
-"""How sessions keep within their model's window: what a person may say of it, and what is known of
-the window.
-"""
+"""Options of the context window, and what is known of the window."""
 
 from __future__ import annotations
 
@@ -14,12 +12,13 @@ from ferrule.models.client import ModelOptions, ToolSpec, Wire
 from .compaction_plan import tokens_of
 
 MODES = ("auto", "elide", "off")
-"""What `compact` may be."""
+"""Values of `compact`."""
 
 
 class Around(NamedTuple):
-    """The model that is asked, its window in tokens (0: nobody knows), and what system text and
-    tools take of it.
+    """The model, its window, and the tokens that system text and tools take of it.
+
+    `window` is 0 if it is unknown.
     """
 
     model: str = ""
@@ -29,7 +28,7 @@ class Around(NamedTuple):
 
     @property
     def taken(self) -> int:
-        """Tokens that stand before the first message."""
+        """Tokens before the first message."""
         return self.system + self.tools
 
 
@@ -38,12 +37,13 @@ LookAround = Callable[[], Awaitable[Around]]
 
 @runtime_checkable
 class Windowed(Protocol):
-    """A wire whose window depends on what is asked for: a server that is told how much memory to
-    use.
+    """A model client whose window depends on the request.
+
+    Its server is told how much memory to use.
     """
 
     async def asked_window(self, options: ModelOptions) -> int | None:
-        """The window in tokens that an exchange with these options has. Raises ProviderError."""
+        """Return the window in tokens of an exchange with these options. Raises ProviderError."""
         ...
 
 
@@ -51,9 +51,11 @@ class Windowed(Protocol):
 class ContextOptions:
     """How sessions keep within their model's window.
 
-    `compact` is `auto`, `elide` (only results, no model is asked) or `off` (a person is told once);
-    `share` of the window is where it begins; the last `keep` messages are not touched. Where nobody
-    knows the window it begins when the provider refuses a question.
+    Attributes:
+        compact: `auto`, `elide` (only results, no model is asked) or `off` (a person is told once).
+        share: Share of the window at which compaction begins. If the window is unknown, it begins
+            when the provider refuses a request.
+        keep: Number of last messages that are not touched.
     """
 
     compact: str = "auto"
@@ -72,16 +74,18 @@ class ContextOptions:
 
     @staticmethod
     def of(given: ContextOptions | Mapping[str, Any] | str | None) -> ContextOptions:
-        """What `Agent(context=...)` means. Raises ConfigError."""
-        if given is None or isinstance(given, str):
-            return ContextOptions() if given is None else ContextOptions(given)
+        """Return what `Agent(context=...)` means. Raises ConfigError."""
+        if given is None:
+            return ContextOptions()
+        if isinstance(given, str):
+            return ContextOptions(given)
         if isinstance(given, ContextOptions):
             return given
-        if unknown := ", ".join(
-            f"`{name}`" for name in given if name not in ("compact", "share", "keep")
-        ):
+        unknown = [name for name in given if name not in ("compact", "share", "keep")]
+        if unknown:
+            listed = ", ".join(f"`{name}`" for name in unknown)
             raise ConfigError(
-                f"context: there is no {unknown}", hint="there are: compact, share, keep"
+                f"context: there is no {listed}", hint="there are: compact, share, keep"
             )
         return ContextOptions(**given)
 
@@ -89,8 +93,9 @@ class ContextOptions:
 async def look_around(
     wire: Wire, options: ModelOptions, system: str, specs: Iterable[ToolSpec]
 ) -> Around:
-    """What is around a conversation. A model that cannot be asked about itself has a window that
-    nobody knows.
+    """Measure the window and what system text and tools take of it.
+
+    The window is unknown if the model cannot be asked about itself.
     """
     texts = (part for spec in specs for part in (spec.name, spec.description, spec.schema))
     tools = sum(map(tokens_of, texts))
@@ -98,7 +103,8 @@ async def look_around(
         if isinstance(wire, Windowed):
             window = await wire.asked_window(options)
         else:
-            known, asked = (await wire.capabilities()).context or 0, options.num_ctx or 0
+            known = (await wire.capabilities()).context or 0
+            asked = options.num_ctx or 0
             window = min(known or asked, asked or known)
     except ProviderError:
         window = None

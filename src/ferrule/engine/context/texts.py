@@ -1,6 +1,4 @@
-"""What a model reads where something was left out of a conversation to make room, and what it is
-asked for a summary.
-"""
+"""What a model reads in place of what was left out, and how it is asked for a summary."""
 
 from __future__ import annotations
 
@@ -12,7 +10,7 @@ from ferrule.core.lazy_patterns import expression
 BEGINNING = 120
 """Characters of a result that its stub shows."""
 SUMMARY = 16_000
-"""Characters of a summary at the most."""
+"""Maximum number of characters of a summary."""
 
 REQUEST = (
     "[This is a request of the program that runs this conversation, not of the person.] "
@@ -34,8 +32,9 @@ _UNKEPT = "It is in the session's journal, which only the person can read"
 
 
 def stub(text: str, size: int, kept: str, *, readable: bool) -> str:
-    """What stands in the place of a result of `size` bytes; `kept` is its artifact's reference, ""
-    if there is none.
+    """Return the text in place of a result of `size` bytes.
+
+    `kept` is its artifact's reference, "" if there is none.
     """
     begins = compact(" ".join(text[: 4 * BEGINNING].split())[:BEGINNING])
     return (
@@ -45,7 +44,7 @@ def stub(text: str, size: int, kept: str, *, readable: bool) -> str:
 
 
 def reference(text: str) -> str:
-    """The artifact that a result is kept as already, "" if it is none."""
+    """Return the artifact that a result is kept as already, "" if there is none."""
     found = _REFERENCE.match(text)
     return found[1] if found else ""
 
@@ -59,18 +58,17 @@ def _where(kept: str, readable: bool) -> str:
 
 
 def head(summary: str, model: str, through: int, dropped: int, kept: str, *, readable: bool) -> str:
-    """The message that stands for the messages 1 to `through`. The summary is data, in a frame that
-    it cannot close.
+    """Return the message that replaces the messages 1 to `through`.
 
-    `dropped` of the person's messages were too long to be kept; `kept` is where all that was left
-    out can be read.
+    The summary is data, in a frame that it cannot close. `dropped` of the person's messages were
+    too long to be kept; `kept` is the artifact with everything that was left out.
     """
-    where = f"What was left out is kept as {kept}; read parts with `artifact_read`"
-    if not (kept and readable):
-        where = (
-            f"What was left out is in the session's journal{f' and in {kept}' if kept else ''}, "
-            "for the person"
-        )
+    if kept and readable:
+        where = f"What was left out is kept as {kept}; read parts with `artifact_read`"
+    elif kept:
+        where = f"What was left out is in the session's journal and in {kept}, for the person"
+    else:
+        where = "What was left out is in the session's journal, for the person"
     said = "What the person said in them stands above, word by word"
     if dropped:
         said += f", but for {dropped} long message{'' if dropped == 1 else 's'}"

@@ -1,6 +1,4 @@
-"""What fills a model's context window: system text, tools, and the history by kind; what was
-compacted, what is left.
-"""
+"""What fills a model's context window: system text, tools, and the history by kind."""
 
 from __future__ import annotations
 
@@ -16,9 +14,7 @@ from .options import Around
 
 @frozen
 class ContextPart:
-    """One kind of content: how many messages it has (0: it is no message) and about how many
-    tokens.
-    """
+    """One kind of content: its number of messages (0 if it is not messages) and rough tokens."""
 
     name: str
     count: int
@@ -27,11 +23,17 @@ class ContextPart:
 
 @frozen
 class ContextUsage:
-    """What the next question takes of the window, in tokens. `window` is 0 where nobody knows it.
+    """What the next request takes of the window, in tokens.
 
-    `tokens` rests on the provider's own count of the last answer where `counted` is true, else it
-    is an estimate; the parts are estimates that add up to it. Messages 1 to `summarized` are sent
-    as a summary, `elided` results as stubs.
+    Attributes:
+        model: The model.
+        window: The model's window; 0 if unknown.
+        tokens: What the request takes. It is based on the provider's count of the last answer if
+            `counted`, else it is an estimate.
+        counted: See `tokens`.
+        parts: What takes the tokens: estimates that add up to `tokens`.
+        summarized: Messages 1 to this number are sent as a summary.
+        elided: Number of results that are sent as stubs.
     """
 
     model: str
@@ -44,12 +46,12 @@ class ContextUsage:
 
     @property
     def left(self) -> int:
-        """Tokens of the window that are free; 0 where nobody knows the window."""
+        """Free tokens of the window; 0 if the window is unknown."""
         return max(0, self.window - self.tokens)
 
 
 def measure(machine: Machine, around: Around, tokens: int, counted: bool) -> ContextUsage:
-    """Sort what is sent of a session by kind. `tokens` is what all of it takes."""
+    """Measure what is sent, by kind. `tokens` is the total."""
     compaction = machine.compaction
     parts = [
         ContextPart("system text", 0, around.system),
@@ -92,8 +94,9 @@ def _kind(index: int, message: Message, head: int) -> str:
 
 
 def _scaled(parts: Sequence[ContextPart], tokens: int) -> tuple[ContextPart, ...]:
-    """The parts so that they add up to `tokens`: each ends where its share of the running sum
-    ends.
+    """Scale the parts so that they add up to `tokens`.
+
+    Each ends where its share of the running sum ends, so rounding errors do not add up.
     """
     whole = sum(part.tokens for part in parts)
     if not whole:

@@ -1,21 +1,21 @@
-"""Room in a model's window: when a conversation is compacted, how, and who is told.
+"""The context window: when a conversation is compacted, and who is told.
 
 Rules of this file, each a promise with a test:
 
-* Before a question that would take more than a share of the window, old results are elided, and if
-  that is not enough, the model is asked for a summary of the oldest part. Then there is room for a
-  while: a compaction costs the provider's cache once.
-* What is compacted, how and why stands in the journal as one event before anything follows from it;
-  nothing leaves the journal. A person is told in a notice. A compaction that was cut off left no
-  trace, and is made again when it is needed.
+* Before a request that would take more than a share of the window, old results are elided; if that
+  is not enough, the model is asked for a summary of the oldest part. Then there is room for a
+  while: each compaction costs the provider's cache once.
+* What is compacted, how and why is in the journal as one event before anything follows from it;
+  nothing leaves the journal. A person is told in a notice. A compaction that was interrupted leaves
+  no trace, and is made again when it is needed.
 * The model's summary is an answer like any other: asked for in the same conversation, with the same
-  hooks, counted in tokens and money. Where there is none, only results are elided, and that is
-  said.
-* A person's undoing holds: it is compacted by itself again only when the window is all but full.
+  hooks, counted in tokens and money. If there is none, only results are elided, and a notice says
+  so.
+* A person's undo holds: the conversation is compacted again only when the window is almost full.
 
-How full the window is costs nothing to ask while it is far from full: `tokens` is what the provider
-counted of the last answer and a token for each character since, which is more than it can be; only
-where that is too many is it estimated.
+How full the window is costs nothing to check while it is far from full: `tokens` is what the
+provider counted of the last answer plus one token for each character since, which is an upper
+bound; only when that is too many is it estimated.
 """
 
 from __future__ import annotations
@@ -35,23 +35,23 @@ from .options import Around, ContextOptions, LookAround
 from .usage import ContextUsage, measure
 
 LOOK = 1500
-"""Tokens from which on the window is looked up: no model's is so small that this is much of it."""
+"""The window is looked up from this many tokens on: no model's is so small that this is much of it.
+"""
 UNDONE = 0.95
-"""The share at which it is compacted again although a person undid it."""
+"""Share of the window at which it is compacted again after a person's undo."""
 STEP = 0.05
-"""Of the window: how much must be new before it is tried again where nothing more could be left
-out.
+"""Share of the window that must be new before another attempt, if nothing more could be left out.
 """
 PASSES = 3
-"""Summaries before one question at the most: where not all of the old part fits into one."""
+"""Maximum number of summaries before one request, if not all of the old part fits into one."""
 
 
 class Room:
-    """One session's. The driver counts in it: `tokens` at the most, of the first `counted`
-    messages; up to `most` they pass.
+    """The context window of one session.
 
-    `known` is what the provider counted last, of the first `base` messages and all that is around
-    them.
+    The driver counts in it: `tokens` is an upper bound for the first `counted` messages; requests
+    of up to `most` tokens pass unchecked. `known` is what the provider counted last, for the first
+    `base` messages and everything around them.
     """
 
     def __init__(
@@ -70,24 +70,24 @@ class Room:
         self._around = Around()
         self._wanted = ""
         self._refused = 0
-        # While it is held, a question waits: it would go to the conversation that is opened for a
+        # While it is held, a request waits: it would go to the exchange that is opened for a
         # summary, past its hooks.
         self._making = asyncio.Lock()
         self.forget()
 
     def forget(self) -> None:
-        """The conversation is opened anew, maybe with another model: what is known of it is looked
-        up again.
-        """
+        """Reset: the exchange is opened anew, maybe with another model and window."""
         self.tokens = self.counted = self.known = self.base = self._least = 0
         self.most: float = -1 if self._making.locked() else LOOK
 
-    # ---- what callers ask for
+    # ---- for callers
 
     async def compact(self, *, summary: bool = True) -> ContextCompacted | None:
-        """Compact as much as may go, at a person's wish; None if nothing may. While a run is under
-        way it is done before the next question, and the answer is None, too. Where the model gives
-        no summary, the event's `note` says why.
+        """Compact as much as possible, on demand.
+
+        Returns:
+            The event; its `note` says why if the model gave no summary. None if nothing can be left
+            out, or while a run is under way: then it is done before the next request.
         """
         self._wanted = "summary" if summary else "elide"
         if self._driver.driving:
@@ -99,8 +99,13 @@ class Room:
             return (await self._compact("person", self._estimate()))[0]
 
     def restore(self, by: str) -> bool:
-        """Undo all that was compacted; False if nothing was. Raises ConfigError while a run is
-        under way.
+        """Undo all compaction.
+
+        Returns:
+            False if nothing was compacted.
+
+        Raises:
+            ConfigError: A run is under way.
         """
         if self._driver.driving:
             raise ConfigError(
@@ -115,16 +120,17 @@ class Room:
         return True
 
     async def usage(self) -> ContextUsage:
-        """What fills the model's window now, by kind. Asks no model, and writes nothing."""
+        """Return what fills the model's window now, by kind. Asks no model, and writes nothing."""
         async with self._making:
             await self._look_around()
             return measure(self._driver.machine, self._around, self._estimate(), bool(self.known))
 
-    # ---- what the driver asks for
+    # ---- for the driver
 
     async def make(self) -> list[Command]:
-        """Before a question that may be too large: make room if it is. Commands end the run: its
-        budget is used up.
+        """Make room, if the next request may be too large.
+
+        Returns commands only if they end the run because its budget is used up.
         """
         async with self._making:
             return await self._made()
@@ -148,8 +154,9 @@ class Room:
         return await self._until(self.most, tokens)
 
     async def overflowed(self) -> list[Command] | None:
-        """After the provider refused a question as too large: make room, once for a question. None
-        if none could be made.
+        """Make room after the provider refused a request as too large, once for a request.
+
+        Returns None if no room could be made.
         """
         machine = self._driver.machine
         before = machine.history
@@ -162,7 +169,7 @@ class Room:
             ended = (await self._compact("overflow", max(self.known, self._estimate())))[1]
         return ended if machine.history is not before or ended else None
 
-    # ---- how
+    # ---- internals
 
     async def _until(self, most: float, tokens: int) -> list[Command]:
         for _ in range(PASSES):
@@ -182,11 +189,17 @@ class Room:
     async def _compact(
         self, why: str, tokens: int
     ) -> tuple[ContextCompacted | None, list[Command]]:
-        """One compaction: the event if it changed anything, and the end of the run if it used up a
-        budget.
+        """Compact once.
+
+        Returns:
+            The event if it changed anything, and the commands that end the run if it used up a
+            budget.
         """
-        summary, self._wanted = "elide" not in (self._wanted, self.option.compact), ""
-        machine, log, budgets = self._driver.machine, self._driver.log, self._driver.budgets
+        summary = "elide" not in (self._wanted, self.option.compact)
+        self._wanted = ""
+        machine = self._driver.machine
+        log = self._driver.log
+        budgets = self._driver.budgets
         before = machine.history
         event = await self._compactor.event(Wish(why, tokens, self._around, self.option, summary))
         if event is None:
@@ -195,8 +208,8 @@ class Room:
                 log.flush()
             return None, []
         if machine.history is not before:
-            # Compacted meanwhile by somebody else: these places are not what they were. What it
-            # took is counted.
+            # Somebody else compacted meanwhile, so these places are no longer valid. The tokens
+            # that were used are counted.
             event = ContextCompacted(why=why, usage=event.usage, note="it was compacted meanwhile")
         before = machine.history
         ended = self._feed(event) if budgets is None else budgets.answered(event, self._feed)
@@ -211,17 +224,18 @@ class Room:
         return self._around.window
 
     def _estimate(self) -> int:
-        """Tokens of the next question: what was counted, and an estimate of what is new."""
+        """Estimate the tokens of the next request: the provider's count plus what is new."""
         history = self._driver.machine.history
         if self.known and self.base <= len(history):
             return self.known + sum(map(weight, history[self.base :]))
         return self._around.taken + sum(map(weight, history))
 
     def _anew(self, tokens: int = 0) -> None:
-        """The history is another list: the next question goes to a conversation of its own."""
-        driver, count = self._driver, len(self._driver.machine.history)
+        """Start again with the changed history: the next request opens another exchange."""
+        driver = self._driver
+        count = len(driver.machine.history)
         if driver.dispatcher.keeper is not None:
-            # What it holds was checked when it was new, or is ours.
+            # Its messages were checked when they were new, or are ours.
             driver.dispatcher.keeper.settled = count
         driver.reopen()
         self.known = self.tokens = tokens

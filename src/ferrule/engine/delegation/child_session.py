@@ -1,5 +1,4 @@
-"""What a sub-agent is made of: the parts of the session that delegates, each of them the same or
-less.
+"""The parts of a sub-agent's session: each the same as the delegating session's, or less.
 
 The gate, its rules and grants, the person who is asked, hooks, workspace, resources, scopes,
 identity and journal are the session's; its tools are some of the session's; its mode is the tighter
@@ -24,33 +23,38 @@ if TYPE_CHECKING:
     from ferrule.engine.hooks.events import EventHook
 
 _LOOSENESS: dict[Mode, int] = {"default": 0, "acceptEdits": 1, "auto": 1, "bypassPermissions": 2}
-"""Modes that differ only in how much they allow unasked; `plan` and `dontAsk` each forbid something
-of their own.
+"""Modes that differ only in how much they allow without asking.
+
+`plan` and `dontAsk` each forbid something of their own.
 """
 
 
 @frozen
 class ForAgent:
-    """Asks whom the session asks, and says which agent wants it."""
+    """Asks the session's approver, and says which sub-agent is asking."""
 
     asked: Callable[[], Approver]
     agent: str
 
     async def ask(self, request: ApprovalRequest) -> Answer:
-        """As `Approver.ask`."""
+        """Ask, as `Approver.ask`."""
         return await self.asked().ask(
             replace(request, reason=f"the agent `{self.agent}`: {request.reason}")
         )
 
 
 def tightened(gate: Gate, approver: Approver, mode: Mode | str) -> tuple[Gate, Approver]:
-    """Gate and approver under which both hold: the gate's mode and this one. Never more is allowed
-    than by the gate itself.
+    """Return a gate and an approver that enforce both the gate's mode and this one.
+
+    Never more is allowed than by the gate itself.
     """
     if mode == "dontAsk":
-        return (gate if gate.mode == "plan" else gate.with_mode("dontAsk")), NobodyToAsk()
+        tighter = gate if gate.mode == "plan" else gate.with_mode("dontAsk")
+        return tighter, NobodyToAsk()
     if mode == "plan":
-        return gate.with_mode("plan"), NobodyToAsk() if gate.mode == "dontAsk" else approver
+        if gate.mode == "dontAsk":
+            approver = NobodyToAsk()
+        return gate.with_mode("plan"), approver
     for known, looseness in _LOOSENESS.items():
         if known == mode and looseness < _LOOSENESS.get(gate.mode, 0):
             return gate.with_mode(known), approver
@@ -59,11 +63,10 @@ def tightened(gate: Gate, approver: Approver, mode: Mode | str) -> tuple[Gate, A
 
 @frozen
 class Below:
-    """What is another one's in a sub-agent than in the agent whose session delegates. `model` "":
-    the same model.
+    """What a sub-agent has of its own, instead of the delegating agent's.
 
-    `gate` is that of the session, not of the agent: what was granted for the session holds for all
-    below it.
+    `model` is "" for the same model. `gate` is the session's and not the agent's: what was granted
+    for the session holds for its sub-agents.
     """
 
     session_id: str

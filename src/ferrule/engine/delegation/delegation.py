@@ -1,23 +1,25 @@
-"""Delegation: a call that has another agent do a task, in a session of its own. Made by the tool
-`delegate` (`tool.py`).
+"""Delegation: a call of the tool `delegate` (`tool.py`) has another agent do a task.
 
-What comes back, as data of that call:
+The agent works in a session of its own. The call's data:
 
-    {"status": "done", "agent": …, "answer": text, "session": id, "rounds": n, "tokens": n}     and, if it was checked, "attempts": n
-    {"status": "limit", …}                                the same, where the agent's limits say `on_limit: answer`
-    {"status": "started", "task_id": id, "agent": …, "session": id}             `wait: false`; the rest comes with `task_await`
+    {"status": "done", "agent": …, "answer": text, "session": id, "rounds": n, "tokens": n}
+                                                  also "attempts": n if the work was checked
+    {"status": "limit", …}                        the same, if the agent's limits say
+                                                  `on_limit: answer`
+    {"status": "started", "task_id": id, "agent": …, "session": id}
+                                                  for `wait: false`; `task_await` gives the rest
 
 Rules of this file, each a promise with a test:
 
-* An agent has no tool that the session has not, nothing is allowed to it that is not allowed to the
-  session, and what it does passes the same gate, hooks and journal. Its session says who delegated;
-  the session that delegates says where it went.
-* It draws from what is left of the run's time, tokens, money and calls. Its rounds are fewer the
+* A sub-agent has no tool that the session does not have, nothing is allowed to it that is not
+  allowed to the session, and what it does passes the same gate, hooks and journal. Its session says
+  who delegated; the delegating session says where the work went.
+* It draws on what is left of the run's time, tokens, money and calls. Its turns are fewer the
   deeper it is.
-* Whatever goes wrong with it is a typed error that names it: `limit` (and which), `io_error` (its
-  model), `permission_denied`, `cancelled`, `validation_failed` (its work did not pass its check).
-* It never outlives the run that delegated to it. Stopping a call stops its agent.
-* After two failures in a row in one run the same agent is not tried again.
+* Whatever goes wrong is a typed error that names the sub-agent: `limit` (and which), `io_error`
+  (its model), `permission_denied`, `cancelled`, `validation_failed` (its work failed its check).
+* It never outlives the run that delegated to it. Stopping a call stops its sub-agent.
+* After two failures in a row in one run the same sub-agent is not tried again.
 """
 
 from __future__ import annotations
@@ -46,12 +48,12 @@ from .work import DelegatedWork, Delegator, Home, Request
 MOST_FAILURES = 2
 MOST_RETRIES = 5
 UNNAMED = "unnamed"
-"""What an agent that was made for one task is called."""
+"""The name of an agent that was made for one task."""
 _TASK_TOOLS = frozenset(tool.name for tool in TASK_TOOLS)
 
 
 class Delegation:
-    """One session's: what its calls of `delegate` do. `context.resource(Delegation)` finds it."""
+    """What the `delegate` calls of one session do. `context.resource(Delegation)` finds it."""
 
     def __init__(self, home: Home, driver: Delegator, roster: Roster) -> None:
         self._home = home
@@ -63,12 +65,13 @@ class Delegation:
 
     @property
     def agents(self) -> dict[str, SubAgent]:
-        """The agents of this session, by name."""
+        """The sub-agents of this session, by name."""
         return {**self._roster.agents, **self._own}
 
     def add(self, agent: SubAgent) -> None:
-        """Let this session delegate to one more. Its tool's description stays as it is. Raises
-        ConfigError for a name that is taken.
+        """Add a sub-agent to this session. The description of its tool stays as it is.
+
+        Raises ConfigError for a name that is taken.
         """
         if agent.name in self.agents:
             raise ConfigError(
@@ -77,7 +80,7 @@ class Delegation:
         self._own[agent.name] = agent
 
     async def run(self, request: Request, context: Context) -> dict[str, Any] | Launch:
-        """Carry a request out. Raises ToolFailed."""
+        """Carry out a request. Raises ToolFailed."""
         work = self._planned(request, context, token_hex(16))
         work = await self._allowed(work)
         self._refuse_failed(work)
@@ -90,7 +93,7 @@ class Delegation:
     # ---- what would be done
 
     def _planned(self, request: Request, context: Context, session_id: str) -> DelegatedWork:
-        """Everything that can be refused before anybody is asked."""
+        """Check everything that can be refused before anybody is asked."""
         if not request.task.strip():
             raise _wrong("the task is empty; say what to do")
         if not 0 <= request.max_verify_retries <= MOST_RETRIES:
@@ -116,8 +119,8 @@ class Delegation:
         if work.check:
             dispatcher = self._driver.dispatcher
             if request.verify:
-                # Named in the call: no more than the model itself may call. A definition's check is
-                # its author's.
+                # A check that the call names may use only what the model itself may call. A check
+                # in a definition is its author's.
                 planned(work.check, dispatcher.catalog, dispatcher.unseen)
             else:
                 planned(work.check, dispatcher.catalog)
@@ -130,14 +133,13 @@ class Delegation:
     def _definition(self, request: Request) -> SubAgent:
         agents = self.agents
         if request.agent:
-            if found := agents.get(request.agent):
+            found = agents.get(request.agent)
+            if found is not None:
                 return found
             near = get_close_matches(request.agent, agents, 1)
-            known = (
-                f"did you mean `{near[0]}`?"
-                if near
-                else f"there are: {', '.join(sorted(agents)) or 'none'}"
-            )
+            known = f"there are: {', '.join(sorted(agents)) or 'none'}"
+            if near:
+                known = f"did you mean `{near[0]}`?"
             raise ToolFailed(ErrorType.NOT_FOUND, f"there is no agent `{request.agent}`; {known}")
         if request.tools is None:
             raise _wrong(
@@ -149,7 +151,7 @@ class Delegation:
         return SubAgent(UNNAMED, "made for one task", tools=names)
 
     def _tools(self, definition: SubAgent, request: Request) -> list[Tool]:
-        """Those of the session's tools that the agent may use and the request names."""
+        """Return those of the session's tools that the agent may use and the request names."""
         last = self._lineage.depth + 1 >= self._roster.limits.max_depth
         catalog = self._driver.dispatcher.catalog
         for name in request.tools or ():
@@ -175,7 +177,7 @@ class Delegation:
         if DELEGATE in chosen:
             chosen |= _TASK_TOOLS
         self._say_missing(definition, [tool.full_name for tool in catalog], chosen)
-        # What a file's tool took the name of is for its script, wherever the file's tool goes.
+        # If a file's tool replaces another one, its script needs the replaced tool too.
         found = [
             t for t in catalog if t.full_name in chosen or (t.namespace == OWN and t.name in chosen)
         ]
@@ -202,8 +204,9 @@ class Delegation:
 
     @property
     def models(self) -> set[str]:
-        """Those that an agent may be asked to use: the session's, its agents' and what the limits
-        name.
+        """Models that a sub-agent may be asked to use.
+
+        The session's, its sub-agents' and those that the limits name.
         """
         agents = (agent.model for agent in self.agents.values())
         return {self._home.model, *self._roster.limits.models, *agents} - {""}
@@ -220,18 +223,19 @@ class Delegation:
             )
 
     async def _allowed(self, work: DelegatedWork) -> DelegatedWork:
-        """After the hooks; one that changes the request has the result judged again. Raises
-        ToolFailed.
+        """Ask the hooks. If one changes the request, the new request is checked again.
+
+        Raises ToolFailed.
         """
-        told = DelegationPre(work.name, work.request.as_dict(), work.session_id)
-        outcome = await self._driver.hooks.fire(told)
+        payload = DelegationPre(work.name, work.request.as_dict(), work.session_id)
+        outcome = await self._driver.hooks.fire(payload)
         if outcome.blocked:
             raise ToolFailed(
                 ErrorType.PERMISSION_DENIED, f"nothing was delegated: {outcome.blocked}"
             )
         assert isinstance(outcome.payload, DelegationPre)
         changed = dict(outcome.payload.request)
-        if changed == dict(told.as_dict()["request"]) or changed == work.request.as_dict():
+        if changed == dict(payload.as_dict()["request"]) or changed == work.request.as_dict():
             return work
         tool = self._driver.dispatcher.catalog.get(DELEGATE)
         assert tool is not None
@@ -301,8 +305,9 @@ class Delegation:
 
 
 def value_of(result: Result) -> dict[str, Any]:
-    """What a call of `delegate` gave. Raises ToolFailed with its error, or with the news that there
-    is nobody to delegate to.
+    """Return the data of a `delegate` call.
+
+    Raises ToolFailed with its error, or if there are no agents to delegate to.
     """
     message = result.error_message or ""
     found: Any = result.data
@@ -321,7 +326,7 @@ def value_of(result: Result) -> dict[str, Any]:
 
 
 def _loaded(tool: Tool) -> Tool:
-    """Whoever was given a tool by name need not search for it."""
+    """Make a tool available at once: an agent that was given it by name need not search for it."""
     return replace(tool, loading=Loading.ALWAYS) if tool.loading is Loading.DEFERRED else tool
 
 

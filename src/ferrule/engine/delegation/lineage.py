@@ -1,9 +1,8 @@
-"""Where a session stands among those that delegate to each other, and what all of them share: time,
-tokens, money, calls, places.
+"""A session's place in the tree of delegating sessions, and what they share.
 
-A session that delegates, the sessions of its agents and theirs are a tree. Tokens, their price and
-calls are counted where a model answers and count for every session above; whoever has none left
-asks no model again. So agents that work side by side share what is left.
+A session that delegates, the sessions of its sub-agents and theirs are a tree. Tokens, their price
+and calls are counted where a model answers and count for every session above; a session with
+nothing left asks its model no more. So sub-agents that work side by side share what is left.
 """
 
 from __future__ import annotations
@@ -19,8 +18,9 @@ from ferrule.engine.budgets import NANO
 
 
 class Budget:
-    """Tokens of one run, or whatever else is counted. What is spent here is spent in `above`,
-    too.
+    """Tokens of one run, or whatever else is counted.
+
+    What is spent here is also spent in `above`.
     """
 
     def __init__(self, most: int | None, above: Budget | None = None) -> None:
@@ -35,8 +35,9 @@ class Budget:
             self._above.spend(tokens)
 
     def left(self) -> int | None:
-        """Tokens that are left here and in all above; None where nothing bounds them. Below 0 if
-        more was used.
+        """Return what is left here and in all above; None if nothing limits it.
+
+        It is below 0 if more was used.
         """
         found = [] if self._most is None else [self._most - self._used]
         above = None if self._above is None else self._above.left()
@@ -44,8 +45,9 @@ class Budget:
 
 
 class Shared:
-    """What a run and all below it may spend: tokens, money (in billionths of a dollar) and calls,
-    by the names of their limits.
+    """What a run and its sub-agents may spend, by the names of the limits.
+
+    Tokens, money (in billionths of a dollar) and calls.
     """
 
     def __init__(self, limits: Limits, above: Shared | None = None) -> None:
@@ -61,12 +63,13 @@ class Shared:
         self.budgets["max_calls"].spend(calls)
 
     def left(self, name: str) -> int | None:
-        """What is left of a limit here and in all above; None where nothing bounds it."""
+        """Return what is left of a limit here and in all above; None if nothing limits it."""
         return self.budgets[name].left()
 
     def used_up(self) -> str:
-        """A limit that forbids another question to a model; "" if there is none. After the last
-        call the model may still answer.
+        """Return a limit that forbids another request to a model; "" if there is none.
+
+        After the last call the model may still answer.
         """
         for name in self.budgets:
             left = self.left(name)
@@ -76,29 +79,30 @@ class Shared:
 
 
 class Tree:
-    """What a session and all below it share."""
+    """What a session and all sessions below it share."""
 
     def __init__(self) -> None:
         self.working = 0
-        """Agents at work now."""
+        """Number of sub-agents that are working now."""
         self._asking: WeakKeyDictionary[asyncio.AbstractEventLoop, asyncio.Lock] = (
             WeakKeyDictionary()
         )
 
     def asking(self) -> asyncio.Lock:
-        """Held while a person is asked: one question at a time, whoever in the tree has it. Other
-        loops have their own.
+        """Return the lock that is held while a person is asked.
+
+        So there is one approval request at a time in the tree. Each event loop has its own lock.
         """
         return self._asking.setdefault(asyncio.get_running_loop(), asyncio.Lock())
 
 
 @dataclass(slots=True)
 class Lineage:
-    """One session's place. `agent` is what it is, "" for the session at the root; `parent` and
-    `call` say who delegated to it.
+    """The place of one session.
 
-    `above` is what it draws from. `shared` and `deadline` (in the loop's time) are those of its
-    run.
+    `agent` is its sub-agent's name, "" for the session at the root; `parent` and `call` say who
+    delegated to it. It draws on `above`; `shared` and `deadline` (in the loop's time) are its
+    run's.
     """
 
     tree: Tree
@@ -113,31 +117,27 @@ class Lineage:
 
     @staticmethod
     def root(limits: Limits) -> Lineage:
-        """The place of a session that nobody delegated to."""
+        """Return the place of a session that nobody delegated to."""
         return Lineage(Tree(), limits, shared=Shared(limits))
 
     def below(self, limits: Limits, agent: str, parent: str, call: str) -> Lineage:
-        """The place of an agent that this session delegates to."""
+        """Return the place of a sub-agent that this session delegates to."""
         return Lineage(self.tree, limits, self.depth + 1, agent, parent, call, self.shared)
 
     def begin(self, limits: Limits, elapsed: float = 0.0) -> None:
-        """A run begins: it has its own tokens, money, calls and time, of which `elapsed` seconds
-        are gone.
-        """
+        """Start a run with a budget of its own, of whose time `elapsed` seconds are used."""
         self.limits = limits
         self.shared = Shared(limits, self.above)
         now = asyncio.get_running_loop().time() - elapsed
         self.deadline = None if limits.max_seconds is None else now + limits.max_seconds
 
     def end(self) -> None:
-        """The run is over: what a person calls beside runs has tokens, money and calls of its
-        own.
-        """
+        """End the run: calls that a person makes outside of runs have a budget of their own."""
         self.shared = Shared(self.limits, self.above)
         self.deadline = None
 
     def seconds_left(self) -> float | None:
-        """Time that the run has left; None where nothing bounds it."""
+        """Return the seconds that the run has left; None if nothing limits it."""
         if self.deadline is None:
             return None
         return self.deadline - asyncio.get_running_loop().time()

@@ -1,4 +1,4 @@
-"""The agents that sessions may delegate to, and the models of their own."""
+"""The sub-agents that sessions may delegate to, and the clients of their own models."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from .sub_agent import DelegationLimits, SubAgent
 
 
 class Roster:
-    """An Agent's. Raises ConfigError for two agents with one name."""
+    """The sub-agents of an Agent. Raises ConfigError for two with one name."""
 
     def __init__(self, agents: Iterable[SubAgent], limits: DelegationLimits | None = None) -> None:
         self.agents: dict[str, SubAgent] = {}
@@ -40,19 +40,20 @@ class Roster:
         return Roster(agents or ())
 
     def wire(self, model: str, connect: Callable[[str], Wire]) -> Wire:
-        """A model of an agent's own, connected once. Raises ConfigError."""
+        """Return the client of a sub-agent's own model, connected once. Raises ConfigError."""
         if model not in self._wires:
             self._wires[model] = connect(model)
         return self._wires[model]
 
     async def disconnect(self) -> None:
-        """Give the connections of agents' own models back; they are made anew when needed."""
-        wires, self._wires = list(self._wires.values()), {}
-        for wire in wires:
+        """Close the clients of sub-agents' own models; they are opened again when needed."""
+        clients = list(self._wires.values())
+        self._wires = {}
+        for wire in clients:
             await wire.close()
 
     def reads_only(self, agent: str, tools: Iterable[str] | None, catalog: Catalog) -> bool:
-        """Whether nothing that an agent could use changes anything."""
+        """Whether no tool that a sub-agent could use changes anything."""
         definition = self.agents.get(agent)
         if definition is None and (agent or tools is None):
             return False

@@ -71,8 +71,9 @@ class SessionDelegation(DriverExtension):
         return self.driver.approver
 
     def record(self, event: events.DelegationStarted | events.DelegationFinished) -> None:
-        """Journal a delegation: its start before the agent does anything, its end with the next
-        write.
+        """Journal the start or the end of a delegation.
+
+        The start is written before the sub-agent does anything, the end with the next write.
         """
         self.driver.feed(event)
         if isinstance(event, events.DelegationStarted):

@@ -1,4 +1,4 @@
-"""`SubAgent`: an agent that others delegate to; and how far delegation may go."""
+"""`SubAgent`, an agent that others delegate to, and the limits of delegation."""
 
 from __future__ import annotations
 
@@ -26,18 +26,24 @@ _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}")
 
 @frozen
 class SubAgent:
-    """What an agent is for and what it may use. All of it narrows what whoever delegates has;
-    nothing here can widen it.
+    """What an agent is for and what it may use. It can only narrow what the delegating session has.
 
-    `description` is for whoever chooses an agent, `prompt` are its own instructions. `tools` are
-    names, or patterns with `*`, of tools of the session that delegates (None: all of them but
-    `delegate`, which must be named), `denied` are taken away from these. `model` is
-    `provider:model` ("": that of the session). `limits` hold where they are tighter than what is
-    left of the session's. `mode` is a permission mode; the tighter of it and the session's holds.
-    `hooks` come after the session's own. `verify` checks its work (see
-    `engine.delegation.verification`) where a request names no check.
+    Attributes:
+        name: Its name.
+        description: For whoever chooses an agent.
+        prompt: Its own instructions.
+        tools: Names, or patterns with `*`, of tools of the delegating session; None means all of
+            them except `delegate`, which must be named.
+        denied: Tools that are taken away from these.
+        model: `provider:model`; "" means that of the session.
+        limits: They apply where they are tighter than what is left of the session's.
+        mode: A permission mode; the tighter of it and the session's applies.
+        hooks: They come after the session's own.
+        verify: Checks its work if a request names no check (`engine.delegation.verification`).
+        source: Where the definition is from.
 
-    Raises ConfigError, naming the agent.
+    Raises:
+        ConfigError: It names the agent and what is wrong.
     """
 
     name: str
@@ -77,26 +83,30 @@ class SubAgent:
 
 
 def named(tool: str, patterns: Iterable[str]) -> bool:
-    """Whether one of these names or patterns means this tool. `delegate` is meant by its own name
-    only.
+    """Whether one of these names or patterns means this tool.
+
+    Patterns never match `delegate`; it must be named.
     """
     return matches(tool, (one for one in patterns if tool != DELEGATE or one == DELEGATE))
 
 
 def matches(tool: str, patterns: Iterable[str]) -> bool:
-    """Whether a name fits one of these patterns."""
+    """Whether a name matches one of these patterns."""
     return any(fnmatchcase(tool, pattern) for pattern in patterns)
 
 
 @frozen
 class DelegationLimits:
-    """How far a session and all below it may delegate. What is given can only be tighter than the
-    hard bounds.
+    """How far a session and its sub-agents may delegate. Only tighter than the hard limits.
 
-    `max_depth` counts agents below one another (an agent of the session is at depth 1),
-    `max_concurrent` those at work at the same time in all. `rounds` are the rounds of one message
-    at depth 1, 2, ...; the last holds for all that are deeper. `models` may be asked for in a
-    request, beside the session's own and those of its agents. Source: systems.md §4.1.
+    Attributes:
+        max_depth: How deep sub-agents may be nested; the session's own are at depth 1.
+        max_concurrent: How many may work at the same time in all.
+        rounds: Turns of one message at depth 1, 2, ...; the last number applies to all deeper ones.
+        models: Models that a request may name, besides the session's own and those of its
+            sub-agents.
+
+    Source: systems.md §4.1.
     """
 
     max_depth: int = 3
@@ -113,5 +123,5 @@ class DelegationLimits:
             raise ConfigError(f"rounds = {self.rounds}: at least one number, each at least 1")
 
     def rounds_at(self, depth: int) -> int:
-        """Rounds of one message of an agent at this depth, 1 or more."""
+        """Return the turns of one message of a sub-agent at this depth, 1 or more."""
         return self.rounds[min(depth, len(self.rounds)) - 1]

@@ -1,8 +1,8 @@
 """`delegate`, the one tool that has another agent do a task.
 
-Whoever delegates calls it: a model, a person (`Session.delegate`), a Python tool (`ask_agent`), a
-script, a hook. So every delegation is a call like others: judged by the rules (`Agent(name)`), seen
-by hooks, in the journal, with one result.
+Everybody who delegates calls it: a model, a person (`Session.delegate`), a Python tool
+(`ask_agent`), a script, a hook. So every delegation is a call like others: judged by the rules
+(`Agent(name)`), seen by hooks, in the journal, with one result.
 """
 
 from __future__ import annotations
@@ -29,10 +29,10 @@ from .sub_agent import DELEGATE
 from .work import Request
 
 AGENT = Touch("agent")
-"""Marks the parameter that rules of the form `Agent(name)` speak of."""
+"""Marks the parameter that rules of the form `Agent(name)` match."""
 
 LONGEST = 3600.0
-"""Seconds that a delegation may take at the most; the run's own limit is usually shorter."""
+"""Maximum seconds of a delegation; the run's own limit is usually shorter."""
 
 _ABOUT = (
     "Have another agent do a task and give its answer. It knows nothing of this "
@@ -44,22 +44,18 @@ _ABOUT = (
 
 @frozen
 class DelegateTool(Tool):
-    """`delegate`. Calls whose agents only read run side by side; any other is alone in its
-    round.
-    """
+    """The tool `delegate`. Calls whose agents only read run in parallel; any other runs alone."""
 
     _: KW_ONLY
     roster: Roster
     catalog: Catalog
 
     def access(self, values: Mapping[str, Any]) -> Access:
-        """As of any tool that reads everything, if that is all it can do."""
-        agent, tools = str(values.get("agent") or ""), values.get("tools")
-        return (
-            Access(reads=("",))
-            if self.roster.reads_only(agent, tools, self.catalog)
-            else EVERYTHING
-        )
+        """Return the access of a tool that reads everything, if the sub-agent can only read."""
+        agent = str(values.get("agent") or "")
+        if self.roster.reads_only(agent, values.get("tools"), self.catalog):
+            return Access(reads=("",))
+        return EVERYTHING
 
 
 async def delegate(
@@ -92,12 +88,22 @@ async def delegate(
 
 
 async def ask_agent(context: Context, task: str, agent: str = "", **more: Any) -> dict[str, Any]:
-    """Delegate from a Python tool: `answer = (await ask_agent(context, "Is this safe?",
-    "reviewer"))["answer"]`.
+    """Delegate from a Python tool.
 
-    `more` are the other parameters of the tool `delegate` (`tools`, `model`, `system_prompt`,
-    `verify`, `max_verify_retries`, `wait`). What comes back is described in
-    `engine.delegation.delegation`. Raises ToolFailed, with the type of what went wrong.
+        answer = (await ask_agent(context, "Is this safe?", "reviewer"))["answer"]
+
+    Args:
+        context: The tool's context.
+        task: What to do.
+        agent: The sub-agent's name.
+        **more: Other parameters of the tool `delegate` (`tools`, `model`, `system_prompt`,
+            `verify`, `max_verify_retries`, `wait`).
+
+    Returns:
+        The call's data, described in `engine.delegation.delegation`.
+
+    Raises:
+        ToolFailed: With the type of what went wrong.
     """
     if context.call is None:
         raise ToolFailed(
@@ -107,8 +113,9 @@ async def ask_agent(context: Context, task: str, agent: str = "", **more: Any) -
 
 
 def join(roster: Roster, catalog: Catalog, gate: Gate) -> None:
-    """Add `delegate`, and the tools for its tasks, to an agent's tools. Raises
-    ToolDefinitionError.
+    """Add `delegate`, and the tools for its tasks, to an agent's tools.
+
+    Raises ToolDefinitionError.
     """
     catalog.add(
         _tool(roster, catalog, gate), *(tool for tool in TASK_TOOLS if tool.name not in catalog)
@@ -125,5 +132,7 @@ def _tool(roster: Roster, catalog: Catalog, gate: Gate) -> Tool:
         if gate.decide(bare, {"agent": agent.name}).verdict != "deny"
     ]
     lines = [f"- {agent.name}: {' '.join(agent.description.split())}" for agent in allowed]
-    given["description"] = "\n".join([_ABOUT, *(["Agents:"] if lines else []), *lines])
+    if lines:
+        lines.insert(0, "Agents:")
+    given["description"] = "\n".join([_ABOUT, *lines])
     return DelegateTool(**given, roster=roster, catalog=catalog)

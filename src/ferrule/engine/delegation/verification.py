@@ -1,13 +1,12 @@
-"""Checking what an agent did: with a command or a tool of the session that delegated, through its
-pipeline and gate.
+"""Check a sub-agent's work with a command or a tool of the delegating session.
 
     "pytest -q"                                       a command, run by `run_command`
     "run_tests"                                       a tool that takes no arguments
     {"tool": "run_tests", "arguments": {"quick": true}}
 
-The work passes if the call succeeds and its value does not say no: not `false`, no `ok`, `passed`
-or `success` that is false, no exit code but 0. A check that may not or cannot be made is an error,
-never a yes.
+The check passes through the session's pipeline and gate. The work passes if the call succeeds and
+its value reports no failure: not `false`, no `ok`, `passed` or `success` that is false, no exit
+code but 0. A check that is not allowed or cannot be made is an error, never a pass.
 """
 
 from __future__ import annotations
@@ -28,7 +27,7 @@ Call = Callable[[str, dict[str, Any]], Awaitable[Result]]
 
 COMMAND_TOOL = "run_command"
 LONGEST_REPORT = 4000
-"""Characters."""
+"""Maximum characters of a report."""
 _STATUS = re.compile(r"^\[exit status (?:(-?\d+)|unknown)\]$|^\[ended by ", re.MULTILINE)
 _SAYS_NO = ("ok", "passed", "success")
 _NOT_MADE = (ErrorType.PERMISSION_DENIED, ErrorType.NOT_FOUND, ErrorType.CANCELLED)
@@ -36,7 +35,7 @@ _NOT_MADE = (ErrorType.PERMISSION_DENIED, ErrorType.NOT_FOUND, ErrorType.CANCELL
 
 @frozen
 class Verdict:
-    """Whether the work passed, and what the check said."""
+    """Whether the work passed, and the check's report."""
 
     passed: bool
     report: str
@@ -45,15 +44,17 @@ class Verdict:
 def planned(
     check: Check, catalog: Catalog, unseen: Callable[[str, Tool], str] = lambda name, tool: ""
 ) -> tuple[str, dict[str, Any]]:
-    """Tool and arguments of a check. Raises ToolFailed (`validation_failed`) if this session cannot
-    make it.
+    """Return tool and arguments of a check.
 
-    `unseen` says why whoever asks for the check may not call a tool, if they may not.
+    `unseen` explains why the caller may not call a tool, or returns "".
+
+    Raises ToolFailed (`validation_failed`) if this session cannot make the check.
     """
     if isinstance(check, str):
-        tool, arguments = (
-            (check, dict[str, Any]()) if check in catalog else (COMMAND_TOOL, {"command": check})
-        )
+        if check in catalog:
+            tool, arguments = check, dict[str, Any]()
+        else:
+            tool, arguments = COMMAND_TOOL, {"command": check}
     else:
         tool, arguments = check.get("tool"), check.get("arguments", {})
         if (
@@ -67,13 +68,14 @@ def planned(
     found = catalog.get(tool)
     if found is None:
         raise _cannot(f"there is no tool `{tool}` in this session")
-    if why := unseen(tool, found):
+    why = unseen(tool, found)
+    if why:
         raise _cannot(why)
     return tool, cast("dict[str, Any]", arguments)
 
 
 async def verify(check: Check, catalog: Catalog, call: Call) -> Verdict:
-    """Make the check. Raises ToolFailed where it cannot be made."""
+    """Run the check. Raises ToolFailed if it cannot be made."""
     tool, arguments = planned(check, catalog)
     result = await call(tool, arguments)
     if result.error_type in _NOT_MADE:
@@ -91,10 +93,9 @@ def _says_no(value: Any) -> bool:
         return True
     if isinstance(value, dict):
         record = cast("dict[str, Any]", value)
-        return any(record.get(key) is False for key in _SAYS_NO) or record.get("exit_code") not in (
-            None,
-            0,
-        )
+        if any(record.get(key) is False for key in _SAYS_NO):
+            return True
+        return record.get("exit_code") not in (None, 0)
     found = list(_STATUS.finditer(value)) if isinstance(value, str) else []
     return bool(found) and found[-1][1] != "0"
 

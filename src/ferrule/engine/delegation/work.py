@@ -1,7 +1,6 @@
-"""One delegation on its way: the agent's session is opened, asked, checked, closed, and its answer
-handed back.
+"""One delegated task: open the sub-agent's session, ask it, check its work, close it.
 
-What may be delegated at all is `delegation`'s to say; nothing in here decides that.
+What may be delegated at all is decided in `delegation`.
 """
 
 from __future__ import annotations
@@ -37,7 +36,7 @@ from .verification import Check, Verdict, verify
 N = TypeVar("N", int, float)
 
 LAST_WORDS = 1000
-"""Characters of what an agent said last, in the message about its limit."""
+"""Characters of the sub-agent's last message in the error about its limit."""
 _NOT_PASSED = (
     "Your work was checked and did not pass. The notice says what the check found. Correct the "
     "work, then answer again."
@@ -55,8 +54,9 @@ class Home(Protocol):
     def model(self) -> str: ...
 
     def below(self, part: Below) -> Session:
-        """The session of a sub-agent: this agent's in all but what `part` says. Raises
-        ConfigError.
+        """Open the session of a sub-agent: this agent's in everything but `part`.
+
+        Raises ConfigError.
         """
         ...
 
@@ -77,7 +77,7 @@ class Delegator(Protocol):
     def approver(self) -> Approver: ...
 
     def record(self, event: DelegationStarted | DelegationFinished) -> None:
-        """Put it into the session's journal."""
+        """Write an event to the session's journal."""
         ...
 
 
@@ -96,23 +96,23 @@ class Request:
 
     @staticmethod
     def of(values: Mapping[str, Any]) -> Request:
-        """From the checked arguments of the tool."""
+        """Build a request from the checked arguments of the tool."""
         given = dict(values)
         if given["tools"] is not None:
             given["tools"] = tuple(given["tools"])
         return Request(**given)
 
     def as_dict(self) -> dict[str, Any]:
-        """As hooks see it."""
+        """Return the request as hooks see it."""
         return {part.name: getattr(self, part.name) for part in fields(self)}
 
 
 @dataclass(slots=True)
 class DelegatedWork:
-    """A request that may be carried out. `home` and `driver` are those of the session that
-    delegates.
+    """A request that may be carried out, once, by `done`.
 
-    `done` does it, once. `usage` is what the agent's runs used so far.
+    `home` and `driver` are those of the delegating session. `usage` is what the sub-agent's runs
+    used so far.
     """
 
     request: Request
@@ -127,7 +127,7 @@ class DelegatedWork:
 
     @property
     def name(self) -> str:
-        """The agent's."""
+        """The sub-agent's name."""
         return self.definition.name
 
     @property
@@ -136,9 +136,10 @@ class DelegatedWork:
         return self.request.verify or self.definition.verify
 
     async def done(self) -> dict[str, Any]:
-        """What came of it. Raises ToolFailed."""
+        """Do the work and return the call's data. Raises ToolFailed."""
         session = self._open()
-        call_id, stop = self.context.call_id, "cancelled"
+        call_id = self.context.call_id
+        stop = "cancelled"
         try:
             self.driver.record(DelegationStarted(call_id, self.session_id, self.name))
             answer = await self._checked(session)
@@ -157,8 +158,11 @@ class DelegatedWork:
         return await self._answered(answer)
 
     def _open(self) -> Session:
-        definition, request, driver = self.definition, self.request, self.driver
-        limits, above = self._limits(), driver.lineage
+        definition = self.definition
+        request = self.request
+        driver = self.driver
+        limits = self._limits()
+        above = driver.lineage
         prompt = "\n\n".join(
             part for part in (definition.prompt, request.system_prompt) if part.strip()
         )
@@ -184,24 +188,26 @@ class DelegatedWork:
         return session
 
     async def _checked(self, session: Session) -> dict[str, Any]:
-        """The agent's answer; where there is a check, one whose work has passed it."""
+        """Return the sub-agent's answer; if there is a check, one that has passed it."""
         result = await self._asked(session, self.request.task)
         if not self.check:
             return _answer(self, result)
-        attempt = 1
-        while not (verdict := await self._verified(attempt)).passed:
+        attempt = 0
+        while True:
+            attempt += 1
+            verdict = await self._verified(attempt)
+            if verdict.passed:
+                return {**_answer(self, result), "attempts": attempt}
             if attempt > self.request.max_verify_retries:
                 raise _wrong(
                     f"the work of `{self.name}` did not pass its check after {attempt} "
                     f"attempts: {verdict.report}"
                 )
-            attempt += 1
             # What a check prints is data like any tool's; as the message itself it would be an
             # instruction.
             session.tell(verdict.report or "(it said nothing)", "check")
             session.limits = self._limits()
             result = await self._asked(session, _NOT_PASSED)
-        return {**_answer(self, result), "attempts": attempt}
 
     async def _asked(self, session: Session, text: str) -> RunResult:
         before = session.driver.machine.usage
@@ -230,7 +236,7 @@ class DelegatedWork:
         except ProviderError as error:
             raise ToolFailed(
                 ErrorType.IO_ERROR,
-                f"the agent `{self.name}` got no answer of its model: {error.detail}",
+                f"the agent `{self.name}` got no answer from its model: {error.detail}",
             ) from error
         finally:
             used = session.driver.machine.usage
@@ -240,7 +246,7 @@ class DelegatedWork:
     async def _verified(self, attempt: int) -> Verdict:
         assert self.context.call is not None
         verdict = await verify(self.check, self.driver.dispatcher.catalog, self.context.call)
-        told = DelegationVerified(
+        payload = DelegationVerified(
             self.name,
             self.request.as_dict(),
             self.session_id,
@@ -248,12 +254,12 @@ class DelegatedWork:
             verdict.passed,
             verdict.report,
         )
-        outcome = await self.driver.hooks.fire(told)
+        outcome = await self.driver.hooks.fire(payload)
         return Verdict(False, outcome.blocked) if outcome.blocked else verdict
 
     async def _answered(self, answer: dict[str, Any]) -> dict[str, Any]:
-        told = DelegationPost(self.name, self.request.as_dict(), answer, self.session_id)
-        outcome = await self.driver.hooks.fire(told)
+        payload = DelegationPost(self.name, self.request.as_dict(), answer, self.session_id)
+        outcome = await self.driver.hooks.fire(payload)
         if outcome.blocked:
             raise ToolFailed(
                 ErrorType.PERMISSION_DENIED,
@@ -262,16 +268,18 @@ class DelegatedWork:
         assert isinstance(outcome.payload, DelegationPost)
         changed = outcome.payload.result
         # An object takes the place of all of it: what a hook left out must not come back.
-        shown = (
-            cast("dict[str, Any]", changed)
-            if isinstance(changed, dict)
-            else {**answer, "answer": changed}
-        )
+        shown = {**answer, "answer": changed}
+        if isinstance(changed, dict):
+            shown = cast("dict[str, Any]", changed)
         return _bounded(shown, self.driver.lineage.limits.max_output_bytes)
 
     def _limits(self) -> Limits:
-        """What is left of the run's, or less. Raises ToolFailed (`limit`) if that is nothing."""
-        own, above = self.definition.limits or _ENDLESS, self.driver.lineage
+        """Return the tighter of what is left of the run's limits and the sub-agent's own.
+
+        Raises ToolFailed (`limit`) if nothing is left.
+        """
+        own = self.definition.limits or _ENDLESS
+        above = self.driver.lineage
         seconds = _least(above.seconds_left(), own.max_seconds)
         tokens = _least(above.shared.left("max_tokens"), own.max_tokens)
         nano = above.shared.left("max_cost")
@@ -313,22 +321,21 @@ def _answer(work: DelegatedWork, result: RunResult) -> dict[str, Any]:
 
 
 def _bounded(answer: dict[str, Any], cap: int) -> dict[str, Any]:
-    """With an answer short enough for the whole to be a result, and the news that it was cut."""
+    """Shorten the answer until the whole fits the limit of a result, and say so."""
     text = answer.get("answer")
     if len(compact(answer).encode("utf-8", "replace")) <= cap or not isinstance(text, str):
         return answer
     note = f"the answer has {len(text)} characters; the whole of it is in its session"
     kept = text
-    while (
-        len(compact({**answer, "answer": kept, "cut": note}).encode("utf-8", "replace")) > cap
-        and kept
-    ):
+    shown = {**answer, "answer": kept, "cut": note}
+    while kept and len(compact(shown).encode("utf-8", "replace")) > cap:
         kept = kept[: len(kept) * 4 // 5]
-    return {**answer, "answer": kept, "cut": note}
+        shown = {**answer, "answer": kept, "cut": note}
+    return shown
 
 
 def _shown(work: DelegatedWork) -> Observer:
-    """What somebody who watches the session sees of its agent: which tools it uses."""
+    """Return an observer that shows which tools the sub-agent uses."""
 
     def watch(item: Live) -> None:
         if isinstance(item, ModelAnswered) and item.calls:

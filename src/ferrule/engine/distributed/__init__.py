@@ -1,5 +1,5 @@
-"""Runs on many machines: handed in on one, worked on others, through queues in PostgreSQL (extra
-`scale`).
+"""Runs on many machines: submitted on one, worked on others, through queues in PostgreSQL.
 
-Modules: `draining`, `heartbeats`, `job_run`, `jobs`, `worker`.
+Needs the extra `scale`. Modules: `jobs` (the queue), `worker`, `job_run` (from job to run),
+`heartbeats`, `draining`.
 """

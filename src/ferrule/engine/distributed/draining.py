@@ -1,10 +1,9 @@
-"""A worker's journal as its jobs see it: from the moment that the worker leaves, nothing is written
-any more.
+"""A worker's journal as its jobs see it: nothing is written once the worker leaves.
 
-Ending a process cancels what runs in it, and a run that is cancelled writes that it was. A worker
-that is asked to stop must not end other people's runs: they stay open, as after a `kill -9`, and
-another worker goes on with them. Leases are still given back, each when its run has stopped here,
-so that nobody has to wait for them to run out.
+Ending a process cancels what runs in it, and a run that is cancelled journals that. A worker that
+is asked to stop must not end other people's runs: they stay open, as after a `kill -9`, and another
+worker continues them. Leases are still released, each when its run has stopped here, so that nobody
+has to wait for them to expire.
 """
 
 from __future__ import annotations
@@ -26,7 +25,7 @@ class LeavingJournal:
         self.left = False
 
     def leave(self) -> None:
-        """From now on `append` and `lease` raise JournalError (`journal_left`)."""
+        """Make `append` and `lease` raise JournalError (`journal_left`) from now on."""
         self.left = True
 
     def append(

@@ -1,13 +1,12 @@
-"""Who of the workers is alive: each leaves a beat in the database, and whoever finds an old one
-puts that worker's jobs back.
+"""Which workers are alive: each leaves heartbeats in the database, and others notice old ones.
 
-DBOS leaves it to whoever hosts it to notice that an executor is gone. A row stays until none of its
-worker's jobs is at work any more, so a worker that dies while it puts back those of another loses
-nothing. Putting back is idempotent.
+A worker that finds another's heartbeat too old requeues that worker's jobs: DBOS leaves it to its
+host to notice that an executor is gone. A row stays until none of its worker's jobs is being worked
+any more, so a worker that dies while it requeues the jobs of another loses nothing. Requeuing is
+idempotent.
 
-Not told apart: a worker that is dead and one that is frozen or cut off for longer than
-`lost_after`. Its jobs go to others, and the leases of its sessions see to it that it writes nothing
-if it comes back.
+A dead worker cannot be told from one that is frozen or cut off for longer than `lost_after`. Its
+jobs go to others, and the leases of its sessions ensure that it writes nothing if it comes back.
 """
 
 from __future__ import annotations
@@ -31,13 +30,15 @@ _FORGET = f"""
 DELETE FROM {SCHEMA}.workers AS gone
 WHERE name = ANY(%s) AND beat < clock_timestamp() - %s * interval '1 second' AND NOT EXISTS (
     SELECT 1 FROM {SCHEMA}.workflow_status AS job
-    WHERE job.executor_id = gone.name AND job.status = 'PENDING' AND job.application_version = '{VERSION}'
+    WHERE job.executor_id = gone.name
+        AND job.status = 'PENDING'
+        AND job.application_version = '{VERSION}'
 )
 """
 
 
 class Beats:
-    """The beats of one worker. `lost_after` in seconds."""
+    """The heartbeats of one worker. `lost_after` is in seconds."""
 
     def __init__(self, database: str, name: str, lost_after: float) -> None:
         self._database = libpq_url(database)
@@ -45,14 +46,15 @@ class Beats:
         self._lost_after = lost_after
 
     def begin(self) -> None:
-        """Leave the first beat, before any job is taken: a worker that was never heard of would
-        never be missed. Raises psycopg.Error.
+        """Leave the first heartbeat, before any job is taken: an unknown worker is never missed.
+
+        Raises psycopg.Error.
         """
         self._run(_TABLE)
         self._run(_BEAT, self._name)
 
     def beat(self) -> None:
-        """Leave a beat, and put back the jobs of workers that are not heard of."""
+        """Leave a heartbeat, and requeue the jobs of lost workers."""
         import psycopg
         from dbos import DBOS
 
@@ -60,17 +62,17 @@ class Beats:
             self._run(_BEAT, self._name)
             lost = [str(row[0]) for row in self._run(_LOST, self._lost_after, self._name)]
             if lost:
-                # DBOS has this for whoever hosts it, without a public name: its own service calls
-                # it.
+                # DBOS has this for its host, without a public name: its own service calls it.
                 DBOS._recover_pending_workflows(lost)  # pyright: ignore[reportPrivateUsage]  see above
                 self._run(_FORGET, lost, self._lost_after)
         except psycopg.Error:
-            # The database is away: so are all queues. Beats go on when it is back.
+            # The database is not reachable, and neither are the queues. Try again later.
             return
 
     def leave(self) -> None:
-        """Count as gone from now on: the next beat of another puts our jobs back. Where that cannot
-        be said, they wait `lost_after`.
+        """Count as gone from now on: another worker's next heartbeat requeues our jobs.
+
+        If the database cannot be reached, they wait for `lost_after`.
         """
         import psycopg
 

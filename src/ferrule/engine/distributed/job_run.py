@@ -1,11 +1,11 @@
-"""How a job becomes a run, once: whoever takes it goes on where the journal says that it stands.
+"""How a job becomes exactly one run: a worker continues from where the journal says that it is.
 
 A worker may die, freeze or be cut off at any point, and another gets the same job. The journal
-decides what is left to do: a run that has ended is only told of, one that was begun is resumed
-(effects that may have happened are asked of their tools' probes, `engine.recovery`), one that was
-not begun begins. Two workers on one job: the session's lease lets one of them write
-(`storage.journal.postgres_lease`); the other waits for the end of the run, and tells the same.
-Where an earlier run of the session was left open, that one is finished first.
+decides what is left to do: a run that has ended is only reported, one that was started is resumed
+(effects that may have happened are checked by their tools' probes, `engine.recovery`), one that was
+not started starts. If two workers have one job, the session's lease lets one of them write
+(`storage.journal.postgres_lease`); the other waits for the end of the run, and reports the same. If
+an earlier run of the session was left open, that one is finished first.
 
 A journal lets its own process write a session as often as it likes, so jobs of one session take
 turns here (`Turns`).
@@ -27,19 +27,17 @@ from ferrule.storage.journal.protocols import Journal
 from .jobs import Job, told
 
 AGAIN = 1.0
-"""Seconds between two tries to become the writer of a session, or to reach the journal."""
+"""Seconds between two attempts to lease a session, or to reach the journal."""
 PASSING = ("journal_leased", "journal_unreachable", "journal_unsure")
-"""Errors of the journal after which the same is tried again: another has the session, or the
-database is away.
-"""
+"""Errors of the journal that are retried: another worker has the session, or it is unreachable."""
 GONE = "the worker that ran this is gone"
 
 Make = Callable[[Job, Journal], Agent]
-"""Makes the agent that works a job, with this journal, for the job's tenant and user."""
+"""Creates the agent for a job, with this journal, for the job's tenant and user."""
 
 
 class Turns:
-    """Who of one process may work a session now: one at a time, in the order they came."""
+    """Lets jobs of one process work on a session one at a time, in the order they came."""
 
     def __init__(self) -> None:
         self._waiting: dict[str, list[object]] = {}
@@ -47,9 +45,10 @@ class Turns:
 
     @asynccontextmanager
     async def of(self, session: str) -> AsyncGenerator[None]:
-        """Wait for the turn, and have it until the end of the block."""
+        """Wait for the turn, and keep it until the end of the block."""
         lock = self._locks.setdefault(session, asyncio.Lock())
-        here, me = self._waiting.setdefault(session, []), object()
+        here = self._waiting.setdefault(session, [])
+        me = object()
         here.append(me)
         try:
             async with lock:
@@ -63,10 +62,12 @@ class Turns:
 async def work(
     job: Job, journal: Journal, make: Make, turns: Turns | None = None
 ) -> dict[str, Any]:
-    """Work a job to its end, or find that it has ended: its outcome (`jobs.told`).
+    """Run a job to its end, or find that it has ended, and return its outcome (`jobs.told`).
 
-    Raises FerruleError where the run could not be begun or gone on with. While the journal is away,
-    or another has the session, it waits.
+    It waits while the journal is unreachable or another worker has the session.
+
+    Raises:
+        FerruleError: The run could not be started or continued.
     """
     async with (turns or Turns()).of(job.session):
         while True:
@@ -86,20 +87,20 @@ async def work(
 
 
 def _cancelled() -> bool:
-    """Whether this job was cancelled, and the journal was away while that was to be written: the
-    run stays open.
-    """
+    """Whether this job was cancelled while the journal was unreachable: the run stays open."""
     task = asyncio.current_task()
     return task is not None and task.cancelling() > 0
 
 
 def standing(journal: Journal, job: Job) -> tuple[bool | None, dict[str, Any] | None]:
-    """Whether the run was begun (None: not even its session), and what it came to, if it did."""
+    """Return whether the run was started, and its outcome if it has ended.
+
+    The first is None if not even its session exists.
+    """
     begun = False
     try:
         for record in journal.records(job.session):
-            # The session may be somebody else's: then there is nothing to tell, and resuming it
-            # says so.
+            # The session may be somebody else's: then nothing is disclosed, and resuming it fails.
             if record.run != job.run or (record.tenant, record.user) != (job.tenant, job.user):
                 continue
             begun = begun or isinstance(record.event, RunStarted)
@@ -131,9 +132,7 @@ async def _go_on(job: Job, agent: Agent, begun: bool | None) -> None:
 
 
 async def _finish_others(session: Session) -> None:
-    """Finish a run of another job that was left open. How it ended is told to whoever waits for
-    it.
-    """
+    """Finish a run of another job that was left open. Its outcome goes to that job's callers."""
     try:
         await session.resume(GONE)
     except FerruleError:

@@ -1,16 +1,15 @@
-"""A job: one message for one session, as it waits in a queue; and how jobs are handed in, watched
-and cancelled.
+"""Jobs: one message for one session, in a queue; and how they are submitted, watched and cancelled.
 
     jobs = Jobs("postgresql://ferrule@db/ferrule")
     job = jobs.submit(Job("Tidy up the changelog", tenant="acme", user="ines"))
-    jobs.outcome(job.run)                                  # waits; {"stop": "done", "text": ...}, as `told` makes it
+    jobs.outcome(job.run)      # waits; {"stop": "done", "text": ...}, as `told` makes it
 
-The queue is DBOS's (durable workflows in PostgreSQL): handing a job in is one transaction, and a
-job is worked until it has an outcome, whatever becomes of workers. The run's id is the workflow's:
-handing the same job in twice gives one run.
+The queue is DBOS's (durable workflows in PostgreSQL): submitting a job is one transaction, and a
+job is worked until it has an outcome, whatever happens to workers. The run's id is the workflow's:
+submitting the same job twice gives one run.
 
-Not protected: whoever may write the queue's tables decides what workers do (jobs are kept pickled),
-for any tenant. Who may hand in what is for the program that calls `Jobs` to say.
+Not protected: whoever may write the queue's tables decides what workers do (jobs are stored
+pickled), for any tenant. Who may submit what is for the program that calls `Jobs` to decide.
 """
 
 from __future__ import annotations
@@ -32,44 +31,49 @@ WORKFLOW = "ferrule.run"
 SCHEDULED = "ferrule.scheduled"
 APPLICATION = "ferrule"
 VERSION = "1"
-"""Of what stands in a queue. Workers take jobs of their own version only, so it changes with the
-form of a job and not with a build.
+"""Version of a job in the queue.
+
+Workers take jobs of their own version only, so it changes with the form of a job and not with a
+build.
 """
 SCHEMA = "ferrule_queue"
 MOST_PRIORITY = 2**31 - 1
 
 
 POLL = 0.2
-"""Seconds between two looks at a job that is waited for."""
+"""Seconds between two polls for an outcome."""
 MOST_WORKERS = 20
-"""So many workers may end while they work a job; then it is given up, because it may be what ends
-them.
-"""
+"""A job is given up after this many workers ended while working it: it may be what ends them."""
 
 
 class NoScale(FerruleError):
-    """The extra is not installed."""
+    """The extra `scale` is not installed."""
 
     code = "extra_missing"
 
 
 class QueueUnreachable(FerruleError):
-    """The database of the queue does not answer, or refuses us."""
+    """The database of the queue does not answer, or refuses the connection."""
 
     code = "queue_unreachable"
 
 
 class UnknownJob(FerruleError):
-    """No job of this id was handed in."""
+    """No job with this id was submitted."""
 
     code = "job_unknown"
 
 
 @frozen
 class Job:
-    """`text` for a session, new if `session` is empty. `priority`: 1 is first, 0 goes before all
-    others. `options` are settings by key (`limits.max_rounds`), for workers that assemble their
-    agents from settings; `workspace` is a folder there.
+    """One message for a session.
+
+    Attributes:
+        text: The message.
+        session: The session's id; a new one if empty.
+        priority: 1 is first; 0 goes before all others.
+        options: Settings by key, for workers that create their agents from settings.
+        workspace: A folder on the worker's machine.
     """
 
     text: str
@@ -91,25 +95,26 @@ class Job:
             )
 
     def named(self) -> Job:
-        """With ids, where it has none. A new session is called as its first run is: the same key is
-        the same session.
+        """Return the job with ids, if it has none.
+
+        A new session gets the id of its first run: the same key is the same session.
         """
         run = self.run or uuid4().hex
         return replace(self, run=run, session=self.session or run)
 
     def as_dict(self) -> dict[str, Any]:
-        """As it stands in the queue."""
+        """Return the job as it is stored in the queue."""
         return asdict(self)
 
     @staticmethod
     def of(values: dict[str, Any]) -> Job:
-        """From the queue; what a newer version added is dropped."""
+        """Load a job from the queue; fields of a newer version are dropped."""
         known = {name: values[name] for name in Job.__dataclass_fields__ if name in values}
         return Job(**known)
 
 
 def options(job: Job, delay: float = 0) -> dict[str, Any]:
-    """How a named job is put into the queue."""
+    """Return how a named job is put into the queue."""
     return {
         "queue_name": QUEUE,
         "workflow_name": WORKFLOW,
@@ -124,8 +129,9 @@ def options(job: Job, delay: float = 0) -> dict[str, Any]:
 def told(
     job: Job, stop: str, *, text: str = "", code: str = "", detail: str = "", **usage: int
 ) -> dict[str, Any]:
-    """An outcome. `stop` is `done`, `limit`, `failed` or `cancelled`; `usage` counts the tokens of
-    the run.
+    """Build an outcome.
+
+    `stop` is `done`, `limit`, `failed` or `cancelled`; `usage` counts the tokens of the run.
     """
     return {
         "stop": stop,
@@ -140,8 +146,9 @@ def told(
 
 @frozen
 class Waiting:
-    """A job at a glance. `state` is `waiting`, `working`, `done`, `failed` or `cancelled`; `worker`
-    who has it.
+    """Summary of a job in the queue.
+
+    `state` is `waiting`, `working`, `done`, `failed` or `cancelled`; `worker` is who works it.
     """
 
     run: str
@@ -160,8 +167,9 @@ _STATES = {
 
 
 class Jobs:
-    """The queue, from outside. `database` is a PostgreSQL URL. Raises NoScale if the extra is
-    missing, and QueueUnreachable.
+    """The queue, for those who submit jobs. `database` is a PostgreSQL URL.
+
+    Raises NoScale if the extra is missing, and QueueUnreachable.
     """
 
     def __init__(self, database: str) -> None:
@@ -179,8 +187,9 @@ class Jobs:
         )
 
     def submit(self, job: Job, *, delay: float = 0) -> Job:
-        """Hand a job in; the same job with its ids. `delay` in seconds. A run that is there already
-        stays as it is.
+        """Submit a job, and return it with its ids. `delay` is in seconds.
+
+        A run that exists already stays as it is.
         """
         job = job.named()
         handed: Any = options(job, delay)
@@ -188,7 +197,7 @@ class Jobs:
         return job
 
     def outcome(self, run: str) -> dict[str, Any]:
-        """What a job came to (`told`); waits until it has. Raises UnknownJob."""
+        """Wait for a job's outcome (`told`). Raises UnknownJob."""
         from dbos import error as errors
 
         handle = self._handle(run)
@@ -203,9 +212,11 @@ class Jobs:
             )
 
     def cancel(self, run: str) -> None:
-        """Stop a job. One that waits is never begun; the run of one that is worked ends as
-        cancelled, with a result for every call, within about a second. Where its worker is gone,
-        the run stays open in its session until that is resumed. Raises UnknownJob.
+        """Stop a job. Raises UnknownJob.
+
+        A waiting job is never started; the run of one that is being worked ends as cancelled, with
+        a result for every call, within about a second. If its worker is gone, the run stays open in
+        its session until that is resumed.
         """
         self._handle(run)
         self._client.cancel_workflow(run)
@@ -227,7 +238,7 @@ class Jobs:
         return Job.of(given["args"][0]) if given and given.get("args") else Job("?")
 
     def recent(self, limit: int = 20) -> Iterator[Waiting]:
-        """Jobs, the newest first."""
+        """Return jobs, the newest first."""
         for status in self._client.list_workflows(name=WORKFLOW, limit=limit, sort_desc=True):
             job, state = self._job(status), _STATES.get(status.status, "failed")
             if status.status == "SUCCESS":
@@ -236,10 +247,12 @@ class Jobs:
             yield Waiting(status.workflow_id, state, job.tenant, job.text, status.executor_id or "")
 
     def schedule(self, name: str, cron: str, job: Job) -> None:
-        """Hand the job in again and again, at the times of a cron expression (UTC; five fields, or
-        six with seconds first), each time as a new run, in a new session unless it names one. A
-        schedule of that name is replaced. Workers see it within five seconds; times at which no
-        worker runs are left out. Raises ConfigError.
+        """Submit the job repeatedly, at the times of a cron expression.
+
+        The expression is in UTC and has five fields, or six with seconds first. Each time is a new
+        run, in a new session unless the job names one. A schedule of the same name is replaced.
+        Workers see it within five seconds; times at which no worker runs are skipped. Raises
+        ConfigError.
         """
         if not name.strip():
             raise ConfigError("a schedule needs a name", hint="use `--cron 'nightly=0 3 * * *'`")
@@ -261,16 +274,16 @@ class Jobs:
             ) from error
 
     def unschedule(self, name: str) -> None:
-        """End a schedule."""
+        """Remove a schedule."""
         self._client.delete_schedule(name)
 
     def close(self) -> None:
-        """Give the connections back."""
+        """Close the connections."""
         self._client.destroy()
 
 
 def libpq_url(database: str) -> str:
-    """The URL as libpq wants it. Raises ConfigError for what is no PostgreSQL."""
+    """Return the URL in the form of libpq. Raises ConfigError if it is not a PostgreSQL URL."""
     for start in ("postgresql+psycopg://", "postgresql://", "postgres://"):
         if database.startswith(start):
             return f"postgresql://{database.removeprefix(start)}"
@@ -278,12 +291,12 @@ def libpq_url(database: str) -> str:
 
 
 def driver_url(database: str) -> str:
-    """The URL as SQLAlchemy wants it, with psycopg 3."""
+    """Return the URL in the form of SQLAlchemy, with psycopg 3."""
     return libpq_url(database).replace("postgresql://", "postgresql+psycopg://", 1)
 
 
 def reach(database: str) -> None:
-    """Connect once, so that what is wrong is said in a line. Raises NoScale, QueueUnreachable."""
+    """Connect once, so that a problem is reported in one line. Raises NoScale, QueueUnreachable."""
     try:
         import psycopg
     except ImportError as error:

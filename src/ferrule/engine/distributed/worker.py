@@ -1,16 +1,15 @@
-"""A worker: takes jobs from the queue and works them, many at once; takes over the jobs of workers
-that are not heard of any more.
+"""A worker: takes jobs from the queue, works many at once, and takes over those of lost workers.
 
     Worker("postgresql://ferrule@db/ferrule", make_agent, concurrency=16).run()
 
-Queue, retries of the database and the handing out of jobs are DBOS's; so is the outcome of each.
-Whose jobs are taken over is found out in `beats`. A worker that was only frozen may come back: its
-sessions' leases have gone to others by then, so it can write nothing, and waits for what they come
-to (`work`).
+DBOS does the queue, retries of the database, the distribution of jobs and their outcomes.
+`heartbeats` finds out whose jobs are taken over. A worker that was only frozen may come back: its
+sessions' leases have gone to others by then, so it can write nothing, and waits for their outcome
+(`work`).
 
-A worker that is asked to stop takes no more jobs, lets those at work end for `grace` seconds, stops
-the others where they are (`draining`), gives its leases back, and says that it is gone. There is
-one worker in a process.
+A worker that is asked to stop takes no more jobs, lets those that it works end for `grace` seconds,
+stops the others where they are (`draining`), releases its leases, and marks itself as gone. There
+is one worker in a process.
 """
 
 from __future__ import annotations
@@ -55,15 +54,17 @@ if TYPE_CHECKING:
     from dbos import DBOS
 
 BEAT = 2.0
-"""Seconds between two beats."""
+"""Seconds between two heartbeats."""
 
 
 class Worker:
-    """One process's. `per_tenant` bounds the jobs of a tenant at work anywhere at once; None is no
-    bound. All workers of a queue should say the same: the one that began last decides. `lost_after`
-    and `grace` are seconds.
+    """The worker of one process.
 
-    Raises ConfigError for a database that is none.
+    `per_tenant` limits how many jobs of a tenant are worked anywhere at once; None is no limit. All
+    workers of a queue should use the same value: that of the latest one to start applies.
+    `lost_after` and `grace` are seconds.
+
+    Raises ConfigError for an invalid database URL.
     """
 
     def __init__(
@@ -92,8 +93,10 @@ class Worker:
         self._stopped = threading.Event()
 
     def run(self) -> None:
-        """Work until `stop`, or SIGTERM or SIGINT. Raises NoScale if the extra is missing, and
-        QueueUnreachable at the start; later the database may go and come back.
+        """Work until `stop`, or SIGTERM or SIGINT.
+
+        Raises NoScale if the extra is missing, and QueueUnreachable at the start; later the
+        database may disappear and come back.
         """
         if threading.current_thread() is threading.main_thread():
             for number in (signal.SIGTERM, signal.SIGINT):
@@ -106,11 +109,11 @@ class Worker:
             self._leave(dbos)
 
     def stop(self) -> None:
-        """End it; jobs that are not done are taken over by others."""
+        """Stop working; jobs that are not done are taken over by others."""
         self._stopped.set()
 
     def _asked_to_stop(self, number: int, frame: FrameType | None) -> None:
-        # The thread that this interrupts may hold the very lock that setting the event takes.
+        # The thread that this interrupts may hold the lock that setting the event needs.
         threading.Thread(target=self.stop, name="ferrule-stop").start()
 
     def _leave(self, dbos: DBOS) -> None:
@@ -142,8 +145,8 @@ class Worker:
                 "dbos_system_schema": SCHEMA,
                 "application_version": VERSION,
                 "executor_id": self.name,
-                # A job that is stopped because its worker leaves is a warning there, with a
-                # traceback for each.
+                # DBOS warns, with a traceback, of each job that is stopped because its worker
+                # leaves.
                 "log_level": "ERROR",
                 "use_listen_notify": True,
                 "scheduler_polling_interval_sec": 5.0,
@@ -181,8 +184,9 @@ class Worker:
         del workflow, scheduled
 
     async def _worked(self, given: dict[str, Any]) -> dict[str, Any]:
-        """What a job came to. A job that can never begin has failed, whatever the reason: trying
-        again would find the same.
+        """Work a job and return its outcome.
+
+        A job that can never start has failed, whatever the reason: trying again would not help.
         """
         job = Job.of(given)
         self._working += 1
@@ -195,7 +199,7 @@ class Worker:
 
     def _failed(self, job: Job, error: Exception) -> dict[str, Any]:
         if self.journal.left:
-            # Not an outcome: the job stays at work in the queue, and another goes on with it.
+            # Not an outcome: the job stays in the queue, and another worker continues it.
             raise asyncio.CancelledError from error
         if isinstance(error, FerruleError):
             return told(job, "failed", code=error.code, detail=str(error))
@@ -203,9 +207,7 @@ class Worker:
 
 
 def _worth_saying(record: logging.LogRecord) -> bool:
-    """A job that somebody cancelled is no error of its worker; DBOS logs it as one, with a
-    traceback.
-    """
+    """Whether DBOS should log a record; it logs a cancelled job as an error with a traceback."""
     from dbos import error as errors
 
     error = record.exc_info[1] if record.exc_info else None

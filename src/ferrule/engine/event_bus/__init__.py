@@ -1,5 +1,6 @@
-"""What happens in sessions, for whoever may watch it, while it happens.
+"""The event bus: what happens in sessions, for anyone who may watch it, while it happens.
 
-Modules: `attachment`, `bus`, `events`, `feed`, `journal_events`, `live_redaction`,
-`past_events`, `ring`, `scope`, `subscription`.
+Modules: `bus`, `feed` (a session's publisher), `subscription`, `scope` (who sees what), `events`,
+`attachment` (connects a session), `ring` (recent events), `journal_events` and `past_events` (read
+from journals), `live_redaction`.
 """

@@ -1,6 +1,4 @@
-"""Puts a session on the bus: its log gets an outlet, and questions to a person are told of before
-they are asked.
-"""
+"""Connect a session to the bus: its log gets an outlet, and approval requests are announced."""
 
 from __future__ import annotations
 
@@ -17,8 +15,9 @@ from .events import ApprovalAsked
 
 @frozen
 class Announced:
-    """An approver whose questions subscribers see, without secrets. The approver gets the request
-    as it is.
+    """An approver whose requests subscribers see, without secrets.
+
+    The approver itself gets the request unchanged.
     """
 
     approver: Approver
@@ -26,11 +25,11 @@ class Announced:
 
     @property
     def asks_about_unknown(self) -> bool:
-        """As the approver says of itself."""
+        """Whether the approver asks a person about unknown outcomes."""
         return bool(getattr(self.approver, "asks_about_unknown", False))
 
     async def ask(self, request: ApprovalRequest) -> Answer:
-        """As `Approver.ask`."""
+        """Announce the request, then ask, as `Approver.ask`."""
         if request.identity.session == self.feed.key[2]:
             # A sub-agent's question passes here too: it belongs to the sub-agent's own session.
             self.feed.publish(_shown(request))
@@ -38,11 +37,11 @@ class Announced:
 
 
 def change_approver(driver: Driver, approver: Approver) -> None:
-    """Have somebody else asked from now on; subscribers go on seeing the questions."""
+    """Replace the approver; subscribers still see the requests."""
     known = driver.approver
-    driver.approver = (
-        replace(known, approver=approver) if isinstance(known, Announced) else approver
-    )
+    if isinstance(known, Announced):
+        approver = replace(known, approver=approver)
+    driver.approver = approver
 
 
 def attach(bus: Bus, driver: Driver, recorded: int = 0) -> None:
@@ -57,7 +56,7 @@ def _shown(request: ApprovalRequest) -> ApprovalAsked:
     try:
         arguments = json_value(dict(request.values))
     except Garbage as garbage:
-        # Arguments that have no JSON form: the event says so. The question itself is not held up.
+        # Arguments that have no JSON form: the event says so. The request itself is not held up.
         arguments = {"(not shown)": str(garbage)}
     return ApprovalAsked(
         request.call.id,

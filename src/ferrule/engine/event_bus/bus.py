@@ -1,25 +1,27 @@
-"""The event bus: what happens in sessions, for whoever may watch it, while it happens.
+"""The event bus: what happens in sessions, for anyone who may watch it, while it happens.
 
-    bus = Bus() agent = Agent("ollama:llama3.2", tools=[...], bus=bus) async for event in
-    bus.subscribe(OwnSession("local", "ada", session.id), kinds=["call.*", "run.*"]):
+    bus = Bus()
+    agent = Agent("ollama:llama3.2", tools=[...], bus=bus)
+    own = OwnSession("local", "ada", session.id)
+    async for event in bus.subscribe(own, kinds=["call.*", "run.*"]):
         print(event.sequence, event.kind, event.payload)
 
 A projection of the journal, and of pieces that no journal has; never a second history. Its rules:
 
-* A run does not wait for whoever watches it and cannot be broken by them. Publishing appends to
-  buffers; a slow reader loses the oldest and learns exactly what (`subscription`).
-* Nobody gets events outside their scope (`scope`), and no payload before secrets were taken out of
-  it (`permissions.redaction`). Where that fails, the event comes without its payload. What runs,
-  what is journaled and what an approver sees is untouched.
-* An event is encoded and redacted once, whoever reads it, and handed to those who may be
-  interested: they are found by identity.
-* A reader that comes back goes on behind its cursor: out of what is kept in memory, and before that
-  out of the journal (`journal_events`).
+* A run does not wait for its watchers and cannot be broken by them. Publishing appends to buffers;
+  a slow reader loses the oldest events and learns exactly which (`subscription`).
+* Nobody gets events outside their scope (`scope`), and no payload before secrets were removed from
+  it (`permissions.redaction`). If that fails, the event comes without its payload. What runs, what
+  is journaled and what an approver sees is not affected.
+* An event is encoded and redacted once for all readers, and handed to those who may be interested:
+  they are found by identity.
+* A reader that comes back continues behind its cursor: with what is kept in memory, and before that
+  from the journal (`journal_events`).
 
 Events are published when they happen, a moment before they are written. If the process dies in
-between, a reader has seen what is in no journal; cursors know what was written, so that nothing is
-skipped afterwards. A redactor and a tap work in the run's own thread: they must be quick, and one
-that raises is answered as above, or removed.
+between, a reader has seen an event that is in no journal; cursors know what was written, so that
+nothing is skipped afterwards. A redactor and a tap work in the run's own thread: they must be
+quick. A redactor that raises withholds the payload; a tap that raises is removed.
 """
 
 from __future__ import annotations
@@ -52,7 +54,7 @@ from .scope import Key, Kinds, Operator, OwnSession, Scope, scope_of
 from .subscription import Past, Subscription, rouse_all
 
 OPERATORS = "*operators"
-"""The tenant of what the bus says of operators. Nobody owns sessions of it."""
+"""The tenant of the bus's own events about operators. Nobody owns sessions of it."""
 BUFFER = 256
 PATIENCE = 100_000
 
@@ -60,12 +62,16 @@ Cursor = Place | str
 
 
 class Bus:
-    """One object may serve many agents, in several threads and event loops.
+    """One bus may serve many agents, in several threads and event loops.
 
-    `redactor` takes secrets out of payloads; the default knows common forms, and the values of this
-    process's secret variables. `journal` is where events of sessions that no agent here drives are
-    read from, for a cursor; by default that of the first agent. `ring` (events) and `ring_bytes`
-    bound what is kept in memory for all sessions together.
+    Args:
+        redactor: Removes secrets from payloads; the default knows common forms, and the values of
+            this process's secret variables.
+        journal: Where events of sessions that no agent here drives are read from, for a cursor; by
+            default that of the first agent.
+        ring: Maximum number of events in memory, for all sessions together.
+        ring_bytes: Their maximum size in bytes.
+        clock: The clock; by default the system's.
     """
 
     def __init__(
@@ -97,8 +103,9 @@ class Bus:
         journal: Journal | None = None,
         recorded: int = 0,
     ) -> Feed:
-        """The way of a session onto the bus, which has `recorded` events in its journal. Hold it as
-        long as the session lives.
+        """Return the publisher of a session, which has `recorded` events in its journal.
+
+        Keep a reference to it as long as the session lives.
         """
         who = identity if callable(identity) else lambda: identity
         with self._lock:
@@ -106,19 +113,20 @@ class Bus:
             return Feed(self, who, self._journal if journal is None else journal, recorded)
 
     def hand_on(self, feed: Feed, event: BusEvent, place: Place) -> None:
-        """For `Feed`: to the ring, to the readers whose scope it is in, and to the taps."""
+        """Deliver a feed's event to the ring, the readers in whose scope it is, and the taps."""
         session = feed.key
         waiting: list[tuple[AbstractEventLoop, Subscription]] = []
         with self._lock:
-            # Together with handing it on: a reader that begins now has either seen it, or gets it.
+            # Under the same lock as the delivery: a new reader has either seen it, or gets it.
             before, feed.place = feed.place, place
             if self._closed:
                 return
             if not feed.known:
-                # Not before: whoever opens a session that another one drives fails, and must not
-                # take its place here.
-                feed.known, self._feeds[session] = True, feed
-                # Of one that drove it before, what is kept may never have been written.
+                # Not before: opening a session that another agent drives fails, and must not
+                # replace that one's feed here.
+                feed.known = True
+                self._feeds[session] = feed
+                # Events of an earlier feed of the session may never have been written.
                 self._ring.forget(session)
             self._ring.add(session, event, before, feed)
             entry = (session, event)
@@ -128,7 +136,9 @@ class Bus:
                     reader = ref()
                     if reader is None:
                         gone = True
-                    elif (loop := reader.offer(entry)) is not None:
+                        continue
+                    loop = reader.offer(entry)
+                    if loop is not None:
                         waiting.append((loop, reader))
                 if gone:
                     self._of(key)
@@ -141,12 +151,12 @@ class Bus:
                 self._operators_feed("bus").publish(TapRemoved(type(error).__name__))
 
     def wants_pieces(self, session: SessionKey) -> bool:
-        """Whether a reader of this session wants words as they arrive."""
+        """Whether a reader of this session wants the model's text as it arrives."""
         with self._lock:
             return any(reader.kinds.pieces for key in _keys(session) for reader in self._of(key))
 
     def drives(self, session: OwnSession) -> bool:
-        """Whether an agent of this bus is at work on a session, or was and has not let go of it."""
+        """Whether an agent of this bus is working on a session, or was and has not released it."""
         with self._lock:
             return session.key in self._feeds
 
@@ -167,16 +177,16 @@ class Bus:
             self._readers.pop(key, None)
 
     def tap(self, listener: Callable[[BusEvent], None]) -> None:
-        """Have every event handed to a function, in the thread of its run: for telemetry, which
-        must see a call before it runs.
+        """Hand every event to a function, in the thread of its run.
 
-        It must be quick. One that raises is removed.
+        This is for telemetry, which must see a call before it runs. The function must be quick. One
+        that raises is removed.
         """
         with self._lock:
             self._taps = (*self._taps, listener)
 
     def untap(self, listener: Callable[[BusEvent], None]) -> None:
-        """Hand it no more events."""
+        """Hand no more events to this function."""
         with self._lock:
             self._taps = tuple(one for one in self._taps if one is not listener)
 
@@ -191,21 +201,31 @@ class Bus:
         buffer: int = BUFFER,
         patience: int = PATIENCE,
     ) -> Subscription:
-        """What happens within the scope from now on; with a cursor, from there on.
+        """Subscribe to what happens within the scope from now on; with a cursor, from there on.
 
-        `kinds` as in `scope.Kinds`. `cursor` is a `BusEvent.cursor` (or a place) of the one session
-        of the scope; for all sessions of a person it is `Subscription.cursor`, and sessions that
-        are not in it are new. `buffer` is how many events wait for the reader; after losing
-        `patience` without reading any, the subscription is ended.
+        Args:
+            scope: Whose events; an identity stands for its session.
+            kinds: Which kinds of events, as in `scope.Kinds`.
+            cursor: A `BusEvent.cursor` (or a place) of the one session of the scope; for all
+                sessions of a person it is `Subscription.cursor`, and sessions that are not in it
+                are new.
+            buffer: How many events wait for the reader.
+            patience: The subscription is ended after it has lost this many events without reading
+                any.
 
-        Raises ConfigError for a blank scope, an unknown kind or a closed bus; CursorError for a
-        cursor from nowhere (`cursor_unknown`) or one whose events are neither kept nor in a journal
-        (`cursor_too_old`); SessionNotFound, JournalError. Reads the heads of journals where the
-        cursor is older than what is kept; what lies before is read with the first events.
+        Raises:
+            ConfigError: The scope is blank, a kind does not exist, or the bus is closed.
+            CursorError: The cursor is not valid (`cursor_unknown`), or its events are neither kept
+                nor in a journal (`cursor_too_old`).
+            SessionNotFound: There is no such session.
+            JournalError: A journal could not be read.
+
+        Reads the heads of journals if the cursor is older than what is kept; the events before that
+        are read with the first events.
         """
         scope = scope_of(scope)
         if buffer < 1 or patience < 1:
-            raise ConfigError("a subscription needs room for one event at least")
+            raise ConfigError("a subscription needs room for at least one event")
         if scope.key[0] == OPERATORS and not isinstance(scope, Operator):
             raise ConfigError(f"the tenant `{OPERATORS}` is nobody's")
         reader = Subscription(
@@ -222,8 +242,9 @@ class Bus:
         return reader
 
     def _begin(self, reader: Subscription, starts: dict[SessionKey, Cursor]) -> None:
-        """Register the reader at one moment, and split what it missed into what is read and what is
-        kept.
+        """Register the reader at one moment.
+
+        What it missed is split into what is read from a journal and what is kept in memory.
         """
         key = reader.scope.key
         while True:
@@ -236,7 +257,7 @@ class Bus:
                 if any(session in self._feeds for session in heads) or any(
                     session not in self._feeds for session in starts if session not in heads
                 ):
-                    # A session began or ended meanwhile: who has its events has changed.
+                    # A session was opened or released meanwhile: its events are elsewhere now.
                     continue
                 feeds = {
                     session: feed for session, feed in self._feeds.items() if _within(session, key)
@@ -271,7 +292,10 @@ class Bus:
         past: list[Past],
         kept: list[BusEvent],
     ) -> tuple[Place, str]:
-        """Where in a session a reader goes on; what it missed joins `past` and `kept`."""
+        """Return where in a session a reader continues.
+
+        What it missed is added to `past` and `kept`.
+        """
         place = _place(cursor, feed) if feed is not None else Place(after_of(cursor, head))
         gone, events = self._ring.since(session, place)
         if gone is None:
@@ -308,20 +332,24 @@ class Bus:
             self._of(reader.scope.key)
 
     def close(self) -> None:
-        """End all subscriptions: what they hold can still be read, then comes `bus.closed`.
-        Publishing goes on into the void.
+        """End all subscriptions.
+
+        What they hold can still be read, then comes `bus.closed`. Later events are dropped.
         """
         with self._lock:
             self._closed = True
             readers = [reader for key in [*self._readers] for reader in self._of(key)]
             self._readers.clear()
-        rouse_all(
-            [(loop, reader) for reader in readers if (loop := reader.end("closed")) is not None]
-        )
+        waiting: list[tuple[AbstractEventLoop, Subscription]] = []
+        for reader in readers:
+            loop = reader.end("closed")
+            if loop is not None:
+                waiting.append((loop, reader))
+        rouse_all(waiting)
 
 
 def _keys(session: SessionKey) -> tuple[Key, ...]:
-    """The scopes that a session is in."""
+    """Return the scopes that a session is in."""
     tenant, user, _ = session
     if tenant == OPERATORS:
         return ((None, None, None),)
@@ -335,7 +363,7 @@ def _within(session: SessionKey, key: Key) -> bool:
 
 
 def _starts(scope: Scope, cursor: Cursor | Mapping[str, Cursor] | None) -> dict[SessionKey, Cursor]:
-    """By session, where its reader goes on."""
+    """Return where the reader of each session continues."""
     if cursor is None:
         return {}
     tenant, user, session = scope.key
@@ -359,12 +387,13 @@ def _session(tenant: str, user: str, session: str) -> SessionKey:
 
 
 def _place(cursor: Cursor, feed: Feed) -> Place:
-    """Where in a session that is at work here a cursor stands. Raises CursorError."""
+    """Return where a cursor is in a session that is open here. Raises CursorError."""
     if isinstance(cursor, str):
         shown, *more = cursor.split("~")
         place = Place.parse(shown)
         if not more or more[-1] != feed.epoch:
-            # Of another bus, or none: only what was written then has the same number for sure.
+            # From another bus, or none: only events that were written then surely have the same
+            # number.
             return Place(after_of(cursor, feed.place.event))
     else:
         place = cursor

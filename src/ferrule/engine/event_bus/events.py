@@ -1,13 +1,13 @@
-"""What the bus hands on: an event or a piece of one session, encoded once, without secrets.
+"""Events of the bus: an event or a piece of one session, encoded once, without secrets.
 
-An event of the journal has the number that it has there, and it has it before it is written: a
-session has one writer. Pieces (words as they arrive, lines of progress) are never stored; they are
-numbered behind the event before them. So the place of an event is the same in every process, and
-what follows event 12 is 12.1 or 13.
+An event of the journal has the number that it has there, even before it is written: a session has
+one writer. Pieces (text as it arrives, lines of progress) are never stored; they are numbered
+behind the event before them. So the place of an event is the same in every process, and event 12 is
+followed by 12.1 or 13.
 
     {"v":1,"kind":…,"tenant":…,"user":…,"session":…,"run":…,"time":…,"sequence":"12.1","cursor":…,"payload":{…}}
 
-`time` is ms since 1970: when it happened, or for events that were read from the journal, when they
+`time` is ms since 1970: when it happened, or, for events that were read from the journal, when they
 were written.
 """
 
@@ -31,13 +31,13 @@ FORMAT = 1
 """Version of the encoded form."""
 
 DROPPED = "bus.dropped"
-"""To a subscriber that was too slow: which events it did not get."""
+"""Tells a subscriber that was too slow which events it missed."""
 CLOSED = "bus.closed"
-"""The last one of a subscription that the bus ended; `reason` says why."""
+"""The last event of a subscription that the bus ended; `reason` says why."""
 OPERATOR = "bus.operator"
 """Somebody subscribed as an operator: who, to what, and why."""
 FAILED = "audit.redaction_failed"
-"""In the place of an event whose payload could not be redacted: `of` is its kind."""
+"""Replaces an event whose payload could not be redacted: `of` is its kind."""
 
 PIECES: dict[type, str] = {
     TextDelta: "piece.text",
@@ -49,7 +49,7 @@ KINDS = frozenset(
     | set(PIECES.values())
     | {"approval.requested", "bus.tap_removed", DROPPED, CLOSED, OPERATOR, FAILED}
 )
-"""Every kind there is, but for those of events that a later version wrote."""
+"""All kinds of events, except those that a later version wrote."""
 
 
 SessionKey = tuple[str, str, str]
@@ -57,40 +57,40 @@ SessionKey = tuple[str, str, str]
 
 
 class CursorError(FerruleError):
-    """A subscription cannot begin where it was asked to: `cursor_unknown` or `cursor_too_old`."""
+    """A subscription cannot start where requested: `cursor_unknown` or `cursor_too_old`."""
 
     code = "cursor_unknown"
     exit_code = 2
 
 
 class Redacts(Protocol):
-    """What takes secrets out (`permissions.redaction.Redactor`). May raise: then the payload is
-    withheld. Used from several threads.
+    """Removes secrets (`permissions.redaction.Redactor`). Used from several threads.
+
+    If it raises, the payload is withheld.
     """
 
     @property
     def by_line(self) -> bool:
-        """Whether a secret may hold spaces."""
+        """Whether a secret may contain spaces."""
         ...
 
     def body(self, text: str) -> str:
-        """JSON text without secrets."""
+        """Remove secrets from JSON text."""
         ...
 
     def text(self, text: str) -> str:
-        """Text without secrets."""
+        """Remove secrets from text."""
         ...
 
     def may_hold(self, text: str) -> bool:
-        """False if nothing in this text can be a secret, nor the beginning of one that goes on in
-        its line.
-        """
+        """Whether the text may contain a secret, or the beginning of one in its last line."""
         ...
 
 
 class Place(NamedTuple):
-    """Where something stands in its session: the number of the event, and of the piece behind it
-    (0: the event itself).
+    """A position in a session: the number of the event, and of the piece behind it.
+
+    Piece 0 is the event itself.
     """
 
     event: int = 0
@@ -101,7 +101,7 @@ class Place(NamedTuple):
 
     @staticmethod
     def parse(text: str) -> Place:
-        """Raises CursorError."""
+        """Parse a place. Raises CursorError."""
         event, _, piece = text.partition(".")
         if not (_number(event) and (not piece or _number(piece))):
             raise CursorError(
@@ -116,8 +116,9 @@ def _number(text: str) -> bool:
 
 @frozen
 class ApprovalAsked:
-    """A person is asked. What subscribers see of the question; the approver has the request itself,
-    unredacted.
+    """A person is asked for an approval, as subscribers see it.
+
+    The approver gets the request itself, unredacted.
     """
 
     kind: ClassVar[str] = "approval.requested"
@@ -133,7 +134,7 @@ class ApprovalAsked:
 
 @frozen
 class OperatorSubscribed:
-    """See `OPERATOR`. `tenant`, `user` and `session` say to what; "" is all of them."""
+    """See `OPERATOR`. `tenant`, `user` and `session` say to what; "" means all of them."""
 
     kind: ClassVar[str] = OPERATOR
     operator: str
@@ -145,23 +146,27 @@ class OperatorSubscribed:
 
 @frozen
 class TapRemoved:
-    """A tap of the bus raised and hears no more; for operators."""
+    """A tap of the bus raised and was removed; for operators."""
 
     kind: ClassVar[str] = "bus.tap_removed"
     error: str
 
 
 Item = Live | ApprovalAsked | OperatorSubscribed | TapRemoved
-"""What a feed takes."""
+"""What a feed publishes."""
 
 
 @frozen
 class BusEvent:
-    """One event or piece. Immutable, shared between all that receive it.
+    """One event or piece. Immutable, shared by all that receive it.
 
-    `sequence` is its place in its session; `identity` and `sequence` are None for what the bus says
-    to one subscriber alone. `time` is seconds since 1970. `cursor`, given back to `subscribe`, goes
-    on behind it. `data` is the encoded form, in UTF-8.
+    Attributes:
+        kind: The kind of event.
+        identity: Whose it is; None for what the bus tells one subscriber alone.
+        time: Seconds since 1970.
+        sequence: Its place in its session; None as for `identity`.
+        cursor: Given to `subscribe`, it continues behind this event.
+        data: The encoded form, in UTF-8.
     """
 
     kind: str
@@ -173,15 +178,17 @@ class BusEvent:
 
     @property
     def payload(self) -> dict[str, Any]:
-        """The event's own fields, as JSON values without secrets. Read from `data` each time: keep
-        it if you need it twice.
+        """The event's own fields, as JSON values without secrets.
+
+        It is parsed from `data` each time: keep it if you need it twice.
         """
         return json.loads(self.data)["payload"]
 
 
 def described(item: Item) -> tuple[str, str]:
-    """`(kind, body)` of something that is to be published, with whatever secrets it holds. Raises
-    TypeError for what is no JSON.
+    """Return `(kind, body)` of an item, including secrets.
+
+    Raises TypeError for what has no JSON form.
     """
     if isinstance(item, Progress):
         return PIECES[Progress], compact({"call_id": item.call_id, "text": item.text})
@@ -194,8 +201,9 @@ def described(item: Item) -> tuple[str, str]:
 
 
 def redacted(item: Item, redactor: Redacts) -> tuple[str, str]:
-    """`(kind, body)` without secrets. If that fails, for whatever reason, the payload is withheld
-    and the kind is `FAILED`.
+    """Return `(kind, body)` without secrets.
+
+    If that fails for any reason, the payload is withheld and the kind is `FAILED`.
     """
     kind = "unknown"
     try:
@@ -214,13 +222,15 @@ def sealed(
     place: Place | None,
     cursor: str = "",
 ) -> BusEvent:
-    """The event with its encoded form."""
+    """Build the event with its encoded form."""
     who = identity
     names = ("", "", "", "") if who is None else (who.tenant, who.user, who.session, who.run)
     tenant, user, session, run = map(encode_basestring, names)
+    sequence = "" if place is None else place
     head = (
-        f'{{"v":{FORMAT},"kind":{encode_basestring(kind)},"tenant":{tenant},"user":{user},"session":{session},"run":{run},'
-        f'"time":{int(time * 1000)},"sequence":"{"" if place is None else place}","cursor":"{cursor}","payload":'
+        f'{{"v":{FORMAT},"kind":{encode_basestring(kind)},'
+        f'"tenant":{tenant},"user":{user},"session":{session},"run":{run},'
+        f'"time":{int(time * 1000)},"sequence":"{sequence}","cursor":"{cursor}","payload":'
     )
     try:
         data = f"{head}{body}}}".encode()
@@ -231,9 +241,7 @@ def sealed(
 
 @frozen
 class Lost:
-    """Events of a session that a reader did not get: the first and the last of them, and how many
-    they are.
-    """
+    """Events of a session that a reader missed: the first, the last and how many."""
 
     session: SessionKey
     first: Place
@@ -242,7 +250,7 @@ class Lost:
 
 
 def dropped(lost: Sequence[Lost], time: float) -> BusEvent:
-    """The notice that says so."""
+    """Build the notice about lost events."""
     ranges = [
         {
             **dict(zip(("tenant", "user", "session"), one.session, strict=True)),
@@ -257,7 +265,7 @@ def dropped(lost: Sequence[Lost], time: float) -> BusEvent:
 
 
 def from_record(record: Record, redactor: Redacts) -> BusEvent:
-    """The event that a journal holds."""
+    """Build the event of a journal's record."""
     kind, body = redacted(record.event, redactor)
     who = Identity(record.tenant, record.user, record.session, record.run)
     place = Place(record.seq)

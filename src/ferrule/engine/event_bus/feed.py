@@ -1,6 +1,4 @@
-"""The way of a session onto the bus: what happens in it is numbered, redacted, encoded and handed
-on, in its order.
-"""
+"""A session's publisher on the bus: number, redact, encode and deliver its events in order."""
 
 from __future__ import annotations
 
@@ -35,23 +33,24 @@ _BROKEN_OFF = (ModelFailed, Cancelled, LimitHit, RunFinished)
 
 
 class Hub(Protocol):
-    """What a feed needs of the bus."""
+    """The bus, as far as a feed needs it."""
 
     redactor: Redacts
     clock: Clock
 
     def hand_on(self, feed: Feed, event: BusEvent, place: Place) -> None:
-        """To whoever it is for; moves the feed to `place`."""
+        """Deliver an event to its readers, and move the feed to `place`."""
         ...
 
     def wants_pieces(self, session: SessionKey) -> bool:
-        """Whether a reader of this session wants words as they arrive."""
+        """Whether a reader of this session wants the model's text as it arrives."""
         ...
 
 
 class Feed:
-    """The way of one session onto the bus: numbers what happens in it. Fulfils `log.Outlet`. Made
-    by `Bus.feed`; safe to share.
+    """Publishes what happens in one session, with numbers. Implements `session_log.Outlet`.
+
+    Made by `Bus.feed`; safe to share between threads.
     """
 
     def __init__(
@@ -60,7 +59,7 @@ class Feed:
         self.journal = journal
         self.place = Place(recorded)
         self.known = False
-        """Whether the bus knows it: from what it publishes first."""
+        """Whether the bus knows the feed: from the first event that it publishes."""
         self.epoch = token_hex(4)
         self._bus = bus
         self._identity = identity
@@ -69,7 +68,7 @@ class Feed:
         self._text = {kind: Pieces(bus.redactor) for kind in (TextDelta, ReasoningDelta)}
 
     def publish(self, item: Item) -> None:
-        """Tell whoever watches. Never raises for what they do, and never waits for them."""
+        """Publish an item. Never raises for what readers do, and never waits for them."""
         with self._lock:
             if isinstance(item, TextDelta | ReasoningDelta):
                 self._piece(type(item), lambda pieces: pieces.add(item.text))
@@ -83,14 +82,12 @@ class Feed:
             self._out(item, self._bus.redactor)
 
     def flushed(self) -> None:
-        """What was published is in the journal."""
+        """Take note that what was published is in the journal."""
         self._written = self.place.event
 
     @property
     def watched(self) -> bool:
-        """Whether anybody wants words as they arrive: only then is the model asked to send them
-        so.
-        """
+        """Whether anyone wants text as it arrives: only then is the model asked to stream."""
         return self._bus.wants_pieces(self.key)
 
     @property
@@ -100,7 +97,7 @@ class Feed:
 
     @property
     def cursor(self) -> str:
-        """Where this session is now."""
+        """The session's current position."""
         return f"{self.place}~{self._written}~{self.epoch}"
 
     def _piece(self, kind: type[_Text], take: Callable[[Pieces], str]) -> None:
@@ -114,17 +111,24 @@ class Feed:
 
     def _out(self, item: Item, redactor: Redacts) -> None:
         kind, body = redacted(item, redactor)
-        who, before = self._identity(), self.place
-        piece = isinstance(item, _UNNUMBERED)
-        place = Place(before.event, before.piece + 1) if piece else Place(before.event + 1)
-        now, cursor = self._bus.clock.now(), f"{place}~{self._written}~{self.epoch}"
-        self._bus.hand_on(
-            self, sealed(kind, body, identity=who, time=now, place=place, cursor=cursor), place
+        before = self.place
+        if isinstance(item, _UNNUMBERED):
+            place = Place(before.event, before.piece + 1)
+        else:
+            place = Place(before.event + 1)
+        event = sealed(
+            kind,
+            body,
+            identity=self._identity(),
+            time=self._bus.clock.now(),
+            place=place,
+            cursor=f"{place}~{self._written}~{self.epoch}",
         )
+        self._bus.hand_on(self, event, place)
 
 
 class _Passed:
-    """For text that was redacted already, when it was whole enough for that."""
+    """Passes text that was redacted already, when enough of it had arrived."""
 
     by_line = False
 
@@ -139,7 +143,7 @@ class _Passed:
 
 
 class _Withheld(_Passed):
-    """For text that could not be."""
+    """Withholds text that could not be redacted."""
 
     def body(self, text: str) -> str:
         raise ValueError("not redacted")

@@ -1,9 +1,9 @@
-"""Events of a session as its journal holds them: for a cursor that is older than what the bus
-keeps, and for sessions of other processes.
+"""Events of a session read from its journal, and following a session of another process.
 
-`follow` watches a session that some other process drives: it polls the journal, bounded, and reads
-only when the file says that somebody wrote (`storage.journal.change_detection`). What is not in the
-journal, words as they arrive and lines of progress, stays in the other process.
+They are used for a cursor that is older than what the bus keeps, and for sessions of other
+processes. `follow` watches a session that some other process drives: it polls the journal, with
+limits, and reads only when the file has changed (`storage.journal.change_detection`). What is not
+in the journal, text as it arrives and lines of progress, is not available.
 """
 
 from __future__ import annotations
@@ -26,16 +26,18 @@ from .scope import Kinds, OwnSession
 
 PAGE = 128
 """Events that are read and redacted at once."""
-SHORTEST, LONGEST = 0.02, 10.0
-"""Seconds between two looks at a journal, at least and at the most."""
+SHORTEST = 0.02
+"""Minimum seconds between two polls of a journal."""
+LONGEST = 10.0
+"""Maximum seconds between two polls of a journal."""
 
 
 class Recorded:
-    """Events `after` .. `until` of a session, page by page. Fulfils `subscription.Past`.
+    """Events `after` to `until` of a session, page by page. Implements `subscription.Past`.
 
-    A session of somebody else does not exist: SessionNotFound, as for one that nobody has. Events
-    up to `until` that the journal does not hold (not yet, or never: they were published and not
-    written) are told of as lost.
+    A session of somebody else raises SessionNotFound, like one that does not exist. Events up to
+    `until` that the journal does not have (not yet, or never: they were published and not written)
+    are reported as lost.
     """
 
     def __init__(
@@ -55,8 +57,9 @@ class Recorded:
         self._records: Iterator[Record] | None = None
 
     def page(self) -> list[BusEvent]:
-        """The next events, [] if there are no more now. Reads the journal. Raises SessionNotFound,
-        JournalError.
+        """Return the next events, [] if there are no more now. Reads the journal.
+
+        Raises SessionNotFound, JournalError.
         """
         events: list[BusEvent] = []
         if self._records is None:
@@ -84,8 +87,9 @@ def _key(session: OwnSession) -> SessionKey:
 
 
 def head_of(journal: Journal, session: OwnSession) -> int:
-    """The number of its last event. Raises SessionNotFound, also for a session of somebody else,
-    and JournalError.
+    """Return the number of a session's last event.
+
+    Raises SessionNotFound, also for a session of somebody else, and JournalError.
     """
     last, _ = journal.head(session.session)
     record = next(iter(journal.records(session.session, after=last - 1)))
@@ -95,14 +99,16 @@ def head_of(journal: Journal, session: OwnSession) -> int:
 
 
 def after_of(cursor: Place | str, last: int) -> int:
-    """The event behind which a cursor goes on, in a journal that ends with event `last`. Raises
-    CursorError.
+    """Return the event behind which a cursor continues, in a journal that ends with event `last`.
 
-    Of a cursor of a bus that is gone only what had been written then counts: the rest may have
-    become something else.
+    For a cursor of a bus that is gone, only what had been written then counts: the other numbers
+    may have been reused.
+
+    Raises CursorError.
     """
     if isinstance(cursor, Place):
-        place, written = cursor, cursor.event
+        place = cursor
+        written = cursor.event
     else:
         shown, *more = cursor.split("~")
         place = Place.parse(shown)
@@ -125,11 +131,15 @@ async def follow(
     redactor: Redacts | None = None,
     interval: float = 0.25,
 ) -> AsyncIterator[BusEvent]:
-    """The events of a session behind `cursor`, those that are there and those that any process
-    writes from now on.
+    """Yield the events of a session behind `cursor`, as any process writes them.
 
-    It looks every `interval` seconds, and ends when its reader leaves. Raises SessionNotFound (also
-    where the session is somebody else's), CursorError, JournalError, ConfigError.
+    It polls every `interval` seconds, and ends when its reader leaves.
+
+    Raises:
+        SessionNotFound: The session does not exist, or is somebody else's.
+        CursorError: The cursor is not valid.
+        JournalError: The journal could not be read.
+        ConfigError: The interval or a kind is not valid.
     """
     if not SHORTEST <= interval <= LONGEST:
         raise ConfigError(
@@ -143,10 +153,12 @@ async def follow(
     changes = changes_of(journal)
     try:
         while True:
-            # Asked before reading: what is written while we read is a change that the next look
-            # sees.
+            # Checked before reading: what is written while we read is a change for the next poll.
             changed = await run_blocking(changes.changed)
-            while changed and (page := await run_blocking(recorded.page)):
+            while changed:
+                page = await run_blocking(recorded.page)
+                if not page:
+                    break
                 for event in page:
                     if event.kind in wanted:
                         yield event

@@ -1,12 +1,11 @@
-"""Text that arrives in pieces, redacted: a secret that was cut in two must not pass as two harmless
-halves.
+"""Redact text that arrives in pieces: a secret that was split must not pass as two harmless halves.
 
 What is complete is shown: whole words, as long as nothing in their line can be a secret or its
-beginning. Once something can, the rest of the line is held until it ends; of a private key, until
-its end. The words of one answer that are still held when it is whole are shown with it; if it never
-becomes whole they are dropped.
+beginning. Once something can, the rest of the line is held until it ends; for a private key, until
+the end of the key. Text of an answer that is still held when it is complete is shown with it; if it
+never becomes complete it is dropped.
 
-What was held back too long (`LONGEST`) is shown as one mark, up to the end of its line or key: the
+What was held for too long (`LONGEST`) is shown as one mark, up to the end of its line or key: the
 event of the whole answer has it.
 """
 
@@ -17,28 +16,33 @@ from ferrule.permissions.redaction import mark
 from .events import Redacts
 
 LONGEST = 8192
-"""Characters that are held at the most."""
+"""Maximum characters that are held."""
 
 _WORD = "".join(map(chr, range(0x21, 0x7F)))
-"""What a word of a secret can be made of. Anything else, a space or a letter of another script,
-ends it.
+"""The characters of a word in a secret.
+
+Anything else, such as a space or a letter of another script, ends the word.
 """
 _KEY, _KEY_END = "-----begin", "-----end"
 
 
 class Pieces:
-    """One stream of text. `add` gives what may be shown now, redacted; `rest` what is left when the
-    text is whole.
+    """One stream of text.
+
+    `add` returns what may be shown now, redacted; `rest` what is left when the text is complete.
     """
 
     def __init__(self, redactor: Redacts) -> None:
         self._redactor = redactor
         self._held = ""
         self._until = ""
-        """What ends the text that is left out, while there is one."""
+        """What ends the text that is left out at the moment."""
 
     def add(self, text: str) -> str:
-        """Raises whatever the redactor raises; what was held is gone then."""
+        """Add a piece, and return what may be shown.
+
+        Raises whatever the redactor raises; what was held is lost then.
+        """
         held, self._held = self._held + text, ""
         if self._until:
             begin = held.lower().find(self._until)
@@ -55,7 +59,7 @@ class Pieces:
         return shown
 
     def rest(self) -> str:
-        """As `add`."""
+        """Return what is left of the complete text. Raises as `add`."""
         held = "" if self._until else self._held
         self.drop()
         return self._redactor.text(held) if held else ""
@@ -65,7 +69,7 @@ class Pieces:
         self._held = self._until = ""
 
     def _complete(self, text: str) -> int:
-        """How much of the text is complete."""
+        """Return how many characters of the text are complete."""
         low = text.lower()
         begin = low.rfind(_KEY)
         if begin >= 0 and _KEY_END not in low[begin:]:

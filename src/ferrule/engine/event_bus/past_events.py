@@ -1,11 +1,10 @@
-"""Past events of a session, a page at a time: as the bus would have handed them on, without
-secrets, out of the journal.
+"""Past events of a session, a page at a time, as the bus delivers them: without secrets.
 
     page = past_events(journal, OwnSession("local", "ada", id), redactor, kinds=["call.*"], after=0)
-    page.events, page.next          # go on with after=page.next; 0 at the end
+    page.events, page.next          # continue with after=page.next; 0 at the end
 
-A page is bounded twice: by the events on it and by those that were looked at for it, so that a
-filter which lets nothing through costs no more than one that lets everything through.
+A page has two limits: the events on it and those that were examined for it, so that a filter which
+matches nothing costs no more than one that matches everything.
 """
 
 from __future__ import annotations
@@ -25,8 +24,9 @@ LOOKED = 5_000
 
 @dataclass(slots=True)
 class PastPage:
-    """Events in their order. `next` is the number of the last event that was looked at, 0 if there
-    are no more.
+    """Events in their order.
+
+    `next` is the number of the last event that was examined, 0 if there are no more.
     """
 
     events: list[BusEvent] = field(default_factory=list[BusEvent])
@@ -44,18 +44,21 @@ def past_events(
     most: int = MOST,
     looked: int = LOOKED,
 ) -> PastPage:
-    """The events behind number `after`, of these kinds (`scope.Kinds`).
+    """Return the events behind number `after`, of these kinds (`scope.Kinds`).
 
-    Raises SessionNotFound (also where the session is somebody else's), ConfigError for a kind there
-    is not, JournalError.
+    Raises:
+        SessionNotFound: The session does not exist, or is somebody else's.
+        ConfigError: A kind does not exist.
+        JournalError: The journal could not be read.
     """
-    wanted, page = Kinds(kinds), PastPage()
+    wanted = Kinds(kinds)
+    page = PastPage()
     last, _ = journal.head(session.session)
     for record in journal.records(session.session, after=after):
         if (record.tenant, record.user) != (session.tenant, session.user):
             raise unknown(session.session)
         page.looked += 1
-        # By its own kind: what could not be redacted comes under another one.
+        # By its own kind: an event that could not be redacted gets another one.
         if record.event.kind in wanted:
             page.events.append(from_record(record, redactor))
         if len(page.events) == most or page.looked == looked:

@@ -1,7 +1,6 @@
-"""What the bus keeps for readers that come back: the newest events of all sessions together,
-bounded in number and in bytes.
+"""Recent events in memory for readers that come back, limited in number and in bytes.
 
-Not a history: whatever falls out is gone from here, and events are read from the journal instead.
+Not a history: what falls out is read from the journal instead.
 """
 
 from __future__ import annotations
@@ -16,13 +15,16 @@ from .events import BusEvent, Place, SessionKey
 class _Kept:
     events: deque[BusEvent] = field(default_factory=deque[BusEvent])
     gone: Place = Place()
-    """The last one that fell out."""
+    """The place of the last event that fell out."""
     owner: object = None
-    """Lives as long as any of its events is kept."""
+    """Kept alive as long as any of its events is kept."""
 
 
 class Ring:
-    """Not safe to share between threads: the bus holds its lock around each use."""
+    """The newest events of all sessions together.
+
+    Not safe to share between threads: the bus holds its lock around each use.
+    """
 
     def __init__(self, most: int, most_bytes: int) -> None:
         self._most = most
@@ -44,7 +46,7 @@ class Ring:
             self._drop_oldest()
 
     def forget(self, session: SessionKey) -> None:
-        """Keep nothing of a session."""
+        """Forget all events of a session."""
         kept = self._sessions.pop(session, None)
         if kept is not None:
             self._order = deque(one for one in self._order if one != session)
@@ -62,8 +64,9 @@ class Ring:
             del self._sessions[session]
 
     def since(self, session: SessionKey, place: Place) -> tuple[Place | None, list[BusEvent]]:
-        """`(gone, events)`: what is kept behind `place`, and the place up to which nothing is; None
-        if nothing of the session is.
+        """Return `(gone, events)`: the events behind `place`, and the last place that is not kept.
+
+        `gone` is None if nothing of the session is kept.
         """
         kept = self._sessions.get(session)
         if kept is None:

@@ -1,7 +1,7 @@
-"""Whose events a subscription gets, and which kinds of them.
+"""Scopes: whose events a subscription gets, and which kinds of them.
 
-Who may subscribe to what is decided where people are known, by whoever makes a scope out of them:
-the bus keeps to it and never widens it. A scope of one's own is never blank and never a pattern; an
+Who may subscribe to what is decided by whoever makes a scope for a known person: the bus enforces
+the scope and never widens it. A person's own scope is never blank and never a pattern; an
 operator's is a type of its own, so that nobody becomes one by leaving something out.
 """
 
@@ -55,10 +55,10 @@ class OwnSessions:
 
 @frozen
 class Operator:
-    """Sessions of others: `name` is who looks, `reason` why. Subscribing so is an event itself
-    (`bus.operator`).
+    """Sessions of others: `name` is who looks, `reason` why.
 
-    Without `tenant`, `user` or `session`: all of them. Each needs the one before it.
+    Such a subscription is an event itself (`bus.operator`). Without `tenant`, `user` or `session`
+    it covers all of them. Each needs the one before it.
     """
 
     name: str
@@ -73,7 +73,8 @@ class Operator:
             for name, part in (("name", self.name), *_parts(self.key))
             if part is not None
         }
-        if blank := [name for name, part in named.items() if not part.strip()]:
+        blank = [name for name, part in named.items() if not part.strip()]
+        if blank:
             raise ConfigError(f"operator without {', '.join(blank)}", code="identity_blank")
         if None in self.key[: sum(part is not None for part in self.key)]:
             raise ConfigError(
@@ -89,12 +90,10 @@ Scope = OwnSession | OwnSessions | Operator
 
 
 def scope_of(given: Scope | Identity) -> Scope:
-    """The scope; an identity stands for its session."""
-    return (
-        OwnSession(given.tenant, given.user, given.session)
-        if isinstance(given, Identity)
-        else given
-    )
+    """Return the scope; an identity stands for its session."""
+    if isinstance(given, Identity):
+        return OwnSession(given.tenant, given.user, given.session)
+    return given
 
 
 def _whole(scope: OwnSession | OwnSessions) -> None:
@@ -108,12 +107,12 @@ def _parts(key: Key) -> Iterable[tuple[str, str | None]]:
 
 
 class Kinds:
-    """Which kinds are wanted: names, or the beginning of names with a `*` (`call.*`). Without any:
-    all.
+    """Which kinds of events are wanted.
 
-    What the bus has to say to the subscriber always comes, and so does a payload that was withheld
-    from any event that is wanted. Raises ConfigError for a name or pattern of no kind there is: it
-    would wait for ever.
+    Names, or the beginning of names with a `*` (`call.*`); None means all. What the bus itself
+    tells the subscriber always comes, and so does an event whose payload was withheld.
+
+    Raises ConfigError for a name or pattern of no existing kind: it would never match.
     """
 
     def __init__(self, patterns: Iterable[str] | None) -> None:
@@ -133,7 +132,7 @@ class Kinds:
         known = self._known.get(kind)
         if known is None:
             if len(self._known) > 1000:
-                # Kinds of later versions are anybody's names.
+                # Kinds of later versions can have any name.
                 self._known.clear()
             known = self._known[kind] = any(_fits(kind, pattern) for pattern in self._patterns)
         return known
@@ -145,7 +144,7 @@ class Kinds:
 
     @property
     def pieces(self) -> bool:
-        """Whether words are wanted as they arrive."""
+        """Whether text is wanted as it arrives."""
         return "piece.text" in self or "piece.reasoning" in self
 
 

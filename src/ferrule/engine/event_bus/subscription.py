@@ -1,13 +1,12 @@
-"""One subscriber's side of the bus: a bounded buffer that loses the oldest, and says exactly what
-it lost.
+"""One subscriber's side of the bus: a bounded buffer that drops the oldest events and reports them.
 
-Whoever publishes only appends to the buffer, and wakes a reader that waits. What no longer fits is
-lost from the front; the next thing that is read is one notice (`bus.dropped`) that names, for each
-session, the first and the last lost event and how many they are. Of what was subscribed to,
-everything between the two was lost and nothing else: what is read and what notices name is what was
-published.
+A publisher only appends to the buffer, and wakes a reader that waits. What no longer fits is
+dropped from the front; the next thing that is read is one notice (`bus.dropped`) that names, for
+each session, the first and the last lost event and how many they are. Of the events subscribed to,
+everything between the two was lost and nothing else: what is read and what notices name is exactly
+what was published.
 
-A subscription belongs to one reader. It is read in an event loop, which need not be the one of the
+A subscription belongs to one reader. It is read in an event loop, which need not be that of the
 run, or with `take_nowait`.
 """
 
@@ -29,20 +28,22 @@ from .scope import Kinds, Scope
 FAIR = 64
 """Events after which a reader that never has to wait lets others of its loop work."""
 MOST_SESSIONS = 4096
-"""Sessions that a subscription remembers its place in."""
+"""Maximum number of sessions whose position a subscription remembers."""
 
 
 class Past(Protocol):
-    """Events of one session that are no longer in memory. `page` blocks; [] is the end. Raises
-    CursorError, JournalError.
+    """Events of one session that are no longer in memory.
+
+    `page` blocks; [] is the end. Raises CursorError, JournalError.
     """
 
     def page(self) -> list[BusEvent]: ...
 
 
 class Subscription:
-    """Made by `Bus.subscribe`. An asynchronous iterator; close it, or let go of it, when it is no
-    longer read.
+    """A subscription, made by `Bus.subscribe`; an asynchronous iterator.
+
+    Close it, or drop the last reference, when it is no longer read.
     """
 
     def __init__(
@@ -77,22 +78,24 @@ class Subscription:
         self._paging: asyncio.Future[list[BusEvent]] | None = None
         self._read = 0
 
-    # ---- the bus's side; called with events in their order
+    # ---- for the bus, which calls these with events in their order
 
     def begin(
         self, seen: dict[SessionKey, tuple[Place, str]], past: list[Past], replay: list[BusEvent]
     ) -> None:
-        """Where the subscription begins: what it has seen, then what is read from a journal, then
-        what is still in memory.
+        """Set where the subscription starts.
+
+        First come the events read from a journal (`past`), then those still in memory (`replay`).
         """
         self._seen, self._past, self._kept = seen, deque(past), replay
         self._read_past()
 
     def offer(self, entry: tuple[SessionKey, BusEvent]) -> asyncio.AbstractEventLoop | None:
-        """Take an event of a session. The loop of a reader that waits, which somebody must `rouse`
-        there.
+        """Take an event of a session.
+
+        Returns the event loop of a reader that waits, in which somebody must call `rouse`.
         """
-        # For each reader of each event: hardly anything may be done here.
+        # This runs for each reader of each event, so it must be cheap.
         if not self._all and entry[1].kind not in self.kinds:
             return None
         with self._lock:
@@ -104,13 +107,14 @@ class Subscription:
                 self._lose(buffer.popleft())
             loop = self._loop
             if loop is not None:
-                # Once for each time that the reader waits: the next event finds it called already.
+                # Once for each time that the reader waits: it needs no second wake-up.
                 self._loop = None
             return loop
 
     def end(self, reason: str) -> asyncio.AbstractEventLoop | None:
-        """No more will come. What is buffered can still be read, then a last word with the reason.
-        Else as `offer`.
+        """End the subscription: what is buffered can still be read, then an event with the reason.
+
+        Returns as `offer`.
         """
         with self._lock:
             if not self._ended:
@@ -118,14 +122,14 @@ class Subscription:
             return self._loop_to_rouse()
 
     def rouse(self) -> None:
-        """Wake the reader; in its loop."""
+        """Wake the reader; to be called in its loop."""
         waiting = self._waiting
         if waiting is not None and not waiting.done():
             waiting.set_result(None)
 
     @property
     def ended(self) -> bool:
-        """Whether anything can still be offered."""
+        """Whether the subscription takes no more events."""
         return bool(self._ended)
 
     def _lose(self, entry: tuple[SessionKey, BusEvent]) -> None:
@@ -143,41 +147,47 @@ class Subscription:
     def _end(self, reason: str) -> None:
         self._ended = reason
         if reason == "stale":
-            # Nobody has read for long: its memory is given back now.
+            # Nobody has read for a long time: free its memory now.
             while self._buffer:
                 self._lose(self._buffer.popleft())
 
     def _loop_to_rouse(self) -> asyncio.AbstractEventLoop | None:
-        # Once for each time that it waits: the next event finds it called already.
+        # Once for each time that it waits: it needs no second wake-up.
         loop, self._loop = self._loop, None
         return loop
 
-    # ---- the reader's side
+    # ---- for the reader
 
     @property
     def cursor(self) -> dict[str, str]:
-        """By session, where its reader is: what was read last, or where the subscription began. To
-        subscribe again behind it.
+        """The reader's position in each session, for subscribing again behind it.
+
+        What was read last, or where the subscription started.
         """
         return {key[2]: text for key, (_, text) in self._seen.items()}
 
     def take_nowait(self) -> list[BusEvent]:
-        """All that can be read now, maybe nothing. Never waits, but reads the journal where the
-        cursor asked for older events.
+        """Return everything that can be read now, maybe nothing.
+
+        Never waits, but reads the journal if the cursor asked for older events.
         """
         taken: list[BusEvent] = []
         while self._past:
             self._turn(self._past[0].page())
-        while (event := self._next()) is not None:
+        while True:
+            event = self._next()
+            if event is None:
+                return taken
             taken.append(event)
-        return taken
 
     def __aiter__(self) -> Subscription:
         return self
 
     async def __anext__(self) -> BusEvent:
-        """The next event. Raises CursorError, JournalError if older ones cannot be read; the
-        subscription is closed then.
+        """Return the next event.
+
+        Raises CursorError, JournalError if older ones cannot be read; the subscription is closed
+        then.
         """
         self._read += 1
         if self._read % FAIR == 0:
@@ -185,15 +195,17 @@ class Subscription:
         while not self._over:
             while self._past and not self._replay:
                 await self._page()
-            if (event := self._next()) is not None:
+            event = self._next()
+            if event is not None:
                 return event
             if not self._over:
                 await self._wait()
         raise StopAsyncIteration
 
     async def batch(self, most: int = FAIR, most_bytes: int = 65536) -> list[BusEvent]:
-        """The next event, and what else can be read without waiting, about so much; [] is the end.
-        Raises as `__anext__`.
+        """Return the next event and what else can be read without waiting, within these limits.
+
+        [] is the end. Raises as `__anext__`.
         """
         try:
             taken = [await anext(self)]
@@ -209,8 +221,8 @@ class Subscription:
         return taken
 
     async def _page(self) -> None:
-        # A reader that is cancelled meanwhile finds the page when it comes back: it is taken from
-        # the journal once.
+        # A reader that is cancelled meanwhile finds the page when it comes back: it is read from
+        # the journal only once.
         self._paging = self._paging or run_blocking(self._past[0].page)
         try:
             page = await asyncio.shield(self._paging)
@@ -228,7 +240,7 @@ class Subscription:
             self._read_past()
 
     def _read_past(self) -> None:
-        """Behind what is read from journals comes what is still in memory."""
+        """Continue with what is still in memory, once the journals are read."""
         if not self._past:
             self._replay.extend(self._kept)
             self._kept = []
@@ -262,9 +274,7 @@ class Subscription:
                 return event
 
     def _news(self, event: BusEvent) -> bool:
-        """Whether it was not read before, as what is read from a journal may be: it goes on being
-        written.
-        """
+        """Whether an event is new: the journal is still being written while it is read."""
         who, place = event.identity, event.sequence
         assert who is not None and place is not None
         key = (who.tenant, who.user, who.session)
@@ -277,7 +287,8 @@ class Subscription:
         return True
 
     def _dropped(self) -> BusEvent:
-        lost, self._lost = self._lost, {}
+        lost = self._lost
+        self._lost = {}
         return dropped([Lost(session, *about) for session, about in lost.items()], self._now())
 
     def _last(self) -> BusEvent | None:
@@ -288,8 +299,9 @@ class Subscription:
         return sealed(CLOSED, body, identity=None, time=self._now(), place=None)
 
     def close(self) -> None:
-        """No more is wanted: whoever waits for the next event gets none. From any thread; twice is
-        once.
+        """End the subscription; a waiting reader gets no event.
+
+        May be called from any thread, any number of times.
         """
         with self._lock:
             self._ended = self._ended or "closed"
@@ -311,16 +323,18 @@ class Subscription:
 
 
 def _another(before: str, cursor: str) -> bool:
-    """Whether the session went on in another hand: then its numbers may begin again, behind what
-    was written.
+    """Whether another process or bus took over the session.
+
+    Its numbers may then start again behind what was written.
     """
     epochs = [text.rpartition("~")[2] for text in (before, cursor) if "~" in text]
     return len(epochs) == 2 and epochs[0] != epochs[1]
 
 
 def rouse_all(readers: list[tuple[asyncio.AbstractEventLoop, Subscription]]) -> None:
-    """Wake readers: those of this loop here, those of another one all at once. One whose loop is
-    gone will never read again.
+    """Wake readers: those of this loop directly, those of another one all at once.
+
+    One whose loop is closed will never read again.
     """
     if not readers:
         return

@@ -1,5 +1,4 @@
-"""What a hook answered, read strictly: anything that is not clearly an answer counts as a broken
-hook.
+"""Read a hook's answer strictly: anything that is not clearly an answer counts as a broken hook.
 
     None                                          allow
     Action, Block, Change                         as they are
@@ -9,7 +8,7 @@ hook.
     {"action": "delegate", "request": {…}}
 
 Never an answer: True, False, a text, a list, a dictionary with a key that is not in this table. A
-guard that returns `False` for "no" must not be taken for one that lets everything pass (systems.md
+hook that returns `False` for "no" must not be taken for one that allows everything (systems.md
 §4.1: there anything else was a yes).
 """
 
@@ -22,7 +21,7 @@ from .call_hooks import Ask, Block, Change
 from .events import Action, Garbage, Payload, json_value
 
 LONGEST = 4096
-"""Characters of a reason, a context or a message; the rest is cut and said."""
+"""Characters of a reason, a context or a message; the rest is cut, with a note."""
 
 _KEYS: dict[str, frozenset[str]] = {
     "allow": frozenset({"context", "message"}),
@@ -41,7 +40,10 @@ _VERDICTS: dict[str, Literal["allow", "block", "ask", "delegate"]] = {
 
 
 def read_answer(answer: object, payload: Payload) -> Action:
-    """The action that an answer to `payload` means. Raises Garbage, saying what was found."""
+    """Return the action that an answer to `payload` means.
+
+    Raises Garbage, saying what was found.
+    """
     match answer:
         case None:
             return Action()
@@ -68,9 +70,9 @@ def _from_mapping(answer: Mapping[Any, Any]) -> Action:
     known = _KEYS.get(verdict) if isinstance(verdict, str) else None
     if known is None:
         raise Garbage(f"it answered with the action {_shown(verdict)}")
-    strange = [key for key in answer if key != "action" and key not in known]
-    if strange:
-        raise Garbage(f"its answer `{verdict}` has the key {_shown(strange[0])}")
+    unknown = [key for key in answer if key != "action" and key not in known]
+    if unknown:
+        raise Garbage(f"its answer `{verdict}` has the key {_shown(unknown[0])}")
     reason, context, message = (answer.get(key) or "" for key in ("reason", "context", "message"))
     change = _object(answer, "payload") if verdict == "modify" else None
     request = _object(answer, "request") if verdict == "delegate" else None
@@ -91,9 +93,9 @@ def _checked(action: Action, payload: Payload) -> Action:
         text: object = getattr(action, name)
         if not isinstance(text, str):
             raise Garbage(f"`{name}` of its answer must be a text, found {_shown(text)}")
-        texts[name] = (
-            text if len(text) <= LONGEST else text[:LONGEST] + f" [cut: {len(text)} characters]"
-        )
+        texts[name] = text
+        if len(text) > LONGEST:
+            texts[name] = text[:LONGEST] + f" [cut: {len(text)} characters]"
     if action.verdict not in ("allow", "block", "ask", "delegate"):
         raise Garbage(f"it answered {_shown(action.verdict)}")
     if action.verdict in ("block", "ask") and not texts["reason"]:
@@ -110,7 +112,7 @@ def _checked(action: Action, payload: Payload) -> Action:
 
 
 def _shown(value: object) -> str:
-    """A value in a message, short; its own text may be broken too."""
+    """Show a value in a message, short; its own text may fail too."""
     try:
         return repr(value)[:80]
     except Exception:  # noqa: BLE001  boundary: the kind is all there is to say

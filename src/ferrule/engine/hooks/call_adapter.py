@@ -1,5 +1,7 @@
-"""Event hooks on calls, behind the dispatcher's seam (`hooks.Hook`): one adapter per hook, so that
-what one changes is validated and judged again before the next one sees it.
+"""Event hooks on calls, behind the dispatcher's protocol (`call_hooks.Hook`).
+
+There is one adapter per hook, so that what one changes is validated and decided again before the
+next one sees it.
 """
 
 from __future__ import annotations
@@ -30,7 +32,7 @@ class CallHook:
     async def before(
         self, tool: Tool, values: Mapping[str, Any], context: Context
     ) -> Block | Change | Ask | Answer | None:
-        """The hook's word on a call."""
+        """Ask the hook about a call."""
         if not self._hook.on("tool.pre"):
             return None
         occasion = self._hooks.occasion(ToolPre.of(context.call_id, tool, values))
@@ -41,7 +43,7 @@ class CallHook:
         if action.verdict == "block":
             return Block(refusal(self._hook, action))
         if action.verdict == "delegate" and tool.full_name == DELEGATE:
-            # A hook that delegates every call would delegate its own delegations for ever.
+            # A hook that delegates every call would delegate its own delegations without end.
             return Block(f"the hook `{self._hook.name}` delegates a delegation")
         if action.verdict == "delegate":
             request = action.request or {}
@@ -55,7 +57,7 @@ class CallHook:
         return Ask(refusal(self._hook, action)) if action.verdict == "ask" else None
 
     async def after(self, tool: Tool, result: Result, context: Context) -> Result | None:
-        """The hook's word on a result."""
+        """Ask the hook about a result."""
         if not self._hook.on("tool.post"):
             return None
         posted = ToolPost(
@@ -92,23 +94,24 @@ class CallHook:
 
 
 class Remembered:
-    """The last in the row: keeps what a call ran with, for those that judge its result."""
+    """The last hook in order: remembers a call's arguments for hooks that check its result."""
 
     def __init__(self, hooks: Hooks) -> None:
         self._hooks = hooks
 
     async def before(self, tool: Tool, values: Mapping[str, Any], context: Context) -> None:
-        """What the hooks before it left of the arguments."""
+        """Remember the arguments as the hooks before it left them."""
         self._hooks.arguments[context.call_id] = json_value(dict(values))
 
     async def after(self, tool: Tool, result: Result, context: Context) -> None:
-        """All have seen it."""
+        """Forget the arguments: all hooks have seen the result."""
         self._hooks.arguments.pop(result.call_id, None)
 
 
 def around_calls(given: Iterable[Hook | EventHook], hooks: Hooks) -> tuple[Hook, ...]:
-    """All hooks on calls in their order: those of the seam itself count as priority 100, or what
-    their `priority` says.
+    """Return all hooks on calls in their order.
+
+    A `call_hooks.Hook` has priority 100, or its attribute `priority`.
     """
     rows: list[tuple[int, Hook]] = []
     for hook in given:
@@ -121,7 +124,7 @@ def around_calls(given: Iterable[Hook | EventHook], hooks: Hooks) -> tuple[Hook,
 
 
 def with_hook(row: Sequence[Hook], hooks: Hooks, hook: EventHook) -> tuple[Hook, ...]:
-    """The hooks on calls with one more in its place; `hooks` has it already."""
+    """Return the hooks on calls with one more in its place; `hooks` has it already."""
     if not (hook.on("tool.pre") or hook.on("tool.post")):
         return tuple(row)
     found: list[Hook] = [one for one in row if not isinstance(one, Remembered)]

@@ -1,8 +1,8 @@
 """Hooks around a call: what may block it, change it, ask for it, answer it, or redact its result.
 
-This is the seam that the dispatcher calls. A hook that raises blocks the call (fail closed).
-Changed arguments are validated and gated again before the next hook sees them. What hooks on events
-are (files, commands, `@hook`) is in `events`; `chain` brings them behind this seam.
+This is the protocol that the dispatcher calls. A hook that raises blocks the call (fail closed).
+Changed arguments are validated and decided again before the next hook sees them. Hooks on events
+(files, commands, `@hook`) are in `events`; `call_adapter` adapts them to this protocol.
 """
 
 from __future__ import annotations
@@ -18,10 +18,9 @@ from ferrule.tools.definition import Tool
 
 
 class HookBlocked(FerruleError):
-    """A hook refused a message, a session or an answer; there is no call that could be answered
-    with it.
+    """A hook refused a message, a session or an answer, where no call can be answered with it.
 
-    `code` is `hook_blocked` (it said no) or `hook_broken` (it could not be asked, which is a no).
+    `code` is `hook_blocked` (it refused) or `hook_broken` (it failed, which counts as a refusal).
     """
 
     code = "hook_blocked"
@@ -37,8 +36,9 @@ class Block:
 
 @frozen
 class Change:
-    """Run the call with these arguments instead (raw, before validation); with `ask`, only if a
-    person says yes to them.
+    """Run the call with these arguments instead (raw, before validation).
+
+    With `ask`, only if a person approves them.
     """
 
     arguments: Mapping[str, Any]
@@ -47,8 +47,9 @@ class Change:
 
 @frozen
 class Ask:
-    """A person must say yes to these arguments, whatever the rules allow. Later hooks still may
-    block.
+    """A person must approve these arguments, whatever the rules allow.
+
+    Later hooks may still block the call.
     """
 
     reason: str
@@ -56,21 +57,21 @@ class Ask:
 
 @frozen
 class Answer:
-    """The call is answered with what `produce` gives and does not run. Later hooks before the call
-    do not run either.
+    """The call is answered with what `produce` returns, and does not run.
 
-    `produce` is called once nobody has to be asked any more, as a handler would be; ToolFailed is
-    its no.
+    Later hooks before the call do not run either. `produce` is called once all approvals are given,
+    as a handler would be; it refuses with ToolFailed.
     """
 
     produce: Callable[[], Awaitable[Any]]
 
 
 class Hook(Protocol):
-    """`before` sees checked values and answers None to let the call pass; `after` may return
-    another result for the same call. Both run for every call, whoever asked for it. Of a call whose
-    work goes on as a task (`tools.launch`), `after` sees the outcome of the task once it is there,
-    and never the launch.
+    """A hook around calls, whoever makes them.
+
+    `before` sees checked values and returns None to let the call pass; `after` may return another
+    result for the same call. For a call whose work continues as a task (`tools.launch`), `after`
+    sees the outcome of the task once it is there, and never the launch.
     """
 
     async def before(

@@ -1,20 +1,19 @@
-"""The hooks of a session in their order: asked one after another, the first no ends it, changes
-chain.
+"""The hooks of a session in order. They are asked one after another; the first refusal ends it.
 
     outcome = await hooks.fire(TurnStart("delete everything"))
 
 Rules of this file:
 
 * Lower priority number first; among equals, in the order in which they were given.
-* A hook that raises, runs out of time, answers garbage, or whose `when` fails is *broken*. At an
-  event where a no means something (`GATING`) that is a no, unless the hook says `on_error: allow`
+* A hook that raises, times out, gives an invalid answer, or whose `when` fails is *broken*. At an
+  event that can be refused (`GATING`) that is a refusal, unless the hook says `on_error: allow`
   (then it is a notice) or `ask`. Elsewhere it is a notice.
-* A hook sees what the hooks before it made of the payload, as a copy of its own.
+* Changes chain: a hook sees what the hooks before it made of the payload, as a copy of its own.
 * Nothing here is journaled but notices; a refusal is in the journal as the result or the error that
   it becomes.
 
-Not protected: a Python hook is part of this program and can do anything; a blocking one that runs
-out of time is left behind in its thread.
+Not protected: a Python hook is part of this program and can do anything; a blocking one that times
+out is left behind in its thread.
 """
 
 from __future__ import annotations
@@ -24,6 +23,7 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import replace
 from typing import Any
 
+from ferrule.core.calls import ErrorType
 from ferrule.core.errors import FerruleError, ToolFailed
 from ferrule.core.frozen import frozen
 from ferrule.core.identity import Identity
@@ -41,8 +41,9 @@ from .events import (
 )
 
 Delegate = Callable[[Mapping[str, Any], Identity], Awaitable[Any]]
-"""Has another agent do what a request says, for somebody, and gives its answer: text or a JSON
-value. It brings its own gate; the agent must be made with the same hooks.
+"""Has another agent do a request for somebody, and returns its answer: text or a JSON value.
+
+It brings its own gate; the agent must be made with the same hooks.
 """
 
 NOBODY = Identity("local", "unknown", "none", "none")
@@ -50,11 +51,15 @@ NOBODY = Identity("local", "unknown", "none", "none")
 
 @frozen
 class Outcome:
-    """What all hooks together made of an event. `payload` is as they changed it.
+    """What all hooks together made of an event.
 
-    `blocked` is the refusal, hook and reason, "" if there was none; `broken` says that it was a
-    hook that could not be asked. `asked` is a question for a person, `context` what the model
-    should read, by hook.
+    Attributes:
+        payload: The payload as they changed it.
+        blocked: The refusal, with hook and reason; "" if there was none.
+        reason: The reason alone.
+        broken: Whether it is a refusal because the hook failed.
+        asked: A request for a person's approval.
+        context: What the model should read, by hook.
     """
 
     payload: Payload
@@ -67,19 +72,18 @@ class Outcome:
 
 @frozen
 class Told:
-    """One hook's action; `broken` if it is what its failure means."""
+    """One hook's action; `broken` if it follows from the hook's failure."""
 
     action: Action
     broken: bool = False
 
 
 class Hooks:
-    """The hooks of one session. Given to an Agent, it hands its hooks and its `delegate` on to each
-    session's own.
+    """The hooks of one session.
 
-    `delegate` does the work of calls that a hook delegates; without it such a call is refused.
-
-    `notice(topic, text)` tells a person; `identity()` says who the session is for now.
+    Given to an Agent, it passes its hooks and its `delegate` on to each session's own. `delegate`
+    does the work of calls that a hook delegates; without it such a call is refused. `notice(topic,
+    text)` tells a person; `identity()` is the session's current identity.
     """
 
     def __init__(
@@ -92,16 +96,19 @@ class Hooks:
     ) -> None:
         self.hooks = tuple(sorted(hooks, key=lambda hook: hook.priority))
         self.added: tuple[EventHook, ...] = ()
-        """Those that came while the session ran (`engine.registration.registration`)."""
+        """Hooks that were added while the session ran (`engine.registration.registration`)."""
         self.notice: Callable[[str, str], None] = lambda topic, text: None
         self.identity: Callable[[], Identity] = lambda: NOBODY
         self.stop = ""
-        """Why the model is not to be asked again in this run; emptied with the next one."""
+        """Why the model must not be asked again in this run; emptied with the next one."""
         self.arguments: dict[str, Mapping[str, Any]] = {}
-        """Of calls that run, by call id, as JSON values."""
+        """The arguments of running calls, by call id, as JSON values."""
         self.delegate = delegate
         self.through: Callable[[Mapping[str, Any]], Awaitable[Any]] | None = None
-        """The session's own way to delegate (`engine.delegation.delegation`), which asks the hooks itself. Raises ToolFailed."""
+        """The session's own way to delegate, which asks the hooks itself. Raises ToolFailed.
+
+        See `engine.delegation.delegation`.
+        """
         self.agent_type = self.agent_id = ""
         """Of the sub-agent whose session this is."""
         self._workspace = workspace
@@ -109,14 +116,17 @@ class Hooks:
         self._by_event: dict[str, tuple[EventHook, ...]] = {}
 
     def on(self, event: str) -> tuple[EventHook, ...]:
-        """Those on an event, in order."""
+        """Return the hooks on an event, in order."""
         found = self._by_event.get(event)
         if found is None:
             found = self._by_event[event] = tuple(hook for hook in self.hooks if hook.on(event))
         return found
 
     def add(self, hook: EventHook) -> None:
-        """One more, from the next event on. Calls have their own row (`call_adapter.with_hook`)."""
+        """Add a hook, from the next event on.
+
+        Calls have a list of their own (`call_adapter.with_hook`).
+        """
         self.hooks = tuple(sorted((*self.hooks, hook), key=lambda one: one.priority))
         self.added = (*self.added, hook)
         self._by_event = {}
@@ -126,37 +136,36 @@ class Hooks:
         occasion = self.occasion(payload)
         outcome = Outcome(occasion.payload)
         for hook in self.on(occasion.event):
-            told = await self.tell(hook, replace(occasion, payload=outcome.payload))
-            outcome = _after(outcome, hook, told)
+            hook_answer = await self.tell(hook, replace(occasion, payload=outcome.payload))
+            outcome = _after(outcome, hook, hook_answer)
             if outcome.blocked:
                 break
         if outcome.asked and not outcome.blocked:
-            # Only a call can be put before a person; elsewhere a question that nobody is asked is a
-            # no.
+            # Only a call can be approved by a person; elsewhere asking for approval is a refusal.
             outcome = replace(outcome, blocked=outcome.asked, reason=outcome.asked)
         return outcome
 
     def occasion(self, payload: Payload) -> Occasion:
-        """This event now."""
+        """Return this event with its circumstances."""
         if self.agent_type:
             payload = replace(payload, agent_type=self.agent_type, agent_id=self.agent_id)
         return Occasion(payload, self.identity(), self._workspace, self._mode)
 
     async def tell(self, hook: EventHook, occasion: Occasion) -> Told:
-        """Ask one hook. A broken one answers with what its `on_error` means."""
+        """Ask one hook. A broken one answers as its `on_error` says."""
         try:
             if hook.when is not None and not hook.when(occasion):
                 return Told(Action())
             async with asyncio.timeout(hook.timeout):
-                # Its own copy: an answer is compared with what was, and what is changed in place
-                # changes nothing.
+                # Its own copy: an answer is compared with the original, and a change in place has
+                # no effect.
                 answer = await hook.run(replace(occasion, payload=occasion.payload.copied()))
             action = read_answer(answer, occasion.payload)
         except asyncio.CancelledError:
             task = asyncio.current_task()
             if task is None or task.cancelling():
                 raise
-            # Nobody stopped us: something the hook waited for was cancelled.
+            # Nobody cancelled us: something the hook waited for was cancelled.
             return await self._broken(hook, occasion, "it cancelled itself")
         except (Exception, SystemExit) as error:  # noqa: BLE001  boundary: a broken hook is a no (fail closed)
             return await self._broken(hook, occasion, _said(error, hook))
@@ -179,11 +188,10 @@ class Hooks:
         return Told(Action(verdict, f"it failed: {why}"), broken=True)
 
     async def delegated(self, request: Mapping[str, Any]) -> Any:
-        """Have a call's work done by another agent. Raises ToolFailed for a no, and where there is
-        no other agent.
-        """
-        from ferrule.core.calls import ErrorType
+        """Have a call's work done by another agent.
 
+        Raises ToolFailed for a refusal, or if there is no other agent.
+        """
         if self.delegate is None and self.through is not None:
             return await self.through(request)
         agent = str(request.get("agent", ""))
@@ -209,23 +217,23 @@ class Hooks:
         return after.payload.result
 
 
-def _after(outcome: Outcome, hook: EventHook, told: Told) -> Outcome:
-    action = told.action
+def _after(outcome: Outcome, hook: EventHook, hook_answer: Told) -> Outcome:
+    action = hook_answer.action
     if action.payload is not None:
         outcome = replace(outcome, payload=outcome.payload.changed(action.payload))
     if action.context:
         outcome = replace(outcome, context=(*outcome.context, (hook.name, action.context)))
     if action.verdict == "block":
         return replace(
-            outcome, blocked=refusal(hook, action), reason=action.reason, broken=told.broken
+            outcome, blocked=refusal(hook, action), reason=action.reason, broken=hook_answer.broken
         )
     if action.verdict == "ask" and not outcome.asked:
-        return replace(outcome, asked=refusal(hook, action), broken=told.broken)
+        return replace(outcome, asked=refusal(hook, action), broken=hook_answer.broken)
     return outcome
 
 
 def refusal(hook: EventHook, action: Action) -> str:
-    """Hook and reason, as whoever was refused reads it."""
+    """Return hook and reason, as they are shown to whoever was refused."""
     return f"the hook `{hook.name}`: {action.reason}"
 
 

@@ -1,22 +1,27 @@
-"""Hooks on events: what they are told, what they may answer, and what one is.
+"""Hooks on events: their payloads, their answers, and the hook itself.
 
-    event             payload          blocking it means                                  may be changed
-    session.start     SessionStart     no run of the session starts                       -
-    session.end       SessionEnd       (too late)                                         -
-    turn.start        TurnStart        the message is refused                             text
-    turn.end          TurnEnd          the model goes on, with the reason as its message  -
-    tool.pre          ToolPre          the call gets `permission_denied`                  arguments
-    tool.post         ToolPost         the result is withheld                             result
-    completion.pre    CompletionPre    the model is not asked, the run fails              messages
-    completion.post   CompletionPost   the answer is withheld, its calls are refused      text, calls
-    delegation.pre    DelegationPre    nothing is delegated                               request
-    delegation.post   DelegationPost   the answer is withheld                             result
-    delegation.post_verify  DelegationVerified  the work did not pass its check           -
-    error             Failed           (too late)                                         -
-    custom.*          Custom           the emitter is told                                data
+    event                   blocking it means                          may be changed
+    session.start           no run of the session starts               -
+    session.end             (too late)                                 -
+    turn.start              the message is refused                     text
+    turn.end                the model continues, with the reason as    -
+                            its message
+    tool.pre                the call gets `permission_denied`          arguments
+    tool.post               the result is withheld                     result
+    completion.pre          the model is not asked, the run fails      messages
+    completion.post         the answer is withheld, its calls are      text, calls
+                            refused
+    delegation.pre          nothing is delegated                       request
+    delegation.post         the answer is withheld                     result
+    delegation.post_verify  the work did not pass its check            -
+    error                   (too late)                                 -
+    custom.*                the emitter is told                        data
+
+The payload of `tool.pre` is `ToolPre` and so on; that of `error` is `Failed`, that of
+`delegation.post_verify` `DelegationVerified`.
 
 Names, order and meaning follow requirement 003 (lower priority number first, the first block wins,
-changes chain). Unlike there, a hook that cannot be asked is a no wherever a no means something
+changes chain). Unlike there, a hook that fails is a refusal wherever a refusal has an effect
 (`GATING`).
 """
 
@@ -28,6 +33,7 @@ from copy import deepcopy
 from dataclasses import dataclass, field, fields, is_dataclass, replace
 from datetime import date, time, timedelta
 from decimal import Decimal
+from difflib import get_close_matches
 from enum import Enum
 from pathlib import PurePath
 from typing import Any, ClassVar, Literal, Self, cast
@@ -49,14 +55,14 @@ _CUSTOM = re.compile(r"custom\.(\*|[a-z0-9_]+(\.[a-z0-9_]+)*)")
 
 
 class Garbage(ValueError):
-    """A hook answered with something that is no answer. The hook counts as broken."""
+    """A hook gave an invalid answer. The hook counts as broken."""
 
 
 @frozen
 class Payload:
     """What a hook is told. `event` is the event's name, `changeable` what an answer may change.
 
-    `agent_type` and `agent_id` say which sub-agent it happens in: its name and its session. Both
+    `agent_type` and `agent_id` say in which sub-agent it happens: its name and its session. Both
     are "" in a person's own session.
     """
 
@@ -66,23 +72,23 @@ class Payload:
     agent_id: str = field(default="", kw_only=True)
 
     def as_dict(self) -> dict[str, Any]:
-        """As scripts, commands and `when` see it: JSON values only, the caller's own copy."""
+        """Return a copy with JSON values only, as scripts, commands and `when` see it."""
         return {
             part.name: json_value(getattr(self, part.name)) for part in fields(self) if part.repr
         }
 
     def copied(self) -> Self:
-        """With values of its own, for a hook to do with what it likes."""
+        """Return a deep copy that a hook may modify."""
         return replace(
             self,
             **{part.name: deepcopy(getattr(self, part.name)) for part in fields(self) if part.repr},
         )
 
     def changed(self, change: Mapping[str, Any]) -> Self:
-        """With what an answer changes. Raises Garbage for what may not be changed, or not like
-        this.
+        """Return a copy with what an answer changes.
 
-        A script may hand the whole payload back: what is as it was says nothing.
+        A script may return the whole payload: unchanged values are ignored. Raises Garbage for what
+        may not be changed, or not like this.
         """
         before = self.as_dict()
         news = {
@@ -96,9 +102,7 @@ class Payload:
         return replace(self, **news)
 
     def check(self, news: dict[str, Any]) -> None:
-        """Raise Garbage for a new value of the wrong form; other spellings are put under their
-        name.
-        """
+        """Raise Garbage for a new value of the wrong form, and rename aliases."""
         _want(news, "text", str)
 
 
@@ -127,10 +131,10 @@ class TurnStart(Payload):
 
 @frozen
 class TurnEnd(Payload):
-    """`stop` is `done`, `limit` or `failed`. `continued` counts how often a hook has sent this turn
-    on.
+    """The end of a turn.
 
-    A turn that a person or the caller cancels has no end: nobody waits for a hook then.
+    `stop` is `done`, `limit` or `failed`. `continued` counts how often a hook has made this turn go
+    on. A turn that a person or the caller cancels has no end event: nobody waits for a hook then.
     """
 
     event: ClassVar[str] = "turn.end"
@@ -143,11 +147,11 @@ class TurnEnd(Payload):
 
 @frozen
 class ToolPre(Payload):
-    """A call that passed validation and policy. `args` is the same as `arguments` (requirement 003
-    writes it so).
+    """A call that passed validation and policy.
 
-    `reads`, `writes`, `commands` and `urls` are the values of those arguments that the tool says to
-    be paths to read, paths to write, commands and addresses. `tool` is for Python hooks only.
+    `args` is the same as `arguments` (requirement 003 calls it so). `reads`, `writes`, `commands`
+    and `urls` are the values of the arguments that the tool declares as paths to read, paths to
+    write, commands and addresses. `tool` is for Python hooks only.
     """
 
     event: ClassVar[str] = "tool.pre"
@@ -165,7 +169,7 @@ class ToolPre(Payload):
 
     @staticmethod
     def of(call_id: str, tool: Tool, values: Mapping[str, Any]) -> ToolPre:
-        """What a hook is told of this call."""
+        """Build the payload for a call."""
         touched: dict[str, list[Any]] = {"read": [], "write": [], "command": [], "url": []}
         for subject in tool.subjects(values):
             touched.setdefault(subject.kind, []).append(subject.value)
@@ -196,8 +200,9 @@ class ToolPre(Payload):
 
 @frozen
 class ToolPost(Payload):
-    """What came of a call. `result` is its value, text or JSON; `error` its type, `none` if it
-    succeeded.
+    """A call's result.
+
+    `result` is its value, text or JSON; `error` its type, `none` if it succeeded.
     """
 
     event: ClassVar[str] = "tool.post"
@@ -210,18 +215,19 @@ class ToolPost(Payload):
     message: str = ""
     duration_ms: int = 0
     arguments: Mapping[str, Any] | None = None
-    """As they ran; None where they are not known any more."""
+    """The arguments it ran with; None if they are no longer known."""
     tool: Tool | None = field(default=None, repr=False, compare=False)
 
 
 @frozen
 class CompletionPre(Payload):
-    """A question to the model. `messages` are objects with `index`, `role` (user, assistant, tool)
-    and `content`; an assistant's may have `tool_calls`, a tool's has `tool_call_id` and `name`.
+    """A request to the model.
 
-    What a hook changes here is changed for this question only; the session's history stays. It may
-    leave messages out, change their `content`, and add messages of the role `user` without an
-    `index`.
+    `messages` are objects with `index`, `role` (user, assistant, tool) and `content`; an
+    assistant's may have `tool_calls`, a tool's has `tool_call_id` and `name`.
+
+    A change applies to this request only; the session's history stays. A hook may leave messages
+    out, change their `content`, and add messages of the role `user` without an `index`.
     """
 
     event: ClassVar[str] = "completion.pre"
@@ -236,10 +242,10 @@ class CompletionPre(Payload):
 
 @frozen
 class CompletionPost(Payload):
-    """An answer of the model. `calls` are objects with `id`, `name` and `arguments` (JSON text as
-    it came).
+    """An answer of the model.
 
-    A hook may leave calls out; each call that stays keeps its `id` and `name`.
+    `calls` are objects with `id`, `name` and `arguments` (JSON text as it came). A hook may leave
+    calls out; each call that stays keeps its `id` and `name`.
     """
 
     event: ClassVar[str] = "completion.post"
@@ -258,8 +264,10 @@ class CompletionPost(Payload):
 
 @frozen
 class DelegationPre(Payload):
-    """Work that is about to be given to another agent. `request` is what `delegate` was called
-    with, or the like; `session` is the one that the agent would have.
+    """Work that is about to be delegated.
+
+    `request` is what `delegate` was called with, or the like; `session` is the one that the agent
+    would have.
     """
 
     event: ClassVar[str] = "delegation.pre"
@@ -284,8 +292,9 @@ class DelegationPost(Payload):
 
 @frozen
 class DelegationVerified(Payload):
-    """An agent's work was checked (`engine.delegation.verification`): whether it `passed` and what
-    the check said, at which attempt.
+    """A sub-agent's work was checked (`engine.delegation.verification`).
+
+    Says whether it `passed`, the check's report, and at which attempt.
     """
 
     event: ClassVar[str] = "delegation.post_verify"
@@ -299,8 +308,9 @@ class DelegationVerified(Payload):
 
 @frozen
 class Failed(Payload):
-    """Something went wrong: `where` is `run` (it failed or hit a limit) or `hook` (one is
-    broken).
+    """Something went wrong.
+
+    `where` is `run` (it failed or hit a limit) or `hook` (one is broken).
     """
 
     event: ClassVar[str] = "error"
@@ -312,8 +322,9 @@ class Failed(Payload):
 
 @frozen
 class Custom(Payload):
-    """An event of a tool's or a program's own. `name` is the whole event name,
-    `custom.deployed`.
+    """An event of a tool's or a program's own.
+
+    `name` is the full name, such as `custom.deployed`.
     """
 
     event: ClassVar[str] = "custom.*"
@@ -342,18 +353,19 @@ PAYLOADS: dict[str, type[Payload]] = {
 }
 
 GATING = frozenset(PAYLOADS) - {"session.end", "turn.end", "error"}
-"""Where a hook that cannot be asked is a no. At the others nothing is left to be kept from
-happening: it is reported.
+"""Events at which a hook that fails is a refusal.
+
+At the others nothing is left to be prevented: the failure is reported.
 """
 
 
 @frozen
 class Action:
-    """What a hook answered. Made by `allow`, `block`, `ask`, `modify`, `delegate`.
+    """A hook's answer. Made by `allow`, `block`, `ask`, `modify`, `delegate`.
 
-    `payload` holds changed keys of the event's payload. `context` are words for the model (as
-    data), `message` words for the person; `stop` ends the run before the model is asked again, with
-    this reason.
+    `payload` has changed keys of the event's payload. `context` is text for the model (as data),
+    `message` text for the person; `stop` ends the run before the model is asked again, with this
+    reason.
     """
 
     verdict: Literal["allow", "block", "ask", "delegate"] = "allow"
@@ -366,33 +378,33 @@ class Action:
 
 
 def allow(*, context: str = "", message: str = "") -> Action:
-    """Let it pass; a hook's yes never lifts a rule's no or question."""
+    """Let it pass. A hook's approval never overrides a deny or ask rule."""
     return Action(context=context, message=message)
 
 
 def block(reason: str) -> Action:
-    """Keep it from happening. Whoever wanted it reads the reason and the hook's name."""
+    """Refuse it. Whoever wanted it reads the reason and the hook's name."""
     return Action("block", reason)
 
 
 def ask(reason: str) -> Action:
-    """A person must say yes (`tool.pre`; elsewhere a question is a no)."""
+    """Require a person's approval (`tool.pre`; elsewhere this is a refusal)."""
     return Action("ask", reason)
 
 
 def modify(payload: Mapping[str, Any]) -> Action:
-    """Let it pass, changed: keys of the payload with their new values."""
+    """Let it pass with changes: keys of the payload with their new values."""
     return Action(payload=payload)
 
 
 def delegate(request: Mapping[str, Any]) -> Action:
-    """Have the call of `tool.pre` answered by another agent instead of being run."""
+    """Have the call of `tool.pre` answered by another agent instead of running it."""
     return Action("delegate", request=request)
 
 
 @frozen
 class Occasion:
-    """An event as it happens: what, for whom, where. `mode` is the permission mode."""
+    """An event with its circumstances: what, for whom, where. `mode` is the permission mode."""
 
     payload: Payload
     identity: Identity
@@ -401,18 +413,26 @@ class Occasion:
 
     @property
     def event(self) -> str:
-        """Its name; of an event of somebody's own, that name."""
+        """The event's name; for a custom event its own name."""
         return self.payload.name if isinstance(self.payload, Custom) else self.payload.event
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EventHook:
-    """One hook. Raises ConfigError for an event there is not.
+    """One hook on events.
 
-    `run` answers with an `Action`, a dictionary of its shape (`answers`), or None to let it pass.
-    `when` decides whether it is asked at all. `timeout` is in seconds and covers one event; what
-    runs in a thread of its own cannot be ended, only left. `on_error`: what it means if it cannot
-    be asked (`ask` counts as `block` except at `tool.pre`).
+    Attributes:
+        name: Its name.
+        events: The events that it is on.
+        run: Returns an `Action`, a dictionary of its shape (`answers`), or None to let it pass.
+        when: Decides whether it is asked at all.
+        priority: Lower numbers are asked first.
+        timeout: In seconds, for one event. Work in a thread of its own cannot be ended, only left.
+        on_error: What it means if the hook fails (`ask` counts as `block` except at `tool.pre`).
+        source: Where it is from.
+
+    Raises:
+        ConfigError: An event does not exist, or another value is not valid.
     """
 
     name: str
@@ -443,7 +463,7 @@ class EventHook:
             )
 
     def on(self, event: str) -> bool:
-        """Whether it is on this event."""
+        """Whether the hook is on this event."""
         return event in self.events or (event.startswith("custom.") and "custom.*" in self.events)
 
 
@@ -451,16 +471,15 @@ def check_event(event: str, who: str) -> None:
     """Raise ConfigError, naming `who` and the nearest event, if there is no such event."""
     if event in PAYLOADS or _CUSTOM.fullmatch(event):
         return
-    from difflib import get_close_matches
-
     near = get_close_matches(event, PAYLOADS, 1)
     hint = f"did you mean `{near[0]}`?" if near else f"there are: {', '.join(PAYLOADS)}"
     raise ConfigError(f"{who} is on `{event}`, and there is no such event", hint=hint)
 
 
 def json_value(value: Any) -> Any:
-    """A copy made of JSON values. Raises Garbage for what has no such form: then no hook could
-    judge it.
+    """Return a copy made of JSON values.
+
+    Raises Garbage for what has no such form: no hook could check it.
     """
     if isinstance(value, Enum):
         return json_value(value.value)
@@ -472,7 +491,8 @@ def json_value(value: Any) -> Any:
         }
     if isinstance(value, (list, tuple, set, frozenset)):
         return [json_value(item) for item in cast("list[Any]", value)]
-    if callable(dump := getattr(value, "model_dump", None)):
+    dump = getattr(value, "model_dump", None)
+    if callable(dump):
         return json_value(dump(mode="json"))
     if is_dataclass(value) and not isinstance(value, type):
         return {part.name: json_value(getattr(value, part.name)) for part in fields(value)}

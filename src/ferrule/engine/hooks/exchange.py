@@ -1,9 +1,9 @@
-"""The conversation with a model, with hooks around each question and each answer.
+"""An exchange with a model, with hooks around each request and each answer.
 
-What a hook changes of a question holds for that question. Wires encode a history once and expect it
-to grow, so a question that is no longer an extension of the last one is put to a conversation of
-its own: that costs what the history costs, and the provider's cache. An answer is shown to nobody
-before the hooks have seen it.
+A change that a hook makes to a request applies to that request only. Model clients encode a history
+once and expect it to grow, so a request that is no longer an extension of the last one goes to an
+exchange of its own: that costs what the history costs, and the provider's cache. An answer is shown
+to nobody before the hooks have seen it.
 """
 
 from __future__ import annotations
@@ -30,17 +30,17 @@ class _Held:
         self.notice = sink.notice
 
     def text(self, piece: str) -> None:
-        """Kept back until the hooks have seen all of it."""
+        """Hold it back until the hooks have seen the whole answer."""
 
     def reasoning(self, piece: str) -> None:
-        """Kept back."""
+        """Hold it back."""
 
 
 class HookedExchange:
-    """One session's. `refused` says why the calls of the last answer must not run, "" if they may.
+    """The exchange of one session.
 
-    `tell(text, hook, at_once)` hands the model words of a hook, before this question or before the
-    next.
+    `refused` says why the calls of the last answer must not run, "" if they may. `tell(text, hook,
+    at_once)` gives the model the text of a hook, before this request or before the next.
     """
 
     def __init__(
@@ -56,32 +56,35 @@ class HookedExchange:
         self._hooks = hooks
         self._sent: list[Message] = []
         self._own = False
-        """Whether the conversation now holds something else than the session's history."""
+        """Whether the exchange now has something else than the session's history."""
         self.round = 0
         self.refused = ""
         self.notices = opened.notices
 
     async def _question(self, history: Sequence[Message], tools: bool) -> Sequence[Message]:
-        """What will be asked: the history itself if nothing was changed. Raises ProviderError."""
+        """Return what will be asked: the history itself if nothing was changed.
+
+        Raises ProviderError.
+        """
         before = list(history)
-        told = CompletionPre(self.round, as_objects(before), tools)
-        outcome = await self._hooks.fire(told)
+        payload = CompletionPre(self.round, as_objects(before), tools)
+        outcome = await self._hooks.fire(payload)
         if outcome.blocked:
             raise refused("the question to the model was blocked", outcome)
         changed = outcome.payload
         assert isinstance(changed, CompletionPre)
         asked: list[Message] | None = None
-        if changed.messages != told.messages:
+        if changed.messages != payload.messages:
             try:
                 asked = as_messages(changed.messages, before)
             except Garbage as garbage:
-                said = f"a hook changed the question into something that is none: {garbage}"
-                raise ProviderError(said, code="hook_broken", retryable=False) from garbage
+                message = f"a hook changed the question into an invalid one: {garbage}"
+                raise ProviderError(message, code="hook_broken", retryable=False) from garbage
         for name, text in outcome.context:
             self._tell(text, name, True)
         if asked is None:
             return history
-        # What was just told stands in the history, behind what the hooks have seen of it.
+        # The hooks' texts are in the history, behind what the hooks have seen of it.
         if asked[-1] == before[-1]:
             return [*asked[:-1], *history[len(before) - 1 :]]
         return [*asked, *(UserMessage(f"[hook {name}] {text}") for name, text in outcome.context)]
@@ -114,18 +117,21 @@ class HookedExchange:
         if list(asked[: len(self._sent)]) != self._sent or (own and not self._own):
             self._inner = await self._again()
             self.notices = self._inner.notices
-        self._sent, self._own = list(asked), own
+        self._sent = list(asked)
+        self._own = own
 
     async def _judged(self, answer: ModelAnswered) -> ModelAnswered:
         calls = tuple({"id": c.id, "name": c.tool, "arguments": c.arguments} for c in answer.calls)
         used = answer.usage
-        told = CompletionPost(self.round, answer.text, calls, answer.stop, used.input, used.output)
-        outcome = await self._hooks.fire(told)
+        payload = CompletionPost(
+            self.round, answer.text, calls, answer.stop, used.input, used.output
+        )
+        outcome = await self._hooks.fire(payload)
         for name, text in outcome.context:
             self._tell(text, name, False)
         if outcome.blocked:
             if not answer.calls:
-                # Its tokens are in no event: a failed question has none.
+                # Its tokens are in no event: a failed request has none.
                 self._hooks.notice(
                     "hook", f"the withheld answer took {used.input} + {used.output} tokens"
                 )
@@ -135,7 +141,7 @@ class HookedExchange:
             return replace(answer, text=withheld, reasoning="", raw=None)
         changed = outcome.payload
         assert isinstance(changed, CompletionPost)
-        if (changed.text, changed.calls) == (told.text, told.calls):
+        if (changed.text, changed.calls) == (payload.text, payload.calls):
             return answer
         kept = _calls(changed.calls, answer.calls)
         stop = "end" if answer.calls and not kept else answer.stop
@@ -143,14 +149,15 @@ class HookedExchange:
 
 
 def refused(what: str, outcome: Outcome) -> ProviderError:
-    """The end of a run that a hook said no to."""
+    """Build the error that ends a run after a hook's refusal."""
     code = "hook_broken" if outcome.broken else "hook_blocked"
     return ProviderError(f"{what} by {outcome.blocked}", code=code, retryable=False)
 
 
 def _calls(shown: Sequence[Mapping[str, Any]], calls: Sequence[Call]) -> tuple[Call, ...]:
-    """The calls that a hook left, in their order, with its arguments. Whether it left what it may
-    was checked before.
+    """Return the calls that a hook kept, in their order, with its arguments.
+
+    Whether it kept their ids and names was checked before.
     """
     kept: list[Call] = []
     left = list(calls)

@@ -1,8 +1,8 @@
-"""A session's history as hooks see it, and what they made of it as messages again.
+"""Convert a session's history into objects for hooks, and what they made of it back into messages.
 
 What comes back is checked as strictly as any history that is sent: in order, each assistant message
-with calls followed by exactly its results. Otherwise the hook is broken, and the question is not
-asked.
+with calls followed by exactly its results. Otherwise the hook is broken, and the request is not
+made.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _NEW = frozenset({"role", "content"})
 
 
 def as_objects(history: Sequence[Message]) -> tuple[Mapping[str, Any], ...]:
-    """What `completion.pre` is told."""
+    """Return the messages as `completion.pre` gets them."""
     return tuple(_object(index, message) for index, message in enumerate(history))
 
 
@@ -36,14 +36,15 @@ def _object(index: int, message: Message) -> dict[str, Any]:
 
 
 def as_messages(objects: Sequence[object], history: Sequence[Message]) -> list[Message]:
-    """What a hook left of a history. Raises Garbage."""
+    """Convert what a hook left of a history into messages. Raises Garbage."""
     found: list[Message] = []
     last = -1
     for shown in objects:
         if not isinstance(shown, Mapping):
             raise Garbage(f"a message must be an object, found {type(shown).__name__}")
         given = dict(cast("Mapping[str, Any]", shown))
-        message, index = _message(given, history), given.get("index")
+        message = _message(given, history)
+        index = given.get("index")
         if index is not None:
             if index <= last:
                 raise Garbage(f"message {index} comes after message {last}")
@@ -54,7 +55,8 @@ def as_messages(objects: Sequence[object], history: Sequence[Message]) -> list[M
 
 
 def _message(shown: dict[str, Any], history: Sequence[Message]) -> Message:
-    index, text = shown.get("index"), shown.get("content")
+    index = shown.get("index")
+    text = shown.get("content")
     if not isinstance(text, str):
         raise Garbage("the `content` of a message must be a text")
     if index is None:
@@ -70,12 +72,10 @@ def _message(shown: dict[str, Any], history: Sequence[Message]) -> Message:
         return message
     if {**shown, "content": message.text} != _object(index, message):
         raise Garbage(f"of message {index} only the `content` can be changed")
-    # A provider's own blocks hold the old text: they cannot go along.
-    return (
-        replace(message, text=text, raw=None)
-        if isinstance(message, AssistantMessage)
-        else replace(message, text=text)
-    )
+    if isinstance(message, AssistantMessage):
+        # A provider's own blocks contain the old text, so they are dropped.
+        return replace(message, text=text, raw=None)
+    return replace(message, text=text)
 
 
 def _paired(messages: Sequence[Message]) -> None:
@@ -83,7 +83,7 @@ def _paired(messages: Sequence[Message]) -> None:
     for message in messages:
         if isinstance(message, ToolMessage):
             if not waiting or waiting.pop(0) != message.call_id:
-                raise Garbage(f"the result of `{message.call_id}` stands without its call")
+                raise Garbage(f"the result of `{message.call_id}` comes without its call")
         elif waiting:
             raise Garbage(f"the call `{waiting[0]}` has no result")
         elif isinstance(message, AssistantMessage):

@@ -49,8 +49,9 @@ class SessionHooks(DriverExtension):
         return opened
 
     async def start(self) -> None:
-        """Fire `session.start` once per session and process. Raises HookBlocked; the next attempt
-        asks again.
+        """Fire `session.start` once per session and process.
+
+        Raises HookBlocked; the next attempt asks again.
         """
         if self._started:
             return
@@ -146,7 +147,7 @@ class SessionHooks(DriverExtension):
             rest += self.driver.feed(_refusal(call, reason))
         return rest
 
-    # ---- what hooks say
+    # ---- texts of hooks
 
     def _add_notice(self, text: str, hook: str, at_once: bool) -> None:
         self.driver.feed(events.NoticeGiven(text, f"hook:{hook}", at_once))

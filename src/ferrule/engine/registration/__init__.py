@@ -1,4 +1,5 @@
-"""Tools, hooks and agents that a session gains while it runs.
+"""Tools, hooks and agents that are added to a session while it runs.
 
-Modules: `driver`, `exchange`, `registration`, `session_catalog`.
+Modules: `registration` (what may be added), `session_catalog` (the session's tools), `exchange`
+(how the model learns of them), `session_registration` (the driver extension).
 """

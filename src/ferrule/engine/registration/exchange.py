@@ -1,10 +1,9 @@
-"""The conversation of a session that may gain tools while it runs, by registration or because they
-were found.
+"""An exchange whose tools can grow while the session runs, by registration or by tool search.
 
-A model learns of a new tool with the next question that it is asked, in the same run: the
-conversation is opened anew, with the tools it had, byte for byte and in their order, and the new
-ones behind them. That costs encoding the history once more, for all that came since the last
-question together. In the ways that describe tools in the system text, that text grows, too.
+A model learns of a new tool with the next request, in the same run: the exchange is opened anew,
+with the tools it had, byte for byte and in their order, and the new ones behind them. That costs
+encoding the history once more, however many tools were added since the last request. In the tool
+modes that describe tools in the system text, that text grows, too.
 """
 
 from __future__ import annotations
@@ -22,17 +21,13 @@ if TYPE_CHECKING:
     from ferrule.engine.tool_search.discovery import Searching
 
 Open = Callable[[tuple[ToolSpec, ...], str], Awaitable[Exchange]]
-"""Opens a conversation with these tools behind the agent's own, in a way of calling tools ("": the
-agent's).
-"""
+"""Opens an exchange with these tools behind the agent's own, in a tool mode ("": the agent's)."""
 
 
 class GrowingExchange:
-    """An `Exchange` that is opened anew, with more tools behind those it had, once the catalog has
-    grown.
+    """An `Exchange` that is opened anew, with more tools, once the catalog has grown.
 
-    `searching` is told of each question and of what a provider's own search found in the answer to
-    it.
+    `searching` is told of each request and of what a provider's own search found for its answer.
     """
 
     def __init__(
@@ -53,15 +48,18 @@ class GrowingExchange:
         self.notices: list[tuple[str, str]] = []
 
     async def open(self) -> Exchange:
-        """The conversation as it should be now. Raises ProviderError and ConfigError, as opening
-        one does.
+        """Return the exchange with the current tools.
+
+        Raises ProviderError and ConfigError, as opening one does.
         """
         if self._inner is not None and self._version == self._catalog.version:
             return self._inner
-        version, self._discovered = self._catalog.version, self._catalog.discovered
-        # A way that the provider has refused is not tried again.
-        way = getattr(self._inner, "way", "")
-        self._way = way if way != self._first else self._way
+        version = self._catalog.version
+        self._discovered = self._catalog.discovered
+        # A tool mode that the provider has refused is not tried again.
+        tool_mode = getattr(self._inner, "way", "")
+        if tool_mode != self._first:
+            self._way = tool_mode
         self._inner = await self._open(self._specs(), self._way)
         self._first = self._first or getattr(self._inner, "way", "")
         self._version = version

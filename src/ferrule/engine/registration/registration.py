@@ -1,11 +1,10 @@
-"""What a session may gain while it runs: tools, hooks and agents, so many of each, for this session
-alone.
+"""What a session may gain while it runs: a limited number of tools, hooks and agents of its own.
 
-Who registers what, and whether it is fit, is decided before (`extensions.tool_files.registering`);
-that a person said yes is the gate's doing, since a registration is a call like any other. Here is
-what holds whoever asks: the bounds, no name that is taken, no hook that sees how hooks are
-registered, no model that the session could not ask anyway. Nothing of it outlives the process: a
-session that is resumed is told what is gone.
+Who may register what, and whether it is valid, is decided before
+(`extensions.tool_files.registering`); a person's approval is the gate's task, since a registration
+is a call like any other. This module enforces what holds for everybody: the limits, no name that is
+taken, no hook that sees how hooks are registered, no model that the session could not use anyway.
+Nothing of it outlives the process: a resumed session is told what was lost.
 """
 
 from __future__ import annotations
@@ -32,19 +31,20 @@ if TYPE_CHECKING:
 
 REGISTER_TOOL, REGISTER_HOOK, REGISTER_AGENT = "register_tool", "register_hook", "register_agent"
 NAMES = (REGISTER_TOOL, REGISTER_HOOK, REGISTER_AGENT)
-"""Of the tools whose calls register something."""
+"""The tools whose calls register something."""
 
 MOST = 1000
 FLOOR = 50
-"""The lowest priority of a hook that is registered: what was there before may stand before it."""
+"""The lowest priority of a registered hook, so that existing hooks can come before it."""
 SOURCE = "registration"
-"""Who tells the model what is gone."""
+"""The source of the notice about what was lost."""
 
 
 @frozen
 class RegistrationLimits:
-    """How much one session may gain. Source of the defaults: systems.md §4.1. Raises
-    ConfigError.
+    """How much one session may gain. Raises ConfigError.
+
+    Source of the defaults: systems.md §4.1.
     """
 
     tools: int = 50
@@ -58,8 +58,9 @@ class RegistrationLimits:
 
 
 class Registrar(Protocol):
-    """The driver of a session that may gain something. `callers` says for each direct call who made
-    it (`DirectCall.by`).
+    """The driver of a session that may gain something.
+
+    `callers` says for each direct call who made it (`DirectCall.by`).
     """
 
     callers: dict[str, str]
@@ -72,12 +73,12 @@ class Registrar(Protocol):
     def hooks(self) -> Hooks: ...
 
     def watch_end(self) -> None:
-        """Let hooks be asked at the session's end, where none was before."""
+        """Ask hooks at the session's end, where none was asked before."""
         ...
 
 
 class Registration:
-    """One session's. `context.resource(Registration)` finds it."""
+    """The registrations of one session. `context.resource(Registration)` finds it."""
 
     def __init__(self, driver: Registrar, limits: RegistrationLimits) -> None:
         self._driver = driver
@@ -92,17 +93,21 @@ class Registration:
         return catalog
 
     def caller(self, call_id: str) -> str:
-        """The id of the call that made this one; "" if a model, a person or a hook made it."""
+        """Return the id of the call that made this one.
+
+        Returns "" if a model, a person or a hook made it.
+        """
         by = self._driver.callers.get(call_id, "")
         return by.removeprefix("call ") if by.startswith("call ") else ""
 
     def name_of(self, name: str) -> str:
-        """What the tool that registers is called here: a file may have taken its name."""
+        """Return the name of a registering tool here: a file may have taken its own."""
         return f"{OWN}::{name}" if f"{OWN}::{name}" in self.catalog else name
 
     def add_tool(self, tool: Tool) -> int:
-        """How many more there may be. Raises ToolFailed (`limit`) and ConfigError, for a name that
-        is taken or denied.
+        """Add a tool and return how many more there may be.
+
+        Raises ToolFailed (`limit`), and ConfigError for a name that is taken or denied.
         """
         catalog = self.catalog
         left = _left("tools", len(catalog.added), self._limits.tools)
@@ -112,14 +117,16 @@ class Registration:
         return left
 
     def add_hook(self, hook: EventHook) -> int:
-        """How many more there may be. From the next event on it is asked. Raises ToolFailed
-        (`limit`) and ConfigError.
+        """Add a hook, from the next event on, and return how many more there may be.
+
+        Raises ToolFailed (`limit`) and ConfigError.
         """
-        hooks, dispatcher = self._driver.hooks, self._driver.dispatcher
+        hooks = self._driver.hooks
+        dispatcher = self._driver.dispatcher
         left = _left("hooks", len(hooks.added), self._limits.hooks)
         if hook.priority < FLOOR:
             raise ConfigError(
-                f"`priority` is {hook.priority}, and a hook that is registered has {FLOOR} or more"
+                f"`priority` is {hook.priority}; a registered hook must have {FLOOR} or more"
             )
         if any(one.name == hook.name for one in hooks.hooks):
             raise ConfigError(f"there is a hook `{hook.name}` already", hint="choose another name")
@@ -135,8 +142,10 @@ class Registration:
         return left
 
     def add_agent(self, agent: SubAgent) -> int:
-        """How many more there may be. Raises ToolFailed (`limit`) and ConfigError, for a name that
-        is taken, a model of its own or hooks.
+        """Add a sub-agent and return how many more there may be.
+
+        Raises ToolFailed (`limit`), and ConfigError for a name that is taken, a model that is not
+        allowed or hooks.
         """
         left = _left("agents", self._agents, self._limits.agents)
         delegation = self._driver.delegation
@@ -152,15 +161,13 @@ class Registration:
 
 @frozen
 class _Blinded:
-    """The condition of a hook that was registered: never on calls that register hooks, else its
-    own.
-    """
+    """The condition of a registered hook: never on calls that register hooks, else its own."""
 
     hook: EventHook
 
     def __call__(self, occasion: Occasion) -> bool:
-        told = occasion.payload
-        if isinstance(told, (ToolPre, ToolPost)) and told.name == REGISTER_HOOK:
+        payload = occasion.payload
+        if isinstance(payload, (ToolPre, ToolPost)) and payload.name == REGISTER_HOOK:
             return False
         return self.hook.when is None or self.hook.when(occasion)
 
@@ -175,18 +182,19 @@ def _left(what: str, there: int, most: int) -> int:
 
 
 def gone(events: Iterable[Event]) -> str:
-    """What a model must know of a session that another process left: what was registered and is not
-    there any more; "" if nothing.
+    """Describe what was registered in a session and is lost, because its process has ended.
+
+    Returns "" if there is nothing.
     """
-    asked: dict[str, str] = {}
+    requested: dict[str, str] = {}
     lost: list[str] = []
     for event in events:
         match event:
             case DirectCall(call=call) if call.tool.removeprefix(f"{OWN}::") in NAMES:
                 kind = call.tool.rpartition("_")[2]
-                asked[call.id] = f"{kind} `{_named(call.arguments)}`"
-            case ToolAnswered(result=result) if result.success and result.call_id in asked:
-                lost.append(asked[result.call_id])
+                requested[call.id] = f"{kind} `{_named(call.arguments)}`"
+            case ToolAnswered(result=result) if result.success and result.call_id in requested:
+                lost.append(requested[result.call_id])
             case NoticeGiven(source=source) if source == SOURCE:
                 lost.clear()
             case _:

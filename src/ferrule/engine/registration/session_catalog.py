@@ -1,11 +1,10 @@
-"""The tools of one session: its agent's, and after them what the session has gained since it began.
+"""The tools of one session: its agent's, and behind them those that the session has gained.
 
-It gains tools in two ways that its model cannot tell apart: they are registered
-(`engine.registration.registration`) or, being the agent's but deferred, discovered
-(`engine.tool_search.discovery`). What was there keeps its place, its name on the wire and its
-bytes, so that a provider's cache holds what it held; what is new stands at the end, in the order in
-which it came. Only a bound on discovered tools takes some away again. A name that is taken stays
-with whoever had it.
+Tools are registered (`engine.registration.registration`) or, being the agent's but deferred,
+discovered (`engine.tool_search.discovery`); the model cannot tell the difference. Existing tools
+keep their place, their name in requests and their bytes, so that the provider's cache stays valid;
+new ones come last, in the order in which they were gained. Only a budget for discovered tools takes
+some away again. A name that is taken stays with its owner.
 """
 
 from __future__ import annotations
@@ -22,8 +21,9 @@ from ferrule.tools.names import wire_name_beside
 
 
 class SessionCatalog(Catalog):
-    """A catalog over another one, which it never changes. `version` counts what changed of what it
-    shows behind that.
+    """A catalog over another one, which it never changes.
+
+    `version` counts the changes of what it adds to that catalog.
     """
 
     version: int
@@ -32,26 +32,25 @@ class SessionCatalog(Catalog):
         self._base = base
         self._adding = threading.Lock()
         self._added: dict[str, tuple[Tool, str]] = {}
-        """Tool and wire name, by full name, in the order in which they came."""
+        """Tool and name in requests, by full name, in the order in which they were added."""
         self._gained: tuple[str, ...] = ()
-        """Full names of all that is shown behind the other catalog's tools, the oldest first."""
+        """Full names of all tools that are shown behind the base catalog's, the oldest first."""
         super().__init__()
 
     @property
     def added(self) -> tuple[Tool, ...]:
-        """What was registered in this session, the oldest first."""
+        """The tools that were registered in this session, the oldest first."""
         return tuple(tool for tool, _ in self._added.values())
 
     @property
     def discovered(self) -> tuple[str, ...]:
-        """Full names of the agent's tools that are shown because they were found, the oldest
-        first.
-        """
+        """Full names of the agent's deferred tools that were discovered, the oldest first."""
         return tuple(name for name in self._gained if name not in self._added)
 
     def add(self, *tools: Definable) -> None:
-        """Add tools for this session, all or none. Raises ToolDefinitionError for a name that is
-        taken, here or on the wire.
+        """Add tools for this session, all or none.
+
+        Raises ToolDefinitionError for a name that is taken, here or in requests.
         """
         made = [tool_of(item) for item in tools]
         if not made:
@@ -75,18 +74,20 @@ class SessionCatalog(Catalog):
             self.version += 1
 
     def discover(self, names: Sequence[str]) -> None:
-        """Show these of the agent's tools and no others: those that are shown already keep their
-        places, new ones come last.
+        """Show exactly these of the agent's deferred tools.
+
+        Those that are shown already keep their places, new ones come last.
         """
         with self._adding:
             kept = [name for name in self._gained if name in self._added or name in names]
             new = [name for name in dict.fromkeys(names) if name not in kept and name in self._base]
-            if (gained := (*kept, *new)) != self._gained:
+            gained = (*kept, *new)
+            if gained != self._gained:
                 self._gained = gained
                 self.version += 1
 
     def specs(self, shown: Callable[[Tool], bool]) -> tuple[ToolSpec, ...]:
-        """What was gained, as a model gets it: to be put behind what it has."""
+        """Return the gained tools as a model gets them, to be put behind the others."""
         names = self.wire_table() if self._gained else {}
         found = ((self.get(name), names.get(name, "")) for name in self._gained)
         return tuple(
@@ -96,22 +97,22 @@ class SessionCatalog(Catalog):
         )
 
     def get(self, name: str) -> Tool | None:
-        """As of any catalog."""
+        """See `Catalog.get`."""
         found = self._base.get(name) or _tool(self._added.get(name))
         if found is not None:
             return found
         return next((tool for tool, wire in self._added.values() if wire == name), None)
 
     def nearest(self, name: str, count: int = 3) -> list[str]:
-        """As of any catalog."""
+        """See `Catalog.nearest`."""
         return get_close_matches(name, [tool.full_name for tool in self], n=count, cutoff=0.5)
 
     def wire_name(self, tool: Tool) -> str:
-        """As of any catalog."""
+        """See `Catalog.wire_name`."""
         return self.wire_table()[tool.full_name]
 
     def wire_table(self) -> dict[str, str]:
-        """As of any catalog; what was added comes last."""
+        """See `Catalog.wire_table`; added tools come last."""
         return {
             **self._base.wire_table(),
             **{name: wire for name, (_, wire) in self._added.items()},

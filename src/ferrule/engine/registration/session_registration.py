@@ -1,6 +1,6 @@
-"""A session that may gain tools, hooks and agents while it runs.
+"""A driver extension for a session that may gain tools, hooks and agents while it runs.
 
-How a model learns of a new tool is said in `engine.registration.exchange`.
+How a model learns of a new tool is explained in `engine.registration.exchange`.
 """
 
 from __future__ import annotations
@@ -18,9 +18,7 @@ from .registration import SOURCE, Registration, RegistrationLimits, gone
 
 
 class SessionRegistration(DriverExtension):
-    """Registers for a session whose dispatcher has a `SessionCatalog`. Fulfils
-    `registration.Registrar`.
-    """
+    """Registers for a session with a `SessionCatalog`. Implements `registration.Registrar`."""
 
     def __init__(
         self, limits: RegistrationLimits, hooks: SessionHooks, delegation: Delegation
@@ -58,6 +56,6 @@ class SessionRegistration(DriverExtension):
 
     def before_event(self, event: Event) -> None:
         if isinstance(event, DirectCall):
-            # Kept for the session, as the machine keeps ids: a tool may go on after its call was
-            # answered.
+            # Kept for the whole session, as the machine keeps ids: a tool may go on after its call
+            # was answered.
             self.callers[event.call.id] = event.by

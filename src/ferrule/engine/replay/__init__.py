@@ -1,4 +1,4 @@
-"""Recorded sessions again: replayed offline, run with another model, or judged by other rules.
+"""Recorded sessions: replayed offline, run again with another model, or checked by other rules.
 
 Modules: `recording`, `replay`, `rerun`, `what_if`, `what_if_history`.
 """

@@ -1,9 +1,8 @@
-"""A recorded session as something to run again with: its messages, its model's answers, its tools'
-results.
+"""A recorded session to run again: its messages, its model's answers, its tools' results.
 
 Results are found by tool and arguments, not by the call's id, so that another model finds them,
-too. Arguments are the same if they are the same JSON; what stands first in the recording is given
-first, and the last one again where a call is made once more.
+too. Arguments are the same if they are the same JSON; the first recorded result is used first, and
+the last one again if a call is repeated.
 """
 
 from __future__ import annotations
@@ -31,8 +30,9 @@ from ferrule.tools.definition import Tool
 
 @frozen
 class Told:
-    """A message of a person: one that opened a run (then with its limits, its aims as in
-    `RunStarted`, and what it came to), or context alone.
+    """A message of a person: one that started a run, or context alone.
+
+    A message that started a run has its limits, its options as in `RunStarted`, and its outcome.
     """
 
     text: str
@@ -44,8 +44,17 @@ class Told:
 
 @frozen
 class Recording:
-    """One session. `results` holds pairs of a call and its result, in the order in which the
-    results came; `calls_by_run` the calls that the model made after each message that opened a run.
+    """One recorded session.
+
+    Attributes:
+        session: Its id.
+        model: Its model.
+        system: Its system text.
+        tools: Its tools.
+        told: The person's messages.
+        answers: The model's answers.
+        results: Each call with its result, in the order of the results.
+        calls_by_run: The model's calls after each message that started a run.
     """
 
     session: str
@@ -59,8 +68,9 @@ class Recording:
 
     @classmethod
     def of(cls, records: Iterable[events.Record]) -> Recording:
-        """Read a session from its first event. Raises JournalError if it does not begin with its
-        opening.
+        """Read a session from its first event.
+
+        Raises JournalError if it does not start with `session.opened`.
         """
         reading = _Reading()
         for record in records:
@@ -120,13 +130,15 @@ class _Reading:
                 pass
 
     def _answered(self, result: Result) -> None:
-        if (call := self._calls.get(result.call_id)) is not None:
+        call = self._calls.get(result.call_id)
+        if call is not None:
             self.results.append((call, result))
 
 
 def canonical(arguments: Any) -> str:
-    """Arguments as text that is the same for the same JSON: keys sorted, no spaces. Broken JSON
-    stands for itself.
+    """Return arguments as text that is the same for the same JSON: keys sorted, no spaces.
+
+    Invalid JSON is returned unchanged.
     """
     try:
         value = json.loads(arguments) if isinstance(arguments, str) else arguments
@@ -136,9 +148,7 @@ def canonical(arguments: Any) -> str:
 
 
 class RecordedModel:
-    """A wire that answers what was recorded, question by question, whatever it is asked. No
-    network.
-    """
+    """A model client that gives the recorded answers in order, whatever it is asked. No network."""
 
     def __init__(self, recording: Recording) -> None:
         self._model = recording.model
@@ -155,7 +165,7 @@ class RecordedModel:
         return _RecordedExchange(self._answers)
 
     async def close(self) -> None:
-        """Nothing was opened."""
+        """Do nothing: nothing was opened."""
 
 
 class _RecordedExchange:
@@ -177,7 +187,7 @@ class _RecordedExchange:
                 "recording"
             )
             raise ProviderError(
-                said, code="recording_over", hint="see what came out otherwise before this"
+                said, code="recording_over", hint="look at the differences before this"
             )
         answer = self._answers.popleft()
         if sink is not None and answer.text:
@@ -186,8 +196,9 @@ class _RecordedExchange:
 
 
 class OpenGate(Gate):
-    """Says yes to everything: only for sessions whose calls `RecordedTools` answers, so that
-    nothing runs.
+    """A gate that allows everything.
+
+    Only for sessions whose calls `RecordedTools` answers, so that nothing runs.
     """
 
     def decide(self, tool: Tool, values: Mapping[str, Any]) -> Decision:
@@ -198,11 +209,11 @@ class OpenGate(Gate):
 
 
 class RecordedTools:
-    """A hook that answers every call out of a recording, so that no handler runs
-    (`engine.hooks.call_hooks.Hook`).
+    """A hook that answers every call from a recording, so that no handler runs.
 
-    `matched` counts the calls that it could answer, `unmatched` lists the others as `(tool,
-    canonical arguments)`: those are answered with `not_found` and what is nearest.
+    Implements `engine.hooks.call_hooks.Hook`. `matched` counts the calls that it could answer,
+    `unmatched` lists the others as `(tool, canonical arguments)`: they are answered with
+    `not_found` and the nearest recorded arguments.
     """
 
     def __init__(self, recording: Recording) -> None:
@@ -215,13 +226,14 @@ class RecordedTools:
         self._asked: dict[str, tuple[str, str]] = {}
 
     def expect(self, call: Call) -> None:
-        """Remember a call as the model wrote it: a hook sees it only after its arguments were
-        checked and filled in.
+        """Remember a call as the model wrote it.
+
+        A hook sees it only after its arguments were checked and repaired.
         """
         self._asked[call.id] = (call.tool, canonical(call.arguments))
 
     async def before(self, tool: Tool, values: Mapping[str, Any], context: Context) -> Answer:
-        """Nobody runs anything: the recorded result is put in `after`."""
+        """Answer the call, so that nothing runs; `after` replaces the answer."""
         asked = self._asked.get(context.call_id, (tool.full_name, canonical(dict(values))))
 
         async def nothing() -> None:
@@ -230,10 +242,11 @@ class RecordedTools:
         return Answer(nothing)
 
     async def after(self, tool: Tool, result: Result, context: Context) -> Result:
-        """The recorded result, for this call."""
+        """Return the recorded result for this call."""
         name, arguments = self._asked.pop(context.call_id)
         known = self._known.get(name, {})
-        if (recorded := known.get(arguments)) is not None:
+        recorded = known.get(arguments)
+        if recorded is not None:
             self.matched += 1
             found = recorded.popleft() if len(recorded) > 1 else recorded[0]
             return replace(found, call_id=result.call_id)

@@ -1,17 +1,15 @@
-"""Replay: a recorded session goes through today's machine again, offline, and must come out the
-same.
+"""Replay: a recorded session goes through today's machine again, offline, with the same outcome.
 
-The journal holds all that came from outside (answers of models, tools and people); what follows
-from it is the machine's. So a replay feeds the recording to a new machine and checks, event by
-event,
+The journal holds everything that came from outside (answers of models, tools and people); what
+follows from it is decided by the machine. So a replay feeds the recording to a new machine and
+checks, event by event,
 
-* that each event answers a command which is open then: nothing was evaluated, asked, run or
-  answered that the machine had not ordered, and nothing that it ordered was left out;
+* that each event answers a command which is open at that point: nothing was evaluated, asked, run
+  or answered that the machine had not ordered, and nothing that it ordered was left out;
 * that each run ends as recorded: stop, text, code, tokens, and the digest of the history, byte for
-  byte (`log.Shown`).
+  byte (`session_log.Shown`).
 
-What this does not show: that tools or models would answer the same again. `engine.replay.rerun`
-asks them.
+It does not show that tools or models would answer the same again. `engine.replay.rerun` asks them.
 """
 
 from __future__ import annotations
@@ -36,7 +34,7 @@ from ferrule.engine.session_log import Shown
 
 @frozen
 class Difference:
-    """Where a replay left the recording: at this event of the session, for this reason."""
+    """Where a replay differs from the recording: at this event of the session, for this reason."""
 
     seq: int
     what: str
@@ -47,8 +45,10 @@ class Difference:
 
 @frozen
 class Replayed:
-    """What became of one session. `histories` holds the digest of each finished run, by its id;
-    `unproven` counts the runs whose recording has none, since an older version wrote it.
+    """The report about one session.
+
+    `histories` holds the digest of each finished run, by its id; `unproven` counts the runs whose
+    recording has none, since an older version wrote it.
     """
 
     session: str
@@ -60,17 +60,19 @@ class Replayed:
 
     @property
     def same(self) -> bool:
-        """Whether all of it came out as recorded."""
+        """Whether everything came out as recorded."""
         return not self.differences
 
 
 def replay(records: Iterable[events.Record]) -> Replayed:
-    """Replay the whole of one session, from its first event. It stops at the first difference: all
-    later ones follow from it.
+    """Replay a whole session, from its first event.
+
+    It stops at the first difference: all later ones follow from it.
     """
     replaying = _Replaying()
     for record in records:
-        if what := replaying.take(record):
+        what = replaying.take(record)
+        if what:
             replaying.differences.append(Difference(record.seq, what))
             break
     return Replayed(
@@ -94,9 +96,10 @@ class _Replaying:
         self._open: list[Command] = []
 
     def take(self, record: events.Record) -> str:
-        """What is wrong with the next event, or nothing."""
+        """Process the next event, and return what is wrong with it, or ""."""
         event = record.event
-        self.session, self.count = record.session, self.count + 1
+        self.session = record.session
+        self.count += 1
         if self.count != record.seq:
             return f"event {self.count} should be here"
         if self.count == 1 and not isinstance(event, events.SessionOpened):
@@ -105,10 +108,11 @@ class _Replaying:
             self.runs += 1
         if isinstance(event, events.RunFinished):
             return self._finished(record.run, event)
-        if what := self._unordered(event):
+        what = self._unordered(event)
+        if what:
             return what
         if isinstance(event, (events.Recovered, events.RunStarted)):
-            # What a dead process had been told to do is ordered anew.
+            # The commands of a dead process are given again.
             self._open = [command for command in self._open if _direct(self._machine, command)]
         commands = self._machine.feed(event)
         if isinstance(event, events.Recovered):
@@ -118,14 +122,14 @@ class _Replaying:
         return ""
 
     def _unordered(self, event: events.Event) -> str:
-        """Takes the command that the event answers; says so if there is none."""
+        """Remove the command that the event answers; return an explanation if there is none."""
         kinds = _ANSWERS.get(type(event))
         if kinds is None:
             return ""
         call_id = _call_id(event)
         for command in self._open:
             if isinstance(command, kinds) and call_id in ("", _about(command)):
-                # An effect that is announced is still to be answered.
+                # A call that was only announced is still to be answered.
                 if not isinstance(event, events.CallStarted):
                     self._open.remove(command)
                 return ""
@@ -133,9 +137,7 @@ class _Replaying:
         return f"`{event.kind}`{about}, and nothing asked for it then"
 
     def _forget(self) -> None:
-        """Commands for calls that have their result by now, by being stopped or settled, are
-        void.
-        """
+        """Remove commands for calls that were stopped or settled, and so have a result."""
         finishing = any(isinstance(command, Finish) for command in self._open)
         self._open = [
             command
@@ -181,8 +183,10 @@ _ANSWERS: dict[type, tuple[type, ...]] = {
     events.CallProbed: (Settle,),
     events.ToolAnswered: (RunTool, StopTool, AskPerson, Settle),
 }
-"""Which commands an event answers. All others come from outside unasked: a person, a tool's notice,
-the end of a process.
+"""Which commands an event answers.
+
+All other events come from outside without a command: a person, a tool's notice, the end of a
+process.
 """
 
 

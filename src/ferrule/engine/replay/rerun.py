@@ -1,15 +1,16 @@
-"""A recorded session run again: with another model, or with the tools as they are now.
+"""Run a recorded session again: with another model, or with the tools as they are now.
 
-    again = await rerun(Recording.of(records), agent, model="ollama:llama3.2")   # this model, the recorded results
-    again = await rerun(Recording.of(records), agent, tools="live")              # the recorded answers, these tools
+    recording = Recording.of(records)
+    again = await rerun(recording, agent, model="ollama:llama3.2")   # with the recorded results
+    again = await rerun(recording, agent, tools="live")              # with the recorded answers
 
 The driver, the dispatcher and the machine are the real ones; the session is a new one in a journal
 in memory. With recorded results no handler runs and no rule is asked: what was refused then is
 refused again, by the recording. With `tools="live"` the agent's own gate decides and handlers do
 what they do: give it a workspace that may be written.
 
-Each run has the limits, the join and the required tools that it had then. What a person did beside
-the conversation (direct calls, words on the way, stopping it) is not done again.
+Each run has the limits, the join policy and the required tools that it had then. What a person did
+besides the conversation (direct calls, messages during a run, stopping it) is not repeated.
 """
 
 from __future__ import annotations
@@ -34,8 +35,9 @@ if TYPE_CHECKING:
 
 @frozen
 class Answered:
-    """A call of the new run beside the recorded one with the same number in its run; None where the
-    other made none.
+    """A call of the new run beside the recorded one with the same number.
+
+    Either is None if the other run made more calls.
     """
 
     call: Call | None
@@ -59,7 +61,7 @@ class Answered:
 
 @frozen
 class AgainRun:
-    """One message worked again."""
+    """One message that was run again."""
 
     question: str
     text: str
@@ -79,8 +81,10 @@ class AgainRun:
 
 @frozen
 class Again:
-    """A session run again. `missing` are recorded tools that the agent has not; `unmatched` calls
-    that the recording could not answer, as `(tool, canonical arguments)`.
+    """A session that was run again.
+
+    `missing` are recorded tools that the agent does not have; `unmatched` calls that the recording
+    could not answer, as `(tool, canonical arguments)`.
     """
 
     session: str
@@ -104,8 +108,14 @@ async def rerun(
 ) -> Again:
     """Run all messages of a recording again, one after another, in a copy of `agent`.
 
-    `model` None gives the recorded answers. Raises ConfigError if nothing would differ from
-    `engine.replay.replay`.
+    Args:
+        recording: The recorded session.
+        agent: The agent to copy.
+        model: The model to ask; None gives the recorded answers.
+        tools: Whether calls get the recorded results or run.
+
+    Raises:
+        ConfigError: Nothing would differ from `engine.replay.replay`.
     """
     if model is None and tools == "recorded":
         raise ConfigError(
@@ -122,20 +132,21 @@ async def rerun(
     runs: list[AgainRun] = []
     recorded = _by_run(recording)
     try:
-        for told in recording.told:
-            if told.limits is None:
-                session.add_context(told.text)
+        for message in recording.told:
+            if message.limits is None:
+                session.add_context(message.text)
                 continue
-            session.limits, session.join = told.limits, told.join
-            session.require = _required(told.require, agent.catalog)
+            session.limits = message.limits
+            session.join = message.join
+            session.require = _required(message.require, agent.catalog)
             seen.clear()
             try:
-                await session.run(told.text)
+                await session.run(message.text)
             except FerruleError:
                 # Its end is in the events, as it would be for a person who looks at the journal.
                 if seen.finished is None:
                     raise
-            runs.append(seen.beside(told, recorded[len(runs)]))
+            runs.append(seen.beside(message, recorded[len(runs)]))
     finally:
         await session.close()
         await copied.close()
@@ -149,15 +160,13 @@ async def rerun(
 
 
 def _required(recorded: tuple[str, ...], catalog: Catalog) -> tuple[str, ...]:
-    """What a run required, of the tools that there are: those that are not there are told as
-    missing.
-    """
+    """Return the recorded run's required tools that still exist; others are reported as missing."""
     there = (OR.join(name for name in entry.split(OR) if name in catalog) for entry in recorded)
     return tuple(filter(None, there))
 
 
 class _Seen:
-    """What happened in the run under way."""
+    """The events of the run under way."""
 
     def __init__(self, answers: RecordedTools | None) -> None:
         self._answers = answers
@@ -184,7 +193,7 @@ class _Seen:
             case _:
                 pass
 
-    def beside(self, told: Told, recorded: Sequence[tuple[Call, Result | None]]) -> AgainRun:
+    def beside(self, message: Told, recorded: Sequence[tuple[Call, Result | None]]) -> AgainRun:
         assert self.finished is not None
         mine = list(self.calls.values())
         calls: list[Answered] = []
@@ -192,15 +201,15 @@ class _Seen:
             call = mine[number] if number < len(mine) else None
             then, result = recorded[number] if number < len(recorded) else (None, None)
             calls.append(Answered(call, self.results.get(call.id) if call else None, then, result))
-        was = told.finished or events.RunFinished("open")
+        was = message.finished or events.RunFinished("open")
         done = self.finished
         return AgainRun(
-            told.text, done.text, done.stop, was.text, was.stop, tuple(calls), done.usage
+            message.text, done.text, done.stop, was.text, was.stop, tuple(calls), done.usage
         )
 
 
 def _of(call: Call, result: Result) -> tuple[object, ...]:
-    """What is compared: not when it was, how long it took, or under which id."""
+    """Return what is compared: not the time, the duration or the id."""
     said = (
         result.success,
         result.data,
@@ -213,6 +222,6 @@ def _of(call: Call, result: Result) -> tuple[object, ...]:
 
 
 def _by_run(recording: Recording) -> list[list[tuple[Call, Result | None]]]:
-    """The model's calls of each run with their results, in the order in which they were made."""
+    """Return the model's calls of each run with their results, in the order of the calls."""
     results = {call.id: result for call, result in recording.results}
     return [[(call, results.get(call.id)) for call in calls] for calls in recording.calls_by_run]

@@ -1,12 +1,12 @@
-"""What other rules would have said of calls that were made: nothing runs, nobody is asked.
+"""What other rules would have decided about calls that were made: nothing runs, nobody is asked.
 
     for judged in what_if(past_calls(journal), lambda workspace: gate, catalog):
         if judged.stricter: ...
 
-A call is judged by its arguments as they would run today, with the catalog's tool of that name;
-where there is none any more, by name, side effect and risk as recorded, so that rules for paths and
-commands cannot see into it (`known` is False then). Grants that a person gave then are not taken
-into account: an *ask* is one that a person would have been asked.
+A call is judged by its arguments as they would run today, with the catalog's tool of that name. If
+there is none any more, it is judged by name, side effect and risk as recorded, so that rules for
+paths and commands do not apply (`known` is False then). Grants that a person gave then are not
+taken into account: an *ask* means that a person would have been asked.
 """
 
 from __future__ import annotations
@@ -27,8 +27,9 @@ Verdict = Literal["allow", "ask", "deny", "invalid"]
 
 @frozen
 class Judged:
-    """One call: whether it ran then, and what the other rules say. `invalid`: its arguments do not
-    fit the tool of today.
+    """One call: whether it ran then, and what the other rules decide.
+
+    `invalid` means that its arguments do not fit today's tool.
     """
 
     call: PastCall
@@ -40,7 +41,7 @@ class Judged:
 
     @property
     def stricter(self) -> bool:
-        """Whether it ran then and would not simply run now."""
+        """Whether it ran then and would not run unasked now."""
         return self.ran and self.verdict != "allow"
 
     @property
@@ -52,8 +53,9 @@ class Judged:
 def what_if(
     calls: Iterable[PastCall], gate_of: Callable[[str], Gate], catalog: Catalog
 ) -> Iterator[Judged]:
-    """Judge calls one by one. `gate_of` gives the gate for a workspace, by its path ("" if the
-    session had none).
+    """Judge calls one by one.
+
+    `gate_of` returns the gate for a workspace, by its path ("" if the session had none).
     """
     gates = cache(gate_of)
     for call in calls:
@@ -85,11 +87,13 @@ def _checked(
 
 
 def _stand_in(name: str, decided: Decided | None) -> Tool:
-    effect = (
-        decided.effect if decided and decided.effect in set(SideEffect) else SideEffect.UNDECLARED
-    )
-    risk = decided.risk if decided and decided.risk in set(Risk) else Risk.HIGH
-    return _made(name, SideEffect(effect), Risk(risk))
+    effect = SideEffect.UNDECLARED
+    risk = Risk.HIGH
+    if decided and decided.effect in set(SideEffect):
+        effect = SideEffect(decided.effect)
+    if decided and decided.risk in set(Risk):
+        risk = Risk(decided.risk)
+    return _made(name, effect, risk)
 
 
 @cache
@@ -101,7 +105,7 @@ def _made(name: str, effect: SideEffect, risk: Risk) -> Tool:
     return Tool(
         name=short,
         description="",
-        # Never looked at: nobody knows what they were to be.
+        # Never used: its parameters are unknown.
         arguments=cast("Any", None),
         handler=gone,
         side_effect=effect,

@@ -1,12 +1,12 @@
-"""Other rules over what was done lately: which calls would have been stopped, within bounds that a
-person can wait for.
+r"""What other rules would have stopped lately, within limits that a person can wait for.
 
-    rules = parse_rules("deny Bash(git push:*)\\nallow Read(docs/**)", root=str(workspace)) compared
-    = over_history(past_calls(journal, since=since), agent.gate, rules, agent.catalog, keep=True)
+    rules = parse_rules("deny Bash(git push:*)\nallow Read(docs/**)", root=str(workspace))
+    calls = past_calls(journal, since=since)
+    compared = over_history(calls, agent.gate, rules, agent.catalog, keep=True)
 
-See `what_if` for what is judged and how. Here is what a view needs beside it: rules as lines of
-text, a count of every outcome, the calls that would come out otherwise, and an end: at most `MOST`
-calls, and no call is begun after `SECONDS`.
+See `what_if` for what is judged and how. This module adds what a view needs: rules as lines of
+text, a count of every outcome, the calls that would come out differently, and limits: at most
+`MOST` calls, and no call is started after `SECONDS`.
 """
 
 from __future__ import annotations
@@ -28,17 +28,21 @@ from .what_if import Judged, what_if
 MOST = 5_000
 SECONDS = 5.0
 SHOWN = 100
-"""Calls that are kept of those that would come out otherwise."""
+"""Maximum number of calls that are kept of those that would come out differently."""
 _LISTS: dict[str, List] = {"deny": "deny", "ask": "ask", "allow": "allow"}
 
 
 @dataclass(slots=True)
 class Compared:
-    """What came of it. `counts` are calls by `refused` and `asked` (they ran), `looser` (they did
-    not, and would), `invalid` (their arguments do not fit the tool of today), `same`.
+    """The comparison of two sets of rules.
 
-    `changed` are the first `SHOWN` that would come out otherwise; `unknown` counts calls of tools
-    that are gone, judged by name alone; `cut` says that there were more calls than were looked at.
+    Attributes:
+        counts: Number of calls that ran and would be `refused` or `asked`, that did not run and
+            would (`looser`), whose arguments do not fit today's tool (`invalid`), and that are the
+            `same`.
+        changed: The first `SHOWN` calls that would come out differently.
+        unknown: Number of calls of tools that no longer exist, judged by name alone.
+        cut: Whether there were more calls than were judged.
     """
 
     looked: int = 0
@@ -49,10 +53,9 @@ class Compared:
 
 
 def parse_rules(text: str, *, root: str = "") -> RuleSet:
-    """Rules out of lines: `deny`, `ask` or `allow`, and a rule (`permissions.rules`); `#` begins a
-    comment line.
+    """Parse lines with `deny`, `ask` or `allow`, and a rule (`permissions.rules`).
 
-    Raises ConfigError naming the line.
+    `#` begins a comment line. Raises ConfigError naming the line.
     """
     return RuleSet(
         _rule(line.strip(), number, root)
@@ -89,8 +92,9 @@ def over_history(
     seconds: float = SECONDS,
     now: Callable[[], float] = time.monotonic,
 ) -> Compared:
-    """Judge calls by these rules, with those of `gate` (`keep`) or in their place; protected names
-    and safe mode stay as they are.
+    """Judge calls by these rules, in addition to those of `gate` (`keep`) or instead of them.
+
+    Protected names and safe mode stay as they are.
     """
     chosen = RuleSet([*gate.rules, *rules]) if keep else rules
 
@@ -105,7 +109,8 @@ def over_history(
             outside=gate.around.outside,
         )
 
-    compared, until = Compared(), now() + seconds
+    compared = Compared()
+    until = now() + seconds
     for judged in what_if(calls, gate_of, catalog):
         if compared.looked == most or now() > until:
             compared.cut = True
@@ -120,7 +125,7 @@ def over_history(
 
 
 def outcome(judged: Judged) -> str:
-    """What would become of a call: a word of `Compared.counts`."""
+    """Return the outcome of a call, a key of `Compared.counts`."""
     if judged.verdict == "invalid":
         return "invalid"
     if judged.stricter:

@@ -1,4 +1,4 @@
-"""Going back to an earlier point of a session, with the files that its tools have changed since.
+"""Go back to an earlier point of a session, with the files that its tools have changed since.
 
 Modules: `file_copies`, `rewind`.
 """

@@ -1,14 +1,13 @@
-"""Copies of what a call is about to change: before a tool writes, the files it names are kept, so
-that a session can be rewound.
+"""Copies of files that a call is about to change, so that a session can be rewound.
 
 Around each call of a tool whose side effect is `write`, the state of every path that its parameters
 name for writing goes into the journal (`events.FilesSeen`), before and after; the content before
 goes into the artifact store, by its hash, for the session's owner.
 
 A state is `` (nothing there), `dir`, `link`, `file:<sha256>`, `large:<size>` for a file that is too
-large to be kept, or `other`: something else, or nothing that may be looked at. Folders above it are
-looked at, too, and below a folder everything, up to `MOST` paths; what is beyond is not kept, and a
-notice (`BEYOND`) says so.
+large to be kept, or `other`: something else, or something that may not be read. The folders above a
+path are recorded too, and everything below a folder, up to `MOST` paths; what is beyond is not
+kept, and a notice (`BEYOND`) says so.
 
 Not covered: what commands change (side effect `execute`), what a tool changes that its parameters
 do not name, permissions, times, and whatever a person or another program does meanwhile.
@@ -31,18 +30,18 @@ from ferrule.tools.context import Context
 from ferrule.tools.definition import Tool
 
 LARGEST = 16 << 20
-"""Bytes of a file that is kept."""
+"""Maximum bytes of a file that is kept."""
 MOST = 500
-"""Paths of a call."""
+"""Maximum number of paths of a call."""
 BEYOND = "copies"
-"""Topic of the notice that a call touches more than is kept."""
+"""Topic of the notice that a call touches more paths than are kept."""
 NOTHING = ""
 TOOL = "copy before a change"
-"""What the store says made such an artifact."""
+"""The tool that the store names as the source of such an artifact."""
 
 
 class Copies:
-    """One session's."""
+    """Keeps the file copies of one session."""
 
     def __init__(self, store: ArtifactStore, workspace: Workspace) -> None:
         self._store = store
@@ -55,8 +54,9 @@ class Copies:
         context: Context,
         run: Callable[[], Awaitable[Result]],
     ) -> Result:
-        """Run the call between two looks at what it names. Raises what `run` raises, and
-        JournalError.
+        """Run the call, and record the state of the paths that it names before and after.
+
+        Raises what `run` raises, and JournalError.
         """
         paths = [
             str(values[name])
@@ -101,9 +101,10 @@ def states(
     keep: Callable[[bytes], None] | None,
     besides: Iterable[str] = (),
 ) -> dict[str, str]:
-    """The state of each path, of the folders above it and of all below it, and of the names
-    `besides`; `keep` gets the content of each file. What the workspace does not let anybody read,
-    or holds too much of, is left out.
+    """Return the state of each path, of the folders above it, of all below it, and of `besides`.
+
+    `keep` gets the content of each file. What the workspace does not let anybody read, or has too
+    much of, is left out.
     """
     found = {name: state(workspace, name, keep) for name in besides}
     for path in paths:
@@ -117,7 +118,7 @@ def _below(workspace: Workspace, path: str) -> Iterator[str]:
     try:
         name = workspace.name(path)
         parts = name.split("/")
-        # Folders that are missing: a tool makes them on its way.
+        # Also folders that do not exist yet: a tool may create them.
         yield from ("/".join(parts[:depth]) for depth in range(1, len(parts)))
         yield name
         if workspace.stat(name).kind == "dir":
@@ -127,7 +128,7 @@ def _below(workspace: Workspace, path: str) -> Iterator[str]:
 
 
 def state(workspace: Workspace, name: str, keep: Callable[[bytes], None] | None) -> str:
-    """What is there now, and `keep` with the content of a file."""
+    """Return the current state of a path, and give the content of a file to `keep`."""
     try:
         entry = workspace.stat(name)
         if entry.kind != "file":

@@ -1,16 +1,16 @@
-"""Rewinding: a session goes back to the end of one of its runs, with the files that its tools have
-changed since.
+"""Rewind: a session goes back to the end of one of its runs, with the files that its tools changed.
 
-    point = rewind_plan(records, 2)                       # what tools changed after the second run
+    point = rewind_plan(records, 2)                # what tools changed after the second run
     done = put_back(point, workspace, store, scope)
-    again = fork(journal, session, 2, store)              # the history up to there, as a session of its own
+    again = fork(journal, session, 2, store)       # the history up to there, as another session
 
-The session itself stays in the journal as it was: nothing is ever taken out of it. A file is put
-back only if it is what the session saw or made of it at some time; else it is left alone and named,
-unless `force` says otherwise. See `copies` for what is not covered.
+The session itself stays in the journal as it was: nothing is ever removed from it. A file is
+restored only if its content is one that the session saw or made at some time; otherwise it is left
+alone and named, unless `force` says otherwise. See `file_copies` for what is not covered.
 
-Whoever calls `put_back` holds the session's lease (`Journal.lease`), so that no other process works
-in these files meanwhile, and brings a workspace that refuses what the person's settings protect.
+Whoever calls `put_back` must hold the session's lease (`Journal.lease`), so that no other process
+works in these files meanwhile, and must bring a workspace that refuses what the person's settings
+protect.
 """
 
 from __future__ import annotations
@@ -33,9 +33,13 @@ from .file_copies import BEYOND, NOTHING, state
 
 @frozen
 class Point:
-    """The end of a run: what the paths were then (`wanted`), what the session saw or left there
-    since (`known`), as states of `copies`, and how many calls since (commands, and others of which
-    no file was kept) may have changed what nobody kept.
+    """The end of a run.
+
+    Attributes:
+        wanted: The state of each path then, as in `file_copies`.
+        known: The states that the session saw or left there since.
+        uncovered: How many calls since (commands, and others of which no file was kept) may have
+            changed files of which there is no copy.
     """
 
     wanted: dict[str, str]
@@ -45,19 +49,22 @@ class Point:
 
 @dataclass(slots=True)
 class PutBack:
-    """What became of each path: restored, or left alone with the reason."""
+    """The paths that were restored, and those that were left alone with the reason."""
 
     restored: list[str] = field(default_factory=list[str])
     left_alone: dict[str, str] = field(default_factory=dict[str, str])
 
 
 def rewind_plan(records: Iterable[events.Record], runs: int) -> Point:
-    """What to put back to be at the end of run number `runs` (0: before the first). Raises
-    ConfigError if there is no such run.
+    """Plan what to restore to be at the end of run number `runs` (0: before the first).
+
+    Raises ConfigError if there is no such run.
     """
-    finished, begun = 0, 0
+    finished = 0
+    begun = 0
     point = Point({}, {}, 0)
-    started, kept = set[str](), set[str]()
+    started: set[str] = set()
+    kept: set[str] = set()
     for record in records:
         event = record.event
         if isinstance(event, events.RunStarted):
@@ -87,7 +94,7 @@ def _after(point: Point, event: events.Event) -> None:
         if event.when == "before":
             point.wanted.setdefault(path, seen)
         else:
-            # Made by a tool below a path that it named: it was not there before.
+            # Created by a tool below a path that it named: it was not there before.
             point.wanted.setdefault(path, NOTHING)
             point.known.setdefault(path, {NOTHING})
         point.known.setdefault(path, set()).add(seen)
@@ -102,15 +109,15 @@ def put_back(
     force: bool = False,
     dry: bool = False,
 ) -> PutBack:
-    """Put every path back; with `dry` only say what would be. Folders come first and are removed
-    last.
+    """Restore every path; with `dry` only report what would be done.
+
+    Folders are created first and removed last.
     """
     done = PutBack()
     wanted = sorted(point.wanted.items())
-    for path, seen in [
-        *(one for one in wanted if one[1] != NOTHING),
-        *(one for one in reversed(wanted) if one[1] == NOTHING),
-    ]:
+    present = [one for one in wanted if one[1] != NOTHING]
+    absent = [one for one in reversed(wanted) if one[1] == NOTHING]
+    for path, seen in [*present, *absent]:
         now = state(workspace, path, None)
         if now == seen:
             continue
@@ -125,12 +132,13 @@ def put_back(
             )
             continue
         try:
-            if why := _put(path, seen, now, workspace, store, scope, dry=dry):
+            why = _put(path, seen, now, workspace, store, scope, dry=dry)
+            if why:
                 done.left_alone[path] = why
             else:
                 done.restored.append(path)
         except ArtifactMissing:
-            done.left_alone[path] = "what it held is not kept any more"
+            done.left_alone[path] = "its content is no longer kept"
         except (ToolFailed, FerruleError, OSError) as error:
             done.left_alone[path] = str(error)
     return done
@@ -146,7 +154,7 @@ def _put(
     *,
     dry: bool,
 ) -> str:
-    """Do it; why it cannot be done, or ""."""
+    """Restore one path. Return why that is not possible, or ""."""
     workspace.permit(path, write=True)
     kind, _, digest = wanted.partition(":")
     if kind in ("large", "link", "other") or now in ("link", "other"):
@@ -155,7 +163,8 @@ def _put(
         artifact = store.find(scope, f"art-{digest}")
         if not dry:
             data = store.read(scope, artifact.reference, 0, artifact.size)
-            if folder := path.rpartition("/")[0]:
+            folder = path.rpartition("/")[0]
+            if folder:
                 workspace.make_dir(folder)
             if now == "dir":
                 workspace.delete(path)
@@ -172,12 +181,24 @@ def _put(
 def fork(
     journal: Journal, session: str, runs: int, store: ArtifactStore | None = None, *, name: str = ""
 ) -> str:
-    """A new session whose history is that of another one up to the end of run number `runs`; its
-    id.
+    """Create a session with another one's history up to the end of run number `runs`.
 
-    Times are the recorded ones, what it kept is its own. The other session may be in use: what it
-    has under way is none of the fork's. Raises SessionNotFound, ConfigError if there is no such
-    run.
+    Times are the recorded ones; artifacts are copied. The other session may be in use: what it has
+    under way is not copied.
+
+    Args:
+        journal: The journal of both sessions.
+        session: The session to copy.
+        runs: The number of its last run to copy.
+        store: The store of the session's artifacts.
+        name: The id of the new session; by default a random one.
+
+    Returns:
+        The id of the new session.
+
+    Raises:
+        SessionNotFound: There is no such session.
+        ConfigError: There is no such run.
     """
     copied: list[events.Record] = []
     finished = 0
@@ -192,20 +213,19 @@ def fork(
             hint="give a smaller number",
         )
     copied = _settled(copied)
-    opened, name = copied[0], name or token_hex(16)
+    opened = copied[0]
+    name = name or token_hex(16)
     if isinstance(opened.event, events.SessionOpened):
         copied[0] = opened._replace(
             event=replace(opened.event, forked=f"{session}:{copied[-1].seq}")
         )
     if store is not None:
-        mine, theirs = (
-            Scope(opened.tenant, opened.user, session),
-            Scope(opened.tenant, opened.user, name),
-        )
-        for artifact in reversed(store.list(mine)):
+        source = Scope(opened.tenant, opened.user, session)
+        target = Scope(opened.tenant, opened.user, name)
+        for artifact in reversed(store.list(source)):
             store.put(
-                theirs,
-                store.pieces(mine, artifact.reference),
+                target,
+                store.pieces(source, artifact.reference),
                 mime=artifact.mime,
                 tool=artifact.tool,
             )
@@ -222,8 +242,9 @@ def fork(
 
 
 def _settled(records: list[events.Record]) -> list[events.Record]:
-    """These records, up to a call behind the last run that is still open: else both sessions would
-    finish it.
+    """Return the records up to the first call behind the last run that is still open.
+
+    Otherwise both sessions would finish it.
     """
     waiting: dict[str, int] = {}
     for at, record in enumerate(records):

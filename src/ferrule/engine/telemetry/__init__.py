@@ -1,5 +1,4 @@
-"""Spans and metrics of OpenTelemetry, made of what the event bus publishes (`pip install
-'ferrule[otel]'`).
+"""OpenTelemetry spans and metrics, made from the event bus (`pip install 'ferrule[otel]'`).
 
-Modules: `names`, `state`, `telemetry`.
+Modules: `names` (of the conventions), `state` (of sessions), `telemetry`.
 """

@@ -1,11 +1,10 @@
-"""Names of OpenTelemetry for generative AI: one table, so that a new version of the conventions is
-one change here.
+"""OpenTelemetry's names for generative AI, in one table: a new version is one change here.
 
 Source: the GenAI semantic conventions
 (https://github.com/open-telemetry/semantic-conventions-genai), all still in development. They ask
 instrumentations to emit what they always did until a person opts in to the newest names, with
-`OTEL_SEMCONV_STABILITY_OPT_IN=gen_ai_latest_experimental`. `LATEST` is what only they know; the
-rest is common to both. Content of messages and calls is among it, and needs a second yes:
+`OTEL_SEMCONV_STABILITY_OPT_IN=gen_ai_latest_experimental`. `LATEST` is what only they define; the
+rest is common to both. The content of messages and calls is part of it, and needs a second opt-in:
 `OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT`.
 """
 
@@ -18,7 +17,7 @@ OPT_IN = "OTEL_SEMCONV_STABILITY_OPT_IN"
 OPT_IN_VALUE = "gen_ai_latest_experimental"
 CAPTURE = "OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT"
 CAPTURE_ON_SPANS = frozenset({"true", "1", "span_only", "span_and_event"})
-"""Values that ask for content on spans. Any other, also one that we do not know, does not."""
+"""Values that ask for content on spans. Any other value, also an unknown one, does not."""
 
 
 class Attribute(StrEnum):
@@ -51,7 +50,7 @@ class Attribute(StrEnum):
 
 
 class Operation(StrEnum):
-    """Values of `Attribute.OPERATION`; names of spans begin with them."""
+    """Values of `Attribute.OPERATION`; span names begin with them."""
 
     AGENT = "invoke_agent"
     CHAT = "chat"
@@ -59,7 +58,7 @@ class Operation(StrEnum):
 
 
 class Metric(StrEnum):
-    """Histograms."""
+    """Names of histograms."""
 
     TOKENS = "gen_ai.client.token.usage"
     DURATION = "gen_ai.client.operation.duration"
@@ -80,7 +79,7 @@ CONTENT = frozenset(
         Attribute.TOOL_RESULT,
     }
 )
-"""What people and models said."""
+"""Attributes with what people and models said."""
 
 LATEST: frozenset[str] = CONTENT | {
     Attribute.CACHE_READ,
@@ -100,7 +99,7 @@ BUCKETS: dict[Metric, tuple[float, ...]] = {
         for metric in (Metric.DURATION, Metric.AGENT_DURATION, Metric.TOOL_DURATION)
     },
 }
-"""Boundaries that the conventions ask for: tokens, and seconds."""
+"""Boundaries that the conventions ask for, in tokens and seconds."""
 
 PROVIDERS = {
     "any": "",
@@ -113,14 +112,17 @@ PROVIDERS = {
     "watsonx": "ibm.watsonx.ai",
     "xai": "x_ai",
 }
-"""Our names of providers, where the conventions have another one."""
+"""Our provider names that are different in the conventions."""
 
 FINISH = {"end": "stop", "calls": "tool_call", "length": "length", "filter": "content_filter"}
-"""Why an answer ended: our words, and theirs."""
+"""Why an answer ended: our values and those of the conventions."""
 
 
 def provider_and_model(name: str) -> tuple[str, str]:
-    """`openai:gpt-5` is `("openai", "gpt-5")`; `any:mistral/large` is `("mistral_ai", "large")`."""
+    """Split a model's name into provider and model.
+
+    `openai:gpt-5` gives `("openai", "gpt-5")`; `any:mistral/large` gives `("mistral_ai", "large")`.
+    """
     provider, _, model = name.partition(":")
     if provider == "any" and "/" in model:
         provider, _, model = model.partition("/")
@@ -128,7 +130,7 @@ def provider_and_model(name: str) -> tuple[str, str]:
 
 
 class Choice:
-    """What a person asked for, by the standard variables."""
+    """What a person opted in to, by the standard environment variables."""
 
     def __init__(self, environment: Mapping[str, str]) -> None:
         asked = environment.get(OPT_IN, "")

@@ -1,6 +1,4 @@
-"""What telemetry remembers of sessions while they go, and how values of events look as
-attributes.
-"""
+"""What telemetry remembers of open sessions, and how values of events become attributes."""
 
 from __future__ import annotations
 
@@ -40,23 +38,23 @@ class OpenSession:
     run: Span | None = None
     began: float = 0.0
     since: float = 0.0
-    """When what the next question answers to had happened."""
+    """When the event happened that the next request answers."""
     first_piece: float = 0.0
     calls: dict[str, OpenCall] = field(default_factory=dict[str, OpenCall])
 
 
 def nanoseconds(time: float) -> int:
-    """Seconds since 1970 as OpenTelemetry counts them."""
+    """Convert seconds since 1970 to OpenTelemetry's unit."""
     return int(time * 1e9)
 
 
 def with_error(about: dict[str, Any], error: str) -> dict[str, Any]:
-    """Attributes, with the type of an error where there is one."""
+    """Return attributes, with the type of an error if there is one."""
     return {**about, Attribute.ERROR: error} if error else about
 
 
 def tokens(used: events.Usage) -> dict[str, Callable[[], object]]:
-    """How many tokens were used, as attributes; those that were not are left out."""
+    """Return the numbers of tokens used as attributes; zeros are left out."""
     counts = {
         Attribute.INPUT_TOKENS: used.input,
         Attribute.OUTPUT_TOKENS: used.output,
@@ -68,12 +66,12 @@ def tokens(used: events.Usage) -> dict[str, Callable[[], object]]:
 
 
 def messages(role: str, text: str) -> str:
-    """A message in the form of the conventions, as JSON."""
+    """Return a message in the form of the conventions, as JSON."""
     return compact([{"role": role, "parts": [{"type": "text", "content": text}]}])
 
 
 def answer_messages(event: events.ModelAnswered) -> str:
-    """A model's answer in that form, with its calls."""
+    """Return a model's answer in the form of the conventions, with its calls."""
     parts: list[dict[str, Any]] = [{"type": "text", "content": event.text}] if event.text else []
     parts += [
         {"type": "tool_call", "id": call.id, "name": call.tool, "arguments": call.arguments}

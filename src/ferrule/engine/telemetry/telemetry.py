@@ -1,5 +1,4 @@
-"""Telemetry: spans and metrics of OpenTelemetry, made of what the event bus publishes. Needs
-`ferrule[otel]`.
+"""Telemetry: OpenTelemetry spans and metrics, made from the event bus. Needs `ferrule[otel]`.
 
     bus = Bus()
     telemetry = Telemetry()
@@ -7,19 +6,18 @@
     agent = Agent("ollama:llama3.2", tools=[...], bus=bus, resources=[telemetry])
 
     invoke_agent {agent}                  a run
-      chat {model}                        a question to the model and its answer (client)
+      chat {model}                        a request to the model and its answer (client)
       execute_tool {tool}                 a call; below it what a sub-agent does
         invoke_agent {agent} ...
 
-Nothing in the pipeline knows of this: without a bus, a run does nothing for it. It sees what
-subscribers see, so what was redacted there is redacted here. Times are those of the events. A
-question begins when what it answers to has happened; a call begins when it is announced, or else as
-long before its answer as its handler took, unless somebody asked for its context before
-(`carrier`).
+The pipeline does not know of it: without a bus, it costs a run nothing. It sees what subscribers
+see, so what was redacted there is redacted here. Times are those of the events. A request begins
+when the event that it answers has happened; a call begins when it is announced, or else as long
+before its answer as its handler took, unless its context was requested before (`carrier`).
 
 The spans go where the program's OpenTelemetry SDK sends them; without one they go nowhere. A run is
 a child of the span that is current where it was started. Not made here: spans of single attempts,
-of requests over HTTP, and of methods of MCP.
+of HTTP requests, and of MCP methods.
 """
 
 from __future__ import annotations
@@ -56,15 +54,15 @@ if TYPE_CHECKING:
     from opentelemetry.trace import Span, SpanKind, TracerProvider
 
 MOST_SESSIONS = 10_000
-"""Sessions that are remembered; of the ones used longest ago, spans that are open are ended."""
+"""Maximum number of remembered sessions; open spans of the least recently used are ended."""
 _NOTHING = "cancelled"
 
 
 class Telemetry:
-    """Made once per program. Providers are OpenTelemetry's global ones unless given. Safe to share
-    between threads.
+    """Makes spans and metrics; created once per program. Safe to share between threads.
 
-    Raises ConfigError where the library is not installed.
+    Providers are OpenTelemetry's global ones unless given. Raises ConfigError if the library is not
+    installed.
     """
 
     def __init__(
@@ -103,7 +101,7 @@ class Telemetry:
         bus.tap(self.take)
 
     def take(self, event: BusEvent) -> None:
-        """One event, in the thread of its run."""
+        """Process one event, in the thread of its run."""
         who = event.identity
         if who is None:
             return
@@ -120,10 +118,10 @@ class Telemetry:
                 handler(self, session, said, event.time)
 
     def carrier(self, identity: Identity, call_id: str) -> dict[str, str]:
-        """The trace context of a call that runs, in the form of W3C Trace Context (`traceparent`,
-        `tracestate`), to be sent along with it.
+        """Return the trace context of a running call, to be sent along with a request.
 
-        Empty for a call that is not running.
+        It is in the form of W3C Trace Context (`traceparent`, `tracestate`); empty for a call that
+        is not running.
         """
         from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
 
@@ -135,7 +133,7 @@ class Telemetry:
             TraceContextTextMapPropagator().inject(carried, context)
         return carried
 
-    # ---- what happens
+    # ---- events
 
     def _opened(self, session: OpenSession, event: events.SessionOpened, time: float) -> None:
         session.provider, session.model = provider_and_model(event.model)
@@ -159,24 +157,24 @@ class Telemetry:
         session.run = self._span(session, name, self._about(session, Operation.AGENT), time, above)
         session.began = session.since = time
         session.first_piece = 0.0
-        told: dict[str, Callable[[], object]] = {
+        attributes: dict[str, Callable[[], object]] = {
             Attribute.SYSTEM: lambda: compact([{"type": "text", "content": session.system}]),
             Attribute.TOOL_DEFINITIONS: lambda: compact(
                 [{"type": "function", "name": name} for name in session.tools]
             ),
         }
-        self._set(session.run, told)
+        self._set(session.run, attributes)
         if session.agent:
             self._set(session.run, {Attribute.AGENT_NAME: lambda: session.agent})
 
     def _answered(self, session: OpenSession, event: events.ModelAnswered, time: float) -> None:
         used = event.usage
-        told: dict[str, Callable[[], object]] = {
+        attributes: dict[str, Callable[[], object]] = {
             **tokens(used),
             Attribute.FINISH_REASONS: lambda: (FINISH.get(event.stop, event.stop),),
             Attribute.OUTPUT_MESSAGES: lambda: answer_messages(event),
         }
-        self._chat(session, time, told, "")
+        self._chat(session, time, attributes, "")
         about = self._about(session, Operation.CHAT)
         for kind, count in (("input", used.input), ("output", used.output)):
             if count:
@@ -187,7 +185,11 @@ class Telemetry:
         self._chat(session, time, {}, event.code)
 
     def _chat(
-        self, session: OpenSession, time: float, told: dict[str, Callable[[], object]], error: str
+        self,
+        session: OpenSession,
+        time: float,
+        attributes: dict[str, Callable[[], object]],
+        error: str,
     ) -> None:
         from opentelemetry.trace import SpanKind
 
@@ -202,12 +204,12 @@ class Telemetry:
             SpanKind.CLIENT,
         )
         if piece >= begin:
-            told = {
-                **told,
+            attributes = {
+                **attributes,
                 Attribute.STREAM: lambda: True,
                 Attribute.FIRST_CHUNK: lambda: piece - begin,
             }
-        self._set(span, told)
+        self._set(span, attributes)
         self._end(span, time, error)
         self._record(Metric.DURATION, time - begin, with_error(about, error))
         session.since, session.first_piece = time, 0.0
@@ -285,7 +287,7 @@ class Telemetry:
 
     def _end_run(self, session: OpenSession, time: float, error: str) -> None:
         for call_id in [name for name, call in session.calls.items() if not call.direct]:
-            # What a run that was stopped left open has no answer of its own.
+            # A call that a stopped run left open has no answer of its own.
             self._close(session, call_id, time, 0.0, _NOTHING)
         if session.run is not None:
             self._end(session.run, time, error)
@@ -345,7 +347,7 @@ class Telemetry:
         )
 
     def _within(self, key: SessionKey, call_id: str) -> Context | None:
-        """The context of a call; its span is opened with this, if nobody needed it before."""
+        """Return the context of a call; this opens its span, if it is not open yet."""
         session = self._sessions.get(key)
         call = session and session.calls.get(call_id)
         if session is None or not call:
@@ -369,16 +371,16 @@ class Telemetry:
     ) -> Span:
         from opentelemetry.trace import SpanKind as Kinds
 
-        told = {**about, Attribute.CONVERSATION.value: session.key[2]}
+        attributes = {**about, Attribute.CONVERSATION.value: session.key[2]}
         return self._tracer.start_span(
-            name, within, kind or Kinds.INTERNAL, told, start_time=nanoseconds(begin)
+            name, within, kind or Kinds.INTERNAL, attributes, start_time=nanoseconds(begin)
         )
 
-    def _set(self, span: Span | None, told: Mapping[str, Callable[[], Any]]) -> None:
-        """Attributes that may be asked for or not: what is not emitted is not made."""
+    def _set(self, span: Span | None, attributes: Mapping[str, Callable[[], Any]]) -> None:
+        """Set attributes that are emitted; the values of others are not computed."""
         if span is None:
             return
-        for name, value in told.items():
+        for name, value in attributes.items():
             if self._choice.emits(name):
                 span.set_attribute(name, value())
 
@@ -391,5 +393,6 @@ class Telemetry:
         span.end(nanoseconds(time))
 
     def _record(self, metric: Metric, value: float, about: Mapping[str, Any]) -> None:
-        if (histogram := self._histograms.get(metric)) is not None:
+        histogram = self._histograms.get(metric)
+        if histogram is not None:
             histogram.record(value, about)

@@ -1,4 +1,4 @@
-"""Deferred tools in a session: which of them its model has found, and the tools that find them.
+"""Tool search in a session: which deferred tools its model has found, and the tools that find them.
 
 Modules: `discovery`, `index`, `tools`.
 """

@@ -1,20 +1,20 @@
-"""Tool search in a session: which deferred tools its model has discovered, and who finds them for
-it.
+"""Tool search in a session: which deferred tools its model has discovered, and who searches.
 
-    native   the provider searches: all tools are sent, deferred ones marked; what it found is read out of its answer
-    client   Ferrule searches: deferred tools are not sent, two tools find them (`engine.tool_search.tools`), and what was found
-             is sent from the next question on, behind all that was sent before
-             (`engine.registration.session_catalog`)
+    native   the provider searches: all tools are sent, deferred ones marked; what it found is read
+             from its answer
+    client   Ferrule searches: deferred tools are not sent, two tools find them
+             (`engine.tool_search.tools`), and what was found is sent from the next request on,
+             behind all that was sent before (`engine.registration.session_catalog`)
 
-Promises of this file:
+Rules of this file, each a promise with a test:
 
-* What a model was not sent when it was asked it may not call: a guess, or a search and the call in
-  one answer, is refused with the way to find the tool (`Searching.refusal`, which the dispatcher
-  asks). This binds models only, not people, scripts or programs.
+* A model may not call a tool that was not sent with the request: a guess, or a search and the call
+  in one answer, is refused with the way to find the tool (`Searching.refusal`, which the dispatcher
+  asks). This applies to models only, not to people, scripts or programs.
 * Nothing is found that this run may not use (rights, deny rules, tools for other tools).
-* Every search is two events in the journal, of the same form whoever searched. A session that is
-  resumed is rebuilt from them.
-* In client mode the list only grows, unless `budget_tokens` bounds it: then the oldest discoveries
+* Every search is two events in the journal, of the same form whoever searched. A resumed session is
+  rebuilt from them.
+* In client mode the list only grows, unless `budget_tokens` limits it: then the oldest discoveries
   leave it, and can be found again.
 """
 
@@ -48,17 +48,17 @@ from .index import Indexes, group_of, tags_of
 
 NATIVE, CLIENT = "native", "client"
 WANTED = 10
-"""Tools that a search finds where it does not say how many."""
+"""Default number of tools that a search finds."""
 MOST = 50
-"""Tools that one search finds at the most."""
+"""Maximum number of tools that one search finds."""
 _SNIPPET = 160
 
 
 class Searching:
-    """One session's. `context.resource(Searching)` finds it.
+    """The tool search of one session. `context.resource(Searching)` finds it.
 
-    `usable` says whether the run may use a tool, `record` puts an event into its journal; whoever
-    makes the session sets both.
+    `usable` says whether the run may use a tool, `record` adds an event to its journal; the creator
+    of the session sets both.
     """
 
     def __init__(
@@ -67,25 +67,25 @@ class Searching:
         self.option = option
         self.catalog = catalog
         self.mode = ""
-        """Who searches, once the model was asked what it can do; "" before."""
+        """Who searches; "" until the model was asked what it can do."""
         self.usable: Callable[[Tool], bool] = lambda tool: False
         self.record: Callable[[Event], None] = lambda event: None
         self._indexes = indexes
         self._session = session
         self._seen: frozenset[str] = frozenset()
-        """What the model had of discovered tools when it was last asked."""
+        """The discovered tools that were sent with the last request."""
         self._found_by_provider: set[str] = set()
 
-    # ---- what may be found, and what has been
+    # ---- deferred tools
 
     def deferred(self) -> list[Tool]:
-        """The tools that can be found here, those that have been found as well, by name."""
+        """Return the tools that can be found here, including those already found, by name."""
         return [
             tool for tool in self.catalog if is_deferred(tool, self.option) and self.usable(tool)
         ]
 
     def loaded(self, tool: Tool) -> bool:
-        """Whether a model may call the tool in the answer that it gives now."""
+        """Whether a model may call the tool in its current answer."""
         name = tool.full_name
         return (
             not is_deferred(tool, self.option)
@@ -94,7 +94,7 @@ class Searching:
         )
 
     def refusal(self, tool: Tool) -> str:
-        """Why a model may not call the tool now, with the way to find it; "" if it may."""
+        """Explain why a model may not call the tool now, and how to find it; "" if it may."""
         if self.loaded(tool):
             return ""
         name = self.catalog.wire_name(tool)
@@ -104,7 +104,7 @@ class Searching:
             )
         if tool.full_name in self.catalog.discovered:
             return (
-                f"`{name}` was found in this round: call it in your next answer, when you have "
+                f"`{name}` was found in this turn: call it in your next answer, when you have "
                 "its parameters"
             )
         return (
@@ -115,16 +115,15 @@ class Searching:
     # ---- one search
 
     async def find(self, call_id: str, arguments: Mapping[str, Any]) -> dict[str, Any]:
-        """Search, promote, and say what the model reads of it: `arguments` are `query`, and perhaps
-        `tags` and `limit`.
+        """Search, promote what was found, and return what the model reads of it.
 
-        Raises ToolFailed if a searcher of one's own fails.
+        `arguments` are `query`, and perhaps `tags` and `limit`. Raises ToolFailed if a custom
+        searcher fails.
         """
-        searcher, query = self.option.searcher, str(arguments["query"])
-        tags, limit = (
-            tuple(arguments.get("tags", ())),
-            min(int(arguments.get("limit", WANTED)), MOST),
-        )
+        searcher = self.option.searcher
+        query = str(arguments["query"])
+        tags = tuple(arguments.get("tags", ()))
+        limit = min(int(arguments.get("limit", WANTED)), MOST)
         asked = ToolSearchQuery(
             call_id, f"tool_search_tool_{searcher}", dict(arguments), searcher, CLIENT
         )
@@ -151,14 +150,15 @@ class Searching:
     async def _ranked(
         self, query: str, chosen: Sequence[Tool], tags: Sequence[str], limit: int
     ) -> list[Hit]:
-        """Raises ValueError for an expression that cannot be used, ToolFailed for a searcher that
-        fails.
+        """Return the best hits.
+
+        Raises ValueError for an invalid expression, ToolFailed for a searcher that fails.
         """
         own = self.option.own
         if isinstance(own, Named):
             return await self._by_function(own, query, chosen, tags, limit)
         if not query.strip():
-            # Tags alone list what has them.
+            # Tags without a query list all tools that have them.
             return [_hit(tool) for tool in chosen[:limit]] if tags else []
         return await run_blocking(lambda: self._indexes.of(chosen).search(query, own, limit))
 
@@ -178,11 +178,9 @@ class Searching:
             answer = await _called(lambda: own.handler(query, tuple(chosen), state))
             names = [self._full(name) for name in names_in(answer)]
         except Exception as error:  # noqa: BLE001  boundary: somebody else's searcher fails as its call
-            failed = (
-                error.detail
-                if isinstance(error, FerruleError)
-                else f"{type(error).__name__}: {error}"
-            )
+            failed = f"{type(error).__name__}: {error}"
+            if isinstance(error, FerruleError):
+                failed = error.detail
         if failed:
             raise ToolFailed(ErrorType.INTERNAL_ERROR, f"the search `{own.name}` failed: {failed}")
         return [_hit(places[name]) for name in dict.fromkeys(names) if name in places][:limit]
@@ -194,7 +192,7 @@ class Searching:
     def _nothing(
         self, query: str, tags: Sequence[str], there: Sequence[Tool], chosen: Sequence[Tool]
     ) -> str:
-        """Why nothing was found, with what to do about it."""
+        """Explain why nothing was found, and what to do about it."""
         if not there:
             return "there are no tools to be found: all that may be used here are loaded"
         if not chosen:
@@ -217,34 +215,33 @@ class Searching:
             {"tool_name": names[hit.name], "score": round(hit.score, 6), "snippet": hit.snippet}
             for hit in hits
         ]
-        told: dict[str, Any] = {
+        report: dict[str, Any] = {
             "tool_names": [one["tool_name"] for one in ranked],
             "ranked": ranked,
         }
         if not hits:
-            return told | {"diagnostic": empty}
+            return report | {"diagnostic": empty}
         given = set(promoted)
-        if left := [names[hit.name] for hit in hits if hit.name not in given]:
-            told["not_loaded"] = left
-            told["diagnostic"] = (
+        left = [names[hit.name] for hit in hits if hit.name not in given]
+        if left:
+            report["not_loaded"] = left
+            report["diagnostic"] = (
                 "those in not_loaded did not fit the budget: search for one of them alone"
             )
-        return told
+        return report
 
     # ---- promotion
 
     def promote(self, names: Iterable[str]) -> tuple[str, ...]:
-        """Let the model have these from its next question on, best first, as far as the budget
-        goes.
+        """Send these tools from the next request on, best first, as far as the budget allows.
 
-        Gives those that it has then. The oldest others leave the list for them; none that this
-        search found does.
+        The oldest others leave the list for them, but none that this search found.
+
+        Returns:
+            The names of those that are sent then.
         """
-        found = [
-            tool
-            for name in names
-            if (tool := self.catalog.get(name)) is not None and self.usable(tool)
-        ]
+        known = [self.catalog.get(name) for name in names]
+        found = [tool for tool in known if tool is not None and self.usable(tool)]
         budget = self.option.budget_tokens
         held = {name: self._footprint(self.catalog.get(name)) for name in self.catalog.discovered}
         fresh = {tool.full_name for tool in found}
@@ -263,9 +260,7 @@ class Searching:
         return tuple(given)
 
     def answered(self, call: Call, tool: Tool, result: Result) -> None:
-        """Somebody answered a call in the tool's place (a hook, a recording): what they say a
-        search found is found.
-        """
+        """Promote the tools that a hook's or a recording's answer to a search names."""
         if tool.source != FINDERS or tool.name != self.option.name or not result.success:
             return
         try:
@@ -281,17 +276,20 @@ class Searching:
         self.record(ToolSearchResult(call.id, tuple(names), promoted, searcher, CLIENT))
 
     def _footprint(self, tool: Tool | None) -> int:
-        return footprint(tool) if tool is not None and self.option.budget_tokens is not None else 0
+        if tool is None or self.option.budget_tokens is None:
+            return 0
+        return footprint(tool)
 
-    # ---- what a provider finds
+    # ---- searches of the provider
 
     def asked(self, discovered: Iterable[str]) -> None:
-        """The model is asked, with these of the discovered tools."""
+        """Take note of the discovered tools that are sent with a request."""
         self._seen = frozenset(discovered)
 
     def heard(self, made: Sequence[ProviderToolCall]) -> None:
-        """What the provider's own search found in an answer: the model may call it in this very
-        answer.
+        """Take note of what the provider's own search found.
+
+        The model may call those tools in the same answer.
         """
         for one in made:
             if one.tool_kind == "tool_search":
@@ -307,21 +305,22 @@ class Searching:
         return tuple(name for name, tool in tools if tool is not None and self.usable(tool))
 
     def recall(self, journal: Iterable[Event]) -> None:
-        """Become what a journal says was discovered."""
+        """Restore what a journal says was discovered."""
         for event in journal:
             if isinstance(event, ToolSearchResult) and event.mode == NATIVE:
                 self._found_by_provider.update(self._promoted_by_provider(event.promoted))
             elif isinstance(event, ToolSearchResult):
                 self.promote(event.promoted)
             elif isinstance(event, ModelAnswered):
-                # It was asked with all that had been found by then.
+                # The request had everything that was found by then.
                 self.asked(self.catalog.discovered)
 
     # ---- who searches
 
     async def choose(self, wire: Wire, way: str) -> str:
-        """Who searches for this model. Raises ConfigError if it must be the provider and it does
-        not, ProviderError.
+        """Choose who searches for this model.
+
+        Raises ConfigError if it must be the provider and the provider has no search; ProviderError.
         """
         self.mode = CLIENT
         if self.option.mode == CLIENT or not self.option.native:
@@ -342,14 +341,15 @@ class Searching:
     def offered(
         self, sent: tuple[ToolSpec, ...], added: tuple[ToolSpec, ...], options: ModelOptions
     ) -> tuple[tuple[ToolSpec, ...], ModelOptions]:
-        """All that goes to the model in the mode that was chosen; `sent` are the agent's tools,
-        `added` the session's.
+        """Return everything that goes to the model in the chosen mode.
+
+        `sent` are the agent's tools, `added` the session's.
         """
         if self.mode == NATIVE:
             options = replace(options, tool_search=self.option.asked)
             if added:
-                # Found by Ferrule while another model was asked: no search of this provider brings
-                # them up again.
+                # Ferrule found them while another model was asked: no search of this provider will
+                # find them again.
                 names = {spec.name for spec in added}
                 sent = tuple(spec for spec in sent if spec.name not in names)
         return ((*sent, *added) if added else sent), options
@@ -358,8 +358,9 @@ class Searching:
 def first_specs(
     catalog: Catalog, option: ToolSearch, mode: str, usable: Callable[[Tool], bool]
 ) -> tuple[ToolSpec, ...]:
-    """What a model is sent of an agent's tools to begin with: without deferred ones, or all with
-    those marked (`native`).
+    """Return the tools that a model is sent first.
+
+    Without deferred ones, or all with those marked (`native`).
     """
     names = catalog.wire_table()
     native = mode == NATIVE
@@ -386,7 +387,7 @@ def first_specs(
 def _as_events(
     made: ProviderToolCall, strategy: str, promoted: tuple[str, ...]
 ) -> tuple[ToolSearchQuery, ToolSearchResult]:
-    """A provider's search as the two events that Ferrule's own leaves."""
+    """Convert a provider's search to the two events of Ferrule's own search."""
     strategy = next((name for name in ("regex", "bm25") if made.name.endswith(name)), strategy)
     query = _object(made.arguments)
     id = made.provider_tool_id
@@ -409,13 +410,13 @@ def _hit(tool: Tool) -> Hit:
 
 
 async def _called(searcher: Callable[[], object]) -> object:
-    """A searcher's answer: it works in a thread, unless it is async."""
+    """Call a custom searcher: in a thread, unless it is async."""
     answer = await run_blocking(searcher)
     return await cast("Awaitable[object]", answer) if isawaitable(answer) else answer
 
 
 def is_deferred(tool: Tool, option: ToolSearch) -> bool:
-    """Whether a run with this option keeps the tool back until it was found."""
+    """Whether a run with this option keeps the tool back until it is found."""
     if tool.loading is not Loading.DEFERRED:
         return False
     pinned = option.always_loaded
@@ -423,10 +424,9 @@ def is_deferred(tool: Tool, option: ToolSearch) -> bool:
 
 
 def footprint(tool: Tool) -> int:
-    """Tokens that a tool takes in a request, roughly: characters of what is sent of it, by four,
-    and one.
+    """Return the rough number of tokens that a tool takes in a request.
+
+    It is a quarter of the characters that are sent of it, plus one.
     """
-    return (
-        len(compact({"name": tool.full_name, "description": tool.description}))
-        + len(tool.schema_json())
-    ) // 4 + 1
+    heading = compact({"name": tool.full_name, "description": tool.description})
+    return (len(heading) + len(tool.schema_json())) // 4 + 1

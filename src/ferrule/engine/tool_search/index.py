@@ -1,6 +1,4 @@
-"""Indexes over the tools that a run may find, shared by the sessions of an agent; and the tags that
-tools are filtered by.
-"""
+"""Indexes over the tools that a run may find, shared by an agent's sessions; and tags of tools."""
 
 from __future__ import annotations
 
@@ -12,14 +10,13 @@ from ferrule.tools.definition import Tool
 from ferrule.tools.search.index import Index
 
 MOST = 8
-"""Indexes that are kept: one for each set of tools that sessions may find, and for each choice of
-tags.
-"""
+"""Maximum number of indexes: one for each set of tools and for each choice of tags."""
 
 
 class Indexes:
-    """One agent's. Sessions that may find the same tools share an index; what is not used any more
-    goes first.
+    """The indexes of one agent.
+
+    Sessions that may find the same tools share an index; the least recently used goes first.
     """
 
     def __init__(self) -> None:
@@ -27,9 +24,8 @@ class Indexes:
         self._lock = threading.Lock()
 
     def of(self, tools: Sequence[Tool]) -> Index:
-        """The index over these tools. Called in threads; the first to come makes it."""
-        # The index holds its tools, so no other tool can have the place in memory of one that is
-        # asked for.
+        """Return the index over these tools. Called in threads; the first caller builds it."""
+        # The index keeps its tools alive, so no other tool can have the same identity.
         key = tuple(map(id, tools))
         with self._lock:
             index = self._made.pop(key, None) or Index(tools)
@@ -40,20 +36,23 @@ class Indexes:
 
 
 def tags_of(tool: Tool) -> set[str]:
-    """Words that a search may be narrowed to: the annotation `tags`, groups, the namespace, the MCP
-    server (`mcp:name`, `name`).
+    """Return the tags by which a search may be narrowed.
+
+    The annotation `tags`, groups, the namespace, the MCP server (`mcp:name`, `name`).
     """
     found = {*_texts(tool.annotations.get("tags")), *_texts(tool.annotations.get("groups"))}
     if tool.namespace:
         found.add(tool.namespace)
-    if server := _server(tool):
+    server = _server(tool)
+    if server:
         found |= {server, f"mcp:{server}"}
     return found
 
 
 def group_of(tool: Tool) -> str:
-    """What a provider that groups tools shows this one under: its namespace, or the MCP server it
-    is from; "" for none.
+    """Return the tool's group for a provider that groups tools; "" for none.
+
+    Its namespace, or its MCP server.
     """
     return tool.namespace or _server(tool)
 

@@ -1,7 +1,7 @@
 """`tool_search` and `tool_get`: the model finds deferred tools, and reads what one of them takes.
 
-They belong to an agent's tools and hold nothing: which session searches they learn from their
-context (`engine.tool_search.discovery`).
+They belong to an agent's tools and have no state: the session's search is found in their context
+(`engine.tool_search.discovery`).
 """
 
 from __future__ import annotations
@@ -25,14 +25,16 @@ from .discovery import MOST, NATIVE, WANTED, Searching, is_deferred
 from .index import tags_of
 
 LONGEST = 2_000
-"""Characters of a query."""
+"""Maximum characters of a query."""
 LISTING = 16_384
-"""Characters of the list of deferred tools in a system text."""
+"""Maximum characters of the list of deferred tools in a system text."""
 _STUB = 160
 
 _HOW = {
     "bm25": "Query: a few words that say what the tool should do.",
-    "regex": "Query: a regular expression over names, descriptions and parameters, whatever the case.",
+    "regex": (
+        "Query: a regular expression over names, descriptions and parameters, whatever the case."
+    ),
     "hybrid": "Query: words of the tool's name, or of what it does.",
 }
 _ABOUT = (
@@ -42,7 +44,7 @@ _ABOUT = (
 
 
 def _search(name: str, description: str) -> Tool:
-    # One after another: what two searches of an answer find is sent in the order of the answer.
+    # Not parallel: what two searches of an answer find is sent in the order of the answer.
     @tool(name=name, description=description, side_effect="none", risk="safe", parallel=False)
     async def search(
         context: Context,
@@ -61,10 +63,12 @@ def _search(name: str, description: str) -> Tool:
             raise ToolFailed(
                 ErrorType.NOT_FOUND, "tools are found by the provider's own search here: use that"
             )
-        given: dict[str, Any] = {"query": query} | ({"tags": tags} if tags else {})
-        return await here.find(
-            context.call_id, given | ({"limit": limit} if limit != WANTED else {})
-        )
+        given: dict[str, Any] = {"query": query}
+        if tags:
+            given["tags"] = tags
+        if limit != WANTED:
+            given["limit"] = limit
+        return await here.find(context.call_id, given)
 
     return search
 
@@ -113,10 +117,10 @@ _GET = replace(tool_get, source=FINDERS)
 def prepared(
     given: object, catalog: Catalog, usable: Callable[[Tool], bool], *, always: bool
 ) -> ToolSearch | None:
-    """The search of an agent's sessions, with its tools among the agent's; None where nothing must
-    be searched for.
+    """Return the search of an agent's sessions, and add its tools to the agent's.
 
-    With `always` there is one in any case. Raises ConfigError (`check`, `join`).
+    None if there is nothing to search for, unless `always` is set. Raises ConfigError (`check`,
+    `join`).
     """
     option = given if isinstance(given, ToolSearch) else ToolSearch()
     if not always:
@@ -134,8 +138,9 @@ def _finder(option: ToolSearch) -> Tool:
 
 
 def join(catalog: Catalog, option: ToolSearch) -> None:
-    """Add the tools that find others to an agent's tools, unless they are there. Raises ConfigError
-    if their name is taken.
+    """Add the search tools to an agent's tools, unless they are there.
+
+    Raises ConfigError if their name is taken.
     """
     there = catalog.get(option.name)
     if there is not None and there.source != FINDERS:
@@ -153,8 +158,9 @@ def join(catalog: Catalog, option: ToolSearch) -> None:
 
 
 def check(catalog: Catalog, option: ToolSearch, usable: Callable[[Tool], bool]) -> None:
-    """Raises ConfigError if a model would begin with nothing but a search: providers refuse that,
-    and so do we, in every mode.
+    """Raise ConfigError if a model would start with nothing but a search.
+
+    Providers refuse that, so it is refused in every mode.
     """
     from ferrule.engine.artifacts.tools import TOOLS
 
@@ -175,8 +181,9 @@ def check(catalog: Catalog, option: ToolSearch, usable: Callable[[Tool], bool]) 
 
 
 def listing(catalog: Catalog, option: ToolSearch, usable: Callable[[Tool], bool]) -> str:
-    """The deferred tools by name and first sentence, for a system text; cut where there are too
-    many, which is said.
+    """Return the deferred tools by name and first sentence, for a system text.
+
+    If there are too many the list is cut, and says so.
     """
     names = catalog.wire_table()
     rows = [
