@@ -240,13 +240,8 @@ def _searching(
     return Searching(option, catalog, agent.indexes, session_id)
 
 
-<<<<<<< HEAD
 def _extensions(agent: SessionSource) -> tuple[Sequence[DriverExtension], tuple[Hook, ...]]:
-    """Return what is added to a session, and the hooks around its calls."""
-=======
-def _extensions(agent: Agent) -> tuple[Sequence[DriverExtension], tuple[Hook, ...]]:
     """Return the extensions of a session, and the hooks around its calls."""
->>>>>>> engine
     if not agent.hooks and agent.roster is None:
         return (), ()
     from .hooks.session_hooks import SessionHooks, split_hooks
