@@ -1,6 +1,7 @@
-"""The web console: what runs, what it asks for and what it did, in a browser.
+"""The web console: watch runs, answer their questions and inspect results in a browser.
 
 Packages: `pages`.
+
 Modules: `app`, `artifact_views`, `assemblies`, `call_cards`, `charts`, `command`, `entries`,
 `html`, `navigation`, `questions`, `run_chart`, `schema_form`, `sessions`, `setup`, `state`,
 `statistics`, `stream`, `timeline`, `timeline_cache`, `tool_trials`, `users`, `viewer`.

@@ -1,8 +1,8 @@
-"""The application of the console: its pages, its files, and what errors look like.
+"""The ASGI application of the console: its pages, its static files, and its error pages.
 
-Who may come in, from where and with which headers an answer leaves is the door's
-(`runtime.http.http_security`), which stands before it. Nothing here answers without the visitor
-that the door puts on a request.
+Who may enter, from where, and with which headers an answer leaves is decided by the HTTP guard in
+front of it (`runtime.http.http_security`). Nothing here answers without the visitor that the guard
+puts on a request.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ from .state import Console
 
 HERE = Path(__file__).parent
 PARTS = (runs, run, playground, tools, events, artifacts, policy, servers, audit, costs, stream)
-"""What answers: each has `routes(console)`."""
+"""The modules with pages: each has `routes(console)`."""
 
 
 def make_app(console: Console) -> Application:
-    """The pages of `console`. Put a door before it."""
+    """Build the application for `console`. Put the HTTP guard in front of it."""
     routes: list[BaseRoute] = [
         Route("/", _home),
         Mount("/static", StaticFiles(directory=HERE / "static"), name="static"),
@@ -47,9 +47,7 @@ def make_app(console: Console) -> Application:
 
 
 def login_page(note: str, to: str) -> str:
-    """The form that signs in (`runtime.http.sign_in`), with a word to whoever sees it and where it
-    leads.
-    """
+    """Render the sign-in form (`runtime.http.sign_in`) with a note and the path to open next."""
     return environment().get_template("login.html").render(note=note, next=to)
 
 
@@ -62,16 +60,14 @@ def _failures(console: Console) -> Any:
         if isinstance(error, FerruleError):
             status = 404 if isinstance(error, SessionNotFound) else 422
             return told(console, request, status, error.detail, error.hint)
-        return told(
-            console, request, 500, "something went wrong in the server; its terminal says what", ""
-        )
+        return told(console, request, 500, "internal error; see the terminal of the server", "")
 
     return failed
 
 
 def _refusals(console: Console) -> Any:
     async def refused(request: Request, error: HTTPException) -> Response:
-        said = "there is no such page" if error.status_code == 404 else error.detail
+        said = "page not found" if error.status_code == 404 else error.detail
         return told(console, request, error.status_code, said, "", headers=error.headers)
 
     return refused
@@ -80,11 +76,9 @@ def _refusals(console: Console) -> Any:
 def told(
     console: Console, request: Request, status: int, text: str, hint: str, headers: Any = None
 ) -> Response:
-    """An error as a page; where a part of a page was asked for, as a message that goes to where
-    messages stand.
-    """
+    """Render an error as a page, or as a message if part of a page was requested."""
     if getattr(request.state, "visitor", None) is None:
-        # A path that is open to all: there is nobody to make a page for.
+        # A path that needs no sign-in: there is no viewer to render a page for.
         return PlainTextResponse(text, status, headers)
     part = request.headers.get("hx-request") == "true"
     name = "message.html" if part else "error.html"

@@ -1,9 +1,10 @@
-"""Looks at an artifact: a page of its lines, of what matches, of a JSON value, of a table; whether
-it is a picture. Blocking; in threads.
+"""Views of an artifact: a page of its lines, of matching lines, of a JSON value or of a table.
 
-Nothing here holds more of an artifact than a page of it, but for JSON
-(`storage.artifacts.parts.LARGEST_JSON`) and pictures (`LARGEST_IMAGE`). To reach a line the bytes
-before it are counted, not kept: the millionth line of 200 MB is some tenths of a second away.
+Also tells whether it is a picture. Everything here blocks; call it in threads.
+
+Nothing here holds more of an artifact than one page, except for JSON
+(`storage.artifacts.parts.LARGEST_JSON`) and pictures (`LARGEST_IMAGE`). To reach a line, the bytes
+before it are counted and not kept: the millionth line of 200 MB takes some tenths of a second.
 """
 
 from __future__ import annotations
@@ -26,9 +27,9 @@ from ferrule.storage.artifacts.parts import (
 from ferrule.storage.artifacts.store import Artifact, ArtifactStore, Scope
 
 PAGE = 200
-"""Lines, rows or members on one page."""
+"""Lines, rows or members per page."""
 ROOM = 400_000
-"""Characters of text on one page."""
+"""Characters of text per page."""
 COLUMNS = 60
 CELL = 2_000
 """Characters of a cell or of a line that are shown."""
@@ -40,15 +41,15 @@ IMAGES = {
     "image/jpeg": (b"\xff\xd8\xff",),
     "image/gif": (b"GIF87a", b"GIF89a"),
 }
-"""Types that are shown as pictures, with what their files begin with. None of them can carry a
-script; SVG can, and is text here.
+"""Types that are shown as pictures, with the bytes their files begin with. None of them can carry a
+script; SVG can, and is shown as text.
 """
 VIEWS = ("text", "json", "table", "diff", "image")
 
 
 @dataclass(frozen=True, slots=True)
 class Look:
-    """An artifact of somebody, and where it lies."""
+    """An artifact of someone, and the store that holds it."""
 
     store: ArtifactStore
     scope: Scope
@@ -56,20 +57,25 @@ class Look:
 
     @staticmethod
     def at(store: ArtifactStore, scope: Scope, reference: str) -> Look:
-        """Raises ArtifactMissing."""
+        """Find an artifact.
+
+        Raises:
+            ArtifactMissing: the store has none of this reference in this scope.
+        """
         return Look(store, scope, store.find(scope, reference))
 
     def head(self) -> bytes:
-        """Its first bytes."""
+        """Return its first bytes."""
         return self.store.read(self.scope, self.artifact.reference, 0, HEAD)
 
     def pieces(self) -> Any:
-        """All its bytes, piece by piece."""
+        """Yield all its bytes in pieces."""
         return self.store.pieces(self.scope, self.artifact.reference)
 
     def image(self) -> str:
-        """The type under which it is shown as a picture, by what it begins with; "" if it is
-        none.
+        """Return the media type to show it as a picture, or "" if it is none.
+
+        The first bytes decide, not the declared type.
         """
         if self.artifact.size > LARGEST_IMAGE:
             return ""
@@ -79,13 +85,11 @@ class Look:
         return next((mime for mime, starts in IMAGES.items() if head.startswith(starts)), "")
 
     def views(self) -> list[str]:
-        """The ways to look at it, the best one first."""
+        """Return the available views, the best one first."""
         if self.image():
             return ["image", "text"]
-        head, mime = (
-            self.head().decode("utf-8", "replace").lstrip("\ufeff \t\r\n"),
-            self.artifact.mime,
-        )
+        head = self.head().decode("utf-8", "replace").lstrip("\ufeff \t\r\n")
+        mime = self.artifact.mime
         found: list[str] = []
         if self.artifact.size <= LARGEST_JSON and ("json" in mime or head[:1] in ("{", "[")):
             found.append("json")
@@ -99,7 +103,7 @@ class Look:
 
 
 def _tabular(head: str) -> bool:
-    """Whether a text begins like rows of the same number of cells."""
+    """Return whether a text begins with rows of the same number of cells."""
     first = head.splitlines()[:4]
     counts = (
         {line.count(delimiter_of(first[0])) for line in first[:-1]}
@@ -110,7 +114,7 @@ def _tabular(head: str) -> bool:
 
 
 class Room:
-    """Says whether another text fits on the page; the first one always does."""
+    """Decides whether another text fits on the page. The first one always does."""
 
     def __init__(self, most: int = PAGE) -> None:
         self._left, self._most = ROOM, most
@@ -122,14 +126,16 @@ class Room:
         return self._most >= 0 and (first or self._left >= 0)
 
     def row(self, cells: list[str]) -> bool:
-        """The same for a row of a table."""
+        """Return whether another row of a table fits."""
         return self("".join(cells))
 
 
 @dataclass(slots=True)
 class Page:
-    """Part of an artifact. `entries` are numbered lines, or for a tree (name, pointer, shown, what
-    it is); `next` is where the next page begins, 0 if there is none; `note` says what was left out.
+    """Part of an artifact.
+
+    `entries` are numbered lines, or for a tree (name, pointer, shown text, kind). `next` is where
+    the next page begins, 0 if there is none. `note` says what was left out.
     """
 
     entries: list[Any] = field(default_factory=list[Any])
@@ -140,16 +146,20 @@ class Page:
 
 
 def line_page(look: Look, first: int) -> Page:
-    """Lines from number `first` on."""
+    """Return the lines from number `first` on."""
     return _numbered(lines(look.pieces(), first, Room()), first)
 
 
 def match_page(look: Look, pattern: str, first: int) -> Page:
-    """Lines that match, from number `first` on. Raises Unreadable for what is no expression."""
+    """Return the lines that match, from number `first` on.
+
+    Raises:
+        Unreadable: the pattern is no regular expression.
+    """
     found = matching(look.pieces(), pattern, first, Room(), seconds=SECONDS)
     page = _numbered(found, 0)
     if found.out_of_time:
-        page.note = f"looked for {SECONDS:g} s, up to line {found.next}"
+        page.note = f"searched for {SECONDS:g} s, up to line {found.next}"
     return page
 
 
@@ -159,12 +169,16 @@ def _numbered(found: Lines, first: int) -> Page:
 
 
 def cut(text: str, most: int = CELL) -> str:
-    """A text, shortened if it is long, with a word about what is left out."""
+    """Shorten a long text and say how much is left out."""
     return text if len(text) <= most else f"{text[:most]} […{len(text) - most} more characters]"
 
 
 def table_page(look: Look, pointer: str, first: int) -> Page:
-    """Rows from number `first` on, of CSV or of a JSON list of objects. Raises Unreadable."""
+    """Return the rows from number `first` on, of CSV or of a JSON list of objects.
+
+    Raises:
+        Unreadable: the artifact has no table at the pointer.
+    """
     if "json" in look.artifact.mime or look.head().lstrip()[:1] in (b"[", b"{"):
         return _json_rows(at_pointer(look.pieces(), look.artifact.size, pointer), first)
     found = rows(look.pieces(), first, Room().row, seconds=SECONDS)
@@ -188,7 +202,7 @@ def _columns_note(number: int) -> str:
 
 def _json_rows(value: Any, first: int) -> Page:
     if not isinstance(value, list):
-        raise Unreadable("there is no list here to be shown as a table; look at it as JSON")
+        raise Unreadable("there is no list here to show as a table; open it as JSON")
     items = cast("list[Any]", value)
     part = items[first - 1 : first - 1 + PAGE]
     names: dict[str, None] = {}
@@ -224,8 +238,12 @@ def _paged(page: Page, first: int, number: int) -> Page:
 
 
 def tree_page(look: Look, pointer: str, first: int) -> Page:
-    """What lies at a JSON pointer: its members from number `first` on, or the value itself. Raises
-    Unreadable.
+    """Return the members of the JSON value at a pointer, from number `first` on.
+
+    A value without members is returned itself.
+
+    Raises:
+        Unreadable: the artifact is not JSON, or has no value at the pointer.
     """
     value = at_pointer(look.pieces(), look.artifact.size, pointer)
     members: list[tuple[str, Any]]
@@ -243,7 +261,7 @@ def tree_page(look: Look, pointer: str, first: int) -> Page:
 
 
 def escaped(name: str) -> str:
-    """A name as a step of a JSON pointer (RFC 6901)."""
+    """Escape a name as a step of a JSON pointer (RFC 6901)."""
     return name.replace("~", "~0").replace("/", "~1")
 
 
@@ -271,7 +289,7 @@ def _summary(value: Any) -> str:
 
 
 def crumbs(pointer: str) -> list[tuple[str, str]]:
-    """The steps of a JSON pointer, each with the pointer up to it."""
+    """Return the steps of a JSON pointer, each with the pointer up to it."""
     steps = pointer.split("/")[1:]
     return [
         (step.replace("~1", "/").replace("~0", "~"), "/" + "/".join(steps[: at + 1]))
@@ -280,7 +298,7 @@ def crumbs(pointer: str) -> list[tuple[str, str]]:
 
 
 def diff_class(line: str) -> str:
-    """What a line of a unified diff is."""
+    """Return the style class of a line of a unified diff."""
     if line.startswith(("diff --git ", "--- ", "+++ ", "Index: ")):
         return "file"
     return {"+": "add", "-": "cut", "@": "at"}.get(line[:1], "")
@@ -292,4 +310,6 @@ VIEWERS: dict[str, Callable[[Look, str, int], Page]] = {
     "json": tree_page,
     "table": table_page,
 }
-"""From the name of a view to its page: the artifact, a JSON pointer, the first entry."""
+"""The function that makes the page of each view: takes the artifact, a JSON pointer and the first
+entry.
+"""

@@ -1,8 +1,7 @@
-"""What sessions are driven with: an assembly for each model, mode and folder, made when it is first
-wanted.
+"""The assemblies that sessions run with: one per model, mode and folder, built on first use.
 
-They share the server's journal and bus. The server's own is always there; of the others so many are
-kept, the ones used last.
+They share the server's journal and bus. The server's own assembly is always there; of the others,
+the `KEPT` most recently used are kept.
 """
 
 from __future__ import annotations
@@ -23,7 +22,7 @@ KEPT = 12
 
 @dataclass(frozen=True, slots=True)
 class Setup:
-    """What a session is driven with. What is empty is as the server's settings say."""
+    """What a session runs with. Empty fields take the value from the server's settings."""
 
     model: str = ""
     mode: str = ""
@@ -31,8 +30,10 @@ class Setup:
 
 
 class Benches:
-    """`make` gives an assembly for a setup; `server` is the one for the settings as they are, and
-    stays its owner's.
+    """The assemblies of a server.
+
+    `make` builds the assembly for a setup. `server` is the one for the settings as they are; its
+    owner closes it.
     """
 
     def __init__(self, make: Callable[[Setup], Assembly], server: Assembly) -> None:
@@ -42,8 +43,12 @@ class Benches:
         self._closing: set[asyncio.Task[None]] = set()
 
     def of(self, setup: Setup, used: Collection[int] = ()) -> Assembly:
-        """The assembly for this. `used` are the `id`s of those that sessions work with: they stay.
-        Raises ConfigError.
+        """Return the assembly for a setup.
+
+        `used` holds the `id()`s of the assemblies that sessions work with; those are not closed.
+
+        Raises:
+            ConfigError: the setup cannot be used.
         """
         server = self.server.agent
         model = "" if setup.model == server.model else setup.model
@@ -54,7 +59,7 @@ class Benches:
         made = self._kept.pop(setup, None)
         if made is None:
             if setup.workspace and not Path(setup.workspace).is_dir():
-                raise ConfigError(f"the folder of this session is gone: `{setup.workspace}`")
+                raise ConfigError(f"the folder of this session does not exist: `{setup.workspace}`")
             self._spare(used)
             made = self._make(setup)
         self._kept[setup] = made
@@ -68,7 +73,7 @@ class Benches:
             task.add_done_callback(self._closing.discard)
 
     async def close(self) -> None:
-        """Give all back but the server's own."""
+        """Close every assembly but the server's own."""
         if self._closing:
             await asyncio.wait(self._closing)
         for made in self._kept.values():

@@ -1,6 +1,4 @@
-"""How a card of a call shows what it holds: arguments in a line, previews as diffs, texts that are
-too long for a page.
-"""
+"""How the card of a call shows its contents: arguments on one line, diffs, and long texts."""
 
 from __future__ import annotations
 
@@ -10,26 +8,24 @@ from typing import Any, NamedTuple, cast
 SHOWN = 8_000
 """Characters of a text that a page shows at once."""
 PREVIEW = 100_000
-"""Characters of a preview that a question shows; more is said to be left out."""
+"""Characters of a preview that a question shows; the page says how many are left out."""
 BRIEF = 120
 
 
 class Cut(NamedTuple):
-    """A text and how many characters of it are not here."""
+    """A text, and how many characters were left out."""
 
     text: str
     left_out: int
 
 
 def cut(text: str, most: int = SHOWN) -> Cut:
-    """The beginning of a text that is too long."""
+    """Return the beginning of a text that is too long."""
     return Cut(text[:most], max(0, len(text) - most))
 
 
 def pretty(value: Any) -> str:
-    """A JSON value, or a text that may be JSON, laid out for reading. What is no JSON stays as it
-    is.
-    """
+    """Indent a JSON value, or a text that is JSON. Other texts stay unchanged."""
     if isinstance(value, str):
         try:
             value = json.loads(value)
@@ -39,7 +35,7 @@ def pretty(value: Any) -> str:
 
 
 def brief(arguments: str) -> str:
-    """Arguments in a line: `path=note.txt content=hello…`. Broken JSON is shown as it is."""
+    """Show arguments on one line: `path=note.txt content=hello…`. Other texts stay as they are."""
     try:
         values = json.loads(arguments)
     except ValueError:
@@ -63,12 +59,12 @@ def _line(text: str) -> str:
 
 
 def value(data: object) -> str:
-    """What a call came to, laid out for reading."""
+    """Show the result of a call, indented for reading."""
     return "" if data is None else pretty(data)
 
 
 class Line(NamedTuple):
-    """A line of a preview; `kind` is add, cut, at or nothing."""
+    """A line of a preview; `kind` is `add`, `cut`, `at` or empty."""
 
     kind: str
     text: str
@@ -78,7 +74,7 @@ _KINDS = {"+": "add", "-": "cut", "@": "at"}
 
 
 def lines(preview: str) -> list[Line]:
-    """A preview line by line; a unified diff has its kinds, any other text none."""
+    """Split a preview into lines. Lines of a unified diff have kinds, others do not."""
     split = preview.rstrip("\n").split("\n")
     differs = any(line.startswith("@@ ") for line in split)
     return [Line(_kind(line) if differs else "", line) for line in split]

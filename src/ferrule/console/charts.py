@@ -1,9 +1,9 @@
-"""Pictures as SVG, made on the server: columns by day, and what all pictures share.
+"""Charts as SVG, drawn on the server: columns by day, and what all charts share.
 
-A picture is a `figure`: the drawing with a title and a description for who does not see it, a
+A chart is a `figure`: the drawing with a title and a description for those who cannot see it, a
 legend, and the same numbers as a table below. Colours are classes of the style sheet (`pic-1` …),
-so that they follow light and dark; no drawing carries a style, a script or an address. Every text
-in it is escaped, whoever wrote it.
+so they follow the light and dark themes; no drawing contains a style, a script or an address. Every
+text in it is escaped, whoever wrote it.
 """
 
 from __future__ import annotations
@@ -18,19 +18,22 @@ from markupsafe import Markup
 
 WIDTH = 800
 HEIGHT = 240
-LEFT, RIGHT, TOP, BOTTOM = 64, 8, 12, 28
+LEFT = 64
+RIGHT = 8
+TOP = 12
+BOTTOM = 28
 LEAST = 1e-6
-"""The smallest number that a picture is made for; what is less is drawn as nothing."""
+"""The smallest number a chart is scaled to; smaller values are drawn as nothing."""
 _numbers = counting(1)
-"""Ids of titles: two pictures of one page must not share them."""
+"""Ids of titles: two charts on one page must not share them."""
 
 Shown = Callable[[float], str]
-"""A number as people read it."""
+"""Formats a number for people."""
 
 
 @dataclass(frozen=True, slots=True)
 class Series:
-    """A row of numbers, one for each column. `css` is the class of its colour."""
+    """A row of numbers, one per column. `css` is the class of its colour."""
 
     name: str
     css: str
@@ -42,7 +45,7 @@ class Series:
 
 
 def days_up_to(last: str, number: int) -> list[str]:
-    """The `number` days that end with `last` (`2026-11-22`), oldest first."""
+    """Return the `number` days that end with `last` (`2026-11-22`), oldest first."""
     end = date.fromisoformat(last)
     return [(end - timedelta(days=back)).isoformat() for back in reversed(range(number))]
 
@@ -50,8 +53,9 @@ def days_up_to(last: str, number: int) -> list[str]:
 def drawing(
     title: str, description: str, width: int, height: int, inside: Markup, *, late: bool = False
 ) -> Markup:
-    """An SVG that says what it shows. Where it is wider than the screen its end is seen first, if
-    it is `late`.
+    """Return an SVG with a title and a description.
+
+    If it is wider than the screen and `late` is set, its end is shown first.
     """
     number = next(_numbers)
     return Markup(
@@ -72,7 +76,7 @@ def drawing(
 
 
 def figure(title: str, svg: Markup, legend: Sequence[tuple[str, str]], table: Markup) -> Markup:
-    """A drawing with its caption, a legend of (class, name), and its numbers as a table."""
+    """Return a drawing with its caption, a legend of (class, name), and its numbers as a table."""
     keys = Markup("").join(
         Markup(
             '<li><svg class="key" viewBox="0 0 10 10" aria-hidden="true"><rect class="{}" '
@@ -88,7 +92,7 @@ def figure(title: str, svg: Markup, legend: Sequence[tuple[str, str]], table: Ma
 
 
 def table(heads: Sequence[str], rows: Iterable[Sequence[str]]) -> Markup:
-    """Numbers as a table; the first column names the row."""
+    """Return numbers as a table; the first column names the row."""
     head = Markup("").join(Markup('<th scope="col">{}</th>').format(one) for one in heads)
     body = Markup("").join(
         Markup('<tr><th scope="row">{}</th>{}</tr>').format(
@@ -102,17 +106,17 @@ def table(heads: Sequence[str], rows: Iterable[Sequence[str]]) -> Markup:
 
 
 def ticks(most: float) -> list[float]:
-    """A few round numbers from 0 to `most` or a little beyond: where lines are drawn."""
+    """Return a few round numbers from 0 to `most` or a little beyond, where lines are drawn."""
     if most < LEAST:
         return [0.0, 1.0]
     power = 10.0 ** math.floor(math.log10(most / 5))
     step = next((power * factor for factor in (1, 2, 5) if power * factor * 5 >= most), power * 10)
-    # Counted, not added up: sums of steps would drift off the round numbers.
+    # Multiplied, not added up: sums of steps would drift off the round numbers.
     return [at * step for at in range(math.ceil(most / step) + 1)]
 
 
 def columns(title: str, days: Sequence[str], series: Sequence[Series], shown: Shown) -> Markup:
-    """Stacked columns, one for each day, with the numbers as a table."""
+    """Draw stacked columns, one per day, with the numbers as a table."""
     series = [one for one in series if one.total]
     sums = [sum(one.values[at] for one in series) for at in range(len(days))]
     lines = ticks(max(sums, default=0.0))
@@ -120,7 +124,7 @@ def columns(title: str, days: Sequence[str], series: Sequence[Series], shown: Sh
         [_grid(lines, shown), _bars(days, series, lines[-1], shown), _below(days)]
     )
     said = f"{len(days)} days from {days[0]} to {days[-1]}; " + (
-        "; ".join(f"{one.name}: {shown(one.total)} in all" for one in series) or "nothing happened"
+        "; ".join(f"{one.name}: {shown(one.total)} in all" for one in series) or "no data"
     )
     heads = ["Day", *(one.name for one in series), "Total"]
     rows = [
@@ -168,7 +172,8 @@ def _bars(days: Sequence[str], series: Sequence[Series], most: float, shown: Sho
             value = one.values[at]
             if not value:
                 continue
-            top, bottom = _y(base + value, most), _y(base, most)
+            top = _y(base + value, most)
+            bottom = _y(base, most)
             base += value
             drawn.append(
                 Markup(

@@ -19,13 +19,13 @@ if TYPE_CHECKING:
 @common
 @served(
     8737,
-    "File of tokens: one alone in its line is the owner's; `user token [operator]` are others.",
+    "File of tokens: a line with a token alone is the owner's, `user token [operator]` another's.",
 )
 def console(host: str, port: int, url: str, token_file: Path | None, **options: Any) -> int:
-    """Watch runs, answer what they ask, start and stop them, in a browser.
+    """Watch runs, answer their questions, start and stop them, in a browser.
 
     It opens with a token, also on this machine. Without --token-file the token is $FERRULE_TOKEN,
-    or one that is made now and shown once.
+    or one that is generated and shown once.
     """
     return asyncio.run(_serve(host, port, url, token_file, options))
 
@@ -41,8 +41,7 @@ async def _serve(
     from .users import people_of
 
     people, made = people_of(token_file, person())
-    # Before anything is built: an address that cannot be had, or must not, is an error and nothing
-    # else.
+    # Before anything is built, so that an address that is taken or not allowed is an error only.
     address_of(host, port, url)
     listening = listen(host, port)
     try:
@@ -76,7 +75,7 @@ def _door(app: Application, people: Mapping[str, Who], host: str, port: int, url
 def _greet(address: str, token: str) -> None:
     if token:
         click.echo(f"open {address}/login?token={token}")
-        click.echo("this token is shown once; it opens the console until the server ends", err=True)
+        click.echo("this token is shown once; it is valid until the server stops", err=True)
     else:
         click.echo(f"open {address}/login")
 

@@ -1,5 +1,6 @@
-"""Entries of a session's page: words, calls, notes, ends of runs, each with the place of what
-changed it last (`timeline`).
+"""Entries of a session's page: messages, calls, notes and ends of runs.
+
+Each has the place of the event that changed it last (see `timeline`).
 """
 
 from __future__ import annotations
@@ -18,8 +19,10 @@ State = Literal[
 
 @dataclass(slots=True)
 class Entry:
-    """Something on the page. `number` counts from 0 in the session; `changed` is the place of what
-    changed it last; `time` is ms since 1970.
+    """One entry of the page.
+
+    `number` counts from 0 in the session, `changed` is the place of what changed it last, `time` is
+    in ms since 1970.
     """
 
     number: int
@@ -31,8 +34,10 @@ class Entry:
 
 @dataclass(slots=True)
 class Message(Entry):
-    """Words. `by` is `person`, `model` or, for data that came in by itself, `context`; `source`
-    says more where there is more to say.
+    """A message.
+
+    `by` is `person`, `model` or, for data that came in by itself, `context`. `source` says more
+    where there is more to say.
     """
 
     by: str
@@ -46,9 +51,10 @@ class Message(Entry):
 
 @dataclass(slots=True)
 class Card(Entry):
-    """A call and all that is known of it. Times are ms since 1970, 0 where it did not come to that.
+    """A call and everything known about it.
 
-    `decided` and `by` say what let it pass or stopped it, and who; `answer` is a person's.
+    Times are in ms since 1970, or 0 if it did not happen. `decided` and `by` say what allowed or
+    stopped the call, and who did; `answer` is a person's.
     """
 
     call: Call
@@ -70,7 +76,7 @@ class Card(Entry):
 
     @property
     def state(self) -> State:
-        """Where the call is. `unknown`: it had started when its process ended."""
+        """Where the call stands. `unknown`: it had started when its process ended."""
         if self.result is not None:
             if self.result.success:
                 return "done"
@@ -89,16 +95,16 @@ class Card(Entry):
 
     @property
     def seconds(self) -> float | None:
-        """How long it ran; None while it goes on, and where it did not run."""
+        """How long it ran, or None while it runs or if it did not run."""
         if self.started and self.ended:
             return (self.ended - self.started) / 1000
-        # Calls that only read are not announced: what is known is the time inside the tool.
+        # The start of calls that only read is not recorded; the time inside the tool is.
         ran = self.result is not None and (self.result.success or self.result.duration_ms)
         return self.result.duration_ms / 1000 if self.result is not None and ran else None
 
     @property
     def decided(self) -> str:
-        """What was decided, in a word: allowed, denied, refused, or nothing yet."""
+        """What was decided: allowed, denied, refused, or nothing yet."""
         if self.answer is not None:
             return {
                 "deny": "denied",
@@ -111,7 +117,7 @@ class Card(Entry):
 
     @property
     def by(self) -> str:
-        """Who decided: a person, a rule with its layer, the gate itself."""
+        """Who decided: a person, a rule with its layer, or the gate itself."""
         if self.answer is not None:
             return self.answer.by or "a person"
         evaluated = self.evaluated
@@ -138,7 +144,7 @@ class Note(Entry):
 
 @dataclass(slots=True)
 class End(Entry):
-    """A run is over, `seconds` after its message."""
+    """The end of a run, `seconds` after its message."""
 
     finished: events.RunFinished
     answers: int
@@ -149,7 +155,7 @@ class End(Entry):
 
 @dataclass(slots=True)
 class Partial:
-    """The answer that is arriving. `place` is that of the last piece in it."""
+    """The answer that is streaming. `place` is the place of its last piece."""
 
     text: str = ""
     reasoning: str = ""

@@ -1,9 +1,8 @@
-"""HTML of the console: templates that escape whatever they are given, and how values are written in
-them.
+"""HTML of the console: auto-escaping templates, and the filters that format values in them.
 
-Texts of models, tools and strangers are data. They reach a page only as text nodes and attribute
-values that are escaped; nothing turns them into markup, and addresses in them are not made into
-links. A template that names a value which is not there raises.
+Texts of models, tools and strangers are data. They reach a page only as escaped text nodes and
+attribute values; nothing turns them into markup, and addresses in them do not become links. A
+template that uses an undefined name raises.
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ from .call_cards import PREVIEW, brief, cut, lines, pretty, value
 
 @cache
 def environment() -> Environment:
-    """The templates of this package; compiled once, safe to share."""
+    """Return the template environment of this package, created once and safe to share."""
     made = Environment(
         loader=PackageLoader("ferrule.console", "templates"),
         autoescape=True,
@@ -50,9 +49,7 @@ def environment() -> Environment:
 
 
 def moment(milliseconds: int) -> Markup:
-    """A time (ms since 1970) as `<time>`: in UTC here, in the reader's own time once a browser has
-    it.
-    """
+    """Format a time (ms since 1970) as `<time>`: UTC here, the reader's time zone in a browser."""
     at = datetime.fromtimestamp(milliseconds / 1000, UTC)
     shown = at.strftime("%Y-%m-%d %H:%M:%S")
     return Markup('<time datetime="{}" data-moment>{} UTC</time>').format(
@@ -61,7 +58,7 @@ def moment(milliseconds: int) -> Markup:
 
 
 def duration(seconds: float) -> str:
-    """Seconds for people: `12 ms`, `3.4 s`, `2 min 5 s`, `1 h 3 min`."""
+    """Format seconds: `12 ms`, `3.4 s`, `2 min 5 s`, `1 h 3 min`."""
     if seconds < 1:
         return f"{seconds * 1000:.0f} ms"
     if seconds < 60:
@@ -74,7 +71,7 @@ def duration(seconds: float) -> str:
 
 
 def size(octets: int) -> str:
-    """Bytes for people, by 1024."""
+    """Format a number of bytes in units of 1024."""
     amount = float(octets)
     for unit in ("B", "KiB", "MiB"):
         if amount < 1024:
@@ -84,24 +81,22 @@ def size(octets: int) -> str:
 
 
 def count(number: int) -> str:
-    """With thin spaces between thousands, so that no language misreads it."""
+    """Format a number with thin spaces between thousands, so that no language misreads it."""
     return f"{number:,}".replace(",", "\u202f")
 
 
 def plural(number: int, word: str) -> str:
-    """`1 call`, `2 calls`."""
+    """Format a number with its noun: `1 call`, `2 calls`."""
     return f"{count(number)} {word}" if number == 1 else f"{count(number)} {word}s"
 
 
 def visible(text: str) -> Markup:
-    """Text with what a person would not see (`core.invisible_characters`) spelled out and
-    marked.
-    """
+    """Spell out and mark what a person would not see in a text (`core.invisible_characters`)."""
     return Markup(invisible_characters.visible(str(escape(text)), spell=_marked))
 
 
 def exact(text: str) -> Markup:
-    """The same for what a person is asked to approve."""
+    """Spell out and mark what a person would not see in a text they are asked to approve."""
     return Markup(invisible_characters.exact(str(escape(text)), spell=_marked))
 
 

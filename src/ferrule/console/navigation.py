@@ -6,7 +6,10 @@ from typing import NamedTuple
 
 
 class Area(NamedTuple):
-    """A place in the menu. `path` begins the paths of all its pages; `key` opens it, after `g`."""
+    """An entry of the menu.
+
+    `path` is the beginning of the paths of all its pages; `key` opens it after `g`.
+    """
 
     path: str
     name: str

@@ -1,8 +1,8 @@
 """Questions to a person that wait for an answer in a browser.
 
-A question is answered once, and only for the arguments that it was asked about: an answer names
-their digest. What may be granted is what the gate offered, and less for whoever is not an operator:
-what the owner's settings would remember is the owner's to say, and so is critical risk.
+A question is answered once, and only for the arguments it was asked about: an answer names their
+digest. What may be granted is what the gate offered. Only an operator may give an answer that the
+owner's settings would remember, or approve a call of critical risk.
 """
 
 from __future__ import annotations
@@ -23,8 +23,10 @@ MOST_NOTE = 2_000
 
 
 class QuestionError(FerruleError):
-    """An answer that does not count: nobody asks that any more (`question_gone`), about something
-    else (`question_changed`), or not this person (`answer_not_offered`).
+    """An answer that does not count.
+
+    Codes: `question_gone` (nobody asks that any more), `question_changed` (it is about other
+    arguments), `answer_not_offered` (this person may not give that answer).
     """
 
     code = "question_gone"
@@ -32,8 +34,10 @@ class QuestionError(FerruleError):
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """One that waits. `session` is whose run stands still, `request.identity.session` the one that
-    asks: a sub-agent's differs.
+    """A question that waits.
+
+    `session` is the session whose run waits; `request.identity.session` is the one that asks, which
+    differs for a sub-agent.
     """
 
     id: str
@@ -45,11 +49,11 @@ class Question:
     answered: asyncio.Future[Answer] = field(compare=False)
 
     def seen_by(self, viewer: Viewer) -> bool:
-        """Whether this person may see it, and answer it as far as `offers` say."""
+        """Return whether this viewer may see it, and answer it as far as `offers` allow."""
         return viewer.operator or (viewer.tenant, viewer.user) == (self.tenant, self.user)
 
     def offers(self, viewer: Viewer) -> tuple[Offer, ...]:
-        """What this person may say yes to, and how far."""
+        """Return the approvals this viewer may give."""
         request = self.request
         if request.risk == "critical" and not viewer.operator:
             return ()
@@ -61,18 +65,18 @@ class Question:
 
 
 class Questions:
-    """All that wait. In the event loop of the runs."""
+    """All questions that wait. Used in the event loop of the runs."""
 
     def __init__(self, changed: Callable[[], None] = lambda: None) -> None:
         self._waiting: dict[str, Question] = {}
         self._changed = changed
 
     def seen_by(self, viewer: Viewer) -> list[Question]:
-        """Those that this person may answer or deny, the oldest first."""
+        """Return the questions this viewer may answer or deny, the oldest first."""
         return [one for one in [*self._waiting.values()] if one.seen_by(viewer)]
 
     def of_session(self, session: str) -> list[Question]:
-        """What is asked in a session, or by a sub-agent that works for it."""
+        """Return the questions asked in a session, or by a sub-agent that works for it."""
         return [
             one
             for one in [*self._waiting.values()]
@@ -96,15 +100,19 @@ class Questions:
     def answer(
         self, viewer: Viewer, name: str, digest: str, choice: str, grant: str = "", note: str = ""
     ) -> Question:
-        """Answer a question. Raises QuestionError, and then nothing is decided."""
+        """Answer a question.
+
+        Raises:
+            QuestionError: the answer does not count, and nothing was decided.
+        """
         asked = self._waiting.get(name)
         if asked is None or not asked.seen_by(viewer) or asked.answered.done():
-            raise QuestionError("nobody asks that any more: it was answered, or taken back")
+            raise QuestionError("this question is no longer open: it was answered or withdrawn")
         if digest != asked.request.digest:
             raise QuestionError(
-                "the answer is about other arguments than the question",
+                "the arguments changed since the question was shown",
                 code="question_changed",
-                hint="look at it again",
+                hint="read the question again",
             )
         note = " ".join(note.split())[:MOST_NOTE]
         if choice == "deny":
@@ -117,4 +125,4 @@ class Questions:
                     Answer(offer.choice, offer.rule, by=viewer.user, note=note)
                 )
                 return asked
-        raise QuestionError("that answer was not offered", code="answer_not_offered")
+        raise QuestionError("this answer was not offered", code="answer_not_offered")

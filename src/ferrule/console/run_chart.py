@@ -1,6 +1,4 @@
-"""The waterfall of a run: a bar for each answer of the model, each wait for a person and each call,
-where it lies in time.
-"""
+"""The waterfall chart of a run: a bar per model answer, wait for a person, and tool call."""
 
 from __future__ import annotations
 
@@ -18,24 +16,25 @@ LABELS = 190
 ROW = 22
 HEAD = 26
 LETTERS = 23
-"""Letters of a name beside its bar; the whole one is in its tooltip and in the table."""
+"""Letters of a name beside its bar; the full name is in the tooltip and in the table."""
 LEGEND = (
-    ("pic-model", "the model answers"),
-    ("pic-person", "a person is waited for"),
-    ("pic-tool", "a tool runs"),
+    ("pic-model", "model answer"),
+    ("pic-person", "wait for a person"),
+    ("pic-tool", "tool call"),
     ("pic-bad", "refused or failed"),
 )
 
 
 def waterfall(records: Iterable[Record], run: str = "") -> Markup:
-    """The picture of this run, or of the last one among the records; nothing for a run in which
-    nothing took time.
+    """Draw the chart of this run, or of the last one in the records.
+
+    Returns an empty text for a run in which nothing took time.
     """
     line = timeline(records, run=run)
     if not line.spans:
         return Markup("")
     length = max(1, line.end - line.start)
-    title = f"The run in time: {duration(length / 1000)}, {_count(line)}"
+    title = f"Timeline of the run: {duration(length / 1000)}, {_count(line)}"
     height = HEAD + ROW * len(line.spans) + 6
     inside = Markup("").join(
         [
@@ -53,7 +52,7 @@ def waterfall(records: Iterable[Record], run: str = "") -> Markup:
         ]
         for span in line.spans
     ]
-    return figure(title, svg, LEGEND, table(["What", "Begins after", "Takes", "Outcome"], rows))
+    return figure(title, svg, LEGEND, table(["Step", "Starts after", "Duration", "Outcome"], rows))
 
 
 def _count(line: Timeline) -> str:
@@ -62,7 +61,7 @@ def _count(line: Timeline) -> str:
 
 
 def _said(line: Timeline) -> str:
-    """What the picture shows, in words."""
+    """Describe in words what the chart shows."""
     parts: list[str] = []
     for kind, name in (("model", "the model"), ("person", "a person"), ("tool", "tools")):
         spans = [span for span in line.spans if span.kind == kind]
@@ -97,7 +96,8 @@ def _ruler(length: int, height: int) -> Markup:
 
 
 def _bar(span: Span, at: int, line: Timeline, length: int) -> Markup:
-    left, right = _x(span.start - line.start, length), _x(span.end - line.start, length)
+    left = _x(span.start - line.start, length)
+    right = _x(span.end - line.start, length)
     top = HEAD + at * ROW
     name = _name(span)
     label = name if len(name) <= LETTERS else f"{name[: LETTERS - 1]}…"

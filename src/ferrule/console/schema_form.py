@@ -1,10 +1,10 @@
-"""A form for the arguments of a tool, made from its JSON Schema, and back from what was typed to
-values.
+"""A form for the arguments of a tool, made from its JSON Schema, and the values that were typed.
 
-Text, numbers, yes or no, and a choice among constants have fields of their own; lists and objects
-are written as JSON. What a field cannot say (an argument that the schema does not name, an empty
-text where leaving it out would mean something else) is written as JSON in `MORE`. This only reads
-what was typed: whether the values fit is judged by the tool's own check, as for every call.
+Text, numbers, booleans, and a choice among constants have fields of their own; lists and objects
+are written as JSON. What a field cannot express (an argument that the schema does not name, an
+empty text where omitting it would mean something else) is written as JSON in `MORE`. This module
+only reads what was typed: whether the values fit is decided by the tool's own check, as for every
+call.
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ from dataclasses import dataclass, replace
 from typing import Any, Literal, cast
 
 Kind = Literal["text", "integer", "number", "boolean", "choice", "either", "json"]
-"""`either`: text, or JSON of another type that the schema takes as well."""
+"""Kind of a field. `either`: text, or JSON of another type that the schema also accepts."""
 PREFIX = "arg."
-"""Of a field's name in the form, before the argument's."""
+"""Prefix of a field's name in the form."""
 MORE = "more"
 """The field of further arguments, as one JSON object."""
 _KINDS: dict[str, Kind] = {
@@ -27,13 +27,14 @@ _KINDS: dict[str, Kind] = {
     "boolean": "boolean",
 }
 _DEEPEST = 8
-"""References that are followed to find out what a field is."""
+"""References that are followed to find the type of a field."""
 
 
 @dataclass(frozen=True, slots=True)
 class Field:
-    """One argument. `choices` and `value` are as they stand in the form; a choice is the JSON of
-    its constant.
+    """One argument.
+
+    `choices` and `value` are as they appear in the form; a choice is the JSON of its constant.
     """
 
     name: str
@@ -46,8 +47,9 @@ class Field:
 
 
 def fields_of(schema: Mapping[str, Any], values: Mapping[str, Any] | None = None) -> list[Field]:
-    """The fields of an object's schema, those that must be given first. `values` fill them in; else
-    the schema's defaults do.
+    """Return the fields of an object's schema, required ones first.
+
+    `values` fill them in; without them, the schema's defaults do.
     """
     named = cast("Mapping[str, Any]", schema.get("properties") or {})
     required = set(cast("list[str]", schema.get("required") or []))
@@ -61,9 +63,7 @@ def fields_of(schema: Mapping[str, Any], values: Mapping[str, Any] | None = None
 
 
 def _resolved(part: Any, schema: Mapping[str, Any]) -> dict[str, Any]:
-    """The schema of an argument without references, and of one that may be null only what else it
-    may be.
-    """
+    """Return an argument's schema with references resolved and `null` removed."""
     if not isinstance(part, dict):
         return {}
     shape: dict[str, Any] = cast("dict[str, Any]", part)
@@ -83,7 +83,7 @@ def _without(shape: dict[str, Any], *keys: str) -> dict[str, Any]:
 
 
 def _alternatives(shape: dict[str, Any]) -> list[dict[str, Any]]:
-    """What it may be besides null, where it may be one of several."""
+    """Return what a value may be besides null, if the schema lists alternatives."""
     listed: list[Any] = [*(shape.get("anyOf") or ()), *(shape.get("oneOf") or ())]
     return [
         cast("dict[str, Any]", one)
@@ -118,7 +118,7 @@ def _field(name: str, shape: dict[str, Any], required: bool) -> Field:
 
 
 def _bounds(shape: Mapping[str, Any], kind: Kind, types: list[str]) -> str:
-    """What else the schema says of a value, in a few words."""
+    """Describe in a few words what else the schema requires of a value."""
     if kind in ("json", "either"):
         return " or ".join(types) or "any value"
     words = {
@@ -147,11 +147,10 @@ def _spelled(field: Field, value: Any) -> str:
 def values_of(
     fields: list[Field], form: Mapping[str, str]
 ) -> tuple[dict[str, Any], list[Field], list[str]]:
-    """What was typed as values, the fields as they were typed, and what cannot be read, a sentence
-    each.
+    """Read what was typed: the values, the fields as typed, and a sentence for each problem.
 
-    An empty field is left out; an empty text that must be given is given. Where text is one of
-    several types, what begins like a list or an object is JSON.
+    An empty field is omitted; a required text may be empty. Where text is one of several types,
+    input that begins like a list or an object is read as JSON.
     """
     values: dict[str, Any] = {}
     typed: list[Field] = []
@@ -171,7 +170,7 @@ def values_of(
 
 
 def _read(field: Field, text: str) -> Any:
-    """What was typed as a value. Raises ValueError, RecursionError."""
+    """Return what was typed as a value. Raises ValueError, RecursionError."""
     if field.kind == "text":
         return text
     if field.kind == "either" and text.lstrip()[:1] not in ("[", "{"):
@@ -185,7 +184,7 @@ def _more(text: str) -> tuple[dict[str, Any], list[str]]:
     try:
         found = json.loads(text)
     except (ValueError, RecursionError) as error:
-        return {}, [f"the further arguments are no JSON: {error}"]
+        return {}, [f"the additional arguments are not JSON: {error}"]
     if not isinstance(found, dict):
-        return {}, ["the further arguments must be one JSON object"]
+        return {}, ["the additional arguments must be one JSON object"]
     return cast("dict[str, Any]", found), []

@@ -1,10 +1,10 @@
-"""The desk of the console: the sessions that this server drives, and what people do with them.
+"""The session pool of the console: the sessions this server runs, and what people do with them.
 
-A run belongs to the server and not to a page: it goes on when the browser is closed, and everybody
-who may see the session sees the same. A session stays open between its messages, so that what its
-commands started goes on running, and is let go after `IDLE_SECONDS`, or when there are too many.
-What a session is driven with (`Setup`) is fixed when it is opened here; each model, mode and folder
-has its own assembly.
+A run belongs to the server and not to a page. It continues when the browser is closed, and everyone
+who may see the session sees the same. A session stays open between messages, so that processes its
+commands started keep running. It is released after `IDLE_SECONDS`, or when too many are open. What
+a session runs with (`Setup`) is fixed when it is opened here; each combination of model, mode and
+folder has its own assembly.
 
 Everything here runs in one event loop.
 """
@@ -44,29 +44,30 @@ if TYPE_CHECKING:
     from ferrule.runtime.assemble import Assembly
 
 MAX_RUNS = 32
-"""Runs at a time."""
+"""Runs at the same time."""
 MAX_OPEN = 64
-"""Sessions that are open at a time."""
+"""Sessions open at the same time."""
 IDLE_SECONDS = 1800.0
 """How long a session without a run stays open."""
 TRYING = "a person trying a tool"
-"""Who calls a tool that is tried, for the journal."""
+"""The caller of a tool that is tried out, as the journal names it."""
 KEPT_MODES = ("plan", "dontAsk")
-"""Modes that a session has again when it is taken up, since they are tighter than others; else the
-server's mode holds.
+"""Modes that a session keeps when it is reopened, because they are stricter than others. Otherwise
+the server's mode applies.
 """
 
 
 class DeskError(FerruleError):
-    """Something that cannot be done with a session now (`session_busy`, `session_idle`,
-    `server_busy`, `not_allowed`).
+    """An action that is not possible on a session now.
+
+    Codes: `session_busy`, `session_idle`, `server_busy`, `not_allowed`, `message_empty`.
     """
 
     code = "session_busy"
 
 
 class Live:
-    """A session that this server drives. As an approver it asks whoever looks at its page."""
+    """A session that this server runs. As an approver it asks whoever looks at its page."""
 
     asks_about_unknown = True
 
@@ -77,7 +78,7 @@ class Live:
         self.assembly = assembly
         self.setup = setup
         self.failed = ""
-        """Why the last run broke off, where its journal cannot say it."""
+        """Why the last run failed, when its journal cannot say so."""
         self.work: asyncio.Task[None] | None = None
         self._questions = questions
 
@@ -91,30 +92,31 @@ class Live:
 
     @property
     def is_busy(self) -> bool:
-        """Whether a run is under way."""
+        """Whether a run is in progress."""
         return self.work is not None and not self.work.done()
 
     async def cancel(self) -> None:
-        """End the run: its calls are ended, answered and journaled before this returns."""
+        """Cancel the run. Its calls are ended, settled and journaled before this returns."""
         if self.work is not None:
             self.work.cancel()
             await asyncio.wait([self.work])
 
     async def close(self) -> None:
-        """Give the session back: what it left open is ended and others may drive it."""
+        """Close the session: what it left running is ended, and other processes may open it."""
         if self.assembly.reloading is not None:
             self.assembly.reloading.forget(self.session)
         await self.assembly.leave(self.session)
 
     async def ask(self, request: ApprovalRequest) -> Answer:
-        """`Approver.ask`."""
+        """Implement `Approver.ask`."""
         return await self._questions.ask(self.identity.tenant, self.identity.user, self.id, request)
 
 
 @dataclass(slots=True)
 class Desk:
-    """What is driven here, over `journal`. `owner` is whose sessions the assemblies make by
-    themselves.
+    """The sessions open in this server, over `journal`.
+
+    `owner` is the user whose sessions the assemblies open by default.
     """
 
     benches: Benches
@@ -122,7 +124,7 @@ class Desk:
     owner: str
     questions: Questions = field(default_factory=Questions)
     changes: int = 0
-    """Counts what began and ended here."""
+    """Counts runs that started or ended here."""
     pool: SessionPool[str, Live] = field(
         default_factory=lambda: SessionPool[str, Live](MAX_OPEN, IDLE_SECONDS)
     )
@@ -131,17 +133,22 @@ class Desk:
     # ---- looking
 
     def find(self, session: str) -> Live | None:
-        """The session, if it is open here."""
+        """Return a session if it is open here."""
         return self.pool.find(session)
 
     def waiting(self, viewer: Viewer) -> list[Question]:
-        """Questions that wait for this person."""
+        """Return the questions that wait for this viewer."""
         return self.questions.seen_by(viewer)
 
     def standing(self, info: SessionInfo) -> str:
-        """How a session stands: `running` here, `waiting` for an answer, `elsewhere` (another
-        process, or a run above it, drives it), `interrupted` (its run is open and nobody drives
-        it), `idle` (no run yet), or how its last run ended.
+        """Return the state of a session.
+
+        * `running`: a run is in progress here.
+        * `waiting`: that run waits for an answer.
+        * `elsewhere`: another process, or a run above it, runs the session.
+        * `interrupted`: a run is open and no process runs it.
+        * `idle`: there was no run yet.
+        * Otherwise, how its last run ended.
         """
         live = self.pool.find(info.session)
         if live is not None and live.is_busy:
@@ -151,13 +158,13 @@ class Desk:
         if live is None and self._leased(info.session):
             return "elsewhere"
         if live is not None and info.runs and not live.session.has_open_run:
-            # It ended after this was read of it.
+            # The run ended after `info` was read.
             return "running"
         return "interrupted" if info.runs else "idle"
 
     def _leased(self, session: str) -> bool:
-        # Through a lock file of our own: the journal's would take for free what another part of
-        # this process holds.
+        # Uses a lock of our own: the journal's would count a lease held elsewhere in this process
+        # as free.
         if self._locks is None:
             if not isinstance(self.journal, SqliteJournal) or self.journal.path is None:
                 return False
@@ -172,10 +179,12 @@ class Desk:
     # ---- working
 
     async def start(self, viewer: Viewer, text: str, setup: Setup | None = None) -> Live:
-        """A new session of this person with its first message; it is in the journal when this
-        returns.
+        """Open a session for this viewer with a first message, journaled on return.
 
-        Raises ConfigError (also for a model that leads nowhere), DeskError, JournalError.
+        Raises:
+            ConfigError: the setup cannot be used, for example an unknown model.
+            DeskError: too many runs or sessions.
+            JournalError: the journal cannot be written.
         """
         live = self._open(viewer.tenant, viewer.user, setup or Setup(), None)
         try:
@@ -186,26 +195,30 @@ class Desk:
         return live
 
     async def go_on(self, viewer: Viewer, info: SessionInfo, text: str) -> Live:
-        """Another message for a session; while a run is under way, words for it. Raises as `start`,
-        and JournalError (`journal_leased`).
+        """Send another message to a session, or to its run if one is in progress.
+
+        Raises:
+            ConfigError, DeskError: as `start`.
+            JournalError: as `start`, and `journal_leased` if another process runs the session.
         """
         live = await self._taken(viewer, info)
         if live.is_busy:
-            live.session.tell(_words(text))
+            live.session.tell(_require_text(text))
             return live
         if live.session.has_open_run:
-            raise DeskError("its last run is still open", hint="resume it first")
+            raise DeskError("the last run of this session is still open", hint="resume it first")
         await self.say(live, text)
         return live
 
     async def say(self, live: Live, text: str) -> None:
-        """Begin a run with this message."""
-        text = _words(text)
+        """Start a run with this message."""
+        text = _require_text(text)
         await self._begin(live, lambda: live.session.run(text))
 
     async def try_tool(self, viewer: Viewer, tool: str, values: dict[str, Any]) -> Live:
-        """A session of its own with one call in it, which no model made: through the gate, and
-        asking as any other. Raises as `start`.
+        """Open a session with a single call that no model made.
+
+        The call passes the gate and asks for approval like any other. Raises as `start`.
         """
         live = self._open(viewer.tenant, viewer.user, Setup(), None)
         try:
@@ -216,35 +229,48 @@ class Desk:
         return live
 
     async def resume(self, viewer: Viewer, info: SessionInfo) -> Live:
-        """Take up a run that nobody drives any more. Raises as `go_on`."""
+        """Resume a run that no process drives any more. Raises as `go_on`."""
         live = await self._taken(viewer, info)
         if live.is_busy:
-            raise DeskError("it is running", code="session_busy")
+            raise DeskError("a run of this session is in progress", code="session_busy")
         if not live.session.has_open_run:
-            raise DeskError("nothing was left open", code="session_idle")
+            raise DeskError("this session has no interrupted run to resume", code="session_idle")
         await self._begin(live, lambda: live.session.resume("the process that ran this ended"))
         return live
 
     def steer(self, session: str, text: str) -> None:
-        """Words for a run on its way; the model reads them before its next answer. Raises
-        DeskError.
+        """Send a message to a run in progress; the model reads it before its next answer.
+
+        Raises:
+            DeskError: no run is in progress here.
         """
-        self._working(session).session.tell(_words(text))
+        self._working(session).session.tell(_require_text(text))
 
     def stop_call(self, session: str, call: str) -> None:
-        """End one call; the run goes on. Raises DeskError."""
+        """Stop one call; the run continues.
+
+        Raises:
+            DeskError: the call is not running.
+        """
         if not self._working(session).session.stop_call(call):
-            raise DeskError("that call is not running", code="session_idle")
+            raise DeskError("this call is not running", code="session_idle")
 
     async def stop(self, session: str) -> None:
-        """End the run: its calls are ended, answered and journaled before this returns. Raises
-        DeskError.
+        """Stop the run. Its calls are ended, settled and journaled before this returns.
+
+        Raises:
+            DeskError: no run is in progress here.
         """
         await self._working(session).cancel()
 
     async def fork(self, info: SessionInfo, runs: int) -> str:
-        """A new session with the history of this one up to the end of run number `runs`; its id.
-        Raises ConfigError.
+        """Create a session with the history of this one up to the end of run number `runs`.
+
+        Returns:
+            The id of the new session.
+
+        Raises:
+            ConfigError: there is no such run.
         """
         from ferrule.engine.rewind.rewind import fork
         from ferrule.storage.locations import artifacts_at
@@ -258,16 +284,18 @@ class Desk:
         return await run_blocking(lambda: fork(self.journal, info.session, runs, store))
 
     async def leave(self, session: str) -> None:
-        """Let a session go: what it left open is ended and others may drive it. Nothing happens
-        where it is not open or at work.
+        """Release a session: what it left running is ended, and other processes may open it.
+
+        Does nothing if the session is not open or a run is in progress.
         """
         live = self.pool.find(session)
         if live is not None and not live.is_busy:
             await self.pool.close(session)
 
     async def close(self) -> None:
-        """End every run, settled and journaled, and give all back but the journal and the server's
-        own assembly.
+        """End every run, settled and journaled, and close the sessions and their assemblies.
+
+        The journal and the server's own assembly stay open.
         """
         await self.pool.close_all()
         await self.benches.close()
@@ -284,7 +312,7 @@ class Desk:
         root = str(self.benches.server.settings.workspace)
         if info.workspace and Path(info.workspace) != Path(root) and not viewer.operator:
             raise DeskError(
-                "this session works in another folder than the server", code="not_allowed"
+                "this session belongs to another folder than the server's", code="not_allowed"
             )
         mode = self._mode_of(info)
         folder = "" if not info.workspace or Path(info.workspace) == Path(root) else info.workspace
@@ -292,7 +320,8 @@ class Desk:
 
     def _mode_of(self, info: SessionInfo) -> str:
         first = next(iter(self.journal.records(info.session)))
-        mode, now = str(getattr(first.event, "mode", "")), str(self.benches.server.agent.gate.mode)
+        mode = str(getattr(first.event, "mode", ""))
+        now = str(self.benches.server.agent.gate.mode)
         return mode if mode in KEPT_MODES and now != "plan" else ""
 
     def _open(self, tenant: str, user: str, setup: Setup, session: str | None) -> Live:
@@ -301,8 +330,8 @@ class Desk:
         except PoolFull as full:
             raise DeskError(full.detail, code="server_busy", hint=full.hint) from full
         assembly = self.benches.of(setup, {id(live.assembly) for live in self.pool})
-        # Now: a model that leads nowhere is an error before anything is journaled, and all who work
-        #     with it share one wire.
+        # Create the model client now: an unknown model is then an error before anything is
+        # journaled, and every session of this assembly shares the client.
         _ = assembly.agent.wire
         agent = self._agent(assembly, tenant, user)
         made = agent.resume(session) if session else agent.session()
@@ -318,13 +347,15 @@ class Desk:
 
     async def _begin(self, live: Live, doing: Callable[[], Awaitable[object]]) -> None:
         if not live.is_busy:
-            # Before what follows: nothing of it may wait between looking and beginning.
+            # Done first, because nothing below may wait between the checks and the start.
             await self._fresh(live)
         if live.is_busy:
-            raise DeskError("it is running", hint="stop it, or tell it what you want")
+            raise DeskError(
+                "a run of this session is in progress", hint="stop it, or send it a message"
+            )
         if self.pool.count_busy() >= MAX_RUNS:
             raise DeskError(
-                f"{MAX_RUNS} runs are at work already", code="server_busy", hint="stop one"
+                f"{MAX_RUNS} runs are in progress already", code="server_busy", hint="stop one"
             )
         live.failed = ""
         begun = asyncio.Event()
@@ -338,9 +369,11 @@ class Desk:
         live.session.flush()
 
     async def _fresh(self, live: Live) -> None:
-        """Let a message be worked with what files say now (`runtime.hot_reload`). A folder that was
-        trusted and changed is withdrawn until a person trusts it again; sessions that are at work
-        go on as they are. Raises ConfigError where what there was must not stay.
+        """Reload what configuration files say before a message is worked on (`runtime.hot_reload`).
+
+        A trusted folder that changed loses its trust until a person trusts it again. Sessions with
+        a run in progress continue unchanged. Raises ConfigError if the previous configuration must
+        not stay in effect.
         """
         reloading = live.assembly.reloading
         if reloading is None:
@@ -352,16 +385,15 @@ class Desk:
         try:
             await doing()
         except (asyncio.CancelledError, RunCancelled):
-            # Settled and journaled already; whoever stopped it waits for this task and not for its
-            # outcome.
+            # Settled and journaled already. The caller that stopped it waits for this task only.
             pass
         except (LimitReached, ProviderError):
-            # How it ended is in the journal.
+            # The journal says how it ended.
             pass
         except FerruleError as error:
             live.failed = " ".join(filter(None, (error.detail, error.hint)))
-        except Exception as error:  # noqa: BLE001  boundary: a run that breaks must not take the server along; its page says so
-            live.failed = f"the run broke: {type(error).__name__}"
+        except Exception as error:  # noqa: BLE001  boundary: a failing run must not stop the server; its page shows the error
+            live.failed = f"the run failed: {type(error).__name__}"
             live.assembly.notice(f"run in {live.id}: {type(error).__name__}: {error}")
         finally:
             self.changes += 1
@@ -370,12 +402,12 @@ class Desk:
     def _working(self, session: str) -> Live:
         live = self.pool.find(session)
         if live is None or not live.is_busy:
-            raise DeskError("it is not running here", code="session_idle")
+            raise DeskError("no run of this session is in progress here", code="session_idle")
         return live
 
 
-def _words(text: str) -> str:
+def _require_text(text: str) -> str:
     text = text.strip()
     if not text:
-        raise DeskError("there is no message", code="message_empty", hint="write one")
+        raise DeskError("the message is empty", code="message_empty", hint="write one")
     return text

@@ -1,6 +1,4 @@
-"""Making a console: one journal, one bus, the server's own assembly, and the desk that makes others
-over them.
-"""
+"""Build a console: one journal, one event bus, the server's own assembly, and the session pool."""
 
 from __future__ import annotations
 
@@ -24,8 +22,12 @@ Make = Callable[[Setup, Journal | None, Bus | None], Assembly]
 def console_of(
     options: dict[str, Any], notice: Callable[[str], None], *, owner: str = ""
 ) -> Console:
-    """A console over the settings with these options (`runtime.assemble`). Raises ConfigError.
+    """Build a console over the settings with these options (see `runtime.assemble`).
+
     Close it with `close`.
+
+    Raises:
+        ConfigError: an option or a setting cannot be used.
     """
 
     def make(setup: Setup, journal: Journal | None, bus: Bus | None) -> Assembly:
@@ -39,12 +41,12 @@ def console_of(
 
 
 def console_with(make: Make, *, owner: str) -> Console:
-    """A console over assemblies that `make` makes; the first one brings the journal."""
+    """Build a console over the assemblies that `make` builds. The first one brings the journal."""
     server = make(Setup(), None, None)
     journal = server.agent.journal
-    # The bus reads what was before it from the journal that the first assembly brings.
+    # The bus reads earlier events from the journal of the first assembly.
     bus = server.agent.bus = Bus(journal=journal)
-    # Pages read over a connection of their own: a long list must not hold up a run that writes.
+    # Pages read through a connection of their own: a long list must not delay a run that writes.
     reading = journal
     if isinstance(journal, SqliteJournal) and journal.path is not None:
         reading = SqliteJournal(journal.path)
@@ -54,7 +56,7 @@ def console_with(make: Make, *, owner: str) -> Console:
 
 
 async def close(console: Console) -> None:
-    """End the runs, settled and journaled, and give everything back."""
+    """Settle and journal every run, end it, and release everything the console holds."""
     await console.desk.close()
     console.views.close()
     console.bus.close()

@@ -1,9 +1,9 @@
-"""What pages get: who looks, what they may see, and everything that they show it from.
+"""What all pages share: who is looking, what they may see, and where it is read from.
 
-Nobody without a visitor gets in: the door (`runtime.http.http_security`) puts one on each request,
-and a request without is refused here once more. The owner of the process is an operator and sees
-all sessions of the journal; whoever else has a token sees and drives only their own, as if there
-were no others.
+No request is answered without a visitor. The HTTP guard (`runtime.http.http_security`) puts one on
+each request, and a request without one is refused here once more. The owner of the process is an
+operator and sees every session of the journal. Anyone else with a token sees and controls only
+their own sessions, as if there were no others.
 """
 
 from __future__ import annotations
@@ -39,8 +39,10 @@ if TYPE_CHECKING:
 
 @dataclass(slots=True)
 class Console:
-    """What all pages share. `assembly` is the server's own: its settings, catalog, gate, servers;
-    `journal` is for reading.
+    """State shared by all pages.
+
+    `assembly` is the server's own: its settings, catalog, gate and MCP servers. `journal` is used
+    for reading only.
     """
 
     assembly: Assembly
@@ -56,36 +58,50 @@ class Console:
     _epoch: str = field(default_factory=lambda: token_hex(4))
 
     def viewer(self, request: Request) -> Viewer:
-        """Who asks. Raises HTTPException (401) where no door let them in."""
+        """Return who made a request.
+
+        Raises:
+            HTTPException: 401, the request did not pass the HTTP guard.
+        """
         visitor: Visitor | None = getattr(request.state, "visitor", None)
         if visitor is None:
-            raise HTTPException(401, "this wants a token")
+            raise HTTPException(401, "a token is required")
         return Viewer(visitor.user, visitor.operator, visitor.tenant, visitor.csrf)
 
     def operator(self, request: Request) -> Viewer:
-        """Who asks, if it is an operator. Raises HTTPException (403)."""
+        """Return who made a request, if they are an operator.
+
+        Raises:
+            HTTPException: 401 as for `viewer`, 403 if they are not an operator.
+        """
         viewer = self.viewer(request)
         if not viewer.operator:
-            raise HTTPException(403, "this is for the owner of the server")
+            raise HTTPException(403, "only the owner of this server may do this")
         return viewer
 
     def sessions(self, viewer: Viewer, *, limit: int | None = None) -> list[SessionInfo]:
-        """The sessions that they may see, the one used last first. Reads the journal."""
+        """Return the sessions this viewer may see, the most recently used first.
+
+        Reads the journal.
+        """
         if viewer.operator:
             return self.journal.sessions(limit=limit)
         return self.journal.sessions(tenant=viewer.tenant, user=viewer.user, limit=limit)
 
     def session(self, viewer: Viewer, name: str) -> SessionInfo:
-        """A session by its id or the beginning of it. Raises SessionNotFound, also for one of
-        somebody else.
+        """Find a session by its id or the beginning of its id.
+
+        Raises:
+            SessionNotFound: there is none, or it belongs to someone else.
         """
         if viewer.operator:
             return self.journal.find(name)
         return self.journal.find(name, tenant=viewer.tenant, user=viewer.user)
 
     def mark(self, viewer: Viewer) -> str:
-        """A text that is another one after anything was written to the journal, by whatever
-        process, or changed at the desk.
+        """Return a text that changes with every change in the journal or in the session pool.
+
+        Changes by other processes count as well.
         """
         journal = self.journal
         begun = (
@@ -101,8 +117,12 @@ class Console:
             )
 
     def scope(self, viewer: Viewer, info: SessionInfo | None = None) -> Scope:
-        """What they may subscribe to on the bus: this session, or without one all that is theirs to
-        see.
+        """Return what this viewer may subscribe to on the event bus.
+
+        That is the given session, or without one every session that they may see.
+
+        Raises:
+            SessionNotFound: the session is not theirs to see.
         """
         if info is not None and not viewer.sees(info):
             raise SessionNotFound(f"no session `{info.session}`")
@@ -117,8 +137,9 @@ class Console:
     def page(
         self, request: Request, name: str, /, *, status: int = 200, **values: Any
     ) -> HTMLResponse:
-        """A template with these values, and what all templates may use: `viewer`, `areas`, `path`,
-        `waiting`.
+        """Render a template with these values.
+
+        Every template also gets `viewer`, `areas`, `path` and `waiting`.
         """
         viewer = self.viewer(request)
         shared = {
@@ -128,6 +149,6 @@ class Console:
             "waiting": len(self.desk.waiting(viewer)),
         }
         text = self.html.get_template(name).render({**shared, **values})
-        # A text may hold half of a character, which no page can: one that `visible` did not spell
-        # out is a question mark.
+        # A text may hold half of a surrogate pair, which UTF-8 cannot encode. If `visible` did not
+        # spell it out, it becomes a question mark.
         return HTMLResponse(text.encode("utf-8", "replace"), status_code=status)

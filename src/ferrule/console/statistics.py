@@ -1,8 +1,7 @@
-"""Numbers for pages: one reading of the journal for all of them, kept up to date when somebody
-looks.
+"""Numbers for pages: one reading of the journal for all of them, updated when someone looks.
 
-A page waits at most `SECONDS` for what is new. Of a long journal the rest is read by the next
-looks; pages say so and ask again.
+A page waits at most `SECONDS` for new events. The rest of a long journal is read by later requests;
+pages say so and ask again.
 """
 
 from __future__ import annotations
@@ -28,7 +27,7 @@ _of: weakref.WeakKeyDictionary[Views, Following] = weakref.WeakKeyDictionary()
 
 
 def numbers_of(console: Console) -> Following:
-    """The numbers of a console's journal; they go with the console."""
+    """Return the statistics of a console's journal. They live as long as the console."""
     found = _of.get(console.views)
     if found is None:
         found = _of[console.views] = Following(console.journal, price_of=price_of)
@@ -37,11 +36,15 @@ def numbers_of(console: Console) -> Following:
 
 
 async def ask(console: Console, query: Callable[[Following], T]) -> tuple[T, Reading]:
-    """What the numbers say now, and how far they go. Raises JournalError."""
+    """Query the statistics as they are now. Also returns how far they have been read.
+
+    Raises:
+        JournalError: the journal cannot be read.
+    """
     numbers = numbers_of(console)
     return await run_blocking(lambda: numbers.ask(query, seconds=SECONDS))
 
 
 def owner_of(viewer: Viewer) -> Owner | None:
-    """Whose numbers somebody sees: their own, or as an operator everybody's."""
+    """Return whose numbers a viewer sees: their own, or for an operator everyone's (None)."""
     return None if viewer.operator else (viewer.tenant, viewer.user)

@@ -1,26 +1,30 @@
-"""`GET /stream`: what happens in sessions, to a browser that watches them, as server-sent events
-(WHATWG HTML §9.2).
+"""`GET /stream`: what happens in sessions, as server-sent events (WHATWG HTML §9.2).
 
     event: call.answered          the kind
-    id: 12~10~3f…                 the cursor: a browser that comes back says it as `Last-Event-ID` and goes on behind it
-    data: {"v":1,"kind":…}        the event as the bus encodes it, without secrets (`engine.event_bus.events`)
+    id: 12~10~3f…                 the cursor: a browser sends it as `Last-Event-ID` to continue
+    data: {"v":1,"kind":…}        the event as the bus encodes it, without secrets
+                                  (`engine.event_bus.events`)
 
-Query: `session` (an id; without it, all sessions that are the viewer's to see), `kinds` (names or
-    `call.*`, commas between), `cursor`.
+Query parameters: `session` (an id; without it, every session that the viewer may see), `kinds`
+(names or `call.*`, separated by commas), `cursor`.
 
-* Everybody gets what their identity may see and nothing else; one session of somebody else does not
-  exist.
-* A reader that is slow loses the oldest and gets `bus.dropped`, which names the first and the last
-  lost event of each session. Nobody waits for it: what the server holds for one reader is bounded
-  (`BUFFER` events, `MOST_BYTES` on their way).
-* An event is put into these lines once for all readers.
-* One session: what it drives here comes from the bus as it happens; what another process drives is
-  read from the journal as that writes it.
-* All sessions: from now on, without a past. A cursor cannot say where a reader was in each, so one
-  that comes back with one is told to look again (`stream.reset`), as is one whose cursor leads
-  nowhere any more.
-* A comment every `HEARTBEAT` seconds finds out who has gone without saying so. Signing out ends a
-  person's streams within that time.
+* Every reader gets what their identity may see and nothing else. Someone else's session does not
+  exist for them.
+* A slow reader loses the oldest events and gets `bus.dropped`, which names the first and the last
+  lost event of each
+  session. Nobody waits for it: what the server holds per reader is bounded (`BUFFER` events,
+      `MOST_BYTES` on the way).
+* An event is encoded once for all readers.
+* For one session: what runs here comes from the bus as it happens; what another process runs is
+  read from the journal
+  as it is written.
+* For all sessions: events from now on, without history. A cursor cannot say where a reader was in
+  each session, so a
+  reader that returns with one is told to reload (`stream.reset`), and so is one whose cursor is no
+      longer valid.
+* A comment every `HEARTBEAT` seconds finds readers that left without a word. Signing out ends a
+  person's streams within
+  that time.
 """
 
 from __future__ import annotations
@@ -50,34 +54,36 @@ if TYPE_CHECKING:
     from .state import Console
 
 STREAMS = 640
-"""Readers at a time; below `runtime.http.server.CONNECTIONS`, so that pages can still be had."""
+"""Readers at a time. Less than `runtime.http.server.CONNECTIONS`, so that pages can still be
+loaded.
+"""
 PER_PERSON = 64
-"""Readers of one person at a time, over all places where they are signed in: one of them alone
-shuts nobody out.
+"""Readers of one person at a time, over all their sign-ins, so that one person cannot lock out
+others.
 """
 PER_BROWSER = 32
-"""Readers of one sign-in at a time: a page that opens streams without end leaves the person's other
-browsers theirs.
+"""Readers of one sign-in at a time, so that a page that keeps opening streams leaves the person's
+other browsers theirs.
 """
 BUFFER = 1024
 MOST_BYTES = 65_536
 HEARTBEAT = 15.0
 RETRY = 1000
-"""Milliseconds after which a browser comes back."""
+"""Milliseconds after which a browser reconnects."""
 FRAMES = 1024
-"""Events whose lines are kept for those who have not sent them yet."""
+"""Events whose encoded form is kept for readers that have not sent it yet."""
 INTERVAL = 1.0
-"""Seconds between two looks at the journal for what other processes write."""
+"""Seconds between two reads of the journal for what other processes write."""
 RESET = "stream.reset"
-"""To a reader that cannot be told what it missed: `reason` says why. What comes next is from now
-on.
+"""Sent to a reader that cannot be told what it missed: `reason` says why. What follows starts from
+now.
 """
 FAILED = "stream.failed"
-"""The last one where events cannot be read: `reason` says why."""
+"""The last event when events cannot be read: `reason` says why."""
 
 
 def routes(console: Console) -> list[BaseRoute]:
-    """The stream of a console."""
+    """Return the route of the stream."""
     streams = Streams(console.bus, console.journal)
 
     async def stream(request: Request) -> Response:
@@ -110,7 +116,9 @@ class Streams:
         self.bus = bus
         self.journal = journal
         self.open: Counter[tuple[str, ...]] = Counter()
-        """Readers there are: all of them under `()`, each person's under their name, each sign-in's under both."""
+        """Number of readers: all of them under `()`, each person's under their name, each sign-in's
+        under both.
+        """
         self._frames: dict[int, tuple[BusEvent, bytes]] = {}
 
     def answer(
@@ -121,8 +129,11 @@ class Streams:
         cursor: str,
         visitor: Visitor | None,
     ) -> Response:
-        """The stream of a scope; of one session, where it is one. Raises ConfigError for kinds that
-        there are not, HTTPException when there are too many readers.
+        """Return the stream of a scope, or of one session in it.
+
+        Raises:
+            ConfigError: an unknown kind of event.
+            HTTPException: too many readers.
         """
         reader = Reader(self, scope, session, kinds, visitor, cursor)
         try:
@@ -133,33 +144,34 @@ class Streams:
         return _EventStream(self, reader, places(visitor))
 
     def check_room(self, visitor: Visitor | None) -> None:
-        """Raise HTTPException if there are too many readers: 429 if they are this person's, 503 if
-        they are everybody's.
+        """Raise HTTPException if there are too many readers.
+
+        The status is 429 if this person has too many, 503 if the server has.
         """
         _, person, browser = places(visitor)
         again = {"retry-after": "10"}
         if self.open[browser] >= PER_BROWSER and browser != person:
             raise HTTPException(
                 429,
-                f"this browser watches with {PER_BROWSER} readers already: close some",
+                f"this browser has {PER_BROWSER} event streams open already: close some",
                 headers=again,
             )
         if self.open[person] >= PER_PERSON:
             raise HTTPException(
-                429, f"you watch with {PER_PERSON} readers already: close some", headers=again
+                429, f"you have {PER_PERSON} event streams open already: close some", headers=again
             )
         if self.open[()] >= STREAMS:
-            raise HTTPException(503, f"{STREAMS} readers watch already", headers=again)
+            raise HTTPException(503, f"{STREAMS} event streams are open already", headers=again)
 
     def leave(self, places: Iterable[tuple[str, ...]]) -> None:
-        """A reader that was counted in these places has gone."""
+        """Stop counting a reader that was counted in these places."""
         self.open.subtract(places)
         for place in places:
             if not self.open[place]:
                 del self.open[place]
 
     def frame(self, event: BusEvent) -> bytes:
-        """An event as its lines."""
+        """Return an event encoded as server-sent event lines."""
         known = self._frames.get(id(event))
         if known is not None and known[0] is event:
             return known[1]
@@ -171,8 +183,9 @@ class Streams:
 
 
 def places(visitor: Visitor | None) -> tuple[tuple[str, ...], tuple[str, ...], tuple[str, ...]]:
-    """Where a reader is counted: with all, with their person, with their sign-in (with the person
-    where it is no browser).
+    """Return where a reader is counted: with all, with their person, with their sign-in.
+
+    Without a browser the sign-in is the person.
     """
     if visitor is None:
         return (), ("", ""), ("", "")
@@ -181,14 +194,14 @@ def places(visitor: Visitor | None) -> tuple[tuple[str, ...], tuple[str, ...], t
 
 
 def _frame(kind: str, cursor: str, data: bytes) -> bytes:
-    # A kind that a later version journaled could be any text; JSON has no line ends.
+    # A kind that a later version journaled could be any text. JSON has no line ends.
     named = kind if kind.isprintable() else "unknown"
     place = f"id: {cursor}\n" if cursor else ""
     return b"".join((f"event: {named}\n{place}data: ".encode(errors="replace"), data, b"\n\n"))
 
 
 class Reader:
-    """One reader: where its events come from, until it has gone."""
+    """One reader: where its events come from, until it leaves."""
 
     def __init__(
         self,
@@ -206,18 +219,22 @@ class Reader:
         self._visitor = visitor
         self._reset: FerruleError | None = None
         if cursor and session is None:
-            self._reset = CursorError("what happened in all sessions meanwhile is not told again")
+            self._reset = CursorError("earlier events of all sessions cannot be replayed")
             cursor = ""
         self._cursor = cursor
         self._joined = False
-        """Whether the subscription is all there is to read: it began where the reader was, and the session is driven here."""
+        """Whether the subscription is all there is to read: it began where the reader was, and the
+        session runs in this process.
+        """
         self._live = self._subscribe()
 
     def _subscribe(self) -> Subscription:
-        """Behind the cursor; where it leads nowhere, from now on, and the reader is told. Raises
-        ConfigError, JournalError.
+        """Subscribe after the cursor, or from now on if it is no longer valid.
+
+        In that case the reader is told. Raises ConfigError, JournalError.
         """
-        bus, live = self._streams.bus, None
+        bus = self._streams.bus
+        live = None
         self._joined = self._here
         if self._cursor and self._joined:
             try:
@@ -225,7 +242,8 @@ class Reader:
                     self._scope, kinds=self._kinds, cursor=self._cursor, buffer=BUFFER
                 )
             except CursorError as error:
-                self._cursor, self._reset = "", error
+                self._cursor = ""
+                self._reset = error
         live = live or bus.subscribe(self._scope, kinds=self._kinds, buffer=BUFFER)
         if self._session is not None and not self._cursor:
             now = live.cursor.get(self._session.session)
@@ -234,15 +252,16 @@ class Reader:
 
     @property
     def _here(self) -> bool:
-        """Whether there is nothing to be had that this process does not drive."""
+        """Whether this process runs everything this reader may see."""
         return self._session is None or self._streams.bus.drives(self._session)
 
     @property
     def _out(self) -> bool:
+        """Whether the person has signed out."""
         return self._visitor is not None and self._visitor.over
 
     async def chunks(self) -> AsyncIterator[bytes]:
-        """What is sent, piece by piece; the end is the end of the subscription, or of the visit."""
+        """Yield what is sent, until the subscription or the person's sign-in ends."""
         yield f"retry: {RETRY}\n\n".encode()
         while not (self._live.ended or self._out):
             if self._reset is not None:
@@ -257,7 +276,7 @@ class Reader:
                 return
 
     async def _from_bus(self) -> AsyncIterator[bytes]:
-        """Until it ends, or another process may have the session."""
+        """Yield events from the bus until it ends, or another process may have the session."""
         while not self._out:
             try:
                 async with asyncio.timeout(HEARTBEAT):
@@ -273,10 +292,12 @@ class Reader:
             yield self._lines(events)
 
     async def _from_journal(self) -> AsyncIterator[bytes]:
-        """What another process writes, until this one has the session: then a new subscription goes
-        on where we are.
+        """Yield what another process writes, until this process has the session.
+
+        A new subscription then continues from the same position.
         """
-        journal, session = self._streams.journal, self._session
+        journal = self._streams.journal
+        session = self._session
         assert session is not None
         redactor = self._streams.bus.redactor
         found = follow(
@@ -302,7 +323,8 @@ class Reader:
                 elif not done:
                     yield b":\n\n"
         except CursorError as error:
-            self._cursor, self._reset = "", error
+            self._cursor = ""
+            self._reset = error
         finally:
             await _cancelled(written, here)
             await past.aclose()
@@ -315,7 +337,7 @@ class Reader:
         return b"".join([self._streams.frame(event) for event in events])
 
     def close(self) -> None:
-        """It reads no more."""
+        """Stop reading."""
         self._live.close()
 
 
@@ -325,14 +347,14 @@ def _told(kind: str, error: FerruleError) -> bytes:
 
 
 async def _cancelled(*tasks: asyncio.Future[Any]) -> None:
-    """End tasks, whatever came of them."""
+    """Cancel tasks and wait for them, ignoring their outcome."""
     for task in tasks:
         task.cancel()
     await asyncio.gather(*tasks, return_exceptions=True)
 
 
 class _EventStream(Response):
-    """Sends what a reader gets until either has gone."""
+    """The response that sends what a reader gets until either side leaves."""
 
     def __init__(self, streams: Streams, reader: Reader, places: Iterable[tuple[str, ...]]) -> None:
         super().__init__(media_type="text/event-stream", headers={"x-accel-buffering": "no"})

@@ -1,11 +1,10 @@
-"""A session as entries of a page: what was asked, said, called, decided, confined and answered,
-folded from its events.
+"""A session as entries of a page, built from its events.
 
-It is fed the bus's form of events (`engine.event_bus.events`), which holds no secrets, whether they
-come from the bus or out of the journal: so a page says the same while a run goes on, after it, and
-in another process. Every entry knows the place of the event that changed it last. A reader that has
-seen everything up to a place needs only the entries behind it, and work is proportional to what is
-new.
+The events come in the form of the bus (`engine.event_bus.events`), which holds no secrets, whether
+they come from the bus or from the journal. So a page shows the same while a run continues, after
+it, and in another process. Every entry knows the place of the event that changed it last: a reader
+that has seen everything up to a place needs only the entries after it, and the work is proportional
+to what is new.
 """
 
 from __future__ import annotations
@@ -23,11 +22,11 @@ from .entries import Card, End, Entry, Message, Note, Partial
 PROGRESS = 24
 """Lines of a running tool that are kept."""
 PARTIAL = 64_000
-"""Characters of an answer on its way that are kept."""
+"""Characters of a streaming answer that are kept."""
 
 
 class Timeline:
-    """The entries of one session, as far as it was fed. Feed it every event once, in its order."""
+    """The entries of one session, as far as it was fed. Feed it every event once, in order."""
 
     def __init__(self) -> None:
         self.entries: list[Entry] = []
@@ -38,7 +37,7 @@ class Timeline:
         self.cursor = ""
         self.runs = 0
         self.open_run = ""
-        """The run that has begun and not ended, "" if there is none."""
+        """The run that has started and not ended, or ""."""
         self.usage = events.Usage()
         self._recent: dict[int, Entry] = {}
         self._open: dict[str, Card] = {}
@@ -46,7 +45,7 @@ class Timeline:
         self._answers = self._calls = self._began = 0
 
     def since(self, place: Place) -> list[Entry]:
-        """The entries that changed behind a place, in their order."""
+        """Return the entries that changed after a place, in order."""
         found: list[Entry] = []
         for entry in reversed(self._recent.values()):
             if entry.changed <= place:
@@ -55,21 +54,25 @@ class Timeline:
         return sorted(found, key=lambda entry: entry.number)
 
     def _touch(self, entry: Entry) -> None:
-        """It changed now. The entries are kept by when they changed, so that what is new is found
-        without looking at the rest.
+        """Mark an entry as changed now.
+
+        The entries are kept in the order of their changes, so that what is new is found without
+        looking at the rest.
         """
         entry.changed = self.place
         self._recent.pop(entry.number, None)
         self._recent[entry.number] = entry
 
     def feed(self, event: BusEvent) -> None:
-        """Take the next event or piece."""
+        """Add the next event or streamed piece."""
         if event.sequence is None or event.sequence <= self.place:
             return
         if event.kind != DROPPED:
-            self.place, self.cursor = event.sequence, event.cursor
+            self.place = event.sequence
+            self.cursor = event.cursor
         payload = event.payload
-        at, run = int(event.time * 1000), event.identity.run if event.identity else ""
+        at = int(event.time * 1000)
+        run = event.identity.run if event.identity else ""
         if event.sequence.piece:
             self._piece(event.kind, payload)
             return
@@ -121,8 +124,7 @@ class Timeline:
         self._touch(entry)
         if isinstance(entry, Card):
             if (before := self._open.get(entry.call.id)) is not None:
-                # A journal that was not written by a driver: what comes next is said of the later
-                # one.
+                # Only in a journal that no driver wrote. Later events belong to the later call.
                 before.settled = before.settled or "replaced"
                 self._close(before)
             self._ids.add(entry.call.id)
@@ -131,7 +133,10 @@ class Timeline:
 
     def _begin(self, event: events.RunStarted, at: int, run: str) -> None:
         self.runs += 1
-        self.open_run, self._began, self._answers, self._calls = run, at, 0, 0
+        self.open_run = run
+        self._began = at
+        self._answers = 0
+        self._calls = 0
         self.partial = Partial()
         self._add(Message, at, run, "person", event.text, source=event.model)
 
@@ -157,7 +162,8 @@ class Timeline:
             )
 
     def _end(self, event: events.RunFinished, at: int, run: str) -> None:
-        self.open_run, self.partial = "", Partial()
+        self.open_run = ""
+        self.partial = Partial()
         for card in [one for one in self._open.values() if not one.direct]:
             card.settled = card.settled or event.stop
             self._close(card)
@@ -171,17 +177,18 @@ class Timeline:
         if isinstance(event, events.CallEvaluated):
             card.evaluated, card.asked = event, at
             if event.verdict == "ask":
-                # Its arguments changed, or the rules did: what was answered was about something
-                # else.
+                # The arguments or the rules changed, so the earlier answer no longer applies.
                 card.answer = None
             if event.result is not None:
-                card.result, card.ended = event.result, at
+                card.result = event.result
+                card.ended = at
                 self._close(card)
         elif isinstance(event, events.PersonAnswered):
             card.answer, card.answered = event, at
             if event.choice == "deny":
-                # Nothing else is said of it: its result is what the person said.
-                card.settled, card.ended = "denied", at
+                # No other event follows: the person's answer is the result.
+                card.settled = "denied"
+                card.ended = at
                 self._close(card)
         else:
             card.started = at
@@ -225,11 +232,9 @@ class Timeline:
             case events.ModelFailed():
                 self.partial = Partial()
                 said = f"{event.detail} {event.hint}".strip()
-                self._add(Note, at, run, f"the model failed ({event.code})", said)
+                self._add(Note, at, run, f"model error ({event.code})", said)
             case events.Recovered():
-                self._add(
-                    Note, at, run, "taken up again", event.reason or "another process took over"
-                )
+                self._add(Note, at, run, "resumed", event.reason or "another process took over")
             case events.LimitHit():
                 self._add(Note, at, run, "limit", f"{event.limit}: {event.value:g} reached")
             case events.Cancelled():

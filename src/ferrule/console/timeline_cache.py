@@ -1,10 +1,10 @@
-"""Views: the timelines that pages show, kept and brought up to date when somebody looks.
+"""Cache of the timelines that pages show, brought up to date whenever someone looks.
 
-A view takes events from two places and each of them once: from the bus, which has what happens in
-this process before it is written and the words as they arrive, and from the journal, which has what
-was written by any process. They cannot disagree: a session has one writer, and an event has its
-number from the beginning. A page that comes back after a restart finds another view with another
-`epoch`, and is given everything anew.
+A cached timeline takes events from two sources, each event once: from the bus, which has what
+happens in this process before it is written, and the text as it streams; and from the journal,
+which has what any process wrote. They cannot disagree: a session has one writer, and an event has
+its number from the start. A page that comes back after a restart finds a timeline with another
+`epoch` and gets everything again.
 """
 
 from __future__ import annotations
@@ -27,14 +27,16 @@ from .entries import Entry, Partial
 from .timeline import Timeline
 
 KEPT = 64
-"""Views that are kept; the one that was looked at longest ago goes first."""
+"""Timelines kept in the cache; the one not looked at for longest goes first."""
 BUFFER = 4096
 
 
 @dataclass(frozen=True, slots=True)
 class Look:
-    """A view at one moment. With `whole`, `entries` are the last of all, `earlier` of them left
-    out; else those that changed behind a mark.
+    """A timeline at one moment.
+
+    With `whole`, `entries` are the last entries of all, with `earlier` of them left out; otherwise
+    the ones that changed after a mark.
     """
 
     mark: str
@@ -47,8 +49,9 @@ class Look:
 
 
 class View:
-    """One session, for whoever may see it. `timeline` is as of the last `refresh`. Safe to share
-    between threads.
+    """The cached timeline of one session, for whoever may see it.
+
+    `timeline` is as of the last `refresh`. Threads may share it.
     """
 
     def __init__(self, bus: Bus, journal: Journal, session: OwnSession) -> None:
@@ -61,13 +64,11 @@ class View:
 
     @property
     def mark(self) -> str:
-        """Where this view is, for a page to give back."""
+        """The position of this timeline, for a page to send back."""
         return f"{self.epoch}~{self.timeline.place}"
 
     def behind(self, mark: str) -> Place | None:
-        """The place that a mark of this view stands for; None if it is one of another view, or
-        none.
-        """
+        """Return the place that a mark of this timeline stands for, or None for any other mark."""
         epoch, _, place = mark.partition("~")
         if epoch != self.epoch:
             return None
@@ -77,8 +78,9 @@ class View:
             return None
 
     def look(self, mark: str, most: int) -> Look:
-        """What changed behind a mark of this view; without one, the last entries, at most so
-        many.
+        """Return what changed after a mark of this timeline; without one, its last entries.
+
+        At most `most` entries are returned without a mark.
         """
         with self.lock:
             timeline = self.timeline
@@ -95,8 +97,11 @@ class View:
             )
 
     def refresh(self) -> None:
-        """Take in what happened since the last time. Reads the journal. Raises SessionNotFound,
-        JournalError.
+        """Add what happened since the last refresh. Reads the journal.
+
+        Raises:
+            SessionNotFound: the session is not in the journal.
+            JournalError: the journal cannot be read.
         """
         with self.lock:
             if self._news is None or self._news.ended:
@@ -112,14 +117,15 @@ class View:
                 self.session, cursor=Place(self.timeline.place.event), buffer=BUFFER
             )
         except CursorError:
-            # It went on in another process, and what is left of it here is behind: for now the
-            # journal has everything.
+            # The session continued in another process, and the bus is behind: for now the journal
+            # has everything.
             return None
 
     def _take(self, news: Subscription) -> None:
         for event in news.take_nowait():
             if event.sequence is None:
-                # Lost, or over: what it was is read, and the next look begins behind it.
+                # Events were lost, or the subscription ended: the journal is read instead, and the
+                # next refresh subscribes again.
                 news.close()
                 continue
             if event.sequence.event > self.timeline.place.event + 1:
@@ -127,7 +133,7 @@ class View:
             self.timeline.feed(event)
 
     def _read(self, until: int | None = None) -> None:
-        """What the journal has and we have not."""
+        """Add the events that are in the journal and not here yet."""
         after = self.timeline.place.event
         past = Recorded(self._journal, self.session, self._bus.redactor, after=after, until=until)
         while page := past.page():
@@ -135,13 +141,13 @@ class View:
                 self.timeline.feed(event)
 
     def close(self) -> None:
-        """Let go of the bus."""
+        """Unsubscribe from the bus."""
         if self._news is not None:
             self._news.close()
 
 
 class Views:
-    """The views of a server."""
+    """The timelines of a server."""
 
     def __init__(self, bus: Bus, journal: Journal) -> None:
         self._bus, self._journal = bus, journal
@@ -149,8 +155,13 @@ class Views:
         self._lock = threading.Lock()
 
     def of(self, info: SessionInfo) -> View:
-        """The view of a session, as it is now. Raises SessionNotFound, JournalError. Whether
-        somebody may see it is the caller's to say.
+        """Return the timeline of a session as it is now.
+
+        The caller checks whether it may be shown.
+
+        Raises:
+            SessionNotFound: the session is not in the journal.
+            JournalError: the journal cannot be read.
         """
         key = OwnSession(info.tenant, info.user, info.session)
         with self._lock:
@@ -169,14 +180,14 @@ class Views:
         return view
 
     def forget(self, session: OwnSession) -> None:
-        """Begin anew with the next look: what was seen may not be what was written."""
+        """Drop a timeline, so that it is read again: what was shown may not be what was written."""
         with self._lock:
             view = self._kept.pop(session, None)
         if view is not None:
             view.close()
 
     def close(self) -> None:
-        """Let go of all."""
+        """Close every timeline."""
         with self._lock:
             gone = [*self._kept.values()]
             self._kept.clear()

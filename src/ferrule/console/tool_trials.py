@@ -1,5 +1,6 @@
-"""Trials: a tool that a person called from its page, followed until it is over. Read from the
-journal of its own session.
+"""Trials: a tool that a person called from its page, followed until the call has ended.
+
+Read from the journal of the session that the call has to itself.
 """
 
 from __future__ import annotations
@@ -20,12 +21,12 @@ from ferrule.storage.audit.wording import explained
 from .state import Console
 
 SHOWN = 65_536
-"""Characters of a result that the page shows; the rest is in the run's page, or an artifact."""
+"""Characters of a result that the page shows; the rest is on the run's page, or in an artifact."""
 
 
 @dataclass(frozen=True, slots=True)
 class Trial:
-    """What is known of it. `verdict` says in a few words what was decided and by whom."""
+    """What is known about a trial. `verdict` says in a few words what was decided and by whom."""
 
     call: AuditedCall
     result: Result | None
@@ -34,21 +35,21 @@ class Trial:
 
     @property
     def over(self) -> bool:
-        """Whether anything else will come."""
+        """Whether the call has ended and nothing else will follow."""
         return self.call.outcome != "open" and (
             self.result is not None or self.call.outcome != "unknown"
         )
 
     @property
     def artifact(self) -> str:
-        """The reference of the artifact that stands for the result, "" if none does."""
+        """The reference of the artifact that holds the result, or ""."""
         data = self.result.data if self.result is not None else None
         name = cast("dict[str, Any]", data).get("artifact") if isinstance(data, dict) else None
         return name if isinstance(name, str) and name.startswith("art-") else ""
 
 
 def trial_of(records: Iterable[Record]) -> Trial | None:
-    """The first call that was made directly in a session, None if there is none."""
+    """Return the first call that was made directly in a session, or None."""
     everything = list(records)
     made = next(
         (
@@ -79,14 +80,15 @@ def _result(record: Record) -> Result | None:
 
 
 async def tried(console: Console, request: Request) -> Response:
-    """The page of a trial, or with `part` what changes of it."""
-    viewer, name = console.viewer(request), request.query_params.get("session", "")
+    """Show the page of a trial, or with `part` the part of it that changes."""
+    viewer = console.viewer(request)
+    name = request.query_params.get("session", "")
     info = await run_blocking(lambda: console.session(viewer, name))
     trial = await run_blocking(lambda: trial_of(console.journal.records(info.session)))
     asked = [one for one in console.desk.questions.of_session(info.session) if one.seen_by(viewer)]
     live = console.desk.find(info.session)
     if trial is not None and trial.over and live is not None and not live.is_busy:
-        # Nobody says anything more in it; what the call left running ends with it.
+        # No other message will follow in this session; what the call left running ends with it.
         await console.desk.leave(info.session)
     template = "tried_part.html" if "part" in request.query_params else "tried.html"
     return console.page(

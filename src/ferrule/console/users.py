@@ -1,11 +1,11 @@
-"""Who may use a console: a file of tokens, a line each.
+"""Who may use a console: a file with one token per line.
 
     3Fk0...                      the owner of this process, who is an operator
-    ada  9dQe...                 somebody else, who sees and drives only their own sessions
-    eve  x7Zp...  operator       somebody else who sees and drives all
+    ada  9dQe...                 another user, who sees and controls only their own sessions
+    eve  x7Zp...  operator       another user, who sees and controls all sessions
 
-Empty lines and those that begin with `#` are nothing. A file that others than its owner may read is
-refused: tokens in it are not secret.
+Empty lines and lines starting with `#` are ignored. A file that anyone but its owner may read is
+refused, because the tokens in it are not secret.
 """
 
 from __future__ import annotations
@@ -20,10 +20,13 @@ from ferrule.runtime.http.server import token_of
 
 
 def people_of(file: Path | None, owner: str) -> tuple[dict[str, Who], str]:
-    """Everybody by their token; and the owner's token where it was made just now, to be shown once.
-    Raises ConfigError.
+    """Return the users by their tokens, and the owner's token if it was generated now.
 
-    Without a file there is the owner alone (`runtime.http.server.token_of`).
+    A generated token is to be shown once. Without a file, the owner is the only user
+    (`runtime.http.server.token_of`).
+
+    Raises:
+        ConfigError: the file cannot be read, is open to others, or has an invalid line.
     """
     if file is None:
         token, made = token_of(None)
@@ -35,11 +38,11 @@ def people_of(file: Path | None, owner: str) -> tuple[dict[str, Who], str]:
             continue
         token, who = _person(words, owner, f"`{file}`, line {number}")
         if token in people:
-            raise ConfigError(f"`{file}`, line {number}: this token is somebody's already")
+            raise ConfigError(f"`{file}`, line {number}: this token is already in use")
         people[token] = who
     if not people:
         raise ConfigError(
-            f"`{file}` holds no token", hint="write one line: a token, for the owner of this server"
+            f"no token in `{file}`", hint="add a line with a token for the owner of this server"
         )
     return people, ""
 
@@ -53,7 +56,7 @@ def _person(words: list[str], owner: str, where: str) -> tuple[str, Who]:
         case [user, token, "operator"]:
             return token, Who(user, True)
         case _:
-            raise ConfigError(f"{where}: this is no `token` and no `user token [operator]`")
+            raise ConfigError(f"{where}: expected `token` or `user token [operator]`")
 
 
 def _read(file: Path) -> str:
@@ -62,7 +65,7 @@ def _read(file: Path) -> str:
             about = os.fstat(opened.fileno())
             if stat.S_IMODE(about.st_mode) & 0o077:
                 raise ConfigError(
-                    f"others than its owner may use `{file}`", hint=f"`chmod 600 {file}`"
+                    f"`{file}` is readable by others than its owner", hint=f"`chmod 600 {file}`"
                 )
             return opened.read()
     except (OSError, UnicodeDecodeError) as error:

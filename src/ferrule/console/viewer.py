@@ -1,4 +1,4 @@
-"""Who looks at a page, and which sessions exist for them."""
+"""Who looks at a page, and which sessions they may see."""
 
 from __future__ import annotations
 
@@ -9,16 +9,16 @@ from ferrule.storage.journal.sessions import SessionInfo
 
 @dataclass(frozen=True, slots=True)
 class Viewer:
-    """Who looks at a page. An operator sees and drives everybody's sessions."""
+    """Who looks at a page. An operator sees and controls everyone's sessions."""
 
     user: str
     operator: bool
     tenant: str = "local"
     csrf: str = ""
-    """What their unsafe requests must repeat; empty for programs, which bring their token each
-    time.
+    """The token their unsafe requests must repeat. Empty for programs, which send their bearer
+    token every time.
     """
 
     def sees(self, info: SessionInfo) -> bool:
-        """Whether this session exists for them."""
+        """Return whether they may see this session."""
         return self.operator or (info.tenant, info.user) == (self.tenant, self.user)

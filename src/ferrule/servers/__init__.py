@@ -1,5 +1,7 @@
-"""Agents as servers: other programs ask an agent of ours, by protocols that they know.
+"""Servers: other programs use an agent or its tools through protocols they know.
 
-Packages: `a2a`, `acp`, `mcp`, `openai`.
+Packages: `a2a` (other agents), `acp` (editors), `mcp` (MCP clients), `openai` (chat completions
+clients).
+
 Modules: `command`.
 """

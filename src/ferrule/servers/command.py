@@ -19,8 +19,8 @@ COMMANDS: dict[str, tuple[str, str]] = {
         "The web console: runs, approvals, tools, audit.",
     ),
 }
-"""Name to `module:object` and line of help. An interface is named by its text, so that none knows
-another.
+"""Name to `module:object` and line of help. Commands are named by text, so that no interface
+imports another.
 """
 
 

@@ -172,10 +172,10 @@ def test_a_file_of_tokens_says_who_everybody_is(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("", "holds no token"),
+        ("", "no token in"),
         ("ada token extra", "line 1"),
         ("a b operator more", "line 1"),
-        ("same-token\nada same-token", "somebody's already"),
+        ("same-token\nada same-token", "already in use"),
     ],
 )
 def test_a_file_of_tokens_that_is_not_clear_opens_nothing(

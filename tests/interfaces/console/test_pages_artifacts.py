@@ -82,7 +82,7 @@ async def test_lines_are_numbered_paged_found_and_escaped(served: Any) -> None:
         found = await opened(browser, f"{query}&find=line 77[0-9]")
         assert re.findall(r'id="L(\d+)"', found) == [str(number) for number in range(770, 780)]
         assert "line=777#L777" in found
-        assert "There is no such line" in await opened(browser, f"{query}&from=5000")
+        assert "No such line" in await opened(browser, f"{query}&from=5000")
         assert 'role="alert"' in await opened(browser, f"{query}&find=(")
 
 

@@ -63,7 +63,7 @@ async def test_a_call_is_explained_step_by_step_and_not_made(served: Any) -> Non
         wrong = await browser.post("/policy/explain", data={"tool": "look", "more": '{"nope": 1}'})
     steps = re.findall(r"<li>(.*?)</li>", page[page.index('class="steps"') :])
     assert steps[: len(trace)] == [step.replace("'", "&#39;") for step in trace]
-    assert 'The gate would say <span class="state bad">deny</span>' in page
+    assert 'The gate would decide <span class="state bad">deny</span>' in page
     assert wrong.status_code == 422 and "nope" in wrong.text
 
 
@@ -81,9 +81,9 @@ async def test_other_rules_are_tried_on_what_was_done_and_nothing_is_changed(ser
         wrong = await browser.post("/policy/what-if", data={"rules": "allow note\nforbid it"})
         assert [rule.text for rule in serving.console.assembly.agent.gate.rules] == ["note"]
     tiles = dict(re.findall(r"<dt>([^<]+)</dt><dd>(\d+)</dd>", page))
-    assert (tiles["ran, would be refused"], tiles["ran, would be asked about"]) == ("1", "2")
+    assert (tiles["ran, would be refused"], tiles["ran, would need approval"]) == ("1", "2")
     assert "&lt;b&gt;" in page and "deny note\nask look</textarea>" in page
-    assert "Of 0 calls" in others
+    assert "0 calls compared" in others
     assert wrong.status_code == 422 and "line 2 begins with `forbid`" in wrong.text
 
 
@@ -97,4 +97,4 @@ async def test_what_was_kept_from_calls_is_a_picture_and_a_table(served: Any) ->
         await serving.console.assembly.agent.run("go")
         page, others = (await browser.get("/policy")).text, (await bob.get("/policy")).text
     assert "a rule: 2" in page and '<rect class="pic-1"' in page and "by a rule" in page
-    assert "a rule: 2" not in others and "nothing happened" in others
+    assert "a rule: 2" not in others and "no data" in others

@@ -83,9 +83,9 @@ async def test_a_changed_event_is_found_and_named(served: Any) -> None:
         bad = (await browser.post("/audit/verify", data={"session": session})).text
         everything = (await browser.post("/audit/verify", data={"session": ""})).text
         assert (await browser.get("/audit/export", params={"session": session})).status_code == 422
-    assert "Everything that was looked at is what was recorded" in good
+    assert "Verified: the journal is unchanged" in good
     for page in (bad, everything):
-        assert "1 thing does not hold" in page and re.search(r'data-label="Event">4<', page)
+        assert "1 problem found" in page and re.search(r'data-label="Event">4<', page)
 
 
 @pytest.mark.proves("console.audit.verify")
@@ -149,11 +149,11 @@ async def test_tokens_and_money_stand_by_day_model_and_session(
         session = (await serving.console.assembly.agent.run("go")).session
         page, others = (await browser.get("/costs?days=7")).text, (await bob.get("/costs")).text
     tiles = dict(re.findall(r"<dt>([^<]+)</dt><dd>([^<]+)</dd>", page))
-    assert (tiles["Input tokens"], tiles["of them from the cache"]) == ("3\u202f000", "2\u202f100")
+    assert (tiles["Input tokens"], tiles["Cached input tokens"]) == ("3\u202f000", "2\u202f100")
     # 900 tokens read anew and 30 written at a tenth of a cent, 2,100 at a hundredth.
-    assert tiles["Money"] == "$1.14" and "scripted:a: $1.14" in page
-    assert session[:20] in page and "input from the cache: 2.1k" in page
-    assert "No model was asked" in others and session[:12] not in others
+    assert tiles["Cost"] == "$1.14" and "scripted:a: $1.14" in page
+    assert session[:20] in page and "cached input: 2.1k" in page
+    assert "No model requests" in others and session[:12] not in others
 
 
 async def test_what_has_no_price_is_said_and_not_counted_as_free(served: Any) -> None:

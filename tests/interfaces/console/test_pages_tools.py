@@ -114,11 +114,11 @@ async def test_a_tools_page_has_its_schema_its_rules_and_its_last_calls(served: 
         await serving.console.assembly.agent.run("go")
         page = (await browser.get("/tools/tool", params={"name": "note"})).text
         assert (await browser.get("/tools/tool", params={"name": "nope"})).status_code == 404
-    assert "&#34;properties&#34;" in page and "denied by a rule" in page
+    assert "&#34;properties&#34;" in page and "hidden from models by a deny rule" in page
     assert (
         "permission denied" in page
         and "by a rule" in page
-        and "1, never repeated by itself" in page
+        and "1, never retried automatically" in page
     )
 
 
@@ -130,7 +130,7 @@ async def test_a_tried_tool_runs_in_a_session_of_its_own_through_the_gate(served
         (info,) = serving.journal.sessions()
         (call,) = audited(serving.journal.records(info.session))
     assert "8! &lt;script&gt;" in text and "<script>alert" not in text
-    assert "allowed by the gate" in text and "it started no program" in text
+    assert "allowed by the gate" in text and "no program started" in text
     assert (call.tool, call.by, call.outcome) == ("double", "a person trying a tool", "success")
     assert call.arguments == '{"number":4,"loud":true}' and (info.user, info.runs) == ("owner", 0)
 
@@ -208,7 +208,7 @@ async def test_what_one_person_tried_is_not_there_for_another(served: Any) -> No
         assert (await owner.get(str(page.url))).status_code == 200
         theirs = (await bob.get("/tools/tool?name=double")).text
         hers = (await ada.get("/tools/tool?name=double")).text
-    assert "Nobody has called it yet" in theirs and "Nobody has called it yet" not in hers
+    assert "No calls yet" in theirs and "No calls yet" not in hers
 
 
 async def test_numbers_of_a_long_journal_come_in_parts_and_the_page_asks_again(

@@ -192,7 +192,7 @@ async def test_a_card_tells_arguments_result_time_decision_and_who_made_it(serve
     steps = [calls(("note", {"text": "milk"}, "c1")), says("done")]
     async with served({"scripted:a": steps}, tools=[NOTE]) as serving, serving.browser() as browser:
         live = await serving.console.desk.start(OWNER, "note milk")
-        page = await shows(browser, f"/runs/{live.id}", "May <code>note</code> run?")
+        page = await shows(browser, f"/runs/{live.id}", "Allow <code>note</code> to run?")
         assert "risk high" in page and "&#34;text&#34;: &#34;milk&#34;" in page
         (asked,) = serving.console.desk.waiting(OWNER)
         offer = next(one for one in asked.request.offers if one.choice == "session")
@@ -214,7 +214,7 @@ async def test_a_denied_call_does_not_run_and_the_page_says_why(served: Any) -> 
     steps = [calls(("note", {"text": "milk"}, "c1")), says("pity")]
     async with served({"scripted:a": steps}, tools=[NOTE]) as serving, serving.browser() as browser:
         live = await serving.console.desk.start(OWNER, "note milk")
-        await shows(browser, f"/runs/{live.id}", "May <code>note</code> run?")
+        await shows(browser, f"/runs/{live.id}", "Allow <code>note</code> to run?")
         (asked,) = serving.console.desk.waiting(OWNER)
         form = {"digest": asked.request.digest, "answer": "deny", "note": "no more milk"}
         assert (await browser.post(f"/questions/{asked.id}", data=form)).headers[
@@ -223,7 +223,7 @@ async def test_a_denied_call_does_not_run_and_the_page_says_why(served: Any) -> 
         page = await shows(browser, f"/runs/{live.id}", "pity")
         assert "denied by owner" in page and "no more milk" in page and "noted milk" not in page
         stale = await browser.post(f"/questions/{asked.id}", data=form, headers=PART)
-        assert (stale.status_code, "nobody asks that any more" in stale.text) == (422, True)
+        assert (stale.status_code, "this question is no longer open" in stale.text) == (422, True)
 
 
 @pytest.mark.proves("console.preview")
@@ -247,7 +247,7 @@ async def test_a_page_gets_what_changed_behind_its_mark_and_nothing_twice(served
     steps = [calls(("note", {"text": "x"}, "c1")), says("done")]
     async with served({"scripted:a": steps}, tools=[NOTE]) as serving, serving.browser() as browser:
         live = await serving.console.desk.start(OWNER, "note x")
-        await shows(browser, f"/runs/{live.id}", "May <code>note</code> run?")
+        await shows(browser, f"/runs/{live.id}", "Allow <code>note</code> to run?")
         path, query = (
             f"/runs/{live.id}/timeline",
             known((await browser.get(f"/runs/{live.id}")).text),
@@ -327,7 +327,7 @@ async def test_a_run_is_stopped_from_its_page_and_stays_stopped(served: Any) -> 
         page = (await browser.get(f"/runs/{live.id}")).text
         assert "Stop the run" not in page and 'class="state cancelled"' in page
         again = await browser.post(f"/runs/{live.id}/stop", headers=PART)
-        assert (again.status_code, "not running here" in again.text) == (422, True)
+        assert (again.status_code, "no run of this session is in progress" in again.text) == (422, True)
 
 
 @pytest.mark.proves("console.waiting")
@@ -402,7 +402,7 @@ async def test_a_call_whose_outcome_nobody_knows_is_asked_about_when_it_is_taken
         assert 'class="state interrupted"' in page
         assert (await browser.post("/runs/left/resume", headers=PART)).status_code == 200
         page = await shows(browser, "/runs/left", "outcome is unknown")
-        assert "Do it again" in page
+        assert "Run it again" in page
         (asked,) = serving.console.desk.waiting(OWNER)
         form = {"digest": asked.request.digest, "answer": "once ", "note": ""}
         assert (
@@ -430,15 +430,15 @@ async def test_what_a_sub_agent_asks_is_answered_on_the_page_of_the_run_it_works
         serving.browser() as browser,
     ):
         live = await serving.console.desk.start(OWNER, "have milk noted")
-        page = await shows(browser, f"/runs/{live.id}", "An agent that works for this run asks")
+        page = await shows(browser, f"/runs/{live.id}", "A sub-agent of this run asks")
         (asked,) = serving.console.desk.waiting(OWNER)
         below = asked.request.identity.session
         assert below != live.id and f'href="/runs/{below}"' in page
         theirs = (await browser.get(f"/runs/{below}")).text
         assert (
             'data-state="waiting"' in theirs
-            and "May <code>note</code> run?" in theirs
-            and "Works for" in theirs
+            and "Allow <code>note</code> to run?" in theirs
+            and "Parent session" in theirs
         )
         form = {"digest": asked.request.digest, "answer": "once "}
         assert (
@@ -478,9 +478,9 @@ async def test_a_run_that_broke_says_so_and_can_be_taken_up(served: Any) -> None
         serving.browser() as browser,
     ):
         live = await serving.console.desk.start(OWNER, "hello")
-        page = await shows(browser, f"/runs/{live.id}", "the run broke: RuntimeError")
+        page = await shows(browser, f"/runs/{live.id}", "the run failed: RuntimeError")
         assert "Resume" in page and "a wire with a defect" not in page
         assert any("a wire with a defect" in said for said in serving.notices)
         assert (await browser.post(f"/runs/{live.id}/resume", headers=PART)).status_code == 200
         page = await shows(browser, f"/runs/{live.id}", "better now")
-        assert "the run broke" not in page
+        assert "the run failed" not in page

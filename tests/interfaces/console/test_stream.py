@@ -383,7 +383,7 @@ async def test_one_person_who_opens_all_the_streams_they_can_shuts_nobody_out(
         greedy = [await opened.enter_async_context(watching(port, token=BOB)) for _ in range(80)]
         statuses = [watcher.status for watcher in greedy]
         assert statuses == [200] * 64 + [429] * (80 - 64)
-        assert "you watch with 64 readers already" in greedy[-1].text
+        assert "you have 64 event streams open already" in greedy[-1].text
         async with watching(port) as other:
             assert other.status == 200
             await begun(serving)

@@ -1,5 +1,5 @@
-"""The pages of the console: a module each, with `routes(console)`.
+"""The pages of the console: one module each, with `routes(console)`.
 
-Modules: `artifacts`, `audit`, `costs`, `events`, `playground`, `policy`, `run`, `runs`,
-`servers`, `tools`.
+Modules: `artifacts`, `audit`, `costs`, `events`, `playground`, `policy`, `run`, `runs`, `servers`,
+`tools`.
 """

@@ -1,8 +1,8 @@
 """Artifacts: the large results of a person's sessions, opened in parts.
 
-Whose an artifact is says its session: of somebody else's there is neither. What is sent as a file
-is an attachment of unknown type; only pictures of a few types are shown, by what they begin with,
-under a policy of their own in which nothing runs.
+An artifact belongs to its session: for anyone else, neither exists. A download is sent as an
+attachment of unknown type. Only pictures of a few types are shown, recognised by their first bytes,
+under a content security policy of their own in which nothing runs.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ from ferrule.storage.journal.sessions import SessionInfo
 from ferrule.storage.locations import artifacts_at
 
 LISTED = 200
-"""Sessions whose artifacts are listed, those used last."""
+"""Sessions whose artifacts are listed, the most recently used ones."""
 SHOWN = 500
 SANDBOX = "default-src 'none'; sandbox"
 
 
 class Artifacts:
-    """The store of a console, opened with the first look."""
+    """The artifact store of a console, opened on first use."""
 
     def __init__(self, console: Console) -> None:
         self.console = console
@@ -42,13 +42,16 @@ class Artifacts:
     def store(self) -> ArtifactStore:
         if self._store is None:
             settings = self.console.assembly.settings
-            most, days = settings["artifacts.max_bytes"], settings["artifacts.days"]
+            most = settings["artifacts.max_bytes"]
+            days = settings["artifacts.days"]
             self._store = artifacts_at(settings["artifacts.store"], max_bytes=most, days=days)
         return self._store
 
     def look(self, viewer: Viewer, session: str, reference: str) -> tuple[SessionInfo, Look]:
-        """An artifact of a session that they may see. Raises HTTPException (404) for all others,
-        not saying which it is.
+        """Open an artifact of a session that this viewer may see.
+
+        Raises:
+            HTTPException: 404 for all others, without saying why.
         """
         info = self.console.session(viewer, session)
         try:
@@ -57,7 +60,7 @@ class Artifacts:
             raise HTTPException(404, error.detail) from error
 
     def listed(self, viewer: Viewer, session: str) -> list[tuple[SessionInfo, Artifact]]:
-        """The artifacts of this session, or of the sessions used last, the newest first."""
+        """Return the artifacts of a session, or of the sessions used last, the newest first."""
         infos = (
             [self.console.session(viewer, session)]
             if session
@@ -68,12 +71,12 @@ class Artifacts:
 
 
 def scope_of(info: SessionInfo) -> Scope:
-    """Whose the artifacts of a session are."""
+    """Return the owner of a session's artifacts."""
     return Scope(info.tenant, info.user, info.session)
 
 
 def routes(console: Console) -> list[BaseRoute]:
-    """`/artifacts`, `/artifacts/view`, `/artifacts/image`, `/artifacts/file`."""
+    """Return `/artifacts`, `/artifacts/view`, `/artifacts/image` and `/artifacts/file`."""
     kept = Artifacts(console)
     return [
         Route("/artifacts", partial(listing, kept)),
@@ -84,8 +87,9 @@ def routes(console: Console) -> list[BaseRoute]:
 
 
 async def listing(kept: Artifacts, request: Request) -> Response:
-    """What there is."""
-    viewer, session = kept.console.viewer(request), request.query_params.get("session", "").strip()
+    """List artifacts."""
+    viewer = kept.console.viewer(request)
+    session = request.query_params.get("session", "").strip()
     found = await run_blocking(lambda: kept.listed(viewer, session))
     return kept.console.page(
         request,
@@ -98,20 +102,20 @@ async def listing(kept: Artifacts, request: Request) -> Response:
 
 
 async def view(kept: Artifacts, request: Request) -> Response:
-    """A part of an artifact."""
-    viewer, given = kept.console.viewer(request), request.query_params
-    session, reference = given.get("session", ""), given.get("ref", "")
+    """Show part of an artifact."""
+    viewer = kept.console.viewer(request)
+    given = request.query_params
+    session = given.get("session", "")
+    reference = given.get("ref", "")
 
     def read() -> dict[str, Any]:
         info, look = kept.look(viewer, session, reference)
         views = look.views()
         chosen = given.get("as", "")
         chosen = chosen if chosen in VIEWERS or chosen in views else views[0]
-        first, pointer, pattern = (
-            _number(given.get("from", "")),
-            given.get("at", ""),
-            given.get("find", ""),
-        )
+        first = _number(given.get("from", ""))
+        pointer = given.get("at", "")
+        pattern = given.get("find", "")
         page, problem = _page(look, chosen, pointer, pattern, first)
         return {
             "info": info,
@@ -134,7 +138,7 @@ async def view(kept: Artifacts, request: Request) -> Response:
 
 
 def _page(look: Look, chosen: str, pointer: str, pattern: str, first: int) -> tuple[Page, str]:
-    """What is shown, and why it cannot be, if it cannot."""
+    """Return what is shown, and the reason if it cannot be."""
     try:
         if chosen == "image":
             return Page(), ""
@@ -146,14 +150,15 @@ def _page(look: Look, chosen: str, pointer: str, pattern: str, first: int) -> tu
 
 
 def _number(text: str) -> int:
-    """A number of a line or row, from 1 on; 1 for what is none."""
+    """Parse the number of a line or row, counted from 1; 1 if it is none."""
     digits = "".join(text.split())
     return max(1, int(digits)) if digits.isascii() and digits.isdigit() and len(digits) < 16 else 1
 
 
 async def image(kept: Artifacts, request: Request) -> Response:
-    """The bytes of a picture, as the picture that they are and nothing else."""
-    viewer, given = kept.console.viewer(request), request.query_params
+    """Send a picture under its own type."""
+    viewer = kept.console.viewer(request)
+    given = request.query_params
 
     def read() -> tuple[str, bytes]:
         _, look = kept.look(viewer, given.get("session", ""), given.get("ref", ""))
@@ -161,7 +166,7 @@ async def image(kept: Artifacts, request: Request) -> Response:
 
     mime, data = await run_blocking(read)
     if not mime:
-        raise HTTPException(415, "this artifact is no picture that is shown here")
+        raise HTTPException(415, "this artifact is not a supported picture")
     return Response(
         data,
         media_type=mime,
@@ -170,8 +175,9 @@ async def image(kept: Artifacts, request: Request) -> Response:
 
 
 async def file(kept: Artifacts, request: Request) -> Response:
-    """The whole artifact, to be kept and not to be shown."""
-    viewer, given = kept.console.viewer(request), request.query_params
+    """Send the whole artifact as a download."""
+    viewer = kept.console.viewer(request)
+    given = request.query_params
     _, look = await run_blocking(
         lambda: kept.look(viewer, given.get("session", ""), given.get("ref", ""))
     )

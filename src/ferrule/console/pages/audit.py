@@ -1,6 +1,4 @@
-"""Audit: whether the journal is what was recorded, what let each call pass, and exports for
-somebody else.
-"""
+"""Audit: check the journal, show what allowed each call, and export it."""
 
 from __future__ import annotations
 
@@ -33,8 +31,8 @@ CALLS = 1_000
 
 
 def routes(console: Console) -> list[BaseRoute]:
-    """`/audit`, `/audit/verify`, `/audit/call`, `/audit/export`."""
-    # What reads everything does so one at a time.
+    """Return `/audit`, `/audit/verify`, `/audit/call` and `/audit/export`."""
+    # Handlers that read the whole journal run one at a time.
     turn = asyncio.Lock()
     return [
         Route("/audit", partial(page, console)),
@@ -45,8 +43,9 @@ def routes(console: Console) -> list[BaseRoute]:
 
 
 async def page(console: Console, request: Request) -> Response:
-    """The calls of a session, or which sessions there are."""
-    viewer, name = console.viewer(request), request.query_params.get("session", "").strip()
+    """Show the calls of a session, or a list of sessions."""
+    viewer = console.viewer(request)
+    name = request.query_params.get("session", "").strip()
     info = await run_blocking(lambda: console.session(viewer, name)) if name else None
     latest = await run_blocking(lambda: console.sessions(viewer, limit=LISTED))
     made: list[AuditedCall] = []
@@ -60,8 +59,9 @@ async def page(console: Console, request: Request) -> Response:
 
 
 def _last_calls(console: Console, session: str) -> tuple[list[AuditedCall], int]:
-    """The last calls of a session, the newest first, and how many there are."""
-    number, kept = 0, deque[AuditedCall](maxlen=CALLS)
+    """Return the last calls of a session, the newest first, and how many there are."""
+    number = 0
+    kept = deque[AuditedCall](maxlen=CALLS)
     for call in calls(console.journal.records(session)):
         number += 1
         kept.appendleft(call)
@@ -69,10 +69,12 @@ def _last_calls(console: Console, session: str) -> tuple[list[AuditedCall], int]
 
 
 async def verify(console: Console, turn: asyncio.Lock, request: Request) -> Response:
-    """Check the chains: of a session, or of all that they may see; an operator's check is of the
-    journal's file as well.
+    """Check the hash chains of a session, or of all that this viewer may see.
+
+    An operator's check covers the journal's file as well.
     """
-    viewer, form = console.viewer(request), await request.form()
+    viewer = console.viewer(request)
+    form = await request.form()
     name = str(form.get("session", "")).strip()
     info = await run_blocking(lambda: console.session(viewer, name)) if name else None
     async with turn:
@@ -101,7 +103,7 @@ def _verified(console: Console, viewer: Viewer, session: str) -> Verified:
     try:
         points = read_checkpoints(place_of(console.journal))
     except JournalError as error:
-        # A broken file of checkpoints is a finding, and no reason not to look at the chains.
+        # An unreadable file of checkpoints is a finding; the chains are still checked.
         done = verify_sessions(console.journal, names)
         done.findings.append(Finding(error.detail))
         return done
@@ -109,10 +111,9 @@ def _verified(console: Console, viewer: Viewer, session: str) -> Verified:
 
 
 async def one_call(console: Console, request: Request) -> Response:
-    """All that is known of a call: its rule and where it stands, the person, the sandbox, the
-    outcome.
-    """
-    viewer, given = console.viewer(request), request.query_params
+    """Show everything known about a call: rule, person, sandbox and outcome."""
+    viewer = console.viewer(request)
+    given = request.query_params
     info = await run_blocking(lambda: console.session(viewer, given.get("session", "")))
     name = given.get("call", "")
 
@@ -124,7 +125,7 @@ async def one_call(console: Console, request: Request) -> Response:
 
     call = await run_blocking(find)
     if call is None:
-        raise HTTPException(404, "there is no such call in this session")
+        raise HTTPException(404, "no such call in this session")
     first, *lines = explained(call, cap=4_000)
     return console.page(
         request,
@@ -137,23 +138,24 @@ async def one_call(console: Console, request: Request) -> Response:
 
 
 async def export(console: Console, turn: asyncio.Lock, request: Request) -> Response:
-    """The audit as JSON lines that `ferrule audit verify` checks, without secrets. What does not
-    verify is not exported.
+    """Send the audit as JSON lines that `ferrule audit verify` checks, without secrets.
+
+    Sessions that do not verify are not exported.
     """
-    viewer, name = console.viewer(request), request.query_params.get("session", "").strip()
+    viewer = console.viewer(request)
+    name = request.query_params.get("session", "").strip()
     redact = Redactor.of_process(os.environ).text
 
     def begin() -> Iterator[str]:
         infos = [console.session(viewer, name)] if name else console.sessions(viewer)
         names = [info.session for info in infos]
         for one in names:
-            # Before the first byte: an export that breaks off would look like one that was cut.
+            # Before the first byte: an export that fails midway would look like a truncated one.
             console.journal.verify(one)
         return export_audit(console.journal, names, redact=redact)
 
     async with turn:
         lines = await run_blocking(begin)
-    headers = {
-        "content-disposition": f'attachment; filename="audit{f"-{name[:12]}" if name.isalnum() else ""}.jsonl"'
-    }
+    suffix = f"-{name[:12]}" if name.isalnum() else ""
+    headers = {"content-disposition": f'attachment; filename="audit{suffix}.jsonl"'}
     return StreamingResponse(lines, media_type="application/jsonl", headers=headers)

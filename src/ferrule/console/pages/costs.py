@@ -1,4 +1,4 @@
-"""Costs: tokens and money by day, model and session, as the journal holds them."""
+"""Costs: tokens and money by day, model and session, as recorded in the journal."""
 
 from __future__ import annotations
 
@@ -20,19 +20,20 @@ from ferrule.storage.statistics.spending import NANO, Slot, Spent, totals
 from ferrule.storage.statistics.tools import day_of
 
 WINDOWS = (7, 30, 90)
-"""Days that the page may look back."""
+"""Periods, in days, that the page offers."""
 MODELS = 5
 """Models with a colour of their own, the most expensive ones."""
 
 
 def routes(console: Console) -> list[BaseRoute]:
-    """`/costs`."""
+    """Return `/costs`."""
     return [Route("/costs", partial(page, console))]
 
 
 async def page(console: Console, request: Request) -> Response:
-    """What was spent in the days of the window."""
-    viewer, window = console.viewer(request), _window(request)
+    """Show what was spent in the chosen period."""
+    viewer = console.viewer(request)
+    window = _window(request)
     owner = owner_of(viewer)
     (slots, sessions, problem), reading = await ask(
         console,
@@ -70,8 +71,9 @@ def _window(request: Request) -> int:
 
 
 def _dearest(slots: Mapping[Slot, Spent]) -> dict[str, Spent]:
-    """The sums of the models, the most expensive first, and of those without a price the one with
-    the most tokens.
+    """Return the totals per model, the most expensive first.
+
+    Models without a price follow, the one with the most tokens first.
     """
     sums = totals(slots, "model")
     return dict(
@@ -80,7 +82,7 @@ def _dearest(slots: Mapping[Slot, Spent]) -> dict[str, Spent]:
 
 
 def dollars(spent: Spent) -> str:
-    """Money for people; what part of it has no price is said."""
+    """Format money, and say if part of it has no known price."""
     known = spent.dollars
     if known is None:
         return "no price known" if spent.answers else "–"
@@ -88,27 +90,28 @@ def dollars(spent: Spent) -> str:
 
 
 def amount(value: float) -> str:
-    """US dollars: two digits behind the point, more for small sums."""
+    """Format US dollars: two decimals, more for small sums."""
     if value and value < 0.01:
         return f"${Decimal(str(value)):.4f}"
     return f"${value:,.2f}"
 
 
 def tokens_picture(slots: Mapping[Slot, Spent], days: list[str]) -> Markup:
-    """Tokens by day: what was read anew, what came from the provider's cache, what was written."""
+    """Draw tokens by day: fresh input, input from the provider's cache, and output."""
     sums = totals(slots, "day")
     usages = [sums[day].usage if day in sums else Spent().usage for day in days]
     series = [
         Series("input", "pic-1", [max(0, one.input - one.cached) for one in usages]),
-        Series("input from the cache", "pic-3", [min(one.cached, one.input) for one in usages]),
+        Series("cached input", "pic-3", [min(one.cached, one.input) for one in usages]),
         Series("output", "pic-2", [one.output for one in usages]),
     ]
     return columns("Tokens by day", days, series, short)
 
 
 def money_picture(slots: Mapping[Slot, Spent], days: list[str]) -> Markup:
-    """Money by day, a colour for each of the most expensive models; nothing where nothing has a
-    price.
+    """Draw money by day, with a colour for each of the most expensive models.
+
+    Returns an empty text if nothing has a price.
     """
     priced = [name for name, spent in _dearest(slots).items() if spent.usage.cost]
     if not priced:
@@ -130,7 +133,7 @@ def money_picture(slots: Mapping[Slot, Spent], days: list[str]) -> Markup:
 
 
 def short(value: float) -> str:
-    """A number of tokens for people: `950`, `12.5k`, `3.2M`."""
+    """Format a number of tokens: `950`, `12.5k`, `3.2M`."""
     for unit, size in (("M", 1e6), ("k", 1e3)):
         if value >= size:
             return f"{value / size:.1f}".removesuffix(".0") + unit

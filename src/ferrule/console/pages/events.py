@@ -1,6 +1,4 @@
-"""Events: what happens, while it happens, and what the journal holds of a session. Whatever is
-shown has no secrets in it.
-"""
+"""Events: live, and as the journal holds them for a session. What is shown holds no secrets."""
 
 from __future__ import annotations
 
@@ -24,22 +22,26 @@ GROUPS = {
     "delegation and tool search": ("delegation.*", "tool_search.*"),
     "words as they arrive": ("piece.*",),
 }
-"""What may be chosen, and the kinds that it means. `piece.*` is live only: no journal holds it."""
+"""The groups to choose from, and the kinds each stands for. `piece.*` is live only: no journal
+holds it.
+"""
 LATEST = 20
 """Sessions offered for a choice."""
 
 
 def routes(console: Console) -> list[BaseRoute]:
-    """`/events`."""
+    """Return `/events`."""
     return [Route("/events", partial(page, console))]
 
 
 async def page(console: Console, request: Request) -> Response:
-    """Live events, and of one session those of the journal, from a cursor on."""
-    viewer, given = console.viewer(request), request.query_params
+    """Show live events and, for one session, those of the journal after a position."""
+    viewer = console.viewer(request)
+    given = request.query_params
     chosen = [name for name in given.getlist("group") if name in GROUPS]
     kinds = _kinds(chosen)
-    name, after = given.get("session", "").strip(), _cursor(given.get("after", ""))
+    name = given.get("session", "").strip()
+    after = _cursor(given.get("after", ""))
     info = await run_blocking(lambda: console.session(viewer, name)) if name else None
     past = PastPage()
     if info is not None:
@@ -67,7 +69,7 @@ async def page(console: Console, request: Request) -> Response:
 
 
 def _kinds(chosen: list[str]) -> list[str]:
-    """The patterns of these groups that mean any kind there is."""
+    """Return the patterns of these groups that match any known kind."""
     patterns = [pattern for name in chosen for pattern in GROUPS[name]]
     return [
         one

@@ -1,8 +1,8 @@
-"""Playground: a message to a model with the server's tools, or to two of them side by side.
+"""Playground: send a message to one model with the server's tools, or to two side by side.
 
-A run that begins here is a run like any other: it is in the list, it asks, it goes on when this
-page is closed. Modes and models by name are an operator's to choose; others use the server's mode,
-and the models that it knows of.
+A run that starts here is a run like any other: it is in the list, it asks questions, and it
+continues when this page is closed. Only an operator may choose any mode and name any model; others
+use the server's mode and the models it knows.
 """
 
 from __future__ import annotations
@@ -29,15 +29,13 @@ from ferrule.runtime.model_discovery import discovered
 from .run import Pane, leads, pane
 
 ASKED_SECONDS = 30.0
-"""How long providers are believed about what they have."""
+"""How long a provider's list of models is cached."""
 RECENT = 40
 PANES = ("a", "b")
 
 
 class Models:
-    """The models to choose from: the server's own first, then what providers here have, then those
-    used lately.
-    """
+    """The models to choose from: the server's own, those of its providers, those used lately."""
 
     def __init__(self, console: Console) -> None:
         self._console = console
@@ -45,12 +43,12 @@ class Models:
         self._asked = 0.0
 
     async def usable(self) -> list[str]:
-        """Those that anybody may choose. Asks providers of this machine, seldom."""
+        """Return the models anyone may choose. Asks the providers of this machine, rarely."""
         if not self._asked or time.monotonic() - self._asked > ASKED_SECONDS:
             try:
                 rows = await discovered(self._console.assembly.settings)
             except FerruleError as error:
-                self._console.assembly.notice(f"looking for models: {error.detail}")
+                self._console.assembly.notice(f"cannot list models: {error.detail}")
                 rows = []
             self._known = [
                 row.model for row in rows if row.ready and not row.model.endswith(":MODEL")
@@ -59,7 +57,7 @@ class Models:
         return _each([self._console.assembly.agent.model, *self._known])
 
     async def offered(self, viewer: Viewer) -> list[str]:
-        """Those that a page offers to this person."""
+        """Return the models that the page offers to this viewer."""
         found = await self.usable()
         if not viewer.operator:
             return found
@@ -68,17 +66,16 @@ class Models:
 
 
 class Playground:
-    """The handlers."""
+    """The request handlers."""
 
     def __init__(self, console: Console) -> None:
         self._console = console
         self._models = Models(console)
 
     async def page(self, request: Request) -> Response:
-        """`GET /playground?a=&b=`: what is asked next, below the sessions that are open on the
-        page.
-        """
-        viewer, given = self._console.viewer(request), request.query_params
+        """Handle `GET /playground?a=&b=`: the form, below the sessions open on the page."""
+        viewer = self._console.viewer(request)
+        given = request.query_params
         names = [given[name] for name in PANES if given.get(name)]
         panes = [await pane(self._console, viewer, name) for name in names]
         return self._console.page(
@@ -94,11 +91,14 @@ class Playground:
         )
 
     async def begin(self, request: Request) -> Response:
-        """`POST /playground` (text, model, other, mode): a session for each model; leads to the
-        page with them.
+        """Handle `POST /playground` (text, model, other, mode): open a session for each model.
+
+        Redirects to the page that shows them.
         """
-        viewer, form = self._console.viewer(request), await request.form()
-        text, mode = str(form.get("text", "")), str(form.get("mode", ""))
+        viewer = self._console.viewer(request)
+        form = await request.form()
+        text = str(form.get("text", ""))
+        mode = str(form.get("mode", ""))
         models = _each([str(form.get(name, "")).strip() for name in ("model", "other")])
         await self._allowed(viewer, models, mode)
         lives = [
@@ -109,10 +109,9 @@ class Playground:
         return leads(request, f"/playground?{query}")
 
     async def say(self, request: Request) -> Response:
-        """`POST /playground/say` (a, b, text): the same next message for the sessions on the
-        page.
-        """
-        viewer, form = self._console.viewer(request), await request.form()
+        """Handle `POST /playground/say` (a, b, text): send a message to the sessions shown."""
+        viewer = self._console.viewer(request)
+        form = await request.form()
         names = [str(form.get(name)) for name in PANES if form.get(name)]
         found = await run_blocking(lambda: [self._console.session(viewer, name) for name in names])
         text = str(form.get("text", ""))
@@ -124,23 +123,21 @@ class Playground:
     async def _allowed(self, viewer: Viewer, models: Sequence[str], mode: str) -> None:
         if mode and mode not in MODES:
             raise DeskError(
-                f"there is no mode `{mode[:40]}`", code="not_allowed", hint=", ".join(MODES)
+                f"unknown mode `{mode[:40]}`", code="not_allowed", hint=", ".join(MODES)
             )
         if viewer.operator:
             return
         if mode not in ("", str(self._console.assembly.agent.gate.mode)):
-            raise DeskError(
-                "the mode is for the owner of this server to choose", code="not_allowed"
-            )
+            raise DeskError("only the owner of this server may choose the mode", code="not_allowed")
         known = await self._models.usable()
         if unknown := [model for model in models if model not in known]:
             raise DeskError(
-                f"`{unknown[0][:80]}` is none of the models of this server", code="not_allowed"
+                f"`{unknown[0][:80]}` is not a model of this server", code="not_allowed"
             )
 
 
 def routes(console: Console) -> list[BaseRoute]:
-    """`/playground`."""
+    """Return the routes of `/playground`."""
     made = Playground(console)
     return [
         Route("/playground", made.page),

@@ -1,6 +1,4 @@
-"""Policy: the rules in force, what was kept from calls, what the gate would say of a call, and what
-other rules would have said.
-"""
+"""Policy: the rules in force, what was denied, and what the gate or other rules would decide."""
 
 from __future__ import annotations
 
@@ -36,22 +34,22 @@ STOPPED = {
     "gate": "the gate itself",
     "person": "a person",
     "hook": "a hook",
-    "tool": "the tool's own guard",
+    "tool": "the tool's own check",
     "sandbox": "the sandbox",
 }
-"""Who keeps calls from something, as a reader knows them."""
+"""Who denied a call, in words for the reader."""
 
 
 @dataclass(frozen=True, slots=True)
 class Explained:
-    """What the gate says of a call that nobody makes."""
+    """What the gate would decide about a call that nobody makes."""
 
     verdict: str
     steps: list[str]
 
 
 def routes(console: Console) -> list[BaseRoute]:
-    """`/policy`, `/policy/fields` (a form for a tool), `/policy/explain`, `/policy/what-if`."""
+    """Return `/policy`, `/policy/fields` (tool form), `/policy/explain`, `/policy/what-if`."""
     return [
         Route("/policy", partial(page, console)),
         Route("/policy/fields", partial(form_of, console)),
@@ -61,7 +59,7 @@ def routes(console: Console) -> list[BaseRoute]:
 
 
 async def page(console: Console, request: Request) -> Response:
-    """All of it, with nothing asked yet."""
+    """Show the whole page, with no question asked yet."""
     return await _shown(console, request, tool=_tool(console, request.query_params.get("tool", "")))
 
 
@@ -72,8 +70,10 @@ def _tool(console: Console, name: str) -> Tool | None:
 async def _shown(
     console: Console, request: Request, *, tool: Tool | None = None, status: int = 200, **more: Any
 ) -> Response:
-    viewer, agent = console.viewer(request), console.assembly.agent
-    owner, gate = owner_of(viewer), agent.gate
+    viewer = console.viewer(request)
+    agent = console.assembly.agent
+    owner = owner_of(viewer)
+    gate = agent.gate
     (stopped, last, sandboxes), reading = await ask(
         console,
         lambda numbers: (
@@ -111,7 +111,7 @@ async def _shown(
 
 
 def stopped_picture(stopped: dict[str, Any]) -> Markup:
-    """Calls that were kept from something, by day and by whom."""
+    """Draw the denied calls by day and by what denied them."""
     days = days_up_to(day_of(int(time.time() * 1000)), DAYS)
     series = [
         Series(
@@ -120,7 +120,7 @@ def stopped_picture(stopped: dict[str, Any]) -> Markup:
         for at, who in enumerate(STOPPERS, 1)
     ]
     return columns(
-        "Kept from calls, by day",
+        "Denied calls, by day",
         days,
         series,
         lambda value: count(round(value)) if value == round(value) else "",
@@ -128,7 +128,7 @@ def stopped_picture(stopped: dict[str, Any]) -> Markup:
 
 
 async def form_of(console: Console, request: Request) -> Response:
-    """The fields of a tool's arguments."""
+    """Return the fields of a tool's arguments."""
     tool = _tool(console, request.query_params.get("tool", ""))
     fields: list[Field] = fields_of(tool.arguments.schema) if tool else []
     return console.page(
@@ -137,8 +137,9 @@ async def form_of(console: Console, request: Request) -> Response:
 
 
 async def explain(console: Console, request: Request) -> Response:
-    """What the gate would decide about these arguments, step by step: as `ferrule policy explain`
-    says it. Nothing runs.
+    """Explain what the gate would decide about these arguments, as `ferrule policy explain` does.
+
+    Nothing runs.
     """
     console.viewer(request)
     given = {
@@ -146,7 +147,7 @@ async def explain(console: Console, request: Request) -> Response:
     }
     tool = _tool(console, given.get("tool", ""))
     if tool is None:
-        return await _shown(console, request, problems=["there is no such tool"], status=422)
+        return await _shown(console, request, problems=["no such tool"], status=422)
     values, fields, problems = values_of(fields_of(tool.arguments.schema), given)
     checked = tool.arguments.check(values) if not problems else None
     if checked is not None:
@@ -161,18 +162,17 @@ async def explain(console: Console, request: Request) -> Response:
 
 
 async def what_if(console: Console, request: Request) -> Response:
-    """What other rules would have said of the calls of the last days. Nothing runs, and no rule is
-    changed.
+    """Show what other rules would have decided about the calls of the last days.
+
+    Nothing runs, and no rule is changed.
     """
     viewer = console.viewer(request)
     given = {
         name: value for name, value in (await request.form()).items() if isinstance(value, str)
     }
-    text, keep, mode = (
-        given.get("rules", "")[:100_000],
-        bool(given.get("keep")),
-        given.get("mode", ""),
-    )
+    text = given.get("rules", "")[:100_000]
+    keep = bool(given.get("keep"))
+    mode = given.get("mode", "")
     shown: dict[str, Any] = {"given": text, "keep": keep, "mode": mode if mode in MODES else ""}
     try:
         compared = await run_blocking(lambda: _compared(console, viewer, text, keep, shown["mode"]))
@@ -188,7 +188,8 @@ async def what_if(console: Console, request: Request) -> Response:
 
 
 def _compared(console: Console, viewer: Viewer, text: str, keep: bool, mode: str) -> Compared:
-    agent, owner = console.assembly.agent, owner_of(viewer)
+    agent = console.assembly.agent
+    owner = owner_of(viewer)
     rules = parse_rules(text, root=agent.gate.around.root)
     tenant, user = owner or (None, None)
     calls = past_calls(

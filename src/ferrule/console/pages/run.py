@@ -1,8 +1,8 @@
-"""Run: one session as it goes on, what it asks, and what can be done with it.
+"""Run: one session as it continues, its questions, and what can be done with it.
 
-The page is a timeline of entries (`timeline`). It asks for those that changed behind its mark, and
-gets all of them where the mark is from before a restart. What people do goes to the desk; what came
-of it they see in the timeline, like everybody else who looks.
+The page is a timeline of entries (see `timeline`). It asks for those that changed after its mark,
+and gets all of them if the mark is from before a restart. Actions go to the session pool; people
+see the outcome in the timeline, like everyone else who looks.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from ferrule.engine.threads import run_blocking
 from ferrule.storage.journal.sessions import SessionInfo
 
 WINDOW = 200
-"""Entries that a page begins with; earlier ones are asked for."""
+"""Entries that a page starts with; earlier ones are loaded on demand."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,9 +36,9 @@ class Pane:
     state: str
     look: Look
     questions: dict[str, Question]
-    """What waits for an answer, by call."""
+    """Questions that wait for an answer, by call."""
     below: list[Question]
-    """What sub-agents of this session ask."""
+    """Questions of sub-agents of this session."""
     live: Live | None
 
     @property
@@ -47,26 +47,28 @@ class Pane:
 
     @property
     def failed(self) -> str:
-        """Why its last run broke off, where no event says it."""
+        """Why its last run failed, when no event says so."""
         return self.live.failed if self.live is not None else ""
 
     @property
     def known(self) -> str:
-        """What of it is in no event: a page that knows this and the mark has nothing to learn."""
+        """State that no event carries. A page that knows this and the mark is up to date."""
         return f"{self.state}{len(self.questions)}.{len(self.below)}"
 
     @property
     def key(self) -> str:
-        """What ids of this session on a page begin with."""
+        """Prefix of this session's element ids on a page."""
         return self.info.session[:12]
 
 
 async def pane(console: Console, viewer: Viewer, name: str, mark: str = "") -> Pane:
-    """A session as it stands now; with a mark, what changed behind it. Raises SessionNotFound,
-    JournalError.
+    """Return a session as it is now; with a mark, what changed after it.
+
+    Raises:
+        SessionNotFound: there is none, or the viewer may not see it.
+        JournalError: the journal cannot be read.
     """
-    # All of it in a thread: another one may be reading a long session, and the loop must not wait
-    # for it.
+    # In a thread, because another request may be reading a long session and the loop must not wait.
     info, look = await run_blocking(lambda: _looked_up(console, viewer, name, mark))
     asked = [one for one in console.desk.questions.of_session(info.session) if one.seen_by(viewer)]
     own = {
@@ -80,7 +82,7 @@ async def pane(console: Console, viewer: Viewer, name: str, mark: str = "") -> P
 def _standing(
     console: Console, info: SessionInfo, timeline: Timeline, asked: list[Question]
 ) -> str:
-    """As `Desk.standing`; a sub-agent works where the session does that it works for."""
+    """Return the state as `Desk.standing` does. A sub-agent runs where its parent session runs."""
     state = console.desk.standing(info)
     above = console.desk.find(timeline.opened.parent) if timeline.opened else None
     if state == "elsewhere" and above is not None and above.is_busy:
@@ -94,23 +96,22 @@ def _looked_up(console: Console, viewer: Viewer, name: str, mark: str) -> tuple[
 
 
 class Pages:
-    """The handlers."""
+    """The handlers that show a session."""
 
     def __init__(self, console: Console) -> None:
         self._console = console
 
     async def page(self, request: Request) -> Response:
-        """`GET /runs/{session}`."""
+        """Handle `GET /runs/{session}`."""
         shown = await pane(
             self._console, self._console.viewer(request), request.path_params["session"]
         )
         return self._console.page(request, "run.html", pane=shown, kinds=" ".join(sorted(KINDS)))
 
     async def news(self, request: Request) -> Response:
-        """`GET /runs/{session}/timeline?mark=`: what changed, as the parts of a pane; 204 if
-        nothing did.
-        """
-        viewer, mark = self._console.viewer(request), request.query_params.get("mark", "")
+        """Handle `GET /runs/{session}/timeline?mark=`: the parts that changed, or 204."""
+        viewer = self._console.viewer(request)
+        mark = request.query_params.get("mark", "")
         shown = await pane(self._console, viewer, request.path_params["session"], mark)
         same = request.query_params.get("state") == shown.known
         if shown.look.mark == mark and same and not shown.failed:
@@ -118,7 +119,7 @@ class Pages:
         return self._console.page(request, "run_pane.html", pane=shown)
 
     async def earlier(self, request: Request) -> Response:
-        """`GET /runs/{session}/earlier?before=`: entries before one that is shown."""
+        """Handle `GET /runs/{session}/earlier?before=`: the entries before one that is shown."""
         before = _number(request.query_params.get("before", ""))
         shown = await pane(
             self._console, self._console.viewer(request), request.path_params["session"]
@@ -130,8 +131,9 @@ class Pages:
         )
 
     def waterfall(self, request: Request) -> Response:
-        """`GET /runs/{session}/waterfall`: a picture of its last run. Reads the journal, in a
-        thread of the server's.
+        """Handle `GET /runs/{session}/waterfall`: a chart of its last run.
+
+        Reads the journal, in a thread of the server's.
         """
         from ferrule.console.run_chart import waterfall
 
@@ -146,7 +148,7 @@ class Pages:
         )
 
     async def call(self, request: Request) -> Response:
-        """`GET /runs/{session}/calls/{call}`: one call, whole."""
+        """Handle `GET /runs/{session}/calls/{call}`: one call in full."""
         shown = await pane(
             self._console, self._console.viewer(request), request.path_params["session"]
         )
@@ -157,50 +159,52 @@ class Pages:
 
 
 class Deeds:
-    """What people do with a session."""
+    """The handlers that change a session."""
 
     def __init__(self, console: Console) -> None:
-        self._console, self._desk = console, console.desk
+        self._console = console
+        self._desk = console.desk
 
     async def say(self, request: Request) -> Response:
-        """`POST /runs/{session}/say` (text): the next message, or words for the run on its way."""
+        """Handle `POST .../say` (text): the next message, or a message to the run in progress."""
         viewer, info = await self._asked(request)
         form = await request.form()
         live = await self._desk.go_on(viewer, info, str(form.get("text", "")))
-        return self._done(request, "" if live.is_busy else "it ended at once")
+        return self._done(request, "" if live.is_busy else "the run ended at once")
 
     async def stop(self, request: Request) -> Response:
-        """`POST /runs/{session}/stop` (call, for one call only)."""
+        """Handle `POST /runs/{session}/stop` (call, to stop a single call)."""
         _, info = await self._asked(request)
         call = str((await request.form()).get("call", ""))
         if call:
             self._desk.stop_call(info.session, call)
         else:
             await self._desk.stop(info.session)
-        return self._done(request, "the call is stopped" if call else "the run is stopped")
+        return self._done(request, "call stopped" if call else "run stopped")
 
     async def resume(self, request: Request) -> Response:
-        """`POST /runs/{session}/resume`."""
+        """Handle `POST /runs/{session}/resume`."""
         viewer, info = await self._asked(request)
         await self._desk.resume(viewer, info)
-        return self._done(request, "the run goes on")
+        return self._done(request, "run resumed")
 
     async def fork(self, request: Request) -> Response:
-        """`POST /runs/{session}/fork` (runs): leads to the new session."""
+        """Handle `POST /runs/{session}/fork` (runs): redirect to the new session."""
         _, info = await self._asked(request)
         runs = _number(str((await request.form()).get("runs", "")))
         name = await self._desk.fork(info, runs)
         return leads(request, f"/runs/{name}")
 
     async def leave(self, request: Request) -> Response:
-        """`POST /runs/{session}/leave`: so that another process can go on with it."""
+        """Handle `POST /runs/{session}/leave`: release it, so that another process can open it."""
         _, info = await self._asked(request)
         await self._desk.leave(info.session)
-        return self._done(request, "others may go on with it now")
+        return self._done(request, "session released")
 
     async def answer(self, request: Request) -> Response:
-        """`POST /questions/{question}` (digest, answer as `choice grant`, note)."""
-        viewer, form = self._console.viewer(request), await request.form()
+        """Handle `POST /questions/{question}` (digest, answer as `choice grant`, note)."""
+        viewer = self._console.viewer(request)
+        form = await request.form()
         choice, _, grant = str(form.get("answer", "")).partition(" ")
         said = {name: str(form.get(name, "")) for name in ("digest", "note")}
         asked = self._desk.questions.answer(
@@ -219,15 +223,16 @@ class Deeds:
         return viewer, await run_blocking(lambda: self._console.session(viewer, name))
 
     def _done(self, request: Request, text: str, to: str = "") -> Response:
-        """A word where htmx asked, else back to the page."""
+        """Return a message if htmx asked, otherwise redirect to the page."""
         if request.headers.get("hx-request") != "true":
             return leads(request, to or f"/runs/{request.path_params['session']}")
         return self._console.page(request, "message.html", text=text, hint="", good=True)
 
 
 def routes(console: Console) -> list[BaseRoute]:
-    """`/runs/{session}` and what belongs to it, and `/questions/{question}`."""
-    pages, deeds = Pages(console), Deeds(console)
+    """Return `/runs/{session}` with everything below it, and `/questions/{question}`."""
+    pages = Pages(console)
+    deeds = Deeds(console)
     at = "/runs/{session}"
     return [
         Route(at, pages.page),
@@ -244,7 +249,7 @@ def routes(console: Console) -> list[BaseRoute]:
 
 
 def leads(request: Request, to: str) -> Response:
-    """To another page, however it was asked for."""
+    """Redirect to another page, for htmx and plain requests."""
     if request.headers.get("hx-request") == "true":
         return Response(status_code=200, headers={"hx-redirect": to})
     return Response(status_code=303, headers={"location": to})
@@ -252,5 +257,5 @@ def leads(request: Request, to: str) -> Response:
 
 def _number(text: str) -> int:
     if not (text.isascii() and text.isdigit() and len(text) < 10):
-        raise HTTPException(422, "that is no number")
+        raise HTTPException(422, "expected a number")
     return int(text)

@@ -1,7 +1,7 @@
-"""Runs: the sessions of the journal, whoever drives them, as they stand now.
+"""Runs: the sessions of the journal with their current state, whichever process runs them.
 
-The list asks again every few seconds. It is made anew only where something was written to the
-journal or changed at the desk; else the answer is that nothing did (204).
+The list is requested again every few seconds. It is rendered only if the journal or the session
+pool changed; otherwise the answer is 204.
 """
 
 from __future__ import annotations
@@ -22,9 +22,7 @@ from ferrule.storage.journal.sessions import SessionInfo
 LISTED = 200
 """Sessions on the page, of the newest `READ`."""
 READ = 500
-"""Sessions that a list looks through as long as it goes on asking; one that looks through all does
-not.
-"""
+"""Sessions that a refreshing list looks through; a list of all sessions does not refresh."""
 
 STATES = (
     "running",
@@ -41,7 +39,7 @@ STATES = (
 
 @dataclass(frozen=True, slots=True)
 class Filter:
-    """What is looked for; empty parts are everything."""
+    """What is searched for; empty fields match everything."""
 
     words: str = ""
     state: str = ""
@@ -60,7 +58,7 @@ class Filter:
         return self == Filter()
 
     def fits(self, info: SessionInfo, state: str) -> bool:
-        """Whether a session that stands so is meant."""
+        """Return whether a session in this state matches."""
         text = f"{info.question} {info.session} {info.workspace}".casefold()
         return (
             all(word in text for word in self.words.casefold().split())
@@ -72,23 +70,23 @@ class Filter:
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """A line of the list."""
+    """A row of the list."""
 
     info: SessionInfo
     state: str
 
 
 class Listing:
-    """The sessions of each viewer, read once for each change, however many look."""
+    """The sessions of each viewer, read once per change, however many people look."""
 
     def __init__(self, console: Console) -> None:
         self._console = console
         self._known: dict[tuple[str, str, bool], tuple[str, list[SessionInfo]]] = {}
 
     async def now(self, viewer: Viewer) -> tuple[str, list[SessionInfo]]:
-        """A mark that is another one after every change, and the sessions then."""
+        """Return a mark that differs after every change, and the sessions at that moment."""
         key = (viewer.tenant, viewer.user, viewer.operator)
-        # The mark first: what is written while we read makes another one.
+        # Take the mark first: what is written during the read changes it.
         mark = await run_blocking(lambda: self._console.mark(viewer))
         known = self._known.get(key)
         if known is None or known[0] != mark:
@@ -98,12 +96,13 @@ class Listing:
 
 
 def routes(console: Console) -> list[BaseRoute]:
-    """`/runs`, `/runs/list` (its rows), `/waiting` (how many questions wait)."""
+    """Return `/runs`, `/runs/list` (its rows) and `/waiting` (how many questions wait)."""
 
     listing = Listing(console)
 
     async def page(request: Request) -> Response:
-        viewer, wanted = console.viewer(request), Filter.of(request)
+        viewer = console.viewer(request)
+        wanted = Filter.of(request)
         deep = "all" in request.query_params
         mark, found = (
             ("", await run_blocking(lambda: console.sessions(viewer)))

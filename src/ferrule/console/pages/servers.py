@@ -1,8 +1,8 @@
-"""MCP servers: how each stands, what it says of its tools, and the owner's yes or no to it.
+"""MCP servers: their state, what they say about their tools, and the owner's approval.
 
-A yes counts for what stands on the page and for nothing else (`runtime.mcp_approvals`). It holds
-for sessions of other assemblies from their start; the tools of this server's own sessions are those
-that it found when it started.
+An approval applies to what the page shows and to nothing else (`runtime.mcp_approvals`). Sessions
+of other assemblies use it from their start; this server's own sessions have the tools that were
+found when it started.
 """
 
 from __future__ import annotations
@@ -21,8 +21,9 @@ from ferrule.runtime.mcp_approvals import ServerApprovals
 
 
 def routes(console: Console) -> list[BaseRoute]:
-    """`/servers`, `/servers/server` (one of them), and what the owner may do:
-    `/servers/{command,look,tools,withdraw}`.
+    """Return `/servers`, `/servers/server` (one server), and the actions of the owner.
+
+    The actions are `/servers/{command,look,tools,withdraw}`.
     """
     book = ServerApprovals(console.assembly.settings)
     return [
@@ -33,7 +34,7 @@ def routes(console: Console) -> list[BaseRoute]:
 
 
 async def page(console: Console, book: ServerApprovals, request: Request) -> Response:
-    """All of them. Nothing is started."""
+    """List all servers. Nothing is started."""
     standings, problems = await run_blocking(book.standings)
     running = console.assembly.servers
     status = {one.name: one for one in running.status()} if running is not None else {}
@@ -41,19 +42,21 @@ async def page(console: Console, book: ServerApprovals, request: Request) -> Res
 
 
 async def one_server(console: Console, book: ServerApprovals, request: Request) -> Response:
-    """One of them, with what would be approved."""
+    """Show one server, with what would be approved."""
     console.operator(request)
     standing = await run_blocking(lambda: book.standing(request.query_params.get("name", "")))
     return console.page(request, "server.html", standing=standing)
 
 
 async def act(console: Console, book: ServerApprovals, request: Request) -> Response:
-    """What the owner says to one. What does not count is said by an error page, and nothing has
-    changed.
+    """Carry out what the owner decided about a server.
+
+    A decision that does not apply shows an error page, and nothing is changed.
     """
     console.operator(request)
     given: dict[str, Any] = {**await request.form()}
-    name, digest = str(given.get("name", "")), str(given.get("digest", ""))
+    name = str(given.get("name", ""))
+    digest = str(given.get("digest", ""))
     match request.path_params["doing"]:
         case "command":
             await run_blocking(lambda: book.approve_command(name, digest))

@@ -1,6 +1,6 @@
-"""Tools: the catalog with what calls of each came to, one tool in full, and trying one out.
+"""Tools: the catalog with results of calls, one tool in full, and trying one out.
 
-A tool is tried through the gate like every call, in a session of its own of whoever tries it;
+A trial passes the gate like every call, in a session of its own that belongs to whoever tries it;
 questions go to the same browser.
 """
 
@@ -27,8 +27,9 @@ from ferrule.tools.definition import Tool
 
 @dataclass(frozen=True, slots=True)
 class Filter:
-    """Which tools are meant; empty parts are everything. `failing`: those that failed at least
-    once.
+    """Which tools to show; empty fields match everything.
+
+    `failing` selects those that failed at least once.
     """
 
     words: str = ""
@@ -45,7 +46,7 @@ class Filter:
         return Filter(**{one.name: given.get(one.name, "").strip()[:200] for one in fields(Filter)})
 
     def fits(self, tool: Tool, use: ToolUse) -> bool:
-        """Whether this tool is meant."""
+        """Return whether this tool matches."""
         text = f"{tool.full_name} {tool.description}".casefold()
         return (
             all(word in text for word in self.words.casefold().split())
@@ -60,7 +61,7 @@ class Filter:
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """A line of the catalog."""
+    """A row of the catalog."""
 
     tool: Tool
     use: ToolUse
@@ -68,7 +69,7 @@ class Row:
 
 
 def routes(console: Console) -> list[BaseRoute]:
-    """`/tools`, `/tools/tool` (one of them), `/tools/try`, `/tools/tried` (what came of it)."""
+    """Return `/tools`, `/tools/tool` (one tool), `/tools/try` and `/tools/tried` (its result)."""
     return [
         Route("/tools", partial(catalog, console)),
         Route("/tools/tool", partial(one_tool, console)),
@@ -78,8 +79,9 @@ def routes(console: Console) -> list[BaseRoute]:
 
 
 async def catalog(console: Console, request: Request) -> Response:
-    """The tools that the filter lets through."""
-    viewer, wanted = console.viewer(request), Filter.of(request)
+    """Show the tools that match the filter."""
+    viewer = console.viewer(request)
+    wanted = Filter.of(request)
     uses, reading = await ask(console, lambda numbers: numbers.tools.tools(owner_of(viewer)))
     agent = console.assembly.agent
     every = [
@@ -111,7 +113,7 @@ def _choices(tools: Iterable[Tool]) -> dict[str, list[str]]:
 
 
 async def one_tool(console: Console, request: Request) -> Response:
-    """A tool, with what calls of it came to, and a form to try it."""
+    """Show a tool with the results of its calls, and a form to try it."""
     tool = _found(console, request.query_params.get("name", ""))
     return await _shown(console, request, tool, {})
 
@@ -119,14 +121,15 @@ async def one_tool(console: Console, request: Request) -> Response:
 def _found(console: Console, name: str) -> Tool:
     tool = console.assembly.agent.catalog.get(name)
     if tool is None:
-        raise HTTPException(404, f"there is no tool `{name[:100]}`")
+        raise HTTPException(404, f"no tool named `{name[:100]}`")
     return tool
 
 
 async def _shown(
     console: Console, request: Request, tool: Tool, more: Mapping[str, Any], *, status: int = 200
 ) -> Response:
-    viewer, gate = console.viewer(request), console.assembly.agent.gate
+    viewer = console.viewer(request)
+    gate = console.assembly.agent.gate
     use, reading = await ask(
         console, lambda numbers: numbers.tools.tool(tool.full_name, owner_of(viewer))
     )
@@ -152,34 +155,34 @@ async def _shown(
 
 
 def _reliability(tool: Tool) -> dict[str, str]:
-    """How often and how long a call of it is tried, in words."""
+    """Describe how often a call is attempted and how long it may take."""
     policy = tool.reliability
     attempts = policy.attempts(tool.repeatable)
-    said = {
-        "Attempts": f"{attempts} at the most" if attempts > 1 else "1, never repeated by itself"
-    }
-    said["Time of one attempt"] = (
-        f"{policy.timeout:g} s" if policy.timeout else "the bound of the run"
+    said = {"Attempts": f"up to {attempts}" if attempts > 1 else "1, never retried automatically"}
+    said["Timeout of an attempt"] = (
+        f"{policy.timeout:g} s" if policy.timeout else "the limit of the run"
     )
     if attempts > 1:
-        said["Tried again after"] = ", ".join(
+        said["Retried after"] = ", ".join(
             policy.retry_on or ("transient failures", "timeouts", "5xx")
         )
     return said
 
 
 def _concerns(rule: Rule, tool: Tool) -> bool:
-    """Whether a rule names this tool, or a kind of thing that it touches."""
+    """Return whether a rule names this tool, or a kind of thing that it touches."""
     if rule.kind:
         return rule.kind in {touch.kind for touch in tool.touches.values()}
     return names_tool(rule, tool.full_name)
 
 
 async def try_tool(console: Console, request: Request) -> Response:
-    """Call a tool with what was typed, in a session of its own, and go to that session's page.
-    Typing mistakes are shown instead.
+    """Call a tool with what was typed, in a session of its own, and redirect to that session.
+
+    Input that cannot be read is shown again with its problems.
     """
-    viewer, form = console.viewer(request), await request.form()
+    viewer = console.viewer(request)
+    form = await request.form()
     given = {name: value for name, value in form.items() if isinstance(value, str)}
     tool = _found(console, given.get("tool", ""))
     values, typed, problems = values_of(fields_of(tool.arguments.schema), given)

@@ -1,4 +1,4 @@
-// What the console's pages do beyond links and forms. htmx sends and swaps; here are the token that it must repeat, times, colours and keys.
+// What the console's pages do beyond links and forms. htmx sends and swaps; this adds the CSRF token, local times, the theme and keyboard shortcuts.
 "use strict";
 (() => {
   const csrf = document.querySelector('meta[name="csrf"]')?.content ?? "";
@@ -7,7 +7,7 @@
     event.detail.ctx.request.headers["X-Ferrule-Csrf"] = csrf;
   });
 
-  // A server that is away for a while: what asks again and again says so in one place and comes back by itself; what a person asked for is told.
+  // While the server cannot be reached, polling requests share one indicator and recover by themselves; a failed action shows a message.
   const polls = (event) => Boolean(event.target.closest?.("[data-poll]"));
 
   function met(status) {
@@ -32,7 +32,7 @@
     const { status: said, raw } = event.detail.ctx.response;
     const status = raw.redirected && new URL(raw.url).pathname === "/login" ? 401 : said;
     met(status);
-    // Else it would take the place of what is shown.
+    // Otherwise it would replace what is shown.
     if (status === 401 || (status >= 400 && polls(event))) event.preventDefault();
   });
 
@@ -44,7 +44,7 @@
     place?.replaceChildren(line);
   }
 
-  // ---- times: in the reader's own zone, short where it was today
+  // ---- times: in the reader's time zone, shortened if today
   const clock = new Intl.DateTimeFormat(undefined, { hour: "2-digit", minute: "2-digit", second: "2-digit", hour12: false });
   const day = new Intl.DateTimeFormat(undefined, { year: "numeric", month: "short", day: "numeric" });
   const whole = new Intl.DateTimeFormat(undefined, { dateStyle: "long", timeStyle: "long" });
@@ -59,16 +59,16 @@
     }
   }
 
-  // ---- colours
+  // ---- theme
   const NEXT = { "": "light", light: "dark", dark: "" };
-  const NAMES = { "": "as the system", light: "light", dark: "dark" };
+  const NAMES = { "": "system", light: "light", dark: "dark" };
 
   function paint(theme) {
     if (theme) document.documentElement.dataset.theme = theme;
     else delete document.documentElement.dataset.theme;
-    document.getElementById("theme")?.setAttribute("aria-label", `Colours: ${NAMES[theme]}`);
+    document.getElementById("theme")?.setAttribute("aria-label", `Theme: ${NAMES[theme]}`);
     const button = document.getElementById("theme");
-    if (button) button.title = `Colours: ${NAMES[theme]}`;
+    if (button) button.title = `Theme: ${NAMES[theme]}`;
   }
 
   document.getElementById("theme")?.addEventListener("click", () => {
@@ -78,7 +78,7 @@
   });
   paint(NAMES[localStorage.getItem("theme")] ? localStorage.getItem("theme") : "");
 
-  // ---- keys: g and a letter goes to an area, / to the search, Escape leaves a field
+  // ---- shortcuts: g and a letter opens an area, / goes to the search, Escape leaves a field
   let going = 0;
   document.addEventListener("keydown", (event) => {
     const typing = event.target.closest?.("input, textarea, select, [contenteditable]");
@@ -113,7 +113,7 @@
     if (number !== "0") document.title = `(${number}) ${document.title}`;
   }
 
-  // What went well is said for a while; what did not stays until something else is said.
+  // Success messages disappear after a while; errors stay until the next message.
   let clearing = 0;
   function fade() {
     clearTimeout(clearing);

@@ -1,4 +1,4 @@
-// Live events: each as a row, the newest first. Everything is put in as text, never as markup. The address keeps the cursor.
+// Live events: one row each, the newest first. Everything is inserted as text, never as markup. The address keeps the cursor.
 "use strict";
 (() => {
   const MOST = 200;
@@ -75,7 +75,7 @@
     if (pause.getAttribute("aria-pressed") === "true") {
       held.push(event);
       if (held.length > MOST) held.shift();
-      pause.textContent = `Go on (${held.length})`;
+      pause.textContent = `Resume (${held.length})`;
     } else show(event);
   }
 
@@ -83,12 +83,12 @@
   for (const kind of [...place.dataset.known.split(","), "stream.reset", "unknown"]) source.addEventListener(kind, take);
   const stands = (word, name) => { state.textContent = word; state.className = `state ${name}`; };
   source.onopen = () => stands("connected", "good");
-  source.onerror = () => stands(source.readyState === EventSource.CLOSED ? "closed" : "connecting again", "warn");
+  source.onerror = () => stands(source.readyState === EventSource.CLOSED ? "closed" : "reconnecting", "warn");
 
   pause.addEventListener("click", () => {
     const on = pause.getAttribute("aria-pressed") !== "true";
     pause.setAttribute("aria-pressed", String(on));
-    pause.textContent = on ? "Go on" : "Pause";
+    pause.textContent = on ? "Resume" : "Pause";
     if (!on) { held.forEach(show); held = []; }
   });
   place.querySelector("[data-live-clear]").addEventListener("click", () => { rows.replaceChildren(); held = []; table.hidden = true; none.hidden = false; });

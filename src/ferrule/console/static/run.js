@@ -1,7 +1,7 @@
-// A run that goes on. The server renders every entry; here they are put where they belong, and words are added as they arrive.
+// A run in progress. The server renders every entry; this puts them in place and adds text as it streams.
 //
-// The stream only says that something happened. What happened is fetched behind the mark of the last answer, so that a lost connection,
-// a hidden tab or a server that was started again loses nothing and shows nothing twice.
+// The stream only says that something happened. What happened is fetched after the mark of the last response, so that a lost connection,
+// a hidden tab or a restarted server loses nothing and shows nothing twice.
 "use strict";
 (() => {
   const SLOW = 4000, QUICK = 120;
@@ -30,7 +30,7 @@
       this.source = new EventSource(`/stream?${query}`);
       for (const kind of [...this.kinds, ...NEWS]) this.source.addEventListener(kind, (event) => this.take(kind, event));
       this.source.onerror = () => {
-        // The browser tries again by itself, unless the server said no: then we do, from where we are.
+        // The browser reconnects by itself unless the server refused; then we reconnect from where we are.
         if (this.source?.readyState === EventSource.CLOSED) this.close();
       };
     }
@@ -39,7 +39,7 @@
 
     back() { this.refresh(); this.open(); }
 
-    // Also without a stream: a run of another process, or a server that is away for a while.
+    // Works without a stream too: for a run of another process, or while the server cannot be reached.
     poll() {
       if (document.hidden || !this.root.isConnected) return;
       if (!this.source) this.open();
@@ -93,7 +93,7 @@
         if (answer.status === 200) this.merge(await answer.text());
       } catch (error) {
         if (!(error instanceof TypeError)) throw error;
-        window.ferrule.met(0); // No server just now: the next look finds it.
+        window.ferrule.met(0); // The server cannot be reached now; the next poll tries again.
       } finally {
         this.busy = false;
         if (this.again) { this.again = false; this.soon(); }
@@ -148,7 +148,7 @@
 
     live(made, whole) {
       const here = this.part("live"), there = this.part("live", made);
-      // Of two that hold the same answer on its way, the one that has more of it stays.
+      // If both hold the same streaming answer, keep the one that has more of it.
       const same = here.dataset.place.split(".")[0] === there.dataset.place.split(".")[0];
       if (whole || !same || after(there.dataset.place, here.dataset.place)) here.replaceWith(there);
     }
@@ -160,7 +160,7 @@
       if (!["running", "waiting"].includes(state)) document.body.dispatchEvent(new CustomEvent("ferrule:ended"));
     }
 
-    // For whoever listens: sentence by sentence, since words one by one cannot be followed.
+    // For screen readers: sentence by sentence, because single words cannot be followed.
     speak(piece) {
       this.unsaid = (this.unsaid ?? "") + piece;
       const end = Math.max(...[". ", "! ", "? ", "\n"].map((mark) => this.unsaid.lastIndexOf(mark)));
@@ -177,7 +177,7 @@
     }
   }
 
-  // Whether place "12.3" lies behind "12.2".
+  // Whether place "12.3" is after "12.2".
   function after(one, other) {
     const [a, b = 0] = String(one).split(".").map(Number), [c, d = 0] = String(other).split(".").map(Number);
     return a > c || (a === c && b > d);
@@ -199,14 +199,14 @@
     runs.push(new Run(root, kinds));
   }
 
-  // A message that was taken is gone from its field, and its run is looked at.
+  // Clear the field of a message that was accepted, and refresh its run.
   document.addEventListener("htmx:after:request", (event) => {
     const ctx = event.detail.ctx, form = ctx.sourceElement;
     if (ctx.response?.raw?.ok && form.matches?.("[data-composer]")) form.reset();
     for (const run of runs) run.soon();
   });
 
-  // a: to the first question that waits.
+  // a: go to the first open question.
   document.addEventListener("keydown", (event) => {
     if (event.key !== "a" || event.ctrlKey || event.metaKey || event.altKey || event.target.closest?.("input, textarea, select")) return;
     document.querySelector(".question h3")?.focus();

@@ -1,4 +1,4 @@
-"""An agent of ours for other agents, by the A2A protocol.
+"""Serve an agent to other agents with the A2A protocol.
 
 Modules: `command`, `conversations`, `server`, `signed_card`.
 """

@@ -23,21 +23,19 @@ PORT = 8321
 
 @click.command("a2a")
 @common
-@click.option(
-    "--name", default="Ferrule", show_default=True, help="What the agent is called on its card."
-)
+@click.option("--name", default="Ferrule", show_default=True, help="Name of the agent on its card.")
 @click.option(
     "--description", default="An agent that works in a folder with tools.", show_default=True,
-    help="What the agent is good for, for whoever reads its card.",
+    help="What the agent does, for readers of its card.",
 )  # fmt: skip
 @click.option(
-    "--skill", "skills", multiple=True, metavar="'ID: WORDS'",
+    "--skill", "skills", multiple=True, metavar="'ID: TEXT'",
     help="A skill for the card, as in 'find: Finds books.' Repeatable.",
 )  # fmt: skip
 @click.option(
     "--list-skills",
     is_flag=True,
-    help="Put the skills and agents that this folder and you have on the card.",
+    help="List the skills and sub-agents of this folder and of your settings on the card.",
 )
 @served(PORT)
 @click.option(
@@ -45,11 +43,13 @@ PORT = 8321
     help="Ed25519 key (`ferrule audit key` makes one) to sign the card with.",
 )  # fmt: skip
 def a2a(**options: Any) -> int:
-    """Serve an agent by A2A 1.0 and 0.3: JSON-RPC at `/a2a`, the card at
-    `/.well-known/agent-card.json`.
+    """Serve an agent with A2A 1.0 and 0.3.
 
-    A message is a run with this folder's tools. A call that has to be allowed makes the task wait:
-    whoever sent it is asked, and answers with a message that begins with `yes`, or does not.
+    JSON-RPC is at `/a2a`, the agent card at `/.well-known/agent-card.json`.
+
+    A message is a run with this folder's tools. A call that needs approval makes the task wait for
+    input: the sender is asked, and approves with a message that begins with `yes`; any other
+    message denies the call.
     """
     return asyncio.run(_serve(options))
 
@@ -101,8 +101,10 @@ async def _serve(options: dict[str, Any]) -> int:
 
 
 def skills_of(words: Iterable[str], found: Iterable[Skill]) -> list[Skill]:
-    """The skills of the card: those that were written as `ID: WORDS`, then those that were found
-    under other ids. Raises ConfigError.
+    """Return the skills of the card: those given as `ID: WORDS`, then those found under other ids.
+
+    Raises:
+        ConfigError: a skill is not written as `ID: WORDS`, or its id is taken.
     """
     from .server import Skill
 
@@ -110,7 +112,7 @@ def skills_of(words: Iterable[str], found: Iterable[Skill]) -> list[Skill]:
     for one in words:
         id_, colon, description = (part.strip() for part in one.partition(":"))
         if not colon or not id_ or not description or id_ in skills:
-            why = "its id is taken" if id_ in skills else "it is not `ID: WORDS`"
+            why = "its id is used twice" if id_ in skills else "expected `ID: TEXT`"
             raise ConfigError(
                 f"--skill `{one}`: {why}", hint="write, for example, 'find: Finds books.'"
             )
@@ -121,14 +123,15 @@ def skills_of(words: Iterable[str], found: Iterable[Skill]) -> list[Skill]:
 
 
 def _found(assembly: Assembly) -> Iterator[Skill]:
-    """Skills and agents that the assembled agent may use, as the card tells of them."""
+    """Yield the skills and sub-agents of the assembled agent, as the card lists them."""
     from ferrule.extensions.skills.loading import load_skills
     from ferrule.permissions.protected_names import DEFAULT
     from ferrule.storage import paths
 
     from .server import Skill
 
-    settings, agent = assembly.settings, assembly.agent
+    settings = assembly.settings
+    agent = assembly.agent
     if settings["skills.enabled"]:
         names = agent.workspace.names if agent.workspace else DEFAULT
         loaded = load_skills(settings.workspace, settings.repository, paths.config(), names=names)

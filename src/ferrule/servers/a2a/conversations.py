@@ -1,15 +1,14 @@
-"""The desk of a served agent: conversations, tasks in them, and questions that wait for whoever
-asked.
+"""Conversations with a served agent: their tasks, and questions that wait for the sender.
 
 A conversation is a session of the agent; a task is one message worked to its end. What happens to a
-task is a line of `Item`s that whoever serves it takes one after another: words on the way, a
-question, and one end. A question (may this call run?) stops the run until the next message for that
-task: one that begins with `yes` is a yes, once; everything else is a no with those words as its
-reason. Who holds the server's token answers them, so critical risk, and doing again what may have
-been done, are no without a question.
+task is a queue of `Item`s that the server takes one after another: progress texts, a question, and
+one end. A question (may this call run?) stops the run until the next message for that task: one
+that begins with `yes` approves the call once; any other message denies it and is the reason. Anyone
+who holds the server's token may answer, so calls of critical risk, and calls that may have run
+before, are denied without a question.
 
-Bounds: `MAX_CONVERSATIONS` at a time (the one that was quiet longest goes; its journal stays), `TASKS`
-    at work, `ANSWER_SECONDS` for a question.
+Limits: `MAX_CONVERSATIONS` at a time (the one idle for longest is closed; its journal stays),
+`TASKS` running, `ANSWER_SECONDS` to answer a question.
 """
 
 from __future__ import annotations
@@ -38,8 +37,9 @@ Kind = Literal["words", "question", "done", "failed", "canceled"]
 
 @dataclass(frozen=True, slots=True)
 class Item:
-    """Something that happened to a task. `done`, `failed` and `canceled` end it; `text` is the
-    answer, or why.
+    """Something that happened to a task.
+
+    `done`, `failed` and `canceled` end it; `text` is the answer, or the reason.
     """
 
     kind: Kind
@@ -47,7 +47,7 @@ class Item:
 
 
 class Refused(Exception):
-    """A task that is not taken on. `str` says why."""
+    """A task that is not accepted. `str` says why."""
 
 
 @dataclass(slots=True)
@@ -55,7 +55,7 @@ class _Conversation:
     session: Session
     leave: Leave
     turn: asyncio.Lock = field(default_factory=asyncio.Lock)
-    """Held by the task that works: one at a time."""
+    """Held by the task that is running: one at a time."""
     tasks: set[asyncio.Task[None]] = field(default_factory=set[asyncio.Task[None]])
 
     @property
@@ -73,9 +73,7 @@ class _Conversation:
 
 
 class Task:
-    """One task. `items` is what happens to it, in order. As an approver it asks whoever sent the
-    task.
-    """
+    """One task. `items` is what happens to it, in order. As an approver it asks the sender."""
 
     def __init__(self, session: Session) -> None:
         self._session = session
@@ -85,11 +83,11 @@ class Task:
 
     @property
     def works(self) -> bool:
-        """Whether it goes on by itself, or with an answer."""
+        """Whether it is still running, or will be after an answer."""
         return self.work is not None and not self.work.done()
 
     def say(self, text: str) -> None:
-        """Another message for it: the answer to its question, or words for the model on the way."""
+        """Take another message: the answer to its question, or a message to the running model."""
         if self._question is None or self._question.done():
             self._session.tell(text)
             return
@@ -108,7 +106,7 @@ class Task:
         self._question.set_result(said)
 
     async def ask(self, request: ApprovalRequest) -> Answer:
-        """`Approver.ask`."""
+        """Implement `Approver.ask`."""
         if request.risk == "critical" or request.died:
             return Answer(
                 "deny", by="a2a", note="this wants a person where the agent runs, not a message"
@@ -143,13 +141,17 @@ class Desk:
         self._tasks: dict[str, Task] = {}
 
     def find(self, task_id: str) -> Task | None:
-        """A task that is not over, or whose end nobody has heard of yet."""
+        """Return a task that is running, or whose end was not delivered yet."""
         return self._tasks.get(task_id)
 
     async def begin(self, task_id: str, context_id: str, text: str) -> Task:
-        """Take on a task. Raises Refused."""
+        """Accept a task.
+
+        Raises:
+            Refused: too many tasks are running.
+        """
         if sum(task.works for task in self._tasks.values()) >= TASKS:
-            raise Refused(f"{TASKS} tasks are at work already; try again later")
+            raise Refused(f"{TASKS} tasks are running already; try again later")
         for unheard in [name for name, task in self._tasks.items() if not task.works][:-TASKS]:
             del self._tasks[unheard]
         conversation = self._conversation(context_id)
@@ -162,18 +164,18 @@ class Desk:
         return task
 
     def forget(self, task_id: str) -> None:
-        """Its end was passed on."""
+        """Forget a task whose end was delivered."""
         self._tasks.pop(task_id, None)
 
     async def cancel(self, task_id: str) -> None:
-        """End a task, its calls settled and journaled."""
+        """Cancel a task. Its calls are settled and journaled before this returns."""
         task = self._tasks.pop(task_id, None)
         if task is not None and task.work is not None:
             task.work.cancel()
             await asyncio.wait([task.work])
 
     async def close(self) -> None:
-        """End everything. The agent stays its owner's."""
+        """End all tasks and close the sessions. The agent stays open for its owner."""
         self._tasks.clear()
         await self._pool.close_all()
 

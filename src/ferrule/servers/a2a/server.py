@@ -1,15 +1,14 @@
-"""An agent of ours, served by A2A: other agents send it messages, follow its tasks, and answer what
-it asks.
+"""Serve an agent with A2A: other agents send messages, follow tasks and answer questions.
 
-    server = A2aServer(agent, name="Librarian", description="Knows the library.", token=token,
-    port=8321) await server.run()
+    server = A2aServer(agent, name="Librarian", description="...", token=token, port=8321)
+    await server.run()
 
-Served are JSON-RPC at `/a2a` (`SendMessage`, `SendStreamingMessage`, `GetTask`, `CancelTask` …, and
-the methods of 0.3) and the card at its well-known path, which anybody who reaches the server may
-read. Everything else wants the bearer token, on this machine too (`http_security.py`). A context is
-a session of the agent, a message in it a run; a call that has to be allowed makes the task wait for
-input (`conversations.py`). Runs are judged by the agent's own gate and written into its journal: a
-client has no more rights than the agent.
+Served are JSON-RPC at `/a2a` (`SendMessage`, `SendStreamingMessage`, `GetTask`, `CancelTask` and
+others, and the methods of 0.3) and the agent card at its well-known path, which anyone who reaches
+the server may read. Everything else needs the bearer token, on this machine too
+(`runtime.http.http_security`). A context is a session of the agent, and a message in it is a run; a
+call that needs approval makes the task wait for input (`conversations`). Calls pass the agent's own
+gate and are journaled: a client has no more rights than the agent.
 
 Tasks are kept in memory, the last `KEPT` of them, and are gone with the process.
 """
@@ -38,24 +37,36 @@ KEPT = 256
 
 @dataclass(frozen=True, slots=True)
 class Skill:
-    """What the card says that the agent can do. Words for others: all messages go to the same
-    agent.
-    """
+    """A skill listed on the card. It is for readers only: all messages go to the same agent."""
 
     id: str
     name: str
     description: str
     tags: tuple[str, ...] = ()
-    """Words to find it by; the protocol wants at least one, so without any it is the id."""
+    """Words to find it by. The protocol requires at least one; without any, the id is used."""
 
 
 class A2aServer:
-    """One agent behind one address. `url` is how clients reach it, where that is not
-    `http://host:port` (a proxy with TLS before it).
+    """One agent at one address.
 
-    `sign_key` signs the card (`signed_card`); `leave` closes a session, where more is to be done
-    than closing it. `host` other than this machine needs such an https `url`: a token in the clear
-    is no secret. `app` is the ASGI application, for servers of one's own. Raises ConfigError.
+    Args:
+        agent: The agent to serve. It stays open for its owner.
+        name: What the card calls it.
+        description: What the card says about it.
+        token: The bearer token clients must send.
+        skills: The skills on the card.
+        host: Where to listen. Anything but this machine needs an https `url`, because a token sent
+            in the clear is no secret.
+        port: Where to listen.
+        url: How clients reach it, if not at `http://host:port` (for example a proxy with TLS).
+        version: The version on the card.
+        sign_key: Ed25519 key that signs the card (`signed_card`).
+        leave: Closes a session, if more is needed than `Session.close`.
+
+    `app` is the ASGI application, to be used in a server of your own.
+
+    Raises:
+        ConfigError: the address is not allowed, or the key cannot be used.
     """
 
     def __init__(
@@ -87,8 +98,13 @@ class A2aServer:
         )
 
     async def run(self, listening: socket | None = None) -> int:
-        """Serve until the process is told to end; then every task is ended and written down. The
-        exit code. `listening`: see `runtime.http.server`.
+        """Serve until the process is told to end, then end and journal every task.
+
+        Args:
+            listening: An open socket to use (see `runtime.http.server`).
+
+        Returns:
+            The exit code.
         """
         try:
             return await serve(self.app, self._host, self._port, listening=listening)
@@ -96,14 +112,14 @@ class A2aServer:
             await self.close()
 
     async def close(self) -> None:
-        """End what is at work. The agent stays open."""
+        """End all tasks. The agent stays open."""
         await self.desk.close()
 
 
 def card_of(
     name: str, description: str, skills: Sequence[Skill], url: str, version: str
 ) -> dict[str, Any]:
-    """The card, in the protocol's JSON."""
+    """Return the agent card, in the protocol's JSON."""
     listed = [
         {
             "id": one.id,
@@ -136,7 +152,7 @@ def _any(description: str) -> Skill:
 
 
 def _application(desk: Desk, card: dict[str, Any], sign_key: Path | None) -> Application:
-    """The protocol library's routes over the desk."""
+    """Build the protocol library's routes over the conversations."""
     from a2a.server.request_handlers import DefaultRequestHandler
     from a2a.server.routes import create_agent_card_routes, create_jsonrpc_routes
     from a2a.types import AgentCard
@@ -155,7 +171,7 @@ def _application(desk: Desk, card: dict[str, Any], sign_key: Path | None) -> App
 
 @cache
 def _store() -> Any:
-    """The library's store in memory, bounded: the task that was written longest ago goes first."""
+    """Return the library's task store, bounded: the task written longest ago is deleted first."""
     from a2a.server.tasks import InMemoryTaskStore
 
     class Bounded(InMemoryTaskStore):
@@ -176,7 +192,7 @@ def _store() -> Any:
 
 @cache
 def _executor() -> Any:
-    """The class that the library asks to work, made once the library is needed."""
+    """Return the class that the library calls to work, made once the library is needed."""
     from a2a.server.agent_execution import AgentExecutor
     from a2a.server.tasks import TaskUpdater
     from a2a.types import Part, TaskState, TaskStatus
@@ -217,7 +233,7 @@ def _executor() -> Any:
                 known.say(text)
                 return known
             if context.current_task is not None:
-                raise Refused("this task is over; send a message without a task id")
+                raise Refused("this task has ended; send a message without a task id")
             return await self._desk.begin(context.task_id, context.context_id, text)
 
         async def _told(self, updater: Any, item: Item) -> None:
@@ -242,7 +258,7 @@ def _executor() -> Any:
 
 
 def _text(context: Any) -> str:
-    """A message's texts, and its values as JSON."""
+    """Join a message's texts, with its data values as JSON."""
     from google.protobuf.json_format import MessageToDict
 
     found: list[str] = []

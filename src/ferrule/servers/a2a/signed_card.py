@@ -1,9 +1,10 @@
-"""A card signed with the person's Ed25519 key (`storage.audit.signing`), so that peers can hold it
-against a key that they have from elsewhere.
+"""Sign an agent card with the person's Ed25519 key (`storage.audit.signing`).
+
+Peers can check the card against a key that they got elsewhere.
 
 Source: A2A 1.0, "Agent card signing" (JWS, RFC 7515, over the canonical JSON of RFC 8785; EdDSA,
-RFC 8037), by the protocol library. `connectors.a2a.signatures` checks such signatures. No address
-of keys (`jku`) is named: a key that comes the way of the card proves nothing.
+RFC 8037), through the protocol library. `connectors.a2a.signatures` checks such signatures. No
+address of keys (`jku`) is given: a key that arrives together with the card proves nothing.
 """
 
 from __future__ import annotations
@@ -20,8 +21,11 @@ _RAW = 32
 
 
 def sign_card(card: Any, key: Path) -> None:
-    """Add a signature to a card (the protocol library's value). Raises ConfigError for the key,
-    FerruleError without the library.
+    """Add a signature to a card (a value of the protocol library).
+
+    Raises:
+        ConfigError: the key cannot be read.
+        FerruleError: `missing_extra`, a library is not installed.
     """
     try:
         from a2a.utils.signing import create_agent_card_signer
@@ -36,10 +40,15 @@ def sign_card(card: Any, key: Path) -> None:
 
 
 def public_keys(key: Path) -> dict[str, Any]:
-    """The JWK set that peers need (`keys` of their `a2a_peers`), from the public half beside a
-    private key. Raises ConfigError.
+    """Return the JWK set that peers need (`keys` of their `a2a_peers`).
+
+    It is read from the public half beside a private key.
+
+    Raises:
+        ConfigError: the public key cannot be read.
     """
-    name, beside = Signer.load(key).name, public_path(key)
+    name = Signer.load(key).name
+    beside = public_path(key)
     try:
         lines = beside.read_text(encoding="ascii").splitlines()
         raw = b64decode("".join(line for line in lines if not line.startswith("-")))[-_RAW:]

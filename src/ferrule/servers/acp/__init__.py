@@ -1,6 +1,6 @@
-"""An agent for editors: the Agent Client Protocol (ACP), version 1, over standard streams.
+"""Serve an agent to editors: the Agent Client Protocol (ACP), version 1, over standard streams.
 
 Modules: `agent`, `call_updates`, `command`, `conversation`, `diffs`, `history`, `mcp_servers`,
-`outbox`, `peer`, `permission`, `plan`, `prompts`, `server`, `session_options`,
-`session_updates`, `streams`.
+`outbox`, `peer`, `permission`, `plan`, `prompts`, `server`, `session_options`, `session_updates`,
+`streams`.
 """

@@ -1,13 +1,13 @@
-"""The agent's methods: what an editor may ask of us, and the sessions it has open.
+"""The methods of the agent: what an editor may request, and the sessions it has open.
 
-Parameters are read strictly, from the JSON as it arrived: a folder or a server that silently went
-missing is not what the person asked for. What the protocol reserves for others (`_meta`) and what
-we do not know is passed over.
+Parameters are read strictly, from the JSON as it arrived: a folder or a server that is silently
+dropped is not what the person asked for. Fields that the protocol reserves for others (`_meta`) and
+unknown fields are ignored.
 
-Files and terminals of the editor (`fs/*`, `terminal/*`) are not used, also where it offers them.
-They would be a second way to files and programs, past the workspace, its lists of secret names, the
-sandbox and the copies that a rewind needs. The price: text that was typed in the editor and not
-saved is not seen; embed it in the prompt, or save.
+The editor's files and terminals (`fs/*`, `terminal/*`) are not used, even if it offers them. They
+would be a second path to files and programs that bypasses the workspace, its reserved names, the
+sandbox and the copies that a rewind needs. The price: text typed in the editor and not saved is not
+seen; embed it in the prompt, or save.
 """
 
 from __future__ import annotations
@@ -29,18 +29,20 @@ from .peer import INTERNAL, Refused
 from .prompts import message_of
 
 VERSION = 1
-"""Of the protocol."""
+"""Version of the protocol."""
 MAX_SESSIONS = 256
-"""Open at a time."""
+"""Sessions open at a time."""
 
 Method = Callable[["Agent", Mapping[str, Any]], Awaitable[Any]]
 
-METHOD_NOT_FOUND, INVALID_PARAMS, INVALID_REQUEST = -32601, -32602, -32600
+METHOD_NOT_FOUND = -32601
+INVALID_PARAMS = -32602
+INVALID_REQUEST = -32600
 RESOURCE_NOT_FOUND = -32002
 
 
 class Agent:
-    """One connection's. `options` are those of the command line."""
+    """The agent of one connection. `options` are those of the command line."""
 
     def __init__(self, options: Mapping[str, Any], editor: Editor) -> None:
         self._options = options
@@ -50,14 +52,18 @@ class Agent:
         self._begun = False
 
     async def handle(self, method: str, params: object) -> Any:
-        """Answer a request or take a notification. Raises Refused."""
+        """Answer a request or take a notification.
+
+        Raises:
+            Refused: the request is answered with an error.
+        """
         known = _METHODS.get(method)
         if known is None:
-            raise Refused(METHOD_NOT_FOUND, f"there is no method `{method[:80]}`")
+            raise Refused(METHOD_NOT_FOUND, f"unknown method `{method[:80]}`")
         if params is not None and not isinstance(params, dict):
             raise Refused(INVALID_PARAMS, "`params` must be an object")
         if not self._begun and method != "initialize":
-            raise Refused(INVALID_REQUEST, "`initialize` comes first")
+            raise Refused(INVALID_REQUEST, "`initialize` must be the first request")
         try:
             return await known(self, cast("dict[str, Any]", params or {}))
         except SessionNotFound as error:
@@ -70,15 +76,16 @@ class Agent:
             raise Refused(INTERNAL, error.detail, _about(error)) from error
 
     async def close(self) -> None:
-        """End everything that is at work and give it back."""
+        """End every run and close all sessions."""
         async with self._opening:
             await self._pool.close_all()
 
     # ---- the connection
 
     async def initialize(self, params: Mapping[str, Any]) -> Any:
-        """The version that we speak, whatever was asked for: an editor that does not speak it hangs
-        up.
+        """Return the protocol version we speak, whatever was requested.
+
+        An editor that does not speak it disconnects.
         """
         asked = params.get("protocolVersion")
         if type(asked) is not int or not 0 <= asked <= 65535:
@@ -97,40 +104,41 @@ class Agent:
         }
 
     async def authenticate(self, params: Mapping[str, Any]) -> Any:
-        """There is nothing to sign in to: keys of models are the person's settings."""
+        """Accept. There is nothing to sign in to: model keys are in the person's settings."""
         return {}
 
     # ---- sessions
 
     async def new(self, params: Mapping[str, Any]) -> Any:
-        """`session/new`."""
+        """Handle `session/new`."""
         conversation = await self._begin(params)
         return {"sessionId": conversation.session.id, **conversation.state()}
 
     async def load(self, params: Mapping[str, Any]) -> Any:
-        """`session/load`: what was said, told again, then the state."""
+        """Handle `session/load`: replay the history, then return the state."""
         conversation = await self._again(params)
         await conversation.replay()
         return conversation.state()
 
     async def resume(self, params: Mapping[str, Any]) -> Any:
-        """`session/resume`: as load, and the editor knows what was said."""
+        """Handle `session/resume`: as `load`, for an editor that already has the history."""
         conversation = await self._again(params)
         conversation.catch_up()
         return conversation.state()
 
     async def list(self, params: Mapping[str, Any]) -> Any:
-        """`session/list`."""
-        cwd, cursor = params.get("cwd"), params.get("cursor")
+        """Handle `session/list`."""
+        cwd = params.get("cwd")
+        cursor = params.get("cursor")
         return listed(None if cwd is None else folder_of(params), _optional(cursor, "cursor"))
 
     async def close_session(self, params: Mapping[str, Any]) -> Any:
-        """`session/close`: the session ends here, and stays in the journal."""
+        """Handle `session/close`: close the session, which stays in the journal."""
         await self._pool.close(self._found(params).session.id)
         return {}
 
     async def delete(self, params: Mapping[str, Any]) -> Any:
-        """`session/delete`. See `history` for what that means."""
+        """Handle `session/delete`. See `history` for what that means."""
         session = _text(params, "sessionId")
         known = self._pool.find(session)
         if known is not None:
@@ -143,7 +151,8 @@ class Agent:
     async def _begin(
         self, params: Mapping[str, Any], session_id: str | None = None
     ) -> Conversation:
-        folder, servers = folder_of(params), entries_of(params.get("mcpServers"))
+        folder = folder_of(params)
+        servers = entries_of(params.get("mcpServers"))
         if params.get("additionalDirectories"):
             raise ConfigError(
                 "this agent works in one folder: `additionalDirectories` is not supported"
@@ -159,22 +168,21 @@ class Agent:
         return conversation
 
     async def _again(self, params: Mapping[str, Any]) -> Conversation:
-        """The session of an earlier time. One that is open here is begun anew, so that what is told
-        is what the journal holds.
-        """
-        session, folder = _text(params, "sessionId"), folder_of(params)
+        """Open an earlier session. One that is open here is reopened, to replay its journal."""
+        session = _text(params, "sessionId")
+        folder = folder_of(params)
         async with self._opening:
             known = self._pool.find(session)
             if known is not None:
                 if known.is_busy:
-                    raise Busy("this session works on a prompt; wait for it, or cancel it")
+                    raise Busy("this session is working on a prompt; wait for it, or cancel it")
                 await self._pool.close(session)
             with journal() as store:
                 info = find(store, session)
             if info.workspace != folder:
                 raise ConfigError(
-                    f"this session worked in `{info.workspace}`, and `cwd` is another folder",
-                    hint="open it with the folder that `session/list` names",
+                    f"this session belongs to `{info.workspace}`, and `cwd` is another folder",
+                    hint="open it with the folder that `session/list` returns",
                 )
             return await self._begin(params, session)
 
@@ -182,44 +190,40 @@ class Agent:
         session = _text(params, "sessionId")
         known = self._pool.use(session)
         if known is None:
-            raise SessionNotFound(f"no session `{session[:80]}` is open here; load it")
+            raise SessionNotFound(f"no session `{session[:80]}` is open here; load it first")
         return known
 
     # ---- a session
 
     async def prompt(self, params: Mapping[str, Any]) -> Any:
-        """`session/prompt`."""
+        """Handle `session/prompt`."""
         conversation = self._found(params)
         return await conversation.prompt(message_of(params.get("prompt")))
 
     async def cancel(self, params: Mapping[str, Any]) -> Any:
-        """`session/cancel`: a notification, so that a session that is not there is nobody's
-        error.
-        """
+        """Handle `session/cancel`. It is a notification, so an unknown session is no error."""
         known = self._pool.find(str(params.get("sessionId")))
         if known is not None:
             known.stop()
 
     async def set_mode(self, params: Mapping[str, Any]) -> Any:
-        """`session/set_mode`."""
+        """Handle `session/set_mode`."""
         conversation = self._found(params)
         conversation.set_mode(_text(params, "modeId"))
         await conversation.outbox.drained()
         return {}
 
     async def set_option(self, params: Mapping[str, Any]) -> Any:
-        """`session/set_config_option`: `mode` or `model`."""
-        conversation, option, value = (
-            self._found(params),
-            _text(params, "configId"),
-            _text(params, "value"),
-        )
+        """Handle `session/set_config_option`: `mode` or `model`."""
+        conversation = self._found(params)
+        option = _text(params, "configId")
+        value = _text(params, "value")
         if option == "mode":
             conversation.set_mode(value)
         elif option == "model":
             await conversation.set_model(value)
         else:
-            raise ConfigError(f"there is no option `{option[:40]}`")
+            raise ConfigError(f"unknown option `{option[:40]}`")
         await conversation.outbox.drained()
         return {"configOptions": conversation.options()}
 
@@ -241,8 +245,10 @@ _METHODS: dict[str, Method] = {
 
 
 def folder_of(params: Mapping[str, Any]) -> str:
-    """`cwd` without links in its path. Raises ConfigError unless it is the absolute path of a
-    folder.
+    """Return `cwd` with links resolved.
+
+    Raises:
+        ConfigError: it is not the absolute path of a folder.
     """
     given = _text(params, "cwd")
     if "\0" in given or not Path(given).is_absolute():
@@ -252,20 +258,20 @@ def folder_of(params: Mapping[str, Any]) -> str:
         if found.is_dir():
             return str(found)
     except (OSError, RuntimeError, ValueError) as error:
-        raise ConfigError(f"`cwd`: there is no folder `{given[:200]}`") from error
+        raise ConfigError(f"`cwd`: no folder `{given[:200]}`") from error
     raise ConfigError(f"`cwd`: `{given[:200]}` is not a folder")
 
 
 def _text(params: Mapping[str, Any], name: str) -> str:
     value = params.get(name)
     if not isinstance(value, str) or not value:
-        raise ConfigError(f"`{name}` must be a text")
+        raise ConfigError(f"`{name}` must be a string")
     return value
 
 
 def _optional(value: object, name: str) -> str | None:
     if value is not None and not isinstance(value, str):
-        raise ConfigError(f"`{name}` must be a text")
+        raise ConfigError(f"`{name}` must be a string")
     return value
 
 

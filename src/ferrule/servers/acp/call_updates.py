@@ -1,8 +1,8 @@
-"""A call as an editor shows it: its kind, a title, the files it is about, its arguments.
+"""A call as an editor shows it: its kind, title, files and arguments.
 
-Everything here is read from the tool's definition and the call's arguments; nothing is looked up on
-the disk. Titles and fenced texts hold words of strangers: they are shown as data, on one line or
-between marks that they cannot close.
+Everything here is read from the tool's definition and the call's arguments; nothing is read from
+disk. Titles and fenced texts contain text of strangers: they are shown as data, on one line or
+inside a fence that they cannot close.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _KINDS = {
     "list_tasks": "think",
     "update_task": "think",
 }
-"""Tools that ship whose kind their side effect does not say."""
+"""Built-in tools whose kind does not follow from their side effect."""
 _EFFECTS = {
     SideEffect.READ: "read",
     SideEffect.WRITE: "edit",
@@ -38,14 +38,17 @@ _EFFECTS = {
     SideEffect.NONE: "other",
 }
 _LINES = ("line_start", "line")
-"""Parameters that say at which line of the file."""
+"""Parameters that give a line of the file."""
 TITLE = 120
 SHOWN = 20_000
-"""Characters of a title, and of a result's text."""
+"""Most characters of a title, and of a result's text."""
 
 
 def kind_of(tool: Tool | None) -> str:
-    """`read`, `edit`, `delete`, `move`, `search`, `execute`, `think`, `fetch` or `other`."""
+    """Return the protocol's kind of a tool.
+
+    One of `read`, `edit`, `delete`, `move`, `search`, `execute`, `think`, `fetch`, `other`.
+    """
     if tool is None:
         return "other"
     if tool.known_as in _KINDS:
@@ -57,7 +60,7 @@ def kind_of(tool: Tool | None) -> str:
 
 
 def arguments_of(call: Call) -> dict[str, Any] | None:
-    """The arguments as an object; None where they are none."""
+    """Return the arguments as an object, or None if they are not one."""
     try:
         found: Any = json.loads(call.arguments or "{}")
     except (ValueError, RecursionError):
@@ -66,13 +69,13 @@ def arguments_of(call: Call) -> dict[str, Any] | None:
 
 
 def raw_input(call: Call) -> Any:
-    """The arguments for `rawInput`: an object, also where the model sent something else."""
+    """Return the arguments for `rawInput`, as an object even if the model sent something else."""
     found = arguments_of(call)
     return {"arguments": call.arguments} if found is None else found
 
 
 def title_of(call: Call, tool: Tool | None) -> str:
-    """`edit_file note.txt`: the tool, and what it is about in back-ticks, on one line."""
+    """Return the tool and its subject in back-ticks, on one line: `edit_file note.txt`."""
     about = ""
     for subject in _subjects(tool, arguments_of(call) or {}):
         words = " ".join(subject) if isinstance(subject, tuple) else subject
@@ -85,7 +88,7 @@ def title_of(call: Call, tool: Tool | None) -> str:
 
 
 def _subjects(tool: Tool | None, values: Mapping[str, Any]) -> list[str | tuple[str, ...]]:
-    """What it touches, a command before the folder that it starts in."""
+    """Return what the call touches, a command before the folder it starts in."""
     if tool is None:
         return []
     found = [one for one in tool.subjects(values) if one.kind != "variables"]
@@ -95,8 +98,9 @@ def _subjects(tool: Tool | None, values: Mapping[str, Any]) -> list[str | tuple[
 def locations_of(
     call: Call, tool: Tool | None, workspace: Workspace | None
 ) -> list[dict[str, Any]]:
-    """The files that the arguments name, as absolute paths, with the line where one is named. What
-    lies outside is left out.
+    """Return the files that the arguments name, as absolute paths, with a line if one is given.
+
+    Paths outside the workspace are left out.
     """
     values = arguments_of(call) or {}
     if tool is None or workspace is None:
@@ -116,7 +120,7 @@ def locations_of(
 
 
 def absolute(workspace: Workspace, path: str) -> str | None:
-    """The absolute path of what a model named; None for what lies outside or is no path."""
+    """Return the absolute path of what a model named, or None outside the workspace."""
     try:
         return str(Path(workspace.root) / workspace.name(path))
     except ToolFailed:
@@ -124,29 +128,27 @@ def absolute(workspace: Workspace, path: str) -> str | None:
 
 
 def text_content(text: str) -> dict[str, Any]:
-    """A text of a tool as content of a call: fenced, because editors read Markdown, and bounded."""
+    """Return a tool's text as content of a call, fenced (editors read Markdown) and bounded."""
     cut = f"\n… {len(text) - SHOWN} more characters" if len(text) > SHOWN else ""
     return {"type": "content", "content": {"type": "text", "text": fenced(text[:SHOWN] + cut)}}
 
 
 def fenced(text: str) -> str:
-    """The text between marks that it cannot close, what cannot be seen spelled out."""
+    """Put a text in a fence that it cannot close, with invisible characters spelled out."""
     longest = max((len(run) for run in re.findall(r"`{3,}", text)), default=2)
     mark = "`" * (longest + 1)
     return f"{mark}\n{visible(text).rstrip()}\n{mark}"
 
 
 def result_text(result: Result) -> str:
-    """What a person reads of a result: its value, or why there is none."""
+    """Return what a person reads of a result: its value, or its error."""
     if result.success:
         return result.data if isinstance(result.data, str) else compact(result.data)
     return f"{result.error_type}: {result.error_message or ''}"
 
 
 def raw_output(result: Result) -> dict[str, Any]:
-    """For `rawOutput`: the result object, without the data where that is text, which is shown as
-    content.
-    """
+    """Return the result object for `rawOutput`, without text data, which is shown as content."""
     shape = result.envelope()
     if isinstance(shape["data"], str):
         del shape["data"]

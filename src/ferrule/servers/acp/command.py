@@ -1,6 +1,4 @@
-"""`ferrule serve acp`: the agent that an editor starts and speaks with over its standard
-streams.
-"""
+"""`ferrule serve acp`: the agent that an editor starts and talks to over its standard streams."""
 
 from __future__ import annotations
 
@@ -16,22 +14,23 @@ from ferrule.runtime.options import common, yes_to
 @common
 @yes_to
 def acp(**options: Any) -> int:
-    """Serve an agent to the editor that starts this command (Agent Client Protocol, over standard
-    streams).
+    """Serve an agent to the editor that starts this command (Agent Client Protocol over stdio).
 
     Each session works in the folder that the editor names, with your own settings; a repository's
-    take effect only if you trusted it. What needs a yes is asked in the editor. Standard output
-    belongs to the protocol.
+    settings take effect only if you trusted it. Approvals are asked for in the editor. Standard
+    output belongs to the protocol.
     """
     import asyncio
 
     if options["workspace"]:
-        raise click.UsageError("--workspace: the editor names the folder of each session")
+        raise click.UsageError(
+            "--workspace cannot be used: the editor chooses the folder of each session"
+        )
     if sys.stdin is None or sys.stdout is None:
         raise click.UsageError("standard input and output are closed: start this from an editor")
     if sys.stdin.isatty():
         click.echo(
-            "this speaks a protocol for editors; docs/serve-acp.md says how to set one up", err=True
+            "this command talks to an editor; docs/serve-acp.md explains the setup", err=True
         )
     from .server import serve
 

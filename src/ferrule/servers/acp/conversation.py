@@ -1,10 +1,9 @@
-"""A session of the editor's: an assembly of its own for its folder, one prompt at a time, and
-whoever is asked.
+"""A session of the editor: an assembly for its folder, one prompt at a time, and its approver.
 
-A prompt is a run. It ends with a stop reason, or with an error where the model could not be had.
-Cancelling ends the run: programs with all that they started, questions that nobody answered, every
-open call with a result in the journal. A limit is told in words as well, because the protocol's
-reasons name only some.
+A prompt is a run. It ends with a stop reason, or with an error if the model cannot be reached.
+Cancelling ends the run: programs with everything they started, unanswered questions, and every open
+call with a result in the journal. A limit is also explained in words, because the protocol has a
+stop reason for some limits only.
 """
 
 from __future__ import annotations
@@ -31,31 +30,33 @@ from .session_options import chosen_mode, config_options, mode_state, models_of
 from .session_updates import Telling
 
 _CHUNK = 100
-"""Updates of a loaded session that wait to be written at the most."""
+"""Most updates of a loaded session that wait to be written."""
 
 
 class Editor(Protocol):
-    """The other side of the connection. Both raise ConnectionError once it is gone, and `request`
-    FerruleError for an error.
+    """The other side of the connection.
+
+    Both methods raise ConnectionError once it is gone; `request` raises FerruleError for an error
+    answer.
     """
 
     async def update(self, session: str, update: Update) -> None:
-        """Tell of a session."""
+        """Send an update of a session."""
         ...
 
     async def request(self, method: str, params: Mapping[str, Any]) -> Any:
-        """Ask, and wait for the result."""
+        """Send a request and wait for the result."""
         ...
 
 
 class Busy(ConfigError):
-    """A session works on one prompt at a time."""
+    """The session is working on a prompt; it works on one at a time."""
 
     code = "busy"
 
 
 class Conversation:
-    """One session. Made by `begin`; `close` gives everything back."""
+    """One session. Created by `begin`; `close` releases everything."""
 
     def __init__(
         self, assembly: Assembly, session: Session, editor: Editor, notices: list[str]
@@ -67,8 +68,10 @@ class Conversation:
         self._loop = asyncio.get_running_loop()
         self._last: ModelAnswered | None = None
         self._turn: asyncio.Task[dict[str, Any]] | None = None
-        self._stopped, self._said = False, 0
-        agent, settings = assembly.agent, assembly.settings
+        self._stopped = False
+        self._said = 0
+        agent = assembly.agent
+        settings = assembly.settings
         where, most, days = (settings[f"artifacts.{key}"] for key in ("store", "max_bytes", "days"))
         scope = Scope.of(session.identity)
         kept = Kept(artifacts_at(where, max_bytes=most, days=days), scope, agent.workspace)
@@ -79,7 +82,7 @@ class Conversation:
 
     @property
     def is_busy(self) -> bool:
-        """Whether it works on a prompt."""
+        """Whether it is working on a prompt."""
         return self._turn is not None
 
     @property
@@ -88,7 +91,7 @@ class Conversation:
         return str(self.session.mode)
 
     def state(self) -> dict[str, Any]:
-        """Modes and options, as opening a session answers them; notices in `_meta`."""
+        """Return the modes and options that opening a session answers, with notices in `_meta`."""
         settings = self.assembly.settings
         shape: dict[str, Any] = {
             "modes": mode_state(settings, self.mode),
@@ -99,17 +102,20 @@ class Conversation:
         )
 
     def options(self) -> list[dict[str, Any]]:
-        """The configuration options with their values."""
+        """Return the configuration options with their values."""
         return config_options(self.assembly.settings, self.mode, self.session.model)
 
     # ---- a prompt
 
     async def prompt(self, text: str) -> dict[str, Any]:
-        """Work a message to its end; the protocol's answer. Raises Busy, and ConfigError and
-        ProviderError of the run.
+        """Run a message to its end and return the protocol's answer.
+
+        Raises:
+            Busy: it is working on a prompt.
+            ConfigError, ProviderError: the run failed.
         """
         if self._turn is not None:
-            raise Busy("this session works on a prompt; wait for it, or cancel it")
+            raise Busy("this session is working on a prompt; wait for it, or cancel it")
         self._stopped = False
         turn = self._turn = asyncio.create_task(
             self._work(text), name=f"acp prompt {self.session.id}"
@@ -125,8 +131,10 @@ class Conversation:
             await self.outbox.drained()
 
     def stop(self) -> None:
-        """Begin to end the prompt that is worked on, if one is. Once: a second stop would reach
-        into the settling of the first.
+        """Start to cancel the prompt in progress, if there is one.
+
+        Only the first call has an effect: a second cancellation would interrupt the settling of the
+        first.
         """
         if self._turn is not None and not self._stopped:
             self._stopped = True
@@ -142,7 +150,9 @@ class Conversation:
         except RunCancelled:
             return {"stopReason": "cancelled"}
         except LimitReached as error:
-            self._say(f"{error.detail}. The session is kept; the next message goes on from here.")
+            self._say(
+                f"{error.detail}. The session stays open; the next message continues from here."
+            )
             reason = "max_tokens" if error.limit == "max_tokens" else "max_turn_requests"
             return {"stopReason": reason}
         except ProviderError as error:
@@ -150,7 +160,7 @@ class Conversation:
                 raise
             return {"stopReason": "refusal"}
         answer: dict[str, Any] = {"stopReason": self._reason(result)}
-        # A provider that counts nothing has not used nothing.
+        # A provider that does not count tokens has still used some.
         return {**answer, "usage": _usage(result.usage)} if result.usage.input else answer
 
     def _reason(self, result: RunResult) -> str:
@@ -165,8 +175,9 @@ class Conversation:
         return "max_tokens" if stop == "length" else "end_turn"
 
     async def _window(self) -> int | None:
-        """The model's window, for usage: asked once. The run itself asks again and says what is
-        wrong with the model.
+        """Return the model's context window for usage updates. Asked once.
+
+        The run itself asks again and reports what is wrong with the model.
         """
         settings = self.assembly.settings
         known = settings.for_model(self.session.model).num_ctx
@@ -177,7 +188,7 @@ class Conversation:
 
     def _see(self, item: Live) -> None:
         if isinstance(item, Progress):
-            # The one thing that a handler may say from a thread of its own.
+            # The only item that a handler may emit from another thread.
             self._loop.call_soon_threadsafe(self._tell, item)
             return
         if isinstance(item, ModelAnswered):
@@ -188,8 +199,8 @@ class Conversation:
         try:
             for update in self._telling.live(item):
                 self.outbox.put(update)
-        except Exception as error:  # noqa: BLE001  boundary: what cannot be shown must not end the run; that it is missing is said
-            self._say(f"Something that happened cannot be shown: {type(error).__name__}: {error}")
+        except Exception as error:  # noqa: BLE001  boundary: an item that cannot be shown must not end the run; its absence is reported
+            self._say(f"An event cannot be shown: {type(error).__name__}: {error}")
 
     def _tell_notices(self) -> None:
         said, self._notices = self._notices, []
@@ -197,9 +208,7 @@ class Conversation:
             self._say("\n".join(f"- {one}" for one in said))
 
     def _say(self, text: str) -> None:
-        """Words of Ferrule's own, in a message of their own: they are not the model's, and no
-        journal has them.
-        """
+        """Send a message of Ferrule itself, apart from the model's and in no journal."""
         self._said += 1
         self.outbox.put({
             "sessionUpdate": "agent_message_chunk",
@@ -210,7 +219,7 @@ class Conversation:
     # ---- choices
 
     def set_mode(self, mode: str) -> None:
-        """Another mode from the next call on. Raises ConfigError."""
+        """Change the mode, from the next call on. Raises ConfigError."""
         chosen = chosen_mode(self.assembly.settings, self.mode, mode)
         self.session.set_mode(chosen)
         self.session.add_notice("mode", f"set to {chosen}")
@@ -218,13 +227,13 @@ class Conversation:
         self.outbox.put({"sessionUpdate": "config_option_update", "configOptions": self.options()})
 
     async def set_model(self, model: str) -> None:
-        """Another model from the next prompt on. Raises Busy, ConfigError, ProviderError."""
+        """Change the model, from the next prompt on. Raises Busy, ConfigError, ProviderError."""
         if self.is_busy:
-            raise Busy("the model cannot change while it works on a prompt")
+            raise Busy("the model cannot be changed while a prompt is in progress")
         if model not in models_of(self.assembly.settings, self.session.model):
             raise ConfigError(
                 f"`{model[:80]}` is not among this session's models",
-                hint="name it in your settings",
+                hint="add it to your settings",
             )
         await self.assembly.change_model(model, self.session)
         self.session.add_notice("model", f"changed to {model}")
@@ -233,14 +242,12 @@ class Conversation:
     # ---- the whole of it
 
     def catch_up(self) -> None:
-        """Know what the journal holds of this session, so that what comes is counted on from
-        there.
-        """
+        """Read the session's journal, so that later updates are numbered from there."""
         for record in self.assembly.agent.journal.records(self.session.id):
             self._telling.recorded(record.event)
 
     async def replay(self) -> None:
-        """Tell the editor what the journal holds of this session, from its beginning."""
+        """Send the editor what the journal holds of this session, from its beginning."""
         journal = self.assembly.agent.journal
         waiting = 0
         for record in journal.records(self.session.id):
@@ -255,13 +262,13 @@ class Conversation:
         await self.outbox.drained()
 
     async def cancel(self) -> None:
-        """End what is at work, settled and journaled."""
+        """Cancel the run in progress, settled and journaled."""
         self.stop()
         if self._turn is not None:
             await asyncio.wait([self._turn])
 
     async def close(self) -> None:
-        """Give everything back."""
+        """Close the session and its assembly."""
         await self.assembly.close(self.session, strict=False)
 
 
@@ -273,8 +280,12 @@ async def begin(
     servers: Mapping[str, Any],
     session_id: str | None = None,
 ) -> Conversation:
-    """A new conversation in a folder, or the one of that id. Raises ConfigError, SessionNotFound,
-    JournalError.
+    """Open a new conversation in a folder, or resume the one with this session id.
+
+    Raises:
+        ConfigError: the folder or the settings cannot be used.
+        SessionNotFound: there is no such session.
+        JournalError: the journal cannot be used, or another process runs the session.
     """
     notices: list[str] = []
     assembly = assemble(
@@ -282,7 +293,7 @@ async def begin(
     )
     try:
         session = assembly.open(session_id)
-    except BaseException:  # what was assembled is nobody's then
+    except BaseException:  # nobody else would close the assembly
         await assembly.close(strict=False)
         raise
     conversation = Conversation(assembly, session, editor, notices)
@@ -300,8 +311,10 @@ async def begin(
 
 
 async def _asked(conversation: Conversation, editor: Editor, params: Mapping[str, Any]) -> Any:
-    """The editor's answer. An editor that is gone answers nothing: its sessions are being ended,
-    and so is this question.
+    """Return the editor's answer.
+
+    An editor that is gone never answers: its sessions are being closed, and this question with
+    them.
     """
     await conversation.outbox.drained()
     try:

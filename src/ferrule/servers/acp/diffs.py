@@ -1,11 +1,10 @@
-"""Diffs of the editing tools: the text before a call and the text after it, by the very function
-that the tool applies.
+"""Diffs of the editing tools: the text before and after a call, by the tool's own function.
 
-Before a call runs, the text before is the file. Afterwards it is the copy that was kept for
-rewinding (`engine.rewind.file_copies`), named in the journal by its hash: so a diff is the same
-while it happens and when a session is loaded. Where no copy was kept, or it is older than the
-person keeps artifacts, there is no diff and the call's words stand alone. Other tools that write
-have none either: what they would make of a file is not known beforehand.
+Before a call runs, the text before is the file. Afterwards it is the copy kept for rewinding
+(`engine.rewind.file_copies`), named in the journal by its hash, so a diff is the same live and when
+a session is loaded. If no copy was kept, or it is older than artifacts are kept, there is no diff
+and the result's text stands alone. Other tools that write have no diff either: what they would
+change is not known beforehand.
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ from ferrule.toolkits.files import edits, lines, tools
 from ferrule.tools.definition import Tool
 
 LARGEST = 512 * 1024
-"""Characters before and after together; a larger diff is not sent."""
+"""Most characters before and after together; a larger diff is not sent."""
 
 _CHANGES: dict[Callable[..., Any], Callable[[Mapping[str, Any]], edits.Change]] = {
     tools.write_file.handler: edits.content,
@@ -30,13 +29,14 @@ _CHANGES: dict[Callable[..., Any], Callable[[Mapping[str, Any]], edits.Change]] 
     tools.replace_lines.handler: edits.line_replacement,
     tools.insert_lines.handler: edits.line_insertion,
 }
-"""By handler: a file's tool that took one of these names is another tool."""
+"""By handler and not by name: another tool may use one of these names."""
 
 
 def ahead(
     tool: Tool, values: Mapping[str, Any], workspace: Workspace | None
 ) -> dict[str, Any] | None:
-    """The diff of a call that has not run yet, as content of a call; None where there is none.
+    """Return the diff of a call that has not run yet, as content of a call, or None.
+
     Reads the file through the workspace.
     """
     if workspace is None or tool.handler not in _CHANGES:
@@ -50,7 +50,7 @@ def ahead(
 
 
 class Kept:
-    """Diffs of calls that have run, from the copies that were kept for rewinding."""
+    """Diffs of calls that have run, from the copies kept for rewinding."""
 
     def __init__(self, store: ArtifactStore, scope: Scope, workspace: Workspace | None) -> None:
         self._store = store
@@ -60,7 +60,7 @@ class Kept:
     def diff(
         self, tool: Tool, values: Mapping[str, Any], seen: FilesSeen | None
     ) -> dict[str, Any] | None:
-        """The diff of a call as it was found before it ran; None where nothing was kept."""
+        """Return a call's diff against the file as it was before, or None without a copy."""
         if self._workspace is None or seen is None or tool.handler not in _CHANGES:
             return None
         try:
@@ -96,8 +96,9 @@ def _diff(
 
 
 def first_line(diff: Mapping[str, Any]) -> int:
-    """The first line, from 1, in which before and after differ."""
-    before, after = str(diff.get("oldText") or "").split("\n"), str(diff["newText"]).split("\n")
+    """Return the first line, from 1, in which before and after differ."""
+    before = str(diff.get("oldText") or "").split("\n")
+    after = str(diff["newText"]).split("\n")
     pairs = enumerate(zip(before, after, strict=False), 1)
     return next(
         (number for number, (old, new) in pairs if old != new), min(len(before), len(after))

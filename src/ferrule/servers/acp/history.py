@@ -1,9 +1,9 @@
-"""Sessions of the journal as editors list them, and what deleting one means here.
+"""Sessions of the journal as editors list them, and how they are deleted.
 
-Deleting moves a session out of the journal into an archive file beside it
-(`storage.export.archive`), and the journal keeps a record of that: a journal that could be made to
-forget would prove nothing. So the session is gone from every list, and its file is the person's to
-remove. What sub-agents did in its runs, and artifacts, stay until they are archived or expire.
+Deleting moves a session from the journal into an archive file beside it (`storage.export.archive`),
+and the journal keeps a record of that: a journal that could be made to forget would prove nothing.
+So the session disappears from every list, and its file is the person's to remove. What sub-agents
+did in its runs, and artifacts, stay until they are archived or expire.
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ from ferrule.storage.journal.sessions import SessionInfo
 TENANT = "local"
 PAGE = 50
 MOST = 1000
-"""Sessions that are looked at for a list, newest first."""
+"""Sessions searched for a list, newest first."""
 
 
 def listed(cwd: str | None, cursor: str | None) -> dict[str, Any]:
-    """A page of `session/list`. Raises ConfigError for a cursor from elsewhere."""
+    """Return a page of `session/list`. Raises ConfigError for an invalid cursor."""
     if cursor is not None and not (cursor.isascii() and cursor.isdigit() and len(cursor) < 6):
-        raise ConfigError("`cursor` must be one that a list came with")
+        raise ConfigError("`cursor` must be one that a list returned")
     start = int(cursor or 0)
     where = None if cwd is None else str(Path(cwd).resolve())
     with journal() as store:
@@ -48,7 +48,7 @@ def listed(cwd: str | None, cursor: str | None) -> dict[str, Any]:
 
 
 def _own(store: Journal, session: str) -> bool:
-    """Whether a person talks in it: not one that an agent opened for a sub-agent."""
+    """Return whether a person talks in this session, rather than an agent to its sub-agent."""
     first = next(iter(store.records(session)), None)
     return first is not None and isinstance(first.event, SessionOpened) and not first.event.parent
 
@@ -60,8 +60,12 @@ def _shown(info: SessionInfo) -> dict[str, Any]:
 
 
 def find(store: Journal, session: str) -> SessionInfo:
-    """The session of exactly this id. Raises SessionNotFound: the beginning of an id, which people
-    may type, names none here.
+    """Find the session with exactly this id.
+
+    The beginning of an id, which people may type elsewhere, is not enough here.
+
+    Raises:
+        SessionNotFound: there is none.
     """
     info = store.find(session, tenant=TENANT, user=person())
     if info.session != session:
@@ -70,13 +74,17 @@ def find(store: Journal, session: str) -> SessionInfo:
 
 
 def put_away(session: str) -> Path:
-    """Move a closed session into an archive file; where that is. Raises SessionNotFound,
-    ConfigError, JournalError.
+    """Move a closed session into an archive file and return its path.
+
+    Raises:
+        SessionNotFound: there is no such session.
+        ConfigError: the session cannot be archived.
+        JournalError: the journal cannot be used.
     """
     with journal_file() as store:
         find(store, session)
         folder = (store.path or Path.cwd() / "journal.db").parent / "archives"
         done = archive(store, [session], folder / f"{session}-{time.time_ns()}.jsonl.gz")
         if done.kept:
-            raise ConfigError(f"the session stays where it is: {done.kept[session]}")
+            raise ConfigError(f"the session cannot be archived: {done.kept[session]}")
         return done.file

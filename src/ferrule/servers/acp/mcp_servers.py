@@ -1,9 +1,8 @@
-"""Servers that the editor hands over with a session (`mcpServers`), as entries in the shape of
-`.mcp.json`.
+"""MCP servers that the editor passes with a session (`mcpServers`), as entries of `.mcp.json`.
 
-The editor is the person's own program, but what it hands over may come from a project's settings,
-and starting a command is the person's decision: so these servers go through the same book of
-approvals as all others (`runtime.mcp_servers`). Nothing is started here.
+The editor is the person's own program, but what it passes may come from a project's settings, and
+starting a command is the person's decision. So these servers need the same approvals as all others
+(`runtime.mcp_servers`). Nothing is started here.
 """
 
 from __future__ import annotations
@@ -14,11 +13,11 @@ from typing import Any, cast
 from ferrule.core.errors import ConfigError
 
 MOST = 64
-"""Servers of a session."""
+"""Most servers of a session."""
 
 
 def entries_of(given: object) -> dict[str, dict[str, Any]]:
-    """By name. Raises ConfigError for what is no list of servers."""
+    """Return the entries by name. Raises ConfigError if it is not a list of servers."""
     if given is None:
         return {}
     if not isinstance(given, list) or len(cast("list[object]", given)) > MOST:
@@ -30,7 +29,7 @@ def entries_of(given: object) -> dict[str, dict[str, Any]]:
         fields = cast("dict[str, Any]", one)
         name = fields.get("name")
         if not isinstance(name, str) or not name or name in found:
-            raise ConfigError("each of `mcpServers` needs a name of its own")
+            raise ConfigError("each server in `mcpServers` needs a unique name")
         found[name] = _entry(fields)
     return found
 
@@ -40,14 +39,15 @@ def _entry(fields: Mapping[str, Any]) -> dict[str, Any]:
     if kind in ("http", "sse"):
         return {"type": kind, "url": fields.get("url"), "headers": _pairs(fields.get("headers"))}
     if kind not in (None, "stdio"):
-        raise ConfigError(f"a server of the type {str(kind)[:40]!r} cannot be reached from here")
+        raise ConfigError(f"unsupported type of MCP server: {str(kind)[:40]!r}")
     entry: dict[str, Any] = {"command": fields.get("command"), "args": fields.get("args") or []}
     return {**entry, "env": _pairs(fields.get("env"))}
 
 
 def _pairs(given: object) -> dict[str, str]:
-    """`[{"name": …, "value": …}]` as a mapping. A `$` in a value of the editor's is a dollar, no
-    variable of ours.
+    """Convert `[{"name": …, "value": …}]` to a mapping.
+
+    A `$` in a value of the editor's is a dollar, not a variable of ours.
     """
     if given is None:
         return {}
@@ -56,12 +56,13 @@ def _pairs(given: object) -> dict[str, str]:
     found: dict[str, str] = {}
     for one in cast("list[object]", given):
         pair = cast("dict[str, Any]", one) if isinstance(one, dict) else {}
-        name, value = pair.get("name"), pair.get("value")
+        name = pair.get("name")
+        value = pair.get("value")
         if not isinstance(name, str) or not isinstance(value, str):
             raise ConfigError("`env` and `headers` must be lists of names and values")
         if "${" in value:
             raise ConfigError(
-                f"the value of `{name[:60]}` holds `${{`, which would be read as a variable"
+                f"the value of `{name[:60]}` contains `${{`, which would be read as a variable"
             )
         found[name] = value
     return found

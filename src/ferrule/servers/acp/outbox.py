@@ -1,8 +1,8 @@
-"""What the editor is told of a session, on its way: in order, never in the way of the run.
+"""Updates on their way to the editor: in order, without delaying the run.
 
-A run appends and goes on. Pieces of one message that wait are joined, so a slow reader gets fewer
+A run appends and continues. Waiting pieces of one message are joined, so a slow reader gets fewer
 and longer ones; what waits is never more than what the run said. Before a question and before an
-answer everything earlier has been written (`drained`).
+answer, everything earlier has been written (`drained`).
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _PIECES = ("agent_message_chunk", "agent_thought_chunk", "user_message_chunk")
 
 
 class Outbox:
-    """One session's. `send` writes an update and returns when it is written."""
+    """The updates of one session. `send` writes an update and returns once it is written."""
 
     def __init__(self, send: Callable[[Mapping[str, Any]], Awaitable[None]]) -> None:
         self._send = send
@@ -29,7 +29,7 @@ class Outbox:
         self._sender: asyncio.Task[None] | None = None
 
     def put(self, update: Update) -> None:
-        """Append; called from the run itself, quick, never raises."""
+        """Append an update. Called from the run itself; fast, and never raises."""
         if self._waiting and _joins(self._waiting[-1], update):
             self._waiting[-1] = _joined(self._waiting[-1], update)
             return
@@ -39,7 +39,7 @@ class Outbox:
             self._sender = asyncio.create_task(self._work(), name="acp updates")
 
     async def drained(self) -> None:
-        """Wait until everything so far is written, or nobody reads any more."""
+        """Wait until everything so far is written, or the editor is gone."""
         await self._empty.wait()
 
     async def _work(self) -> None:
@@ -47,7 +47,7 @@ class Outbox:
             while self._waiting:
                 await self._send(self._waiting.popleft())
         except ConnectionError:
-            # The editor is gone. What it would have been told stands in the journal.
+            # The editor is gone. The journal has what it would have been sent.
             self._waiting.clear()
         finally:
             self._empty.set()

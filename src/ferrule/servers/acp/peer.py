@@ -1,13 +1,13 @@
-"""JSON-RPC 2.0 between two who may both ask: requests and answers matched by id, over `streams`.
+"""JSON-RPC 2.0 between two sides that both send requests, over `streams`.
 
-Not the protocol library's connection: importing that package costs more than everything else that
-starts here, its reading of lines ends at the first that is no object, and its models pass over what
-they cannot read. It is the oracle of the tests instead: whatever is written here is read by its
-client and its types.
+This does not use the protocol library's connection: importing that package costs more than
+everything else that starts here, it stops reading at the first line that is no object, and its
+models ignore what they cannot read. The tests use it instead: whatever is written here is read by
+its client and its types.
 
-Messages are begun in the order in which they came, each in a task of its own, so that a
-notification finds begun what was asked before it; answers go out as they get done. Whatever breaks
-in a request is an error for that request.
+Messages are started in the order in which they arrive, each in its own task, so that a notification
+finds earlier requests started; answers are sent as they get done. Any failure in a request is an
+error answer to that request.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ from .streams import Streams
 
 INTERNAL = -32603
 AT_ONCE = 256
-"""Requests that are being worked on; reading waits for room."""
+"""Requests in progress at a time; reading waits until one is done."""
 PARTING = 5.0
-"""Seconds that answers have to get out at the end."""
+"""Seconds that answers have to be sent at the end."""
 
 
 class Refused(Exception):
@@ -38,7 +38,7 @@ class Refused(Exception):
         self.data = data
 
     def shown(self) -> dict[str, Any]:
-        """In JSON-RPC's form."""
+        """Return the error object of JSON-RPC."""
         shape: dict[str, Any] = {"code": self.code, "message": str(self)}
         return shape if self.data is None else {**shape, "data": dict(self.data)}
 
@@ -50,8 +50,9 @@ class OtherRefused(FerruleError):
 
 
 class Peer:
-    """One connection. `handle(method, params)` gives the result of a request; it may raise
-    Refused.
+    """One connection.
+
+    `handle(method, params)` returns the result of a request; it may raise Refused.
     """
 
     def __init__(self, streams: Streams, handle: Callable[[str, Any], Awaitable[Any]]) -> None:
@@ -64,8 +65,9 @@ class Peer:
         self._over = False
 
     async def listen(self) -> None:
-        """Take messages until the other side is gone; from then on asking and telling raise
-        ConnectionError.
+        """Take messages until the other side is gone.
+
+        Afterwards `ask` and `tell` raise ConnectionError.
         """
         try:
             while (message := await self._streams.receive()) is not None:
@@ -88,12 +90,13 @@ class Peer:
             del self._asked[number]
 
     async def tell(self, method: str, params: Mapping[str, Any]) -> None:
-        """Send a notification; returns when it is written. Raises ConnectionError."""
+        """Send a notification; returns once it is written. Raises ConnectionError."""
         await self._send({"method": method, "params": params})
 
     async def close(self) -> None:
-        """Let the answers out that are ready, give up the rest, and the streams. Whoever has work
-        under way ends it before.
+        """Send the answers that are ready, cancel the rest and close the streams.
+
+        Callers end their own work first.
         """
         if self._working and not self._over:
             await asyncio.wait(self._working, timeout=PARTING)
@@ -110,7 +113,8 @@ class Peer:
         await self._streams.send({"jsonrpc": "2.0", **message})
 
     async def _take(self, message: dict[str, Any]) -> None:
-        method, number = message.get("method"), message.get("id")
+        method = message.get("method")
+        number = message.get("id")
         if method is None:
             self._answered(number, message)
             return
@@ -125,7 +129,7 @@ class Peer:
     def _answered(self, number: object, message: Mapping[str, Any]) -> None:
         future = self._asked.get(number) if type(number) is int else None
         if future is None or future.done():
-            return  # Nobody asked, or nobody waits for it any more.
+            return  # There was no such request, or no one waits for its answer.
         if "error" in message:
             said = str(mapping_of(message["error"]).get("message") or "no reason given")
             future.set_exception(OtherRefused(f"the editor answered with an error: {said[:500]}"))
@@ -146,7 +150,7 @@ class Peer:
             return {"result": await self._handle(method, params)}
         except Refused as refused:
             return {"error": refused.shown()}
-        except Exception as error:  # noqa: BLE001  boundary: a defect must not cost the editor its connection; it is told
+        except Exception as error:  # noqa: BLE001  boundary: a defect is reported to the editor and must not end its connection
             said = f"a defect in Ferrule: {type(error).__name__}: {error}"
             sys.stderr.write(f"{method}: {said}\n")
             return {"error": {"code": INTERNAL, "message": said}}

@@ -1,10 +1,9 @@
-"""The question to the person in the editor: which answers are offered, and what each of them
-grants.
+"""Approval questions to the person in the editor: which answers are offered, and what they grant.
 
-Only what the gate offered can be granted, and what is granted is what the option's name says: of
-several grants the narrowest, for this session and for good. Critical risk, and doing again what may
-have been done, can be allowed once only. `reject_always` refuses this very call (the same
-arguments) for the rest of the session without asking again; it refuses nothing else.
+Only what the gate offered can be granted, and the option's name says what that is: of several
+grants the narrowest one, for this session and permanently. Calls of critical risk, and calls that
+may have run before, can be allowed once only. `reject_always` denies this very call (the same
+arguments) for the rest of the session without asking again; it denies nothing else.
 
 A question is shown as it is, never redacted: what is approved must be what was seen.
 """
@@ -30,9 +29,7 @@ _NAME = 300
 
 @dataclass(frozen=True, slots=True)
 class Option:
-    """An answer that is offered: its id, the protocol's kind, the words of the button, and what it
-    means.
-    """
+    """An answer that is offered: its id, the protocol's kind, the button's text, its meaning."""
 
     id: str
     kind: str
@@ -41,12 +38,12 @@ class Option:
     rule: str = ""
 
     def shown(self) -> dict[str, str]:
-        """In the protocol's JSON."""
+        """Return the option in the protocol's JSON."""
         return {"optionId": self.id, "kind": self.kind, "name": self.name}
 
 
 def options_of(request: ApprovalRequest) -> list[Option]:
-    """The answers to offer, most careful yes first."""
+    """Return the answers to offer, the most careful approval first."""
     found = [_once(request)]
     if request.risk != "critical" and not request.died:
         if rule := _narrowest(request, "session"):
@@ -65,8 +62,10 @@ def options_of(request: ApprovalRequest) -> list[Option]:
 
 
 def _once(request: ApprovalRequest) -> Option:
-    """Yes to this. Some questions are not about a call (`approval.question_tool`): their only yes
-    says what it is for.
+    """Return the approval of this call.
+
+    Some questions are not about a call (`approval.question_tool`): their only approval says what it
+    is for.
     """
     if request.offers and all(offer.choice != "once" for offer in request.offers):
         first = request.offers[0]
@@ -77,15 +76,17 @@ def _once(request: ApprovalRequest) -> Option:
     if request.died:
         name = "Run it again"
     elif request.risk == "low":
-        # The gate's own rule (`Gate.settle`): a yes to low risk holds for the session, so the
+        # By the gate's rule (`Gate.settle`), an approval of low risk applies to the session, so the
         # button must not say "once".
         name = _words(f"Allow; {request.tool.full_name} is not asked about again in this session")
     return Option("once", "allow_once", name, "once")
 
 
 def _narrowest(request: ApprovalRequest, choice: Choice) -> str:
-    """The gate offers the narrowest first, but for low risk the whole tool before its paths. A rule
-    that a button cannot show in full is not offered.
+    """Return the narrowest rule that a button can show in full, or "".
+
+    The gate offers the narrowest first, except for low risk: there the whole tool comes before its
+    paths.
     """
     rules = [offer.rule for offer in request.offers if offer.choice == choice and offer.rule]
     rules.sort(key=lambda rule: "(" not in rule)
@@ -97,8 +98,9 @@ def _words(text: str) -> str:
 
 
 class EditorApprover:
-    """`permissions.approvals.Approver` for the person at the editor. `ask_editor` puts
-    `session/request_permission` and gives its result.
+    """`permissions.approvals.Approver` for the person at the editor.
+
+    `ask_editor` sends `session/request_permission` and returns its result.
     """
 
     asks_about_unknown = True
@@ -118,9 +120,9 @@ class EditorApprover:
         self._refused: set[str] = set()
 
     async def ask(self, request: ApprovalRequest) -> Answer:
-        """Put the question; what is not clearly one of the options is a no."""
+        """Ask the person. Anything that is not clearly one of the options denies the call."""
         if request.digest in self._refused:
-            note = "denied by a person, who does not want to be asked about this call again"
+            note = "denied by a person, who asked not to see this call again in this session"
             return Answer("deny", by=self._user, note=note)
         options = options_of(request)
         asked = {
@@ -139,7 +141,7 @@ class EditorApprover:
         return Answer(option.choice, option.rule, by=self._user, note=note)
 
     def _call(self, request: ApprovalRequest) -> dict[str, Any]:
-        # With the arguments as they would run: hooks and defaults have been at what the model sent.
+        # With the arguments as they would run, which hooks and defaults may have changed.
         call = Call(request.call.id, request.call.tool, compact(_plain(request.values)))
         diff = ahead(request.tool, request.values, self._workspace)
         why = f"why it asks: {request.reason}\nrisk: {request.risk}"
@@ -161,16 +163,14 @@ class EditorApprover:
         }
 
     def _id(self, request: ApprovalRequest) -> str:
-        """The call's. A sub-agent's calls, which the editor has not been told of, carry its
-        session.
-        """
+        """Return the call's id; that of a sub-agent's call gets its session as prefix."""
         if request.identity.session != self._session:
             return f"{request.identity.session}:{request.call.id}"
         return request.call.id
 
 
 def _plain(values: Mapping[str, Any]) -> dict[str, Any]:
-    """The values as JSON; what has no JSON form is spelled out."""
+    """Return the values as JSON, with `repr` for those that have no JSON form."""
     return {name: value if _is_json(value) else repr(value) for name, value in values.items()}
 
 

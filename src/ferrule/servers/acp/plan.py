@@ -1,6 +1,7 @@
-"""The plan that an editor shows: the session's task list, read from what its tools answered.
+"""The plan an editor shows: the session's task list, read from the results of its tools.
 
-From events and not from the tool's memory, so that a session that is loaded shows the plan it had.
+It is built from events and not from the tool's memory, so that a loaded session shows the plan it
+had.
 """
 
 from __future__ import annotations
@@ -24,13 +25,14 @@ class Plan:
     def learn(
         self, tool: Tool | None, values: Mapping[str, Any], result: Result
     ) -> dict[str, Any] | None:
-        """The plan as an update, if this call changed it."""
+        """Return the plan as an update if this call changed it."""
         if tool is None or not result.success:
             return None
         if tool.handler is tasks.add_task.handler and isinstance(result.data, str):
             self._tasks[result.data] = (str(values.get("content", "")).strip(), "pending")
         elif tool.handler is tasks.update_task.handler:
-            name, status = str(values.get("task_id", "")).strip(), str(values.get("status", ""))
+            name = str(values.get("task_id", "")).strip()
+            status = str(values.get("status", ""))
             if name not in self._tasks or status not in _STATES:
                 return None
             self._tasks[name] = (self._tasks[name][0], status)

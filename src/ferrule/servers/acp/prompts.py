@@ -1,10 +1,9 @@
-"""From a prompt's blocks to the message of a run: text as it is, context between marks, links by
-name.
+"""Convert the blocks of a prompt to the message of a run.
 
-A resource that the editor embeds is read by the model as context, framed as data: the person chose
-to send it, not what it says. A link is named and not opened: the model may read it with a tool, if
-the rules let it. Pictures and sound are refused, because no wire of ours carries them yet; the
-capabilities said so.
+Text is used as it is, embedded context is marked, and links are named. The model reads a resource
+that the editor embeds as context, framed as data: the person chose to send it, not what it says. A
+link is named and not opened: the model may read it with a tool, if the rules allow it. Pictures and
+sound are refused, because models are sent text only; the advertised capabilities say so.
 """
 
 from __future__ import annotations
@@ -17,11 +16,11 @@ from ferrule.core.errors import ConfigError
 from ferrule.core.invisible_characters import visible
 
 LONGEST = 4 << 20
-"""Characters of a message."""
+"""Most characters of a message."""
 
 
 def message_of(blocks: object) -> str:
-    """The message. Raises ConfigError for what cannot be read."""
+    """Return the message. Raises ConfigError for content that cannot be read."""
     if not isinstance(blocks, list):
         raise ConfigError("`prompt` must be a list of content blocks")
     parts = [_part(block) for block in cast("list[object]", blocks)]
@@ -29,8 +28,8 @@ def message_of(blocks: object) -> str:
     if not text:
         raise ConfigError("the prompt is empty")
     if len(text) > LONGEST:
-        raise ConfigError(f"the prompt has {len(text)} characters; the most is {LONGEST}")
-    # Halves of characters, which JSON can hold, are none in UTF-8.
+        raise ConfigError(f"the prompt has {len(text)} characters; the limit is {LONGEST}")
+    # JSON can hold half of a surrogate pair, which UTF-8 cannot encode.
     return text.encode("utf-8", "replace").decode()
 
 
@@ -44,16 +43,16 @@ def _part(block: object) -> str:
         case "resource":
             return _embedded(_mapping(fields.get("resource"), "`resource`"))
         case "image" | "audio" as kind:
-            raise ConfigError(f"this agent takes no {kind}: the models are sent text only")
+            raise ConfigError(f"this agent does not accept {kind}: models are sent text only")
         case other:
-            raise ConfigError(f"there is no content of the type {str(other)[:40]!r}")
+            raise ConfigError(f"unknown type of content: {str(other)[:40]!r}")
 
 
 def _embedded(resource: Mapping[str, Any]) -> str:
     uri = _text(resource, "uri")
     if "text" not in resource:
         raise ConfigError(
-            f"the resource `{visible(uri)[:200]}` holds no text, and only text can be read"
+            f"the resource `{visible(uri)[:200]}` has no text, and only text can be read"
         )
     text = _text(resource, "text").replace("</editor-context", "<\\/editor-context")
     return f'\n<editor-context source="{_named(uri)}">\n{text}\n</editor-context>\n'
@@ -64,9 +63,7 @@ def _link(uri: str, name: str) -> str:
 
 
 def _named(uri: str) -> str:
-    """A file by its path, everything else by its address; on one line, without the quotes that
-    would end it.
-    """
+    """Return a file by its path and anything else by its address, as one quoted line."""
     try:
         parts = urlsplit(uri)
     except ValueError:
@@ -91,5 +88,5 @@ def _mapping(value: object, what: str) -> Mapping[str, Any]:
 def _text(fields: Mapping[str, Any], name: str) -> str:
     value = fields.get(name)
     if not isinstance(value, str):
-        raise ConfigError(f"`{name}` must be a text")
+        raise ConfigError(f"`{name}` must be a string")
     return value

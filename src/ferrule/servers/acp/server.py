@@ -1,8 +1,7 @@
-"""One editor, from its first byte to its last: the connection, and the end of everything when it
-goes.
+"""Serve one editor: run its connection, and end everything when it goes.
 
 When the editor closes the streams, dies, or tells this process to end, every run is cancelled and
-settled: programs end with all that they started, and the journal can be resumed.
+settled: programs end with everything they started, and the journal can be resumed.
 """
 
 from __future__ import annotations
@@ -20,8 +19,10 @@ from .streams import claimed, connected
 
 
 async def serve(options: Mapping[str, Any]) -> int:
-    """Speak with the editor at our standard streams until it is gone; the exit code. Raises
-    ConfigError.
+    """Serve the editor at our standard streams until it is gone. Returns the exit code.
+
+    Raises:
+        ConfigError: the standard streams cannot be used.
     """
     with claimed() as (reading, writing):
         editor = _Editor()
@@ -33,8 +34,7 @@ async def serve(options: Mapping[str, Any]) -> int:
                 await asyncio.wait([listening, told], return_when=asyncio.FIRST_COMPLETED)
             return 128 + told.result() if told.done() else 0
         finally:
-            # Before the connection ends: an editor that is still there learns how its prompts
-            # ended.
+            # Before the connection ends, so that an editor still there gets its stop reasons.
             await agent.close()
             await peer.close()
             listening.cancel()
@@ -55,7 +55,7 @@ class _Editor:
 
 @contextmanager
 def _signals() -> Generator[asyncio.Future[int]]:
-    """The first of SIGTERM, SIGINT and SIGHUP that comes."""
+    """Yield a future of the first SIGTERM, SIGINT or SIGHUP."""
     loop = asyncio.get_running_loop()
     told: asyncio.Future[int] = loop.create_future()
 

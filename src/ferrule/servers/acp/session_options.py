@@ -1,9 +1,9 @@
-"""What a person may change of a session from the editor: its mode, and its model.
+"""What a person may change in a session from the editor: its mode and its model.
 
-The modes are the gate's. `bypassPermissions` is among them only where the person's own settings (or
-the command line that the editor was given) chose it: no repository can, and no editor's menu
-should. Models are those that the person's settings name. Both are also told as configuration
-options, which newer editors show in place of modes.
+The modes are the gate's. `bypassPermissions` is offered only if the person's own settings (or the
+command line that the editor was given) chose it: no repository can, and no editor's menu should.
+Models are those that the person's settings name. Both are also sent as configuration options, which
+newer editors show in place of modes.
 """
 
 from __future__ import annotations
@@ -19,42 +19,42 @@ _MODES: dict[Mode, tuple[str, str]] = {
     "default": ("Ask", "Asks before anything that is not safe."),
     "acceptEdits": (
         "Accept edits",
-        "Edits files of the folder without asking; asks about the rest.",
+        "Edits files in the folder without asking; asks about the rest.",
     ),
-    "plan": ("Plan", "Only reads; nothing is changed or run."),
-    "dontAsk": ("Don't ask", "What would be asked about is refused."),
-    "auto": ("Auto", "As accept edits."),
+    "plan": ("Plan", "Only reads; changes and runs nothing."),
+    "dontAsk": ("Don't ask", "Denies whatever would need approval."),
+    "auto": ("Auto", "Same as Accept edits."),
     "bypassPermissions": (
         "Bypass permissions",
-        "Nothing is asked about but critical risk; deny rules hold.",
+        "Asks only about critical risk; deny rules still apply.",
     ),
 }
 _MODEL = re.compile(r"models\.([^.:]+:.+)\.[a-z_]+")
 
 
 def modes_of(settings: Settings, current: str) -> list[str]:
-    """The modes that a session can be put into."""
+    """Return the modes that a session can switch to."""
     offered: list[str] = ["default", "acceptEdits", "plan", "dontAsk"]
     return [mode for mode in _MODES if mode in (*offered, settings.mode, current)]
 
 
 def chosen_mode(settings: Settings, current: str, mode: str) -> Mode:
-    """The mode that was chosen. Raises ConfigError for one that this session does not have."""
+    """Return the chosen mode. Raises ConfigError for one that this session does not offer."""
     if mode not in modes_of(settings, current):
         raise ConfigError(
-            f"this session has no mode `{mode[:40]}`", hint="choose one that it listed"
+            f"this session has no mode `{mode[:40]}`", hint="choose one of its listed modes"
         )
     return select_mode(mode, "flags")
 
 
 def models_of(settings: Settings, current: str) -> list[str]:
-    """The models that a session can be given, its own first."""
+    """Return the models that a session can switch to, its own first."""
     named = [found[1] for key in settings.values if (found := _MODEL.fullmatch(key))]
     return list(dict.fromkeys((current, settings.model, *sorted(named))))
 
 
 def mode_state(settings: Settings, current: str) -> dict[str, Any]:
-    """`modes` of a session."""
+    """Return the `modes` of a session."""
     listed = [
         {"id": mode, "name": name, "description": said}
         for mode, (name, said) in _MODES.items()
@@ -64,7 +64,7 @@ def mode_state(settings: Settings, current: str) -> dict[str, Any]:
 
 
 def config_options(settings: Settings, mode: str, model: str) -> list[dict[str, Any]]:
-    """`configOptions` of a session."""
+    """Return the `configOptions` of a session."""
     modes = [
         {"value": one["id"], "name": one["name"], "description": one["description"]}
         for one in mode_state(settings, mode)["availableModes"]

@@ -1,19 +1,18 @@
-"""What happens in a session as `session/update`s: live events and records of the journal take the
-same way.
+"""Convert what happens in a session to `session/update`s, live or from the journal.
 
-So a session that is loaded is told as it was streamed, but for what no journal has: pieces (their
-text comes as a whole) and lines of progress. A live message of the person is not told: the editor
-has it.
+Both take the same path, so a loaded session shows what was streamed, except for what no journal
+has: pieces (their text comes as a whole) and lines of progress. A live message of the person is not
+sent: the editor has it.
 
 Ids are those of the journal, so that patching by id (version 2 of the protocol) is another name for
-what is sent here: a call has its call id, a message `user-N`, `thought-N` or `answer-N`, counted
-from the session's first event.
+what is sent here: a call has its call id, a message `user-N`, `thought-N` or `answer-N`, counted in
+the session.
 
-What the machine answers by itself (a person's no, a bound, an end that came before the call) has no
-event: it is found by feeding the same events to a machine of our own, as the audit does.
+What the machine answers by itself (a person's denial, a limit, an end that came before the call)
+has no event: it is found by feeding the same events to a machine of our own, as the audit does.
 
-What tools were given and said goes through `permissions.redaction`, since editors keep
-conversations where they like; the model's words and diffs are as they are.
+Inputs and results of tools pass `permissions.redaction`, because editors keep conversations where
+they like; the model's text and diffs are not redacted.
 """
 
 from __future__ import annotations
@@ -60,7 +59,7 @@ from .outbox import Update
 from .plan import Plan
 
 PROGRESS = 2_000
-"""Characters of a running call's lines that are shown; older ones make room."""
+"""Characters of a running call's progress that are shown; older ones are dropped."""
 _OWN = (*ASIDE, "mode", "model")
 """Topics of notices about what the person has just done themselves."""
 
@@ -75,8 +74,10 @@ class _Shown:
 
 
 class Telling:
-    """One session's. `find` gives a tool by its full name; `window` is the model's in tokens, None
-    where nobody knows it.
+    """The updates of one session.
+
+    `find` returns a tool by its full name; `window` is the model's context window in tokens, None
+    if unknown.
     """
 
     def __init__(
@@ -93,7 +94,7 @@ class Telling:
         self._plan = Plan()
         self._machine = Machine()
         self._calls: dict[str, _Shown] = {}
-        """Those that are not over."""
+        """Calls that have not ended."""
         self._asked = self._answers = self._notices = 0
         self._streamed: set[str] = set()
         self.window: int | None = None
@@ -112,12 +113,12 @@ class Telling:
         }
 
     def live(self, item: Live) -> list[Update]:
-        """What an editor is told of something that happens now."""
+        """Return the updates for something that happens now."""
         if isinstance(item, RunStarted | ContextAdded):
             self._asked += 1
         if not isinstance(item, TextDelta | ReasoningDelta | Progress):
             if isinstance(item, ModelAnswered):
-                # As the machine names them: in old journals an id may be missing, or taken.
+                # With the machine's ids: in old journals an id may be missing or used twice.
                 item = named(item, self._machine.ids, self._machine.round)
             self._machine.feed(item)
         tell = self._tell.get(type(item))
@@ -125,9 +126,7 @@ class Telling:
         return [*told, *self._settled()] if self._calls else told
 
     def recorded(self, item: Live) -> list[Update]:
-        """What an editor is told of an event of the journal: as when it happened, and the person's
-        words.
-        """
+        """Return the updates for an event of the journal: as live, plus the person's messages."""
         if isinstance(item, RunStarted | ContextAdded):
             told = self.live(item)
             return [*told, _chunk("user_message_chunk", item.text, f"user-{self._asked}")]
@@ -137,8 +136,8 @@ class Telling:
         return self.live(item)
 
     def left_open(self) -> list[Update]:
-        """The end of calls that the journal never saw the end of."""
-        said = "the process that ran this ended; what the call did is not known"
+        """Return updates that end the calls whose end the journal does not have."""
+        said = "the process that ran this call ended; what the call did is unknown"
         left, self._calls = self._calls, {}
         return [_call_update(name, status="failed", content=[text_content(said)]) for name in left]
 
@@ -171,8 +170,7 @@ class Telling:
             yield {"sessionUpdate": "usage_update", "used": used, "size": self.window}
 
     def _failed(self, item: ModelFailed) -> Iterator[Update]:
-        # What was streamed of an answer that never came stands as it is; the next one is told from
-        # its beginning.
+        # What was streamed of the failed answer stays; the next answer is sent from its beginning.
         self._streamed.clear()
         yield from ()
 
@@ -259,7 +257,7 @@ class Telling:
 
 
 def _checked(shown: _Shown) -> Mapping[str, Any]:
-    """The arguments as the handler got them."""
+    """Return the arguments as the handler got them."""
     given = arguments_of(shown.call)
     if given is None or shown.tool is None:
         return {}

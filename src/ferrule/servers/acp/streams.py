@@ -1,7 +1,6 @@
-"""Messages over standard streams: one JSON object a line, bounded; and the streams themselves, kept
-for nothing else.
+"""Messages over standard streams: one JSON object per line, bounded.
 
-What cannot be a message is answered with the error that JSON-RPC has for it, and the next line is
+A line that is no message is answered with the error that JSON-RPC has for it, and the next line is
 read.
 
 Standard output belongs to the protocol. From `claimed` on, what anything else in this process
@@ -22,12 +21,13 @@ from typing import Any, cast
 from ferrule.core.errors import ConfigError
 
 LONGEST = 16 << 20
-"""Bytes of a line; a longer one is skipped and refused."""
-PARSE_ERROR, INVALID_REQUEST = -32700, -32600
+"""Most bytes of a line; a longer one is skipped and refused."""
+PARSE_ERROR = -32700
+INVALID_REQUEST = -32600
 
 
 class Streams:
-    """Both ways. Whoever cannot be written to is gone: then reading ends, too."""
+    """Messages in both directions. If the other side cannot be written to, reading ends, too."""
 
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self._reader = reader
@@ -36,7 +36,7 @@ class Streams:
         self._gone = False
 
     async def receive(self) -> dict[str, Any] | None:
-        """The next message; None at the end. Nothing that arrives ends the reading but its end."""
+        """Return the next message, or None at the end. Invalid input does not end the reading."""
         while not self._gone and (line := await self._line()) is not None:
             found, problem = parse(line)
             if problem is not None:
@@ -46,7 +46,7 @@ class Streams:
         return None
 
     async def send(self, message: dict[str, Any]) -> None:
-        """Write a message; into the void once nobody reads."""
+        """Write a message. Does nothing once the other side is gone."""
         data = encoded(message)
         async with self._writing:
             if self._gone:
@@ -59,12 +59,12 @@ class Streams:
                 self._reader.feed_eof()
 
     async def close(self) -> None:
-        """Give the streams back."""
+        """Close the streams."""
         self._gone = True
         self._writer.close()
 
     async def _line(self) -> bytes | None:
-        """A line, empty if it was too long; None at the end."""
+        """Return a line, empty if it was too long; None at the end."""
         too_long = False
         while True:
             try:
@@ -78,9 +78,7 @@ class Streams:
 
 
 def encoded(message: Mapping[str, Any]) -> bytes:
-    """A message as its line. Numbers that JSON does not have (what a model or a tool made of them)
-    become texts.
-    """
+    """Encode a message as a line. NaN and infinities, which JSON does not have, become texts."""
     try:
         text = json.dumps(message, separators=(",", ":"), allow_nan=False)
     except ValueError:
@@ -90,11 +88,12 @@ def encoded(message: Mapping[str, Any]) -> bytes:
 
 
 def parse(line: bytes) -> tuple[dict[str, Any] | None, dict[str, Any] | None]:
-    """The message in a line, or the answer to what is none; neither for a blank line. `b""` is a
-    line that was too long.
+    """Return the message in a line, or the answer to an invalid one; neither for a blank line.
+
+    `b""` stands for a line that was too long.
     """
     if not line:
-        return None, refusal(INVALID_REQUEST, f"a message may have {LONGEST} bytes at the most")
+        return None, refusal(INVALID_REQUEST, f"a message may have at most {LONGEST} bytes")
     if not line.strip():
         return None, None
     try:
@@ -105,24 +104,26 @@ def parse(line: bytes) -> tuple[dict[str, Any] | None, dict[str, Any] | None]:
         return None, refusal(INVALID_REQUEST, "a message is a JSON object")
     found = cast("dict[str, Any]", value)
     if "method" in found and not isinstance(found["method"], str):
-        return None, refusal(INVALID_REQUEST, "`method` must be a text")
+        return None, refusal(INVALID_REQUEST, "`method` must be a string")
     if isinstance(found.get("id"), (dict, list)):
-        return None, refusal(INVALID_REQUEST, "`id` must be a text or a number")
+        return None, refusal(INVALID_REQUEST, "`id` must be a string or a number")
     return found, None
 
 
 def refusal(code: int, why: str) -> dict[str, Any]:
-    """The answer to something that has no id."""
+    """Return the error answer to a message without an id."""
     return {"jsonrpc": "2.0", "id": None, "error": {"code": code, "message": why}}
 
 
 @contextmanager
 def claimed() -> Generator[tuple[int, int]]:
-    """Descriptors of the editor's ends. Until the end, this process's own standard input is empty
-    and its output is its errors'.
+    """Take over the standard streams and yield the descriptors of the editor's ends.
+
+    Until the end, this process's own standard input is empty and its output goes to standard error.
     """
     sys.stdout.flush()
-    reading, writing = os.dup(0), os.dup(1)
+    reading = os.dup(0)
+    writing = os.dup(1)
     nothing = os.open(os.devnull, os.O_RDONLY)
     os.dup2(nothing, 0)
     os.dup2(2, 1)
@@ -138,8 +139,10 @@ def claimed() -> Generator[tuple[int, int]]:
 
 
 async def connected(reading: int, writing: int) -> Streams:
-    """Messages over these descriptors. Raises ConfigError where they are neither pipes nor
-    sockets.
+    """Return messages over these descriptors.
+
+    Raises:
+        ConfigError: they are neither pipes nor sockets.
     """
     loop = asyncio.get_running_loop()
     reader = asyncio.StreamReader(limit=LONGEST)
@@ -153,7 +156,7 @@ async def connected(reading: int, writing: int) -> Streams:
         )
     except ValueError as error:
         raise ConfigError(
-            f"this speaks over pipes, and standard input or output is none: {error}",
-            hint="have an editor start it",
+            f"standard input and output must be pipes or sockets: {error}",
+            hint="let an editor start this command",
         ) from error
     return Streams(reader, asyncio.StreamWriter(transport, protocol, None, loop))

@@ -1,5 +1,4 @@
-"""Tools for clients of the Model Context Protocol, in both versions of it, over standard streams
-and HTTP.
+"""Serve tools to MCP clients, in both versions of the protocol, over standard streams and HTTP.
 
 Modules: `approvals`, `artifacts`, `blocks`, `client`, `command`, `handlers`, `http`, `offers`,
 `peer`, `requests`, `results`, `server`, `sessions`, `stdio`, `tool_list`.

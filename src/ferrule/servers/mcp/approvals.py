@@ -1,19 +1,19 @@
-"""Calls that need a person's yes: the person at the client is asked, with a form of one field.
+"""Approvals by the person at the MCP client, asked with a form of one field.
 
-A yes counts once, for exactly these arguments (their digest), and for the request that was asked
-about: the state with which the client comes back is sealed and bound to both. It is never a rule:
-not for the session, not for later. Never asked of a client: critical risk, and doing again what may
-have been done; those want a person where the server runs. A client that cannot ask its person gets
-a no that names the rule which would allow the call.
+An approval counts once, for exactly these arguments (their digest), and for the request that was
+asked about: the state with which the client comes back is sealed and bound to both. It never
+becomes a rule, neither for the session nor for later. Calls of critical risk, and calls that may
+have run before, are never asked of a client; those need a person where the server runs. A client
+that cannot ask its person gets a denial that names the rule which would allow the call.
 
 How the question travels depends on the version of the protocol. With a handshake it is asked while
 the call waits. Without one, the call is settled as not run (the journal says that the client is
 asked) and the request is answered with the question; the answer makes another call with the same
-arguments, which finds it. So a client that never comes back holds nothing up. Calls within a call
+arguments, which finds it. So a client that never comes back blocks nothing. Calls within a call
 wait in both versions: what was done before them must not be done again.
 
-What a client shows its person, and whether it asks them at all, is the client's: who connects one,
-trusts it with these answers.
+What a client shows its person, and whether it asks them at all, is up to the client: whoever
+connects one trusts it with these answers.
 """
 
 from __future__ import annotations
@@ -31,22 +31,22 @@ from .requests import Lacking, Question, Request
 
 BY = "mcp client"
 MESSAGE = 16_000
-"""Characters of what is to run that a question shows; it says what is left out."""
+"""Characters of the arguments that a question shows; it says how many are left out."""
 CURRENT: ContextVar[Request | None] = ContextVar("ferrule_mcp_request", default=None)
-"""The request that the current task works for: a sub-agent's calls are not known by their ids."""
+"""The request that the current task works for. A sub-agent's calls are not known by their ids."""
 
 
 class ClientApprover:
-    """`Approver` of a session that an MCP client has."""
+    """The `Approver` of an MCP client's session."""
 
     async def ask(self, request: ApprovalRequest) -> Answer:
-        """As `Approver.ask`."""
+        """Implement `Approver.ask`."""
         if request.risk == "critical" or request.died:
-            return _no("this wants a person where the server runs, not a client's answer")
+            return _no("this needs a person where the server runs, not a client's answer")
         asked = (UNDER_WAY.get() or {}).get(request.call.id) or CURRENT.get()
         if asked is None or not asked.peer.can("elicitation"):
-            said = f"this needs a person's yes ({request.reason}), and this client cannot ask one"
-            return _no(f"{said}; {_step(request)}")
+            said = f"this needs a person's approval ({request.reason})"
+            return _no(f"{said}, and this client cannot ask for it; {_step(request)}")
         if not asked.peer.modern or request.call.id != asked.call:
             try:
                 return await answered(asked, request.digest, question(request))
@@ -55,12 +55,12 @@ class ClientApprover:
         known: Answer | None = asked.said.get(request.digest)
         if known is None:
             asked.wanted = (request.digest, question(request))
-            return _no("the person at the client is asked; their answer makes another call")
+            return _no("the person at the client is being asked; an approval makes a new call")
         return known
 
 
 def question(request: ApprovalRequest) -> Question:
-    """What the person is asked."""
+    """Return the question to the person."""
     field = {
         "type": "boolean",
         "title": "Run it",
@@ -70,7 +70,7 @@ def question(request: ApprovalRequest) -> Question:
 
 
 async def answered(asked: Request, digest: str, asking: Question) -> Answer:
-    """Put the question and wait for what the person says. Never raises for what a client does."""
+    """Ask the question and wait for the answer. Never raises for what a client does."""
     name = f"approve_{digest[:16]}"
     try:
         answer = (await asked.ask({name: asking}, ahead=False))[name]
@@ -79,7 +79,7 @@ async def answered(asked: Request, digest: str, asking: Question) -> Answer:
     content: dict[str, Any] = answer.get("content") or {}
     if answer.get("action") == "accept" and content.get("run") is True:
         return Answer("once", by=BY)
-    return _no("the person at the client said no")
+    return _no("denied by the person at the client")
 
 
 def _no(note: str) -> Answer:

@@ -1,11 +1,11 @@
-"""Large results as resources: `ferrule-artifact:///art-…`, read in parts, by whom they belong to.
+"""Large results as resources: `ferrule-artifact:///art-…`, read in parts by their owner.
 
     ferrule-artifact:///art-<hash>?offset=BYTE&size=BYTES
 
 Reading one is a call of `artifact_fetch`, through the same gate and into the same journal, in the
-client's own session: what the rules refuse there is refused here, and the artifacts of another
-session are as unknown as those that never were. A part says in `_meta` how large the whole is and
-the address of the next part (`ferrule/next`).
+client's own session: what the rules refuse there is refused here, and artifacts of another session
+are reported as unknown. A part gives in `_meta` the size of the whole and the address of the next
+part (`ferrule/next`).
 """
 
 from __future__ import annotations
@@ -40,18 +40,19 @@ class Unreadable(Exception):
 
 
 def readable(visit: Visit) -> bool:
-    """Whether the client's session has artifacts and the tool that reads them."""
+    """Return whether the client's session has artifacts and the tool that reads them."""
     session = visit.session
     reader = session.catalog.get(READER)
     return session.artifacts is not None and reader is not None and session.is_usable(reader)
 
 
 async def linked(visit: Visit, reference: str) -> list[Block]:
-    """The link to an artifact of this session; none if it is not one."""
+    """Return the link to an artifact of this session, or nothing if it is not one."""
     artifacts = visit.session.artifacts
     if not reference or artifacts is None or not readable(visit):
         return []
-    store, scope = artifacts.store, Scope.of(visit.session.identity)
+    store = artifacts.store
+    scope = Scope.of(visit.session.identity)
     try:
         return [_link(await run_blocking(lambda: store.find(scope, reference)))]
     except ArtifactMissing:
@@ -59,13 +60,15 @@ async def linked(visit: Visit, reference: str) -> list[Block]:
 
 
 async def listed(visit: Visit) -> list[dict[str, Any]]:
-    """As in `resources/list`: the newest artifacts of the client, if nobody else can come as this
-    client.
+    """Return the client's newest artifacts, as in `resources/list`.
+
+    Nothing is listed unless the client is the only one that can use its key.
     """
     artifacts = visit.session.artifacts
     if not visit.who.alone or artifacts is None or not readable(visit):
         return []
-    store, scope = artifacts.store, Scope.of(visit.session.identity)
+    store = artifacts.store
+    scope = Scope.of(visit.session.identity)
     found: list[Artifact] = await run_blocking(lambda: store.list(scope))
     return [
         {key: one for key, one in _link(artifact).items() if key != "type"}
@@ -74,7 +77,7 @@ async def listed(visit: Visit) -> list[dict[str, Any]]:
 
 
 async def read(visit: Visit, uri: str) -> dict[str, Any]:
-    """A part of an artifact, as in `resources/read`. Raises Unreadable."""
+    """Return a part of an artifact, as in `resources/read`. Raises Unreadable."""
     reference, offset, size = _parsed(uri)
     result = await visit.call(READER, {"ref": reference, "offset": offset, "max_bytes": size})
     if not result.success:
@@ -109,9 +112,9 @@ def _parsed(uri: str) -> tuple[str, int, int]:
             int(given.get(name, [str(usual)])[0]) for name, usual in (("offset", 0), ("size", SIZE))
         )
     except ValueError:
-        raise Unreadable("offset and size are whole numbers of bytes") from None
+        raise Unreadable("offset and size must be whole numbers of bytes") from None
     if split.netloc or given.keys() - {"offset", "size"} or offset < 0 or size < 1:
-        raise Unreadable(f"an address is `{SCHEME}:///art-…?offset=BYTE&size=BYTES`")
+        raise Unreadable(f"expected an address like `{SCHEME}:///art-…?offset=BYTE&size=BYTES`")
     return split.path.strip("/"), offset, size
 
 

@@ -1,5 +1,6 @@
-"""Content of results and prompts in the protocol's JSON: texts, pictures, sound, resources in place
-and by address.
+"""Content blocks of results and prompts in the protocol's JSON.
+
+Texts, pictures, sound, embedded resources and links to resources.
 """
 
 from __future__ import annotations
@@ -12,29 +13,29 @@ Block = Mapping[str, Any]
 
 
 def text(said: str) -> Block:
-    """Text."""
+    """Return a text block."""
     return {"type": "text", "text": said}
 
 
 def image(data: bytes, media_type: str = "image/png") -> Block:
-    """A picture."""
+    """Return a picture block."""
     return {"type": "image", "data": _base64(data), "mimeType": media_type}
 
 
 def audio(data: bytes, media_type: str = "audio/wav") -> Block:
-    """Sound."""
+    """Return a sound block."""
     return {"type": "audio", "data": _base64(data), "mimeType": media_type}
 
 
 def embedded(uri: str, content: str | bytes, media_type: str = "text/plain") -> Block:
-    """A resource with its content."""
+    """Return a resource with its content."""
     return {"type": "resource", "resource": contents(uri, content, media_type)}
 
 
 def link(
     uri: str, name: str, media_type: str = "", size: int | None = None, description: str = ""
 ) -> Block:
-    """The address of a resource, to be read with `resources/read`."""
+    """Return the address of a resource, to be read with `resources/read`."""
     about = {"mimeType": media_type, "size": size, "description": description}
     return {"type": "resource_link", "uri": uri, "name": name} | {
         key: one for key, one in about.items() if one
@@ -42,7 +43,7 @@ def link(
 
 
 def contents(uri: str, content: str | bytes, media_type: str) -> dict[str, Any]:
-    """What a resource holds: text as it is, bytes in base64."""
+    """Return the content of a resource: text as it is, bytes in base64."""
     about = {"uri": uri, "mimeType": media_type}
     return (
         {**about, "text": content}
@@ -52,7 +53,7 @@ def contents(uri: str, content: str | bytes, media_type: str) -> dict[str, Any]:
 
 
 def described(block: Block) -> str:
-    """A block in a few words, for the journal: what it is and how large."""
+    """Describe a block for the journal: its kind and its size."""
     kind = str(block.get("type"))
     inner: Mapping[str, Any] = block.get("resource") or block
     size = len(inner.get("data") or inner.get("blob") or "") * 3 // 4 or len(
@@ -62,7 +63,7 @@ def described(block: Block) -> str:
 
 
 def weight(block: Block) -> int:
-    """Characters of the parts of a block that can be large."""
+    """Return the number of characters in the parts of a block that can be large."""
     inner: Mapping[str, Any] = block.get("resource") or block
     return sum(len(inner.get(key) or "") for key in ("data", "blob", "text"))
 

@@ -1,11 +1,11 @@
-"""What a tool or a prompt of one's own may ask of the MCP client that it works for.
+"""What your own tool or prompt may ask of the MCP client that called it.
 
     async def greet(context: Context) -> str:
         client = client_of(context)
         name = (await client.elicit("Who are you?", {"name": {"type": "string"}}))["name"]
 
-A tool that is called by somebody else (a model of ours, a person) has no client: `client_of`
-raises. Answers are a stranger's words.
+A tool that is called by anyone else (one of our models, a person) has no client: `client_of`
+raises. Answers are a stranger's text.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ UNDER_WAY: ContextVar[Mapping[str, Request] | None] = ContextVar(
 
 
 def client_of(context: Context) -> Client:
-    """The client that a call was made by. Raises ToolFailed where there is none."""
+    """Return the client that made a call. Raises ToolFailed if there is none."""
     request = (UNDER_WAY.get() or {}).get(context.call_id)
     if request is None:
         raise ToolFailed(ErrorType.NOT_FOUND, "this works only when it is called by an MCP client")
@@ -38,10 +38,14 @@ def client_of(context: Context) -> Client:
 def elicitation(
     message: str, fields: Mapping[str, Mapping[str, Any]], required: Sequence[str] | None = None
 ) -> Question:
-    """A question to the person at the client: a form with these fields (JSON Schemas of plain
-    values), all required by default.
+    """Return a question to the person at the client: a form with these fields.
 
     The protocol forbids asking for secrets this way.
+
+    Args:
+        message: What the person is asked.
+        fields: JSON Schemas of plain values, by name.
+        required: Names of the fields that must be filled in. Default: all.
     """
     needed = list(fields) if required is None else list(required)
     schema = {
@@ -56,7 +60,7 @@ def elicitation(
 
 
 def sampling(prompt: str, max_tokens: int = 1000) -> Question:
-    """A question to the client's model. Few clients answer it, and the protocol gives it up."""
+    """Return a question to the client's model. Few clients answer it; the protocol drops it."""
     message = {"role": "user", "content": {"type": "text", "text": prompt}}
     return {
         "method": "sampling/createMessage",
@@ -65,35 +69,41 @@ def sampling(prompt: str, max_tokens: int = 1000) -> Question:
 
 
 def roots() -> Question:
-    """A question for the folders that the client works in. Told, not granted: a tool's reach is the
-    agent's workspace.
+    """Return a question for the folders that the client works in.
+
+    The answer grants nothing: tools reach the agent's workspace only.
     """
     return {"method": "roots/list", "params": {}}
 
 
 class Client:
-    """One client, for the time of one request."""
+    """One client, for the duration of one request."""
 
     def __init__(self, request: Request, context: Context | None = None) -> None:
         self._request = request
         self._context = context
 
     def can(self, capability: str) -> bool:
-        """Whether it can do `elicitation`, `sampling` or `roots`."""
+        """Return whether it supports `elicitation`, `sampling` or `roots`."""
         return self._request.peer.can(capability)
 
     async def ask(self, **questions: Question) -> Answers:
-        """Put several questions at once, by name, and wait for all answers, in the protocol's JSON.
+        """Ask several questions at once, by name, and wait for all answers in the protocol's JSON.
 
-        Raises ToolFailed where the client cannot be asked, NoAnswer, TimeoutError.
+        Raises:
+            ToolFailed: the client cannot be asked.
+            NoAnswer: the client did not answer.
+            TimeoutError: the answer took too long.
         """
         return await self._request.ask(questions)
 
     async def elicit(
         self, message: str, fields: Mapping[str, Mapping[str, Any]], *, name: str = "answer"
     ) -> Mapping[str, Any]:
-        """Ask the person at the client to fill in a form. Raises ToolFailed, also if they do
-        not.
+        """Ask the person at the client to fill in a form.
+
+        Raises:
+            ToolFailed: the client cannot be asked, or the person declined.
         """
         answer = (await self._request.ask({name: elicitation(message, fields)}))[name]
         if answer.get("action") != "accept":
@@ -102,23 +112,24 @@ class Client:
         return found
 
     def log(self, level: str, said: str) -> None:
-        """A line for the client's log (`debug`, `info`, `notice`, `warning`, `error`, ...), if it
-        wants lines of this level.
+        """Send a line to the client's log, if it wants lines of this level.
+
+        Levels are `debug`, `info`, `notice`, `warning`, `error` and so on.
         """
         self._request.peer.log(level, said, self._request.level)
 
     def show(self, block: Block) -> None:
-        """Send a picture, sound or a resource (`blocks`) beside the result. The journal keeps what
-        it was, not its bytes.
+        """Send a picture, sound or a resource (`blocks`) beside the result.
+
+        The journal keeps what it was, not its bytes.
         """
         self._request.show(block)
         if self._context is not None:
             self._context.note("mcp", f"sent to the client beside the result: {described(block)}")
 
     async def release(self) -> bool:
-        """Let the client's connection go while this works on; it comes back for the result. False
-        where that is not possible.
+        """Close the client's connection while this works on; it comes back for the result.
 
-        Only over HTTP in the version with a handshake.
+        Returns False if that is not possible. Only over HTTP, in the version with a handshake.
         """
         return await self._request.peer.release()

@@ -20,14 +20,14 @@ PORT = 8330
 
 @click.command()
 @click.option(
-    "--http", "over_http", is_flag=True, help="Serve over HTTP, not over standard streams."
+    "--http", "over_http", is_flag=True, help="Serve over HTTP instead of standard streams."
 )
 @served(PORT)
 @click.option(
     "--name",
     default="ferrule",
     show_default=True,
-    help="What clients are told the server is called.",
+    help="Name of the server for clients.",
 )
 @yes_to
 @common
@@ -43,10 +43,10 @@ def mcp(
 ) -> int:
     """Serve this folder's tools to an MCP client.
 
-    Without `--http` the client starts this command and talks with it over its standard streams.
-    Calls are judged by this folder's rules and written into the journal; what has to be allowed is
-    asked of the person at the client, if it can ask one. `--allow-tool` and `--deny-tool` choose
-    tools.
+    Without `--http` the client starts this command and talks to it over its standard streams.
+
+    Calls follow this folder's rules and are journaled; the person at the client is asked for
+    approvals, if the client can ask one. `--allow-tool` and `--deny-tool` choose tools.
     """
     import asyncio
 
@@ -112,7 +112,7 @@ async def _over_http(
 
 
 def _instructions(assembly: Assembly) -> str:
-    """What clients are told of these tools."""
+    """Return what clients are told about these tools."""
     folder = assembly.agent.workspace
     where = (
         f"the folder `{folder.root.name}`; paths are relative to it"
@@ -127,4 +127,4 @@ def _instructions(assembly: Assembly) -> str:
 
 
 def _unsaid(sentence: str) -> None:
-    """For `--quiet`."""
+    """Drop a message, for `--quiet`."""

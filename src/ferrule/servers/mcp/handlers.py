@@ -1,10 +1,9 @@
-"""The protocol's methods, on the official library's server: what comes in, whose it is, and what
-goes back.
+"""The protocol's methods, on the official library's server.
 
-The library speaks both versions of the protocol; here stands what each method means. A client's
+The library speaks both versions of the protocol; this module implements the methods. A client's
 tool calls go through its session's dispatcher and nowhere else. State that travels through a client
-(`requestState`) is sealed: encrypted, good for a limited time, and only for the client, the method,
-the name and the arguments that it was made for.
+(`requestState`) is sealed: encrypted, valid for a limited time, and only for the client, the
+method, the name and the arguments that it was made for.
 """
 
 from __future__ import annotations
@@ -31,15 +30,16 @@ if TYPE_CHECKING:
     from mcp.server.lowlevel.server import Server
 
 TTL = 60_000
-"""Milliseconds that a listing holds: it changes rarely, and then clients are told."""
+"""Milliseconds a listing may be cached. It changes rarely, and then clients are told."""
 KEPT_TTL = 3_600_000
-"""What an address of an artifact leads to never changes."""
+"""Milliseconds an artifact may be cached. The content behind its address never changes."""
 
 
 @dataclass(slots=True)
 class Service:
-    """What is served, to whom. `name`, `version`, `title`, `instructions` are what clients are told
-    of the server.
+    """What is served, and to whom.
+
+    `name`, `version`, `title` and `instructions` are what clients are told about the server.
     """
 
     visits: Visits
@@ -49,12 +49,12 @@ class Service:
     title: str = ""
     instructions: str = ""
     connection: Callable[[Any], Who | None] = field(default=lambda context: None)
-    """Which client a request's connection belongs to, where that is known without its name."""
+    """Returns the client that a request's connection belongs to, if known without its name."""
 
     # ---- whose request it is
 
     def visit(self, peer: Peer, context: Any) -> Visit:
-        """The visit of whoever sent a request. Raises MCPError."""
+        """Return the session of the client that sent a request. Raises MCPError."""
         who = self.who(peer, context)
         try:
             visit = self.visits.of(
@@ -67,7 +67,7 @@ class Service:
         return visit
 
     def who(self, peer: Peer, context: Any) -> Who:
-        """Which client it is."""
+        """Return which client it is."""
         found = self.connection(context)
         if found is None:
             return Who(("named", peer.name), f"mcp:{peer.name}", alone=False)
@@ -89,7 +89,7 @@ class Service:
         visit = self.visit(peer, context)
         tool = find(visit.session, params.name)
         if tool is None:
-            # Also for what exists and is not served: nobody learns here what else there is.
+            # The same answer for tools that exist and are not served, so no one learns of them.
             visit.session.add_notice(
                 "mcp", f"asked for a tool that is not served: {params.name[:200]!r}", flush=True
             )
@@ -100,16 +100,16 @@ class Service:
             before = catalog.version
             result = await visit.call(tool.full_name, params.arguments or {})
             if catalog.version != before:
-                # A session's own catalog is nobody else's; the agent's is everybody's.
+                # Only this client sees a session's own catalog; all clients share the agent's.
                 await self.changed("tools", None if catalog is self.visits.agent.catalog else visit)
             links = await artifacts.linked(visit, reference_of(result)) if result.success else []
-            # The client whose exchange this is now, which may be a later one than the first.
+            # The peer of the current exchange, which may not be the first one.
             return told(result, tool, modern=request.peer.modern, shown=request.shown, links=links)
 
         return await self._worked(peer, visit, params, work)
 
     def schema(self, name: str) -> Mapping[str, Any] | None:
-        """The schema of a tool's arguments, for headers that repeat some of them."""
+        """Return the schema of a tool's arguments, for headers that repeat some of them."""
         tool = self.visits.agent.catalog.get(name)
         return None if tool is None else tool.arguments.schema
 
@@ -156,10 +156,10 @@ class Service:
         try:
             answer: dict[str, Any] = request.outcome()
         except asyncio.CancelledError:
-            # Ended from elsewhere: whoever cancels this request does not come here.
-            raise failed("the server ended this") from None
+            # Ended by the server: a client that cancels its request does not get here.
+            raise failed("the server cancelled this request") from None
         except FerruleError as error:
-            raise failed(f"this could not be done ({error.code})") from error
+            raise failed(f"the request failed ({error.code})") from error
         except ToolFailed as error:
             known = request.lacking and request.peer.modern
             raise (lacking(request.lacking) if known else invalid(error.message)) from error
@@ -259,7 +259,7 @@ class Service:
         return await visit.listening[1](context, params)
 
     async def changed(self, what: str, visit: Visit | None = None) -> None:
-        """Tell clients (or one) that a list changed: `tools`, `prompts` or `resources`."""
+        """Tell all clients (or one) that a list changed: `tools`, `prompts` or `resources`."""
         import mcp_types as types
         from mcp.server import subscriptions
 
@@ -276,7 +276,7 @@ class Service:
             await self._tell(one, note(), event())
 
     async def updated(self, uri: str) -> None:
-        """Tell clients that subscribed to it that a resource changed."""
+        """Tell the clients that subscribed to a resource that it changed."""
         import mcp_types as types
         from mcp.server.subscriptions import ResourceUpdated
 
@@ -299,14 +299,14 @@ class Service:
         return {}
 
     def quiet(self) -> None:
-        """End all subscriptions, with a last word."""
+        """End all subscriptions, with a last message."""
         for one in self.visits:
             if one.listening is not None:
                 one.listening[1].close()
 
 
 def library() -> None:
-    """Raises ConfigError where the protocol library is not there."""
+    """Raise ConfigError if the protocol library is not installed."""
     try:
         import mcp.server.lowlevel.server as _  # noqa: F401  asked for
     except ImportError as error:
@@ -316,7 +316,7 @@ def library() -> None:
 
 
 def build(service: Service) -> Server[Any]:
-    """The library's server with these methods."""
+    """Build the library's server with these methods."""
     from mcp.server.caching import CacheHint
     from mcp.server.lowlevel.server import NotificationOptions, Server
     from mcp.server.request_state import RequestStateBoundary, RequestStateSecurity
@@ -352,9 +352,7 @@ def build(service: Service) -> Server[Any]:
 
 
 def _whole(handler: Callable[[Any, Any], Awaitable[Any]]) -> Callable[[Any, Any], Awaitable[Any]]:
-    """The newer version wants answers to say that they are whole; the older one knows no such
-    word.
-    """
+    """Mark answers as complete, which only the newer version of the protocol knows."""
     from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 
     async def answered(context: Any, params: Any) -> Any:
@@ -368,12 +366,14 @@ def _whole(handler: Callable[[Any, Any], Awaitable[Any]]) -> Callable[[Any, Any]
 
 
 def _methods(service: Service) -> list[tuple[str, Any, Any]]:
-    """Each method with the type of its parameters and what answers it: only what there is, because
-    clients are told by this.
+    """Return each method with its parameter type and handler.
+
+    Only supported methods are listed, because clients learn from this what there is.
     """
     import mcp_types as types
 
-    paged, offers = types.PaginatedRequestParams, service.offers
+    paged = types.PaginatedRequestParams
+    offers = service.offers
     methods: list[tuple[str, Any, Any]] = [
         ("tools/list", paged, service.list_tools),
         ("tools/call", types.CallToolRequestParams, service.call_tool),
@@ -395,21 +395,21 @@ def _methods(service: Service) -> list[tuple[str, Any, Any]]:
 
 
 def invalid(why: str, data: Any = None) -> Exception:
-    """The protocol's error for what cannot be meant."""
+    """Return the protocol's error for invalid parameters."""
     from mcp.shared.exceptions import MCPError
 
     return MCPError(-32602, why, data)
 
 
 def failed(why: str) -> Exception:
-    """The protocol's error for what went wrong on this side."""
+    """Return the protocol's error for a failure on this side."""
     from mcp.shared.exceptions import MCPError
 
     return MCPError(-32603, why)
 
 
 def lacking(capability: str) -> Exception:
-    """The protocol's error for a client that cannot do what is needed."""
+    """Return the protocol's error for a client that lacks a required capability."""
     from mcp.shared.exceptions import MCPError
 
     return MCPError(
@@ -426,12 +426,10 @@ def _answers(params: Any) -> Answers:
 
 
 def _page(items: Sequence[Any], params: Any) -> tuple[Sequence[Any], dict[str, Any]]:
-    """A page of a list, and where the next one begins. Raises MCPError for a cursor that we did not
-    give.
-    """
+    """Return a page of a list and the cursor of the next. Raises MCPError for a bad cursor."""
     cursor = getattr(params, "cursor", None)
     if cursor is not None and not (cursor.isascii() and cursor.isdigit() and len(cursor) < 10):
-        raise invalid("there is no such cursor")
+        raise invalid("unknown cursor")
     begin = int(cursor or 0)
     end = begin + PAGE
     return items[begin:end], {"nextCursor": str(end)} if end < len(items) else {}

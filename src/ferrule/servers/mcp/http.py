@@ -1,11 +1,10 @@
-"""The protocol over HTTP: one path, both versions, behind the door that all servers of ours have
-(`runtime.http.http_security`).
+"""MCP over HTTP: one path, both versions, behind the HTTP guard (`runtime.http.http_security`).
 
 A client with a handshake has a session of the transport (`Mcp-Session-Id`), which is its connection
-here: it ends with a DELETE, or when it was quiet for long. Its connection may break while a call
-runs: the call goes on, and what it was sent meanwhile is kept for a while (`Streams`), for when it
-comes back with `Last-Event-ID`. A client without a handshake has no connection: it is who it says
-it is, among those who have the same token, and its call ends when it closes the stream.
+here: it ends with a DELETE, or when it was idle for long. Its connection may break while a call
+runs: the call continues, and what it was sent meanwhile is kept for a while (`Streams`), for when
+it comes back with `Last-Event-ID`. A client without a handshake has no connection: it is who it
+says it is, among those with the same token, and its call ends when it closes the stream.
 """
 
 from __future__ import annotations
@@ -39,11 +38,11 @@ _stream_owner: ContextVar[str] = ContextVar("ferrule_mcp_stream_owner", default=
 
 
 class Streams:
-    """The library's `EventStore`, bounded, in memory: what clients with a handshake were sent, in
-    case that they lost it.
+    """The library's `EventStore`, bounded, in memory: messages that clients may have missed.
 
-    The library keys streams by the number of a request, which two sessions share: here a stream
-    also has an owner, so that nobody is sent what another session was.
+    It serves clients with a handshake. The library keys streams by the number of a request, which
+    two sessions share; here a stream also has an owner, so that nobody gets messages of another
+    session.
     """
 
     def __init__(self) -> None:
@@ -51,7 +50,7 @@ class Streams:
         self._bytes = 0
 
     async def store_event(self, stream_id: str, message: Any) -> str:
-        """Keep a message of a stream (None: its beginning); the name of the event."""
+        """Keep a message of a stream (None marks its beginning) and return the event's id."""
         name = uuid.uuid4().hex
         size = 0 if message is None else len(message.model_dump_json())
         self._events[name] = (_stream_owner.get(), stream_id, message, size)
@@ -66,15 +65,19 @@ class Streams:
     async def replay_events_after(
         self, last_event_id: str, send_callback: Callable[[Any], Awaitable[None]]
     ) -> str | None:
-        """Send what came after an event in its stream; the stream, or None where the event is not
-        known to this session.
+        """Send the messages after an event in its stream.
+
+        Returns:
+            The stream, or None if the event is not known to this session.
         """
         from mcp.server.streamable_http import EventMessage
 
         last = self._events.get(last_event_id)
         if last is None or last[0] != _stream_owner.get():
             return None
-        owner, stream, after = last[0], last[1], False
+        owner = last[0]
+        stream = last[1]
+        after = False
         for name, (whose, which, message, _) in list(self._events.items()):
             if after and (whose, which) == (owner, stream) and message is not None:
                 await send_callback(EventMessage(message, name))
@@ -83,8 +86,9 @@ class Streams:
 
 
 class Endpoint:
-    """The ASGI application of a server, without the door. `left` is told which session of the
-    transport has ended.
+    """The ASGI application of a server, without the HTTP guard.
+
+    `left` is called with the transport session that ended.
     """
 
     def __init__(self, server: Any, left: Callable[[tuple[str, ...]], None]) -> None:
@@ -103,7 +107,7 @@ class Endpoint:
         )
 
     def running(self) -> AbstractAsyncContextManager[None]:
-        """While it serves."""
+        """Return the context in which requests can be served."""
         return self._sessions.run()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -111,7 +115,7 @@ class Endpoint:
             return
         if scope["path"] != PATH:
             await send({"type": "http.response.start", "status": 404, "headers": []})
-            await send({"type": "http.response.body", "body": b"there is nothing here"})
+            await send({"type": "http.response.body", "body": b"not found"})
             return
         given = next((value for name, value in scope["headers"] if name == _SESSION), None)
         owner = self._owners.get(given, "") if given is not None else uuid.uuid4().hex
@@ -124,7 +128,7 @@ class Endpoint:
             _stream_owner.reset(token)
 
     def _watched(self, scope: Scope, given: bytes | None, owner: str, send: Send) -> Send:
-        """Learn of sessions that begin and end from what they are answered."""
+        """Notice sessions that begin and end from the answers they get."""
 
         async def watched(message: Message) -> None:
             if message["type"] == "http.response.start":
@@ -144,7 +148,7 @@ class Endpoint:
 
 
 def connection(context: Any) -> Who | None:
-    """Which client a request over HTTP comes from (`handlers.Service.connection`)."""
+    """Return the client of a request over HTTP (`handlers.Service.connection`)."""
     request = context.request
     if request is None:
         return None

@@ -1,9 +1,8 @@
-"""What a program serves beside its tools: prompts, resources, templates of resources, completion.
+"""What a program serves beside its tools: prompts, resources, templates and completion.
 
-Tools are the agent's and go through its gate and into its journal. What is here is text that the
-program itself hands out: nothing is asked and nothing is journaled, so it should do nothing but
-tell. Names of places in templates are single words, `{id}`, each standing for what lies between two
-slashes.
+Tools are the agent's; they pass its gate and are journaled. What is here is text that the program
+itself hands out: nothing is asked and nothing is journaled, so these functions should only read.
+Placeholders in templates are single words, `{id}`, each standing for what lies between two slashes.
 """
 
 from __future__ import annotations
@@ -20,17 +19,17 @@ from .blocks import Block, contents, text
 Content = str | bytes
 Messages = str | Sequence[Mapping[str, Any]]
 Complete = Callable[[Mapping[str, Any], str, str], "Sequence[str] | Awaitable[Sequence[str]]"]
-"""`(reference, name of the argument, what was typed)` to values; the reference is the protocol's
-(`ref/prompt` or `ref/resource`).
+"""Called with the reference (the protocol's `ref/prompt` or `ref/resource`), the name of the
+argument and what was typed; returns values.
 """
 
 COMPLETIONS = 100
-"""Values of a completion at the most, as the protocol has it."""
+"""Most values of a completion, set by the protocol."""
 
 
 @dataclass(frozen=True, slots=True)
 class PromptArgument:
-    """One argument of a prompt; its value is text."""
+    """An argument of a prompt; its value is text."""
 
     name: str
     description: str = ""
@@ -39,10 +38,11 @@ class PromptArgument:
 
 @dataclass(frozen=True, slots=True)
 class Prompt:
-    """A prompt. `get` takes the client (`client.Client`) and the arguments by keyword, and returns
-    text (one message of the user) or
-    messages: `{"role": "user" | "assistant", "content": block}`. It may be async, and may ask the
-        client.
+    """A prompt.
+
+    `get` takes the client (`client.Client`) and the arguments by keyword, and returns text (one
+    message of the user) or messages: `{"role": "user" | "assistant", "content": block}`. It may be
+    async, and may ask the client.
     """
 
     name: str
@@ -51,7 +51,7 @@ class Prompt:
     arguments: tuple[PromptArgument, ...] = ()
 
     def listed(self) -> dict[str, Any]:
-        """As in `prompts/list`."""
+        """Return the prompt as in `prompts/list`."""
         taken = [
             {"name": one.name, "description": one.description, "required": one.required}
             for one in self.arguments
@@ -59,14 +59,14 @@ class Prompt:
         return {"name": self.name, "description": self.description, "arguments": taken}
 
     def missing(self, given: Mapping[str, str]) -> list[str]:
-        """Required arguments that were not given, and given ones that it does not have."""
+        """Return a problem for each missing required argument and each unknown one."""
         known = {one.name for one in self.arguments}
         lacking = [
             f"`{one.name}` is missing"
             for one in self.arguments
             if one.required and one.name not in given
         ]
-        return lacking + [f"there is no `{name}`" for name in given if name not in known]
+        return lacking + [f"unknown argument `{name}`" for name in given if name not in known]
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +80,7 @@ class Resource:
     media_type: str = "text/plain"
 
     def listed(self) -> dict[str, Any]:
-        """As in `resources/list`."""
+        """Return the resource as in `resources/list`."""
         return {
             "uri": self.uri,
             "name": self.name,
@@ -89,15 +89,13 @@ class Resource:
         }
 
     async def contents(self) -> dict[str, Any]:
-        """As in `resources/read`."""
+        """Return the content as in `resources/read`."""
         return contents(self.uri, await settled(self.read()), self.media_type)
 
 
 @dataclass(frozen=True, slots=True)
 class Template:
-    """Resources whose addresses follow a pattern. `read` takes what stands at its places by
-    keyword.
-    """
+    """Resources whose addresses follow a pattern. `read` takes the placeholders by keyword."""
 
     uri_template: str
     name: str
@@ -106,12 +104,12 @@ class Template:
     media_type: str = "text/plain"
 
     def listed(self) -> dict[str, Any]:
-        """As in `resources/templates/list`."""
+        """Return the template as in `resources/templates/list`."""
         about = {"name": self.name, "description": self.description, "mimeType": self.media_type}
         return {"uriTemplate": self.uri_template, **about}
 
     def match(self, uri: str) -> dict[str, str] | None:
-        """What stands at the places, or None for another address."""
+        """Return the values of the placeholders, or None for another address."""
         parts = re.split(r"\{(\w+)\}", self.uri_template)
         pattern = "".join(
             f"(?P<{one}>[^/]+)" if at % 2 else re.escape(one) for at, one in enumerate(parts)
@@ -124,14 +122,16 @@ class Template:
         )
 
     async def contents(self, uri: str, places: Mapping[str, str]) -> dict[str, Any]:
-        """As in `resources/read`."""
+        """Return the content as in `resources/read`."""
         return contents(uri, await settled(self.read(**places)), self.media_type)
 
 
 @dataclass(slots=True)
 class Offers:
-    """Everything beside tools. The lists may change while the server runs; `McpServer.changed`
-    tells clients. `logging` says that tools log to clients (`client.Client.log`).
+    """Everything served beside tools.
+
+    The lists may change while the server runs; `McpServer.changed` tells clients. `logging` says
+    that tools log to clients (`client.Client.log`).
     """
 
     prompts: list[Prompt] = field(default_factory=list[Prompt])
@@ -141,11 +141,11 @@ class Offers:
     logging: bool = False
 
     def prompt(self, name: str) -> Prompt | None:
-        """The prompt of this name."""
+        """Return the prompt of this name."""
         return next((one for one in self.prompts if one.name == name), None)
 
     async def read(self, uri: str) -> dict[str, Any] | None:
-        """The contents of a resource, or None if nothing here has this address."""
+        """Return the contents of a resource, or None if nothing here has this address."""
         for resource in self.resources:
             if resource.uri == uri:
                 return await resource.contents()
@@ -157,7 +157,7 @@ class Offers:
     async def completed(
         self, reference: Mapping[str, Any], name: str, typed: str
     ) -> dict[str, Any]:
-        """As in `completion/complete`."""
+        """Return the completion as in `completion/complete`."""
         values = (
             list(await settled(self.complete(reference, name, typed)))
             if self.complete is not None
@@ -170,14 +170,14 @@ class Offers:
 
 
 def messages(said: Messages) -> list[dict[str, Any]]:
-    """Messages of a prompt in the protocol's JSON."""
+    """Return the messages of a prompt in the protocol's JSON."""
     if isinstance(said, str):
         return [{"role": "user", "content": text(said)}]
     return [dict(one) for one in said]
 
 
 async def settled(value: Any) -> Any:
-    """A value, or what an awaitable comes to."""
+    """Return a value, or the result of an awaitable."""
     return await value if inspect.isawaitable(value) else value
 
 

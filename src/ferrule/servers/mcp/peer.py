@@ -1,8 +1,8 @@
-"""The client behind one request: what it can do, and the way back to it.
+"""The client behind one request: what it supports, and how to reach it.
 
-Two versions of the protocol differ here and nowhere else. With a handshake (up to 2025-11-25) a
-server may send requests of its own while it works; without one (2026-07-28) it may not: what it
-wants to know it answers with, and the client comes again (`requests`).
+The two versions of the protocol differ here and nowhere else. With a handshake (up to 2025-11-25) a
+server may send requests of its own while it works; without one (2026-07-28) it may not: it answers
+with its questions, and the client comes again (`requests`).
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ ANSWER_SECONDS = 300.0
 """How long a client has to answer a question."""
 LEVELS = ("debug", "info", "notice", "warning", "error", "critical", "alert", "emergency")
 _WAITING = 256
-"""Notifications that wait for a client that does not read; what comes after is dropped."""
+"""Notifications that wait for a client that does not read; later ones are dropped."""
 _NAME = 64
 _LOG_LEVEL = "io.modelcontextprotocol/logLevel"
 _QUESTIONS = {
@@ -36,7 +36,7 @@ class NoAnswer(FerruleError):
 
 
 def capability_of(question: Mapping[str, Any]) -> str:
-    """What a client must be able to do to be asked this."""
+    """Return the capability a client needs to be asked this."""
     return _QUESTIONS[str(question["method"])][0]
 
 
@@ -57,9 +57,7 @@ class Peer:
 
     @property
     def name(self) -> str:
-        """What the client calls itself, without what a person would not see: a claim, nothing that
-        was checked.
-        """
+        """The client's name for itself, without invisible characters. Nobody checked it."""
         return named(self._session.client_params)
 
     @property
@@ -68,9 +66,7 @@ class Peer:
         return self._session
 
     def can(self, capability: str) -> bool:
-        """Whether the client said that it can do this: `elicitation` (with a form), `sampling`,
-        `roots`.
-        """
+        """Return whether the client supports `elicitation` (with a form), `sampling` or `roots`."""
         found = getattr(self._session.client_capabilities, capability, None)
         if capability == "elicitation" and found is not None:
             return found.form is not None or found.url is None
@@ -79,13 +75,13 @@ class Peer:
     # ---- notifications, in order
 
     def progress(self, said: str) -> None:
-        """A line on the way; for clients that asked to hear of progress. From any thread."""
+        """Send a progress line, to clients that asked for progress. From any thread."""
         self._steps += 1
         step = float(self._steps)
         self._post(lambda: self._session.report_progress(step, None, said))
 
     def log(self, level: str, said: str, least: str) -> None:
-        """A line for the client's log, where it wants lines of this level. From any thread."""
+        """Send a line to the client's log, if it wants lines of this level. From any thread."""
         meta: dict[str, Any] = self._context.meta or {}
         wanted = str(meta.get(_LOG_LEVEL, "")) if self.modern else least
         if wanted not in LEVELS or LEVELS.index(level) < LEVELS.index(wanted):
@@ -100,7 +96,7 @@ class Peer:
         )
 
     async def drained(self) -> None:
-        """Wait until everything said so far is on its way: nothing may come after the answer."""
+        """Wait until every notification so far was sent: none may come after the answer."""
         await asyncio.sleep(0)
         await self._queue.join()
 
@@ -120,13 +116,13 @@ class Peer:
             try:
                 if not self._deaf:
                     await send()
-            except Exception:  # noqa: BLE001  boundary: a client that takes no news is told none; its call goes on
+            except Exception:  # noqa: BLE001  boundary: a client that refuses notifications gets no more; its call continues
                 self._deaf = True
             finally:
                 self._queue.task_done()
 
     def left(self) -> None:
-        """The client is gone: what waits for it is dropped."""
+        """Drop the notifications that wait for a client that is gone."""
         self._deaf = True
         if self._pump is not None:
             self._pump.cancel()
@@ -134,7 +130,7 @@ class Peer:
     # ---- questions, where the protocol lets a server ask
 
     async def ask(self, question: Mapping[str, Any]) -> dict[str, Any]:
-        """The client's answer, as JSON. Raises NoAnswer."""
+        """Return the client's answer, as JSON. Raises NoAnswer."""
         types = import_module("mcp_types")
         _, request, result = _QUESTIONS[str(question["method"])]
         metadata = import_module("mcp.shared.message").ServerMessageMetadata(
@@ -154,8 +150,9 @@ class Peer:
         return answer.model_dump(by_alias=True, mode="json", exclude_none=True)
 
     async def release(self) -> bool:
-        """Close the stream of this request; the client comes back for the answer. False where it
-        could not.
+        """Close the stream of this request; the client comes back for the answer.
+
+        Returns False if it could not be closed.
         """
         if self._context.close_sse_stream is None:
             return False
@@ -165,7 +162,7 @@ class Peer:
 
 
 def named(params: Any) -> str:
-    """What a client calls itself, of letters, digits and few signs, never empty."""
+    """Return a client's name for itself, restricted to safe characters and never empty."""
     said = clean(params.client_info.name if params is not None else "")
     kept = "".join(one if one.isalnum() or one in " ._-/@" else "_" for one in said)
     return " ".join(kept.split())[:_NAME].strip() or "unknown"

@@ -1,15 +1,14 @@
-"""A request at work: it goes on where its client left it, also over several exchanges.
+"""A request in progress: it continues where its client left it, even over several exchanges.
 
-A handler that asks its client waits for the answer. Where the protocol has no way to ask, the
-request is answered with the questions and a state; the client asks its person and sends the same
-request again with the answers and that state, which lets go on what waits. So there is one call,
-however often the client comes, and nothing of it runs twice. A state is used once, and it is bound
-to the client, the method, the name and the arguments (`handlers` seals it). Whoever takes the
-request back before it is answered (cancels it, closes its stream, goes away) ends the work, with
-all the programs that it started.
+A handler that asks its client waits for the answer. If the protocol has no way to ask, the request
+is answered with the questions and a state; the client asks its person and sends the same request
+again with the answers and that state, which resumes the waiting work. So there is one call, however
+often the client comes, and nothing of it runs twice. A state is used once, and it is bound to the
+client, the method, the name and the arguments (`handlers` seals it). Withdrawing the request before
+it is answered (cancelling it, closing its stream, disconnecting) ends the work, with all the
+programs that it started.
 
-Not kept: work that waits is gone with the process; then its call is settled as one that was not
-run, or as unknown.
+Not kept: waiting work is gone with the process; its call is then settled as not run, or as unknown.
 """
 
 from __future__ import annotations
@@ -26,19 +25,21 @@ from .blocks import Block, weight
 from .peer import ANSWER_SECONDS, Peer, capability_of
 
 SHOWN = 4 * 1024 * 1024
-"""Characters that blocks beside a result may have in all."""
+"""Most characters of all blocks beside a result."""
 
 Question = Mapping[str, Any]
 Answers = dict[str, dict[str, Any]]
 
 
 class Lacking(ToolFailed):
-    """The client cannot do what a tool needs."""
+    """The client lacks a capability that a tool needs."""
 
 
 class Request:
-    """One request of a client. `given` are answers that came with it, to questions that a tool is
-    going to ask; `level` is from which level on the client wants lines for its log.
+    """One request of a client.
+
+    `given` holds answers that came with it, to questions that a tool is going to ask; `level` is
+    the lowest level of lines the client wants for its log.
     """
 
     def __init__(self, peer: Peer, given: Answers, level: str = "info") -> None:
@@ -49,13 +50,17 @@ class Request:
         self.lacking: str = ""
         """A capability that a tool needed and the client does not have."""
         self.answered: Callable[[], None] = _nothing
-        """To be called once a person has said whether the call may run."""
+        """Called once a person has decided whether the call may run."""
         self.call = ""
-        """The id of the call that was made last for this, itself and not within another."""
+        """The id of the last call made directly for this request, not within another call."""
         self.said: dict[str, Any] = {}
-        """What a person has said to calls with these digests, for as long as this request lasts: the first call that runs ends it."""
+        """A person's answers to calls by digest, for the duration of this request: the first call
+        that runs ends it.
+        """
         self.wanted: tuple[str, Question] | None = None
-        """The digest of a call that a person must be asked about before it is made again, and the question."""
+        """The digest of a call that a person must be asked about before it is made again, and the
+        question.
+        """
         self._given = given
         self._open: dict[str, tuple[Question, asyncio.Future[dict[str, Any]]]] = {}
         self._turn: asyncio.Future[None] | None = None
@@ -67,7 +72,7 @@ class Request:
         return self._work is not None and self._work.done()
 
     def start(self, work: Coroutine[Any, Any, Any], then: Callable[[], None]) -> None:
-        """Begin. `then` is called when the work is over, however it ends."""
+        """Start the work. `then` is called when it is over, however it ends."""
         self._work = asyncio.create_task(work, name="mcp request")
 
         def over(_: asyncio.Task[Any]) -> None:
@@ -79,10 +84,10 @@ class Request:
     # ---- for the client's side
 
     async def turn(self) -> Mapping[str, Question] | None:
-        """Wait until there is something to answer with: the questions that are open, or None when
-        the work is over (`outcome`).
+        """Wait until there is something to answer with.
 
-        Cancelled, it ends the work first.
+        That is the open questions, or None when the work is over (see `outcome`). If this is
+        cancelled, it ends the work first.
         """
         assert self._work is not None
         try:
@@ -100,13 +105,14 @@ class Request:
         return None
 
     def outcome(self) -> Any:
-        """What the work came to. Raises what it raised."""
+        """Return the result of the work, or raise its exception."""
         assert self._work is not None
         return self._work.result()
 
     def go_on(self, peer: Peer, answers: Answers) -> None:
-        """The client came again. Answers to what was not asked are left aside; what was not
-        answered stays open.
+        """Continue with another exchange of the client.
+
+        Answers to what was not asked are ignored; what was not answered stays open.
         """
         self.peer = peer
         for name in [one for one in self._open if one in answers]:
@@ -115,7 +121,7 @@ class Request:
                 answered.set_result(answers[name])
 
     async def stop(self) -> None:
-        """End the work, and wait until it has ended."""
+        """Cancel the work and wait until it has ended."""
         import anyio
 
         if self._work is None or self._work.done():
@@ -127,16 +133,20 @@ class Request:
     # ---- for the handler's side
 
     async def ask(self, questions: Mapping[str, Question], *, ahead: bool = True) -> Answers:
-        """Put questions to the client, by name. With `ahead`, an answer that came with the request
-        counts.
+        """Ask the client questions, by name.
 
-        Raises Lacking where the client cannot be asked this, NoAnswer, TimeoutError.
+        With `ahead`, answers that came with the request count.
+
+        Raises:
+            Lacking: the client cannot be asked this.
+            NoAnswer: the client did not answer.
+            TimeoutError: the answer took too long.
         """
         for question in questions.values():
             if not self.peer.can(capability_of(question)):
                 self.lacking = capability_of(question)
-                said = f"this needs a client that can do `{self.lacking}`, and this one cannot"
-                raise Lacking(ErrorType.PERMISSION_DENIED, said)
+                reason = f"this client lacks the capability `{self.lacking}`, which is needed here"
+                raise Lacking(ErrorType.PERMISSION_DENIED, reason)
         if not self.peer.modern:
             return {name: await self.peer.ask(question) for name, question in questions.items()}
         answers = {
@@ -157,9 +167,9 @@ class Request:
         return answers
 
     def show(self, block: Block) -> None:
-        """Send this beside the result. Raises ToolFailed beyond `SHOWN`."""
+        """Send a block beside the result. Raises ToolFailed beyond `SHOWN`."""
         if sum(map(weight, (*self.shown, block))) > SHOWN:
-            said = f"what is shown beside the result exceeds {SHOWN} characters"
+            said = f"the blocks beside the result exceed {SHOWN} characters"
             raise ToolFailed(ErrorType.LIMIT, said)
         self.shown.append(block)
 
@@ -176,8 +186,9 @@ class Request:
 
 
 class Suspended:
-    """Requests that wait for their client to come again, by a name that only it was told. Each name
-    is good once.
+    """Requests that wait for their client to come again.
+
+    Each is kept under a name that only the client was told; a name is valid once.
     """
 
     def __init__(self, most: int) -> None:
@@ -185,7 +196,7 @@ class Suspended:
         self._requests: dict[str, Request] = {}
 
     def keep(self, request: Request) -> str | None:
-        """Keep one; None if too many wait."""
+        """Keep a request and return its name, or None if too many wait."""
         for name in [name for name, one in self._requests.items() if one.over]:
             del self._requests[name]
         if len(self._requests) >= self._most:
@@ -195,9 +206,9 @@ class Suspended:
         return name
 
     def take(self, name: str) -> Request | None:
-        """The one of this name, which is forgotten with this."""
+        """Remove and return the request of this name."""
         return self._requests.pop(name, None)
 
 
 def _nothing() -> None:
-    """Nobody waits for an answer."""
+    """Do nothing: no one waits for an answer."""

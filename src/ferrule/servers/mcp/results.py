@@ -1,11 +1,12 @@
-"""From a result to the protocol's JSON: `tools/call`.
+"""Convert a result to the protocol's JSON, for `tools/call`.
 
-    success    text: what a model of ours would read; `structuredContent` where the tool declares its output; blocks that the tool showed
+    success    text: what one of our models would read; `structuredContent` if the tool declares
+               its output; blocks that the tool showed
     failure    `isError`, and the result object as text
-    large      the stub, and a link to the whole, which its owner may read in parts (`artifacts`)
+    large      the stub, and a link to the whole result, readable in parts (`artifacts`)
 
-A value that was cut, kept aside or changed by a hook does not fit the tool's schema any more: then
-the structured content says so, with `"truncated": true` (`listing.CUT`).
+A value that was cut, stored as an artifact or changed by a hook no longer fits the tool's schema.
+The structured content then says so, with `"truncated": true` (`tool_list.CUT`).
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ def told(
     shown: Sequence[Block] = (),
     links: Sequence[Block] = (),
 ) -> dict[str, Any]:
-    """A `tools/call` result."""
+    """Return a `tools/call` result."""
     if not result.success:
         return {"content": [text(result.text())], "isError": True}
     blocks = [*shown] if result.data is None and shown else [text(result.text()), *shown]
@@ -46,8 +47,9 @@ def told(
 
 
 def reference_of(result: Result) -> str:
-    """The artifact that holds the whole of a result, or nothing. Where the data looks like a stub
-    and is none, this leads nowhere.
+    """Return the reference of the artifact that holds a whole result, or "".
+
+    If the data only looks like a stub, the reference leads nowhere.
     """
     if not result.partial:
         return ""

@@ -1,12 +1,12 @@
-"""`McpServer`: the tools of an agent for MCP clients, over standard streams and HTTP, in both
-versions of the protocol.
+"""`McpServer`: the tools of an agent for MCP clients, over standard streams and HTTP.
 
     agent = Agent("scripted:none", tools=[get_weather], deny=["delete_*"])
     await McpServer(agent, name="weather").stdio()
 
-What a client calls goes through the agent's gate and into its journal, as if a person had called
-it: rules, sandbox, limits and hooks hold. A model is not asked for anything. What the rules leave
-open is asked of the person at the client, if it can ask one (`approving`).
+Both versions of the protocol are served. A client's calls pass the agent's gate and are journaled,
+as if a person had made them: rules, sandbox, limits and hooks apply. No model is involved. Calls
+that the rules leave open are asked of the person at the client, if the client can ask one
+(`approvals`).
 """
 
 from __future__ import annotations
@@ -37,12 +37,20 @@ _connection: ContextVar[str] = ContextVar("ferrule_mcp_connection", default="")
 
 
 class McpServer:
-    """Serves one agent. `offers` are what there is beside its tools; `yes_to` names tools that need
-    nobody's yes (patterns, as `--yes-to`); `end` is called in place of `Session.close` when a
-    client has gone.
+    """Serves one agent.
 
-    The agent stays its owner's: close the server first. Raises ConfigError where the extra `mcp` is
-    not installed.
+    Args:
+        agent: The agent. It stays open for its owner; close the server first.
+        name: What clients are told the server is called.
+        title: The name to show to people.
+        version: The server's version.
+        instructions: What clients are told about the tools.
+        offers: What is served beside the tools.
+        yes_to: Patterns of tools that need no approval, as `--yes-to`.
+        end: Called in place of `Session.close` when a client has gone.
+
+    Raises:
+        ConfigError: the extra `mcp` is not installed, or a pattern is invalid.
     """
 
     def __init__(
@@ -58,7 +66,7 @@ class McpServer:
         end: Callable[[Session], Awaitable[None]] = Session.close,
     ) -> None:
         library()
-        AllowThese(yes_to)  # what cannot be meant is said now, not to the first client
+        AllowThese(yes_to)  # an invalid pattern is an error now, not for the first client
         self._service = Service(
             Visits(agent, tuple(yes_to), end),
             offers or Offers(),
@@ -72,10 +80,9 @@ class McpServer:
         self._endpoint: http.Endpoint | None = None
 
     async def stdio(self) -> None:
-        """Serve the client at this process's standard streams until it closes them, or the process
-        is told to end.
+        """Serve the client at the standard streams until it closes them or the process must end.
 
-        While it serves, whatever else writes to standard output writes to standard error.
+        Meanwhile, whatever else writes to standard output writes to standard error.
         """
         async with stdio.streams() as (read, write):
             await self.connect(read, write)
@@ -98,11 +105,22 @@ class McpServer:
         listening: socket.socket | None = None,
         ready: Callable[[str], None] = lambda address: None,
     ) -> int:
-        """Serve over HTTP until the process is told to end; the exit code for that.
+        """Serve over HTTP until the process is told to end.
 
-        `token` is the one there is, or whom each stands for; a `host` other than this machine needs
-        an https `url` (a proxy with TLS before it). `ready` is called with the address once there
-        is one. Raises ConfigError.
+        Args:
+            token: The single token, or the user of each token.
+            host: Where to listen. Anything but this machine needs an https `url`, that is a proxy
+                with TLS.
+            port: Where to listen.
+            url: How clients reach the server, if not at `http://host:port`.
+            listening: An open socket to use.
+            ready: Called with the address once the server listens.
+
+        Returns:
+            The exit code.
+
+        Raises:
+            ConfigError: the address cannot be used.
         """
         given = listening or listen(host, port)
         try:
@@ -125,8 +143,10 @@ class McpServer:
         hosts: frozenset[str],
         origins: frozenset[str] = frozenset(),
     ) -> Application:
-        """The ASGI application, for servers of one's own: it serves while `running` is entered. See
-        `runtime.http.http_security.Door` for the arguments.
+        """Return the ASGI application, for a server of your own.
+
+        It serves while `running` is entered. See `runtime.http.http_security.Door` for the
+        arguments.
         """
         if self._endpoint is not None:
             raise ConfigError(
@@ -137,9 +157,9 @@ class McpServer:
 
     @asynccontextmanager
     async def running(self) -> AsyncGenerator[None]:
-        """While the application serves; then every call is ended and written down."""
+        """Context in which the application serves. At its end every call is ended and journaled."""
         if self._endpoint is None:
-            raise ConfigError("there is no application to run", hint="call `app` first")
+            raise ConfigError("this server has no application yet", hint="call `app` first")
         async with self._endpoint.running():
             try:
                 yield
@@ -147,15 +167,15 @@ class McpServer:
                 await self._service.visits.close()
 
     async def changed(self, what: str = "tools") -> None:
-        """Tell clients that there are other `tools`, `prompts` or `resources` than before."""
+        """Tell clients that `tools`, `prompts` or `resources` changed."""
         await self._service.changed(what)
 
     async def updated(self, uri: str) -> None:
-        """Tell clients that subscribed to it that a resource changed."""
+        """Tell the clients that subscribed to a resource that it changed."""
         await self._service.updated(uri)
 
     async def close(self) -> None:
-        """End what is at work, written down, and all sessions. The agent stays open."""
+        """End and journal all work, and close all sessions. The agent stays open."""
         self._service.quiet()
         await self._service.visits.close()
 

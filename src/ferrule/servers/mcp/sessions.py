@@ -1,13 +1,14 @@
-"""Clients and their sessions: each connection, or each client that says who it is with every
-request, has a session of its own.
+"""Clients and their sessions: each client has a session of its own.
 
-A session belongs to `mcp:NAME`, or, over HTTP with tokens that stand for people, to that person; it
-stands in the agent's journal like any other, with its calls, what was asked and answered, and the
-results. Two clients do not see each other's artifacts, answers or grants. Names are claims: clients
-that share a token and call themselves the same are one.
+A client is a connection, or whoever says so with every request. Its session belongs to `mcp:NAME`
+or, over HTTP with tokens that stand for people, to that person; it is in the agent's journal like
+any other, with its calls, questions, answers and results. Two clients do not see each other's
+artifacts, answers or grants. Names are claims: clients that share a token and use the same name are
+one.
 
-Bounds: `MAX_CLIENTS` at a time (the one that was quiet longest goes; its journal stays), `IDLE_SECONDS`
-without a request, `CALLS` at work in each, and as many that wait for their client.
+Limits: `MAX_CLIENTS` at a time (the one idle for longest is closed; its journal stays),
+`IDLE_SECONDS` without a request, `CALLS` in progress per client, and as many that wait for their
+client.
 """
 
 from __future__ import annotations
@@ -39,22 +40,24 @@ QUESTIONS = 4
 it another question.
 """
 BY = "mcp"
-"""Who made a client's call, in the journal."""
+"""The caller of a client's call, in the journal."""
 _SUBSCRIBED = 256
 
 End = Callable[[Session], Awaitable[None]]
 
 
 class Full(FerruleError):
-    """There are too many of something already."""
+    """A limit is reached."""
 
     code = "mcp_full"
 
 
 @dataclass(frozen=True, slots=True)
 class Who:
-    """Which client. `key` tells it from others, `user` is whom its session belongs to (under
-    `tenant`, or the agent's); `alone`: nobody else can come under this key.
+    """Which client it is.
+
+    `key` tells it from others, `user` is the owner of its session (under `tenant`, or the agent's).
+    With `alone`, nobody else can use this key.
     """
 
     key: tuple[str, ...]
@@ -83,9 +86,9 @@ class Visit:
         self.level = "info"
         self.subscribed: set[str] = set()
         self.listening: Any = None
-        """What serves this client's subscriptions, once it has some."""
+        """Serves this client's subscriptions, once it has some."""
         self.outlet: Any = None
-        """What news go out with that belong to no request, where the client has a connection."""
+        """Sends notifications that belong to no request, if the client has a connection."""
         self._at_work: set[Request] = set()
         self._asking = asyncio.Lock()
         session.set_approver(AllowThese(yes_to, ClientApprover()) if yes_to else ClientApprover())
@@ -93,15 +96,15 @@ class Visit:
 
     @property
     def is_busy(self) -> bool:
-        """Whether something is at work."""
+        """Whether a request is in progress."""
         return bool(self._at_work)
 
     def begin(
         self, peer: Peer, given: Answers, work: Callable[[Request], Coroutine[Any, Any, Any]]
     ) -> Request:
-        """Take a request on. Raises Full."""
+        """Accept a request. Raises Full."""
         if len(self._at_work) >= CALLS:
-            raise Full(f"{CALLS} requests of this client are at work already", code=Full.code)
+            raise Full(f"{CALLS} requests of this client are in progress already", code=Full.code)
         request = Request(peer, given, self.level)
         self._at_work.add(request)
 
@@ -116,10 +119,12 @@ class Visit:
         return request
 
     async def call(self, tool: str, arguments: Mapping[str, Any]) -> Result:
-        """One call of a tool, for the request that the current task works for; made again where a
-        person was asked in between.
+        """Call a tool for the current request.
+
+        The call is made again if a person was asked in between.
         """
-        request, result = CURRENT.get(), await self._call(tool, arguments)
+        request = CURRENT.get()
+        result = await self._call(tool, arguments)
         for _ in range(QUESTIONS):
             if request is None or request.wanted is None:
                 break
@@ -136,18 +141,18 @@ class Visit:
             give_back()
 
     def subscribe(self, uri: str) -> None:
-        """Remember that the client wants to hear of a resource. Raises Full."""
+        """Subscribe the client to a resource. Raises Full."""
         if len(self.subscribed) >= _SUBSCRIBED and uri not in self.subscribed:
-            raise Full(f"{_SUBSCRIBED} resources are subscribed to already", code=Full.code)
+            raise Full(f"this client has {_SUBSCRIBED} subscriptions already", code=Full.code)
         self.subscribed.add(uri)
 
     async def cancel(self) -> None:
-        """End what is at work, settled and journaled."""
+        """End all requests, settled and journaled."""
         for request in list(self._at_work):
             await request.stop()
 
     async def close(self) -> None:
-        """End the session."""
+        """Close the session."""
         self._stop_observing()
         await self._end(self.session)
 
@@ -159,9 +164,10 @@ class Visit:
         return await work(request)
 
     async def _turn_to_ask(self, tool: str, arguments: Mapping[str, Any]) -> Callable[[], None]:
-        """Calls that will ask take turns until they have their answer: the engine puts one question
-        at a time, and carries out what waits for it within another call, which would have to wait
-        for it in turn.
+        """Let calls that need approval take turns until they have their answer.
+
+        The engine asks one question at a time, and runs a waiting call within another call, which
+        would then have to wait for it in turn.
         """
         if not self.session.needs_approval(tool, arguments):
             return _nothing
@@ -177,8 +183,9 @@ class Visit:
         return give_back
 
     def _lighten(self, call_id: str) -> None:
-        """A connection may last for days, and a session keeps what it was called with and what came
-        of it: the journal has that.
+        """Drop the arguments and result of a call, which the journal has.
+
+        A connection may last for days, and a session keeps both in memory.
         """
         slot = self.session.driver.machine.slot(call_id)
         if slot is not None and slot.result is not None:
@@ -186,9 +193,7 @@ class Visit:
             slot.result = replace(slot.result, data=None, notes=())
 
     def _observe(self, item: Live) -> None:
-        """What happens in the session, for whoever made the call; progress also from other
-        threads.
-        """
+        """Pass what happens in the session to its request. Progress may come from other threads."""
         if isinstance(item, Progress):
             if (request := self.calls.get(item.call_id)) is not None:
                 request.peer.progress(item.text)
@@ -204,8 +209,9 @@ class Visit:
 
 @dataclass(slots=True)
 class Visits:
-    """All clients of a server. `agent` is asked for a session for each, which `end` ends; it stays
-    its owner's.
+    """All clients of a server.
+
+    `agent` opens a session for each and stays open for its owner; `end` closes a session.
     """
 
     agent: Agent
@@ -219,8 +225,9 @@ class Visits:
         return iter(self.pool)
 
     def of(self, who: Who, about: str) -> Visit:
-        """The visit of this client; begun if it is new, with a line in its journal that says
-        `about` it. Raises Full, JournalError.
+        """Return the session of this client, opened if it is new.
+
+        A new session starts with `about` in its journal. Raises Full, JournalError.
         """
         visit = self.pool.use(who.key)
         if visit is not None:
@@ -238,15 +245,15 @@ class Visits:
         return visit
 
     def leave(self, key: tuple[str, ...]) -> None:
-        """End the sessions of a client that is gone, in the background."""
+        """Close the sessions of a client that is gone, in the background."""
         for known in self.pool.open_keys():
             if known[: len(key)] == key:
                 self.pool.close_soon(known)
 
     async def close(self) -> None:
-        """End all of them."""
+        """Close all sessions."""
         await self.pool.close_all()
 
 
 def _nothing() -> None:
-    """There is no turn to give back."""
+    """Do nothing: there is no turn to give back."""

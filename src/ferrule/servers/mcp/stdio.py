@@ -1,10 +1,10 @@
-"""Standard streams as a connection: the client started this process and talks with it here.
+"""Standard streams as a connection to the client that started this process.
 
-The library takes standard output for itself and lets everything else that writes there write to
-standard error. Standard input it would read in a thread that nothing can wake: a process that is
-told to end would wait for its client. So where it is a pipe or a socket, it is read by the event
-loop, a line of at most `LINE` bytes at a time; a longer one ends the connection. Programs that
-tools start find nothing on it.
+The library takes over standard output and redirects everything else that writes there to standard
+error. It would read standard input in a thread that nothing can wake: a process that is told to end
+would wait for its client. So if it is a pipe or a socket, it is read by the event loop, a line of
+at most `LINE` bytes at a time; a longer one ends the connection. Programs that tools start find
+nothing on standard input.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ LINE = 16 * 1024 * 1024
 
 
 class Lines:
-    """The lines of a stream, as the library wants them."""
+    """The lines of a stream, in the form the library expects."""
 
     def __init__(self, reader: asyncio.StreamReader) -> None:
         self._reader = reader
@@ -43,8 +43,10 @@ class Lines:
 
 @asynccontextmanager
 async def streams() -> AsyncGenerator[tuple[Any, Any]]:
-    """The client's messages and ours. SIGTERM ends the current task in an orderly way, as Ctrl-C
-    does, and then the process (SystemExit).
+    """Yield the streams of the client's messages and ours.
+
+    SIGTERM cancels the current task cleanly, as Ctrl-C does, and then ends the process
+    (SystemExit).
     """
     from mcp.server.stdio import stdio_server
 
@@ -56,7 +58,7 @@ async def streams() -> AsyncGenerator[tuple[Any, Any]]:
 
 @asynccontextmanager
 async def _input() -> AsyncGenerator[Lines | None]:
-    """Standard input, away from its place; None where the library has to read it."""
+    """Yield standard input, moved to another descriptor; None if the library must read it."""
     if not _ours():
         yield None
         return
@@ -76,13 +78,15 @@ async def _input() -> AsyncGenerator[Lines | None]:
 
 
 def _ours() -> bool:
-    """Whether standard input is a pipe or a socket of its own: what waits must not make others'
-    writing wait as well.
+    """Return whether standard input is a pipe or a socket of its own.
+
+    If it is shared with standard output, making it non-blocking would affect other writers.
     """
     if sys.platform == "win32":
         return False
     try:
-        given, taken = os.fstat(0), os.fstat(1)
+        given = os.fstat(0)
+        taken = os.fstat(1)
     except OSError:
         return False
     same = (given.st_dev, given.st_ino) == (taken.st_dev, taken.st_ino)
@@ -91,14 +95,16 @@ def _ours() -> bool:
 
 @asynccontextmanager
 async def _until_told() -> AsyncGenerator[None]:
-    loop, task, told = asyncio.get_running_loop(), asyncio.current_task(), list[int]()
+    loop = asyncio.get_running_loop()
+    task = asyncio.current_task()
+    told = list[int]()
     assert task is not None
 
     def end() -> None:
         told.append(signal.SIGTERM)
         task.cancel()
 
-    # Not on the main thread, or not on this system: then whoever runs the loop ends it.
+    # Fails outside the main thread and on some systems; then the owner of the loop must end it.
     with contextlib.suppress(NotImplementedError, RuntimeError, ValueError):
         loop.add_signal_handler(signal.SIGTERM, end)
     try:

@@ -1,10 +1,9 @@
 """Tools in the protocol's JSON: `tools/list`.
 
-Listed is what the client's session may use: no tools for other tools, none that rules deny
-outright, none that need a scope. Deferred ones are listed too, marked in `_meta`: clients with many
-tools search on their side, and the tools that search here are not listed. The order is that of the
-catalog, the names are those that providers accept, and what a tool does to the world becomes the
-protocol's annotations.
+The list holds what the client's session may use: no tools for other tools, none that rules deny
+outright, none that need a scope. Deferred tools are included, marked in `_meta`: clients with many
+tools search on their side, and our tool search is not listed. The order is that of the catalog, the
+names are those that providers accept, and a tool's side effect becomes the protocol's annotations.
 """
 
 from __future__ import annotations
@@ -22,13 +21,13 @@ if TYPE_CHECKING:
     from ferrule.engine.session import Session
 
 PAGE = 200
-"""Tools of one answer."""
+"""Tools per page."""
 CUT = {"type": "object", "properties": {"truncated": {"const": True}}, "required": ["truncated"]}
-"""What comes instead of a value that is too large to be shown whole."""
+"""Schema of what replaces a value that is too large."""
 
 
 def served(catalog: Catalog, usable: Callable[[Tool], bool]) -> dict[str, Tool]:
-    """What a client may call, by the name that it knows."""
+    """Return the tools a client may call, by the names it knows."""
     names = catalog.wire_table()
     return {
         names[tool.full_name]: tool for tool in catalog if tool.source != FINDERS and usable(tool)
@@ -36,7 +35,7 @@ def served(catalog: Catalog, usable: Callable[[Tool], bool]) -> dict[str, Tool]:
 
 
 def find(session: Session, name: str) -> Tool | None:
-    """Return the tool that a client calls by this name; None if it is not served to it."""
+    """Return the tool that a client calls by this name, or None if it is not served to it."""
     tool = session.catalog.get(name)
     if tool is None or tool.source == FINDERS or not session.is_usable(tool):
         return None
@@ -44,7 +43,7 @@ def find(session: Session, name: str) -> Tool | None:
 
 
 def listed(name: str, tool: Tool, *, modern: bool) -> dict[str, Any]:
-    """One tool as in `tools/list`."""
+    """Return one tool as in `tools/list`."""
     about: dict[str, Any] = {
         "name": name,
         "description": tool.description,
@@ -57,7 +56,7 @@ def listed(name: str, tool: Tool, *, modern: bool) -> dict[str, Any]:
 
 
 def hints(tool: Tool) -> dict[str, bool]:
-    """The protocol's hints; undeclared side effects count as the worst."""
+    """Return the protocol's hints. Undeclared side effects count as the worst."""
     if tool.side_effect in (SideEffect.NONE, SideEffect.READ):
         return {"readOnlyHint": True, "openWorldHint": False}
     return {
@@ -69,8 +68,9 @@ def hints(tool: Tool) -> dict[str, bool]:
 
 
 def output_schema(tool: Tool, *, modern: bool) -> dict[str, Any] | None:
-    """What structured results of a tool fit: its own schema, or `CUT`. None where the protocol's
-    version cannot say it.
+    """Return the schema of a tool's structured results: its own schema, or `CUT`.
+
+    None if this version of the protocol cannot express it.
     """
     if tool.output is None:
         return None
@@ -85,7 +85,7 @@ def _either(schema: str) -> dict[str, Any] | None:
     own: dict[str, Any] = json.loads(schema)
     shared = {key: own.pop(key) for key in ("$schema", "$defs") if key in own}
     if any(not one.startswith("#/$defs/") for one in _references(own, shared)):
-        # It refers to a place that would be another one inside of a larger schema.
+        # A reference in it would point elsewhere inside a larger schema.
         return None
     root = {"type": "object"} if own.get("type") == "object" else {}
     return {**root, "anyOf": [own, CUT], **shared}

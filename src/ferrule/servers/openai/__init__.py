@@ -1,6 +1,5 @@
-"""A chat completions endpoint: clients that speak it get work done by an agent, or tool calls from
-a model that has none.
+"""A chat completions endpoint: an agent, or models with tool calls, for clients of that API.
 
-Modules: `agents`, `answer_parts`, `command`, `conversations`, `errors`, `messages`,
-`model_relay`, `models`, `parameters`, `requests`, `responses`, `server`.
+Modules: `agents`, `answer_parts`, `command`, `conversations`, `errors`, `messages`, `model_relay`,
+`models`, `parameters`, `requests`, `responses`, `server`.
 """

@@ -1,12 +1,12 @@
-"""The models `ferrule` and `ferrule/provider:model`: an agent works the message with its own tools,
-through its gate, into its journal.
+"""The models `ferrule` and `ferrule/provider:model`: an agent answers with its own tools.
 
-A request is a run. Nobody is there to be asked: what the rules leave open is a no, which the model
-reads as the call's result and which the answer says below the model's words. The client's system
-text joins the agent's instructions; it has no more rights for it.
+A request is a run; its calls pass the agent's gate and are journaled. No one is there to be asked:
+calls that need approval are denied, which the model reads as the call's result and which the answer
+reports below the model's text. The client's system text is added to the agent's instructions and
+grants no rights.
 
-The answer's text is all that the model says in the run, a blank line between its rounds; calls and
-their results are news beside it.
+The answer's text is all that the model says in the run, with a blank line between turns; calls and
+their results are sent as news beside it.
 """
 
 from __future__ import annotations
@@ -44,15 +44,16 @@ SHOWN = 200
 
 
 class Unattended:
-    """Answers for a person at an endpoint where there is none. `refused` are the tools it said no
-    to.
+    """Approver of an endpoint where no one can be asked.
+
+    `refused` lists the tools it denied.
     """
 
     def __init__(self) -> None:
         self.refused: list[str] = []
 
     async def ask(self, request: ApprovalRequest) -> Answer:
-        """`Approver.ask`."""
+        """Implement `Approver.ask`."""
         self.refused.append(request.tool.full_name)
         wider = next((offer.rule for offer in request.offers if offer.rule), "")
         step = (
@@ -60,14 +61,13 @@ class Unattended:
             if wider
             else "do without it"
         )
-        note = f"this needs a person's yes ({request.reason}) and nobody can be asked here; {step}"
+        reason = f"this needs a person's approval ({request.reason})"
+        note = f"{reason}, and no one can be asked here; {step}"
         return Answer("deny", by="openai-endpoint", note=note)
 
 
 class Agents:
-    """Agents at work for clients, and the conversations that they may go on with
-    (`Conversations`).
-    """
+    """Agents at work for clients, and the conversations that can continue (`Conversations`)."""
 
     def __init__(self, leave: Leave, store: ArtifactStore, yes_to: tuple[str, ...] = ()) -> None:
         self._leave = leave
@@ -77,9 +77,10 @@ class Agents:
     async def work(
         self, agent: Agent, options: ModelOptions, visitor: Visitor, asked: Asked, emit: Emit
     ) -> Ended:
-        """Work a request's last message to its end. Raises Refused, FerruleError."""
+        """Run a request's last message to its end. Raises Refused, FerruleError."""
         told = asked.told
-        message, before = told.history[-1], told.history[:-1]
+        message = told.history[-1]
+        before = told.history[:-1]
         who = (visitor.tenant, visitor.user)
         point = point_of(who, asked.model, told.system, before)
         conversation = await self._going_on(point) if before else None
@@ -97,14 +98,11 @@ class Agents:
             finally:
                 conversation.runs += run.over
             said = cut(run.said, asked.sampling.stop)
-            before, point = (
-                told.history,
-                point_of(who, asked.model, told.system, told.history, said),
-            )
+            before = told.history
+            point = point_of(who, asked.model, told.system, told.history, said)
             return ended
         finally:
-            # Also after a failure: whoever sends this again goes on where the run ended, and what
-            # it did is not forgotten.
+            # Also after a failure, so that a retry continues where the run ended.
             if before:
                 self._conversations.put(point, conversation)
             else:
@@ -122,7 +120,7 @@ class Agents:
             if conversation is not None:
                 conversation.opened()
         except FerruleError:
-            # Archived, or another process has it: it is told again, like one that was never here.
+            # Archived, or open in another process: treated like a conversation we never had.
             return None
         return conversation
 
@@ -132,18 +130,18 @@ class Agents:
 
 
 def check_for_agent(asked: Asked) -> None:
-    """That a request is one for an agent. Raises Refused."""
+    """Raise Refused unless a request is one that an agent can answer."""
     if asked.tools:
         raise Refused(
             (
-                f"`{asked.model}` works with its own tools; ask one of the other models for "
-                "calls of yours"
+                f"`{asked.model}` uses its own tools; choose one of the other models for "
+                "calls of your tools"
             ),
             param="tools",
         )
     if asked.schema is not None:
         raise Refused(
-            f"`{asked.model}` answers in words; ask one of the other models",
+            f"`{asked.model}` answers in text; choose one of the other models",
             param="response_format",
         )
     history = asked.told.history
@@ -170,7 +168,7 @@ def _begun(
 
 @dataclass(slots=True)
 class _Run:
-    """One run, told in pieces."""
+    """One run, emitted in pieces."""
 
     session: Session
     approvers: tuple[Unattended, Approver]
@@ -196,7 +194,7 @@ class _Run:
             self._say(result.text)
         if nobody.refused:
             named = ", ".join(dict.fromkeys(f"`{name}`" for name in nobody.refused))
-            self._add(f"{named}. It needs a person's yes, and nobody can be asked here.")
+            self._add(f"{named}. It needs a person's approval, and no one can be asked here.")
         if result.missing and self._finished is not None:
             self._add(f"{self._finished.detail}.")
         return self._ended(result)
@@ -224,7 +222,7 @@ class _Run:
         self.emit(Words(text))
 
     def _add(self, why: str) -> None:
-        """Below the model's words, whatever they claim."""
+        """Add a line below the model's text that it cannot influence."""
         self._new = True
         self._say(f"[Not done: {why}]")
 
@@ -263,7 +261,7 @@ class _Run:
 
 
 def _outcome(result: Result) -> dict[str, Any]:
-    """A call and what became of it, without what it returned."""
+    """Return a call and its outcome, without its result."""
     failed = str(result.error_type)
     return {
         "id": result.call_id,

@@ -1,6 +1,6 @@
-"""What an answer is made of, whoever makes it: words, thoughts, news, calls, and an end.
+"""The pieces of an answer: text, thinking, news, calls, and an end.
 
-Both ways of answering (`agents`, `model_relay`) say their answer in these, one after another; a
+Both ways of answering (`agents`, `model_relay`) emit their answer in these, one after another; a
 stream and a whole answer are two forms of the same sequence (`responses`).
 """
 
@@ -23,30 +23,28 @@ class Words:
 
 @dataclass(frozen=True, slots=True)
 class Thoughts:
-    """A piece of what the model thinks aloud."""
+    """A piece of the model's thinking."""
 
     text: str
 
 
 @dataclass(frozen=True, slots=True)
 class News:
-    """Something on the way that is no part of the answer: a call of the agent and what became of
-    it. JSON.
-    """
+    """Something that is not part of the answer, as JSON: a call of the agent and its outcome."""
 
     value: Mapping[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
 class Calls:
-    """Calls that the client is to make. Their ids are new."""
+    """Calls for the client to make. Their ids are new."""
 
     calls: tuple[Call, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Ended:
-    """The end. `more` is what only programs that know Ferrule read, as JSON."""
+    """The end. `more` is JSON for programs that know Ferrule."""
 
     finish: Literal["stop", "length", "tool_calls", "content_filter"]
     usage: Usage
@@ -56,16 +54,16 @@ class Ended:
 Piece = Words | Thoughts | News | Calls
 Emit = Callable[[Piece], None]
 Work = Callable[[Emit], Awaitable[Ended]]
-"""Makes an answer, telling its pieces as they come. Raises Refused or FerruleError; cancelling it
-ends what it does.
+"""Makes an answer and emits its pieces. Raises Refused or FerruleError; cancelling it ends the
+work.
 """
 
 
 class Stopper:
-    """Lets words pass until one of the stop texts comes, which does not pass, nor anything after
-    it. With none, all passes.
+    """Passes text on until a stop text comes, which is dropped with everything after it.
 
-    Words that could be the beginning of one wait until it is known.
+    Without stop texts, everything passes. Text that could be the beginning of a stop text waits
+    until that is known.
     """
 
     def __init__(self, stops: Sequence[str], emit: Emit) -> None:
@@ -82,7 +80,7 @@ class Stopper:
             self._look()
 
     def close(self) -> None:
-        """Nothing comes any more: what waits passes."""
+        """Pass on the text that waits, because no more follows."""
         if not self.stopped:
             self._pass(len(self._held))
 
@@ -102,19 +100,20 @@ class Stopper:
 
 
 def cut(text: str, stops: Sequence[str]) -> str:
-    """What a `Stopper` lets pass of a whole text."""
+    """Return what a `Stopper` passes of a whole text."""
     return text[: _first(text, stops)]
 
 
 def _first(text: str, stops: Sequence[str]) -> int | None:
-    """Where the stop text begins that is the first to be complete: so it does not matter in which
-    pieces a text comes.
+    """Return the start of the stop text that is complete first.
+
+    So the result does not depend on the pieces in which a text arrives.
     """
     found = [(at + len(stop), at) for stop in stops if (at := text.find(stop)) >= 0]
     return min(found)[1] if found else None
 
 
 def _overlap(text: str, stop: str) -> int:
-    """How many characters at the end of the text could begin the stop."""
+    """Return how many characters at the end of the text could begin the stop text."""
     most = min(len(text), len(stop) - 1)
     return next((size for size in range(most, 0, -1) if text.endswith(stop[:size])), 0)

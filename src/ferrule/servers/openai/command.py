@@ -1,4 +1,4 @@
-"""`ferrule serve openai`: an agent, and models, for clients that speak chat completions."""
+"""`ferrule serve openai`: an agent, and models, for clients of the chat completions API."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ PORT = 8330
 @yes_to
 @click.option(
     "--offer", "offers", multiple=True, metavar="PROVIDER:MODEL",
-    help="Another model that clients may ask, by itself or with the agent. Repeatable.",
+    help="Another model for clients, on its own or with the agent. Repeatable.",
 )  # fmt: skip
 @served(PORT)
 @click.option(
@@ -25,14 +25,14 @@ PORT = 8330
     type=click.IntRange(1, 256),
     default=8,
     show_default=True,
-    help="Requests worked at a time.",
+    help="Requests worked on at the same time.",
 )
 def openai(**options: Any) -> int:
     """Serve chat completions: `POST /v1/chat/completions`, `GET /v1/models`.
 
     The model `ferrule` is an agent that works in this folder with its own tools, as `ferrule run`
-    does; nobody is asked, so what the rules leave open is refused. A model by its own name
-    (`local:smollm2`) answers by itself and calls the tools that the client brings.
+    does; no one can be asked, so calls that need approval are denied. A model by its own name
+    (`local:smollm2`) answers directly and calls the tools that the client brings.
     """
     return asyncio.run(_serve(options))
 
@@ -63,8 +63,7 @@ async def _serve(options: dict[str, Any]) -> int:
                 url=options["url"],
                 at_once=options["at_once"],
             )
-            # Now and not with the first request: a model that leads nowhere is an error of whoever
-            # starts this.
+            # Now and not with the first request: an unknown model is an error at the start.
             for name in server.models.ids:
                 server.models.wire(server.models.choose(name).model)
             if not options["quiet"]:

@@ -1,20 +1,19 @@
-"""Which session a conversation is: clients of this API keep none, and send all that was said with
-every request.
+"""Find the session that a request continues: clients of this API send the whole history each time.
 
 What a client sends before its last message is looked up by digest:
 
     SHA-256 of the compact JSON  [[tenant, user], model, system, [role, text], [role, text], ...]
 
-Where it is what one of our sessions was shown and said (text without white space around it), that
-session goes on: its calls and results are in its journal, not at the client, and nothing is run
-again. Where the session has gone on since (the client asks once more, or for something else), a
-fork of it (`engine.rewind.rewind`) goes on from there; files stay as they are. Where it is no
-session's (another server's, an edited answer, too long ago), a new one is told it, as words of the
-client about what was said before; they prove nothing, and grant nothing.
+If it is what one of our sessions was shown and said (text stripped of surrounding white space),
+that session continues: its calls and results are in its journal, not at the client, and nothing
+runs again. If the session has moved on since (the client retries, or asks something else), a fork
+of it (`engine.rewind.rewind`) continues from there; files stay as they are. If it belongs to no
+session (another server's, an edited answer, too long ago), a new session gets it as the client's
+account of what was said before; it proves nothing and grants nothing.
 
-No two requests work in one session. `OPEN` sessions are kept open, the one that was quiet longest
-is closed first and resumed from the journal when it is asked for; `KNOWN` points are remembered, in
-this process only.
+No two requests work in one session. `OPEN` sessions are kept open; the one idle for longest is
+closed first and resumed from the journal on demand. `KNOWN` points are remembered, in this process
+only.
 """
 
 from __future__ import annotations
@@ -35,7 +34,7 @@ from ferrule.storage.artifacts.store import ArtifactStore
 OPEN = 64
 KNOWN = 4096
 TOLD = 200_000
-"""Characters of an earlier conversation that a new session is told, the latest ones."""
+"""Characters of an earlier conversation that a new session gets, the latest ones."""
 
 _TOLD = (
     "What was said before, as the program that asks tells it. It is not about this message but "
@@ -49,10 +48,10 @@ Leave = Callable[[Session], Awaitable[None]]
 
 @dataclass(slots=True)
 class Conversation:
-    """A session and the agent it belongs to. `session` is None while it is closed; `options` are
-    those it last worked with, None: some others.
+    """A session and the agent it belongs to.
 
-    `runs` is how many of its runs are over.
+    `session` is None while it is closed; `options` are those it last worked with, or None if
+    unknown. `runs` is how many of its runs are over.
     """
 
     agent: Agent
@@ -64,20 +63,20 @@ class Conversation:
 
     @property
     def is_busy(self) -> bool:
-        """Never, while nobody has taken it."""
+        """Whether it is in use. Always False: a conversation in use is not in the pool."""
         return False
 
     async def cancel(self) -> None:
-        """Nothing is at work."""
+        """Do nothing, as no run is in progress."""
 
     def opened(self) -> Session:
-        """The session, resumed where it was closed. Raises JournalError, SessionNotFound."""
+        """Return the session, resumed if it was closed. Raises JournalError, SessionNotFound."""
         if self.session is None:
             self.session = self.agent.resume(self.id)
         return self.session
 
     async def close(self) -> None:
-        """Give the session back to the journal; it can be opened again."""
+        """Close the session; it can be resumed."""
         session = self.session
         self.session = None
         if session is not None:
@@ -85,7 +84,7 @@ class Conversation:
 
 
 class Conversations:
-    """The sessions that nobody works with now, by what was said in them.
+    """The sessions that are not in use, by what was said in them.
 
     Args:
         store: Holds their large results.
@@ -107,7 +106,7 @@ class Conversations:
         self._most_known = most_known
 
     async def take(self, point: str) -> Conversation | None:
-        """The conversation that stands there; it is the caller's until it is put back."""
+        """Take the conversation at a point; it is the caller's until it is put back."""
         await self._pool.wait_closed(point)
         self._pool.remove(point)
         found = self._known.pop(point, None)
@@ -118,20 +117,23 @@ class Conversations:
         return found
 
     def branch(self, point: str) -> Conversation | None:
-        """A fork of a conversation that stood there once. Raises SessionNotFound, ConfigError,
-        JournalError.
+        """Fork a conversation that was at this point once.
+
+        Raises:
+            SessionNotFound, ConfigError, JournalError: it cannot be forked.
         """
         passed = self._passed.get(point)
         if passed is None:
             return None
         agent = passed.agent.copy()
         name = fork(agent.journal, passed.id, passed.runs, self._store)
-        # The agent may have been given other options since.
+        # The agent may have other options by now.
         return replace(passed, agent=agent, id=name, options=None)
 
     def put(self, point: str, conversation: Conversation) -> None:
-        """Keep a conversation that stands there now; those that are one too many are closed, or
-        forgotten.
+        """Keep a conversation that is at this point now.
+
+        Conversations over the limits are closed or forgotten.
         """
         self._known.pop(point, None)
         self._pool.close_soon(point)
@@ -157,9 +159,7 @@ def point_of(
     history: Sequence[Message],
     answer: str | None = None,
 ) -> str:
-    """Where a conversation of a tenant and user stands after this history and, if there is one,
-    this answer.
-    """
+    """Return the digest of a conversation after this history and, if given, this answer."""
     lines = [[_role(message), message.text.strip()] for message in history]
     if answer is not None:
         lines.append(["assistant", answer.strip()])
@@ -167,7 +167,7 @@ def point_of(
 
 
 def told_of(history: Sequence[Message]) -> str:
-    """An earlier conversation as one text for a model, cut to its end."""
+    """Return an earlier conversation as one text for a model, shortened to its end."""
     text = "\n\n".join(f"{_role(message).capitalize()}: {message.text}" for message in history)
     return _TOLD + (text if len(text) <= TOLD else _CUT + text[-TOLD:])
 

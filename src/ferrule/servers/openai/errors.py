@@ -1,9 +1,8 @@
-"""What goes wrong, as the API says it: a status and an `error` object with `message`, `type`,
-`param` and `code`.
+"""Errors in the form of the API: a status and an `error` object.
 
-Clients of this API send a request again by themselves after 408, 409, 429 and 5xx. What an agent
-has begun is not done twice because somebody asked twice: answers to it carry `x-should-retry:
-false`, which the official clients obey.
+The object has `message`, `type`, `param` and `code`. Clients of this API retry by themselves after
+408, 409, 429 and 5xx. What an agent has started must not be done twice because of a retry: such
+answers carry `x-should-retry: false`, which the official clients obey.
 """
 
 from __future__ import annotations
@@ -38,14 +37,16 @@ _PROVIDER = {
     "http_400": (400, "provider_refused"),
     "http_422": (400, "provider_refused"),
 }
-"""Codes of a ProviderError that are not a 502, and how the API calls them."""
+"""Codes of a ProviderError that are not a 502, and their names in the API."""
 _OURS = ("unauthorized", "quota", "api_key")
-"""What is between this server and its provider: its words may name accounts and keys."""
+"""Errors between this server and its provider; their messages may name accounts and keys."""
 
 
 class Refused(Exception):
-    """A request that is not answered. `param` names the field at fault; `again` says whether
-    sending it again can help, None: as the status says.
+    """A request that is not answered.
+
+    `param` names the field at fault. `again` says whether a retry can help; None leaves that to the
+    status.
     """
 
     def __init__(
@@ -67,14 +68,14 @@ class Refused(Exception):
         self.after = after
 
     def body(self) -> dict[str, Any]:
-        """The `error` object, in its envelope."""
+        """Return the `error` object in its envelope."""
         kind = _TYPES.get(self.status, "server_error")
         return {
             "error": {"message": self.message, "type": kind, "param": self.param, "code": self.code}
         }
 
     def headers(self) -> list[tuple[bytes, bytes]]:
-        """What tells a client whether to come again, and when."""
+        """Return the headers that tell a client whether to retry, and when."""
         found: list[tuple[bytes, bytes]] = []
         if self.again is not None:
             found.append((b"x-should-retry", b"true" if self.again else b"false"))
@@ -84,8 +85,9 @@ class Refused(Exception):
 
 
 def refusal_of(error: FerruleError, *, begun: bool) -> Refused:
-    """The answer for an error of ours. `begun`: an agent was at work, and is not to be asked again
-    by itself.
+    """Return the answer for one of our errors.
+
+    `begun`: an agent had started to work, so the client must not retry by itself.
     """
     again = False if begun else None
     if isinstance(error, LimitReached):
@@ -96,13 +98,16 @@ def refusal_of(error: FerruleError, *, begun: bool) -> Refused:
             again=False,
         )
     if not isinstance(error, ProviderError):
-        # What went wrong inside is for whoever runs the server, who has the journal.
+        # Internal details are for the server's owner, who has the journal.
         return Refused(
-            f"this cannot be worked now ({error.code})", code=error.code, status=500, again=again
+            f"the request cannot be processed now ({error.code})",
+            code=error.code,
+            status=500,
+            again=again,
         )
     status, code = _PROVIDER.get(error.code, (502, error.code))
     words = (
-        f"the model's provider refuses this server ({error.code})"
+        f"the model's provider refused this server ({error.code})"
         if error.code in _OURS
         else error.detail
     )
@@ -117,7 +122,7 @@ def _redactor() -> Redactor:
 
 
 def redacted(text: str) -> str:
-    """Text of tools and providers, without secrets of this process."""
+    """Return a text of tools or providers without secrets of this process."""
     return _redactor().text(text)
 
 
@@ -127,7 +132,7 @@ async def send_json(
     status: int = 200,
     more: list[tuple[bytes, bytes]] | None = None,
 ) -> None:
-    """A whole answer."""
+    """Send a whole answer."""
     body = compact(value).encode("utf-8", "replace")
     length = (b"content-length", str(len(body)).encode())
     headers = [(b"content-type", b"application/json"), length, *(more or [])]
@@ -136,12 +141,12 @@ async def send_json(
 
 
 async def send_refusal(send: Send, refused: Refused) -> None:
-    """An error as a whole answer."""
+    """Send an error as a whole answer."""
     await send_json(send, refused.body(), refused.status, refused.headers())
 
 
 def shaped(app: Application) -> Application:
-    """`app`, whose refusals in plain text (those of the door) become error objects."""
+    """Wrap `app` so that refusals in plain text (from the HTTP guard) become error objects."""
 
     async def shaping(scope: Scope, receive: Receive, send: Send) -> None:
         started: list[Message] = []

@@ -1,11 +1,11 @@
-"""A client's `messages` as system text and a history that every wire accepts.
+"""Parse a client's `messages` into a system text and a history that every model client accepts.
 
-Read strictly: what is not understood is refused by its place (`messages[3].content[1]`), because a
-part that is left out in silence would be answered as if it had been read. Only text is taken;
-`name` of a message is not used.
+Parsing is strict: what is not understood is refused by its position (`messages[3].content[1]`),
+because a part that is silently left out would be answered as if it had been read. Only text is
+accepted; `name` of a message is not used.
 
-System and developer messages, wherever they stand, become the system text, in their order: a
-history has none in its middle here.
+System and developer messages become the system text, in their order, wherever they are: a history
+has none in its middle here.
 """
 
 from __future__ import annotations
@@ -23,19 +23,19 @@ from .errors import Refused
 MOST_MESSAGES = 4096
 _SYSTEM = ("system", "developer")
 _TEXTS = {"text": "text", "refusal": "refusal"}
-"""Kinds of parts that are text, and where it stands in them."""
+"""Kinds of parts that are text, and the field with the text."""
 
 
 @dataclass(frozen=True, slots=True)
 class Told:
-    """What a client says: `system` is empty where it gave no instructions."""
+    """What a client said. `system` is empty if it gave no instructions."""
 
     system: str
     history: tuple[Message, ...]
 
 
 def parse_messages(value: object) -> Told:
-    """`messages` of a request. Raises Refused."""
+    """Parse the `messages` of a request. Raises Refused."""
     if not isinstance(value, list) or not value:
         raise Refused("`messages` must be a list with at least one message", param="messages")
     listed = cast("list[Any]", value)
@@ -54,9 +54,7 @@ def parse_messages(value: object) -> Told:
 
 
 class _Reading:
-    """The history so far. Results stand behind the calls that they answer, in the order of the
-    calls.
-    """
+    """The history so far. Results follow the calls they answer, in the order of the calls."""
 
     def __init__(self) -> None:
         self._history: list[Message] = []
@@ -74,9 +72,7 @@ class _Reading:
         elif role == "assistant":
             self._assistant(fields, where)
         else:
-            raise Refused(
-                f"{where} has the role {role!r}, which is not known here", param=f"{where}.role"
-            )
+            raise Refused(f"{where} has the unknown role {role!r}", param=f"{where}.role")
 
     def whole(self) -> tuple[Message, ...]:
         self._close()
@@ -84,8 +80,8 @@ class _Reading:
 
     def _assistant(self, fields: Mapping[str, Any], where: str) -> None:
         for name, instead in (
-            ("function_call", "say it as `tool_calls`"),
-            ("audio", "only text is read here"),
+            ("function_call", "use `tool_calls`"),
+            ("audio", "only text is supported"),
         ):
             if fields.get(name):
                 raise Refused(f"{where} has `{name}`; {instead}", param=f"{where}.{name}")
@@ -103,7 +99,7 @@ class _Reading:
         )
         self._asked = {call.id: call for call in calls}
         if len(self._asked) != len(calls):
-            raise Refused(f"two calls of {where} have one id", param=f"{where}.tool_calls")
+            raise Refused(f"two calls of {where} have the same id", param=f"{where}.tool_calls")
 
     def _answer(self, fields: Mapping[str, Any], where: str) -> None:
         name = fields.get("tool_call_id")
@@ -127,18 +123,21 @@ class _Reading:
                 f"calls without an answer (a message of the role `tool`): {named}", param="messages"
             )
         self._history.extend(self._answers[name] for name in self._asked)
-        self._asked, self._answers = {}, {}
+        self._asked = {}
+        self._answers = {}
 
 
 def _call(value: object, where: str) -> Call:
     fields = mapping(value, where)
     if fields.get("type", "function") != "function":
         raise Refused(
-            f"{where} is of the type {fields['type']!r}; there are only functions",
+            f"{where} is of the type {fields['type']!r}; only functions are supported",
             param=f"{where}.type",
         )
     function = mapping(fields.get("function"), f"{where}.function")
-    name, arguments, id_ = function.get("name"), function.get("arguments", "{}"), fields.get("id")
+    name = function.get("name")
+    arguments = function.get("arguments", "{}")
+    id_ = fields.get("id")
     if (
         not isinstance(name, str)
         or not isinstance(arguments, str)
@@ -152,8 +151,9 @@ def _call(value: object, where: str) -> Call:
 
 
 def _text(content: object, where: str) -> str:
-    """Text, or a list of parts that are text. Half a surrogate pair, which no journal can hold,
-    becomes U+FFFD.
+    """Return a text, or the joined text parts of a list.
+
+    Half a surrogate pair, which no journal can hold, becomes U+FFFD.
     """
     if isinstance(content, str):
         return mend(content)
@@ -164,7 +164,7 @@ def _text(content: object, where: str) -> str:
         text = fields.get(_TEXTS[kind]) if isinstance(kind, str) and kind in _TEXTS else None
         if not isinstance(text, str):
             raise Refused(
-                f"{where}[{place}] is of the type {kind!r}; only text is read here",
+                f"{where}[{place}] is of the type {kind!r}; only text is supported",
                 param=f"{where}[{place}]",
             )
         texts.append(text)
@@ -183,7 +183,7 @@ def _listed(value: object, where: str, *, required: bool = False) -> Sequence[An
 
 
 def mapping(value: object, where: str) -> Mapping[str, Any]:
-    """An object of a request. Raises Refused."""
+    """Return an object of a request. Raises Refused if it is none."""
     if not isinstance(value, dict):
         raise Refused(f"{where} must be an object", param=where)
     return cast("dict[str, Any]", value)

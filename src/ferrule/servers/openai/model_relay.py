@@ -1,15 +1,14 @@
 """The models `provider:model`: one answer of a model to a client that runs its tools itself.
 
-No agent is at work and no tool of this machine is near: the client's messages and tools go to the
-model through `models.tool_modes.selection`, in the way that the model manages: its provider's tools
-field, a forced reply, text. So a model that was never taught to call tools calls those of the
-client. What comes back is a call for the client to make; nothing runs here, so there is nothing for
-the gate to judge or the journal to keep.
+No agent works and no tool of this machine is involved: the client's messages and tools go to the
+model through `models.tool_modes.selection`, in the tool mode that the model supports: its
+provider's tools field, a constrained reply, or text. So a model that was never trained to call
+tools calls those of the client. The answer is a call for the client to make; nothing runs here, so
+there is nothing for the gate to decide or the journal to keep.
 
-A call that must be made (`tool_choice`) is asked for like any other; where none comes, the model is
-asked again in the constrained way, with a schema that allows calls alone. A reply of a given form
-that may also be a call takes two questions where no call comes: first with the tools, then with the
-form.
+A required call (`tool_choice`) is first asked for like any other; if none comes, the model is asked
+again in the constrained mode, with a schema that allows only calls. A reply with a schema that may
+also be a call takes two requests if no call comes: first with the tools, then with the schema.
 """
 
 from __future__ import annotations
@@ -40,8 +39,9 @@ _FINISH = {"end": "stop", "calls": "tool_calls", "length": "length", "filter": "
 
 @dataclass(slots=True)
 class Loan:
-    """One question of a client to a model. `way` is how calls are made, as the server's owner set
-    it for this model.
+    """One question of a client to a model.
+
+    `way` is the tool mode that the server's owner set for this model.
     """
 
     wire: Wire
@@ -53,7 +53,7 @@ class Loan:
     usage: Usage = field(default_factory=Usage)
 
     async def work(self) -> Ended:
-        """The model's answer. Raises ProviderError, ConfigError."""
+        """Return the model's answer. Raises ProviderError, ConfigError."""
         answer = await self._answer()
         if answer.calls:
             kept = answer.calls if self.asked.parallel else answer.calls[:1]
@@ -72,7 +72,7 @@ class Loan:
         tools = bool(asked.tools) and asked.may
         if not tools or not (asked.must or asked.schema is not None):
             return await self._ask(exchange, tools=tools, schema=asked.schema, sink=_Speaking(self))
-        # What may have to be thrown away is not spoken.
+        # Not streamed, because the answer may have to be discarded.
         answer = await self._ask(exchange, tools=True)
         if answer.calls:
             self._say(answer)
@@ -96,7 +96,7 @@ class Loan:
         return answer
 
     async def _forced(self) -> ModelAnswered:
-        """A reply that can only be calls."""
+        """Ask for a reply that can only be calls."""
         asked = self.asked
         system = "\n\n".join(filter(None, (asked.told.system, constrained_prompt(asked.tools))))
         plain, _ = await open_exchange(self.wire, "native", system, (), self.options, self._notice)
@@ -123,7 +123,7 @@ class Loan:
 
 @dataclass(frozen=True, slots=True)
 class _Speaking:
-    """A sink whose words go to the client as they come."""
+    """A sink whose text goes to the client as it comes."""
 
     loan: Loan
 
@@ -138,7 +138,7 @@ class _Speaking:
 
 
 def _named(call: Call, before: tuple[Call, ...]) -> Call:
-    """A call with an id: clients know their calls by it."""
+    """Return a call with an id, by which clients know their calls."""
     known = {one.id for one in before}
     return (
         call if call.id and call.id not in known else replace(call, id=f"call_{uuid4().hex[:24]}")
@@ -146,14 +146,14 @@ def _named(call: Call, before: tuple[Call, ...]) -> Call:
 
 
 def _calls_only(schema: dict[str, Any]) -> dict[str, Any]:
-    """The schema of a reply (`reply_schema`) without the form that is an answer in words."""
+    """Return the schema of a reply (`reply_schema`) without the form that is a text answer."""
     reply = schema["properties"]["reply"]
     forms = [form for form in reply["anyOf"] if "calls" in form["properties"]]
     return {**schema, "properties": {"reply": {**reply, "anyOf": forms}}}
 
 
 def _read(text: str, names: set[str]) -> tuple[Call, ...]:
-    """The calls of such a reply. What is cut or of another form has none."""
+    """Return the calls of such a reply; none if it is incomplete or has another form."""
     try:
         made = json.loads(text)["reply"]["calls"]
         return tuple(

@@ -1,12 +1,11 @@
-"""Which models there are for clients: the agent under `ferrule`, and the models that it may work
-with or that are lent as they are.
+"""The models offered to clients: the agent as `ferrule`, and models that are lent as they are.
 
     ferrule                      the agent, with the model of its settings
     ferrule/ollama:llama3.2      the agent, with another model
     ollama:llama3.2              the model itself, for clients with tools of their own
 
-A client chooses among these and names no address: where a provider is and which key is used stands
-in the settings of whoever serves.
+A client chooses among these and gives no address: where a provider is and which key is used is set
+in the settings of the server's owner.
 """
 
 from __future__ import annotations
@@ -29,14 +28,14 @@ AGENT = "ferrule"
 
 @dataclass(frozen=True, slots=True)
 class Chosen:
-    """What a client's model id means. `agent` says whether an agent is to work with it."""
+    """The meaning of a client's model id. `agent` says whether an agent is to work with it."""
 
     model: str
     agent: bool
 
 
 class Models:
-    """The models of one server. Wires are made when they are first asked, and kept."""
+    """The models of one server. Model clients are created on first use, and kept."""
 
     def __init__(self, assembly: Assembly, offers: Iterable[str], *, named: bool) -> None:
         self._assembly = assembly
@@ -53,14 +52,15 @@ class Models:
         return [AGENT, *others, *self._offered]
 
     def choose(self, id_: str) -> Chosen:
-        """What an id means. Raises Refused for one that is not offered."""
+        """Return the meaning of an id. Raises Refused for one that is not offered."""
         if id_ == AGENT:
             return Chosen(self._own, True)
-        agent, name = id_.startswith(f"{AGENT}/"), id_.removeprefix(f"{AGENT}/")
+        agent = id_.startswith(f"{AGENT}/")
+        name = id_.removeprefix(f"{AGENT}/")
         if name not in self._offered:
             known = ", ".join(f"`{one}`" for one in self.ids)
             raise Refused(
-                f"there is no model `{id_[:200]}` here; there are {known}",
+                f"no model `{id_[:200]}` here; available: {known}",
                 param="model",
                 code="model_not_found",
                 status=404,
@@ -68,12 +68,12 @@ class Models:
         return Chosen(name, agent)
 
     def entry(self, id_: str) -> dict[str, Any]:
-        """A model as the API lists it. Raises Refused."""
+        """Return a model as the API lists it. Raises Refused."""
         self.choose(id_)
         return {"id": id_, "object": "model", "created": 0, "owned_by": AGENT}
 
     def wire(self, model: str) -> Wire:
-        """The wire of an offered model. Raises ConfigError."""
+        """Return the model client of an offered model. Raises ConfigError."""
         if model == self._own:
             return self._assembly.agent.wire
         if model not in self._wires:
@@ -81,24 +81,25 @@ class Models:
         return self._wires[model]
 
     def options(self, model: str) -> ModelOptions:
-        """What the settings say of a model. Raises ConfigError."""
+        """Return the options of a model from the settings. Raises ConfigError."""
         return options_of(self._assembly.settings, model)
 
     def way(self, model: str) -> str:
-        """How calls are made with a model, as the settings say."""
+        """Return the tool mode of a model from the settings."""
         mode = self._assembly.settings.for_model(model).tool_mode
         return "auto" if mode == "none" else mode
 
     def agent(self, model: str, visitor: Visitor) -> Agent:
-        """The agent that works with a model for whoever came. Raises ConfigError."""
+        """Return the agent that works with a model for this visitor. Raises ConfigError."""
         user = (visitor.tenant, visitor.user) if self._named else ("", "")
         if (*user, model) not in self._agents:
             self._agents[*user, model] = self._agent(model, user)
         return self._agents[*user, model]
 
     async def close(self) -> None:
-        """Give the connections back; the assembly's own stay its owner's. An error of one is told
-        and holds up no other.
+        """Close the model clients; the assembly's own stays open for its owner.
+
+        An error is reported and does not keep the others open.
         """
         wires, self._wires = list(self._wires.values()), {}
         for wire in wires:

@@ -1,14 +1,15 @@
-"""What a client may set besides its messages: checked, never ignored in silence.
+"""What a client may set besides its messages: checked, never silently ignored.
 
-    taken      temperature, top_p, max_tokens, max_completion_tokens, seed, presence_penalty, frequency_penalty, reasoning_effort, stop, n (1)
-    ignored    store, metadata, user, service_tier, safety_identifier, prompt_cache_key, prompt_cache_retention, prediction
+    taken      temperature, top_p, max_tokens, max_completion_tokens, seed, presence_penalty,
+               frequency_penalty, reasoning_effort, stop, n (1)
+    ignored    store, metadata, user, service_tier, safety_identifier, prompt_cache_key,
+               prompt_cache_retention, prediction
     refused    everything else, by its name
 
-Which of those that are taken a provider can be told is in `_TOLD`; one that it cannot be told is
-refused for its models. `stop` is carried out here, on what the model says, because a grammar that
-holds a reply must not be cut by a provider. What is ignored changes no
-answer: bookkeeping of the API's owner, and hints for its caches. `user` names nobody here: who asks
-    is known by the token.
+`_TOLD` says which of the taken parameters a provider supports; others are refused for its models.
+`stop` is applied here, to the model's output, because a grammar that constrains a reply must not be
+cut off by a provider. What is ignored changes no answer: bookkeeping of the API's owner, and hints
+for its caches. `user` identifies no one here: the token says who asks.
 """
 
 from __future__ import annotations
@@ -75,21 +76,21 @@ _HARMLESS: dict[str, tuple[Any, ...]] = {
     "modalities": (["text"],),
     "functions": ([],),
 }
-"""Values of fields that are not taken which ask for nothing: clients send them as defaults."""
+"""Values of unsupported fields that request nothing: clients send them as defaults."""
 
 
 @dataclass(frozen=True, slots=True)
 class Sampling:
-    """What a client set of the model's settings, by the names of the API; `stop` ends the text
-    before any of these.
-    """
+    """The model settings a client set, by the names of the API. `stop` lists its stop texts."""
 
     given: Mapping[str, Any] = field(default_factory=dict[str, Any])
     stop: tuple[str, ...] = ()
 
     def over(self, options: ModelOptions, model: str) -> ModelOptions:
-        """These over what the server's owner set, whose bound on the length of answers stays.
-        Raises Refused for what cannot be told.
+        """Apply these settings over the server owner's, whose limit on the answer's length stays.
+
+        Raises:
+            Refused: the model's provider does not support one of them.
         """
         provider = model.partition(":")[0]
         for name in self.given:
@@ -117,7 +118,7 @@ class Sampling:
 
 
 def parse_sampling(fields: Mapping[str, Any]) -> Sampling:
-    """The settings of a request. Raises Refused for any field of it that is not known."""
+    """Parse the settings of a request. Raises Refused for an unknown field."""
     given: dict[str, Any] = {}
     for name, value in fields.items():
         if value is None or name in _ELSEWHERE or name in _IGNORED:
@@ -138,13 +139,13 @@ def parse_sampling(fields: Mapping[str, Any]) -> Sampling:
         )
     if fields.get("n") not in (None, 1) or fields.get("n") is True:
         raise Refused(
-            "`n` can only be 1: one answer a request", param="n", code="unsupported_value"
+            "`n` can only be 1: one answer per request", param="n", code="unsupported_value"
         )
     effort = fields.get("reasoning_effort")
     if effort is not None:
         if not isinstance(effort, str) or effort not in _EFFORTS:
             raise Refused(
-                f"`reasoning_effort` is one of {', '.join(_EFFORTS)}", param="reasoning_effort"
+                f"`reasoning_effort` must be one of {', '.join(_EFFORTS)}", param="reasoning_effort"
             )
         given["reasoning_effort"] = effort
     return Sampling(given, _stops(fields.get("stop")))
@@ -156,7 +157,8 @@ def _stops(value: object) -> tuple[str, ...]:
     listed: list[Any] = cast("list[Any]", value) if isinstance(value, list) else [value]
     if len(listed) > MOST_STOPS or not all(isinstance(one, str) and one for one in listed):
         raise Refused(
-            f"`stop` is a text, or a list of at most {MOST_STOPS} that are not empty", param="stop"
+            f"`stop` must be a non-empty string, or a list of at most {MOST_STOPS} of them",
+            param="stop",
         )
     return tuple(listed)
 
@@ -164,7 +166,7 @@ def _stops(value: object) -> tuple[str, ...]:
 def _within(name: str, value: object) -> float:
     low, high = _RANGES[name]
     if isinstance(value, bool) or not isinstance(value, (int, float)) or not low <= value <= high:
-        raise Refused(f"`{name}` is a number from {low} to {high}", param=name)
+        raise Refused(f"`{name}` must be a number from {low} to {high}", param=name)
     return value
 
 
@@ -175,6 +177,7 @@ def _integer(name: str, value: object, *, least: int | None) -> int:
         or (least is not None and value < least)
     ):
         raise Refused(
-            f"`{name}` is a whole number" + (f" from {least} on" if least else ""), param=name
+            f"`{name}` must be a whole number" + (f" of at least {least}" if least else ""),
+            param=name,
         )
     return value

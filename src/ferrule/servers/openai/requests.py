@@ -1,9 +1,8 @@
-"""One request for a chat completion, read and checked as a whole before anything is asked of a
-model.
+"""Parse one request for a chat completion, as a whole, before any model is asked.
 
-A client's tools are strangers' schemas: bounded as those of servers are (`connectors.schemas`).
-`strict` of a function is taken and not promised: whether arguments fit is up to the model and its
-way of calling; what comes back is the client's to check.
+A client's tools are strangers' schemas: limited like those of servers (`connectors.schemas`).
+`strict` of a function is accepted but not guaranteed: whether arguments fit depends on the model
+and its tool mode; the client must check them.
 """
 
 from __future__ import annotations
@@ -31,10 +30,10 @@ _EMPTY: Mapping[str, Any] = {"type": "object", "properties": {}}
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """What a client asks for. `tools` are those it may be told to call; `must` says that one of
-    them has to be called.
+    """What a client asks for.
 
-    `may` False keeps the model from calling any. `schema` is the form that the reply must have.
+    `tools` are those the model may call; `must` requires a call of one of them; `may` False
+    prevents any call. `schema` is the schema of the reply.
     """
 
     model: str
@@ -50,7 +49,7 @@ class Asked:
 
 
 def parse_request(body: bytes) -> Asked:
-    """The body of `POST /v1/chat/completions`. Raises Refused, naming the field at fault."""
+    """Parse the body of `POST /v1/chat/completions`. Raises Refused, naming the field at fault."""
     try:
         value = json.loads(body)
     except (ValueError, RecursionError) as error:
@@ -84,7 +83,7 @@ def _flag(fields: Mapping[str, Any], name: str, *, default: bool = False) -> boo
     if value is None:
         return default
     if not isinstance(value, bool):
-        raise Refused(f"`{name}` is true or false", param=name)
+        raise Refused(f"`{name}` must be true or false", param=name)
     return value
 
 
@@ -98,7 +97,7 @@ def _tools(value: object) -> tuple[ToolSpec, ...]:
         raise Refused(f"{len(listed)} tools are more than {MOST_TOOLS}", param="tools")
     specs = tuple(_tool(one, f"tools[{place}]") for place, one in enumerate(listed))
     if len({spec.name for spec in specs}) != len(specs):
-        raise Refused("two tools have one name", param="tools")
+        raise Refused("two tools have the same name", param="tools")
     return specs
 
 
@@ -106,14 +105,15 @@ def _tool(value: object, where: str) -> ToolSpec:
     fields = mapping(value, where)
     if fields.get("type") != "function":
         raise Refused(
-            f"{where} is of the type {fields.get('type')!r}; there are only functions",
+            f"{where} is of the type {fields.get('type')!r}; only functions are supported",
             param=f"{where}.type",
         )
     function = mapping(fields.get("function"), f"{where}.function")
-    name, description = function.get("name"), function.get("description") or ""
+    name = function.get("name")
+    description = function.get("description") or ""
     if not isinstance(name, str) or not _NAME.match(name):
         raise Refused(
-            f"{where} needs a name of letters, digits, `_` and `-`, 64 at the most",
+            f"{where} needs a name of at most 64 letters, digits, `_` and `-`",
             param=f"{where}.function.name",
         )
     schema = mapping(function.get("parameters") or _EMPTY, f"{where}.function.parameters")
@@ -125,7 +125,7 @@ def _tool(value: object, where: str) -> ToolSpec:
 
 
 def _choice(value: object, tools: tuple[ToolSpec, ...]) -> tuple[bool, bool, tuple[ToolSpec, ...]]:
-    """Whether a tool may be called, whether one must, and which there are."""
+    """Return whether a tool may be called, whether one must, and the tools."""
     if value in (None, "auto"):
         return True, False, tools
     if value == "none":
@@ -141,7 +141,7 @@ def _choice(value: object, tools: tuple[ToolSpec, ...]) -> tuple[bool, bool, tup
     chosen = tuple(spec for spec in tools if spec.name == name)
     if fields.get("type") != "function" or not chosen:
         raise Refused(
-            "`tool_choice` is auto, none, required, or a function that stands in `tools`",
+            "`tool_choice` must be auto, none, required, or a function in `tools`",
             param="tool_choice",
         )
     return True, True, chosen
@@ -157,7 +157,8 @@ def _schema(value: object) -> Mapping[str, Any] | None:
         return {"type": "object"}
     if fields.get("type") != "json_schema":
         raise Refused(
-            "`response_format` is text, json_object or json_schema", param="response_format.type"
+            "`response_format` must be text, json_object or json_schema",
+            param="response_format.type",
         )
     where = "response_format.json_schema.schema"
     wanted = mapping(fields.get("json_schema"), "response_format.json_schema")

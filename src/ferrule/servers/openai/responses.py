@@ -1,15 +1,15 @@
-"""An answer on its way to the client: in one piece, or as server-sent events while it is made.
+"""Send an answer to the client: as a whole, or as server-sent events while it is made.
 
 Source: the API reference of OpenAI (chat completions; chunks of a stream), and what its official
-    Python client reads.
+Python client reads.
 
-The work is done in a task of its own and ends with the client: one that leaves cancels it, and it
-settles before this returns. A stream begins with its first piece, so that what goes wrong before
-has a status of its own; afterwards an error is an event. What is silent for `BEAT` seconds sends a
-comment, which clients skip, so that nobody on the way takes the connection for dead.
+The work runs in its own task and ends with the client: a client that disconnects cancels it, and it
+is settled before this returns. A stream starts with its first piece, so that an error before it has
+a status of its own; a later error is an event. After `BEAT` seconds of silence a comment is sent,
+which clients skip, so that no proxy takes the connection for dead.
 
-What only Ferrule has (`news`, the end's `more`) stands in a member `ferrule` beside the API's own,
-of chunks whose delta is empty.
+What only Ferrule has (`news`, `more` of the end) is in a member `ferrule` beside the API's own, in
+chunks with an empty delta.
 """
 
 from __future__ import annotations
@@ -33,8 +33,9 @@ _EVENTS = [(b"content-type", b"text/event-stream; charset=utf-8"), (b"x-accel-bu
 
 
 class Reply:
-    """One answer. `begun` says that asking again would do again what was done; `notice` hears of
-    defects.
+    """One answer.
+
+    `begun` says that a retry would repeat what was done; `notice` receives reports of defects.
     """
 
     def __init__(
@@ -62,7 +63,10 @@ class Reply:
         }
 
     async def send(self, receive: Receive, send: Send) -> None:
-        """Do the work and answer. Returns when both are over, also where the client left."""
+        """Do the work and send the answer.
+
+        Returns when both are over, also if the client disconnected.
+        """
         queue: asyncio.Queue[Piece | None] = asyncio.Queue()
         task = asyncio.create_task(self._worked(queue))
         task.add_done_callback(lambda _: queue.put_nowait(None))
@@ -83,7 +87,7 @@ class Reply:
             return refused
         except FerruleError as error:
             return refusal_of(error, begun=self._begun)
-        except Exception as error:  # noqa: BLE001  boundary: the client gets an error that it does not answer by asking again
+        except Exception as error:  # noqa: BLE001  boundary: the client gets an error that it does not retry
             self._notice(f"a defect in Ferrule: {type(error).__name__}: {error}")
             return Refused("a defect in this server", status=500, code="defect", again=False)
         stopper.close()
@@ -161,7 +165,7 @@ class Reply:
 
 
 def message_of(pieces: list[Piece]) -> dict[str, Any]:
-    """The `message` of a whole answer."""
+    """Return the `message` of a whole answer."""
     text = "".join(one.text for one in pieces if isinstance(one, Words))
     thoughts = "".join(one.text for one in pieces if isinstance(one, Thoughts))
     calls = [call for one in pieces if isinstance(one, Calls) for call in _calls(one)]
@@ -178,7 +182,7 @@ def message_of(pieces: list[Piece]) -> dict[str, Any]:
 
 
 def usage_of(usage: Usage) -> dict[str, Any]:
-    """Tokens in the API's words. What a provider did not count is 0."""
+    """Return the token usage in the API's form. What a provider did not count is 0."""
     return {
         "prompt_tokens": usage.input,
         "completion_tokens": usage.output,
@@ -189,8 +193,9 @@ def usage_of(usage: Usage) -> dict[str, Any]:
 
 
 def _deltas(piece: Piece) -> list[tuple[dict[str, Any], Mapping[str, Any] | None]]:
-    """The deltas of a piece: of a call its head, then its arguments, as clients put them
-    together.
+    """Return the deltas of a piece.
+
+    A call is sent as its head, then its arguments, the way clients put them together.
     """
     match piece:
         case Words(text):
@@ -222,16 +227,19 @@ def _calls(piece: Calls) -> list[dict[str, Any]]:
 
 
 def _outcome(task: asyncio.Task[Ended | Refused]) -> Ended | Refused:
-    """What the work came to. It is over."""
+    """Return the result of finished work."""
     if task.cancelled():
         return Refused(
-            "this was stopped before it was done", status=503, code="stopped", again=False
+            "the request was stopped before it was complete",
+            status=503,
+            code="stopped",
+            again=False,
         )
     return task.result()
 
 
 async def _next(queue: asyncio.Queue[Piece | None]) -> Piece | str | None:
-    """The next piece, None at the end, or a text where it is silent for too long."""
+    """Return the next piece, None at the end, or a text after a long silence."""
     if not queue.empty():
         return queue.get_nowait()
     try:

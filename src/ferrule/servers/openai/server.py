@@ -1,11 +1,11 @@
-"""The endpoint: `POST /v1/chat/completions`, `GET /v1/models`, `GET /v1/models/{id}`, behind a door
-with a token.
+"""The endpoint: `POST /v1/chat/completions`, `GET /v1/models`, `GET /v1/models/{id}`.
 
     server = OpenAiServer(assembly, token=token, port=8330)
     await server.run()
 
-At most `at_once` requests are worked at a time; one more is answered with 429 before anything of it
-is done. Bodies are bounded, and so is everything that is kept between requests (`conversations`).
+The HTTP guard with its token is in front of it. At most `at_once` requests are worked on at a time;
+another one is answered with 429 before any of it is done. Bodies are limited in size, and so is
+everything kept between requests (`conversations`).
 """
 
 from __future__ import annotations
@@ -33,18 +33,29 @@ from .requests import Asked, parse_request
 from .responses import Reply
 
 MOST = 8 * 1024 * 1024
-"""Bytes of a request."""
+"""Most bytes of a request."""
 CHAT = "/v1/chat/completions"
 LIST = "/v1/models"
 
 
 class OpenAiServer:
-    """One assembly behind one address. `offers` are models besides its own that clients may ask,
-    with an agent or without.
+    """One assembly at one address.
 
-    `token` is the one there is, or whom each stands for: then every user has sessions of their own
-    in the journal. `url` is how clients reach it, where that is not `http://host:port`. `app` is
-    the ASGI application, for servers of one's own. Raises ConfigError.
+    Args:
+        assembly: The agent with its settings. It stays open for its owner.
+        token: The single token, or the user of each token: then every user has sessions of their
+            own.
+        offers: Models besides the assembly's own that clients may ask, with an agent or directly.
+        yes_to: Patterns of tools that need no approval.
+        host: Where to listen.
+        port: Where to listen.
+        url: How clients reach it, if not at `http://host:port`.
+        at_once: Requests worked on at a time.
+
+    `app` is the ASGI application, for a server of your own.
+
+    Raises:
+        ConfigError: the address cannot be used.
     """
 
     def __init__(
@@ -73,8 +84,13 @@ class OpenAiServer:
         self.app: Application = shaped(door)
 
     async def run(self, listening: socket | None = None) -> int:
-        """Serve until the process is told to end; then every run is ended and written down. The
-        exit code. `listening`: see `runtime.http.server`.
+        """Serve until the process is told to end, then end and journal every run.
+
+        Args:
+            listening: An open socket to use (see `runtime.http.server`).
+
+        Returns:
+            The exit code.
         """
         try:
             return await serve(self.app, self._host, self._port, listening=listening)
@@ -82,7 +98,7 @@ class OpenAiServer:
             await self.close()
 
     async def close(self) -> None:
-        """End what is at work, close sessions and connections. The assembly stays open."""
+        """End all work, close sessions and connections. The assembly stays open."""
         left = list(self._at_work)
         for task in left:
             task.cancel()
@@ -103,11 +119,12 @@ class OpenAiServer:
             await send_refusal(send, refusal_of(error, begun=False))
 
     async def _routed(self, scope: Scope, receive: Receive, send: Send) -> None:
-        method, path = scope["method"], scope["path"]
+        method = scope["method"]
+        path = scope["path"]
         if path != CHAT and path != LIST and not path.startswith(f"{LIST}/"):
-            raise Refused(f"there is no `{path[:200]}` here", status=404)
+            raise Refused(f"no `{path[:200]}` here", status=404)
         if method != ("POST" if path == CHAT else "GET"):
-            raise Refused(f"`{path[:200]}` does not take {method}", status=405)
+            raise Refused(f"`{path[:200]}` does not support {method}", status=405)
         if path == CHAT:
             await self._chat(scope["state"]["visitor"], receive, send)
         elif path == LIST:
@@ -119,17 +136,17 @@ class OpenAiServer:
             await send_json(send, self.models.entry(path.removeprefix(f"{LIST}/")))
 
     async def _chat(self, visitor: Visitor, receive: Receive, send: Send) -> None:
-        # The door has read the body; it comes as one message.
+        # The HTTP guard has read the body; it comes as one message.
         asked = parse_request((await receive())["body"])
         chosen = self.models.choose(asked.model)
         if not asked.told.history:
-            raise Refused("`messages` needs a message besides instructions", param="messages")
+            raise Refused("`messages` needs a message besides the instructions", param="messages")
         if chosen.agent:
             check_for_agent(asked)
         options = asked.sampling.over(self.models.options(chosen.model), chosen.model)
         if len(self._at_work) >= self._at_once:
             raise Refused(
-                f"{self._at_once} requests are worked already; try again later",
+                f"{self._at_once} requests are in progress already; try again later",
                 status=429,
                 again=True,
                 after=1,
@@ -157,8 +174,7 @@ class OpenAiServer:
                 agent = self.models.agent(chosen.model, visitor)
                 return await self._agents.work(agent, options, visitor, asked, emit)
             wire = self.models.wire(chosen.model)
-            # Tools that the provider runs itself were meant for the agent, whose gate is asked
-            # about them.
+            # Tools that the provider runs are for the agent only, whose gate decides on them.
             lent = replace(options, provider_tools=())
             return await Loan(wire, self.models.way(chosen.model), lent, asked, emit).work()
 

@@ -158,7 +158,7 @@ async def test_a_session_whose_process_was_killed_is_loaded_with_its_calls_ended
     talk = await begin(options, editor, folder=str(tmp_path), servers={}, session_id="s1")
     await talk.replay()
     assert (editor.told[-1]["toolCallId"], editor.told[-1]["status"]) == ("c1", "failed")
-    assert "not known" in editor.told[-1]["content"][0]["content"]["text"]
+    assert "is unknown" in editor.told[-1]["content"][0]["content"]["text"]
     assert (await talk.prompt("and now?"))["stopReason"] == "end_turn"
     assert editor.told[-1]["content"]["text"] == "Going on."
     assert not (tmp_path / "a").exists()

@@ -369,9 +369,9 @@ async def test_a_session_works_on_one_prompt_and_sessions_work_beside_each_other
     waiting = await served.talk(a_call("edit_file", **EDIT), {"say": "Edited."})
     turn = asyncio.ensure_future(waiting.prompt())
     question = await served.editor.question()
-    with pytest.raises(acp.RequestError, match="works on a prompt"):
+    with pytest.raises(acp.RequestError, match="working on a prompt"):
         await waiting.prompt()
-    with pytest.raises(acp.RequestError, match="works on a prompt"):
+    with pytest.raises(acp.RequestError, match="working on a prompt"):
         await served.agent.load_session(
             cwd=str(waiting.folder), session_id=waiting.id, mcp_servers=[]
         )

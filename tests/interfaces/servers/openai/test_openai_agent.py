@@ -101,7 +101,7 @@ async def test_what_the_rules_leave_open_is_a_no_and_the_answer_says_so(place: A
     (events,) = place.events()
     (answered,) = [one.event for one in events if one.event.kind == "person.answered"]
     assert (answered.choice, answered.by) == ("deny", "openai-endpoint")
-    assert "nobody can be asked here" in answered.note
+    assert "no one can be asked here" in answered.note
 
 
 @pytest.mark.proves("serve.openai.unattended")
