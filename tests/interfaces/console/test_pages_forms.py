@@ -153,9 +153,7 @@ def test_columns_say_what_they_show_and_have_the_numbers_as_a_table() -> None:
 
 
 def test_a_picture_of_nothing_says_so() -> None:
-    assert "no data" in columns(
-        "Tokens", ["2026-03-01"], [Series("in", "pic-1", [0])], str
-    )
+    assert "no data" in columns("Tokens", ["2026-03-01"], [Series("in", "pic-1", [0])], str)
 
 
 @given(st.floats(0, 1e15))

@@ -327,7 +327,10 @@ async def test_a_run_is_stopped_from_its_page_and_stays_stopped(served: Any) -> 
         page = (await browser.get(f"/runs/{live.id}")).text
         assert "Stop the run" not in page and 'class="state cancelled"' in page
         again = await browser.post(f"/runs/{live.id}/stop", headers=PART)
-        assert (again.status_code, "no run of this session is in progress" in again.text) == (422, True)
+        assert (again.status_code, "no run of this session is in progress" in again.text) == (
+            422,
+            True,
+        )
 
 
 @pytest.mark.proves("console.waiting")
