@@ -343,7 +343,7 @@ class Through:
     def __init__(self, world: World, way: str) -> None:
         self.made = 0
         self._next = says("")
-        ours = agent(world, Scripted([self._answer] * 10_000), way=way)
+        ours = agent(world, Scripted([self._answer] * 10_000), tool_mode=way)
         self._wire: Any = ours.wire
         self.watcher = Watcher(world, ours, ours.session())
 

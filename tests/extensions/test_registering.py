@@ -448,7 +448,7 @@ async def test_hooks_keep_their_order_when_one_is_registered(growing: Room) -> N
     assert (await session.call("maker")).success
     await session.call("read_text", path="a.txt")
     assert seen == ["maker", "register_hook", "read_text"]
-    assert [one.name for one in session.driver.hooks.hooks] == ["before", "late"]  # type: ignore[attr-defined]
+    assert [one.name for one in session.driver.extensions[0].hooks.hooks] == ["before", "late"]  # type: ignore[attr-defined]
 
 
 @pytest.mark.proves("registering.hooks-cannot-hide")

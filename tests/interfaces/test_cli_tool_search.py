@@ -127,7 +127,7 @@ async def test_a_provider_setting_says_that_a_gateway_passes_the_search_on(setti
         "{base_url: 'http://127.0.0.1:9/v1', force_native_tool_search: true}\n"
     )
     wire = wire_of(load_settings(), "openai-responses:my-clone")
-    assert isinstance(wire, OpenAIResponses) and wire.searches
+    assert isinstance(wire, OpenAIResponses) and wire.force_tool_search
     await wire.close()
     settings("providers:\n  ollama: {force_native_tool_search: true}\n")
     with pytest.raises(ConfigError, match="cannot be set up"):

@@ -166,7 +166,7 @@ def test_requiring_more_than_there_is_fails_with_its_own_code(
     assert ferrule("doctor", "--require", "network", "--require", "memory").code == 0
     machine(replace(FULL, cgroup=""))
     ran = ferrule("doctor", "--require", "memory")
-    assert ran.code == 7 and "no memory" in ran.err and "hint: " in ran.err
+    assert ran.code == 7 and "missing: memory" in ran.err and "hint: " in ran.err
     assert ferrule("doctor", "--require", "anything").code == 2
 
 
@@ -176,14 +176,14 @@ def test_what_is_required_is_checked_with_the_settings_in_force(
 ) -> None:
     machine(NO_NAMESPACES)
     ran = ferrule("doctor", "--require", "network")
-    assert ran.code == 7 and "no file_reads" in ran.err  # required by the settings' default
+    assert ran.code == 7 and "missing: file_reads" in ran.err  # required by the settings' default
     monkeypatch.setenv("FERRULE_SANDBOX_REQUIRE", "new_names")
     assert ferrule("doctor", "--require", "network").code == 0
     assert ferrule("doctor", "--require", "signals").code == 7
     machine(replace(FULL, cgroup=""))
     monkeypatch.setenv("FERRULE_SANDBOX_REQUIRE", "memory")
     ran = ferrule("doctor", "--require", "network")
-    assert ran.code == 7 and "no memory" in ran.err
+    assert ran.code == 7 and "missing: memory" in ran.err
 
 
 @pytest.mark.proves("doctor.sandbox.require-settings")
