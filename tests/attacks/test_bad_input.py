@@ -157,7 +157,7 @@ async def test_bad_arguments_of_a_model_are_one_typed_error_each_and_the_run_goe
         (["tools", "call", "list_files", "-C", "nowhere"], 2, "nowhere"),
         (["tools", "call", "list_files", "--mode", "yolo"], 2, "yolo"),
         (["tools", "call", "list_files", "--allow", "Bash("], 2, "parenthesis"),
-        (["run"], 2, "nothing to do"),
+        (["run"], 2, "no prompt given"),
         (["nothing"], 2, "nothing"),
         (["sessions", "show", "nope"], 2, "nope"),
     ],

@@ -496,4 +496,4 @@ def test_a_rewind_without_a_terminal_or_a_folder_does_nothing_and_says_why(
     assert ferrule(["sessions", "rewind", written, "--run", "0"]) == 7
     shutil.rmtree(tmp_path / "work")
     assert ferrule(["sessions", "rewind", written, "--run", "0", "--yes"]) == 1
-    assert "is not there" in capsys.readouterr().err
+    assert "is missing" in capsys.readouterr().err

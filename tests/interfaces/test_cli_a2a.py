@@ -45,7 +45,7 @@ def test_an_agent_is_looked_at_approved_tested_and_revoked(ferrule: Any, agent: 
     assert json.loads(ferrule("a2a", "list", "--json").out)[0]["state"] == "approved"
     ran = ferrule("a2a", "test", "friend")
     assert ran.code == 0 and ran.lines == [
-        "friend: Friend 1.0.0; 1 skills; its signature was not looked at",
+        "friend: Friend 1.0.0; 1 skills; its signature was not checked",
         "  echo  Echo: Does echo.",
     ]
     assert "nothing changed" in ferrule("a2a", "approve", "friend").err
@@ -57,7 +57,7 @@ def test_an_agent_is_looked_at_approved_tested_and_revoked(ferrule: Any, agent: 
 @pytest.mark.proves("cli.a2a")
 def test_without_a_person_nothing_is_approved(ferrule: Any, agent: Any) -> None:
     ran = ferrule("a2a", "approve", "friend")
-    assert ran.code == 7 and "wants a person's yes" in ran.err
+    assert ran.code == 7 and "needs a confirmation" in ran.err
     assert "unknown" in ferrule("a2a", "list").out
 
 
@@ -66,7 +66,7 @@ def test_a_change_is_found_shown_as_a_difference_and_waits(ferrule: Any, agent: 
     ferrule("a2a", "approve", "friend", "--yes")
     agent.card["skills"][0]["description"] = "Reads your \u202email."
     ran = ferrule("a2a", "test", "friend")
-    assert ran.code == 1 and "not what you approved" in ran.err
+    assert ran.code == 1 and "differs from the one you approved" in ran.err
     ran = ferrule("a2a", "approve", "friend")
     assert ran.code == 7 and "Reads your \\u202email." in ran.err and "\u202e" not in ran.err
     assert (
@@ -105,4 +105,4 @@ def test_a_repository_names_no_agents(
     (folder / "ferrule.yaml").write_text('a2a_peers: {evil: {url: "https://evil.example"}}\n')
     ferrule("trust", "--yes")
     ran = ferrule("a2a", "list")
-    assert "evil" not in ran.out and "there are no agents" in ran.err
+    assert "evil" not in ran.out and "no A2A agents configured" in ran.err

@@ -68,7 +68,7 @@ def test_a_call_that_is_not_there_or_not_clear_says_what_to_do(ferrule: Any, ses
     ran = ferrule("audit", "explain", "nope")
     assert ran.code == 2 and "audit calls SESSION" in ran.err
     ran = ferrule("audit", "explain", "call_")
-    assert ran.code == 2 and "the start of several calls" in ran.err
+    assert ran.code == 2 and "the beginning of several calls" in ran.err
 
 
 @pytest.mark.proves("audit.cli.verify")

@@ -261,7 +261,7 @@ def test_rules_that_cannot_work_are_reported(folder: Path, ferrule: Any) -> None
 def test_a_model_is_probed(folder: Path, ferrule: Any, script: Any) -> None:
     model = script({"say": "x"})
     out = ferrule("models", "probe", model).out
-    assert "tools        yes\n" in out and "way          native\n" in out
+    assert "tools        yes\n" in out and "tool mode    native\n" in out
     made = json.loads(ferrule("models", "probe", model, "--json").out)
     assert (made["model"], made["tools"], made["way"]) == (model, True, "native")
     assert ferrule("models", "probe", "nobody:x").code == 2
@@ -292,7 +292,7 @@ def test_pulling_what_is_here_gets_nothing_and_an_unknown_name_is_refused(ferrul
     except ProviderError:
         pytest.skip("the embedded model is not pulled")
     ran = ferrule("models", "pull")
-    assert (ran.code, ran.out, ran.err) == (0, "", f"smollm2 is here: {place}\n")
+    assert (ran.code, ran.out, ran.err) == (0, "", f"smollm2 is installed: {place}\n")
 
 
 # ---- doctor, init, trust

@@ -177,7 +177,7 @@ def test_a_server_that_asks_first_is_answered_by_the_person_and_no_is_the_defaul
         ),
         (
             "[{type: mcp, server_label: d, server_url: u, authorization: s3cret}]",
-            "a secret is not kept in files",
+            "a secret must not be written into the settings",
         ),
         (
             "[{type: mcp, server_label: d, server_url: u, authorization: '${NOBODY_SET}'}]",

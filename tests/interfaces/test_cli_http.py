@@ -175,7 +175,7 @@ def test_an_openapi_document_becomes_a_manifest_that_can_be_used(
     shown = ferrule(
         "tools", "import", "openapi", str(KENNEL), "--tag", "stays", "--namespace", "hotel"
     )
-    assert shown.code == 0 and "secrets to fill in: `${HOTEL_BEARER}`" in shown.err
+    assert shown.code == 0 and "secrets to set: `${HOTEL_BEARER}`" in shown.err
     made = yaml.safe_load(shown.out)
     assert [tool["name"] for tool in made["tools"]] == ["stays.between", "book"] and made[
         "namespace"

@@ -127,7 +127,7 @@ def test_a_file_that_is_there_is_not_replaced_and_nothing_else_is_written(
     refused = ferrule("init")
     assert refused.code == 2
     assert "`tools.py` exists; nothing was written" in refused.err
-    assert "--force replaces them; --settings-only writes the settings alone" in refused.err
+    assert "--force replaces them; --settings-only writes only the settings" in refused.err
     assert (
         sorted(os.listdir()) == ["note.txt", "tools.py"] and Path("tools.py").read_text() == "mine"
     )

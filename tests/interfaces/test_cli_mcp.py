@@ -52,7 +52,7 @@ def test_a_server_is_added_approved_tested_and_revoked(ferrule: Any, server: Pat
 def test_without_a_person_nothing_is_approved_or_started(ferrule: Any, server: Path) -> None:
     add(ferrule)
     ran = ferrule("mcp", "approve", "plain")
-    assert ran.code == 7 and "wants a person's yes" in ran.err
+    assert ran.code == 7 and "needs a confirmation" in ran.err
     assert not (server / "seen.jsonl").exists()
 
 

@@ -30,12 +30,12 @@ WORKER = ("worker", "--database", NOWHERE)
     [
         (("submit", "hello"), "Missing option '--database'"),
         (("worker",), "Missing option '--database'"),
-        (SUBMIT, "there is no prompt"),
+        (SUBMIT, "no prompt given"),
         ((*SUBMIT, "--priority", "-1", "hello"), "--priority"),
         ((*SUBMIT, "--delay", "-1", "hello"), "--delay"),
         (
             (*SUBMIT, "--cron", "nightly=0 3 * * *", "--wait", "hello"),
-            "--cron hands a job in at its own times",
+            "--cron submits jobs at its own times",
         ),
         ((*SUBMIT, "--journal", "mine.db", "hello"), "in the database of its queue"),
         ((*WORKER, "--concurrency", "0"), "--concurrency"),

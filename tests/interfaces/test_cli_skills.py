@@ -47,7 +47,7 @@ def test_one_skill_is_shown_as_the_model_gets_it(ferrule: Any, skills: Path) -> 
     ran = ferrule("skills", "show", "pdf")
     assert ran.code == 0 and '<skill name="pdf" by="the repository">\nDo pdf.\n</skill>' in ran.out
     assert "license: MIT\nby: us\n" in ran.out
-    assert "asks for the tools Read, Bash(ls): rules and you decide, not the skill" in ran.out
+    assert "asks for the tools Read, Bash(ls); permission rules and you decide" in ran.out
     ran = ferrule("skills", "show", "pfd")
     assert ran.code == 2 and "did you mean `pdf`?" in ran.err
     ran = ferrule("skills", "show", "pdf", "../../../note.txt")
@@ -71,4 +71,4 @@ def test_a_folder_without_skills_says_so(
 ) -> None:
     monkeypatch.setenv("HOME", str(tmp_path))
     ran = ferrule("skills", "list")
-    assert (ran.code, ran.out) == (0, "") and "there are no skills" in ran.err
+    assert (ran.code, ran.out) == (0, "") and "no skills found" in ran.err

@@ -41,9 +41,7 @@ def test_a_new_tool_is_valid_and_passes_its_own_tests(ferrule: Any, folder: Path
     assert (checked.code, checked.out, checked.err) == (0, "", "1 file, 0 errors, 0 warnings\n")
     tested = ferrule("tools", "test", "count_words")
     assert (tested.code, [line[:4] for line in tested.lines]) == (0, ["ok  ", "ok  ", "ok  "])
-    assert (
-        "running 3 tests and examples of 1 tool, each in an empty folder of its own" in tested.err
-    )
+    assert "running 3 tests and examples of 1 tool, each in its own empty folder" in tested.err
     assert Trust().state(folder) == "untrusted"
 
 
@@ -266,7 +264,7 @@ def test_a_person_chooses_which_words_vary(ferrule: Any, session: str) -> None:
     shown = ferrule("tools", "promote", session, "1", "--param", "count=1")
     assert parse_tool(shown.out.encode(), "t.md").schema["properties"].keys() == {"count"}
     assert (
-        "is no word of the command"
+        "is not a word of the command"
         in ferrule("tools", "promote", session, "1", "--param", "x=gone").err
     )
     assert "is the program" in ferrule("tools", "promote", session, "1", "--param", "x=head").err
@@ -280,7 +278,7 @@ def test_a_command_with_a_secret_becomes_no_file(
 ) -> None:
     ran = ferrule("tools", "promote", session, number, "--write")
     assert ran.code == 2
-    assert "must not become a file" in ran.err
+    assert "cannot be written to a file" in ran.err
     assert SECRET not in ran.out + ran.err
     assert not (folder / ".ferrule").exists()
 
@@ -296,7 +294,7 @@ def test_a_secret_in_the_output_is_left_out(
     ran = ferrule("tools", "promote", session)
     assert ran.code == 0, ran.err
     assert SECRET not in ran.out + ran.err
-    assert "left out of the test" in ran.err
+    assert "the test leaves the output out" in ran.err
 
 
 def test_where_more_than_one_command_could_be_meant_they_are_listed(
@@ -355,12 +353,12 @@ async def test_any_words_make_a_file_that_asks_for_the_same_command(words: list[
 @pytest.mark.parametrize(
     ("arguments", "data", "said"),
     [
-        ({"command": "make"}, "no rule\n[exit status 2]", "did not end well"),
-        ({"command": ["make"]}, {"exit_code": 2, "stdout": ""}, "did not end well"),
-        ({"command": "a | b"}, "", "more than a program and its words"),
-        ({"command": "a > b"}, "", "more than a program and its words"),
-        ({"command": "a $(b)"}, "", "more than a program and its words"),
-        ({"command": "a b", "shell": True}, "", "more than a program and its words"),
+        ({"command": "make"}, "no rule\n[exit status 2]", "did not succeed"),
+        ({"command": ["make"]}, {"exit_code": 2, "stdout": ""}, "did not succeed"),
+        ({"command": "a | b"}, "", "more than one program"),
+        ({"command": "a > b"}, "", "more than one program"),
+        ({"command": "a $(b)"}, "", "more than one program"),
+        ({"command": "a b", "shell": True}, "", "more than one program"),
     ],
 )
 def test_only_a_single_command_that_worked_can_become_a_tool(

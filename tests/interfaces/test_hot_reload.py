@@ -246,7 +246,7 @@ async def test_a_broken_file_keeps_the_last_good_version_of_everything_and_is_na
     Trust().trust(".")
     assert await here.reload() is None
     [told] = here.told
-    assert "what there was stays" in told and "greet.md:3:" in told and "nonsense" in told
+    assert "the last good version stays" in told and "greet.md:3:" in told and "nonsense" in told
     assert await here.greeting() == "one" and here.reloading.look() is None
     greet("three")
     Trust().trust(".")
@@ -491,7 +491,7 @@ async def test_the_chat_shows_what_changed_and_asks_before_the_next_line(
     try:
         assert await fresh.look() and await fresh.look()
         shown = capsys.readouterr().err
-        assert asked == ["trust it as it stands now? [y/N] "] and '+      return "two"' in shown
+        assert asked == ["trust it as it is now? [y/N] "] and '+      return "two"' in shown
         result = await chat.session.call("greet")
         assert (result.data if result.success else None) == greeting
     finally:

@@ -1,4 +1,7 @@
-"""The command line. `root` lists the commands; each is loaded when it is called.
+"""The command line. `root` lists the commands; the module of each is loaded when it is called.
+
+The module that defines a command holds its options and help. What needs the engine, a model or
+an event loop is imported by the functions that do the work, so that `--help` stays fast.
 
 Packages: `chat`, `doctor`, `init`, `run`, `sessions`, `tools`.
 Modules: `a2a`, `completion`, `confirmation`, `distributed`, `entry`, `line_input`,

@@ -1,25 +1,30 @@
-"""`ferrule a2a`: which agents there are, what they say they can do, and whether they may be
-asked.
-"""
+"""`ferrule a2a`: list A2A agents, show their cards, and approve or revoke them."""
 
 from __future__ import annotations
 
 import json
+from difflib import get_close_matches
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
+from ferrule.core.errors import ConfigError, ToolFailed
+from ferrule.storage.settings.settings import load_settings
+
 from .confirmation import agreed
+from .terminal import visible
 
 if TYPE_CHECKING:
     from ferrule.connectors.a2a import A2aPeer
     from ferrule.connectors.a2a.cards import Card
 
+# `ferrule.connectors.a2a` loads model code, so the functions below import it when they run.
+
 
 @click.group()
 def a2a() -> None:
-    """List agents that speak A2A, look at their cards, approve them."""
+    """List A2A agents, show their cards, approve and test them."""
 
 
 _workspace = click.option(
@@ -34,21 +39,23 @@ _workspace = click.option(
 @_workspace
 @click.option("--json", "as_json", is_flag=True, help="Machine-readable.")
 def list_peers(workspace: str | None, as_json: bool) -> None:
-    """One line per agent: name, whether it is approved, where it is. Nothing is asked."""
+    """List the agents: name, approval state, address. No agent is contacted."""
     from ferrule.connectors.a2a import Approvals
 
-    book = Approvals()
-    peers = _peers(workspace)
-    rows = [{"name": peer.name, "state": book.look(peer).state, "url": peer.url} for peer in peers]
+    approvals = Approvals()
+    rows = [
+        {"name": peer.name, "state": approvals.look(peer).state, "url": peer.url}
+        for peer in _load_peers(workspace)
+    ]
     if as_json:
         click.echo(json.dumps(rows, indent=2))
         return
     width = max((len(row["name"]) for row in rows), default=0)
     for row in rows:
-        _say(f"{row['name']:{width}}  {row['state']:8}  {row['url']}")
+        _print(f"{row['name']:{width}}  {row['state']:8}  {row['url']}")
     if not rows:
         click.echo(
-            "there are no agents\nhint: docs/a2a.md says how `a2a_peers` names them", err=True
+            "no A2A agents configured\nhint: name them in `a2a_peers`; see docs/a2a.md", err=True
         )
 
 
@@ -56,17 +63,18 @@ def list_peers(workspace: str | None, as_json: bool) -> None:
 @click.argument("name")
 @_workspace
 def show(name: str, workspace: str | None) -> None:
-    """What was approved of an agent, and what changed since. Nothing is asked."""
+    """Show what was approved of an agent, and what changed since. No agent is contacted."""
     from ferrule.connectors.a2a import Approvals
     from ferrule.connectors.a2a.approvals import covered_text
 
-    peer = _find(_peers(workspace), name)
-    seen = Approvals().look(peer)
-    _say(f"{peer.name}: {seen.state}\n{covered_text(peer)}")
-    if seen.card is not None:
-        _say(seen.card.text())
-    if seen.pending is not None:
-        _say(Approvals().diff(peer, seen.pending))
+    peer = _find_peer(workspace, name)
+    approvals = Approvals()
+    approval = approvals.look(peer)
+    _print(f"{peer.name}: {approval.state}\n{covered_text(peer)}")
+    if approval.card is not None:
+        _print(approval.card.text())
+    if approval.pending is not None:
+        _print(approvals.diff(peer, approval.pending))
 
 
 @a2a.command()
@@ -74,24 +82,26 @@ def show(name: str, workspace: str | None) -> None:
 @_workspace
 @click.option("--yes", is_flag=True, help="Approve without asking.")
 def approve(name: str, workspace: str | None, yes: bool) -> int:
-    """Read an agent's card, look at it, and let models ask that agent.
+    """Fetch an agent's card, show it, and let models ask that agent.
 
-    What was approved before is compared with what is there now. Any later change holds back what
-    changed.
+    The card is compared with what was approved before. A later change of the card withholds what
+    changed until it is approved too.
     """
     from ferrule.connectors.a2a import Approvals
 
-    peer, book = _find(_peers(workspace), name), Approvals()
-    card = _card(peer)
-    seen = book.look(peer)
-    if seen.card is not None and seen.card.digest() == card.digest():
-        book.pend(peer, None)
-        click.echo(f"`{name}` is approved, and nothing changed", err=True)
+    peer = _find_peer(workspace, name)
+    approvals = Approvals()
+    card = _fetch_card(peer)
+    approval = approvals.look(peer)
+    if approval.card is not None and approval.card.digest() == card.digest():
+        approvals.pend(peer, None)
+        click.echo(f"`{name}` is already approved, and nothing changed", err=True)
         return 0
-    _say(book.diff(peer, card), err=True)
-    if (code := agreed(f"let models ask `{name}`?", yes)) != 0:
+    _print(approvals.diff(peer, card), err=True)
+    code = agreed(f"let models ask `{name}`?", yes)
+    if code != 0:
         return code
-    book.approve(peer, card)
+    approvals.approve(peer, card)
     click.echo(f"approved `{name}`: {len(card.skills)} skills", err=True)
     return 0
 
@@ -100,90 +110,87 @@ def approve(name: str, workspace: str | None, yes: bool) -> int:
 @click.argument("name")
 @_workspace
 def revoke(name: str, workspace: str | None) -> None:
-    """Approve an agent no more."""
+    """Withdraw the approval of an agent."""
     from ferrule.connectors.a2a import Approvals
 
-    done = Approvals().revoke(_find(_peers(workspace), name))
-    click.echo(f"`{name}` {'is no longer approved' if done else 'was not approved'}", err=True)
+    was_approved = Approvals().revoke(_find_peer(workspace, name))
+    outcome = "is no longer approved" if was_approved else "was not approved"
+    click.echo(f"`{name}` {outcome}", err=True)
 
 
 @a2a.command()
 @click.argument("name")
 @_workspace
 def test(name: str, workspace: str | None) -> int:
-    """Read an approved agent's card and say what it offers, and whether that is what was approved.
-    It is given nothing to do.
-    """
+    """Fetch an approved agent's card, and compare it with the approved one. No task is sent."""
     from ferrule.connectors.a2a import Approvals
 
-    peer = _find(_peers(workspace), name)
-    seen = Approvals().look(peer)
-    if seen.card is None:
+    peer = _find_peer(workspace, name)
+    approvals = Approvals()
+    approval = approvals.look(peer)
+    if approval.card is None:
         click.echo(
-            f"`{name}` was not asked: it is not approved\nhint: `ferrule a2a approve {name}`",
+            f"`{name}` is not approved, so it was not contacted\n"
+            f"hint: `ferrule a2a approve {name}`",
             err=True,
         )
         return 4
-    card = _card(peer)
-    signed = "signed by one of your keys" if peer.keys else "its signature was not looked at"
-    _say(f"{name}: {card.name} {card.version}; {len(card.skills)} skills; {signed}")
-    for one in card.skills:
-        _say(f"  {one.id}  {one.description.splitlines()[0][:100]}")
+    card = _fetch_card(peer)
+    signature = "signed by one of your keys" if peer.keys else "its signature was not checked"
+    _print(f"{name}: {card.name} {card.version}; {len(card.skills)} skills; {signature}")
+    for skill in card.skills:
+        _print(f"  {skill.id}  {skill.description.splitlines()[0][:100]}")
     if not any(peer.admits(url) for url in card.addresses):
-        _say(
-            f"! none of its addresses may be asked: {', '.join(card.addresses) or 'it has none'}",
-            err=True,
-        )
+        addresses = ", ".join(card.addresses) or "the card names none"
+        _print(f"! none of its addresses is allowed for this agent: {addresses}", err=True)
         return 1
-    if card.digest() != seen.card.digest():
-        Approvals().pend(peer, card)
+    if card.digest() != approval.card.digest():
+        approvals.pend(peer, card)
         click.echo(
-            f"it is not what you approved\nhint: `ferrule a2a approve {name}` shows the change",
+            "the card differs from the one you approved\n"
+            f"hint: `ferrule a2a approve {name}` shows the change",
             err=True,
         )
         return 1
     return 0
 
 
-def _card(peer: A2aPeer) -> Card:
-    """What an agent's card says now. Raises ToolFailed as ConfigError: it is for a person here."""
+def _fetch_card(peer: A2aPeer) -> Card:
+    """Fetch an agent's card. A failure is a ConfigError, since a person asked for it."""
     import asyncio
 
     from ferrule.connectors.a2a.connect import card_of
-    from ferrule.core.errors import ConfigError, ToolFailed
 
     try:
         card = asyncio.run(card_of(peer))
     except ToolFailed as error:
         raise ConfigError(error.message, code="a2a_peer") from error
-    for one in card.left_out:
-        _say(f"! {one}", err=True)
+    for problem in card.left_out:
+        _print(f"! {problem}", err=True)
     return card
 
 
-def _peers(workspace: str | None) -> tuple[A2aPeer, ...]:
+def _load_peers(workspace: str | None) -> tuple[A2aPeer, ...]:
     from ferrule.runtime.a2a_peers import load
-    from ferrule.storage.settings.settings import load_settings
 
     settings = load_settings(workspace=str(Path(workspace).absolute()) if workspace else None)
     loaded = load(settings)
-    for one in (*settings.notices, *loaded.problems):
-        _say(f"! {one}", err=True)
+    for problem in (*settings.notices, *loaded.problems):
+        _print(f"! {problem}", err=True)
     return loaded.peers
 
 
-def _find(peers: tuple[A2aPeer, ...], name: str) -> A2aPeer:
-    from difflib import get_close_matches
+def _find_peer(workspace: str | None, name: str) -> A2aPeer:
+    peers = _load_peers(workspace)
+    for peer in peers:
+        if peer.name == name:
+            return peer
+    near = get_close_matches(name, [peer.name for peer in peers], 2, 0.5)
+    suggestion = "`ferrule a2a list` lists them"
+    if near:
+        suggestion = "did you mean " + " or ".join(f"`{one}`" for one in near) + "?"
+    raise click.UsageError(f"there is no A2A agent `{name}`; {suggestion}")
 
-    found = next((peer for peer in peers if peer.name == name), None)
-    if found is None:
-        near = get_close_matches(name, [peer.name for peer in peers], 2, 0.5)
-        meant = f"; did you mean {' or '.join(f'`{one}`' for one in near)}?" if near else ""
-        raise click.UsageError(f"there is no agent `{name}`{meant}")
-    return found
 
-
-def _say(text: str, *, err: bool = False) -> None:
-    from .terminal import visible
-
+def _print(text: str, *, err: bool = False) -> None:
     click.echo(visible(text), err=err)

@@ -1,9 +1,11 @@
-"""`ferrule completion bash|zsh|fish`: the script that a shell reads."""
+"""`ferrule completion bash|zsh|fish`: print the completion script that a shell reads."""
 
 from __future__ import annotations
 
 import click
 from click.shell_completion import get_completion_class
+
+from .root import ferrule
 
 
 @click.command()
@@ -13,9 +15,7 @@ def completion(shell: str) -> None:
 
     `ferrule completion bash > ~/.local/share/bash-completion/completions/ferrule`
     """
-    from .root import ferrule
-
-    kind = get_completion_class(shell)
-    if kind is None:
-        raise click.UsageError(f"no completion for {shell}")
-    click.echo(kind(ferrule, {}, "ferrule", "_FERRULE_COMPLETE").source())
+    completion_class = get_completion_class(shell)
+    if completion_class is None:
+        raise click.UsageError(f"no completion for `{shell}`; choose bash, zsh or fish")
+    click.echo(completion_class(ferrule, {}, "ferrule", "_FERRULE_COMPLETE").source())

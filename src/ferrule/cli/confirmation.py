@@ -1,4 +1,4 @@
-"""A person's yes to what a command has just shown them: said with `--yes`, or at the terminal."""
+"""Ask for confirmation of what a command has just shown: with `--yes`, or at the terminal."""
 
 from __future__ import annotations
 
@@ -7,13 +7,20 @@ import sys
 import click
 
 
+def has_terminal() -> bool:
+    """Whether somebody can type an answer on standard input."""
+    return sys.stdin is not None and sys.stdin.isatty()
+
+
 def agreed(question: str, yes: bool) -> int:
-    """0 if the person agrees to what was shown, else the exit code."""
+    """Ask a question unless `--yes` answered it. Return 0 for yes, else the exit code."""
     if yes:
         return 0
-    if not sys.stdin.isatty():
+    if not has_terminal():
         click.echo(
-            "not approved: this wants a person's yes\nhint: look at it, then say --yes", err=True
+            "not approved: this needs a confirmation, and there is no terminal to ask on\n"
+            "hint: review it, then run the command again with --yes",
+            err=True,
         )
         return 7
     if click.confirm(question, err=True):

@@ -1,4 +1,4 @@
-"""`ferrule worker` and `ferrule submit`: runs handed in on one machine and worked on others."""
+"""`ferrule submit` and `ferrule worker`: submit runs on one machine and work them on others."""
 
 from __future__ import annotations
 
@@ -11,6 +11,8 @@ import click
 
 from ferrule.runtime.options import SETTING_OPTIONS, common
 
+from .terminal import visible
+
 if TYPE_CHECKING:
     from ferrule.engine.agent import Agent
     from ferrule.engine.distributed.job_run import Make
@@ -22,46 +24,55 @@ _database = click.option(
     envvar="FERRULE_DATABASE",
     required=True,
     metavar="URL",
-    help="`postgresql://user@host/database`, where queue and journal are. Also FERRULE_DATABASE.",
+    help="`postgresql://user@host/database` of the queue and journal. Also FERRULE_DATABASE.",
 )
 
 
 @click.command()
 @_database
 @click.option(
-    "--concurrency", type=click.IntRange(1), default=16, show_default=True, help="Jobs at once."
+    "--concurrency",
+    type=click.IntRange(1),
+    default=16,
+    show_default=True,
+    help="Jobs to run at once.",
 )
 @click.option(
-    "--per-tenant", type=click.IntRange(1), help="Jobs of one tenant at once, over all workers."
+    "--per-tenant",
+    type=click.IntRange(1),
+    help="Jobs of one tenant to run at once, over all workers.",
 )
 @click.option(
     "--agent",
     "factory",
     metavar="MODULE:FUNCTION",
-    help="Makes the agent of a job, from `(job, journal)`.",
+    help="Function that makes the agent of a job from `(job, journal)`.",
 )
 def worker(database: str, concurrency: int, per_tenant: int | None, factory: str | None) -> int:
-    """Work jobs of the queue until it is stopped; take over those of workers that are gone.
+    """Run jobs from the queue until stopped, and take over jobs of workers that died.
 
-    Without --agent a job is worked by the agent that `ferrule run` would make in the job's
-    workspace on this machine. Nobody is there to ask: what the rules leave open is a no.
+    Without --agent a job runs with the agent that `ferrule run` would make in the job's workspace
+    on this machine. Nobody can be asked: a call that no rule allows is denied.
     """
     from ferrule.engine.distributed.worker import Worker
 
-    make = _factory(factory) if factory else assembled
-    at_work = Worker(database, make, concurrency=concurrency, per_tenant=per_tenant)
-    click.echo(f"worker {at_work.name}: up to {concurrency} jobs at once; Ctrl-C ends it", err=True)
-    at_work.run()
+    make_agent = _load_factory(factory) if factory else assembled
+    queue_worker = Worker(database, make_agent, concurrency=concurrency, per_tenant=per_tenant)
+    click.echo(
+        f"worker {queue_worker.name}: up to {concurrency} jobs at once; Ctrl-C stops it", err=True
+    )
+    queue_worker.run()
     return 0
 
 
-def _factory(name: str) -> Make:
-    """The function of a module, which may lie in the current folder. What the module itself raises
-    is shown as it is.
+def _load_factory(name: str) -> Make:
+    """Import a function from an installed module or one in the current folder.
+
+    Exceptions that the module itself raises are not caught.
     """
     module, _, attribute = name.partition(":")
     if not (module and attribute):
-        raise click.UsageError(f"--agent {name}: use MODULE:FUNCTION, as `shop.agents:make`")
+        raise click.UsageError(f"--agent {name}: use MODULE:FUNCTION, such as `shop.agents:make`")
     here = str(Path.cwd())
     if here not in sys.path:
         # Last, so that a file of this folder cannot take the place of an installed module.
@@ -78,11 +89,10 @@ def _factory(name: str) -> Make:
 
 
 def assembled(job: Job, journal: Journal) -> Agent:
-    """The agent of this machine's settings in the job's workspace, for the job's owner, with the
-    shared journal.
+    """Make a job's agent from this machine's settings, for the job's owner.
 
-    Nobody is asked, also where the worker runs in a terminal: who sits there is not whose job it
-    is.
+    It works in the job's workspace and uses the shared journal. Nobody is asked for approval, even
+    if the worker runs in a terminal: the person there does not own the job.
     """
     from ferrule.runtime.assemble import assemble
 
@@ -98,67 +108,61 @@ def assembled(job: Job, journal: Journal) -> Agent:
 @click.command()
 @click.argument("prompt", nargs=-1)
 @_database
-@click.option("--tenant", default="local", show_default=True, help="Whose job it is.")
-@click.option("--user", help="Whose job it is (default: you).")
+@click.option("--tenant", default="local", show_default=True, help="The job's tenant.")
+@click.option("--user", help="The job's owner (default: you).")
 @click.option(
-    "--session", default="", help="A session to go on with, by its whole id (default: a new one)."
+    "--session", default="", help="A session to continue, by its full id (default: a new one)."
 )
-@click.option("--key", default="", help="An id for the job: handing it in twice gives one run.")
+@click.option("--key", default="", help="An id for the job: submitting it twice gives one run.")
 @click.option(
     "--priority",
     type=click.IntRange(0),
     default=0,
-    help="1 goes first; 0, the default, before all others.",
+    help="Lower numbers run first; 0, the default, before all others.",
 )
-@click.option("--delay", type=click.FloatRange(0), default=0, help="Seconds until it may begin.")
+@click.option("--delay", type=click.FloatRange(0), default=0, help="Seconds until it may start.")
 @click.option(
-    "--cron", metavar="NAME=EXPRESSION", help="Hand it in again and again: `nightly=0 3 * * *`."
+    "--cron", metavar="NAME=EXPRESSION", help="Submit it on a schedule: `nightly=0 3 * * *`."
 )
 @click.option("--wait", is_flag=True, help="Wait for the answer and print it.")
 @click.option("--list", "listing", is_flag=True, help="Only list the newest jobs.")
 @click.option("--cancel", metavar="RUN", help="Only cancel a job.")
 @common
 def submit(prompt: tuple[str, ...], database: str, **given: Any) -> int:
-    """Hand a message in as a job for workers. Prints the run's id."""
+    """Submit a message as a job for workers, and print the run's id."""
     from ferrule.engine.distributed.jobs import Jobs
 
     if not (prompt or given["listing"] or given["cancel"]):
-        raise click.UsageError(
-            "there is no prompt: say what is to be done, or use --list or --cancel"
-        )
+        raise click.UsageError("no prompt given; write one, or use --list or --cancel")
     if given["cron"] and (given["wait"] or given["delay"] or given["key"]):
         raise click.UsageError(
-            "--cron hands a job in at its own times: leave --wait, --delay and --key out"
+            "--cron submits jobs at its own times; leave out --wait, --delay and --key"
         )
-    settings = _options(given)
+    settings = _settings_given(given)
     jobs = Jobs(database)
     try:
         if given["listing"]:
-            return _listed(jobs)
+            return _print_jobs(jobs)
         if given["cancel"]:
             jobs.cancel(given["cancel"])
             return 0
-        return _handed_in(jobs, " ".join(prompt), settings, given)
+        return _submit_job(jobs, " ".join(prompt), settings, given)
     finally:
         jobs.close()
 
 
-def _listed(jobs: Jobs) -> int:
-    from .terminal import visible
-
-    for one in jobs.recent():
-        text = " ".join(one.text.split())[:60]
+def _print_jobs(jobs: Jobs) -> int:
+    for job in jobs.recent():
+        text = " ".join(job.text.split())[:60]
         click.echo(
-            visible(f"{one.run:32}  {one.state:9}  {one.tenant:12}  {one.worker:28}  {text}")
+            visible(f"{job.run:32}  {job.state:9}  {job.tenant:12}  {job.worker:28}  {text}")
         )
     return 0
 
 
-def _handed_in(jobs: Jobs, prompt: str, settings: dict[str, Any], given: dict[str, Any]) -> int:
+def _submit_job(jobs: Jobs, prompt: str, settings: dict[str, Any], given: dict[str, Any]) -> int:
     from ferrule.engine.distributed.jobs import Job
     from ferrule.runtime.assemble import person
-
-    from .terminal import visible
 
     job = Job(
         prompt,
@@ -190,10 +194,12 @@ def _handed_in(jobs: Jobs, prompt: str, settings: dict[str, Any], given: dict[st
     return 1
 
 
-def _options(given: dict[str, Any]) -> dict[str, Any]:
-    """The settings that were given as options, by key."""
+def _settings_given(given: dict[str, Any]) -> dict[str, Any]:
+    """Return the settings that were given as options, by key."""
     if given["journal__path"]:
-        raise click.UsageError("--journal: a job's journal is in the database of its queue")
+        raise click.UsageError(
+            "--journal cannot be used here: a job's journal is in the database of its queue"
+        )
     return {
         name.replace("__", "."): given[name]
         for name in sorted(SETTING_OPTIONS - {"model", "journal__path"})

@@ -1,4 +1,4 @@
-"""The console script. `ferrule --version` answers here, before anything else is loaded."""
+"""The console script. It answers `ferrule --version` before anything else is loaded."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def main() -> None:
         sys.stdout.write(f"ferrule {__version__}\n")
         return
     if sys.stdout is not None:
-        # What the terminal's encoding cannot say is spelled out instead of ending the program.
+        # A character that the terminal's encoding lacks is escaped instead of ending the program.
         cast("io.TextIOWrapper[Any]", sys.stdout).reconfigure(errors="backslashreplace")
     from .root import run
 

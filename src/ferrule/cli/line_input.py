@@ -1,4 +1,4 @@
-"""Lines that a person types, outside of the chat: read so that waiting for one can be cancelled."""
+"""Read lines that a person types, outside of the chat. Waiting for one can be cancelled."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import sys
 
 
 def forget_typed() -> None:
-    """Drop what was typed before now: it was not meant for the question that comes."""
+    """Drop what was typed before now, since it was not meant as an answer to the next question."""
     import termios
 
     if sys.stdin.isatty():
@@ -16,15 +16,18 @@ def forget_typed() -> None:
 
 
 async def read_line(text: str) -> str:
-    """A line from the terminal on standard input, after `text` on standard error. EOFError at the
-    end of input.
+    """Print `text` to standard error and read a line from the terminal on standard input.
 
     No thread waits for the line: one would keep the process from ending after Ctrl-C.
+
+    Raises:
+        EOFError: The input ended.
     """
     forget_typed()
     sys.stderr.write(text)
     sys.stderr.flush()
-    loop, descriptor = asyncio.get_running_loop(), sys.stdin.fileno()
+    loop = asyncio.get_running_loop()
+    descriptor = sys.stdin.fileno()
     ready: asyncio.Future[None] = loop.create_future()
     loop.add_reader(descriptor, lambda: ready.done() or ready.set_result(None))
     try:

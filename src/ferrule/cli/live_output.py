@@ -1,4 +1,4 @@
-"""A run as it goes, drawn from its live events: calls as cards, words as they come."""
+"""Show a run as it happens, from its live events: text as it streams, tool calls as cards."""
 
 from __future__ import annotations
 
@@ -22,15 +22,21 @@ from .terminal import Terminal
 
 PREVIEW_LINES = 6
 """Lines of a result that a card shows; the model and the journal have all of it."""
-_LINE = 200
+_MAX_LINE = 200
 
 
 class Show:
-    """Turns live events into talk.
+    """Writes live events to a terminal.
 
-    `live`: the model's words go to standard output as they come, those between calls too (a person
-    is looking). Otherwise only talk is drawn, and whoever runs the run prints its answer.
-    `answered` counts results.
+    Attributes:
+        answered: How many tool calls have ended so far.
+
+    Args:
+        terminal: Where to write.
+        find: Returns a tool call of the session by its id.
+        live: Stream the model's text to standard output, also between calls, since a person is
+            watching. Otherwise only messages are written, and the caller prints the answer.
+        reasoning: Show the model's reasoning too.
     """
 
     def __init__(
@@ -47,68 +53,69 @@ class Show:
         self._reasoning = reasoning
         self._open_line: Callable[..., None] | None = None
         self._streamed = False
-        self._own: set[str] = set()
+        self._typed: set[str] = set()
         self.answered = 0
         self._draw: dict[type, Callable[[Any], None]] = {
-            TextDelta: self._text,
-            ReasoningDelta: self._thought,
-            ModelAnswered: self._model,
-            DirectCall: self._direct,
-            CallEvaluated: self._card,
-            PersonAnswered: self._person,
-            ToolAnswered: self._tool,
-            Progress: self._progress,
-            Noticed: self._notice,
+            TextDelta: self._draw_text,
+            ReasoningDelta: self._draw_reasoning,
+            ModelAnswered: self._finish_answer,
+            DirectCall: self._note_direct_call,
+            CallEvaluated: self._draw_call,
+            PersonAnswered: self._draw_approval,
+            ToolAnswered: self._finish_call,
+            Progress: self._draw_progress,
+            Noticed: self._draw_notice,
         }
 
     def __call__(self, item: Live) -> None:
         """Draw one event."""
-        if draw := self._draw.get(type(item)):
+        draw = self._draw.get(type(item))
+        if draw is not None:
             draw(item)
 
-    def _text(self, item: TextDelta) -> None:
+    def _draw_text(self, item: TextDelta) -> None:
         self._streamed = True
         if self._live:
-            self._piece(self._terminal.answer, item.text)
+            self._write_piece(self._terminal.answer, item.text)
 
-    def _thought(self, item: ReasoningDelta) -> None:
+    def _draw_reasoning(self, item: ReasoningDelta) -> None:
         if self._reasoning:
-            self._piece(self._terminal.talk, item.text, style="dim")
+            self._write_piece(self._terminal.talk, item.text, style="dim")
 
-    def _piece(self, write: Callable[..., None], text: str, **how: str) -> None:
+    def _write_piece(self, write: Callable[..., None], text: str, **style: str) -> None:
         if self._open_line is not None and self._open_line != write:
             self._end_line()
         self._open_line = write
-        write(text, end="", **how)
+        write(text, end="", **style)
 
     def _end_line(self) -> None:
         if self._open_line is not None:
             self._open_line("")
         self._open_line = None
 
-    def _model(self, item: ModelAnswered) -> None:
+    def _finish_answer(self, item: ModelAnswered) -> None:
         if self._live and item.text and not self._streamed:
-            self._piece(self._terminal.answer, item.text)
+            self._write_piece(self._terminal.answer, item.text)
         self._end_line()
         if not self._live and item.text and item.calls:
             self._terminal.talk(item.text)
         self._streamed = False
 
-    def _direct(self, item: DirectCall) -> None:
+    def _note_direct_call(self, item: DirectCall) -> None:
         if item.by == "person":
-            # Whoever typed it sees its output, and needs no card of it.
-            self._own.add(item.call.id)
+            # The person who typed the command sees its output and needs no card.
+            self._typed.add(item.call.id)
 
-    def _card(self, item: CallEvaluated) -> None:
+    def _draw_call(self, item: CallEvaluated) -> None:
         call = self._find(item.call_id)
-        if call is None or item.call_id in self._own:
+        if call is None or item.call_id in self._typed:
             return
         self._end_line()
         self._terminal.talk(f"▸ {call.tool} {arguments_of(call)}", style="bold cyan")
         if item.result is not None:
-            self._result(item.result)
+            self._draw_result(item.result)
 
-    def _person(self, item: PersonAnswered) -> None:
+    def _draw_approval(self, item: PersonAnswered) -> None:
         if item.by == "no-terminal":
             self._terminal.say(f"! {item.note}", style="yellow")
         elif item.choice == "deny":
@@ -116,58 +123,55 @@ class Show:
         elif item.grant:
             self._terminal.talk(f"  {item.choice}: {item.grant}", style="dim")
 
-    def _tool(self, item: ToolAnswered) -> None:
+    def _finish_call(self, item: ToolAnswered) -> None:
         self.answered += 1
-        if item.result.call_id not in self._own:
-            self._result(item.result)
+        if item.result.call_id not in self._typed:
+            self._draw_result(item.result)
 
-    def _result(self, result: Result) -> None:
+    def _draw_result(self, result: Result) -> None:
         if not result.success:
-            self._terminal.talk(
-                f"  ✗ {result.error_type}: {_gutter(result.error_message or '')}", style="red"
-            )
+            message = _indent(result.error_message or "")
+            self._terminal.talk(f"  ✗ {result.error_type}: {message}", style="red")
             return
-        text = (
-            result.data
-            if isinstance(result.data, str)
-            else json.dumps(result.data, ensure_ascii=False)
-        )
+        text = result.data
+        if not isinstance(text, str):
+            text = json.dumps(text, ensure_ascii=False)
         lines = text.splitlines()
         for line in lines[:PREVIEW_LINES]:
-            self._terminal.talk(
-                f"  │ {line[:_LINE]}{'…' if len(line) > _LINE else ''}", style="dim"
-            )
+            ellipsis = "…" if len(line) > _MAX_LINE else ""
+            self._terminal.talk(f"  │ {line[:_MAX_LINE]}{ellipsis}", style="dim")
         more = f", {len(lines) - PREVIEW_LINES} more lines" if len(lines) > PREVIEW_LINES else ""
         cut = ", cut" if result.partial else ""
         self._terminal.talk(
             f"  ✓ {result.size} bytes{more}{cut}, {result.duration_ms} ms", style="green"
         )
 
-    def _progress(self, item: Progress) -> None:
-        self._terminal.talk(f"  … {_gutter(item.text)}", style="dim")
+    def _draw_progress(self, item: Progress) -> None:
+        self._terminal.talk(f"  … {_indent(item.text)}", style="dim")
 
-    def _notice(self, item: Noticed) -> None:
+    def _draw_notice(self, item: Noticed) -> None:
         if item.topic in ASIDE:
             return
         self._end_line()
-        self._terminal.say(f"! {item.topic}: {_gutter(item.text)}", style="yellow")
+        self._terminal.say(f"! {item.topic}: {_indent(item.text)}", style="yellow")
 
 
-def _gutter(text: str) -> str:
-    """Text of others, so that its further lines begin with a mark and not where ours begin."""
+def _indent(text: str) -> str:
+    """Indent the further lines of untrusted text, so that none looks like a line of ours."""
     return text.rstrip("\n").replace("\n", "\n  │ ")
 
 
 def arguments_of(call: Call) -> str:
-    """Arguments in a line: `path="a.txt" line_start=3`, or the text itself where it is no
-    object.
+    """Format arguments in one line: `path="a.txt" line_start=3`.
+
+    Arguments that are not a JSON object are shown as they are.
     """
     try:
         values: object = json.loads(call.arguments or "{}")
     except (ValueError, RecursionError):
         values = None
     if not isinstance(values, dict):
-        return " ".join(call.arguments[:_LINE].split())
+        return " ".join(call.arguments[:_MAX_LINE].split())
     named = cast("dict[str, object]", values).items()
     shown = " ".join(f"{key}={json.dumps(value, ensure_ascii=False)}" for key, value in named)
-    return shown if len(shown) <= _LINE else shown[: _LINE - 3] + "..."
+    return shown if len(shown) <= _MAX_LINE else shown[: _MAX_LINE - 3] + "..."

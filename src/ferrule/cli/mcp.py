@@ -1,14 +1,21 @@
-"""`ferrule mcp`: which servers there are, what they offer, and whether they may."""
+"""`ferrule mcp`: list MCP servers, show what they offer, approve them and sign in to them."""
 
 from __future__ import annotations
 
 import json
+from difflib import get_close_matches
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
+from ferrule.core.errors import ConfigError
+from ferrule.runtime.mcp_servers import listed, load
+from ferrule.storage import paths
+from ferrule.storage.settings.settings import load_settings
+
 from .confirmation import agreed
+from .terminal import visible
 
 if TYPE_CHECKING:
     from collections.abc import Coroutine
@@ -17,12 +24,16 @@ if TYPE_CHECKING:
     from ferrule.connectors.mcp.definitions import Manifest
     from ferrule.storage.settings.settings import Settings
 
+# `ferrule.connectors.mcp` loads an event loop, so the functions below import it when they run.
+
 T = TypeVar("T")
+_NOT_STARTABLE = ("unknown", "moved")
+"""Approval states of a server whose command must not be started."""
 
 
 @click.group()
 def mcp() -> None:
-    """List MCP servers, look at what they offer, approve them, sign in to them."""
+    """List MCP servers, show what they offer, approve them, sign in to them."""
 
 
 _workspace = click.option(
@@ -37,25 +48,26 @@ _workspace = click.option(
 @_workspace
 @click.option("--json", "as_json", is_flag=True, help="Machine-readable.")
 def list_servers(workspace: str | None, as_json: bool) -> None:
-    """One line per server: name, whose it is, whether it is approved, how it is reached. Nothing is
-    started.
-    """
+    """List the servers: name, origin, approval state, address or command. Nothing is started."""
     from ferrule.connectors.mcp import Approvals
-    from ferrule.runtime.mcp_servers import load
 
-    settings = _settings(workspace)
-    loaded, book = load(settings), Approvals()
-    rows = [_row(server, book.look(server).state) for server in loaded.servers]
+    loaded = load(_load_settings(workspace))
+    approvals = Approvals()
+    rows = [_make_row(server, approvals.look(server).state) for server in loaded.servers]
     if as_json:
         click.echo(json.dumps(rows, indent=2))
         return
     width = max((len(row["name"]) for row in rows), default=0)
     for row in rows:
-        _say(f"{row['name']:{width}}  {row['origin']:10}  {row['state']:8}  {row['reached']}")
-    _warn(loaded.problems, bool(rows))
+        _print(f"{row['name']:{width}}  {row['origin']:10}  {row['state']:8}  {row['reached']}")
+    _warn(loaded.problems)
+    if not rows:
+        click.echo(
+            "no MCP servers configured\nhint: `ferrule mcp add`, or see docs/mcp.md", err=True
+        )
 
 
-def _row(server: McpServer, state: str) -> dict[str, Any]:
+def _make_row(server: McpServer, state: str) -> dict[str, Any]:
     reached = server.url or " ".join(server.command)
     return {"name": server.name, "origin": server.origin, "state": state, "reached": reached}
 
@@ -64,17 +76,18 @@ def _row(server: McpServer, state: str) -> dict[str, Any]:
 @click.argument("name")
 @_workspace
 def show(name: str, workspace: str | None) -> None:
-    """What was approved of a server, and what changed since. Nothing is started."""
+    """Show what was approved of a server, and what changed since. Nothing is started."""
     from ferrule.connectors.mcp import Approvals
     from ferrule.connectors.mcp.approvals import covered_text
 
-    server = _find(_settings(workspace), name)
-    seen = Approvals().look(server)
-    _say(f"{server.name}: {seen.state}\n{covered_text(server)}")
-    if seen.manifest is not None:
-        _say(seen.manifest.text())
-    if seen.pending is not None:
-        _say(Approvals().diff(server, seen.pending))
+    server = _find_server(_load_settings(workspace), name)
+    approvals = Approvals()
+    approval = approvals.look(server)
+    _print(f"{server.name}: {approval.state}\n{covered_text(server)}")
+    if approval.manifest is not None:
+        _print(approval.manifest.text())
+    if approval.pending is not None:
+        _print(approvals.diff(server, approval.pending))
 
 
 @mcp.command()
@@ -82,30 +95,33 @@ def show(name: str, workspace: str | None) -> None:
 @_workspace
 @click.option("--yes", is_flag=True, help="Approve without asking.")
 def approve(name: str, workspace: str | None, yes: bool) -> int:
-    """Look at a server's command, start it, look at its tools, and let them be used.
+    """Show a server's command, start it, show its tools, and let models use them.
 
-    What was approved before is compared with what is there now. Any later change holds back what
-    changed.
+    The tools are compared with those approved before. A later change withholds the changed tools
+    until they are approved too.
     """
     from ferrule.connectors.mcp import Approvals
 
-    settings, book = _settings(workspace), Approvals()
-    server = _find(settings, name)
-    if book.look(server).state in ("unknown", "moved"):
-        _say(book.diff(server), err=True)
-        if (code := agreed(f"start `{name}` to see what it offers?", yes)) != 0:
+    settings = _load_settings(workspace)
+    server = _find_server(settings, name)
+    approvals = Approvals()
+    if approvals.look(server).state in _NOT_STARTABLE:
+        _print(approvals.diff(server), err=True)
+        code = agreed(f"start `{name}` to see what it offers?", yes)
+        if code != 0:
             return code
-        book.approve(server)
-    manifest = _run(_listed(settings, server))
-    seen = book.look(server)
-    if seen.manifest is not None and seen.manifest.digest() == manifest.digest():
-        book.pend(server, None)
-        click.echo(f"`{name}` is approved, and nothing changed", err=True)
+        approvals.approve(server)
+    manifest = _run(_list_tools(settings, server))
+    approval = approvals.look(server)
+    if approval.manifest is not None and approval.manifest.digest() == manifest.digest():
+        approvals.pend(server, None)
+        click.echo(f"`{name}` is already approved, and nothing changed", err=True)
         return 0
-    _say(book.diff(server, manifest), err=True)
-    if (code := agreed(f"let models use these tools of `{name}`?", yes)) != 0:
+    _print(approvals.diff(server, manifest), err=True)
+    code = agreed(f"let models use these tools of `{name}`?", yes)
+    if code != 0:
         return code
-    book.approve(server, manifest)
+    approvals.approve(server, manifest)
     click.echo(f"approved `{name}`: {len(manifest.tools)} tools", err=True)
     return 0
 
@@ -114,48 +130,52 @@ def approve(name: str, workspace: str | None, yes: bool) -> int:
 @click.argument("name")
 @_workspace
 def revoke(name: str, workspace: str | None) -> None:
-    """Approve a server no more."""
+    """Withdraw the approval of a server."""
     from ferrule.connectors.mcp import Approvals
 
-    done = Approvals().revoke(_find(_settings(workspace), name))
-    click.echo(f"`{name}` {'is no longer approved' if done else 'was not approved'}", err=True)
+    was_approved = Approvals().revoke(_find_server(_load_settings(workspace), name))
+    outcome = "is no longer approved" if was_approved else "was not approved"
+    click.echo(f"`{name}` {outcome}", err=True)
 
 
 @mcp.command()
 @click.argument("name")
 @_workspace
 def test(name: str, workspace: str | None) -> int:
-    """Start an approved server and say what it speaks and offers. No tool is called."""
+    """Start an approved server; show its protocol version and its tools. No tool is called."""
     from ferrule.connectors.mcp import Approvals
 
-    settings = _settings(workspace)
-    server = _find(settings, name)
-    state = Approvals().look(server).state
-    if state in ("unknown", "moved"):
+    settings = _load_settings(workspace)
+    server = _find_server(settings, name)
+    if Approvals().look(server).state in _NOT_STARTABLE:
         click.echo(
-            f"`{name}` was not started: it is not approved\nhint: `ferrule mcp approve {name}`",
+            f"`{name}` is not approved, so it was not started\nhint: `ferrule mcp approve {name}`",
             err=True,
         )
         return 4
-    manifest = _run(_listed(settings, server))
-    _say(f"{name}: speaks {manifest.era}; {len(manifest.tools)} tools")
-    for one in manifest.tools:
-        _say(f"  {one.name}  {one.description.splitlines()[0][:100]}")
+    manifest = _run(_list_tools(settings, server))
+    _print(f"{name}: speaks {manifest.era}; {len(manifest.tools)} tools")
+    for tool in manifest.tools:
+        _print(f"  {tool.name}  {tool.description.splitlines()[0][:100]}")
     return 0
 
 
 @mcp.command(context_settings={"ignore_unknown_options": True})
 @click.argument("name")
 @click.argument("command", nargs=-1, type=click.UNPROCESSED)
-@click.option("--url", default="", help="The address of a server that is reached over HTTP.")
+@click.option("--url", default="", help="The server's address, if it is reached over HTTP.")
 @click.option(
-    "--env", multiple=True, help="NAME=value for its environment; the value may be `${VARIABLE}`."
+    "--env",
+    multiple=True,
+    help="NAME=value for its environment; the value may be `${VARIABLE}`. Repeatable.",
 )
 @click.option(
-    "--header", multiple=True, help="Name=value for its requests; the value may be `${VARIABLE}`."
+    "--header",
+    multiple=True,
+    help="Name=value for its requests; the value may be `${VARIABLE}`. Repeatable.",
 )
-@click.option("--network", multiple=True, help="A host that a started server may reach.")
-@click.option("--readable", multiple=True, help="A folder that a started server may read.")
+@click.option("--network", multiple=True, help="A host that the server may reach. Repeatable.")
+@click.option("--readable", multiple=True, help="A folder that the server may read. Repeatable.")
 def add(
     name: str,
     command: tuple[str, ...],
@@ -165,27 +185,22 @@ def add(
     network: tuple[str, ...],
     readable: tuple[str, ...],
 ) -> None:
-    """Write a server into your own `mcp.json`: `ferrule mcp add git -- mcp-server-git --repository
-    .`
+    """Add a server to your own `mcp.json`.
+
+    `ferrule mcp add git -- mcp-server-git --repository .`
     """
     from ferrule.connectors.mcp.configuration import OWN_FILE, read_server
-    from ferrule.core.errors import ConfigError
-    from ferrule.storage import paths
 
-    entry: dict[str, Any] = (
-        {"type": "http", "url": url} if url else {"command": command[0] if command else ""}
-    )
-    if len(command) > 1:
-        entry["args"] = list(command[1:])
-    for key, pairs in (("env", env), ("headers", header)):
-        if pairs:
-            entry[key] = dict(_pair(pair) for pair in pairs)
-    for key, names in (("network", network), ("readable", readable)):
-        if names:
-            entry[key] = list(names)
+    entry = _make_entry(command, url, env, header)
+    if network:
+        entry["network"] = list(network)
+    if readable:
+        entry["readable"] = list(readable)
     read_server(name, entry, f"`{name}`")
     file = paths.config() / OWN_FILE
-    content: dict[str, Any] = json.loads(file.read_text(encoding="utf-8")) if file.exists() else {}
+    content: dict[str, Any] = {}
+    if file.exists():
+        content = json.loads(file.read_text(encoding="utf-8"))
     if name in content.setdefault("mcpServers", {}):
         raise ConfigError(
             f"`{file}` has a server `{name}` already", hint="choose another name, or edit the file"
@@ -193,37 +208,55 @@ def add(
     content["mcpServers"][name] = entry
     paths.write_private(file, json.dumps(content, indent=2) + "\n")
     click.echo(
-        f"wrote `{name}` into {file}\nhint: `ferrule mcp approve {name}` lets models use it",
+        f"added `{name}` to {file}\nhint: `ferrule mcp approve {name}` lets models use it",
         err=True,
     )
 
 
-def _pair(text: str) -> tuple[str, str]:
-    name, found, value = text.partition("=")
-    if not found or not name:
-        raise click.UsageError(f"`{text}` is not NAME=value")
+def _make_entry(
+    command: tuple[str, ...], url: str, env: tuple[str, ...], header: tuple[str, ...]
+) -> dict[str, Any]:
+    entry: dict[str, Any] = {"command": command[0] if command else ""}
+    if url:
+        entry = {"type": "http", "url": url}
+    if len(command) > 1:
+        entry["args"] = list(command[1:])
+    if env:
+        entry["env"] = dict(map(_parse_pair, env))
+    if header:
+        entry["headers"] = dict(map(_parse_pair, header))
+    return entry
+
+
+def _parse_pair(text: str) -> tuple[str, str]:
+    name, equals, value = text.partition("=")
+    if not equals or not name:
+        raise click.UsageError(f"cannot read `{text}`; write NAME=value")
     return name, value
 
 
 @mcp.command()
 @click.argument("name")
 @_workspace
-@click.option("--out", is_flag=True, help="Forget the tokens of this server instead.")
+@click.option("--out", is_flag=True, help="Sign out instead: delete this server's tokens.")
 def login(name: str, workspace: str | None, out: bool) -> int:
-    """Sign in to a server that asks for it, in your browser."""
+    """Sign in to a server that needs it, in your browser."""
     from ferrule.connectors.mcp.oauth import FileTokens
     from ferrule.connectors.mcp.spec import fill
 
-    server = _find(_settings(workspace), name)
+    server = _find_server(_load_settings(workspace), name)
     filled = fill(server)
     if server.oauth is None:
         click.echo(
-            f'`{name}` does not sign in\nhint: write `"oauth": true` into its entry', err=True
+            f"`{name}` is not set up for signing in\n"
+            'hint: write `"oauth": true` into its entry in `mcp.json`',
+            err=True,
         )
         return 2
     if out:
-        done = FileTokens(server, filled.url).forget()
-        click.echo(f"{'signed out of' if done else 'was not signed in to'} `{name}`", err=True)
+        was_signed_in = FileTokens(server, filled.url).forget()
+        outcome = "signed out of" if was_signed_in else "was not signed in to"
+        click.echo(f"{outcome} `{name}`", err=True)
         return 0
     _run(_sign_in(server, filled))
     click.echo(f"signed in to `{name}`", err=True)
@@ -231,8 +264,7 @@ def login(name: str, workspace: str | None, out: bool) -> int:
 
 
 def _run(work: Coroutine[Any, Any, T]) -> T:
-    """Help must not load an event loop: it is loaded here."""
-    import asyncio
+    import asyncio  # here and not at the top: `--help` must not load an event loop
 
     return asyncio.run(work)
 
@@ -242,52 +274,40 @@ async def _sign_in(server: McpServer, filled: Any) -> None:
     from ferrule.connectors.mcp.server import say_hello
 
     async def browse(url: str) -> None:
-        _say(f"open this address to sign in:\n{url}", err=True)
+        _print(f"open this address to sign in:\n{url}", err=True)
         click.launch(url)
 
     await sign_in(server, filled, browse, lambda auth: say_hello(server, filled, auth))
 
 
-async def _listed(settings: Settings, server: McpServer) -> Manifest:
-    from ferrule.runtime.mcp_servers import listed
-
+async def _list_tools(settings: Settings, server: McpServer) -> Manifest:
     manifest = await listed(settings, server)
-    _warn(manifest.left_out, True)
+    _warn(manifest.left_out)
     return manifest
 
 
-def _settings(workspace: str | None) -> Settings:
-    from ferrule.storage.settings.settings import load_settings
-
+def _load_settings(workspace: str | None) -> Settings:
     settings = load_settings(workspace=str(Path(workspace).absolute()) if workspace else None)
-    _warn(settings.notices, True)
+    _warn(settings.notices)
     return settings
 
 
-def _find(settings: Settings, name: str) -> McpServer:
-    from difflib import get_close_matches
-
-    from ferrule.runtime.mcp_servers import load
-
-    loaded = load(settings)
-    found = next((server for server in loaded.servers if server.name == name), None)
-    if found is None:
-        near = get_close_matches(name, [server.name for server in loaded.servers], 2, 0.5)
-        meant = f"; did you mean {' or '.join(f'`{one}`' for one in near)}?" if near else ""
-        raise click.UsageError(f"there is no server `{name}`{meant}")
-    return found
+def _find_server(settings: Settings, name: str) -> McpServer:
+    servers = load(settings).servers
+    for server in servers:
+        if server.name == name:
+            return server
+    near = get_close_matches(name, [server.name for server in servers], 2, 0.5)
+    suggestion = "`ferrule mcp list` lists them"
+    if near:
+        suggestion = "did you mean " + " or ".join(f"`{one}`" for one in near) + "?"
+    raise click.UsageError(f"there is no MCP server `{name}`; {suggestion}")
 
 
-def _say(text: str, *, err: bool = False) -> None:
-    from .terminal import visible
-
+def _print(text: str, *, err: bool = False) -> None:
     click.echo(visible(text), err=err)
 
 
-def _warn(problems: tuple[str, ...], some: bool) -> None:
-    for one in problems:
-        _say(f"! {one}", err=True)
-    if not some:
-        click.echo(
-            "there are no servers\nhint: docs/mcp.md says where they are looked for", err=True
-        )
+def _warn(problems: tuple[str, ...]) -> None:
+    for problem in problems:
+        _print(f"! {problem}", err=True)

@@ -1,9 +1,9 @@
-"""Writes the files of a new project or tool: all of them or none, below one folder, through no
-link, over nothing unasked.
+"""Write the files of a new project or tool below one folder, following no link.
 
-Others may have filled the folder (a clone): a link in it could lead anywhere, so each folder on the
-way is opened by descriptor and none is followed. Not protected: a file that appears between the
-look and the write ends the writing with an error, and what was written before it stays.
+All files are written or none, and existing ones are replaced only on request. Others may have
+filled the folder (a clone), and a link in it could lead anywhere, so each folder below it is opened
+by descriptor and no link is followed. Not protected: a file that appears between the check and the
+write ends the writing with an error, and what was written before it stays.
 """
 
 from __future__ import annotations
@@ -20,37 +20,47 @@ _NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
 def there(root: Path, names: Iterable[str]) -> list[str]:
-    """Which of these files are there already, links that lead nowhere included. Raises ConfigError
-    for a link on the way to one.
+    """Return the names of those files that exist already, dangling links included.
+
+    Raises:
+        ConfigError: A folder on the way to a file is a link.
     """
     names = list(names)
     for name in names:
-        for part in list(Path(name).parents)[:-1]:
-            if (root / part).is_symlink():
-                raise ConfigError(f"`{root / part}` is a link; nothing was written through it")
+        for folder in list(Path(name).parents)[:-1]:
+            if (root / folder).is_symlink():
+                raise ConfigError(f"`{root / folder}` is a link; nothing was written through it")
     return [name for name in names if os.path.lexists(root / name)]
 
 
 def write_new(
     root: Path, files: Mapping[str, str], *, replace: bool = False, hint: str = ""
 ) -> list[str]:
-    """Write these texts (by their names below `root`, which is made); the names of those that were
-    replaced.
+    """Write new text files below `root`, which is created if it is missing.
 
-    Without `replace` nothing is written if one is there. Raises ConfigError naming all that are, or
-    what could not be written.
+    Args:
+        root: The folder; it may itself be a link, since the person named it.
+        files: The texts by their names below `root`.
+        replace: Replace existing files. Otherwise nothing is written if one exists.
+        hint: The hint of the error for existing files.
+
+    Returns:
+        The names of the files that were replaced.
+
+    Raises:
+        ConfigError: Files exist (it names all of them), or one could not be written.
     """
     taken = there(root, files)
     if taken and not replace:
-        listed = ", ".join(f"`{root / name}`" for name in taken)
+        existing = ", ".join(f"`{root / name}`" for name in taken)
+        verb = "exists" if len(taken) == 1 else "exist"
         raise ConfigError(
-            f"{listed} exist{'s' if len(taken) == 1 else ''}; nothing was written",
+            f"{existing} {verb}; nothing was written",
             code="exists",
-            hint=hint or "choose another name, or change the file that is there",
+            hint=hint or "choose another name, or change the existing file",
         )
     try:
         root.mkdir(parents=True, exist_ok=True)
-        # The folder itself is the person's word: it may be a link.
         base = os.open(root, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         try:
             for name, text in files.items():
@@ -65,24 +75,25 @@ def write_new(
 
 
 def _write(base: int, name: str, text: str, *, replace: bool) -> None:
-    *folders, last = name.split("/")
-    at = os.dup(base)
+    *folders, file_name = name.split("/")
+    parent = os.dup(base)
     try:
         for folder in folders:
-            at = _below(at, folder)
+            parent = _open_folder(parent, folder)
         if replace:
-            os.unlink(last, dir_fd=at)
-        with os.fdopen(os.open(last, _NEW, 0o644, dir_fd=at), "w", encoding="utf-8") as file:
+            os.unlink(file_name, dir_fd=parent)
+        descriptor = os.open(file_name, _NEW, 0o644, dir_fd=parent)
+        with os.fdopen(descriptor, "w", encoding="utf-8") as file:
             file.write(text)
     finally:
-        os.close(at)
+        os.close(parent)
 
 
-def _below(at: int, folder: str) -> int:
-    """The folder, made if it is missing; `at` is closed."""
+def _open_folder(parent: int, folder: str) -> int:
+    """Open a folder, creating it if it is missing. Closes `parent`."""
     try:
         with suppress(FileExistsError):
-            os.mkdir(folder, 0o755, dir_fd=at)
-        return os.open(folder, _FOLDER, dir_fd=at)
+            os.mkdir(folder, 0o755, dir_fd=parent)
+        return os.open(folder, _FOLDER, dir_fd=parent)
     finally:
-        os.close(at)
+        os.close(parent)

@@ -1,13 +1,13 @@
-"""The permission prompt: what would happen, why it asks, and the answers that would be kept.
+"""The permission prompt: show what a call would do and why it asks, and read the answer.
 
     1 once      this call only
     2 session   until this session ends; shows the grant
     3 remember  saved in the person's own settings; shows the grant
-    4 deny      anything else that is typed is a reason that the model reads
+    4 deny      any other text is a reason that the model reads
 
 Only grants that would have satisfied the gate are offered, in its order (`2`, then `2b`, `2c`), and
-what is granted is what was shown. End of input is a no. The frame around it is drawn by nothing
-else (`terminal.visible`), and keys typed before the question stood do not answer it.
+the grant given is the one that was shown. End of input denies. No other output can draw the frame
+of the question (`terminal.visible`), and keys typed before it appeared do not answer it.
 """
 
 from __future__ import annotations
@@ -20,25 +20,26 @@ from ferrule.permissions.approvals import Answer, ApprovalRequest, Choice
 from .terminal import BOTTOM, SIDE, TOP, Terminal
 
 Read = Callable[[str], Awaitable[str]]
-"""Asks for a line; raises EOFError at the end of input."""
+"""Shows a prompt and reads a line; raises EOFError at the end of input."""
 
 PREVIEW_LINES = 60
 ARGUMENT_CHARACTERS = 600
-"""What is shown at first; `v` shows all of it."""
+"""How much is shown at first; `v` shows all of it."""
 
 _NUMBERS: dict[Choice, str] = {"once": "1", "session": "2", "remember": "3"}
-_MEANS: dict[Choice, str] = {
+_DESCRIPTIONS: dict[Choice, str] = {
     "once": "this call only",
     "session": "until this session ends:",
     "remember": "from now on:",
 }
-_NO = ("4", "n", "no", "deny", "d")
+_DIFF_STYLES = {"+": "green", "-": "red", "@": "cyan"}
+_DENIALS = ("4", "n", "no", "deny", "d")
 _UNCLEAR = ("y", "yes", "ok", "okay", "sure", "allow", "always")
 
 
 @dataclass(frozen=True, slots=True)
 class Key:
-    """What a person may type, and the grant that it stands for."""
+    """An answer that a person can type, and the grant it gives."""
 
     typed: str
     choice: Choice
@@ -46,22 +47,18 @@ class Key:
 
 
 def keys(request: ApprovalRequest) -> list[Key]:
-    """One per offer, in their order; the first of a choice also answers to its word and first
-    letter.
-    """
+    """List the keys for the grants that a request offers, in their order: `1`, `2`, `2b`, `3`."""
     found: list[Key] = []
     for choice, number in _NUMBERS.items():
         rules = [offer.rule for offer in request.offers if offer.choice == choice]
-        found += [Key(number + _letter(index), choice, rule) for index, rule in enumerate(rules)]
+        for index, rule in enumerate(rules):
+            letter = "" if index == 0 else chr(ord("a") + index)
+            found.append(Key(number + letter, choice, rule))
     return found
 
 
-def _letter(index: int) -> str:
-    return "" if index == 0 else chr(ord("a") + index)
-
-
 class TerminalApprover:
-    """`permissions.approvals.Approver` for a person at a terminal."""
+    """Asks a person at a terminal for approvals (`permissions.approvals.Approver`)."""
 
     asks_about_unknown = True
 
@@ -71,6 +68,7 @@ class TerminalApprover:
         self._user = user
 
     async def ask(self, request: ApprovalRequest) -> Answer:
+        """Show the request and read lines until one of them is an answer."""
         offered = keys(request)
         with self._terminal.question():
             self._show(request, offered, full=False)
@@ -81,7 +79,7 @@ class TerminalApprover:
                     return Answer("deny", by=self._user, note="denied: no answer was given")
                 if typed == "v":
                     self._show(request, offered, full=True)
-                elif answer := self._meant(typed, offered):
+                elif answer := self._parse_answer(typed, offered):
                     return answer
                 else:
                     choices = ", ".join(key.typed for key in offered)
@@ -89,14 +87,17 @@ class TerminalApprover:
                         SIDE, [(f"hint: type {choices}, 4, or a reason to deny", "dim")]
                     )
 
-    def _meant(self, typed: str, offered: list[Key]) -> Answer | None:
-        """What the typed text answers; None if that is not clear."""
+    def _parse_answer(self, typed: str, offered: list[Key]) -> Answer | None:
+        """Return the answer that the typed text gives, or None if it is unclear.
+
+        The first key of a choice also matches the name of the choice and its first letter.
+        """
         word = typed.lower()
         for key in offered:
-            spelled = (key.choice, key.choice[0]) if len(key.typed) == 1 else ()
-            if word == key.typed or word in spelled:
+            names = (key.choice, key.choice[0]) if len(key.typed) == 1 else ()
+            if word == key.typed or word in names:
                 return Answer(key.choice, key.rule, by=self._user)
-        if word in _NO:
+        if word in _DENIALS:
             return Answer("deny", by=self._user, note="denied by a person")
         if len(word) < 3 or word[0].isdigit() or word in _UNCLEAR:
             return None
@@ -113,7 +114,8 @@ class TerminalApprover:
 def _body(request: ApprovalRequest, *, full: bool) -> Iterator[tuple[str, str]]:
     arguments = request.call.arguments
     cut = 0 if full else max(0, len(arguments) - ARGUMENT_CHARACTERS)
-    yield f"arguments: {arguments[: len(arguments) - cut]}", ""
+    shown = arguments[: len(arguments) - cut]
+    yield f"arguments: {shown}", ""
     if cut:
         yield f"… {cut} more characters of arguments; `v` shows all", "bold"
     yield f"why it asks: {request.reason}", ""
@@ -121,17 +123,22 @@ def _body(request: ApprovalRequest, *, full: bool) -> Iterator[tuple[str, str]]:
         return
     yield "", ""
     lines = request.preview.rstrip("\n").split("\n")
-    kept = lines if full else lines[:PREVIEW_LINES]
-    yield from (
-        (f"  {line}", {"+": "green", "-": "red", "@": "cyan"}.get(line[:1], "")) for line in kept
-    )
-    if len(kept) < len(lines):
-        yield f"… {len(lines) - len(kept)} more lines of what would happen; `v` shows all", "bold"
+    total = len(lines)
+    if not full:
+        lines = lines[:PREVIEW_LINES]
+    for line in lines:
+        yield f"  {line}", _DIFF_STYLES.get(line[:1], "")
+    left_out = total - len(lines)
+    if left_out:
+        yield f"… {left_out} more lines of what would happen; `v` shows all", "bold"
 
 
 def _answers(offered: list[Key]) -> Iterator[tuple[str, str]]:
     yield "", ""
     for key in offered:
-        said = f"{key.choice:9} {_MEANS[key.choice]}" if len(key.typed) == 1 else f"{'or':>8}"
-        yield f"{f'[{key.typed}]':4}{said} {key.rule}".rstrip(), ""
+        label = f"[{key.typed}]"
+        description = f"{'or':>8}"
+        if len(key.typed) == 1:
+            description = f"{key.choice:9} {_DESCRIPTIONS[key.choice]}"
+        yield f"{label:4}{description} {key.rule}".rstrip(), ""
     yield "[4] deny      or type a reason, which the model reads", ""

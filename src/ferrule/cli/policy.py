@@ -1,14 +1,16 @@
-"""`ferrule policy`: why a call would be allowed, asked or refused, and whether the rules make
-sense.
-"""
+"""`ferrule policy`: explain what the permission rules decide about a call; test and lint rules."""
 
 from __future__ import annotations
 
+import shlex
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from ferrule.runtime.options import common
+
+from .terminal import visible
+from .tools.command import found, parsed
 
 if TYPE_CHECKING:
     from ferrule.engine.agent import Agent
@@ -25,13 +27,11 @@ def policy() -> None:
 @click.option("--json", "as_json", help="All arguments as one JSON object.")
 @common
 def explain(name: str, arguments: tuple[str, ...], as_json: str | None, **options: Any) -> int:
-    """Say step by step what the gate decides about a call, without making it.
+    """Explain step by step what the permission rules decide about a call, without making it.
 
     `ferrule policy explain run_command command="git push"`; exit code 0 allow, 7 ask, 4 deny.
     """
-    from .terminal import visible
     from .terminal_agent import seat
-    from .tools.command import found, parsed
 
     agent = seat(options).agent
     tool = found(agent.catalog, name)
@@ -40,55 +40,56 @@ def explain(name: str, arguments: tuple[str, ...], as_json: str | None, **option
         raise click.UsageError("; ".join(checked.problems))
     for line in agent.gate.trace(tool, checked.values):
         click.echo(visible(line))
-    return {"allow": 0, "ask": 7, "deny": 4}[agent.gate.decide(tool, checked.values).verdict]
+    decision = agent.gate.decide(tool, checked.values)
+    return {"allow": 0, "ask": 7, "deny": 4}[decision.verdict]
 
 
 @policy.command()
 @click.argument("file", type=click.File("r", encoding="utf-8"))
 @common
 def test(file: Any, **options: Any) -> int:
-    """Check expectations against the rules in force.
+    """Test the rules in force against a file of expected decisions.
 
-    FILE has a line per case: `allow|ask|deny TOOL KEY=VALUE...` (quoted as a shell would); `#`
-    begins a comment.
+    FILE has one case per line: `allow|ask|deny TOOL KEY=VALUE...`, quoted as in a shell; `#` starts
+    a comment.
     """
     from .terminal_agent import seat
 
     agent = seat(options).agent
-    passed = failed = 0
+    passed = 0
+    failed = 0
     for number, line in enumerate(file, 1):
         try:
-            wrong = _case(agent, line)
-        except (click.UsageError, ValueError) as error:
-            said = error.message if isinstance(error, click.UsageError) else str(error)
-            raise click.UsageError(f"{file.name}:{number}: {said}") from error
-        if wrong:
-            click.echo(f"{file.name}:{number}: {wrong}")
-        passed, failed = passed + (wrong == ""), failed + bool(wrong)
+            words = shlex.split(line, comments=True)
+            if not words:
+                continue
+            failure = _test_case(agent, words)
+        except click.UsageError as error:
+            raise click.UsageError(f"{file.name}:{number}: {error.message}") from error
+        except ValueError as error:
+            raise click.UsageError(f"{file.name}:{number}: {error}") from error
+        if failure:
+            click.echo(visible(f"{file.name}:{number}: {failure}"))
+            failed += 1
+        else:
+            passed += 1
     click.echo(f"{passed} passed, {failed} failed", err=True)
     return 1 if failed else 0
 
 
-def _case(agent: Agent, line: str) -> str | None:
-    """What is wrong with the expectation of a line: nothing, or None if there is none in it."""
-    import shlex
-
-    from .terminal import visible
-    from .tools.command import found, parsed
-
-    words = shlex.split(line, comments=True)
-    if not words:
-        return None
+def _test_case(agent: Agent, words: list[str]) -> str:
+    """Compare one expectation with the gate's decision. Return how they differ, or ""."""
     if len(words) < 2 or words[0] not in ("allow", "ask", "deny"):
-        raise click.UsageError("write `allow|ask|deny TOOL KEY=VALUE...`")
-    tool = found(agent.catalog, words[1])
-    checked = tool.arguments.check(parsed(tool.arguments.schema, tuple(words[2:]), None))
+        raise click.UsageError("cannot read this line; write `allow|ask|deny TOOL KEY=VALUE...`")
+    expected, name, *arguments = words
+    tool = found(agent.catalog, name)
+    checked = tool.arguments.check(parsed(tool.arguments.schema, tuple(arguments), None))
     if checked.problems:
-        return visible(f"expected {words[0]}, got {'; '.join(checked.problems)}")
+        return f"expected {expected}, got {'; '.join(checked.problems)}"
     decision = agent.gate.decide(tool, checked.values)
-    if decision.verdict == words[0]:
+    if decision.verdict == expected:
         return ""
-    return visible(f"expected {words[0]}, got {decision.verdict} ({decision.reason})")
+    return f"expected {expected}, got {decision.verdict} ({decision.reason})"
 
 
 @policy.command()

@@ -1,7 +1,6 @@
-"""How problems of files are shown: a line each for people, one object for programs, and the exit
-code that both mean.
+"""Report problems of files: a line each for a person, or one JSON object for a program.
 
-Exit code 0: nothing is wrong (warnings are shown and count only with `--strict`); 1: something is.
+Exit code 0: nothing is wrong (warnings are shown, and count only with `--strict`); 1: something is.
 """
 
 from __future__ import annotations
@@ -11,6 +10,9 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 import click
+
+from .terminal import as_json as encode_json
+from .terminal import visible
 
 if TYPE_CHECKING:
     from ferrule.extensions.checks.runs import Outcome
@@ -66,7 +68,7 @@ SCHEMA: dict[str, Any] = {
     "required": ["v", "ok", "files", "problems", "outcomes"],
     "additionalProperties": False,
 }
-"""What `--json` prints, as JSON Schema; `ferrule validate --schema` shows it."""
+"""JSON Schema of what `--json` prints; `ferrule validate --schema` shows it."""
 
 
 def report(
@@ -77,37 +79,43 @@ def report(
     as_json: bool,
     strict: bool = False,
 ) -> int:
-    """Print what was found and return the exit code."""
-    from .terminal import as_json as encoded
+    """Print a report and return the exit code.
 
-    found, ran = list(problems), list(outcomes)
-    bad = any(one.level == "error" or strict for one in found) or not all(one.passed for one in ran)
+    Args:
+        files: The files that were checked.
+        problems: What is wrong with them.
+        outcomes: Results of the tests and examples that ran.
+        as_json: Print one JSON object (`SCHEMA`).
+        strict: Count warnings as errors.
+    """
+    problem_list = list(problems)
+    outcome_list = list(outcomes)
+    failing = [one for one in problem_list if strict or one.level == "error"]
+    failed_cases = [one for one in outcome_list if not one.passed]
+    ok = not failing and not failed_cases
     if as_json:
-        shown = {
+        content = {
             "v": FORMAT,
-            "ok": not bad,
+            "ok": ok,
             "files": list(files),
-            "problems": [asdict(one) for one in found],
-            "outcomes": [asdict(one) for one in ran],
+            "problems": [asdict(one) for one in problem_list],
+            "outcomes": [asdict(one) for one in outcome_list],
         }
-        click.echo(encoded(shown, indent=2))
+        click.echo(encode_json(content, indent=2))
     else:
-        _for_people(files, found, ran)
-    return 1 if bad else 0
+        _print_lines(files, problem_list, outcome_list)
+    return 0 if ok else 1
 
 
-def _for_people(files: Sequence[str], problems: list[Problem], outcomes: list[Outcome]) -> None:
-    from .terminal import visible
-
-    for one in problems:
-        click.echo(visible(str(one)))
-    for one in outcomes:
-        ran = f" (ran {', '.join(one.asked)})" if one.asked else ""
-        click.echo(
-            visible(f"{'ok  ' if one.passed else 'FAIL'} {one.tool}: {one.kind} {one.name}{ran}")
-        )
-        if one.said:
-            click.echo(visible(f"     {one.where}: {one.said}"))
+def _print_lines(files: Sequence[str], problems: list[Problem], outcomes: list[Outcome]) -> None:
+    for problem in problems:
+        click.echo(visible(str(problem)))
+    for outcome in outcomes:
+        mark = "ok  " if outcome.passed else "FAIL"
+        ran = f" (ran {', '.join(outcome.asked)})" if outcome.asked else ""
+        click.echo(visible(f"{mark} {outcome.tool}: {outcome.kind} {outcome.name}{ran}"))
+        if outcome.said:
+            click.echo(visible(f"     {outcome.where}: {outcome.said}"))
     errors = sum(one.level == "error" for one in problems)
     failed = sum(not one.passed for one in outcomes)
     parts = [
@@ -121,5 +129,5 @@ def _for_people(files: Sequence[str], problems: list[Problem], outcomes: list[Ou
 
 
 def counted(number: int, what: str) -> str:
-    """`1 file`, `2 files`."""
+    """Format a number of things: `1 file`, `2 files`."""
     return f"{number} {what}{'' if number == 1 else 's'}"

@@ -1,8 +1,8 @@
-"""The command table and the way from an exception to an exit code.
+"""The table of commands, and how an exception becomes a message and an exit code.
 
-Exit codes: 0 done, 1 failed, 2 usage, 3 finished but the last tool result was a failure, 4 denied
-by policy, 5 limit reached, 6 provider unavailable, 7 needs input, 124 timeout, 130 SIGINT, 143
-SIGTERM.
+Exit codes: 0 done, 1 failed, 2 usage error, 3 finished but the last tool result was a failure, 4
+denied by policy, 5 limit reached, 6 provider unavailable, 7 needs input, 124 timeout, 130 SIGINT,
+143 SIGTERM.
 """
 
 from __future__ import annotations
@@ -17,21 +17,24 @@ from typing import Any
 import click
 
 from ferrule._version import __version__
+from ferrule.core.errors import FerruleError
 from ferrule.runtime.lazy_group import LazyGroup
 
+from .terminal import visible
+
 COMMANDS: dict[str, tuple[str, str]] = {
-    "run": ("ferrule.cli.run.command:run", "Work one message to its end and print the answer."),
-    "chat": ("ferrule.cli.chat.command:chat", "Talk with a model that works in this folder."),
+    "run": ("ferrule.cli.run.command:run", "Answer one message and exit."),
+    "chat": ("ferrule.cli.chat.command:chat", "Chat with a model that works in this folder."),
     "tools": (
         "ferrule.cli.tools.command:tools",
-        "List the tools, show one, call one; check, test and write tool files.",
+        "List, show and call tools; check, test and write tool files.",
     ),
     "skills": (
         "ferrule.cli.skills:skills",
-        "List the skills, show one, check that all are well made.",
+        "List, show and check skills.",
     ),
-    "mcp": ("ferrule.cli.mcp:mcp", "List, approve and test MCP servers, sign in to them."),
-    "a2a": ("ferrule.cli.a2a:a2a", "List, approve and test agents that speak A2A."),
+    "mcp": ("ferrule.cli.mcp:mcp", "List, approve, test and sign in to MCP servers."),
+    "a2a": ("ferrule.cli.a2a:a2a", "List, approve and test A2A agents."),
     "policy": ("ferrule.cli.policy:policy", "Explain, test and check permission rules."),
     "models": ("ferrule.cli.models:models", "List, probe and pull models."),
     "sessions": (
@@ -40,36 +43,36 @@ COMMANDS: dict[str, tuple[str, str]] = {
     ),
     "audit": (
         "ferrule.cli.sessions.audit:audit",
-        "Prove what calls did: verify, explain, export, sign.",
+        "Verify, explain, export and sign the record of tool calls.",
     ),
-    "submit": ("ferrule.cli.distributed:submit", "Hand a message in as a job for workers."),
-    "worker": ("ferrule.cli.distributed:worker", "Work jobs of the queue, beside others."),
+    "submit": ("ferrule.cli.distributed:submit", "Submit a message as a job for workers."),
+    "worker": ("ferrule.cli.distributed:worker", "Run jobs from a shared queue."),
     "validate": (
         "ferrule.cli.validate:validate",
-        "Check all that this folder brings: settings, rules, tools, hooks.",
+        "Check this folder's settings, rules, tools and hooks.",
     ),
     "serve": (
         "ferrule.servers.command:serve",
-        "Serve tools and agents: MCP, ACP, A2A, OpenAI, web console.",
+        "Serve tools and agents over MCP, ACP, A2A, OpenAI or a web console.",
     ),
     "trust": (
         "ferrule.cli.trust:trust",
-        "Let this folder's own settings take effect, or stop them.",
+        "Trust this folder's own settings, rules and tools, or revoke that.",
     ),
     "doctor": (
         "ferrule.cli.doctor.command:doctor",
-        "Say what this machine can do and what is missing.",
+        "Report what this machine supports and what is missing.",
     ),
     "init": (
         "ferrule.cli.init.command:init",
-        "Make an agent project, or only a commented settings file.",
+        "Create an agent project, or only a commented settings file.",
     ),
     "completion": (
         "ferrule.cli.completion:completion",
         "Print shell completion for bash, zsh or fish.",
     ),
 }
-"""Command name to its `module:object` and its line of help. Help loads nothing else."""
+"""Command name -> (`module:object`, one line of help). Listing the commands loads none of them."""
 
 
 @click.group(
@@ -79,19 +82,21 @@ COMMANDS: dict[str, tuple[str, str]] = {
 )
 @click.version_option(__version__, message="ferrule %(version)s")
 def ferrule() -> None:
-    """Language models that use tools in this folder, safely.
+    """Let language models use tools in this folder, safely.
 
-    `ferrule run "..."` answers one question; `ferrule chat` is a conversation. Nothing is written
-    and no program is run without a rule or a person that allows it.
+    `ferrule run "..."` answers one message; `ferrule chat` is a conversation. A model writes files
+    and runs programs only where a permission rule or a person allows it.
     """
 
 
 def run(arguments: list[str]) -> int:
-    """Run the command line; the exit code. Errors go to standard error with a hint, never a
-    traceback (set FERRULE_TRACEBACK=1 for one).
+    """Run the command line and return the exit code.
+
+    Errors go to standard error with a hint, without a traceback (set FERRULE_TRACEBACK=1 to get
+    one).
     """
     if threading.current_thread() is threading.main_thread():
-        signal.signal(signal.SIGTERM, _terminated)
+        signal.signal(signal.SIGTERM, _exit_on_signal)
     try:
         outcome = ferrule.main(arguments, prog_name="ferrule", standalone_mode=False)
     except click.exceptions.Abort:
@@ -105,25 +110,25 @@ def run(arguments: list[str]) -> int:
 
 
 def _report(error: Exception) -> int:
-    from ferrule.core.errors import FerruleError
-
-    from .terminal import visible
-
+    """Print an error with its hint. Return the exit code."""
     if os.environ.get("FERRULE_TRACEBACK"):
         raise error
     if isinstance(error, FerruleError):
         detail, hint, code = error.detail, error.hint, error.exit_code
     elif isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EPIPE, errno.EIO):
-        # What could not be written is what was to be shown: everything that is kept has errors of
-        # its own.
+        # Only the output itself: writing to the journal or to files raises errors of its own.
         detail = f"the output could not be written: {error.strerror}"
-        hint, code = "look at where it goes (a full disk, a closed pipe)", 1
+        hint = "check where it goes: the disk may be full, or the pipe closed"
+        code = 1
     else:
         detail = f"a defect in Ferrule: {type(error).__name__}: {error}"
-        hint, code = "FERRULE_TRACEBACK=1 shows where; please report it", 1
-    sys.stderr.write(f"error: {visible(detail)}\n" + (f"hint: {visible(hint)}\n" if hint else ""))
+        hint = "set FERRULE_TRACEBACK=1 to see where, and please report it"
+        code = 1
+    sys.stderr.write(f"error: {visible(detail)}\n")
+    if hint:
+        sys.stderr.write(f"hint: {visible(hint)}\n")
     return code
 
 
-def _terminated(number: int, frame: Any) -> None:
+def _exit_on_signal(number: int, frame: Any) -> None:
     raise SystemExit(128 + number)

@@ -1,10 +1,12 @@
-"""What a person sees: answers on standard output, talk on standard error, readable without colour.
+"""Output for a person: answers on standard output, messages on standard error.
 
-rich draws where standard error is a terminal that wants colour; everywhere else plain text says the
-same. `NO_COLOR`, `FORCE_COLOR` and `TERM=dumb` are honoured. Text of models and tools is shown, not
-obeyed: control characters are spelled out, so that a file cannot move the cursor over a question,
-and the heavy lines that frame a question are drawn light in everything else. An answer that goes
-into a pipe or a file keeps its bytes.
+All of it is readable without colour. `rich` draws where standard error is a terminal that wants
+colour; everywhere else the same text is plain. `NO_COLOR`, `FORCE_COLOR` and `TERM=dumb` are
+honoured.
+
+Text of models and tools is shown, never interpreted: control characters are escaped, so that a file
+cannot move the cursor over a question, and the heavy lines that frame a question are replaced by
+light ones in all other text. An answer that goes into a pipe or a file keeps its bytes.
 """
 
 from __future__ import annotations
@@ -23,27 +25,28 @@ from ferrule.core import invisible_characters
 from ferrule.runtime.lazy_group import drop_output
 
 TOP, SIDE, BOTTOM = "┏", "┃", "┗"
-"""The frame of a question. Nothing but a question ever shows them."""
+"""The frame of a question. These characters appear nowhere else."""
 
 _LIGHT = str.maketrans({TOP: "┌", SIDE: "│", BOTTOM: "└"})
 
 
 def visible(text: str, *, joiners: bool = False) -> str:
-    """Text with what a person would not see spelled out (`core.invisible_characters`; tabs and
-    newlines stay).
+    """Escape the characters of a text that a person would not see; tabs and newlines stay.
+
+    See `core.invisible_characters`.
     """
     return invisible_characters.visible(text.translate(_LIGHT), joiners=joiners)
 
 
 def as_json(value: Any, *, indent: int | None = None) -> str:
-    """JSON that is safe to look at: what a person would not see is escaped as JSON escapes it."""
+    """Encode a value as JSON in which invisible characters are escaped, so it is safe to show."""
     separators = (",", ":") if indent is None else None
     text = json.dumps(value, ensure_ascii=False, indent=indent, separators=separators, default=str)
     return invisible_characters.visible(text, spell=lambda character: json.dumps(character)[1:-1])
 
 
 def wants_colour(stream: TextIO) -> bool:
-    """Whether to colour what goes to this stream."""
+    """Whether text written to this stream should be coloured."""
     if find_spec("rich") is None:
         return False
     if os.environ.get("NO_COLOR"):
@@ -54,33 +57,38 @@ def wants_colour(stream: TextIO) -> bool:
 
 
 def cells(character: str) -> int:
-    """Columns that a character takes in a terminal."""
+    """Count the columns that a character takes in a terminal."""
     if unicodedata.combining(character):
         return 0
     return 2 if unicodedata.east_asian_width(character) in "WF" else 1
 
 
 def rows(text: str, width: int) -> list[str]:
-    """Lines cut so that none is wider than `width` columns: a terminal must not break them
-    itself.
-    """
-    found: list[str] = []
+    """Wrap text into lines of at most `width` columns, so that the terminal need not do it."""
+    wrapped: list[str] = []
     for line in text.expandtabs(4).split("\n"):
-        row, used = "", 0
+        row = ""
+        used = 0
         for character in line:
-            if used + cells(character) > max(width, 2):
-                found.append(row)
-                row, used = "", 0
-            row, used = row + character, used + cells(character)
-        found.append(row)
-    return found
+            columns = cells(character)
+            if used + columns > max(width, 2):
+                wrapped.append(row)
+                row = ""
+                used = 0
+            row += character
+            used += columns
+        wrapped.append(row)
+    return wrapped
 
 
 class Terminal:
-    """Where an interface writes. `quiet` drops the talk, never the answer, a warning or an error.
+    """Writes answers and messages for a person.
 
-    Writing never raises for a reader that went away: `reader_gone` is called once, and the rest is
-    dropped.
+    A closed pipe on standard output does not raise: `reader_gone` is called once, and further
+    output is dropped.
+
+    Args:
+        quiet: Drop progress messages. Answers, warnings and errors are always written.
     """
 
     def __init__(self, *, quiet: bool = False) -> None:
@@ -91,40 +99,36 @@ class Terminal:
         self._held: list[Callable[[], None]] | None = None
 
     def answer(self, text: str, *, end: str = "\n") -> None:
-        """The result of the command, for a person or the next program in the pipe. A last newline
-        is not doubled.
-        """
+        """Write the command's result to standard output; a newline at its end is not doubled."""
         end = "" if end == "\n" and text.endswith("\n") else end
         shown = visible(text, joiners=True) if sys.stdout.isatty() else text
         self._put(lambda: self._out(shown + end))
 
     def talk(self, text: str = "", *, style: str = "", end: str = "\n") -> None:
-        """What a person may want to know while waiting."""
+        """Write a progress message to standard error, unless `quiet`."""
         if not self.quiet:
             self.say(text, style=style, end=end)
 
     def say(self, text: str, *, style: str = "", end: str = "\n") -> None:
-        """Talk that `--quiet` does not silence: warnings."""
+        """Write a message to standard error, also when `quiet`: warnings and errors."""
         shown = visible(text)
         self._put(lambda: self._draw([(shown, style)], end))
 
     @contextmanager
     def question(self) -> Generator[None]:
-        """While a question stands, everything but its frame waits: nothing is written between it
-        and its answer.
-        """
-        before, self._held = self._held, []
+        """Hold back all other output until the question is answered."""
+        previous = self._held
+        self._held = []
         try:
             yield
         finally:
-            held, self._held = self._held or [], before
+            held = self._held or []
+            self._held = previous
             for write in held:
                 self._put(write)
 
     def frame(self, mark: str, lines: Iterable[tuple[str, str]]) -> None:
-        """Part of a question: (text, style) pairs, each line and each wrapped piece of it behind
-        the frame's mark.
-        """
+        """Draw part of a question. Each line of the (text, style) pairs begins with `mark`."""
         width = _columns() - 3
         for text, style in lines:
             for row in rows(invisible_characters.exact(text.translate(_LIGHT)), width):
@@ -161,8 +165,9 @@ class Terminal:
 
 
 def _columns() -> int:
-    """Columns of the terminal that talk goes to. Asked of it first: a `COLUMNS` left over from
-    elsewhere would let it break lines where we do not.
+    """Return the width of the terminal on standard error.
+
+    The terminal is asked before the variable `COLUMNS`, which may be left over from another one.
     """
     try:
         return os.get_terminal_size(sys.stderr.fileno()).columns or 80

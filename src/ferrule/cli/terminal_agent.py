@@ -1,4 +1,4 @@
-"""An agent with a person at the terminal: who is asked, and where notices go."""
+"""Build an agent for a person at the terminal, who is asked for approvals and sees notices."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from typing import Any
 from ferrule.permissions.approvals import AllowThese, Approver, NobodyToAsk
 from ferrule.runtime.assemble import Assembly, assemble, person
 
+from .confirmation import has_terminal
 from .line_input import read_line
 from .permission_prompt import TerminalApprover
 from .terminal import Terminal
@@ -16,30 +17,40 @@ from .terminal import Terminal
 
 @dataclass(slots=True)
 class Seated(Assembly):
-    """An assembly and the terminal it talks to."""
+    """An assembly, and the terminal that its notices and questions go to."""
 
     terminal: Terminal = field(kw_only=True)
 
 
 def seat(options: dict[str, Any], *, interruptible: bool = False) -> Seated:
-    """`assemble` for whoever sits at this terminal; nobody is asked where there is none. Raises
-    ConfigError.
+    """Assemble an agent for the person at this terminal. Without a terminal nobody is asked.
+
+    Raises:
+        ConfigError: A setting is wrong (see `assemble`).
     """
     terminal = Terminal(quiet=bool(options.get("quiet")))
 
     def notice(text: str) -> None:
         terminal.say(f"! {text}", style="yellow")
 
-    made = assemble(
+    assembly = assemble(
         options, notice=notice, approver=_approver(options, terminal), interruptible=interruptible
     )
-    brought = (made.extensions, made.servers, made.peers, made.signer)
-    return Seated(made.agent, made.settings, notice, *brought, terminal=terminal)
+    return Seated(
+        assembly.agent,
+        assembly.settings,
+        notice,
+        assembly.extensions,
+        assembly.servers,
+        assembly.peers,
+        assembly.signer,
+        terminal=terminal,
+    )
 
 
 def _approver(options: dict[str, Any], terminal: Terminal) -> Approver:
-    asked: Approver = NobodyToAsk()
-    if sys.stdin is not None and sys.stdin.isatty() and sys.stderr.isatty():
-        asked = TerminalApprover(terminal, read_line, user=person())
-    yes_to = tuple(options.get("yes_to") or ())
-    return AllowThese(yes_to, asked) if yes_to else asked
+    approver: Approver = NobodyToAsk()
+    if has_terminal() and sys.stderr.isatty():
+        approver = TerminalApprover(terminal, read_line, user=person())
+    allowed = tuple(options.get("yes_to") or ())
+    return AllowThese(allowed, approver) if allowed else approver

@@ -1,68 +1,73 @@
-"""`ferrule trust`: whether this folder's own settings take effect."""
+"""`ferrule trust`: let a folder's own settings, rules and tools take effect, or revoke that."""
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import click
 
-if TYPE_CHECKING:
-    from ferrule.storage.trust import Change
+from ferrule.storage.trust import PROJECT_FILE, Change, Trust, python_files
+
+from .confirmation import has_terminal
+from .terminal import visible
 
 
 @click.command()
 @click.argument("folder", default=".", type=click.Path(exists=True, file_okay=False))
 @click.option("--yes", is_flag=True, help="Trust without asking.")
-@click.option("--revoke", is_flag=True, help="Take trust back.")
-@click.option("--status", is_flag=True, help="Only say how it stands.")
+@click.option("--revoke", is_flag=True, help="Revoke the trust.")
+@click.option("--status", is_flag=True, help="Only print whether the folder is trusted.")
 def trust(folder: str, yes: bool, revoke: bool, status: bool) -> int:
-    """Let the settings, rules and tools that FOLDER carries take effect, by the hash of their
-    content.
+    """Let the settings, rules and tools of FOLDER take effect, by the hash of their content.
 
-    Until then they do nothing. Any change takes trust away again and is shown as a diff.
+    Until a folder is trusted they do nothing. Any change revokes the trust and is shown as a diff.
     """
-    from ferrule.storage.trust import PROJECT_FILE, Trust, python_files
-
     root = Path(folder).resolve()
-    book = Trust()
+    store = Trust()
     if revoke:
-        said = "is no longer trusted" if book.revoke(root) else "was not trusted"
-        click.echo(f"{root} {said}", err=True)
+        outcome = "is no longer trusted" if store.revoke(root) else "was not trusted"
+        click.echo(f"{root} {outcome}", err=True)
         return 0
-    seen = book.look(root)
+    snapshot = store.look(root)
     if status:
-        click.echo(seen.state)
+        click.echo(snapshot.state)
         return 0
-    if seen.state == "trusted":
+    if snapshot.state == "trusted":
         click.echo(f"{root} is trusted", err=True)
         return 0
-    for change in book.diff(root):
+    for change in store.diff(root):
         _show(change)
-    named = python_files(seen.files.get(PROJECT_FILE, b""))
-    in_process = [name for name in named if name in seen.files]
+    modules = python_files(snapshot.files.get(PROJECT_FILE, b""))
+    in_process = [name for name in modules if name in snapshot.files]
     if in_process:
         click.echo(
             f"runs in Ferrule's own process, without a sandbox: {', '.join(in_process)}", err=True
         )
-    if seen.state != "absent" and not yes:
-        if not sys.stdin.isatty():
-            click.echo(
-                "not trusted: this wants a person's yes\nhint: look at it, then say --yes", err=True
-            )
-            return 7
-        if not click.confirm(f"trust {root}?", err=True):
-            click.echo("not trusted; nothing changed", err=True)
-            return 4
-    # By digest: what was shown is what is trusted, also if the files change meanwhile.
-    book.trust(root, digest=seen.digest)
+    if snapshot.state != "absent" and not yes:
+        code = _ask_for_trust(root)
+        if code != 0:
+            return code
+    # By digest: only what was shown becomes trusted, even if the files change meanwhile.
+    store.trust(root, digest=snapshot.digest)
     click.echo(f"trusted {root}", err=True)
     return 0
 
 
-def _show(change: Change) -> None:
-    from .terminal import visible
+def _ask_for_trust(root: Path) -> int:
+    """Ask the person. Return 0 for yes, else the exit code."""
+    if not has_terminal():
+        click.echo(
+            "not trusted: this needs a confirmation, and there is no terminal to ask on\n"
+            "hint: review it, then run the command again with --yes",
+            err=True,
+        )
+        return 7
+    if not click.confirm(f"trust {root}?", err=True):
+        click.echo("not trusted; nothing changed", err=True)
+        return 4
+    return 0
 
-    text = change.diff or "  (no text to show: look at the file)"
+
+def _show(change: Change) -> None:
+    text = change.diff or "  (not text: look at the file)"
     click.echo(visible(f"{change.what}: {change.name}\n{text}"), err=True)

@@ -1,4 +1,7 @@
-"""From a person's settings to an agent that is ready to work, for every interface.
+"""Assemble an agent that is ready to run from a person's settings, for every interface.
+
+`assemble` is the entry point. The modules named after a source of tools (`mcp_servers`,
+`a2a_peers`, `http_sources`, `hosted_tools`, `shipped_tools`) read what the settings say of it.
 
 Packages: `http`.
 Modules: `a2a_peers`, `assemble`, `confinement`, `file_changes`, `hosted_tools`, `hot_reload`,

@@ -1,6 +1,4 @@
-"""The A2A peers of the command line: what the person's settings name, put together for a run or a
-command.
-"""
+"""The A2A agents that the person's settings name, for a run or a command."""
 
 from __future__ import annotations
 
@@ -17,10 +15,17 @@ if TYPE_CHECKING:
 
 
 def peers_of(settings: Settings, taken: Iterable[str]) -> Peers | None:
-    """The peers of a run, none of them asked; None, and nothing loaded for it, where nobody names
-    any. Close it with the agent.
+    """Return the A2A agents of a run; close them with the agent. None of them is contacted.
 
-    `taken` are the names of the other tools. Raises ConfigError for a policy that cannot be read.
+    Args:
+        settings: The settings in force.
+        taken: The names of the other tools of the run.
+
+    Returns:
+        None, with no library loaded, if the settings name no agent.
+
+    Raises:
+        ConfigError: A tool policy cannot be read.
     """
     if not settings.values.get("a2a_peers"):
         return None
@@ -35,7 +40,7 @@ def peers_of(settings: Settings, taken: Iterable[str]) -> Peers | None:
 
 
 def load(settings: Settings) -> Loaded:
-    """What the settings name."""
+    """Read the agents that the settings name."""
     from ferrule.connectors.a2a import load_peers
 
     return load_peers(settings.values.get("a2a_peers"))

@@ -1,6 +1,4 @@
-"""From settings and flags to an agent that is ready to work: the one place where interfaces meet
-the engine.
-"""
+"""Assemble an agent from settings and options: the one place where interfaces meet the engine."""
 
 from __future__ import annotations
 
@@ -59,11 +57,12 @@ if TYPE_CHECKING:
     from ferrule.storage.journal.postgres import PostgresJournal
 
 _OWN = ("agents", "hooks", "hooks.json", "hooks.yaml")
-"""What of the person's settings folder makes us look closer."""
+"""Names in the person's settings folder that make it worth loading extensions."""
 _ARTIFACTS = (b"tools", b"hooks", b"agents")
-"""Words without which a settings file holds nothing but settings."""
+"""A project's settings file without these words defines no tools, hooks or agents."""
 
 Notice = Callable[[str], None]
+"""Tells the person one sentence."""
 
 INSTRUCTIONS = (
     "You work in a folder on a person's computer. Paths are relative to that folder. "
@@ -73,7 +72,7 @@ INSTRUCTIONS = (
 
 
 class Fresh(Protocol):
-    """Keeps an assembly as its files are: `runtime.hot_reload.Reloading`, where the contract is."""
+    """Reloads an assembly when files change. `runtime.hot_reload.Reloading` has the contract."""
 
     async def reload(self, *sessions: Session) -> object: ...
     async def renew(self, session: Session) -> None: ...
@@ -83,8 +82,9 @@ class Fresh(Protocol):
 
 @dataclass(slots=True)
 class Assembly:
-    """An agent with the settings it was made from. `notice` is told, sentence by sentence, what a
-    person should know.
+    """An agent, the settings it was made from, and what must be closed with it.
+
+    `notice` is called with sentences that the person should read.
     """
 
     agent: Agent
@@ -95,39 +95,44 @@ class Assembly:
     peers: Peers | None = None
     signer: Signer | None = None
     owns_journal: bool = True
-    """Whether `close` closes the journal: not where it was brought along."""
+    """Whether `close` closes the journal; not if the caller passed it to `assemble`."""
     reloading: Fresh | None = None
-    """What keeps this as its files are, where an interface wants that."""
+    """Hot reload, if the interface uses it."""
 
     def open(self, session: str | None) -> Session:
-        """A new session, or the one with this id (or beginning of it)."""
+        """Open a new session, or the one with this id or beginning of an id."""
         return self.agent.resume(session) if session else self.agent.session()
 
     async def change_model(self, name: str, session: Session) -> None:
-        """Another model for the same session; its history goes along, its own settings hold from
-        now on.
+        """Change the model of a session. The history stays; the new model's settings apply.
 
-        Raises ConfigError, ProviderError; then nothing has changed.
+        Raises:
+            ConfigError: The model is unknown or its settings are wrong; nothing has changed.
+            ProviderError: The model cannot be reached; nothing has changed.
         """
-        mine = self.settings.for_model(name)
-        options = _model_options(self.settings, name, mine)
-        wire = wire_of(self.settings, name)
+        for_model = self.settings.for_model(name)
+        options = _model_options(self.settings, name, for_model)
+        client = wire_of(self.settings, name)
         try:
-            await wire.capabilities()
+            await client.capabilities()
         except FerruleError:
-            await wire.close()
+            await client.close()
             raise
         try:
             await self.agent.disconnect()
         finally:
-            self.agent.change_model(wire, options=options, tool_mode=_way(mine))
+            self.agent.change_model(client, options=options, tool_mode=_tool_mode(for_model))
             session.reset_model()
-            session.limits, session.model = mine.limits, name
+            session.limits = for_model.limits
+            session.model = name
 
     async def leave(self, session: Session, *, strict: bool = True) -> None:
-        """Give one session back, signed where the settings want that; everything else stays as it
-        is. `strict` as in `close`: where somebody else asked for the session, that it could not be
-        signed is no failure of theirs.
+        """Close one session, and sign it if the settings ask for it. The assembly stays open.
+
+        Args:
+            session: The session.
+            strict: Raise errors; otherwise only report them. A server's client, for example, is
+                not to blame if its session cannot be signed.
         """
         try:
             await session.close()
@@ -138,8 +143,11 @@ class Assembly:
             self.notice(error.detail)
 
     async def close(self, session: Session | None = None, *, strict: bool = True) -> None:
-        """Give everything back. With `strict=False` an error on the way is said and not raised:
-        another one counts.
+        """Close everything.
+
+        Args:
+            session: A session to close and sign first.
+            strict: Raise errors; otherwise only report them, because another one is being raised.
         """
         if session is not None:
             await session.close()
@@ -151,9 +159,9 @@ class Assembly:
                 raise
             self.notice(error.detail)
         finally:
-            for brought in (self.extensions, self.servers, self.peers, self.reloading):
-                if brought is not None:
-                    await brought.close()
+            for resource in (self.extensions, self.servers, self.peers, self.reloading):
+                if resource is not None:
+                    await resource.close()
             if self.owns_journal:
                 self.agent.journal.close()
 
@@ -162,7 +170,8 @@ class Assembly:
             return
         from ferrule.storage.audit.checkpoints import place_of, sign_heads
 
-        journal, now = self.agent.journal, int(time.time() * 1000)
+        journal = self.agent.journal
+        now = int(time.time() * 1000)
         sign_heads(journal, place_of(journal), self.signer, [session.id], now=now)
 
 
@@ -176,67 +185,82 @@ def assemble(
     interruptible: bool = False,
     mcp_servers: Mapping[str, Any] | None = None,
 ) -> Assembly:
-    """Read the settings with these options on top (a setting's key with `__` for the dot;
-    `workspace`), and build the agent. No network.
+    """Read the settings and build an agent. Nothing is sent over the network.
 
-    `approver` is who is asked, by default nobody; `journal` takes the place of the one that the
-    settings name, and stays its owner's. `mcp_servers` are entries that an editor handed over
-    (`mcp_servers.servers_of`). Raises ConfigError naming the setting and where it stands.
+    Args:
+        options: `workspace`, and values that override settings (the setting's key with `__` for
+            the dot).
+        notice: Called with sentences that the person should read.
+        approver: Who is asked for approvals; by default nobody.
+        journal: Used instead of the journal that the settings name; the caller closes it.
+        bus: Where the agent publishes events.
+        interruptible: Whether single tool calls can be stopped.
+        mcp_servers: Entries from an editor (see `mcp_servers.servers_of`).
+
+    Raises:
+        ConfigError: A setting is wrong; the error names it and where it is written.
     """
-    settings = load_settings(workspace=options.get("workspace"), flags=_flags(options))
-    signer = _signer(settings)
-    for one in settings.notices:
-        notice(one)
-    mine = settings.for_model(settings.model)
+    settings = load_settings(workspace=options.get("workspace"), flags=_settings_given(options))
+    signer = _load_signer(settings)
+    for text in settings.notices:
+        notice(text)
+    for_model = settings.for_model(settings.model)
     names = DEFAULT.extended(
         reserved=settings["reserved.extend"], secret=settings["secrets.extend"]
     )
     workspace = Workspace(settings.workspace, names=names)
-    gate = _gate(settings, workspace, names)
-    held = workspace.refusing(gate.refuses, gate.denials).command_names()
-    confine = policy_of(settings, workspace.root, held)
-    of_ours = shipped(settings["tools.packs"])
-    extensions = _extensions(settings, confine, of_ours)
+    gate = _make_gate(settings, workspace, names)
+    command_names = workspace.refusing(gate.refuses, gate.denials).command_names()
+    confine = policy_of(settings, workspace.root, command_names)
+    shipped_tools = shipped(settings["tools.packs"])
+    extensions = _load_extensions(settings, confine, shipped_tools)
     texts = read_texts(settings, gate, names)
-    own = of_ours if extensions is None else extensions.tools
-    tools = (*own, *texts.tools, *ARTIFACT_TOOLS, *approval_tools(settings))
+    own_tools = shipped_tools if extensions is None else extensions.tools
+    tools = [*own_tools, *texts.tools, *ARTIFACT_TOOLS, *approval_tools(settings)]
     http = http_tools_of(settings)
-    tools = tools if http is None else (*tools, *http.tools)
+    if http is not None:
+        tools += http.tools
     servers = servers_of(settings, confine, [tool.full_name for tool in tools], mcp_servers)
-    tools = tools if servers is None else (*tools, *servers.tools)
+    if servers is not None:
+        tools += servers.tools
     peers = peers_of(settings, [tool.full_name for tool in tools])
-    catalog, unknown = _catalog(settings, mine, tools if peers is None else (*tools, *peers.tools))
-    check_rule_names(gate.rules, catalog, _other_names)
-    brought = [one.notices for one in (extensions, texts, http, servers, peers) if one is not None]
-    for problem in (*gate.grants.problems, *chain.from_iterable(brought), *unknown):
+    if peers is not None:
+        tools += peers.tools
+    catalog, unknown = _make_catalog(settings, for_model, tools)
+    check_rule_names(gate.rules, catalog, _names_outside_catalog)
+    sources = (extensions, texts, http, servers, peers)
+    notices = [source.notices for source in sources if source is not None]
+    for problem in (*gate.grants.problems, *chain.from_iterable(notices), *unknown):
         notice(str(problem))
+    opened_journal = journal or journal_at(
+        settings.journal, durability=settings["journal.durability"]
+    )
     agent = Agent(
         settings.model,
         catalog,
         instructions="\n\n".join((INSTRUCTIONS, *texts.told(catalog))),
         workspace=workspace,
-        limits=mine.limits,
+        limits=for_model.limits,
         permissions=Permissions(gate=gate, approver=approver or NobodyToAsk()),
         storage=Storage(
-            journal=journal
-            or journal_at(settings.journal, durability=settings["journal.durability"]),
+            journal=opened_journal,
             user=person(),
-            artifacts=_artifacts(settings, catalog),
+            artifacts=_make_artifacts(settings, catalog),
         ),
         host=Host(
             bus=bus, interruptible=interruptible, connect=lambda name: wire_of(settings, name)
         ),
         hooks=() if extensions is None else extensions.hooks,
-        agents=extensions.agents or None if extensions is not None else None,
-        registration=_registration(settings, extensions),
+        agents=(extensions.agents or None) if extensions is not None else None,
+        registration=_registration_limits(settings, extensions),
         tool_calling=ToolCalling(
-            mode=_way(mine),
+            mode=_tool_mode(for_model),
             fallback=settings["tools.fallback"],
-            results=mine.results,
+            results=for_model.results,
             search=search_of(settings, catalog),
         ),
-        model_options=_model_options(settings, settings.model, mine),
-        resources=[_commands(settings, mine, confine)],
+        model_options=_model_options(settings, settings.model, for_model),
+        resources=[_command_policy(settings, for_model, confine)],
         run_options={
             "join": settings["tools.join"],
             "require_successful_tools": settings["tools.required"],
@@ -248,14 +272,16 @@ def assemble(
     )
 
 
-def _other_names() -> list[str]:
-    """Names of tools that this run may not have, and another one has."""
+def _names_outside_catalog() -> list[str]:
+    """Return names of tools that this run may lack but that a permission rule may well name."""
     return [*(tool.full_name for tool in shipped(PACKS)), *brought_by_runs()]
 
 
-def _signer(settings: Settings) -> Signer | None:
-    """The person's key, if sessions are to be signed. Raises ConfigError where it is missing: then
-    nothing runs unsigned.
+def _load_signer(settings: Settings) -> Signer | None:
+    """Return the person's key if sessions are to be signed.
+
+    Raises:
+        ConfigError: The key is missing. Nothing must run unsigned then.
     """
     if not settings["audit.sign"]:
         return None
@@ -265,7 +291,7 @@ def _signer(settings: Settings) -> Signer | None:
 
 
 def person() -> str:
-    """Who sits here, for the journal."""
+    """Return the name of the current user, for the journal."""
     try:
         return getpass.getuser()
     except (KeyError, OSError):
@@ -273,41 +299,40 @@ def person() -> str:
 
 
 def journal() -> SqliteJournal | PostgresJournal:
-    """The journal that the settings name, for commands that only read it."""
+    """Open the journal that the settings name, for commands that only read it."""
     return journal_at(load_settings().journal)
 
 
 def journal_file() -> SqliteJournal:
-    """The journal that the settings name, for commands that work on the file itself. Raises
-    ConfigError if it is none.
+    """Open the journal that the settings name, for commands that need it to be a file.
+
+    Raises:
+        ConfigError: It is not a file.
     """
-    store = journal()
-    if not isinstance(store, SqliteJournal):
-        raise ConfigError(f"`{store.where}` is no file: this works on a journal that is one")
-    return store
+    opened = journal()
+    if not isinstance(opened, SqliteJournal):
+        raise ConfigError(f"the journal `{opened.where}` is not a file, which this command needs")
+    return opened
 
 
 def model_of(session: str) -> str:
-    """The model that a session last worked with."""
+    """Return the name of the model that a session used last."""
     with journal() as store:
         return store.find(session).model
 
 
-def _flags(options: dict[str, Any]) -> dict[str, Any]:
-    """The settings that were given as options: an option's name is the setting's key with `__` for
-    the dot.
-    """
-    given = {
-        name.replace("__", "."): value for name, value in options.items() if name in SETTING_OPTIONS
-    }
-    return {
-        key: list(value) if isinstance(value, tuple) else value  # pyright: ignore[reportUnknownArgumentType]  a tuple of texts
-        for key, value in given.items()
-        if value is not None and value != ()
-    }
+def _settings_given(options: dict[str, Any]) -> dict[str, Any]:
+    """Return the settings among the options, by key. An unset option is None or an empty tuple."""
+    given: dict[str, Any] = {}
+    for name, value in options.items():
+        if name not in SETTING_OPTIONS or value is None or value == ():
+            continue
+        key = name.replace("__", ".")
+        given[key] = list(value) if isinstance(value, tuple) else value  # pyright: ignore[reportUnknownArgumentType]  a tuple of texts
+    return given
 
 
-def _gate(settings: Settings, workspace: Workspace, names: Names) -> Gate:
+def _make_gate(settings: Settings, workspace: Workspace, names: Names) -> Gate:
     return Gate(
         settings.rules,
         mode=select_mode(settings.mode, "flags"),
@@ -325,45 +350,53 @@ def _safe_mode(settings: Settings) -> SafeMode:
     )
 
 
-def _commands(settings: Settings, mine: ForModel, confine: Policy) -> CommandPolicy:
+def _command_policy(settings: Settings, for_model: ForModel, confine: Policy) -> CommandPolicy:
     return CommandPolicy(
         shell_allowed=settings["commands.shell"],
         safe_mode=_safe_mode(settings),
         allow_env=tuple(settings["env.allow"]),
         timeout=int(settings["commands.run_timeout"]),
-        result_bytes=mine.limits.max_output_bytes,
+        result_bytes=for_model.limits.max_output_bytes,
         confine=confine,
         on_gap=settings["sandbox.mode"],
     )
 
 
-def _artifacts(settings: Settings, catalog: Catalog) -> Artifacts:
-    """Where large results go. Without the tools to read them, only what exceeds the output limit is
-    kept, for the person.
+def _make_artifacts(settings: Settings, catalog: Catalog) -> Artifacts:
+    """Return the artifact store for large results.
+
+    Without the tools that read artifacts, only results over the output limit are kept, for the
+    person.
     """
-    where, most, days = (settings[f"artifacts.{key}"] for key in ("store", "max_bytes", "days"))
-    store = artifacts_at(where, max_bytes=most, days=days)
+    store = artifacts_at(
+        settings["artifacts.store"],
+        max_bytes=settings["artifacts.max_bytes"],
+        days=settings["artifacts.days"],
+    )
     readable = all(tool.full_name in catalog for tool in ARTIFACT_TOOLS)
     return Artifacts(store, settings["artifacts.threshold"] if readable else None)
 
 
-def _extensions(settings: Settings, confine: Policy, of_ours: Sequence[Tool]) -> Extensions | None:
-    """What files bring. None, and nothing loaded for it, where there are none."""
-    seen, own = settings.repository, paths.config()
-    theirs = any(
+def _load_extensions(
+    settings: Settings, confine: Policy, shipped_tools: Sequence[Tool]
+) -> Extensions | None:
+    """Load tools, hooks and agents from files. None, with no module loaded, if there are none."""
+    repository = settings.repository
+    own = paths.config()
+    in_repository = any(
         name != PROJECT_FILE or any(word in data for word in _ARTIFACTS)
-        for name, data in seen.files.items()
+        for name, data in repository.files.items()
     )
     python = settings["tools.python"]
-    if not theirs and not python and not any((own / name).exists() for name in _OWN):
+    if not in_repository and not python and not any((own / name).exists() for name in _OWN):
         return None
     from ferrule.extensions.extensions import Reach, load_extensions
 
     domains = tuple(settings["network.allowed_domains"] or ())
     reach = Reach(domains, tuple(settings["hooks.hosts"]), confine)
     return load_extensions(
-        seen,
-        shipped=of_ours,
+        repository,
+        shipped=shipped_tools,
         own=own,
         reach=reach,
         register=settings["tools.register"],
@@ -372,8 +405,10 @@ def _extensions(settings: Settings, confine: Policy, of_ours: Sequence[Tool]) ->
     )
 
 
-def _registration(settings: Settings, extensions: Extensions | None) -> RegistrationLimits | None:
-    """How much sessions may gain by scripts. None where they may not, or there are none."""
+def _registration_limits(
+    settings: Settings, extensions: Extensions | None
+) -> RegistrationLimits | None:
+    """Return the limits for tools that scripts register, or None if none can be registered."""
     if extensions is None or not settings["tools.register"]:
         return None
     from ferrule.engine.registration.registration import RegistrationLimits
@@ -381,20 +416,20 @@ def _registration(settings: Settings, extensions: Extensions | None) -> Registra
     return RegistrationLimits()
 
 
-def _catalog(
-    settings: Settings, mine: ForModel, tools: Iterable[Tool]
+def _make_catalog(
+    settings: Settings, for_model: ForModel, tools: Iterable[Tool]
 ) -> tuple[Catalog, list[str]]:
-    """The tools of this run, and a sentence for each name in the settings that names none."""
+    """Return the tools of this run, and a notice for each unknown tool name in the settings."""
     chosen = policies(settings["tools.policy"], settings["tools.tool_policies"], "settings")
     everything = Catalog(loaded(settings, governed(tools, chosen)))
     allowed, denied = settings["tools.allowed"], settings["tools.denied"]
     named = (*(allowed or ()), *denied, *chosen.tools, *named_for_loading(settings))
     unknown = [
-        _no_tool(everything, name)
+        _describe_unknown_tool(everything, name)
         for name in named
         if name not in everything and name not in FINDERS
     ]
-    if not mine.tools_enabled or mine.tool_mode == "none":
+    if not for_model.tools_enabled or for_model.tool_mode == "none":
         return Catalog(), unknown
     kept = [
         tool
@@ -405,21 +440,24 @@ def _catalog(
     return Catalog(kept), unknown
 
 
-def _no_tool(catalog: Catalog, name: str) -> str:
+def _describe_unknown_tool(catalog: Catalog, name: str) -> str:
     near = ", ".join(f"`{one}`" for one in catalog.nearest(name))
-    return f"the settings name a tool `{name}`, and there is none" + (
-        f"; nearest: {near}" if near else ""
-    )
+    suggestion = f"; nearest: {near}" if near else ""
+    return f"the settings name a tool `{name}`, and there is none{suggestion}"
 
 
 def wire_of(settings: Settings, name: str) -> Wire:
-    """The wire of a model with what the settings say of its provider. Raises ConfigError."""
+    """Make the client of a model, with what the settings say about its provider.
+
+    Raises:
+        ConfigError: The model is unknown, or the variable of the API key is not set.
+    """
     provider = settings.provider(name.partition(":")[0])
     options: dict[str, Any] = {}
     if provider.base_url:
         options["base_url"] = provider.base_url
     if provider.api_key_env:
-        options["api_key"] = _key(provider.api_key_env)
+        options["api_key"] = _read_key(provider.api_key_env)
     if provider.force_native_tool_search:
         options["force_native_tool_search"] = True
     if provider.ca_bundle:
@@ -429,25 +467,38 @@ def wire_of(settings: Settings, name: str) -> Wire:
     return resolve(name, **options)
 
 
-def _key(variable: str) -> str:
+def _read_key(variable: str) -> str:
     key = os.environ.get(variable, "")
     if not key:
-        raise ConfigError(f"the settings take the key from `{variable}`, which is not set")
+        raise ConfigError(
+            f"the settings take the API key from `{variable}`, which is not set",
+            hint=f"set `{variable}`, or change `api_key_env`",
+        )
     return key
 
 
-def _way(mine: ForModel) -> str:
-    return "auto" if mine.tool_mode == "none" else mine.tool_mode
+def _tool_mode(for_model: ForModel) -> str:
+    return "auto" if for_model.tool_mode == "none" else for_model.tool_mode
 
 
 def options_of(settings: Settings, name: str) -> ModelOptions:
-    """What the settings say of a model, by its full name. Raises ConfigError."""
+    """Return the request options that the settings give a model, by its full name.
+
+    Raises:
+        ConfigError: A setting of the model is wrong.
+    """
     return _model_options(settings, name, settings.for_model(name))
 
 
-def _model_options(settings: Settings, name: str, mine: ForModel) -> ModelOptions:
+def _model_options(settings: Settings, name: str, for_model: ForModel) -> ModelOptions:
     options = ModelOptions(
-        mine.temperature, mine.max_output_tokens, mine.num_ctx, mine.thinking, mine.seed
+        for_model.temperature,
+        for_model.max_output_tokens,
+        for_model.num_ctx,
+        for_model.thinking,
+        for_model.seed,
+        provider_tools=hosted_tools(settings, name, for_model),
     )
-    options = replace(options, provider_tools=hosted_tools(settings, name, mine))
-    return options if mine.timeout is None else replace(options, timeout=mine.timeout)
+    if for_model.timeout is None:
+        return options
+    return replace(options, timeout=for_model.timeout)

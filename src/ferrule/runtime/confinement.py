@@ -1,7 +1,8 @@
-"""The sandbox as the settings ask for it."""
+"""The sandbox policy of commands, from the settings."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from pathlib import Path
 
 from ferrule.permissions.protected_names import DEFAULT, Names
@@ -12,16 +13,12 @@ MIB = 1024 * 1024
 
 
 def policy_of(settings: Settings, root: Path | None = None, names: Names = DEFAULT) -> Policy:
-    """What the settings say about commands. `root` is the workspace without links in its path."""
+    """Make the sandbox policy of commands. `root` is the workspace, its path free of links."""
     return Policy(
         root=root or Path(settings.workspace).resolve(),
         names=names,
-        readable=tuple(
-            str(Path(one).expanduser().absolute()) for one in settings["sandbox.readable"]
-        ),
-        writable=tuple(
-            str(Path(one).expanduser().absolute()) for one in settings["sandbox.writable"]
-        ),
+        readable=_absolute_paths(settings["sandbox.readable"]),
+        writable=_absolute_paths(settings["sandbox.writable"]),
         network=tuple(settings["sandbox.network"]),
         bounds=Bounds(
             settings["sandbox.memory"] * MIB,
@@ -30,3 +27,7 @@ def policy_of(settings: Settings, root: Path | None = None, names: Names = DEFAU
         ),
         require=frozenset(Aspect(one) for one in settings["sandbox.require"]),
     )
+
+
+def _absolute_paths(paths: Iterable[str]) -> tuple[str, ...]:
+    return tuple(str(Path(path).expanduser().absolute()) for path in paths)

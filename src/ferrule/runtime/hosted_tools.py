@@ -1,6 +1,4 @@
-"""Tools that a provider runs itself, as the settings name them: checked, with secrets out of
-variables, and who answers for them.
-"""
+"""Tools that a provider runs itself (`provider_tools`), with secrets filled in from variables."""
 
 from __future__ import annotations
 
@@ -19,20 +17,23 @@ _VARIABLE = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)\}")
 
 
 def hosted_tools(settings: Settings, model: str, mine: ForModel) -> Hosted:
-    """What holds for a model: its own, else its provider's. Raises ConfigError for what cannot be
-    sent, and for a written secret.
+    """Return the provider tools of a model: its own, else those of its provider.
+
+    Raises:
+        ConfigError: A tool cannot be sent, or its entry holds a secret in plain text.
     """
-    given = mine.provider_tools
-    if given is None:
-        given = settings.provider(model.partition(":")[0]).provider_tools
-    tools = tuple(_filled(tool) for tool in given)
+    entries = mine.provider_tools
+    if entries is None:
+        entries = settings.provider(model.partition(":")[0]).provider_tools
+    tools = tuple(_fill_secrets(tool) for tool in entries)
     tools_json(tools)
     return tools
 
 
 def approval_tools(settings: Settings) -> tuple[Tool, ...]:
-    """The tool that puts a provider's question to the gate, where the settings name a server that
-    it asks about.
+    """Return the tool that passes a provider's approval requests to the gate, if it is needed.
+
+    It is needed if the settings name a remote server for which the provider asks for approval.
     """
     named = (value for key, value in settings.values.items() if key.endswith(".provider_tools"))
     if not any(asks_approval(cast("Hosted", value or ())) for value in named):
@@ -42,28 +43,31 @@ def approval_tools(settings: Settings) -> tuple[Tool, ...]:
     return remote_mcp.TOOLS
 
 
-def _filled(tool: Mapping[str, Any]) -> Mapping[str, Any]:
-    """A remote server with what its secrets are: settings name the variables that hold them."""
+def _fill_secrets(tool: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Fill in the secrets of a remote server from the variables that its entry names."""
     filled = dict(tool)
     if "authorization" in tool:
-        filled["authorization"] = _secret(tool["authorization"])
-    if isinstance(headers := tool.get("headers"), Mapping):
-        given = cast("Mapping[str, Any]", headers)
-        filled["headers"] = {name: _secret(value) for name, value in given.items()}
+        filled["authorization"] = _expand(tool["authorization"])
+    headers = tool.get("headers")
+    if isinstance(headers, Mapping):
+        values = cast("Mapping[str, Any]", headers)
+        filled["headers"] = {name: _expand(value) for name, value in values.items()}
     return filled
 
 
-def _secret(text: object) -> str:
+def _expand(text: object) -> str:
     if not isinstance(text, str) or not _VARIABLE.search(text):
         raise ConfigError(
-            "provider_tools: a secret is not kept in files",
-            hint="name the variable: `Bearer ${NAME}`",
+            "provider_tools: a secret must not be written into the settings",
+            hint="name the variable that holds it: `Bearer ${NAME}`",
         )
-    return _VARIABLE.sub(_value, text)
+    return _VARIABLE.sub(_read_variable, text)
 
 
-def _value(found: re.Match[str]) -> str:
-    value = os.environ.get(found[1], "")
+def _read_variable(match: re.Match[str]) -> str:
+    value = os.environ.get(match[1], "")
     if not value:
-        raise ConfigError(f"provider_tools: the variable `{found[1]}` is not set")
+        raise ConfigError(
+            f"provider_tools: the variable `{match[1]}` is not set", hint="set it to the secret"
+        )
     return value

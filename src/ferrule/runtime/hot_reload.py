@@ -1,28 +1,28 @@
-"""Hot reload: what tool files, hooks, agents, skills and settings say when they change takes effect
-with the next message.
+"""Hot reload: changed tool files, hooks, agents, skills and settings apply to the next message.
 
-An interface looks between messages; nothing watches meanwhile, and nothing changes while a message
-is worked.
+An interface checks for changes between messages. Nothing is watched in between, and nothing changes
+during a run.
 
     reloading = Reloading(assembly, options)
-    if (changed := reloading.look()) is not None:       # before each message
-        ...                                             # `changed.asks`: show `Trust().diff(...)`, ask, `Trust().trust(...)`
+    changed = reloading.look()            # before each message
+    if changed is not None:
+        if changed.asks: ...              # show `Trust().diff(...)`, ask, `Trust().trust(...)`
         await reloading.reload(session)
-    await reloading.renew(session)                      # a session that worked during a reload
+    await reloading.renew(session)        # a session that was busy during a reload
 
-* A repository's files are used only as a person trusted them (rule 6): once one changes, all that
-  they brought is withdrawn with the next reload, and comes back when the person trusts it as it
-  stands then.
+* A repository's files are used only as a person trusted them (rule 6). When one changes, everything
+  from the repository is withdrawn with the next reload, and returns once the person trusts the new
+  content.
 * A file that cannot be read or compiled changes nothing: the last good version of everything stays,
-  and the error says which file, line and column. Where that would keep what must be withdrawn,
-  `reload` raises and no message may be worked.
-* History, system text and the order of tools stay (`engine.agent_reload`); what came and went is
-  said to the model with its next message.
-* MCP servers and peers are begun anew: what they kept in memory is gone.
-* A Python file of `tools.python` is run again only where its bytes, or those of a named file beside
-  it, changed; then it is a new module, and what the old one kept is gone. Calls at work end with
-  the old one. Installed modules are never loaded again.
-* `journal.path`, `journal.durability` and `workspace` belong to the process: they change with its
+  and the error names file, line and column. If that would keep something that must be withdrawn,
+  `reload` raises and no message may be run.
+* The history, the system text and the order of tools stay (`engine.agent_reload`); the model is
+  told with its next message which tools came and went.
+* MCP servers and A2A agents are connected anew: what they kept in memory is gone.
+* A Python file of `tools.python` is run again only if its content, or that of a named file beside
+  it, changed. It is then a new module, and the state of the old one is gone. Running calls finish
+  with the old one. Installed modules are never reloaded.
+* `journal.path`, `journal.durability` and `workspace` belong to the process: changes apply at its
   next start. Files outside the workspace and the settings folder that settings name
   (`tools.http_manifests`, `tools.openapi`) are read again, but not watched.
 """
@@ -46,15 +46,19 @@ from .assemble import INSTRUCTIONS, Assembly, assemble
 from .file_changes import Watched
 
 SOURCE = "reload"
-"""Who tells the model what changed."""
-_WITHDRAWN = "what this folder brought is withdrawn until you trust it again (`ferrule trust`): "
-_STARTS = ("journal.path", "journal.durability")
+"""The source of the messages that say what changed."""
+_WITHDRAWN = "this folder's configuration is withdrawn until you trust it again (`ferrule trust`): "
+_SET_AT_START = ("journal.path", "journal.durability")
 
 
 @dataclass(frozen=True, slots=True)
 class Changed:
-    """What is not as it was. `asks`: a repository that was trusted changed, and does nothing until
-    it is trusted again.
+    """What changed since the last reload.
+
+    Attributes:
+        files: The names of the changed files.
+        seen: The repository as it is now.
+        asks: Whether a trusted repository changed, which has no effect until it is trusted again.
     """
 
     files: tuple[str, ...]
@@ -72,11 +76,10 @@ class Tools:
 
     @staticmethod
     def between(before: Catalog, now: Catalog, files: Iterable[str] = ()) -> Tools:
-        """What came, went and is not the same: to whoever calls it, or because one of these files
-        is where it comes from.
-        """
-        was, are = (_seen(catalog) for catalog in (before, now))
-        touched = {f"{kind} {file}" for kind in ("file", "http") for file in files}
+        """Compare two catalogs. A tool also counts as changed if one of `files` defines it."""
+        was = _callable_tools(before)
+        are = _callable_tools(now)
+        touched = {f"file {file}" for file in files} | {f"http {file}" for file in files}
         changed = tuple(
             name
             for name, tool in are.items()
@@ -87,15 +90,22 @@ class Tools:
         )
 
     def __str__(self) -> str:
-        said = (("new", self.new), ("gone", self.gone), ("changed", self.changed))
-        return "; ".join(
-            f"{word}: {', '.join(f'`{name}`' for name in names)}" for word, names in said if names
-        )
+        parts: list[str] = []
+        for label, names in (("new", self.new), ("gone", self.gone), ("changed", self.changed)):
+            if names:
+                quoted = ", ".join(f"`{name}`" for name in names)
+                parts.append(f"{label}: {quoted}")
+        return "; ".join(parts)
 
 
 class Reloading:
-    """Keeps one assembly, in place, as its files are. `options` are those that it was made of; one
-    interface, one loop.
+    """Reloads one assembly in place when its files change. One interface, one event loop.
+
+    Args:
+        assembly: The assembly.
+        options: The options that it was made from.
+        interruptible: As it was passed to `assemble`.
+        trust: What the person trusts; by default their own store.
     """
 
     def __init__(
@@ -111,19 +121,22 @@ class Reloading:
         self._interruptible = interruptible
         self._trust = trust or Trust()
         self._behind: dict[str, Assembly] = {}
-        """Sessions that worked during a reload, and what they still work with."""
+        """By session id: sessions that were busy during a reload, and what they still use."""
         self._past: list[Assembly] = []
-        """Assemblies that were replaced and not given back yet."""
+        """Assemblies that were replaced but not closed yet."""
         names = (NAME, *assembly.settings["instructions.fallbacks"])
         self._watched = Watched(assembly.settings.workspace, names)
         self._seen: Snapshot = assembly.settings.repository
         self._own: dict[str, str] = self._watched.look()
 
     def look(self) -> Changed | None:
-        """What changed since the last reload, or None. Raises ConfigError where the repository
-        cannot be read.
+        """Return what changed since the last reload, or None.
+
+        Raises:
+            ConfigError: The repository cannot be read.
         """
-        seen, own = self._trust.look(self._assembly.settings.workspace), self._watched.look()
+        seen = self._trust.look(self._assembly.settings.workspace)
+        own = self._watched.look()
         if (seen.state, seen.digest) == (self._seen.state, self._seen.digest) and own == self._own:
             return None
         files = [*_differing(self._seen.files, seen.files), *_differing(self._own, own)]
@@ -131,115 +144,127 @@ class Reloading:
         return Changed(tuple(files), seen, asks)
 
     async def reload(self, *sessions: Session) -> Tools | None:
-        """Make everything anew, and let these sessions go on with it; None if what there is stays,
-        for the reason that was said.
+        """Load everything again, and let these sessions continue with it.
 
-        Raises ConfigError where what there was must not stay and nothing can take its place: then
-        no message may be worked.
+        Returns:
+            How the tools changed; None if nothing was replaced (a notice says why).
+
+        Raises:
+            ConfigError: Trust was lost and loading failed: no message may be run.
         """
         changed = self.look()
         if changed is None:
             return None
-        before, own = self._assembly, self._watched.look()
+        before = self._assembly
+        own = self._watched.look()
         if (
             own == self._own
             and not _in_force(before.settings.repository)
             and not _in_force(changed.seen)
         ):
-            # Nobody trusts it: what it says had no effect before and has none now.
+            # It is not trusted: it had no effect before and has none now.
             self._seen = changed.seen
             before.notice(
-                "the configuration of this folder changed; it is not trusted and does nothing"
+                "the configuration of this folder changed; it is not trusted and has no effect"
             )
             return None
         try:
-            made = self._made(before)
+            made = self._assemble(before)
         except ConfigError as error:
             if _in_force(before.settings.repository) and not _in_force(changed.seen):
                 raise
-            self._seen, self._own = changed.seen, own
-            self._assembly.notice(f"what there was stays: {error.detail}")
+            self._seen = changed.seen
+            self._own = own
+            self._assembly.notice(f"reload failed, the last good version stays: {error.detail}")
             return None
-        self._seen, self._own = made.settings.repository, own
+        self._seen = made.settings.repository
+        self._own = own
         return await self._exchange(made, sessions, changed.files)
 
     async def renew(self, session: Session) -> None:
-        """Let a session that worked during a reload go on with what there is now. Others are left
-        as they are.
-        """
+        """Update a session that was busy during a reload. Other sessions are left alone."""
         if not session.is_busy and session.id in self._behind:
-            self._go_on(session, ())
-            await self._retire()
+            self._update(session, ())
+            await self._close_past()
 
     def forget(self, session: Session) -> None:
-        """A session that was closed."""
+        """Forget a session that was closed."""
         self._behind.pop(session.id, None)
 
     async def close(self) -> None:
-        """Give back what is kept for sessions that were never renewed; they are closed by now."""
+        """Close what was kept for sessions that were never updated; they are closed by now."""
         self._behind.clear()
-        await self._retire()
+        await self._close_past()
 
-    # ---- how
-
-    def _made(self, before: Assembly) -> Assembly:
-        agent, options = before.agent, self._options
+    def _assemble(self, before: Assembly) -> Assembly:
+        agent = before.agent
+        options = self._options
         if agent.model != before.settings.model:
-            # The person changed it since: that holds, as an option does.
+            # The person changed the model since; that choice overrides the settings.
             options = {**options, "model": agent.model}
-        said: list[str] = []
+        notices: list[str] = []
         made = assemble(
             options,
-            notice=said.append,
+            notice=notices.append,
             approver=agent.approver,
             journal=agent.journal,
             bus=agent.bus,
             interruptible=self._interruptible,
         )
-        for text in said:
+        for text in notices:
             before.notice(text)
         return made
 
     async def _exchange(
         self, made: Assembly, sessions: Iterable[Session], files: tuple[str, ...]
     ) -> Tools:
-        now, before = self._assembly, replace(self._assembly)
+        """Put the parts of a new assembly into the current one, so that references to it stay."""
+        now = self._assembly
+        before = replace(self._assembly)
         tools = Tools.between(before.agent.catalog, made.agent.catalog, files)
         made.agent.catalog = continued(made.agent.catalog, before.agent.catalog)
         if _same_model(before, made):
             made.agent.share_model(before.agent)
-        now.agent, now.settings, now.signer = made.agent, made.settings, made.signer
-        now.extensions, now.servers, now.peers = made.extensions, made.servers, made.peers
+        now.agent = made.agent
+        now.settings = made.settings
+        now.signer = made.signer
+        now.extensions = made.extensions
+        now.servers = made.servers
+        now.peers = made.peers
         self._past.append(before)
         for session in sessions:
-            # One that is behind already goes on from what it works with: all that changed since is
-            # new to it.
+            # A session that is behind already keeps its older assembly: it has missed more.
             self._behind.setdefault(session.id, before)
             if not session.is_busy:
-                self._go_on(session, files)
-        for key in _STARTS:
+                self._update(session, files)
+        for key in _SET_AT_START:
             if before.settings[key] != now.settings[key]:
                 now.notice(f"`{key}` takes effect with the next start")
-        await self._retire()
+        await self._close_past()
         return tools
 
-    def _go_on(self, session: Session, files: Iterable[str]) -> None:
-        now, before = self._assembly, self._behind.pop(session.id)
-        was, seen = before.settings.repository, now.settings.repository
+    def _update(self, session: Session, files: Iterable[str]) -> None:
+        """Let a session continue with the current assembly, and tell it what changed."""
+        now = self._assembly
+        before = self._behind.pop(session.id)
+        was = before.settings.repository
+        seen = now.settings.repository
         files = sorted({*files, *_differing(was.files, seen.files)})
         tools = Tools.between(before.agent.catalog, now.agent.catalog, files)
         mode = session.mode
         now.agent.take_over(session, changed=(*tools.changed, *tools.gone))
         if mode != before.settings.mode:
-            # What the person chose in this session holds in it.
+            # The mode that the person chose for this session stays.
             session.set_mode(mode)
-        lost = _in_force(was) and not _in_force(seen)
-        session.add_notice(SOURCE, f"{_WITHDRAWN if lost else ''}{_sentence(files, tools)}")
-        if told := _told(before.agent, now.agent, tools):
-            session.tell(told, SOURCE)
+        lost_trust = _in_force(was) and not _in_force(seen)
+        prefix = _WITHDRAWN if lost_trust else ""
+        session.add_notice(SOURCE, prefix + _describe_change(files, tools))
+        message = _message_to_model(before.agent, now.agent, tools)
+        if message:
+            session.tell(message, SOURCE)
 
-    async def _retire(self) -> None:
-        """Give back what earlier assemblies brought that no session works with any more."""
+    async def _close_past(self) -> None:
+        """Close the resources of earlier assemblies that no session uses any more."""
         for before in [*self._past]:
             if any(one is before for one in self._behind.values()):
                 continue
@@ -248,15 +273,13 @@ class Reloading:
                 await before.agent.disconnect()
             elif before.agent.roster is not None:
                 await before.agent.roster.disconnect()
-            for brought in (before.extensions, before.servers, before.peers):
-                if brought is not None:
-                    await brought.close()
+            for resource in (before.extensions, before.servers, before.peers):
+                if resource is not None:
+                    await resource.close()
 
 
-def _seen(catalog: Catalog) -> dict[str, Tool]:
-    """The tools that a model or a person can call, by name. What scripts ask with comes and goes
-    with them.
-    """
+def _callable_tools(catalog: Catalog) -> dict[str, Tool]:
+    """Return the tools that a model or a person can call, by name; not those for scripts only."""
     return {tool.full_name: tool for tool in catalog if tool.loading is not Loading.INTERNAL}
 
 
@@ -265,9 +288,7 @@ def _in_force(seen: Snapshot) -> bool:
 
 
 def _same_model(one: Assembly, other: Assembly) -> bool:
-    """Whether two assemblies ask one model at one address, so that connections (and a local server)
-    can be shared.
-    """
+    """Whether two assemblies use the same model at the same address and so can share its client."""
     return one.agent.model == other.agent.model and _provider(one) == _provider(other)
 
 
@@ -279,20 +300,22 @@ def _differing(before: dict[str, Any], now: dict[str, Any]) -> list[str]:
     return sorted(name for name in before.keys() | now.keys() if before.get(name) != now.get(name))
 
 
-def _sentence(files: Sequence[str], tools: Tools) -> str:
-    shown = ", ".join(files[:5]) + (f" and {len(files) - 5} more" if len(files) > 5 else "")
-    return "; ".join(filter(None, (shown, str(tools)))) or "what is trusted changed"
+def _describe_change(files: Sequence[str], tools: Tools) -> str:
+    shown = ", ".join(files[:5])
+    if len(files) > 5:
+        shown += f" and {len(files) - 5} more"
+    parts = [part for part in (shown, str(tools)) if part]
+    return "; ".join(parts) or "what is trusted changed"
 
 
-def _told(before: Agent, now: Agent, tools: Tools) -> str:
-    """What the model should know besides its list of tools."""
-    said: list[str] = []
+def _message_to_model(before: Agent, now: Agent, tools: Tools) -> str:
+    """Say what the model should know besides its list of tools; "" if there is nothing."""
+    lines: list[str] = []
     if tools.new or tools.gone or tools.changed:
-        said.append(f"The tools changed. {tools}.")
+        lines.append(f"The tools changed. {tools}.")
     if before.instructions != now.instructions:
-        told = now.instructions.removeprefix(INSTRUCTIONS).strip()
-        said.append(
-            "In place of what you were told of this folder at the "
-            f"beginning:\n{told or '(nothing)'}"
+        instructions = now.instructions.removeprefix(INSTRUCTIONS).strip() or "(nothing)"
+        lines.append(
+            f"In place of what you were told of this folder at the beginning:\n{instructions}"
         )
-    return "\n".join(said)
+    return "\n".join(lines)

@@ -1,4 +1,4 @@
-"""HTTP tools of a run: what settings, folders and a trusted repository name."""
+"""The HTTP tools of a run, from settings, the person's folder and a trusted repository."""
 
 from __future__ import annotations
 
@@ -15,21 +15,28 @@ _ROOTS = (".ferrule/http/", ".harness/http/")
 
 
 def http_tools_of(settings: Settings) -> Loaded | None:
-    """The HTTP tools of a run; None, and nothing loaded for it, where nobody names any. Raises
-    ConfigError for what cannot be used.
+    """Return the HTTP tools of a run.
+
+    Returns:
+        None, with no library loaded, if there are none.
+
+    Raises:
+        ConfigError: A manifest or document cannot be used.
     """
-    seen = settings.repository
-    theirs = seen.state == "trusted" and any(name.startswith(_ROOTS) for name in seen.files)
-    named = settings["tools.http_manifests"] or settings["tools.openapi"]
-    if not theirs and not named and not (paths.config() / FOLDER).is_dir():
+    repository = settings.repository
+    in_repository = repository.state == "trusted" and any(
+        name.startswith(_ROOTS) for name in repository.files
+    )
+    in_settings = settings["tools.http_manifests"] or settings["tools.openapi"]
+    if not in_repository and not in_settings and not (paths.config() / FOLDER).is_dir():
         return None
     from ferrule.connectors.http import load_tools
 
-    return load_tools(wanted_of(settings), seen)
+    return load_tools(wanted_of(settings), repository)
 
 
 def wanted_of(settings: Settings) -> Wanted:
-    """What the person's settings say of HTTP tools."""
+    """Collect what the person's settings say about HTTP tools."""
     from ferrule.connectors.http import Wanted
 
     return Wanted(

@@ -1,5 +1,6 @@
-"""What a model is told beyond its task: the skills there are and what `AGENTS.md` says. Text, and
-no power.
+"""Instructions for the model beside its task: the catalogue of skills, and `AGENTS.md`.
+
+They are text only and permit nothing.
 """
 
 from __future__ import annotations
@@ -16,8 +17,13 @@ from ferrule.tools.definition import Tool
 
 @dataclass(frozen=True, slots=True)
 class Texts:
-    """`skills` is the catalogue of skills, `instructions` what files say; empty where there is
-    nothing.
+    """Instructions for the model.
+
+    Attributes:
+        skills: The catalogue of skills, "" if there are none.
+        instructions: The text of instruction files, "" if there are none.
+        tools: The tools that read skills.
+        notices: Problems that the person should know of.
     """
 
     skills: str = ""
@@ -26,37 +32,43 @@ class Texts:
     notices: tuple[str, ...] = ()
 
     def told(self, catalog: Catalog) -> list[str]:
-        """The texts for a run with these tools: without the tool that reads them, skills are of no
-        use.
+        """Return the texts for a run with these tools.
+
+        The skills are left out if the run lacks the tool that reads them.
         """
-        readable = all(tool.full_name in catalog for tool in self.tools)
-        return [text for text in (self.skills if readable else "", self.instructions) if text]
+        has_skill_tools = all(tool.full_name in catalog for tool in self.tools)
+        skills = self.skills if has_skill_tools else ""
+        return [text for text in (skills, self.instructions) if text]
 
 
 def read_texts(settings: Settings, gate: Gate, names: Names) -> Texts:
-    """What the settings let a model read of the workspace and of the person's own folder. Raises
-    ConfigError.
+    """Read the skills and instruction files that the settings allow.
+
+    Raises:
+        ConfigError: A file cannot be used.
     """
-    skills, instructions = "", ""
+    skills = ""
+    instructions = ""
     tools: tuple[Tool, ...] = ()
     notices: list[str] = []
     if settings["skills.enabled"]:
         from ferrule.extensions.skills.loading import load_skills
 
-        found = load_skills(settings.workspace, settings.repository, paths.config(), names=names)
-        seen = found.seen_by(gate)
-        skills, tools = seen.catalogue_text, seen.tools
-        notices += map(str, seen.warnings)
+        loaded = load_skills(settings.workspace, settings.repository, paths.config(), names=names)
+        permitted = loaded.seen_by(gate)
+        skills = permitted.catalogue_text
+        tools = permitted.tools
+        notices += map(str, permitted.warnings)
     if settings["instructions.enabled"]:
         from ferrule.extensions.instructions import read_instructions
 
-        told = read_instructions(
+        files = read_instructions(
             settings.workspace,
             settings["instructions.fallbacks"],
             most=settings["instructions.max_bytes"],
             names=names,
             refuses=gate.refuses,
         )
-        instructions = told.text
-        notices += map(str, told.warnings)
+        instructions = files.text
+        notices += map(str, files.warnings)
     return Texts(skills, instructions, tools, tuple(notices))

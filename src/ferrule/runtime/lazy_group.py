@@ -1,10 +1,11 @@
-"""A group of commands that loads a command when it is called, not when it is listed."""
+"""A click group that imports the module of a command when it is called, not when it is listed."""
 
 from __future__ import annotations
 
 import os
 import sys
 from collections.abc import Mapping
+from difflib import get_close_matches
 from importlib import import_module
 from typing import Any
 
@@ -12,14 +13,12 @@ import click
 
 
 def drop_output() -> None:
-    """Nobody reads standard output any more: what else is written there, also at exit, goes
-    nowhere.
-    """
+    """Send further output to nowhere, also at exit, since nobody reads standard output any more."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 class LazyGroup(click.Group):
-    """`table` holds, for each command's name, its `module:object` and its line of help."""
+    """A group whose `table` maps a command's name to its `module:object` and its line of help."""
 
     def __init__(self, *, table: Mapping[str, tuple[str, str]], **more: Any) -> None:
         super().__init__(**more)
@@ -38,7 +37,7 @@ class LazyGroup(click.Group):
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
         if args[0] not in self._table and args[0][:1] != "-":
-            raise click.UsageError(self._no_command(args[0]), ctx=ctx)
+            raise click.UsageError(self._describe_unknown(args[0]), ctx=ctx)
         return super().resolve_command(ctx, args)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
@@ -49,14 +48,13 @@ class LazyGroup(click.Group):
         try:
             return super().invoke(ctx)
         except BrokenPipeError:
-            # The reader went away (`| head`): nobody is left to tell. click would call it a
-            # failure.
+            # The reader went away (`| head`), which click would report as a failure.
             drop_output()
             return 0
 
-    def _no_command(self, name: str) -> str:
-        from difflib import get_close_matches
-
+    def _describe_unknown(self, name: str) -> str:
         near = get_close_matches(name, self._table, 2, 0.5)
-        meant = " or ".join(f"`{one}`" for one in near)
-        return f"there is no command `{name}`" + (f"; did you mean {meant}?" if near else "")
+        suggestion = "`--help` lists the commands"
+        if near:
+            suggestion = "did you mean " + " or ".join(f"`{one}`" for one in near) + "?"
+        return f"there is no command `{name}`; {suggestion}"

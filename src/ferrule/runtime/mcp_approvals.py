@@ -1,12 +1,11 @@
-"""Approving MCP servers from a page: what a person saw is what they approve, in the two steps of
-`ferrule mcp approve`.
+"""Approve MCP servers from a page, in the two steps of `ferrule mcp approve`.
 
-    first its command (or address): only then is it started;
-    then what it says of its tools: only then do models see them.
+    1. the server's command or address: only then is it started;
+    2. its tools, as it describes them: only then do models see them.
 
-Between the steps, and between a look and a yes, anything may change. So a yes names the digest of
-what was on the page, and counts for nothing else (`ApprovalStale`). What a server said when it was
-looked at is held here, for as long as this lives.
+Anything may change between the steps, and between showing a page and approving it. So an approval
+names the digest of what the page showed and is refused for anything else (`ApprovalStale`). What a
+server offered when it was last started is kept in memory by `ServerApprovals`.
 """
 
 from __future__ import annotations
@@ -26,25 +25,29 @@ if TYPE_CHECKING:
 
 
 class ApprovalStale(FerruleError):
-    """What was approved is not what is there now. Look again."""
+    """A server changed after it was shown, so it was not approved."""
 
     code = "approval_stale"
 
     def __init__(self, name: str) -> None:
         super().__init__(
-            f"`{name}` is not what you were shown any more, and nothing was approved",
+            f"`{name}` changed after it was shown to you, so nothing was approved",
             code=type(self).code,
-            hint="look at it again",
+            hint="reload the page and review it again",
         )
 
 
 @dataclass(frozen=True, slots=True)
 class Standing:
-    """A server and how it stands. `covered` is what an approval of its command covers, as text.
+    """A server and its approval state.
 
-    `seen` is what it said of its tools when it was last looked at, None if nobody did since they
-    were approved; `diff` is what approving would change, as a unified diff, "" where there is
-    nothing to approve.
+    Attributes:
+        server: The server.
+        approval: What was approved of it, and its state.
+        covered: What an approval of its command covers, as text.
+        seen: The tools it offered when it was last started, None if it was not started since they
+            were approved.
+        diff: What approving would change, as a unified diff; "" if there is nothing to approve.
     """
 
     server: McpServer
@@ -55,13 +58,14 @@ class Standing:
 
     @property
     def starts(self) -> bool:
-        """Whether its command is approved, so that it may be looked at."""
+        """Whether its command is approved, so that it may be started."""
         return self.approval.state not in ("unknown", "moved")
 
 
 class ServerApprovals:
-    """The servers of some settings. Every method reads files again: they are the person's to change
-    meanwhile.
+    """Approvals of the MCP servers that the settings name.
+
+    Every method reads the files again, since the person may change them at any time.
     """
 
     def __init__(self, settings: Settings) -> None:
@@ -69,25 +73,31 @@ class ServerApprovals:
         self._seen: dict[str, Manifest] = {}
 
     def standings(self) -> tuple[list[Standing], tuple[str, ...]]:
-        """All servers, and sentences about entries that cannot be used. Starts nothing. Raises
-        ConfigError.
+        """Return all servers, and problems of entries that cannot be used. Starts nothing.
+
+        Raises:
+            ConfigError: A file cannot be read.
         """
         loaded = load(self._settings)
-        return [self._standing(server) for server in loaded.servers], loaded.problems
+        return [self._find_standing(server) for server in loaded.servers], loaded.problems
 
     def standing(self, name: str) -> Standing:
-        """One server. Raises ConfigError for a name that there is not."""
+        """Return one server.
+
+        Raises:
+            ConfigError: There is no server of that name.
+        """
         found = next((one for one in self.standings()[0] if one.server.name == name), None)
         if found is None:
-            raise ConfigError(f"there is no server `{name[:100]}`")
+            raise ConfigError(f"there is no MCP server `{name[:100]}`")
         return found
 
-    def _standing(self, server: McpServer) -> Standing:
+    def _find_standing(self, server: McpServer) -> Standing:
         from ferrule.connectors.mcp import Approvals
         from ferrule.connectors.mcp.approvals import covered_text
 
-        book = Approvals()
-        approval = book.look(server)
+        approvals = Approvals()
+        approval = approvals.look(server)
         seen = self._seen.get(server.digest()) or approval.pending
         if (
             seen is not None
@@ -95,11 +105,18 @@ class ServerApprovals:
             and seen.digest() == approval.manifest.digest()
         ):
             seen = None
-        return Standing(server, approval, covered_text(server), seen, book.diff(server, seen))
+        return Standing(server, approval, covered_text(server), seen, approvals.diff(server, seen))
 
     def approve_command(self, name: str, digest: str) -> None:
-        """Let a server be started that was shown with this digest (`McpServer.digest`). Raises
-        ApprovalStale, ConfigError.
+        """Approve the command of a server, so that it may be started.
+
+        Args:
+            name: The server's name.
+            digest: The digest of the entry that was shown (`McpServer.digest`).
+
+        Raises:
+            ApprovalStale: The entry changed since.
+            ConfigError: There is no server of that name.
         """
         from ferrule.connectors.mcp import Approvals
 
@@ -110,29 +127,38 @@ class ServerApprovals:
             Approvals().approve(standing.server)
 
     async def look(self, name: str) -> Standing:
-        """Start an approved server, and hear what it offers. Raises ConfigError, also for what it
-        did not say.
+        """Start an approved server and read which tools it offers.
+
+        Raises:
+            ConfigError: Its command is not approved, or it does not start or answer.
         """
         standing = self.standing(name)
         if not standing.starts:
             raise ConfigError(f"`{name}` was not started: its command is not approved")
         manifest = await listed(self._settings, standing.server)
-        self._keep(standing, manifest)
+        self._record(standing, manifest)
         return self.standing(name)
 
-    def _keep(self, standing: Standing, manifest: Manifest) -> None:
+    def _record(self, standing: Standing, manifest: Manifest) -> None:
         from ferrule.connectors.mcp import Approvals
 
         approved = standing.approval.manifest
         same = approved is not None and approved.digest() == manifest.digest()
         self._seen[standing.server.digest()] = manifest
         if approved is not None:
-            # Runs hold back what changed, from now on.
+            # From now on runs withhold the tools that changed.
             Approvals().pend(standing.server, None if same else manifest)
 
     def approve_tools(self, name: str, digest: str) -> None:
-        """Let models use what was shown with this digest (`Manifest.digest`). Raises ApprovalStale,
-        ConfigError.
+        """Approve the tools of a server, so that models may use them.
+
+        Args:
+            name: The server's name.
+            digest: The digest of the tools that were shown (`Manifest.digest`).
+
+        Raises:
+            ApprovalStale: The tools or the entry changed since, or its command is not approved.
+            ConfigError: There is no server of that name.
         """
         from ferrule.connectors.mcp import Approvals
 
@@ -142,7 +168,11 @@ class ServerApprovals:
         Approvals().approve(standing.server, standing.seen)
 
     def withdraw(self, name: str) -> None:
-        """Approve it no more: neither its command nor its tools. Raises ConfigError."""
+        """Withdraw the approval of a server's command and tools.
+
+        Raises:
+            ConfigError: There is no server of that name.
+        """
         from ferrule.connectors.mcp import Approvals
 
         standing = self.standing(name)

@@ -1,6 +1,4 @@
-"""The MCP servers of the command line: what the settings and files name, put together for a run or
-a command.
-"""
+"""The MCP servers that the settings and `mcp.json` files name, for a run or a command."""
 
 from __future__ import annotations
 
@@ -14,6 +12,8 @@ from ferrule.sandbox.policy import Policy
 from ferrule.storage import paths
 from ferrule.storage.settings.settings import Settings
 from ferrule.tools.reliability import POLICY
+
+from .confinement import policy_of
 
 if TYPE_CHECKING:
     from ferrule.connectors.mcp import Ground, McpServer, Servers
@@ -29,19 +29,26 @@ def servers_of(
     taken: Iterable[str],
     handed: Mapping[str, Any] | None = None,
 ) -> Servers | None:
-    """The servers of a run, none of them started; None, and nothing loaded for it, where nobody
-    names any. Close it with the agent.
+    """Return the MCP servers of a run; close them with the agent. None of them is started.
 
-    `confine` is what commands may do: servers are held under the same bounds. `taken` are the names
-    of the other tools. `handed` are entries of a program that the person works in: each is used if
-    they approved the very same one among their own, and else named in a notice.
+    Args:
+        settings: The settings in force.
+        confine: The sandbox policy of commands; servers get the same limits.
+        taken: The names of the other tools of the run.
+        handed: Entries from the editor that the person works in. An entry is used only if the
+            person approved the same one before; otherwise a notice names it.
 
-    Raises ConfigError for a policy that cannot be read: a server must not run with another one than
-    was written.
+    Returns:
+        None, with no library loaded, if nobody names a server.
+
+    Raises:
+        ConfigError: A tool policy cannot be read. A server must not run with another policy than
+            the one that was written.
     """
-    theirs = settings.repository.state == "trusted" and ".mcp.json" in settings.repository.files
-    own = any((paths.config() / name).exists() for name in _FILES) or _named(settings)
-    if not theirs and not own and not handed:
+    repository = settings.repository
+    in_repository = repository.state == "trusted" and ".mcp.json" in repository.files
+    has_own = any((paths.config() / name).exists() for name in _FILES) or _named(settings)
+    if not in_repository and not has_own and not handed:
         return None
     from ferrule.connectors.mcp import connect
 
@@ -49,25 +56,26 @@ def servers_of(
     if loaded.policy_errors:
         raise ConfigError("\n".join(loaded.policy_errors), code=POLICY)
     ground = ground_of(settings, confine.root, confine.names)
-    more, problems = _approved(handed or {}, loaded.servers)
+    more, problems = _select_approved(handed or {}, loaded.servers)
     servers = connect((*loaded.servers, *more), ground=ground, taken=taken)
     servers.note(*loaded.problems, *problems)
     return servers
 
 
-def _approved(
+def _select_approved(
     handed: Mapping[str, Any], known: tuple[McpServer, ...]
 ) -> tuple[tuple[McpServer, ...], list[str]]:
-    """Those of the entries that the person approved, and a sentence for each of the others."""
+    """Return the editor's entries that the person approved, and a notice for each other one."""
     from ferrule.connectors.mcp import Approvals
     from ferrule.connectors.mcp.configuration import read_server
 
     used: list[McpServer] = []
     problems: list[str] = []
-    book, own = Approvals(), {one.name: one for one in known}
+    approvals = Approvals()
+    own = {server.name: server for server in known}
     for name, entry in handed.items():
         try:
-            server = read_server(name, entry, f"the server `{name}` that was handed over")
+            server = read_server(name, entry, f"the server `{name}` from the editor")
         except ConfigError as error:
             problems.append(error.detail)
             continue
@@ -75,13 +83,13 @@ def _approved(
             continue
         if name in own:
             problems.append(
-                f"server `{name}` that was handed over is not used: your own of that name is"
+                f"server `{name}` from the editor is not used: you have one of the same name"
             )
-        elif book.look(server).manifest is None:
+        elif approvals.look(server).manifest is None:
+            file = paths.config() / _FILES[0]
             problems.append(
-                f"server `{name}` that was handed over is not started: you have not approved "
-                "it; write it into"
-                f" `{paths.config() / _FILES[0]}` and run `ferrule mcp approve {name}`"
+                f"server `{name}` from the editor is not started: you have not approved it; "
+                f"write it into `{file}` and run `ferrule mcp approve {name}`"
             )
         else:
             used.append(server)
@@ -89,7 +97,12 @@ def _approved(
 
 
 def load(settings: Settings, *, as_trusted: bool = False) -> Loaded:
-    """What the settings and files name."""
+    """Read the servers that the settings and files name.
+
+    Args:
+        settings: The settings in force.
+        as_trusted: Read the repository's file even if the repository is not trusted, to check it.
+    """
     from ferrule.connectors.mcp import load_servers
 
     return load_servers(
@@ -98,10 +111,14 @@ def load(settings: Settings, *, as_trusted: bool = False) -> Loaded:
 
 
 def ground_of(settings: Settings, root: Path | None = None, names: Names | None = None) -> Ground:
-    """Where servers are started and how they are held, as the settings say it for commands."""
-    from ferrule.connectors.mcp import Ground
+    """Return where servers are started and how they are sandboxed, as the settings say.
 
-    from .confinement import policy_of
+    Args:
+        settings: The settings in force.
+        root: The workspace; by default that of the settings.
+        names: The protected names; by default those of the settings.
+    """
+    from ferrule.connectors.mcp import Ground
 
     extended = DEFAULT.extended(
         reserved=settings["reserved.extend"], secret=settings["secrets.extend"]
@@ -120,8 +137,10 @@ def _named(settings: Settings) -> object:
 
 
 async def listed(settings: Settings, server: McpServer) -> Manifest:
-    """What a server offers now. It is started for that. Raises ConfigError, also for what it did
-    not say: a person asked.
+    """Start a server and return what it offers.
+
+    Raises:
+        ConfigError: It cannot be started, or does not answer.
     """
     from ferrule.connectors.mcp import Approvals
     from ferrule.connectors.mcp.server import Live

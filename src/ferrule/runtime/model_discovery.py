@@ -1,4 +1,4 @@
-"""Which models can be used from here: asked of each provider, briefly, all at once."""
+"""Discover which models can be used from here, asking all providers at the same time."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from ferrule.core.errors import FerruleError
 from ferrule.storage.settings.settings import Settings, load_settings
 
 SECONDS = 2.0
-"""How long a provider may take to say what it has."""
+"""How long a provider may take to list its models."""
 
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """A model, or a provider (`name:`) without one; `detail` says what is missing."""
+    """A model, or a provider (`name:`) without models; `detail` says what is missing."""
 
     model: str
     ready: bool
@@ -24,13 +24,15 @@ class Row:
 
 
 async def discovered(settings: Settings | None = None) -> list[Row]:
-    """What there is, by provider, with the addresses and keys that the settings name."""
-    chosen = settings or load_settings()
-    parts = await asyncio.gather(_local(), _ollama(chosen), _openai(chosen))
-    return [row for part in parts for row in part]
+    """List the models of each provider, using the addresses and keys that the settings name."""
+    in_force = settings or load_settings()
+    local, ollama, openai = await asyncio.gather(
+        _find_local(), _find_ollama(in_force), _find_openai(in_force)
+    )
+    return [*local, *ollama, *openai]
 
 
-async def _local() -> list[Row]:
+async def _find_local() -> list[Row]:
     from ferrule.models.local.pull import installed
 
     if find_spec("xllamacpp") is None:
@@ -42,25 +44,25 @@ async def _local() -> list[Row]:
     return [Row("local:smollm2", True)]
 
 
-async def _ollama(settings: Settings) -> list[Row]:
+async def _find_ollama(settings: Settings) -> list[Row]:
     from ferrule.models.ollama.client import Ollama
 
     base = settings.provider("ollama").base_url
-    wire = Ollama("any", base_url=base) if base else Ollama("any")
+    client = Ollama("any", base_url=base) if base else Ollama("any")
     try:
         async with asyncio.timeout(SECONDS):
-            names = await wire.installed()
+            names = await client.installed()
     except TimeoutError:
         names = []
     finally:
-        await wire.close()
-    nothing = Row(
-        "ollama:", False, f"nothing at {wire.base_url} (`ollama serve`, `ollama pull llama3.2`)"
-    )
-    return [Row(f"ollama:{name}", True) for name in names] or [nothing]
+        await client.close()
+    if names:
+        return [Row(f"ollama:{name}", True) for name in names]
+    detail = f"no models at {client.base_url} (`ollama serve`, `ollama pull llama3.2`)"
+    return [Row("ollama:", False, detail)]
 
 
-async def _openai(settings: Settings) -> list[Row]:
+async def _find_openai(settings: Settings) -> list[Row]:
     provider = settings.provider("openai")
     key = os.environ.get(provider.api_key_env or "OPENAI_API_KEY")
     if key or provider.base_url or os.environ.get("OPENAI_BASE_URL"):

@@ -1,7 +1,7 @@
-"""Options that several commands share, declared once.
+"""Command-line options that several commands share.
 
-Those that stand for a setting are named as `ferrule.storage.settings.table` names them (a test
-compares the two): the table itself is not loaded for help.
+Options that set a setting are named after it, with `__` for the dot (a test compares them with
+`ferrule.storage.settings.table`); the table itself is not loaded, so that help stays fast.
 """
 
 from __future__ import annotations
@@ -14,13 +14,12 @@ import click
 
 F = TypeVar("F", bound=Callable[..., Any])
 
-_RULE = "Permission rule"
 _SETTINGS = (
     click.option(
         "-m",
         "--model",
         metavar="PROVIDER:MODEL",
-        help="Model to use, e.g. local:smollm2, ollama:llama3.2.",
+        help="Model to use, e.g. local:smollm2 or ollama:llama3.2.",
     ),
     click.option(
         "--mode",
@@ -34,28 +33,28 @@ _SETTINGS = (
         "--tool-mode",
         "tool_mode",
         type=click.Choice(["auto", "native", "constrained", "text", "commands", "none"]),
-        help="How tools are called.",
+        help="Tool mode: how the model is asked to call tools.",
     ),
     click.option(
         "--allow",
         "permissions__allow",
         multiple=True,
         metavar="RULE",
-        help=f"{_RULE}, e.g. 'Bash(git diff:*)'. Repeatable.",
+        help="Permission rule that allows, e.g. 'Bash(git diff:*)'. Repeatable.",
     ),
     click.option(
         "--ask",
         "permissions__ask",
         multiple=True,
         metavar="RULE",
-        help=f"{_RULE} for what a person is asked about. Repeatable.",
+        help="Permission rule that asks a person. Repeatable.",
     ),
     click.option(
         "--deny",
         "permissions__deny",
         multiple=True,
         metavar="RULE",
-        help=f"{_RULE} that refuses. Repeatable.",
+        help="Permission rule that denies. Repeatable.",
     ),
     click.option(
         "--tools/--no-tools",
@@ -82,20 +81,20 @@ _SETTINGS = (
         "tools__packs",
         multiple=True,
         metavar="PACK",
-        help="Tools beyond the usual ones: typed, git, git_write, git_toolbox, code. Repeatable.",
+        help="Add a tool pack: typed, git, git_write, git_toolbox or code. Repeatable.",
     ),
     click.option(
         "--require-tool",
         "tools__required",
         multiple=True,
         metavar="TOOL",
-        help="A tool that must have succeeded, or 'one|other'. Repeatable.",
+        help="Tool that must succeed in the run, or 'one|other'. Repeatable.",
     ),
     click.option(
         "--join",
         "tools__join",
         metavar="HOW",
-        help="Calls side by side: all, first_success or how many must succeed.",
+        help="Parallel calls to wait for: all, first_success or how many must succeed.",
     ),
     click.option(
         "--safe-mode/--no-safe-mode",
@@ -113,32 +112,32 @@ _SETTINGS = (
         "--max-seconds",
         "limits__max_seconds",
         metavar="TIME",
-        help="Time of a run, as in 90s or 5m.",
+        help="Time limit of a run, such as 90s or 5m.",
     ),
     click.option(
-        "--max-tokens", "limits__max_tokens", type=click.IntRange(1), help="Tokens of a run."
+        "--max-tokens", "limits__max_tokens", type=click.IntRange(1), help="Token limit of a run."
     ),
     click.option(
         "--max-cost",
         "limits__max_cost",
         type=click.FloatRange(0, min_open=True),
         metavar="DOLLARS",
-        help="What a run may cost.",
+        help="Cost limit of a run.",
     ),
     click.option(
         "--max-calls",
         "limits__max_calls",
         type=click.IntRange(1),
-        help="Tool calls of a run in all.",
+        help="Limit of tool calls in a run.",
     ),
     click.option(
         "--on-limit",
         "limits__on_limit",
         type=click.Choice(["error", "answer"]),
-        help="At the round limit: an error, or one last answer without tools.",
+        help="At the turn limit: fail, or give one last answer without tools.",
     ),
     click.option(
-        "--journal", "journal__path", type=click.Path(dir_okay=False), help="The journal's file."
+        "--journal", "journal__path", type=click.Path(dir_okay=False), help="File of the journal."
     ),
 )
 
@@ -149,18 +148,20 @@ _OTHERS = (
         type=click.Path(file_okay=False),
         help="Folder to work in (default: this one).",
     ),
-    click.option("--quiet", "-q", is_flag=True, help="Only the answer, warnings and errors."),
+    click.option("--quiet", "-q", is_flag=True, help="Print only the answer, warnings and errors."),
 )
 
 
-def _names() -> frozenset[str]:
-    @_all(_SETTINGS)
-    def probe() -> None: ...
+def _parameter_names() -> frozenset[str]:
+    @_combine(_SETTINGS)
+    def command() -> None: ...
 
-    return frozenset(str(parameter.name) for parameter in click.command()(probe).params)
+    return frozenset(str(parameter.name) for parameter in click.command()(command).params)
 
 
-def _all(options: tuple[Callable[[F], F], ...]) -> Callable[[F], F]:
+def _combine(options: tuple[Callable[[F], F], ...]) -> Callable[[F], F]:
+    """Make one decorator of several, so that help lists the options in this order."""
+
     def add(function: F) -> F:
         for option in reversed(options):
             function = option(function)
@@ -169,13 +170,13 @@ def _all(options: tuple[Callable[[F], F], ...]) -> Callable[[F], F]:
     return add
 
 
-SETTING_OPTIONS = _names()
-"""Parameters that set a setting: its key with `__` for the dot."""
+SETTING_OPTIONS = _parameter_names()
+"""Names of the parameters that set a setting: its key with `__` for the dot."""
 
 
 def common(function: F) -> F:
     """Add the shared options to a command."""
-    return _all((*_SETTINGS[:1], *_OTHERS, *_SETTINGS[1:]))(function)
+    return _combine((*_SETTINGS[:1], *_OTHERS, *_SETTINGS[1:]))(function)
 
 
 def yes_to(function: F) -> F:
@@ -185,7 +186,7 @@ def yes_to(function: F) -> F:
         "yes_to",
         multiple=True,
         metavar="TOOL",
-        help="Say yes to this tool where it would ask. Repeatable.",
+        help="Approve calls of this tool without asking. Repeatable.",
     )(function)
 
 
@@ -193,8 +194,13 @@ def served(
     port: int,
     token_file: str = "File that holds the token; else FERRULE_TOKEN, else one is made and shown.",
 ) -> Callable[[F], F]:
-    """Add where a server is and who may come in: `--host`, `--port`, `--url`, `--token-file`."""
-    return _all(
+    """Add the options of a server: `--host`, `--port`, `--url` and `--token-file`.
+
+    Args:
+        port: The default port.
+        token_file: The help of `--token-file`.
+    """
+    return _combine(
         (
             click.option(
                 "--host", default="127.0.0.1", show_default=True, help="Address to serve on."
@@ -210,7 +216,7 @@ def served(
                 "--url",
                 default="",
                 metavar="URL",
-                help="How clients reach it, where a proxy with TLS stands before it.",
+                help="Address that clients use, if the server is behind a TLS proxy.",
             ),
             click.option(
                 "--token-file", type=click.Path(path_type=Path, dir_okay=False), help=token_file

@@ -1,9 +1,9 @@
-"""The open sessions of an interface: how many there are, which go first, and how they end.
+"""A pool of open sessions, with a size limit, eviction and closing of idle ones.
 
 The console and the MCP, ACP, OpenAI and A2A servers each keep sessions open between requests, so
-that what their tools started goes on. They differ in what a session is found by and in what is put
-around it; bounds, eviction, the sweep of those that are idle, and waiting for one that is being
-closed are the same, and here.
+that background tasks of their tools go on. They differ in the key of a session and in what they
+keep with it; the limit, eviction, closing of idle sessions and waiting for one that is being closed
+are the same for all.
 
 Everything happens in one event loop.
 """
@@ -19,26 +19,24 @@ from ferrule.core.errors import FerruleError
 
 
 class PooledSession(Protocol):
-    """What an interface keeps of one session."""
+    """What the pool needs of a session. It owns the session until `remove` or `close`."""
 
     @property
     def is_busy(self) -> bool:
-        """Whether something is at work: then it is never evicted."""
+        """Whether a run is in progress; a busy session is never evicted."""
         ...
 
     async def cancel(self) -> None:
-        """End what is at work, settled and journaled."""
+        """Cancel the run in progress; its calls are settled and journaled."""
         ...
 
     async def close(self) -> None:
-        """Give the session back; the journal keeps everything. Called once, when nothing is at
-        work.
-        """
+        """Close the session; the journal keeps everything. Called once, when it is not busy."""
         ...
 
 
 class PoolFull(FerruleError):
-    """Every session that may be open is at work."""
+    """No further session can be opened: the pool is full, and none can be evicted."""
 
     code = "sessions_full"
 
@@ -52,9 +50,9 @@ class SessionPool(Generic[K, S]):
 
     Args:
         max_open: How many may be open. A new one evicts the least recently used that is not busy.
-        idle_seconds: How long one that is not used stays open; None for as long as there is room.
-        evicts: Whether a new session may take the place of another one; else it is refused.
-        clock: Seconds from some point on.
+        idle_seconds: How long an unused session stays open; None for as long as there is room.
+        evicts: Whether a new session may evict another one; otherwise it is refused.
+        clock: A monotonic clock, in seconds.
     """
 
     def __init__(
@@ -85,15 +83,15 @@ class SessionPool(Generic[K, S]):
         return [*self._sessions]
 
     def count_busy(self) -> int:
-        """Return how many sessions are at work."""
-        return sum(one.is_busy for one in self._sessions.values())
+        """Return how many sessions are busy."""
+        return sum(session.is_busy for session in self._sessions.values())
 
     def find(self, key: K) -> S | None:
-        """Return an open session without using it; None if there is none."""
+        """Return an open session without marking it as used; None if there is none."""
         return self._sessions.get(key)
 
     def use(self, key: K) -> S | None:
-        """Return an open session, used now; None if there is none."""
+        """Return an open session and mark it as used now; None if there is none."""
         session = self._sessions.pop(key, None)
         if session is not None:
             self._sessions[key] = session
@@ -101,15 +99,13 @@ class SessionPool(Generic[K, S]):
         return session
 
     def add(self, key: K, session: S) -> None:
-        """Keep a session, used now. `make_room` comes first."""
+        """Add a session, marked as used now. Call `make_room` first."""
         self._sessions[key] = session
         self._used[key] = self._clock()
         self._plan_sweep()
 
     def remove(self, key: K) -> S | None:
-        """Return a session that the pool does not keep any longer, still open; None if there is
-        none.
-        """
+        """Take a session out of the pool and return it, still open; None if there is none."""
         self._used.pop(key, None)
         return self._sessions.pop(key, None)
 
@@ -117,7 +113,7 @@ class SessionPool(Generic[K, S]):
         """Evict the least recently used session that is not busy, if there is no room.
 
         Raises:
-            PoolFull: All of them are busy, or none may be evicted.
+            PoolFull: All sessions are busy, or eviction is off.
         """
         while len(self._sessions) >= self.max_open:
             if not self._evicts:
@@ -126,19 +122,19 @@ class SessionPool(Generic[K, S]):
                     code=PoolFull.code,
                     hint="close one",
                 )
-            quiet = next((key for key, one in self._sessions.items() if not one.is_busy), None)
-            if quiet is None:
+            idle = next((key for key, one in self._sessions.items() if not one.is_busy), None)
+            if idle is None:
                 raise PoolFull(
                     f"{self.max_open} sessions are at work already",
                     code=PoolFull.code,
                     hint="try again later",
                 )
-            self.close_soon(quiet)
+            self.close_soon(idle)
 
-    # ---- the end
+    # ---- closing
 
     def close_soon(self, key: K) -> None:
-        """Cancel and close a session in the background. It is not found from now on."""
+        """Take a session out of the pool; cancel and close it in the background."""
         session = self.remove(key)
         if session is None:
             return
@@ -148,13 +144,14 @@ class SessionPool(Generic[K, S]):
         task.add_done_callback(lambda done: self._forget(key, done))
 
     async def close(self, key: K) -> None:
-        """Cancel and close a session. Nothing happens if it is not open. Raises what closing does."""
+        """Cancel and close a session, if it is open. Exceptions of closing it are raised here."""
         self.close_soon(key)
         await self.wait_closed(key)
 
     async def wait_closed(self, key: K) -> None:
-        """Wait until a session that is being closed has given its lease back: whoever opens it
-        before would lose it then.
+        """Wait until a session that is being closed has released its lease.
+
+        Whoever opens it before that would lose the lease again.
         """
         closing = self._closing.get(key)
         if closing is not None:
@@ -172,9 +169,9 @@ class SessionPool(Generic[K, S]):
         """Close the sessions that have been idle for too long."""
         if self.idle_seconds is None:
             return
-        late = self._clock() - self.idle_seconds
+        deadline = self._clock() - self.idle_seconds
         for key in self.open_keys():
-            if self._used[key] <= late and not self._sessions[key].is_busy:
+            if self._used[key] <= deadline and not self._sessions[key].is_busy:
                 self.close_soon(key)
         self._plan_sweep()
 
@@ -185,12 +182,10 @@ class SessionPool(Generic[K, S]):
         if self.idle_seconds is None or not self._sessions:
             return
         oldest = min(self._used.values())
-        # A busy session is looked at again later; at least a second later, so that sweeps of many
-        # that are busy do not take the loop's time.
-        wait = max(
-            oldest + self.idle_seconds - self._clock(), min(1.0, max(self.idle_seconds, 0.01))
-        )
-        self._sweep = asyncio.get_running_loop().call_later(max(wait, 0.0), self.sweep)
+        until_idle = oldest + self.idle_seconds - self._clock()
+        # A busy session is checked again, but not at once: sweeps must not take the loop's time.
+        shortest = min(1.0, max(self.idle_seconds, 0.01))
+        self._sweep = asyncio.get_running_loop().call_later(max(until_idle, shortest), self.sweep)
 
     def _forget(self, key: K, done: asyncio.Task[None]) -> None:
         if self._closing.get(key) is done:

@@ -1,9 +1,10 @@
-"""The tools that the command line gives to a run."""
+"""The tools that ship with Ferrule and that a run gets."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from difflib import get_close_matches
+from itertools import chain
 
 from ferrule.core.errors import ConfigError
 from ferrule.toolkits import clock, commands, tasks
@@ -21,24 +22,21 @@ PACKS = ("typed", "git", "git_write", "git_toolbox", "code")
 
 
 def shipped(packs: Sequence[str] = ()) -> tuple[Tool, ...]:
-    """The tools of every run, in the order of their kits, and those of the packs that a person
-    named.
+    """Return the tools of every run and those of the named packs.
 
-    Raises ConfigError for a pack that there is not.
+    Raises:
+        ConfigError: There is no such pack.
     """
-    own = tuple(
-        tool
-        for kit in (files, browse, search_files, commands, command, tasks, clock)
-        for tool in kit.TOOLS
-    )
-    added = own
+    toolkits = (files, browse, search_files, commands, command, tasks, clock)
+    always = tuple(chain.from_iterable(toolkit.TOOLS for toolkit in toolkits))
+    added = always
     for name in dict.fromkeys(packs):
-        added = (*added, *_tools_of(name, own))
+        added = (*added, *_load_pack(name, always))
     return added
 
 
-def _tools_of(pack: str, own: Sequence[Tool]) -> tuple[Tool, ...]:
-    # Each is loaded by who names it.
+def _load_pack(pack: str, always: Sequence[Tool]) -> tuple[Tool, ...]:
+    # A pack is imported only by those who name it.
     match pack:
         case "typed":
             from ferrule.toolkits.stdlib import stdlib_tools
@@ -55,16 +53,18 @@ def _tools_of(pack: str, own: Sequence[Tool]) -> tuple[Tool, ...]:
         case "code":
             from ferrule.toolkits.code_mode import code_tool
 
-            return (code_tool([tool for tool in own if tool.side_effect in _READS]),)
+            return (code_tool([tool for tool in always if tool.side_effect in _READS]),)
         case _:
             near = get_close_matches(pack, PACKS, 1)
-            said = f"did you mean `{near[0]}`?" if near else f"there are: {', '.join(PACKS)}"
-            raise ConfigError(f"`tools.packs` names `{pack}`, and there is no such pack", hint=said)
+            hint = f"did you mean `{near[0]}`?" if near else f"choose from: {', '.join(PACKS)}"
+            raise ConfigError(f"`tools.packs` names `{pack}`, and there is no such pack", hint=hint)
 
 
 def brought_by_runs() -> tuple[str, ...]:
-    """Names of tools that a run brings where it has a use for them: found tools, kept results,
-    tasks, sub-agents, skills.
+    """Return the names of tools that a run adds itself when it needs them.
+
+    These read artifacts and skills, find deferred tools, follow background tasks and delegate to
+    sub-agents.
     """
     from ferrule.engine import background
     from ferrule.engine.artifacts import tools as artifact_tools

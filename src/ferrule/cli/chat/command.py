@@ -1,4 +1,4 @@
-"""`ferrule chat`: a conversation with a model that works in this folder."""
+"""Define `ferrule chat`, and check that the terminal and the libraries it needs are there."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from ferrule.runtime.options import common
     "--resume",
     "resume_id",
     metavar="SESSION",
-    help="Go on with this session (an id or its beginning).",
+    help="Continue this session (its id or the beginning of it).",
 )
-@click.option("--reasoning", is_flag=True, help="Show what the model thinks aloud, where it does.")
+@click.option("--reasoning", is_flag=True, help="Show the model's reasoning, where it gives any.")
 def chat(**options: Any) -> int:
-    """Talk with a model that works in this folder.
+    """Chat with a model that works in this folder.
 
-    `/help` lists the commands. Ctrl-C stops the running call, once more the turn; Ctrl-D leaves.
-    What needs a permission asks: once, for the session, remembered, or no.
+    `/help` lists the commands. Ctrl-C stops the running tool call, and pressed again the turn;
+    Ctrl-D leaves. A call that needs approval asks: once, for this session, remembered, or denied.
     """
     import asyncio
     import sys
@@ -31,7 +31,9 @@ def chat(**options: Any) -> int:
     if sys.stdin is None or not (sys.stdin.isatty() and sys.stdout.isatty()):
         raise click.UsageError("chat needs a terminal; use `ferrule run` in scripts")
     if find_spec("prompt_toolkit") is None:
-        raise click.UsageError("chat needs prompt-toolkit: `pip install 'ferrule[cli]'`")
-    from .loop import converse
+        raise click.UsageError(
+            "chat needs prompt-toolkit; install it: `pip install 'ferrule[cli]'`"
+        )
+    from .loop import converse  # needs prompt_toolkit
 
     return asyncio.run(converse(options))

@@ -1,4 +1,4 @@
-"""A conversation so far, in lines that look as they did when it was held."""
+"""Format a recorded conversation as the lines that the chat showed."""
 
 from __future__ import annotations
 
@@ -10,12 +10,13 @@ from ferrule.storage.export.story import Asked, Said, Step, Story, Told, Used
 from ferrule.tools.context import ASIDE
 
 LONGEST = 200
-"""Characters of a result's first line."""
+"""How many characters of a result's first line are shown."""
 
 
 def told(records: Iterable[Record]) -> list[str]:
-    """Questions, words, calls with how they ended, notices. What a person put in beside messages is
-    left out.
+    """List a conversation's messages, answers, tool calls with their outcome, and notices.
+
+    Context that a person added beside messages is left out.
     """
     story = Story()
     steps = [step for record in records for step in story.feed(record)]
@@ -40,10 +41,11 @@ def _outcome(step: Used) -> str:
     if step.result is None:
         return "✗ outcome unknown" if step.started else "✗ not run"
     if not step.result.success:
-        return f"✗ {step.result.error_type}: {_first(step.result.error_message or '')}"
-    return f"✓ {_first(step.result.text())}"
+        return f"✗ {step.result.error_type}: {_first_line(step.result.error_message or '')}"
+    return f"✓ {_first_line(step.result.text())}"
 
 
-def _first(text: str) -> str:
-    line, more, _ = text.strip().partition("\n")
-    return line[:LONGEST] + ("…" if more or len(line) > LONGEST else "")
+def _first_line(text: str) -> str:
+    line, more_lines, _ = text.strip().partition("\n")
+    is_cut = more_lines or len(line) > LONGEST
+    return line[:LONGEST] + ("…" if is_cut else "")

@@ -1,5 +1,7 @@
-"""Hot reload in the chat: before each line the folder is looked at, and a repository that changed
-is shown and asked for.
+"""Hot reload in the chat.
+
+Before each line the folder is checked for changes. If a trusted repository's configuration changed,
+the difference is shown and the person is asked whether to trust it.
 """
 
 from __future__ import annotations
@@ -13,11 +15,17 @@ from ferrule.storage.trust import Trust
 
 from .slash_commands import Chat
 
-QUESTION = "trust it as it stands now? [y/N] "
+QUESTION = "trust it as it is now? [y/N] "
 
 
 class Fresh:
-    """One chat's. `ask` puts a question to the person; EOFError is a no."""
+    """Reloads the configuration of one chat when files changed.
+
+    Args:
+        chat: The chat.
+        options: The options that its assembly was made from.
+        ask: Asks the person a question and returns what they type; EOFError means no.
+    """
 
     def __init__(
         self, chat: Chat, options: dict[str, Any], ask: Callable[[str], Awaitable[str]]
@@ -27,15 +35,17 @@ class Fresh:
         self._reloading = Reloading(chat.assembly, options, interruptible=True)
 
     async def look(self) -> bool:
-        """Bring the session up to date. False if what there was must not stay and nothing can take
-        its place: then nothing may run.
+        """Reload what changed.
+
+        Returns:
+            False if trust was lost and the reload failed: then nothing may run.
         """
         say = self._chat.assembly.terminal.say
         try:
             changed = self._reloading.look()
             if changed is not None:
                 if changed.asks:
-                    await self._trusted(changed)
+                    await self._ask_for_trust(changed)
                 await self._reloading.reload(self._chat.session)
         except FerruleError as error:
             hint = f"\nhint: {error.hint}" if error.hint else ""
@@ -43,23 +53,22 @@ class Fresh:
             return False
         return True
 
-    async def _trusted(self, changed: Changed) -> None:
-        """Ask, showing what is different; by digest, so that what was shown is what is trusted."""
-        say, book = self._chat.assembly.terminal.say, Trust()
+    async def _ask_for_trust(self, changed: Changed) -> None:
+        """Show what changed and ask. Trust is by digest: only what was shown becomes trusted."""
+        say = self._chat.assembly.terminal.say
+        trust = Trust()
         say("! the configuration of this folder changed:", style="yellow")
-        for change in book.diff(changed.seen.workspace):
-            say(
-                f"{change.what}: "
-                f"{change.name}\n{change.diff or '  (no text to show: look at the file)'}"
-            )
+        for change in trust.diff(changed.seen.workspace):
+            difference = change.diff or "  (not text: look at the file)"
+            say(f"{change.what}: {change.name}\n{difference}")
         try:
-            answered = (await self._ask(QUESTION)).strip().lower()
+            answer = (await self._ask(QUESTION)).strip().lower()
         except EOFError:
-            answered = ""
-        if answered not in ("y", "yes"):
-            say("not trusted; `ferrule trust` asks again", style="yellow")
+            answer = ""
+        if answer not in ("y", "yes"):
+            say("not trusted; run `ferrule trust` to be asked again", style="yellow")
             return
         try:
-            book.trust(changed.seen.workspace, digest=changed.seen.digest)
+            trust.trust(changed.seen.workspace, digest=changed.seen.digest)
         except ConfigError as error:
             say(f"! {error.detail}", style="yellow")

@@ -1,4 +1,4 @@
-"""The chat loop: read a line, run it or carry out its slash command, survive whatever comes."""
+"""The chat loop: read a line, send it to the model or run its slash command, survive errors."""
 
 from __future__ import annotations
 
@@ -27,80 +27,84 @@ from .history import told
 from .hot_reload import Fresh
 from .slash_commands import COMMANDS, Chat, nearest
 
-_LEAVES = ("/exit", "/quit")
+_EXIT_COMMANDS = ("/exit", "/quit")
 RECALLED = 24
-"""Lines of the conversation so far that `--resume` shows."""
+"""How many lines of the earlier conversation `--resume` shows."""
 
 
 async def converse(options: dict[str, Any]) -> int:
-    """Talk until the person leaves; the exit code."""
-    resumed = options.get("resume_id")
-    if resumed and not options.get("model"):
-        options["model"] = model_of(resumed)
-    lines = _lines()
+    """Run the chat until the person leaves. Return the exit code."""
+    session_id = options.get("resume_id")
+    if session_id and not options.get("model"):
+        options["model"] = model_of(session_id)
+    prompt = _make_prompt()
     assembly = seat(options, interruptible=True)
-    chat = Chat(assembly, assembly.open(resumed))
-    approver = TerminalApprover(assembly.terminal, lambda text: _answer(chat, text), user=person())
+    chat = Chat(assembly, assembly.open(session_id))
+    approver = TerminalApprover(
+        assembly.terminal, lambda text: _read_answer(chat, text), user=person()
+    )
     assembly.agent.approver = approver
     chat.session.set_approver(approver)
     watch(chat, reasoning=bool(options.get("reasoning")))
     _greet(chat)
-    fresh = Fresh(chat, options, lambda text: _answer(chat, text))
-    task = asyncio.ensure_future(_talk(chat, lines, fresh, resumed=bool(resumed)))
-    fine = False
-    with stopping(task, interrupts=False) as stopped:
+    reloader = Fresh(chat, options, lambda text: _read_answer(chat, text))
+    task = asyncio.ensure_future(_read_lines(chat, prompt, reloader, resumed=bool(session_id)))
+    succeeded = False
+    with stopping(task, interrupts=False) as exit_codes:
         try:
             await task
-            fine = True
+            succeeded = True
         except asyncio.CancelledError:
-            return stopped[-1] if stopped else 130
+            return exit_codes[-1] if exit_codes else 130
         finally:
-            await assembly.close(chat.session, strict=fine)
+            await assembly.close(chat.session, strict=succeeded)
     assembly.terminal.talk(
         f"this session: ferrule chat --resume {chat.session.id[:12]}", style="dim"
     )
     return 0
 
 
-async def _talk(chat: Chat, lines: PromptSession[str], fresh: Fresh, *, resumed: bool) -> None:
+async def _read_lines(
+    chat: Chat, prompt: PromptSession[str], reloader: Fresh, *, resumed: bool
+) -> None:
     if resumed:
-        await _go_on(chat)
+        await _continue_session(chat)
     while True:
         try:
-            line = (await lines.prompt_async(FormattedText([("bold", "› ")]))).strip()
+            line = (await prompt.prompt_async(FormattedText([("bold", "› ")]))).strip()
         except KeyboardInterrupt:
             continue
         except EOFError:
             return
-        if line and not await _one(chat, line, fresh):
+        if line and not await _handle_line(chat, line, reloader):
             return
 
 
-def _lines() -> PromptSession[str]:
+def _make_prompt() -> PromptSession[str]:
     folder = paths.private_folder(paths.state())
     history = folder / "chat-history"
     history.touch(mode=0o600)
-    words = WordCompleter([f"/{name}" for name in COMMANDS], sentence=True)
+    completer = WordCompleter([f"/{name}" for name in COMMANDS], sentence=True)
     return PromptSession(
         history=FileHistory(str(history)),
-        completer=words,
+        completer=completer,
         complete_while_typing=False,
         complete_style=CompleteStyle.READLINE_LIKE,
     )
 
 
-async def _answer(chat: Chat, text: str) -> str:
-    """A line that answers a question. Nothing typed before the question stood is taken.
+async def _read_answer(chat: Chat, text: str) -> str:
+    """Read the answer to a question. Keys typed before the question appeared are dropped.
 
-    Ctrl-C here is a no, and stops the turn: the question is withdrawn with it.
+    Ctrl-C denies and stops the turn, which withdraws the question.
     """
-    # A prompt of its own: answers do not belong into the history of messages.
-    asking: PromptSession[str] = PromptSession()
-    clear_typeahead(asking.input)
+    # A prompt of its own: answers do not belong in the history of messages.
+    prompt: PromptSession[str] = PromptSession()
+    clear_typeahead(prompt.input)
     forget_typed()
     try:
-        # prompt-toolkit would take our handler of Ctrl-C away when it is done with its own.
-        return await asking.prompt_async(
+        # With its own SIGINT handler, prompt-toolkit would remove ours when the prompt ends.
+        return await prompt.prompt_async(
             FormattedText([("bold fg:ansiyellow", text)]), handle_sigint=False
         )
     except KeyboardInterrupt:
@@ -111,8 +115,7 @@ async def _answer(chat: Chat, text: str) -> str:
 
 
 def watch(chat: Chat, *, reasoning: bool = False) -> None:
-    """Draw the session's events from now on."""
-
+    """Show the session's events from now on."""
     chat.show = Show(
         chat.assembly.terminal,
         lambda call_id: chat.session.find_call(call_id),  # noqa: PLW0108  the chat may change its session
@@ -123,21 +126,22 @@ def watch(chat: Chat, *, reasoning: bool = False) -> None:
 
 
 def _greet(chat: Chat) -> None:
-    agent, talk = chat.assembly.agent, chat.assembly.terminal.talk
+    agent = chat.assembly.agent
+    talk = chat.assembly.terminal.talk
     root = agent.workspace.root if agent.workspace else "no folder"
     talk(f"ferrule · {agent.model} · {root} · mode {agent.gate.mode}", style="bold")
     talk("/help for commands, Ctrl-D to leave", style="dim")
 
 
-async def _go_on(chat: Chat) -> None:
-    """Show what was said so far, and finish what was left open."""
+async def _continue_session(chat: Chat) -> None:
+    """Show the end of the earlier conversation, and finish what it left open."""
     for line in recalled(chat):
         chat.assembly.terminal.talk(line, style="dim")
     await _interruptible(chat, chat.session.resume(), turn=True)
 
 
 def recalled(chat: Chat) -> Iterator[str]:
-    """The last lines of the conversation, looking as they did."""
+    """Return the last lines of the conversation, as the chat showed them."""
     lines = told(chat.assembly.agent.journal.records(chat.session.id))
     left_out = len(lines) - RECALLED
     if left_out > 0:
@@ -146,25 +150,27 @@ def recalled(chat: Chat) -> Iterator[str]:
     yield ""
 
 
-async def _one(chat: Chat, line: str, fresh: Fresh) -> bool:
-    """One line of the person; False to leave."""
-    if line.split(" ")[0] not in _LEAVES and not await fresh.look():
+async def _handle_line(chat: Chat, line: str, reloader: Fresh) -> bool:
+    """Carry out one line of the person. Return False to leave the chat."""
+    if line.split(" ")[0] not in _EXIT_COMMANDS and not await reloader.look():
         return True
     if not line.startswith("/"):
-        await _interruptible(chat, _turn(chat, line), turn=True)
+        await _interruptible(chat, _run_message(chat, line), turn=True)
         return True
     name, _, rest = line[1:].partition(" ")
     if name in ("exit", "quit"):
         return False
     command = COMMANDS.get(name)
     if command is None:
-        chat.assembly.terminal.say(f"there is no `/{name}`{nearest(name)} /help lists the commands")
+        chat.assembly.terminal.say(
+            f"there is no command `/{name}`{nearest(name)} /help lists the commands"
+        )
     else:
         await _interruptible(chat, command.carry_out(chat, rest.strip()))
     return True
 
 
-async def _turn(chat: Chat, line: str) -> None:
+async def _run_message(chat: Chat, line: str) -> None:
     result = await chat.session.run(line)
     if result.missing:
         chat.assembly.terminal.say(
@@ -173,8 +179,10 @@ async def _turn(chat: Chat, line: str) -> None:
 
 
 async def _interruptible(chat: Chat, work: Awaitable[Any], *, turn: bool = False) -> None:
-    """Ctrl-C stops the running call first, the whole turn if none runs or when pressed again before
-    it ended.
+    """Await `work` so that Ctrl-C stops it.
+
+    Ctrl-C stops the running tool call first; it stops the whole turn if no call runs, or when
+    pressed again before the call ended.
     """
     task = asyncio.ensure_future(work)
     stopped_at: int | None = None
@@ -204,7 +212,7 @@ async def _interruptible(chat: Chat, work: Awaitable[Any], *, turn: bool = False
         say(f"! {error.detail}", style="yellow")
     except FerruleError as error:
         say(f"error: {error}", style="red")
-    except Exception as error:  # noqa: BLE001  boundary: a defect must not cost the person the conversation
+    except Exception as error:  # noqa: BLE001  boundary: a defect must not end the conversation
         say(f"error: a defect in Ferrule: {type(error).__name__}: {error}", style="red")
     finally:
         chat.stop_turn = None

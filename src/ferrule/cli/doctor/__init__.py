@@ -1,4 +1,4 @@
-"""`ferrule doctor`: what this machine can do, what is missing, and what is not protected.
+"""`ferrule doctor`: report what this machine supports, what is missing and what is not protected.
 
 Modules: `command`, `findings`, `sandbox_report`.
 """

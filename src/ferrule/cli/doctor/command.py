@@ -1,4 +1,4 @@
-"""`ferrule doctor`: what this machine can do, what is missing, and what is not protected."""
+"""Define `ferrule doctor` and its checks, one function each."""
 
 from __future__ import annotations
 
@@ -15,9 +15,16 @@ from pathlib import Path
 import click
 
 from ferrule.core.errors import FerruleError
+from ferrule.permissions.filesystem.open_beneath import best, by_openat2
+from ferrule.runtime.confinement import policy_of
+from ferrule.sandbox.backends import probes
 from ferrule.sandbox.policy import Aspect
+from ferrule.storage import paths
+from ferrule.storage.settings.settings import load_settings
 
 from .findings import Finding
+
+# `sandbox_report` loads an event loop, so the functions below import it when they run.
 
 
 @click.command()
@@ -27,17 +34,19 @@ from .findings import Finding
     multiple=True,
     type=click.Choice([str(aspect) for aspect in Aspect]),
     help=(
-        "Fail unless commands are held in this way too, beside what the settings require. "
+        "Fail unless commands have this protection too, besides those the settings require. "
         "Repeatable."
     ),
 )
 def doctor(as_json: bool, require: tuple[str, ...]) -> int:
-    """Say what this machine can do and what is missing. Exit code 1 if something needed is broken.
+    """Report what this machine supports and what is missing.
 
-    With `--require`, exit code 7 if commands, under the settings in force here, are not held in the
-    ways that are named and in those that `sandbox.require` names.
+    Exit code 1 if something needed is broken. With `--require`, exit code 7 if commands, under the
+    settings in force here, lack one of the named protections or one that `sandbox.require` names.
     """
-    findings = [finding for check in CHECKS for finding in _several(check())]
+    findings: list[Finding] = []
+    for check in CHECKS:
+        findings += check()
     if as_json:
         click.echo(json.dumps([asdict(f) for f in findings], indent=2))
     else:
@@ -48,111 +57,100 @@ def doctor(as_json: bool, require: tuple[str, ...]) -> int:
     return 1 if any(finding.level == "bad" for finding in findings) else 0
 
 
-def _several(found: Finding | Iterable[Finding]) -> Iterable[Finding]:
-    return [found] if isinstance(found, Finding) else found
-
-
-def _system() -> Finding:
+def _check_system() -> Iterable[Finding]:
     detail = f"Python {platform.python_version()}, {platform.system()} {platform.release()}"
-    return Finding("system", "ok" if sys.platform == "linux" else "note", detail)
+    yield Finding("system", "ok" if sys.platform == "linux" else "note", detail)
 
 
-def _state() -> Finding:
-    from ferrule.storage import paths
-
+def _check_state_folder() -> Iterable[Finding]:
     folder = paths.state()
-    nearest = next(p for p in (folder, *folder.parents) if p.exists())
-    if not os.access(nearest, os.W_OK):
-        return Finding(
-            "state", "bad", f"{nearest} cannot be written: no journal; set FERRULE_STATE"
-        )
-    return Finding("state", "ok", str(folder))
-
-
-def _beneath() -> Finding:
-    from ferrule.permissions.filesystem.open_beneath import best, by_openat2
-
-    if best() is by_openat2:
-        return Finding(
-            "workspace", "ok", "paths are resolved beneath the root by the kernel (openat2)"
-        )
-    return Finding(
-        "workspace",
-        "note",
-        "no openat2 here: paths are walked part by part without following links",
+    nearest = next(path for path in (folder, *folder.parents) if path.exists())
+    if os.access(nearest, os.W_OK):
+        yield Finding("state", "ok", str(folder))
+        return
+    yield Finding(
+        "state", "bad", f"{nearest} is not writable, so there is no journal; set FERRULE_STATE"
     )
 
 
-def _search() -> Finding:
+def _check_path_resolution() -> Iterable[Finding]:
+    if best() is by_openat2:
+        detail = "paths are resolved beneath the root by the kernel (openat2)"
+        yield Finding("workspace", "ok", detail)
+        return
+    detail = "no openat2: paths are resolved part by part, without following links"
+    yield Finding("workspace", "note", detail)
+
+
+def _check_search() -> Iterable[Finding]:
     from ferrule.toolkits.search.ripgrep import find_ripgrep
 
     found = find_ripgrep(outside=str(Path.cwd()))
     if found:
-        return Finding("search", "ok", f"ripgrep: {found}")
-    return Finding(
-        "search", "note", "no ripgrep: searching in Python, slower; `pip install 'ferrule[cli]'`"
-    )
+        yield Finding("search", "ok", f"ripgrep: {found}")
+        return
+    detail = "no ripgrep: searching in Python, slower; `pip install 'ferrule[cli]'`"
+    yield Finding("search", "note", detail)
 
 
-def _git() -> Finding:
+def _check_git() -> Iterable[Finding]:
     found = shutil.which("git")
-    return Finding("git", "ok" if found else "note", found or "no git: git_command will say so")
+    detail = found or "git is not installed: the git tools will fail"
+    yield Finding("git", "ok" if found else "note", detail)
 
 
-def _model() -> Finding:
+def _check_local_model() -> Iterable[Finding]:
     from ferrule.models.local.pull import path
 
     if find_spec("xllamacpp") is None:
-        return Finding(
-            "local model", "note", "llama.cpp is not installed; `pip install 'ferrule[local]'`"
-        )
-    where: Path = path("smollm2")
-    if not where.exists():
-        return Finding("local model", "note", "not pulled; `ferrule models pull smollm2`")
-    return Finding("local model", "ok", f"{where} ({where.stat().st_size // 1_000_000} MB)")
+        detail = "llama.cpp is not installed; `pip install 'ferrule[local]'`"
+        yield Finding("local model", "note", detail)
+        return
+    file: Path = path("smollm2")
+    if not file.exists():
+        yield Finding("local model", "note", "not downloaded; `ferrule models pull smollm2`")
+        return
+    yield Finding("local model", "ok", f"{file} ({file.stat().st_size // 1_000_000} MB)")
 
 
-def _terminal() -> Finding:
+def _check_terminal() -> Iterable[Finding]:
     missing = [name for name in ("rich", "prompt_toolkit") if find_spec(name) is None]
     if missing:
-        return Finding(
-            "terminal",
-            "note",
-            f"{', '.join(missing)} missing: `pip install 'ferrule[cli]'` for chat",
-        )
-    return Finding("terminal", "ok", "chat can run")
+        detail = f"{', '.join(missing)} missing; for chat, `pip install 'ferrule[cli]'`"
+        yield Finding("terminal", "note", detail)
+        return
+    yield Finding("terminal", "ok", "chat can run")
 
 
-def _sandbox() -> Iterable[Finding]:
-    from ferrule.runtime.confinement import policy_of
-    from ferrule.sandbox.backends.probes import probe
-    from ferrule.storage.settings.settings import load_settings
-
+def _check_sandbox() -> Iterable[Finding]:
     from .sandbox_report import report
 
     try:
         settings = load_settings()
-        return list(report(policy_of(settings), probe(), settings["sandbox.mode"]))
+        return list(report(policy_of(settings), probes.probe(), settings["sandbox.mode"]))
     except FerruleError as error:
         return [Finding("settings", "bad", f"{error.detail}; commands cannot run")]
 
 
 def _check_required(require: tuple[str, ...]) -> None:
-    """Raises SandboxGap if commands, under the settings in force here, are not held in these ways
-    too.
-    """
-    from ferrule.runtime.confinement import policy_of
-    from ferrule.sandbox.backends.probes import probe
-    from ferrule.storage.settings.settings import load_settings
-
+    """Raise SandboxGap if commands, under the settings in force here, lack these protections."""
     from .sandbox_report import check_required
 
     if require:
         settings = load_settings()
-        check_required(policy_of(settings), probe(), settings["sandbox.mode"], map(Aspect, require))
+        check_required(
+            policy_of(settings), probes.probe(), settings["sandbox.mode"], map(Aspect, require)
+        )
 
 
-CHECKS: tuple[Callable[[], Finding | Iterable[Finding]], ...] = (
-    _system, _state, _beneath, _search, _git, _model, _terminal, _sandbox,
-)  # fmt: skip
-"""In the order they are shown."""
+CHECKS: tuple[Callable[[], Iterable[Finding]], ...] = (
+    _check_system,
+    _check_state_folder,
+    _check_path_resolution,
+    _check_search,
+    _check_git,
+    _check_local_model,
+    _check_terminal,
+    _check_sandbox,
+)
+"""The checks, in the order of the report."""

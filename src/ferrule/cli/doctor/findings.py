@@ -1,4 +1,4 @@
-"""What the doctor finds: one line of its report."""
+"""One line of the doctor's report. A module of its own: `sandbox_report` is imported late."""
 
 from __future__ import annotations
 
@@ -7,9 +7,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One line of the report. `level` is `ok`, `note` (works, with less) or `bad` (does not
-    work).
-    """
+    """One line of the report. `level` is `ok`, `note` (works, with less) or `bad` (broken)."""
 
     name: str
     level: str

@@ -1,8 +1,8 @@
-"""The sandbox as this machine holds it, for the doctor.
+"""Report for `ferrule doctor` how the sandbox protects commands on this machine.
 
-The first finding is the way commands are held; then one for each aspect: `sandbox.<aspect>`, whose
-detail begins with `yes`, `partly` or `no` and says by what. What is said is what `choose` decides
-by, nothing else.
+The first finding names the sandbox backend. Then there is one for each protection,
+`sandbox.<aspect>`, whose detail begins with `yes`, `partly` or `no` and says by what mechanism. The
+report says exactly what `choose` bases its decision on.
 """
 
 from __future__ import annotations
@@ -19,23 +19,21 @@ from .findings import Finding
 
 
 def check_required(policy: Policy, probes: Probes, mode: Mode, also: Iterable[Aspect] = ()) -> None:
-    """Raises SandboxGap if commands under this policy are not held as it requires, and in these
-    ways too.
-    """
-    asked = frozenset(also)
-    wanted = replace(policy, require=policy.require | asked)
+    """Raise SandboxGap if commands lack a protection that the policy or `also` requires."""
+    required = frozenset(also)
+    full_policy = replace(policy, require=policy.require | required)
     if mode != "off":
-        choose(wanted, probes)
+        choose(full_policy, probes)
         return
-    rung = ladder(wanted, probes)[-1]
+    backend = ladder(full_policy, probes)[-1]
     why = "`sandbox.mode: off`: commands run with all the rights you have"
     step = "set `sandbox.mode` to `ask` or `required`"
-    missing = (Missing(aspect, why, step) for aspect in rung.applied.missing(asked))
-    raise SandboxGap(tuple(missing), rung)
+    missing = (Missing(aspect, why, step) for aspect in backend.applied.missing(required))
+    raise SandboxGap(tuple(missing), backend)
 
 
 def report(policy: Policy, probes: Probes, mode: Mode) -> Iterator[Finding]:
-    """What holds commands under this policy here, aspect by aspect."""
+    """Report what protects commands under this policy on this machine, one finding each."""
     if mode == "off":
         yield Finding(
             "sandbox",
@@ -44,41 +42,45 @@ def report(policy: Policy, probes: Probes, mode: Mode) -> Iterator[Finding]:
         )
         return
     try:
-        rung = choose(policy, probes)
+        backend = choose(policy, probes)
     except SandboxGap as gap:
-        rung = gap.rung
-        yield _gap(gap, mode)
+        backend = gap.rung
+        yield _report_missing(gap, mode)
     else:
-        yield Finding("sandbox", "ok", f"commands are held by: {rung.name}")
-    yield from _aspects(rung, policy)
-    if rung.name == "namespaces" and probes.overlay:
+        yield Finding("sandbox", "ok", f"commands run in the sandbox backend `{backend.name}`")
+    yield from _report_aspects(backend, policy)
+    if backend.name == "namespaces" and probes.overlay:
         yield Finding(
             "sandbox.preview",
             "ok",
             "yes: a command can be tried on a copy-on-write view (overlayfs)",
         )
     else:
-        why = probes.why.get("overlay", "it needs the rung `namespaces`")
+        why = probes.why.get("overlay", "it needs the backend `namespaces`")
         yield Finding(
             "sandbox.preview", "note", f"no: changes cannot be shown before they are made ({why})"
         )
 
 
-def _gap(gap: SandboxGap, mode: Mode) -> Finding:
+def _report_missing(gap: SandboxGap, mode: Mode) -> Finding:
     missing = ", ".join(str(one.aspect) for one in gap.missing)
-    then = "you are asked once, and where nobody can be asked commands are refused"
+    consequence = "you are asked once, and where nobody can be asked commands are refused"
     if mode == "required":
-        then = "commands are refused"
-    steps = f"; to change it: {gap.hint}" if gap.hint else ""
-    said = f"not held as required (`{gap.rung.name}`), missing: {missing}; {then}{steps}"
-    return Finding("sandbox", "bad" if mode == "required" else "note", said)
+        consequence = "commands are refused"
+    hint = f"; to change it: {gap.hint}" if gap.hint else ""
+    detail = (
+        f"required protection missing: {missing}; the sandbox backend here is `{gap.rung.name}`; "
+        f"{consequence}{hint}"
+    )
+    return Finding("sandbox", "bad" if mode == "required" else "note", detail)
 
 
-def _aspects(rung: Rung, policy: Policy) -> Iterator[Finding]:
+def _report_aspects(backend: Rung, policy: Policy) -> Iterator[Finding]:
     for aspect in Aspect:
-        holds = rung.applied.holds.get(aspect, Holds.NO)
-        by = rung.applied.how.get(aspect, "")
-        wanted = "" if holds is Holds.YES or aspect in policy.require else " (not required)"
+        holds = backend.applied.holds.get(aspect, Holds.NO)
+        mechanism = backend.applied.how.get(aspect, "")
+        is_full = holds is Holds.YES
+        note = "" if is_full or aspect in policy.require else " (not required)"
         yield Finding(
-            f"sandbox.{aspect}", "ok" if holds is Holds.YES else "note", f"{holds}{wanted}: {by}"
+            f"sandbox.{aspect}", "ok" if is_full else "note", f"{holds}{note}: {mechanism}"
         )

@@ -1,4 +1,4 @@
-"""`ferrule init`: an agent project that works as it is made, or a commented settings file.
+"""`ferrule init`: create an agent project that works at once, or a commented settings file.
 
 Modules: `command`, `project`, `settings_template`.
 """

@@ -1,10 +1,12 @@
-"""The files of a new agent project: what `ferrule init` writes, as texts.
+"""The files that `ferrule init` writes for a new agent project, as texts.
 
-They are examples that work: the tools run, the tests pass, the tool file passes its own, the hook
-is asked. A newcomer changes them into theirs; nothing in them is needed by Ferrule.
+They are working examples: the tools run, the tests pass, the tool file passes its own tests, and
+the hook is called. A newcomer changes them into their own; Ferrule needs none of them.
 """
 
 from __future__ import annotations
+
+import re
 
 from ferrule.cli.tools.templates import SAMPLE
 
@@ -14,9 +16,10 @@ TOOL = "count_words"
 """The tool file of a new project."""
 
 TOOLS = '''\
-"""The tools of this project, and an agent that has them and no others.
+"""The tools of this project, and an agent that has these tools only.
 
-`ferrule chat` and the other commands load the tools once the folder is trusted (`tools.python` in .ferrule/ferrule.yaml).
+`ferrule chat` and the other commands load the tools once the folder is trusted (`tools.python` in
+.ferrule/ferrule.yaml).
 
     python tools.py "What do three coffees cost?"
 """
@@ -41,7 +44,7 @@ def price(item: Literal["coffee", "tea", "cake"], count: int = 1) -> float:
         count: How many of it.
     """
     if count < 1:
-        # A model reads this: it says what was wrong and what to do instead.
+        # The model reads this, so it says what was wrong and what to do instead.
         raise ToolFailed(ErrorType.VALIDATION_FAILED, f"count is {count}; it must be 1 or more")
     return round(PRICES[item] * count, 2)
 
@@ -53,13 +56,13 @@ def longest_line(path: Annotated[str, READS], context: Context) -> str:
     Args:
         path: The file, relative to the folder.
     """
-    # The workspace of the run keeps the tool within the folder and away from secrets, as it does the tools that ship.
+    # The workspace keeps the tool inside the folder and away from secrets, like the shipped tools.
     lines = context.resource(Workspace).read_text(path).splitlines()
     return max(lines, key=len, default="")
 
 
 def agent(model: Any = "local:smollm2", **options: Any) -> Agent:
-    """An agent with these tools, working in this folder. `model` is a name, `provider:model`, or a model of its own."""
+    """Make an agent with these tools that works in this folder. `model` is `provider:model`."""
     options.setdefault("workspace", Path(__file__).parent)
     return Agent(model, [price, longest_line], **options)
 
@@ -82,16 +85,16 @@ from tools import agent, price
 
 
 def run(folder: Path, *requests: tuple[str, dict[str, Any]]) -> RunResult:
-    """A run whose model makes these calls, one after another."""
+    """Run the agent with a model that makes these calls, one after another."""
     model = Scripted([*(calls(one) for one in requests), says("Done.")])
-    # Reading a file asks a person; here a rule answers.
-    made = agent(
+    # Reading a file needs approval; here a rule allows it.
+    scripted_agent = agent(
         model,
         workspace=folder,
         storage=Storage(journal=":memory:"),
         permissions=Permissions(allow=["Read(**)"]),
     )
-    return made.run_sync("Go.")
+    return scripted_agent.run_sync("Go.")
 
 
 def test_a_price_is_per_piece() -> None:
@@ -129,7 +132,7 @@ script: |
           return block("pushing is done by a person")
       return allow()
 ---
-Nobody pushes from here. A hook is asked before each call that `when` lets through, after the rules have said yes.
+No model pushes from here. The hook runs before each call that `when` matches and the rules allow.
 """
 
 IGNORE = """\
@@ -160,42 +163,41 @@ README = """\
 An agent project made by `ferrule init`. Change everything.
 
 ```
-python -m pytest                    the tests of tools.py: a script plays the model, no network
-ferrule tools test                  the tests that tool files hold, each in an empty folder of its own
-ferrule validate                    all that is wrong with the files in .ferrule/
-ferrule tools list                  what a model can call here: price, longest_line, count_words, and what ships
+python -m pytest                    test tools.py: a script plays the model, no network
+ferrule tools test                  run the tests in tool files, each in its own empty folder
+ferrule validate                    check the files in .ferrule/
+ferrule tools list                  list the tools: price, longest_line, count_words, shipped ones
 ferrule tools call price item=coffee count=3
 ferrule tools call count_words text="to be or not"
-ferrule models pull smollm2         a small model for this machine, once
-ferrule chat                        talk with a model that works in this folder
+ferrule models pull smollm2         download a small local model, once
+ferrule chat                        chat with a model that works in this folder
 python tools.py "What do three coffees cost?"
 ```
 
-| file | what it is |
+| File | Content |
 |---|---|
 | `tools.py` | two tools as typed Python functions, and the agent that has them |
 | `tests/test_tools.py` | their tests |
 | `.ferrule/ferrule.yaml` | every setting, as a comment with its default |
 | `.ferrule/tools/count_words.md` | a tool as a file: parameters, a short script, its own tests |
-| `.ferrule/hooks/keep_main.md` | a hook: no command of the model pushes |
+| `.ferrule/hooks/keep_main.md` | a hook: blocks commands that push |
 | `pyproject.toml`, `.gitignore` | for pip, pytest and git |
 
-`tools.python` in the settings names `tools.py`, so its tools are there in `ferrule run`, `ferrule chat`, the console and the
-servers. They run in Ferrule's own process, without a sandbox.
+`tools.python` in the settings names `tools.py`, so `ferrule run`, `ferrule chat`, the console and
+the servers have its tools. They run in Ferrule's own process, without a sandbox.
 
-What `ferrule init` wrote is trusted as it stands. Change `tools.py` or a file in `.ferrule/`, and `ferrule trust` shows the
-difference and asks; until then nothing of this folder takes effect. So it is for whoever clones this project: they run none of it
-before they have seen it and said yes.
+What `ferrule init` wrote is trusted as it is. After a change of `tools.py` or a file in `.ferrule/`
+nothing of this folder takes effect until `ferrule trust` has shown the difference and you agreed.
+The same holds for whoever clones this project: none of it runs before they reviewed and trusted it.
 
-More tools: `ferrule tools new get_weather city:string 'unit:c|f=c'`, and with `--python` as a function with a test.
+More tools: `ferrule tools new get_weather city:string 'unit:c|f=c'`, and with `--python` as a
+function with a test.
 """
 
 
 def files_of(name: str) -> dict[str, str]:
-    """The files of a project called `name`, by their names below its folder."""
-    plain = "".join(
-        letter if letter.isascii() and letter.isalnum() else "-" for letter in name
-    ).strip("-")
+    """Return the files of a project called `name`, by their names below its folder."""
+    plain = re.sub(r"[^A-Za-z0-9]", "-", name).strip("-")
     return {
         "README.md": README.format(title=name),
         "tools.py": TOOLS,

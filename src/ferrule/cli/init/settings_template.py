@@ -1,48 +1,47 @@
-"""A settings file with every key as a comment, made from the table of settings."""
+"""Make a settings file with every key as a comment, from the table of settings."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Mapping
 
+from ferrule.storage.settings.table import SETTINGS
+
+_MAPPINGS = ("actions", "models", "providers", "policy", "policies")
+"""Kinds of settings that are mappings; their default is shown as `{}`."""
+
 
 def template(*, project: bool, chosen: Mapping[str, object] | None = None) -> str:
-    """Every setting as a comment, with its default and what it is for; those that are `chosen` are
-    set.
+    """Return a settings file in which every setting is a comment with its default and purpose.
 
-    A line that begins with `#` and no blank can be uncommented as it stands.
+    A line that begins with `#` without a blank can be uncommented as it is.
+
+    Args:
+        project: Leave out what a project cannot set.
+        chosen: Settings to set, by key.
     """
-    from ferrule.storage.settings.table import SETTINGS
-
     lines = ["# Settings of Ferrule. Uncomment what you want to change."]
     if project:
-        lines += [
-            (
-                "# A repository can only tighten some of these; `ferrule trust` lets this file "
-                "take effect."
-            )
-        ]
+        lines.append(
+            "# A project can only tighten some of them. `ferrule trust` puts it into effect."
+        )
     for setting in SETTINGS:
         if project and setting.project == "never":
             continue
         lines += ["", f"# {setting.short} {setting.long}".rstrip()]
         if setting.choices:
-            possible = [
-                choice for choice in setting.choices if not (project and choice in setting.refused)
-            ]
+            refused = setting.refused if project else ()
+            possible = [choice for choice in setting.choices if choice not in refused]
             lines.append(f"#   one of: {', '.join(possible)}")
-        empty = (
-            "{}" if setting.kind in ("actions", "models", "providers", "policy", "policies") else ""
-        )
         if chosen is not None and setting.key in chosen:
-            lines.append(f"{setting.key}: {_yaml(chosen[setting.key])}")
+            lines.append(f"{setting.key}: {_to_yaml(chosen[setting.key])}")
+        elif setting.kind in _MAPPINGS:
+            lines.append(f"#{setting.key}: {{}}")
         else:
-            lines.append(f"#{setting.key}: {empty or _yaml(setting.default)}")
+            lines.append(f"#{setting.key}: {_to_yaml(setting.default)}")
     return "\n".join(lines) + "\n"
 
 
-def _yaml(value: object) -> str:
-    """A default in YAML, which for these values is JSON; text is quoted so that no word is taken
-    for another type.
-    """
+def _to_yaml(value: object) -> str:
+    """Write a value as YAML, which for these values is JSON. Text is quoted, so it stays text."""
     return json.dumps(list(value) if isinstance(value, tuple) else value, ensure_ascii=False)  # pyright: ignore[reportUnknownArgumentType]  a tuple of texts

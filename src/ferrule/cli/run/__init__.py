@@ -1,4 +1,4 @@
-"""`ferrule run`: one message worked to its end.
+"""`ferrule run`: answer one message and exit.
 
 Modules: `command`, `run`.
 """

@@ -1,6 +1,4 @@
-"""`ferrule run`: one message worked to its end. The answer goes to standard output, all else to
-standard error.
-"""
+"""Define `ferrule run`: the answer goes to standard output, everything else to standard error."""
 
 from __future__ import annotations
 
@@ -24,14 +22,14 @@ from ferrule.runtime.options import common, yes_to
 @click.option(
     "--json-stream",
     is_flag=True,
-    help="JSON lines, one per event, as they happen (`v` is the format).",
+    help="One JSON object per event, a line each, as they happen (`v` is the format).",
 )
 @yes_to
 @click.option(
     "--resume",
     "resume_id",
     metavar="SESSION",
-    help="Go on with this session (an id or its beginning).",
+    help="Continue this session (its id or the beginning of it).",
 )
 @click.option(
     "-p",
@@ -39,30 +37,30 @@ from ferrule.runtime.options import common, yes_to
     "print_",
     is_flag=True,
     hidden=True,
-    help="One shot; that is what run does anyway.",
+    help="Accepted and ignored: run always answers once and exits.",
 )
 def run(prompt: tuple[str, ...], print_: bool, **options: Any) -> int:
-    """Work one message to its end and print the answer.
+    """Answer one message and exit.
 
-    The prompt is the argument; what is piped into standard input joins it as context. Without a
-    terminal nobody can be asked: what needs a permission is refused and said, unless a rule or
-    --yes-to allows it. Exit codes: 0 done, 3 the last tool result was a failure, 4 denied, 5 limit,
-    6 model unavailable, 124 time, 130 stopped.
+    PROMPT is the message; text piped into standard input is added to it as context. Without a
+    terminal nobody can be asked, so a call that needs approval is refused and reported, unless a
+    rule or --yes-to allows it. Exit codes: 0 done, 3 the last tool result was a failure, 4 denied,
+    5 limit reached, 6 model unavailable, 124 timeout, 130 stopped.
     """
     import asyncio
 
     if options["as_json"] and options["json_stream"]:
-        raise click.UsageError("--json and --json-stream: choose one")
+        raise click.UsageError("--json and --json-stream exclude each other; choose one")
     text = message(prompt)
     if not text:
-        raise click.UsageError("there is nothing to do: give a prompt, or pipe one in")
+        raise click.UsageError("no prompt given; write one after `ferrule run`, or pipe one in")
     from .run import one_shot
 
     return asyncio.run(one_shot(text, options, session_id=options.get("resume_id")))
 
 
 def message(prompt: tuple[str, ...]) -> str:
-    """The prompt from the arguments and what is piped in, which is framed as context."""
+    """Build the prompt from the arguments and from piped input, which is framed as context."""
     typed = " ".join(prompt).strip()
     if sys.stdin is None or sys.stdin.isatty():
         return typed

@@ -1,4 +1,4 @@
-"""What `ferrule run` does once it has a message: assemble, drive, print, choose the exit code."""
+"""Run one message for `ferrule run`: assemble the agent, print its output, choose an exit code."""
 
 from __future__ import annotations
 
@@ -25,18 +25,23 @@ OUTCOMES = {
     ErrorType.TIMEOUT: 124,
     ErrorType.CANCELLED: 130,
 }
-"""Exit codes of a single call that failed; 1 for all other failures."""
+"""Exit codes for a single failed tool call; every other failure gives 1."""
 NOT_DONE = 3
-"""The exit code of a run that ended without what it was to do."""
+"""The exit code of a run in which a required tool never succeeded."""
 
 
 async def one_shot(
     text: str, options: dict[str, Any], *, session_id: str | None = None, finish: bool = False
 ) -> int:
-    """Run `text` in a new session or the one of that id; the exit code.
+    """Run a message and return the exit code.
 
-    `finish`: first finish what the session left open. Ctrl-C and SIGTERM settle the run and leave a
-    session to go on with.
+    Ctrl-C and SIGTERM end the run in order and leave a session that can be continued.
+
+    Args:
+        text: The message.
+        options: The options of the command, by parameter name.
+        session_id: The session to continue, by its id or the beginning of it; None for a new one.
+        finish: Whether to finish first what the session left open.
     """
     if session_id and not options.get("model"):
         options["model"] = model_of(session_id)
@@ -44,28 +49,30 @@ async def one_shot(
     session = assembly.open(session_id)
     task = asyncio.ensure_future(_work(session, text, assembly, options, finish))
     assembly.terminal.reader_gone = task.cancel
-    fine = False
-    with stopping(task) as stopped:
+    succeeded = False
+    with stopping(task) as exit_codes:
         try:
             code = await task
-            fine = True
+            succeeded = True
             return code
         except asyncio.CancelledError:
             assembly.terminal.say(f"stopped; go on with `ferrule run --resume {session.id} ...`")
-            return stopped[-1] if stopped else 130
+            return exit_codes[-1] if exit_codes else 130
         finally:
-            await assembly.close(session, strict=fine)
+            await assembly.close(session, strict=succeeded)
 
 
 @contextmanager
 def stopping(task: asyncio.Task[Any], *, interrupts: bool = True) -> Generator[list[int]]:
-    """SIGTERM (and SIGINT) cancel the task; the list gets their exit codes. Raised as an exception
-    into the loop, a signal would cancel every task at once, and the run could not settle.
+    """Let SIGTERM, and SIGINT if `interrupts`, cancel the task. Yield the exit codes they mean.
+
+    A signal raised as an exception into the event loop would cancel every task at once, and the run
+    could not end in order.
     """
-    stopped: list[int] = []
+    exit_codes: list[int] = []
 
     def stop(number: int) -> None:
-        stopped.append(128 + number)
+        exit_codes.append(128 + number)
         task.cancel()
 
     loop = asyncio.get_running_loop()
@@ -73,7 +80,7 @@ def stopping(task: asyncio.Task[Any], *, interrupts: bool = True) -> Generator[l
     for number in numbers:
         loop.add_signal_handler(number, stop, number)
     try:
-        yield stopped
+        yield exit_codes
     finally:
         for number in numbers:
             loop.remove_signal_handler(number)
@@ -82,7 +89,8 @@ def stopping(task: asyncio.Task[Any], *, interrupts: bool = True) -> Generator[l
 async def _work(
     session: Session, text: str, assembly: Seated, options: dict[str, Any], finish: bool
 ) -> int:
-    stream, one_object = bool(options.get("json_stream")), bool(options.get("as_json"))
+    stream = bool(options.get("json_stream"))
+    one_object = bool(options.get("as_json"))
     live = not stream and not one_object and sys.stdout.isatty()
     show = Show(assembly.terminal, session.find_call, live=live)
     session.observe(_printer(assembly, show) if stream else show)
@@ -100,14 +108,14 @@ async def _work(
         raise
     except FerruleError as raised:
         error = raised
+    last = results[-1] if results else None
     if one_object:
-        assembly.terminal.answer(as_json(summary(session, results[-1] if results else None, error)))
+        assembly.terminal.answer(as_json(summary(session, last, error)))
     if error is not None:
-        return _failed(session, assembly, error)
-    if results and results[-1].missing:
-        assembly.terminal.say(
-            f"! not done: {unmet(results[-1].missing)} never succeeded", style="yellow"
-        )
+        _explain_limit(session, assembly, error)
+        raise error
+    if last is not None and last.missing:
+        assembly.terminal.say(f"! not done: {unmet(last.missing)} never succeeded", style="yellow")
         return NOT_DONE
     return exit_code(session.results())
 
@@ -116,33 +124,35 @@ async def _runs(
     session: Session, text: str, finish: bool, assembly: Seated
 ) -> AsyncIterator[RunResult]:
     if finish:
-        left = await session.resume()
-        if left is not None:
-            yield left
+        unfinished = await session.resume()
+        if unfinished is not None:
+            yield unfinished
         elif not text:
             assembly.terminal.say("nothing was left open; give a prompt to go on")
     if text:
         yield await session.run(text)
 
 
-def _failed(session: Session, assembly: Seated, error: FerruleError) -> int:
+def _explain_limit(session: Session, assembly: Seated, error: FerruleError) -> None:
     if isinstance(error, LimitReached):
-        assembly.terminal.say(f"! the session is kept: {session.id}", style="yellow")
+        assembly.terminal.say(
+            f"! the session is kept; continue it with `ferrule run --resume {session.id} ...`",
+            style="yellow",
+        )
         if error.limit == "max_seconds":
             error.exit_code = 124
-    raise error
 
 
 def _printer(assembly: Seated, show: Show) -> Callable[[Live], None]:
-    def printed(item: Live) -> None:
+    def print_event(item: Live) -> None:
         assembly.terminal.answer(as_json(line_of(item)))
         show(item)
 
-    return printed
+    return print_event
 
 
 def line_of(item: Live) -> dict[str, Any]:
-    """One line of `--json-stream`: `v` (format), `kind`, and the event's own fields."""
+    """Build one line of `--json-stream`: `v` (the format), `kind`, and the event's own fields."""
     if isinstance(item, TextDelta):
         return {"v": FORMAT, "kind": "text.delta", "text": item.text}
     if isinstance(item, ReasoningDelta):
@@ -151,26 +161,31 @@ def line_of(item: Live) -> dict[str, Any]:
         return {"v": FORMAT, "kind": "progress", "call_id": item.call_id, "text": item.text}
     event: Event = item
     kind, body = encode(event)
-    # In this order: no field of an event takes the place of the two that every line has.
-    return {"v": FORMAT, "kind": kind} | {
-        name: value for name, value in body.items() if name not in ("v", "kind")
-    }
+    # No field of an event may replace the two that every line has.
+    fields = {name: value for name, value in body.items() if name not in ("v", "kind")}
+    return {"v": FORMAT, "kind": kind} | fields
 
 
 def summary(
     session: Session, result: RunResult | None, error: FerruleError | None
 ) -> dict[str, Any]:
-    """The object of `--json`."""
+    """Build the object that `--json` prints."""
     usage = session.usage
+    stop = "failed"
+    if result is not None:
+        stop = result.stop
+    elif error is not None:
+        stop = error.code
+    failure = None
+    if error is not None:
+        failure = {"code": error.code, "detail": error.detail, "hint": error.hint}
     return {
         "v": FORMAT,
         "session": session.id,
-        "stop": result.stop if result else (error.code if error else "failed"),
+        "stop": stop,
         "text": result.text if result else "",
         "missing": result.missing if result else (),
-        "error": None
-        if error is None
-        else {"code": error.code, "detail": error.detail, "hint": error.hint},
+        "error": failure,
         "rounds": session.rounds,
         "usage": {"input": usage.input, "output": usage.output, "cached": usage.cached},
         "cost": session.cost,
@@ -182,12 +197,12 @@ def summary(
 
 
 def unmet(missing: tuple[tuple[str, ...], ...]) -> str:
-    """Tools that had to succeed, in words."""
+    """List the tools that had to succeed and did not, for a message."""
     return ", ".join(" or ".join(f"`{name}`" for name in entry) for entry in missing)
 
 
 def exit_code(results: list[Result]) -> int:
-    """0, or 4 if all that was tried was denied, or 3 if the last result was a failure."""
+    """Return 4 if every call was denied, 3 if the last result is a failure, else 0."""
     if not results or results[-1].success:
         return 0
     if all(result.error_type is ErrorType.PERMISSION_DENIED for result in results):

@@ -1,4 +1,4 @@
-"""`ferrule sessions archive`: which sessions, into which file, and what is said of it."""
+"""Archive sessions for `ferrule sessions archive`: choose them, choose the file, report."""
 
 from __future__ import annotations
 
@@ -18,55 +18,55 @@ _UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86_400, "w": 604_800}
 
 
 def move(named: Sequence[str], older_than: str | None, output: str | None, dry_run: bool) -> int:
-    """Archive; the exit code: 1 if a session had to stay."""
+    """Move sessions to an archive. Return the exit code, 1 if a session could not be moved."""
     if bool(named) == bool(older_than):
-        raise click.UsageError("name sessions, or say --older-than")
-    with journal_file() as store:
+        raise click.UsageError("name the sessions, or give --older-than")
+    with journal_file() as journal:
         if older_than:
             before = int((time.time() - seconds(older_than)) * 1000)
-            chosen = [info.session for info in closed_before(store, before)]
+            chosen = [info.session for info in closed_before(journal, before)]
         else:
-            chosen = [store.find(name).session for name in named]
-        if dry_run or not chosen:
+            chosen = [journal.find(name).session for name in named]
+        if dry_run:
             for session in chosen:
                 click.echo(visible(session))
-            click.echo(
-                f"{len(chosen)} sessions would be archived" if dry_run else "nothing to archive",
-                err=True,
-            )
+            click.echo(f"{len(chosen)} sessions would be archived", err=True)
             return 0
-        return _said(archive(store, chosen, _file(store, output)))
+        if not chosen:
+            click.echo("nothing to archive", err=True)
+            return 0
+        return _report(archive(journal, chosen, _choose_file(journal, output)))
 
 
 def seconds(text: str) -> float:
-    """A length of time as people write it: `30d`, `12h`, `90s`. Raises UsageError."""
-    found = re.fullmatch(r"(\d+(?:\.\d+)?)([smhdw])", text.strip())
-    if found is None:
-        raise click.UsageError(
-            f"`{visible(text)}` is no length of time; write 30d, 12h, 90m or 10s"
-        )
-    return float(found[1]) * _UNITS[found[2]]
+    """Parse a duration such as `30d`, `12h` or `90s` into seconds.
+
+    Raises:
+        click.UsageError: It is not a duration.
+    """
+    match = re.fullmatch(r"(\d+(?:\.\d+)?)([smhdw])", text.strip())
+    if match is None:
+        raise click.UsageError(f"`{visible(text)}` is not a duration; write 30d, 12h, 90m or 10s")
+    return float(match[1]) * _UNITS[match[2]]
 
 
-def _file(store: SqliteJournal, output: str | None) -> Path:
+def _choose_file(journal: SqliteJournal, output: str | None) -> Path:
     if output:
         return Path(output)
-    folder = (store.path or Path.cwd() / "journal.db").parent / "archives"
+    folder = (journal.path or Path.cwd() / "journal.db").parent / "archives"
     stamp = time.strftime("%Y%m%d-%H%M%S", time.gmtime())
-    made, number = folder / f"{stamp}.jsonl.gz", 2
-    while made.exists():
-        made, number = folder / f"{stamp}-{number}.jsonl.gz", number + 1
-    return made
+    file = folder / f"{stamp}.jsonl.gz"
+    number = 2
+    while file.exists():
+        file = folder / f"{stamp}-{number}.jsonl.gz"
+        number += 1
+    return file
 
 
-def _said(done: Archive) -> int:
-    for session, why in done.kept.items():
+def _report(made: Archive) -> int:
+    for session, why in made.kept.items():
         click.echo(visible(f"kept: {session}: {why}"), err=True)
-    if done.sha256:
-        click.echo(
-            visible(
-                f"{done.file}: {done.events} events of {len(done.sessions)} sessions, sha256 "
-                f"{done.sha256}"
-            )
-        )
-    return 1 if done.kept else 0
+    if made.sha256:
+        size = f"{made.events} events of {len(made.sessions)} sessions"
+        click.echo(visible(f"{made.file}: {size}, sha256 {made.sha256}"))
+    return 1 if made.kept else 0

@@ -1,29 +1,45 @@
-"""`ferrule audit`: what calls did, who let them, and the proof that nobody changed the record."""
+"""`ferrule audit`: what tool calls did, who allowed them, and proof that the record is intact."""
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Generator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
 
 import click
 
+<<<<<<< HEAD
 if TYPE_CHECKING:
     from ferrule.storage.audit.audit import AuditedCall
     from ferrule.storage.audit.checkpoints import Checkpoint
     from ferrule.storage.audit.signing import Verifier
     from ferrule.storage.audit.verification import Verified
     from ferrule.storage.journal.protocols import Journal
+=======
+from ferrule.cli.terminal import as_json as encode_json
+from ferrule.cli.terminal import visible
+from ferrule.core.errors import SessionNotFound
+from ferrule.permissions.redaction import Redactor
+from ferrule.storage.audit.audit import AuditedCall, calls
+from ferrule.storage.audit.checkpoints import Checkpoint, place_of, read_checkpoints, sign_heads
+from ferrule.storage.audit.export import export_audit
+from ferrule.storage.audit.receipts import receipts
+from ferrule.storage.audit.signing import Signer, Verifier, key_path, public_path
+from ferrule.storage.audit.verification import Verified, verify_file, verify_sessions
+from ferrule.storage.audit.wording import explained
+from ferrule.storage.journal.past_calls import past_calls
+from ferrule.storage.journal.sqlite import Journal
+>>>>>>> cli
 
 _KEY = click.option(
-    "--key", type=click.Path(dir_okay=False), help="The key's file (default: the person's own)."
+    "--key", type=click.Path(dir_okay=False), help="File of the key (default: your own)."
 )
 _POINTS = click.option(
     "--checkpoints",
     type=click.Path(dir_okay=False),
-    help="Their file (default: beside the journal).",
+    help="File of the checkpoints (default: beside the journal).",
 )
 _JSON = click.option("--json", "as_json", is_flag=True, help="Machine-readable.")
 
@@ -38,65 +54,58 @@ def audit() -> None:
 @click.option(
     "--key",
     type=click.Path(dir_okay=False),
-    help="Public key: only checkpoints that it signed count.",
+    help="Public key: count only checkpoints that it signed.",
 )
 @_POINTS
 @_JSON
 def verify(target: tuple[str, ...], key: str | None, checkpoints: str | None, as_json: bool) -> int:
-    """Check sessions, exported files or archives; all sessions and the journal's file if none is
-    named.
+    """Verify sessions, exported files or archives; without a name, the whole journal.
 
-    Names each event that was changed, removed, inserted, moved, or cut off. Exit code 1 if anything
-    does not hold.
+    Names each event that was changed, removed, inserted, moved or cut off. Exit code 1 if anything
+    does not verify.
     """
-    from ferrule.cli.terminal import as_json as encoded
-
-    with _store() as store:
-        points = _points(store, checkpoints)
-        verifier = _verifier(key)
-        done = [_checked(store, name, points, verifier) for name in target or ("",)]
+    with _open_journal() as journal:
+        points = _read_points(journal, checkpoints)
+        verifier = _load_verifier(key)
+        results = [_verify_one(journal, name, points, verifier) for name in target or ("",)]
     if as_json:
-        click.echo(encoded([one.as_record() for one in done], indent=2))
+        click.echo(encode_json([result.as_record() for result in results], indent=2))
     else:
-        for one in done:
-            _print(one)
-    return 0 if all(one.whole for one in done) else 1
+        for result in results:
+            _print(result)
+    return 0 if all(result.whole for result in results) else 1
 
 
-def _checked(
-    store: Journal, name: str, points: list[Checkpoint], verifier: Verifier | None
+def _verify_one(
+    journal: Journal, name: str, points: list[Checkpoint], verifier: Verifier | None
 ) -> Verified:
-    from ferrule.core.errors import SessionNotFound
-    from ferrule.storage.audit.verification import verify_file, verify_sessions
-
+    """Verify a session, or a file, or everything if `name` is empty."""
     if not name:
-        return verify_sessions(store, points=points, verifier=verifier)
+        return verify_sessions(journal, points=points, verifier=verifier)
     try:
-        session = store.find(name).session
+        session = journal.find(name).session
     except SessionNotFound:
         if not Path(name).is_file():
             raise
         return verify_file(Path(name), points=points, verifier=verifier)
-    return verify_sessions(store, [session], points=points, verifier=verifier)
+    return verify_sessions(journal, [session], points=points, verifier=verifier)
 
 
-def _print(done: Verified) -> None:
-    from ferrule.cli.terminal import visible
-
-    wrong = {one.session for one in done.findings}
-    for one in done.sessions:
+def _print(result: Verified) -> None:
+    damaged = {finding.session for finding in result.findings}
+    for one in result.sessions:
         if one.archived:
             click.echo(
                 visible(f"{one.session}: {one.events} events are in the archive {one.archived}")
             )
-        elif one.session not in wrong:
+        elif one.session not in damaged:
             signed = f", signed up to event {one.signed}" if one.signed else ""
             click.echo(visible(f"{one.session}: {one.events} events verify{signed}"))
-    for finding in done.findings:
+    for finding in result.findings:
         click.echo(visible(f"error: {finding.text}"), err=True)
-    for note in done.notes:
+    for note in result.notes:
         click.echo(visible(f"note: {note}"), err=True)
-    if any(finding.event for finding in done.findings):
+    if any(finding.event for finding in result.findings):
         click.echo(
             "hint: `ferrule sessions salvage` keeps what is intact in a new journal", err=True
         )
@@ -104,28 +113,24 @@ def _print(done: Verified) -> None:
 
 @audit.command()
 @click.argument("call")
-@click.option("--session", help="Where to look (default: everywhere, the newest session first).")
+@click.option("--session", help="Session to look in (default: all, the newest first).")
 @_JSON
 def explain(call: str, session: str | None, as_json: bool) -> int:
-    """Say why a call was allowed or refused: the rule and where it stands, the mode, the person,
-    the sandbox, the outcome.
+    """Explain why a call was allowed or refused: rule, mode, person, sandbox, outcome.
 
     CALL is the call's id or the beginning of it. Exit code 4 if it was refused.
     """
-    from ferrule.cli.terminal import as_json as encoded
-    from ferrule.cli.terminal import visible
-    from ferrule.storage.audit.wording import explained
-
-    with _store() as store:
-        found = _call(store, call, session)
+    with _open_journal() as journal:
+        found = _find_call(journal, call, session)
     if as_json:
-        click.echo(encoded(found.as_record(), indent=2))
+        click.echo(encode_json(found.as_record(), indent=2))
     else:
         for line in explained(found):
             click.echo(visible(line))
     return 4 if found.outcome == "permission_denied" else 0
 
 
+<<<<<<< HEAD
 def _call(store: Journal, name: str, session: str | None) -> AuditedCall:
     from ferrule.storage.audit.past_calls import past_calls
 
@@ -133,35 +138,37 @@ def _call(store: Journal, name: str, session: str | None) -> AuditedCall:
     within = None
     for past in past_calls(store, sessions=None if session is None else [session]):
         if near and past.audit.session != within:
+=======
+def _find_call(journal: Journal, name: str, session: str | None) -> AuditedCall:
+    """Find a call by its id, or by the beginning of it in the newest session that has one."""
+    matches: list[AuditedCall] = []
+    for past in past_calls(journal, sessions=None if session is None else [session]):
+        if matches and past.audit.session != matches[-1].session:
+>>>>>>> cli
             break
         if past.audit.call_id == name:
             return past.audit
         if past.audit.call_id.startswith(name):
-            near.append(past.audit)
-            within = past.audit.session
-    if len(near) != 1:
-        several = ", ".join(f"`{one.call_id}`" for one in near[:5])
+            matches.append(past.audit)
+    if not matches:
         raise click.UsageError(
-            f"`{name}` is the start of several calls: {several}"
-            if near
-            else f"there is no call `{name}`; `ferrule audit calls SESSION` lists them"
+            f"there is no call `{name}`; `ferrule audit calls SESSION` lists them"
         )
-    return near[0]
+    if len(matches) > 1:
+        several = ", ".join(f"`{match.call_id}`" for match in matches[:5])
+        raise click.UsageError(f"`{name}` is the beginning of several calls: {several}")
+    return matches[0]
 
 
 @audit.command("calls")
 @click.argument("session")
 @_JSON
 def list_calls(session: str, as_json: bool) -> None:
-    """One line per call of a session: id, tool, what let it pass or stopped it, outcome."""
-    from ferrule.cli.terminal import as_json as encoded
-    from ferrule.cli.terminal import visible
-    from ferrule.storage.audit.audit import calls
-
-    with _store() as store:
-        for call in calls(store.records(store.find(session).session)):
+    """List the calls of a session: id, tool, what allowed or stopped it, outcome."""
+    with _open_journal() as journal:
+        for call in calls(journal.records(journal.find(session).session)):
             line = f"{call.call_id:40}  {call.tool:24}  {call.settled_by:8}  {call.outcome}"
-            click.echo(encoded(call.as_record()) if as_json else visible(line))
+            click.echo(encode_json(call.as_record()) if as_json else visible(line))
 
 
 @audit.command()
@@ -173,31 +180,23 @@ def list_calls(session: str, as_json: bool) -> None:
     help="File to write (default: standard output).",
 )
 @click.option(
-    "--raw", is_flag=True, help="Leave secrets in: without it, what looks like one is taken out."
+    "--raw", is_flag=True, help="Keep secrets; without it, what looks like one is redacted."
 )
 @click.option("--sign", "signed", is_flag=True, help="Sign the end of the file.")
 @_KEY
 def export(
     session: tuple[str, ...], output: str | None, raw: bool, signed: bool, key: str | None
 ) -> None:
-    """Write the audit of these sessions (of all) as JSON lines that `ferrule audit verify` checks.
+    """Export the audit of these sessions (default: all) as JSON lines.
 
-    Results are in it as digests, never as data; digests are of what was recorded, also where a text
-    was redacted.
+    `ferrule audit verify` can check the file. Results are in it as digests, never as data; digests
+    are of the recorded text, even if it was redacted.
     """
-    import os
-
-    from ferrule.permissions.redaction import Redactor
-    from ferrule.storage.audit.export import export_audit
-    from ferrule.storage.audit.signing import Signer, key_path
-
-    signer = Signer.load(Path(key) if key else key_path()) if signed else None
-    with _store() as store:
-        names = [store.find(name).session for name in session] or [
-            info.session for info in store.sessions()
-        ]
+    signer = _load_signer(key) if signed else None
+    with _open_journal() as journal:
+        names = _find_sessions(journal, session)
         redact = None if raw else Redactor.of_process(os.environ).text
-        lines = export_audit(store, names, redact=redact, signer=signer)
+        lines = export_audit(journal, names, redact=redact, signer=signer)
         if output is None:
             for line in lines:
                 click.echo(line, nl=False)
@@ -210,23 +209,16 @@ def export(
 @audit.command("receipts")
 @click.argument("session")
 def print_receipts(session: str) -> None:
-    """Print the receipt of each run of a session as a JSON line: digests, approvals, effects,
-    cost.
-    """
-    from ferrule.cli.terminal import as_json as encoded
-    from ferrule.storage.audit.receipts import receipts
-
-    with _store() as store:
-        for receipt in receipts(store.records(store.find(session).session)):
-            click.echo(encoded(receipt))
+    """Print a receipt per run as a JSON line: digests, approvals, effects, cost."""
+    with _open_journal() as journal:
+        for receipt in receipts(journal.records(journal.find(session).session)):
+            click.echo(encode_json(receipt))
 
 
 @audit.command("key")
 @_KEY
 def make_key(key: str | None) -> None:
-    """Make a key to sign with: private, for you alone, and public, to hand on."""
-    from ferrule.storage.audit.signing import Signer, key_path, public_path
-
+    """Make a key pair for signing: keep the private key to yourself, share the public one."""
     path = Path(key) if key else key_path()
     made = Signer.make(path)
     click.echo(f"key {made.name}: {path}\npublic: {public_path(path)}")
@@ -237,22 +229,15 @@ def make_key(key: str | None) -> None:
 @_KEY
 @_POINTS
 def sign(session: tuple[str, ...], key: str | None, checkpoints: str | None) -> None:
-    """Sign where sessions stand now (all of them if none is named), after checking each.
+    """Verify sessions (default: all) and sign their current state.
 
-    What was signed can no longer be changed, cut off or taken away unseen by anyone without the
-    key.
+    Nobody without the key can then change, cut off or remove signed events without being noticed.
     """
-    from ferrule.cli.terminal import visible
-    from ferrule.storage.audit.checkpoints import sign_heads
-    from ferrule.storage.audit.signing import Signer, key_path
-
-    signer = Signer.load(Path(key) if key else key_path())
-    with _store() as store:
-        names = [store.find(name).session for name in session] or [
-            info.session for info in store.sessions()
-        ]
+    signer = _load_signer(key)
+    with _open_journal() as journal:
+        names = _find_sessions(journal, session)
         now = int(time.time() * 1000)
-        made = sign_heads(store, _points_file(store, checkpoints), signer, names, now=now)
+        made = sign_heads(journal, _points_file(journal, checkpoints), signer, names, now=now)
     for point in made:
         click.echo(visible(f"{point.session}: event {point.seq} signed"))
     if not made:
@@ -260,29 +245,34 @@ def sign(session: tuple[str, ...], key: str | None, checkpoints: str | None) -> 
 
 
 @contextmanager
-def _store() -> Generator[Journal]:
-    from ferrule.runtime.assemble import journal
+def _open_journal() -> Generator[Journal]:
+    from ferrule.runtime.assemble import journal  # loads the engine, which `--help` must not
 
-    with journal() as store:
-        yield store
-
-
-def _points_file(store: Journal, given: str | None) -> Path:
-    from ferrule.storage.audit.checkpoints import place_of
-
-    return Path(given) if given else place_of(store)
+    with journal() as opened:
+        yield opened
 
 
-def _points(store: Journal, given: str | None) -> list[Checkpoint]:
-    from ferrule.storage.audit.checkpoints import read_checkpoints
+def _find_sessions(journal: Journal, names: tuple[str, ...]) -> list[str]:
+    """Return the full ids of the named sessions, or of all sessions if none is named."""
+    if names:
+        return [journal.find(name).session for name in names]
+    return [info.session for info in journal.sessions()]
 
-    path = _points_file(store, given)
+
+def _load_signer(key: str | None) -> Signer:
+    return Signer.load(Path(key) if key else key_path())
+
+
+def _points_file(journal: Journal, given: str | None) -> Path:
+    return Path(given) if given else place_of(journal)
+
+
+def _read_points(journal: Journal, given: str | None) -> list[Checkpoint]:
+    path = _points_file(journal, given)
     if given and not path.exists():
         raise click.UsageError(f"there are no checkpoints at `{given}`")
     return read_checkpoints(path)
 
 
-def _verifier(key: str | None) -> Any:
-    from ferrule.storage.audit.signing import Verifier
-
+def _load_verifier(key: str | None) -> Verifier | None:
     return Verifier.load(Path(key)) if key else None

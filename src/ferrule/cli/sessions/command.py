@@ -1,15 +1,26 @@
-"""`ferrule sessions`: everything the journal remembers."""
+"""`ferrule sessions`: list, show, continue, export and repair the sessions of the journal."""
 
 from __future__ import annotations
 
-import sys
+import os
 import time
 from collections.abc import Iterator
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 import click
 
+from ferrule.cli.confirmation import has_terminal
+from ferrule.cli.terminal import as_json as encode_json
+from ferrule.cli.terminal import visible
+from ferrule.permissions.redaction import Redactor
 from ferrule.runtime.options import common, yes_to
+from ferrule.storage.audit.verification import ARCHIVED
+from ferrule.storage.export.jsonl import jsonl
+from ferrule.storage.export.redacted import redacted
+from ferrule.storage.export.transcripts import markdown, screenplay, transcript
+from ferrule.storage.journal.salvage import salvage as rescue
+from ferrule.storage.settings.settings import load_settings
 
 from .audit import verify
 from .compact import compact, restore
@@ -22,12 +33,10 @@ if TYPE_CHECKING:
 
 @click.group()
 def sessions() -> None:
-    """List, show, resume, fork, rewind, compact, replay, export, verify, archive and salvage
-    sessions.
-    """
+    """List, show, resume, rewind, compact, replay, export, verify and archive sessions."""
 
 
-# `verify` is that of `ferrule audit`: one command under two names.
+# `verify` is the same command as `ferrule audit verify`.
 for _command in (replay, bundle, import_sessions, fork, rewind, compact, restore, verify):
     sessions.add_command(_command)
 
@@ -43,19 +52,14 @@ for _command in (replay, bundle, import_sessions, fork, rewind, compact, restore
 )
 @click.option("--json", "as_json", is_flag=True, help="Machine-readable.")
 def list_sessions(number: int, as_json: bool) -> None:
-    """One line per session: id, when, state, model, first question."""
-    from dataclasses import asdict
-
-    from ferrule.cli.terminal import as_json as encoded
-    from ferrule.cli.terminal import visible
+    """List the sessions: id, time, state, runs, model, first message."""
     from ferrule.runtime.assemble import journal
 
     with journal() as store:
-        # What was archived is told by a session of its own (`storage.export.archive`), which is
-        # none of the person's.
-        rows = [row for row in store.sessions() if not row.session.startswith("archived-")][:number]
+        # Archiving is recorded in a session of its own (`storage.export.archive`): not listed.
+        rows = [row for row in store.sessions() if not row.session.startswith(ARCHIVED)][:number]
     if as_json:
-        click.echo(encoded([asdict(row) for row in rows], indent=2))
+        click.echo(encode_json([asdict(row) for row in rows], indent=2))
         return
     for row in rows:
         when = time.strftime("%Y-%m-%d %H:%M", time.localtime(row.last / 1000))
@@ -70,9 +74,8 @@ def list_sessions(number: int, as_json: bool) -> None:
 @sessions.command()
 @click.argument("session")
 def show(session: str) -> None:
-    """The whole session as text: questions, calls with results, answers."""
+    """Show a whole session as text: messages, calls with results, answers."""
     from ferrule.runtime.assemble import journal
-    from ferrule.storage.export.transcripts import transcript
 
     with journal() as store:
         for part in transcript(store.records(store.find(session).session)):
@@ -95,18 +98,16 @@ def show(session: str) -> None:
     help="File to write (default: standard output).",
 )
 @click.option(
-    "--redact", is_flag=True, help="Without secrets; as JSON lines it cannot be imported then."
+    "--redact", is_flag=True, help="Remove secrets; JSON lines can then not be imported again."
 )
 def export(session: str, kind: str, output: str | None, redact: bool) -> None:
     """Write a session as JSON lines, Markdown or a screenplay (.spmd)."""
     from ferrule.runtime.assemble import journal
-    from ferrule.storage.export.jsonl import jsonl
-    from ferrule.storage.export.transcripts import markdown, screenplay
 
     writer = {"jsonl": jsonl, "markdown": markdown, "spmd": screenplay}[kind]
     with journal() as store:
         records = store.records(store.find(session).session)
-        parts = writer(_redacted(records) if redact else records)
+        parts = writer(_redact(records) if redact else records)
         if output is None:
             for part in parts:
                 click.echo(part, nl=False)
@@ -116,13 +117,7 @@ def export(session: str, kind: str, output: str | None, redact: bool) -> None:
     click.echo(f"wrote {output}", err=True)
 
 
-def _redacted(records: Iterator[Record]) -> Iterator[Record]:
-    import os
-
-    from ferrule.permissions.redaction import Redactor
-    from ferrule.storage.export.redacted import redacted
-    from ferrule.storage.settings.settings import load_settings
-
+def _redact(records: Iterator[Record]) -> Iterator[Record]:
     settings = load_settings()
     redactor = Redactor.of_process(
         os.environ, settings["redaction.keys"], settings["redaction.patterns"]
@@ -136,10 +131,10 @@ def _redacted(records: Iterator[Record]) -> Iterator[Record]:
 @yes_to
 @common
 def resume(session: str, prompt: tuple[str, ...], **options: Any) -> int:
-    """Finish what a session left open (a crash, a limit), then go on with PROMPT if there is one.
+    """Finish what a session left open (a crash, a limit), then continue with PROMPT, if given.
 
-    No finished call runs again. What became of a call that was running when the process died is
-    found out by its tool's probe, else asked of you, else reported to the model as unknown.
+    No finished call runs again. For a call that was running when the process died, the outcome is
+    checked by the tool's probe, else you are asked, else the model is told that it is unknown.
     """
     import asyncio
 
@@ -153,22 +148,22 @@ def resume(session: str, prompt: tuple[str, ...], **options: Any) -> int:
 @click.option(
     "--older-than",
     metavar="TIME",
-    help="All closed sessions that were not used for so long, as in 30d.",
+    help="All closed sessions that were not used for this long, such as 30d.",
 )
 @click.option(
     "-o",
     "--output",
     type=click.Path(dir_okay=False),
-    help="The archive (default: a new file beside the journal).",
+    help="File of the archive (default: a new one beside the journal).",
 )
-@click.option("--dry-run", is_flag=True, help="Only say which sessions it would be.")
+@click.option("--dry-run", is_flag=True, help="Only list the sessions.")
 def archive(
     session: tuple[str, ...], older_than: str | None, output: str | None, dry_run: bool
 ) -> int:
-    """Move sessions into a packed file that still verifies and can be imported again.
+    """Move sessions into a compressed file, which can be verified and imported again.
 
-    They leave the journal only after the file was written and checked; that they did is recorded
-    there.
+    They are removed from the journal only after the file was written and checked, and the journal
+    records that.
     """
     from .archive import move
 
@@ -178,25 +173,25 @@ def archive(
 @sessions.command()
 @click.option("--yes", is_flag=True, help="Do it without asking.")
 def salvage(yes: bool) -> int:
-    """Copy what verifies out of a damaged journal; the damaged file is kept beside the new one."""
+    """Copy the intact sessions of a damaged journal to a new one, and keep the damaged file."""
     from ferrule.runtime.assemble import journal_file
-    from ferrule.storage.journal.salvage import salvage as rescue
 
     path = journal_file().path
     if path is None or not path.exists():
         click.echo(f"there is no journal at {path}", err=True)
         return 1
-    if not yes and (sys.stdin is None or not sys.stdin.isatty()):
+    if not yes and not has_terminal():
         click.echo(
-            "nothing was done: this wants a person's yes\nhint: confirm with --yes", err=True
+            "nothing was done: this needs a confirmation\nhint: run the command again with --yes",
+            err=True,
         )
         return 7
     if not yes and not click.confirm(f"salvage {path}?", err=True):
         click.echo("nothing was done", err=True)
         return 1
     saved = rescue(path)
-    for sentence in saved.lost:
-        click.echo(f"lost: {sentence}", err=True)
+    for loss in saved.lost:
+        click.echo(f"lost: {loss}", err=True)
     kept = f"{sum(saved.kept.values())} events of {len(saved.kept)} sessions kept"
     click.echo(f"{kept}; the old file is {saved.aside}")
     return 0

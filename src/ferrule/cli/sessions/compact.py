@@ -1,4 +1,4 @@
-"""`ferrule sessions compact|restore`: make room in a session's context, and undo it."""
+"""`ferrule sessions compact|restore`: compact a session's context, and undo it."""
 
 from __future__ import annotations
 
@@ -16,14 +16,16 @@ if TYPE_CHECKING:
 
 @click.command()
 @click.argument("session")
-@click.option("--no-summary", is_flag=True, help="Only leave old results out; no model is asked.")
+@click.option(
+    "--no-summary", is_flag=True, help="Only leave out old results, without asking a model."
+)
 @common
 def compact(session: str, no_summary: bool, **options: Any) -> int:
-    """Leave the old part of a session out of what its model is sent; the journal keeps everything.
+    """Leave the older part of a session out of what its model is sent.
 
-    Old results become references that the model can read; its model writes a summary of the rest.
-    The last messages stay (`context.keep`). Exit code 1: there was nothing to compact, 3: the
-    summary could not be had.
+    Old results become references that the model can read, and the model writes a summary of the
+    rest. The last messages stay (`context.keep`), and the journal keeps everything. Exit code 1:
+    there was nothing to compact; 3: the summary failed.
     """
     import asyncio
 
@@ -34,8 +36,9 @@ def compact(session: str, no_summary: bool, **options: Any) -> int:
 @click.argument("session")
 @common
 def restore(session: str, **options: Any) -> int:
-    """Send a session's model the whole conversation again: undoes all that was compacted. Exit code
-    1: nothing was.
+    """Undo all compaction of a session: its model is sent the whole conversation again.
+
+    Exit code 1: nothing was compacted.
     """
     import asyncio
 
@@ -43,35 +46,36 @@ def restore(session: str, **options: Any) -> int:
 
 
 async def _compact(wanted: str, summary: bool, options: dict[str, Any]) -> int:
-    assembly, session = _opened(wanted, options)
-    fine = False
+    assembly, session = _open_session(wanted, options)
+    succeeded = False
     try:
         made = await session.compact(summary=summary)
-        fine = True
+        succeeded = True
     finally:
-        await assembly.close(session, strict=fine)
+        await assembly.close(session, strict=succeeded)
     if made is None:
-        assembly.terminal.say("nothing was compacted: what there is stays as it is")
+        assembly.terminal.say("nothing was compacted: there is nothing to leave out")
         return 1
     assembly.terminal.say(outcome(made))
     return 3 if made.note else 0
 
 
 async def _restore(wanted: str, options: dict[str, Any]) -> int:
-    assembly, session = _opened(wanted, options)
-    fine = False
+    assembly, session = _open_session(wanted, options)
+    succeeded = False
     try:
-        done = session.restore()
-        fine = True
+        was_compacted = session.restore()
+        succeeded = True
     finally:
-        await assembly.close(session, strict=fine)
-    assembly.terminal.say(
-        "the whole conversation is sent again" if done else "nothing was compacted"
-    )
-    return 0 if done else 1
+        await assembly.close(session, strict=succeeded)
+    if not was_compacted:
+        assembly.terminal.say("nothing was compacted")
+        return 1
+    assembly.terminal.say("the whole conversation is sent again")
+    return 0
 
 
-def _opened(wanted: str, options: dict[str, Any]) -> tuple[Seated, Session]:
+def _open_session(wanted: str, options: dict[str, Any]) -> tuple[Seated, Session]:
     from ferrule.cli.terminal_agent import seat
     from ferrule.runtime.assemble import model_of
 
@@ -81,7 +85,7 @@ def _opened(wanted: str, options: dict[str, Any]) -> tuple[Seated, Session]:
 
 
 def outcome(made: ContextCompacted) -> str:
-    """A compaction in a line."""
+    """Describe a compaction in one line."""
     from ferrule.engine.context.compaction import said
 
     return said(made)

@@ -1,5 +1,7 @@
-"""`ferrule sessions replay|bundle|import`: recorded sessions again, elsewhere, under other rules or
-with another model.
+"""`ferrule sessions replay|bundle|import`: replay recorded sessions, and move them elsewhere.
+
+A replay checks the record offline, runs it again with another model or the current tools, or judges
+it by other permission rules.
 """
 
 from __future__ import annotations
@@ -11,28 +13,44 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from ferrule.cli.terminal import as_json as encode_json
+from ferrule.cli.terminal import visible
+from ferrule.core.calls import Call, Result, compact
+from ferrule.permissions.gate import Gate, select_mode
 from ferrule.runtime.options import common
+from ferrule.storage import paths
+from ferrule.storage.artifacts.files import FileArtifacts
+from ferrule.storage.audit.verification import ARCHIVED, opened
+from ferrule.storage.export.archive import import_file
+from ferrule.storage.export.bundles import import_bundle, recorded, write_bundle
+from ferrule.storage.export.jsonl import import_jsonl
+from ferrule.storage.journal.past_calls import past_calls
+from ferrule.storage.settings.settings import load_settings
 
 if TYPE_CHECKING:
     from ferrule.core.events import Record
     from ferrule.engine.agent import Agent
     from ferrule.engine.replay.rerun import Again
     from ferrule.engine.replay.what_if import Judged
+<<<<<<< HEAD
     from ferrule.permissions.gate import Gate
     from ferrule.storage.journal.protocols import Journal
+=======
+    from ferrule.storage.journal.sqlite import Journal
+>>>>>>> cli
 
 
 @click.command()
 @click.argument("sessions", nargs=-1, metavar="[SESSION|FILE]...")
 @click.option("--all", "every", is_flag=True, help="All sessions of the journal.")
 @click.option(
-    "--live", is_flag=True, help="The recorded answers, with the tools and rules of today."
+    "--live", is_flag=True, help="Use the recorded answers with the current tools and rules."
 )
 @click.option(
     "--policy",
     "policy_file",
     type=click.Path(exists=True, dir_okay=False),
-    help="A settings file: which calls its rules would have stopped.",
+    help="Settings file: report which calls its rules would have stopped.",
 )
 @click.option("--json", "as_json", is_flag=True, help="Machine-readable.")
 @common
@@ -44,37 +62,34 @@ def replay(
     as_json: bool,
     **options: Any,
 ) -> int:
-    """Replay recorded sessions: by default offline, and the history must come out byte for byte as
-    it was.
+    """Replay recorded sessions; by default offline, with a history equal byte for byte.
 
-    SESSION is an id (or its beginning), FILE a bundle, an export (.jsonl) or an archive
-    (.jsonl.gz). With --model another model works the same messages and gets the recorded results;
-    with --live the recorded answers meet the tools as they are. Exit code 1: something came out
-    otherwise; with --policy 4: a call that ran would be refused, 7: one would be asked about.
+    SESSION is an id or the beginning of one; FILE is a bundle, an export (.jsonl) or an archive
+    (.jsonl.gz). With --model another model gets the same messages and the recorded results; with
+    --live the recorded answers call the tools as they are now. Exit code 1: something differs; with
+    --policy, 4: a call that ran would be denied, 7: one would be asked about.
     """
     if not sessions and not every:
-        raise click.UsageError("name a session or a file, or say --all")
+        raise click.UsageError("name a session or a file, or give --all")
     if sum((live, policy_file is not None, options.get("model") is not None)) > 1:
-        raise click.UsageError("--model, --live and --policy are three different things: say one")
+        raise click.UsageError("--model, --live and --policy exclude each other; choose one")
     from ferrule.runtime.assemble import journal
 
     with journal() as store:
         if policy_file is not None:
             if file := next((name for name in sessions if Path(name).is_file()), None):
                 raise click.UsageError(
-                    f"--policy judges sessions of the journal: bring `{file}` in with "
+                    f"--policy needs sessions of the journal; add `{file}` to it with "
                     "`ferrule sessions import`"
                 )
-            return _under(policy_file, sessions, store, options, as_json)
+            return _judge(policy_file, sessions, store, options, as_json)
         found = _recordings(sessions, every, store)
         if live or options.get("model"):
-            return _again(found, options, live, as_json)
-        return _strictly(found, as_json)
+            return _run_again(found, options, live, as_json)
+        return _compare(found, as_json)
 
 
 def _recordings(sessions: tuple[str, ...], every: bool, store: Journal) -> Iterator[list[Record]]:
-    from ferrule.storage.export.bundles import recorded
-
     for name in _conversations(store) if every else sessions:
         if not every and Path(name).is_file():
             yield from recorded(Path(name))
@@ -83,61 +98,59 @@ def _recordings(sessions: tuple[str, ...], every: bool, store: Journal) -> Itera
 
 
 def _conversations(store: Journal) -> list[str]:
-    """All sessions but those that only tell of archives: nothing in them was worked."""
-    from ferrule.storage.audit.verification import ARCHIVED
-
+    """Return all sessions except those that only record archiving, in which nothing was run."""
     return [info.session for info in store.sessions() if not info.session.startswith(ARCHIVED)]
 
 
-def _strictly(found: Iterator[list[Record]], as_json: bool) -> int:
-    from ferrule.cli.terminal import as_json as encoded
+def _compare(found: Iterator[list[Record]], as_json: bool) -> int:
+    """Replay sessions offline and compare the histories."""
     from ferrule.engine.replay.replay import replay as replayed
 
     outcomes = [replayed(records) for records in found]
     if as_json:
-        click.echo(encoded([{**asdict(one), "same": one.same} for one in outcomes], indent=2))
+        click.echo(encode_json([{**asdict(one), "same": one.same} for one in outcomes], indent=2))
     else:
         for one in outcomes:
             unproven = f" ({one.unproven} without a recorded digest)" if one.unproven else ""
             size = f"{one.events} events, {one.runs} runs"
-            said = "the same, byte for byte" if one.same else f"not the same: {one.differences[0]}"
-            click.echo(f"{one.session[:12]}  {size}: {said}{unproven}")
+            verdict = "the same, byte for byte"
+            if not one.same:
+                verdict = f"not the same: {one.differences[0]}"
+            click.echo(f"{one.session[:12]}  {size}: {verdict}{unproven}")
     different = sum(not one.same for one in outcomes)
     click.echo(f"{len(outcomes)} sessions replayed, {different} came out otherwise", err=True)
     return 1 if different else 0
 
 
-def _again(
+def _run_again(
     found: Iterator[list[Record]], options: dict[str, Any], live: bool, as_json: bool
 ) -> int:
+    """Run sessions again with another model or the current tools, and compare the outcomes."""
     import asyncio
 
-    from ferrule.cli.terminal import as_json as encoded
     from ferrule.cli.terminal_agent import seat
     from ferrule.engine.replay.recording import Recording
 
     assembly = seat(options)
 
-    async def work() -> list[Again]:
+    async def run_all() -> list[Again]:
         try:
-            return [
-                await _one_again(Recording.of(records), assembly.agent, live) for records in found
-            ]
+            return [await _rerun(Recording.of(records), assembly.agent, live) for records in found]
         finally:
             await assembly.close()
 
-    outcomes = asyncio.run(work())
+    outcomes = asyncio.run(run_all())
     if as_json:
-        click.echo(encoded([{**asdict(one), "same": one.same} for one in outcomes], indent=2))
+        click.echo(encode_json([{**asdict(one), "same": one.same} for one in outcomes], indent=2))
     else:
         for one in outcomes:
-            _tell(one)
+            _print_rerun(one)
     different = sum(not one.same for one in outcomes)
     click.echo(f"{len(outcomes)} sessions run again, {different} came out otherwise", err=True)
     return 1 if different else 0
 
 
-async def _one_again(recording: Any, agent: Agent, live: bool) -> Again:
+async def _rerun(recording: Any, agent: Agent, live: bool) -> Again:
     from ferrule.engine.replay.rerun import rerun
 
     if live:
@@ -145,53 +158,54 @@ async def _one_again(recording: Any, agent: Agent, live: bool) -> Again:
     return await rerun(recording, agent, model=agent.wire)
 
 
-def _tell(again: Again) -> None:
-    from ferrule.cli.terminal import visible
-
-    click.echo(
-        f"{again.session[:12]}  {again.model}: {'the same' if again.same else 'not the same'}"
-    )
+def _print_rerun(again: Again) -> None:
+    verdict = "the same" if again.same else "not the same"
+    click.echo(f"{again.session[:12]}  {again.model}: {verdict}")
     for run in again.runs:
-        click.echo(visible(f"  {'=' if run.same else '!'} {_line(run.question)}"))
+        mark = "=" if run.same else "!"
+        click.echo(visible(f"  {mark} {_shorten(run.question)}"))
         if (run.text, run.stop) != (run.recorded_text, run.recorded_stop):
-            click.echo(visible(f"      answer    {_line(run.text) or run.stop}"))
-            click.echo(visible(f"      recorded  {_line(run.recorded_text) or run.recorded_stop}"))
+            click.echo(visible(f"      answer    {_shorten(run.text) or run.stop}"))
+            recorded = _shorten(run.recorded_text) or run.recorded_stop
+            click.echo(visible(f"      recorded  {recorded}"))
         for call in run.calls:
             if not call.same:
-                for word, made, result in (
-                    ("call", call.call, call.result),
-                    ("recorded", call.recorded_call, call.recorded_result),
-                ):
-                    what = "none" if made is None else f"{made.tool} {made.arguments}"
-                    came = (
-                        ""
-                        if result is None
-                        else f" -> {result.data if result.success else result.error_message}"
-                    )
-                    click.echo(visible(f"      {word:9} {_line(what + came)}"))
+                _print_call("call", call.call, call.result)
+                _print_call("recorded", call.recorded_call, call.recorded_result)
     for name in again.missing:
         click.echo(visible(f"  the agent has no tool `{name}` any more"))
     if again.unmatched:
         click.echo(f"  {len(again.unmatched)} calls that the recording has no answer for")
 
 
-def _under(
+def _print_call(label: str, call: Call | None, result: Result | None) -> None:
+    text = "none" if call is None else f"{call.tool} {call.arguments}"
+    if result is not None:
+        outcome = result.data if result.success else result.error_message
+        text += f" -> {outcome}"
+    click.echo(visible(f"      {label:9} {_shorten(text)}"))
+
+
+def _judge(
     file: str, sessions: tuple[str, ...], store: Journal, options: dict[str, Any], as_json: bool
 ) -> int:
-    from ferrule.cli.terminal import as_json as encoded
+    """Report which recorded calls the rules of a settings file would have stopped."""
     from ferrule.cli.terminal_agent import seat
     from ferrule.engine.replay.what_if import what_if
+<<<<<<< HEAD
     from ferrule.storage.audit.past_calls import past_calls
+=======
+>>>>>>> cli
 
     catalog = seat(options).agent.catalog
     past = past_calls(store, sessions=sessions or None)
-    judged = list(what_if(past, lambda workspace: _gate(file, workspace), catalog))
+    judged = list(what_if(past, lambda workspace: _make_gate(file, workspace), catalog))
     stopped = [one for one in judged if one.stricter]
     if as_json:
-        click.echo(encoded([_row(one) for one in judged], indent=2))
+        click.echo(encode_json([_make_row(one) for one in judged], indent=2))
     else:
         for one in stopped:
-            _tell_stopped(one)
+            _print_stopped(one)
     refused = sum(one.verdict != "ask" for one in stopped)
     looser = sum(one.looser for one in judged)
     click.echo(
@@ -200,20 +214,19 @@ def _under(
         f" {looser} that did not run would run",
         err=True,
     )
-    return 4 if refused else 7 if stopped else 0
+    if refused:
+        return 4
+    return 7 if stopped else 0
 
 
-def _gate(file: str, workspace: str) -> Gate:
-    """The gate that a person with these settings would have in that workspace."""
-    from ferrule.permissions.gate import Gate, select_mode
-    from ferrule.storage.settings.settings import load_settings
-
+def _make_gate(file: str, workspace: str) -> Gate:
+    """Make the gate that a person with this settings file would have in that workspace."""
     root = Path(workspace or ".").absolute()
     settings = load_settings(user_file=Path(file), workspace=root, environment={})
     return Gate(settings.rules, mode=select_mode(settings.mode, "flags"), root=root)
 
 
-def _row(judged: Judged) -> dict[str, Any]:
+def _make_row(judged: Judged) -> dict[str, Any]:
     audit = judged.call.audit
     return {
         "session": audit.session,
@@ -229,17 +242,15 @@ def _row(judged: Judged) -> dict[str, Any]:
     }
 
 
-def _tell_stopped(judged: Judged) -> None:
-    from ferrule.cli.terminal import visible
-    from ferrule.core.calls import compact
-
-    audit, arguments = judged.call.audit, compact(judged.call.values)
+def _print_stopped(judged: Judged) -> None:
+    audit = judged.call.audit
+    arguments = _shorten(compact(judged.call.values))
     where = f"{audit.session[:12]} event {audit.event}"
-    click.echo(visible(f"{judged.verdict:7} {where:24} {judged.call.tool} {_line(arguments)}"))
-    click.echo(visible(f"        {_line(judged.reason)}"))
+    click.echo(visible(f"{judged.verdict:7} {where:24} {judged.call.tool} {arguments}"))
+    click.echo(visible(f"        {_shorten(judged.reason)}"))
 
 
-def _line(text: str) -> str:
+def _shorten(text: str) -> str:
     text = " ".join(text.split())
     return text if len(text) <= 160 else f"{text[:157]}..."
 
@@ -251,14 +262,11 @@ def _line(text: str) -> str:
     "--output",
     type=click.Path(dir_okay=False),
     required=True,
-    help="The file to write (`*.ferrule`).",
+    help="File to write (`*.ferrule`).",
 )
 def bundle(sessions: tuple[str, ...], output: str) -> int:
-    """Put sessions and the artifacts they refer to into one file, for another machine or a test."""
+    """Write sessions and their artifacts into one file, for another machine or a test."""
     from ferrule.runtime.assemble import journal
-    from ferrule.storage import paths
-    from ferrule.storage.artifacts.files import FileArtifacts
-    from ferrule.storage.export.bundles import write_bundle
 
     try:
         with journal() as store:
@@ -267,7 +275,7 @@ def bundle(sessions: tuple[str, ...], output: str) -> int:
             )
     except FileExistsError:
         click.echo(
-            f"nothing was written: `{output}` is there already\nhint: choose another name", err=True
+            f"nothing was written: `{output}` exists already\nhint: choose another name", err=True
         )
         return 1
     except OSError as error:
@@ -282,16 +290,11 @@ def bundle(sessions: tuple[str, ...], output: str) -> int:
 @click.command("import")
 @click.argument("file", type=click.Path(exists=True, dir_okay=False))
 def import_sessions(file: str) -> int:
-    """Add the sessions of a bundle, an export (.jsonl) or an archive (.jsonl.gz) to the journal, as
-    they are: with their owner and hashes.
+    """Import the sessions of a bundle, an export (.jsonl) or an archive (.jsonl.gz).
+
+    They are added to the journal unchanged, with their owner and hashes.
     """
     from ferrule.runtime.assemble import journal
-    from ferrule.storage import paths
-    from ferrule.storage.artifacts.files import FileArtifacts
-    from ferrule.storage.audit.verification import opened
-    from ferrule.storage.export.archive import import_file
-    from ferrule.storage.export.bundles import import_bundle
-    from ferrule.storage.export.jsonl import import_jsonl
 
     path = Path(file)
     with journal() as store:

@@ -1,25 +1,38 @@
-"""`ferrule sessions fork|rewind`: go on from an earlier point of a session, with its files as they
-were then.
-"""
+"""`ferrule sessions fork|rewind`: continue from an earlier point, with the files as they were."""
 
 from __future__ import annotations
 
+from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
+from ferrule.cli.confirmation import has_terminal
+from ferrule.cli.terminal import visible
+from ferrule.core.events import RunFinished, SessionOpened
+from ferrule.permissions.filesystem.workspace import Workspace
+from ferrule.permissions.gate import Gate
+from ferrule.permissions.protected_names import DEFAULT
+from ferrule.storage import paths
+from ferrule.storage.artifacts.files import FileArtifacts
+from ferrule.storage.artifacts.store import Scope
+from ferrule.storage.settings.settings import load_settings
+
 if TYPE_CHECKING:
     from ferrule.engine.rewind.rewind import Point, PutBack
+<<<<<<< HEAD
     from ferrule.permissions.filesystem.workspace import Workspace
     from ferrule.storage.journal.protocols import Journal
+=======
+    from ferrule.storage.journal.sqlite import Journal
+>>>>>>> cli
 
 
-def _worked(store: Journal, session: str) -> tuple[int, str]:
-    """The number of finished runs of a session, and its workspace."""
-    from ferrule.core.events import RunFinished, SessionOpened
-
-    workspace, finished = "", 0
+def _summarize(store: Journal, session: str) -> tuple[int, str]:
+    """Return the number of finished runs of a session, and its workspace."""
+    workspace = ""
+    finished = 0
     for record in store.records(session):
         if isinstance(record.event, SessionOpened):
             workspace = record.event.workspace
@@ -35,17 +48,16 @@ def _worked(store: Journal, session: str) -> tuple[int, str]:
     help="Keep the history up to the end of this run (default: all of it).",
 )
 def fork(session: str, run: int | None) -> int:
-    """A new session that goes on from a point of another one, which stays as it is. Prints its
-    id.
+    """Start a new session from a point of another one, and print its id.
+
+    The other session stays as it is.
     """
     from ferrule.engine.rewind.rewind import fork as forked
     from ferrule.runtime.assemble import journal
-    from ferrule.storage import paths
-    from ferrule.storage.artifacts.files import FileArtifacts
 
     with journal() as store:
         found = store.find(session).session
-        runs = _worked(store, found)[0] if run is None else run
+        runs = _summarize(store, found)[0] if run is None else run
         name = forked(store, found, runs, FileArtifacts(paths.state() / "artifacts"))
     click.echo(name)
     click.echo(f"go on with `ferrule sessions resume {name[:12]} ...`", err=True)
@@ -58,101 +70,88 @@ def fork(session: str, run: int | None) -> int:
     "--run",
     type=click.IntRange(0),
     required=True,
-    help="Back to the end of this run; 0 is before the first.",
+    help="Go back to the end of this run; 0 is before the first.",
 )
-@click.option("--dry-run", "dry", is_flag=True, help="Only say what would be put back.")
-@click.option("--force", is_flag=True, help="Put back also what something else has changed since.")
-@click.option("--yes", is_flag=True, help="Do it without asking.")
+@click.option("--dry-run", "dry", is_flag=True, help="Only list what would be restored.")
+@click.option("--force", is_flag=True, help="Also restore files that something else has changed.")
+@click.option("--yes", is_flag=True, help="Restore without asking.")
 def rewind(session: str, run: int, dry: bool, force: bool, yes: bool) -> int:
-    """Put the files that the session's tools have changed since a run back, and fork the session
-    there.
+    """Restore the files that a session's tools changed since a run, and fork the session there.
 
-    What commands changed is not kept and not put back. Names that no tool may touch stay as they
-    are. Exit code 3: some files were left alone.
+    Changes made by commands are not recorded and not restored. Files that no tool may touch stay as
+    they are. Exit code 3: some files were left alone.
     """
-    from contextlib import closing
-
     from ferrule.engine.rewind.rewind import fork as forked
     from ferrule.engine.rewind.rewind import put_back, rewind_plan
     from ferrule.runtime.assemble import journal
-    from ferrule.storage import paths
-    from ferrule.storage.artifacts.files import FileArtifacts
-    from ferrule.storage.artifacts.store import Scope
 
     artifacts = FileArtifacts(paths.state() / "artifacts")
     with journal() as store:
         info = store.find(session)
-        found, scope = info.session, Scope(info.tenant, info.user, info.session)
+        found = info.session
+        scope = Scope(info.tenant, info.user, info.session)
         if not dry:
-            # Nobody may work in these files meanwhile.
+            # Nobody else may run this session meanwhile.
             store.lease(found)
         point = rewind_plan(store.records(found), run)
-        _, folder = _worked(store, found)
+        _, folder = _summarize(store, found)
         if not folder or not Path(folder).is_dir():
-            click.echo(f"nothing was done: the session's folder `{folder}` is not there", err=True)
+            click.echo(f"nothing was done: the session's folder `{folder}` is missing", err=True)
             return 1
-        with closing(_workspace(folder)) as workspace:
-            would = put_back(point, workspace, artifacts, scope, force=force, dry=True)
-            _tell(point, would)
+        with closing(_open_workspace(folder)) as workspace:
+            plan = put_back(point, workspace, artifacts, scope, force=force, dry=True)
+            _print_plan(point, plan)
             if dry:
-                return 3 if would.left_alone else 0
-            if code := _refused(len(would.restored), folder, yes):
+                return 3 if plan.left_alone else 0
+            code = _confirm(len(plan.restored), folder, yes)
+            if code != 0:
                 return code
             done = put_back(point, workspace, artifacts, scope, force=force)
         name = forked(store, found, run, artifacts)
     click.echo(name)
     click.echo(
-        f"{len(done.restored)} put back; go on with `ferrule sessions resume {name[:12]} ...`",
+        f"{len(done.restored)} restored; go on with `ferrule sessions resume {name[:12]} ...`",
         err=True,
     )
     return 3 if done.left_alone else 0
 
 
-def _workspace(folder: str) -> Workspace:
-    """The folder, with the names that this person's settings protect and the paths that their rules
-    deny.
-    """
-    from ferrule.permissions.filesystem.workspace import Workspace
-    from ferrule.permissions.gate import Gate
-    from ferrule.permissions.protected_names import DEFAULT
-    from ferrule.storage.settings.settings import load_settings
-
+def _open_workspace(folder: str) -> Workspace:
+    """Open a folder with the protected names and denied paths of the person's settings."""
     settings = load_settings(workspace=folder)
     names = DEFAULT.extended(
         reserved=settings["reserved.extend"], secret=settings["secrets.extend"]
     )
-    plain = Workspace(folder, names=names)
-    gate = Gate(settings.rules, root=plain.root, names=names)
-    return plain.refusing(gate.refuses)
+    workspace = Workspace(folder, names=names)
+    gate = Gate(settings.rules, root=workspace.root, names=names)
+    return workspace.refusing(gate.refuses)
 
 
-def _tell(point: Point, would: PutBack) -> None:
-    from ferrule.cli.terminal import visible
-
-    for path in would.restored:
-        click.echo(visible(f"{'restore' if point.wanted[path] else 'remove':8} {path}"))
-    for path, why in would.left_alone.items():
+def _print_plan(point: Point, plan: PutBack) -> None:
+    for path in plan.restored:
+        action = "restore" if point.wanted[path] else "remove"
+        click.echo(visible(f"{action:8} {path}"))
+    for path, why in plan.left_alone.items():
         click.echo(visible(f"leave    {path}: {why}"))
     if point.uncovered:
-        said = (
-            f"{point.uncovered} calls since (commands and the like) may have changed more: that "
-            "is not put back"
-        )
-        click.echo(said, err=True)
-
-
-def _refused(count: int, folder: str, yes: bool) -> int:
-    """The exit code, if a person does not want it; else 0."""
-    import sys
-
-    from ferrule.cli.terminal import visible
-
-    if not yes and (sys.stdin is None or not sys.stdin.isatty()):
         click.echo(
-            "nothing was done: this wants a person's yes\nhint: confirm with --yes", err=True
+            f"{point.uncovered} later calls (commands, for example) may have changed more, which "
+            "is not restored",
+            err=True,
+        )
+
+
+def _confirm(count: int, folder: str, yes: bool) -> int:
+    """Ask the person. Return 0 for yes, else the exit code."""
+    if yes:
+        return 0
+    if not has_terminal():
+        click.echo(
+            "nothing was done: this needs a confirmation\nhint: run the command again with --yes",
+            err=True,
         )
         return 7
-    if not yes and not click.confirm(visible(f"put back {count} files in {folder}?"), err=True):
+    if not click.confirm(visible(f"restore {count} files in {folder}?"), err=True):
         click.echo("nothing was done", err=True)
         return 1
     return 0

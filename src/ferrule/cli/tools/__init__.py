@@ -1,4 +1,4 @@
-"""`ferrule tools`: the tools there are, calling one, and making new ones.
+"""`ferrule tools`: list, show and call tools; check, test and make tool files.
 
 Modules: `command`, `command_to_tool`, `fields`, `files`, `openapi_import`, `promote`,
 `templates`.

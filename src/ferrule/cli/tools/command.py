@@ -1,5 +1,6 @@
-"""`ferrule tools`: what there is, what one looks like, and calling one through the gate. Tool files
-are in `tool_files`.
+"""`ferrule tools list|show|call`: list tools, show one, and call one through the gate.
+
+The commands on tool files are in `files`, `openapi_import` and `promote`.
 """
 
 from __future__ import annotations
@@ -9,6 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from ferrule.cli.terminal import as_json as encode_json
+from ferrule.cli.terminal import visible
 from ferrule.runtime.options import common, yes_to
 
 from .files import check, new, test
@@ -23,9 +26,7 @@ if TYPE_CHECKING:
 
 @click.group()
 def tools() -> None:
-    """List the tools of this folder, show one, call one through the gate; check, test and write
-    tool files.
-    """
+    """List, show and call tools; check, test and write tool files."""
 
 
 for _command in (check, test, new, promote, import_):
@@ -36,21 +37,20 @@ for _command in (check, test, new, promote, import_):
 @common
 @click.option("--json", "as_json", is_flag=True, help="Machine-readable.")
 def list_tools(as_json: bool, **options: Any) -> None:
-    """One line per tool: name, side effect, risk, first line of its description."""
-    from ferrule.cli.terminal import visible
+    """List the tools: name, side effect, risk, first line of the description."""
     from ferrule.cli.terminal_agent import seat
 
     catalog = seat(options).agent.catalog
     if as_json:
         rows = [
             {
-                "name": t.full_name,
-                "side_effect": t.side_effect,
-                "risk": t.risk,
-                "description": t.description,
-                "source": t.source,
+                "name": tool.full_name,
+                "side_effect": tool.side_effect,
+                "risk": tool.risk,
+                "description": tool.description,
+                "source": tool.source,
             }
-            for t in catalog
+            for tool in catalog
         ]
         click.echo(json.dumps(rows, indent=2))
         return
@@ -64,10 +64,7 @@ def list_tools(as_json: bool, **options: Any) -> None:
 @click.argument("name")
 @common
 def show(name: str, **options: Any) -> None:
-    """Everything about one tool, with its schema as the model gets it, and whether it can be sent
-    strict.
-    """
-    from ferrule.cli.terminal import as_json, visible
+    """Show a tool, its schema as the model gets it, and whether it can be sent in strict mode."""
     from ferrule.cli.terminal_agent import seat
     from ferrule.models.openai.strict_schema import compile_strict
 
@@ -76,10 +73,11 @@ def show(name: str, **options: Any) -> None:
         f"{tool.full_name}  ({tool.source}; side effect {tool.side_effect}, risk {tool.risk})\n"
     )
     click.echo(visible(tool.description) + "\n")
-    click.echo(as_json(tool.arguments.schema, indent=2))
+    click.echo(encode_json(tool.arguments.schema, indent=2))
     if tool.output is not None:
-        click.echo("\nresult:\n" + as_json(tool.output.schema, indent=2))
-    click.echo(visible("\nstrict: " + "\n".join(compile_strict(tool.schema_json()).lines())))
+        click.echo("\nresult:\n" + encode_json(tool.output.schema, indent=2))
+    strict = compile_strict(tool.schema_json())
+    click.echo(visible("\nstrict: " + "\n".join(strict.lines())))
 
 
 @tools.command()
@@ -92,10 +90,10 @@ def show(name: str, **options: Any) -> None:
 def call(
     name: str, arguments: tuple[str, ...], as_json: str | None, envelope: bool, **options: Any
 ) -> int:
-    """Call a tool as a model would: same validation, gate, prompt and journal.
+    """Call a tool as a model would: with the same validation, permissions, prompt and journal.
 
-    A value is read as JSON if it is JSON (`n=3`, `on=true`, `list=[1,2]`) and the tool does not
-    want text.
+    A value is read as JSON if it is JSON (`n=3`, `on=true`, `list=[1,2]`) and the parameter is not
+    text.
     """
     import asyncio
 
@@ -104,7 +102,8 @@ def call(
 
     assembly = seat(options)
     tool = found(assembly.agent.catalog, name)
-    result = asyncio.run(_called(assembly, tool, parsed(tool.arguments.schema, arguments, as_json)))
+    values = parsed(tool.arguments.schema, arguments, as_json)
+    result = asyncio.run(_call(assembly, tool, values))
     if result.success or envelope:
         assembly.terminal.answer(result.text(envelope=envelope))
     else:
@@ -112,18 +111,18 @@ def call(
     return 0 if result.success else OUTCOMES.get(result.error_type, 1)
 
 
-async def _called(assembly: Seated, tool: Tool, values: dict[str, Any]) -> Result:
+async def _call(assembly: Seated, tool: Tool, values: dict[str, Any]) -> Result:
     session = assembly.open(None)
-    # No model is asked: it has nothing to complain about.
     try:
         return await session.call(tool.full_name, **values)
     finally:
+        # Not `assembly.close()`, which closes the model's client: no model was used.
         await session.close()
         assembly.agent.journal.close()
 
 
 def found(catalog: Any, name: str) -> Any:
-    """The tool, or a usage error with the nearest names."""
+    """Return a tool, or raise a usage error with the nearest names."""
     tool = catalog.get(name)
     if tool is None:
         near = ", ".join(catalog.nearest(name)) or "`ferrule tools list` shows them all"
@@ -132,28 +131,26 @@ def found(catalog: Any, name: str) -> Any:
 
 
 def parsed(schema: Any, arguments: tuple[str, ...], as_json: str | None) -> dict[str, Any]:
-    """Arguments from the command line, by the schema's own types."""
+    """Parse arguments from the command line by the types of the schema."""
     values: dict[str, Any] = {}
     if as_json:
         try:
             loaded = json.loads(as_json)
         except ValueError as error:
-            raise click.UsageError(f"--json: {error}") from error
+            raise click.UsageError(f"--json is not JSON: {error}") from error
         if not isinstance(loaded, dict):
             raise click.UsageError("--json must be an object")
         values.update(loaded)  # pyright: ignore[reportUnknownArgumentType]
     for item in arguments:
         key, equals, text = item.partition("=")
         if not equals:
-            raise click.UsageError(f"{item!r}: write KEY=VALUE")
+            raise click.UsageError(f"cannot read {item!r}; write KEY=VALUE")
         values[key] = value_of(schema.get("properties", {}).get(key, {}), text)
     return values
 
 
 def value_of(schema: Any, text: str) -> Any:
-    """Text stays text where the schema says so; else it is read as JSON, if that is of a type that
-    the schema takes.
-    """
+    """Parse a value: as JSON if the schema accepts its type, otherwise as text."""
     types = types_of(schema)
     if types == {"string"}:
         return text
@@ -165,9 +162,7 @@ def value_of(schema: Any, text: str) -> Any:
 
 
 def types_of(schema: Any) -> set[str]:
-    """The JSON types that a schema names at its top and in its alternatives; empty if it names
-    none.
-    """
+    """Return the JSON types that a schema names at its top and in its alternatives."""
     named = schema.get("type", [])
     types = {named} if isinstance(named, str) else set(named)
     for part in (*schema.get("anyOf", ()), *schema.get("oneOf", ())):

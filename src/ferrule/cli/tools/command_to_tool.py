@@ -1,15 +1,13 @@
-"""From a command that was seen in a session to the text of a tool file: which words vary, and what
-the file says.
+"""Make the text of a tool file from a command that was run in a session.
 
-A command is a program and its words. Words become parameters where a person says so (`name=word`),
-else where they look like what
-varies: paths, numbers, text with blanks. The file calls the program with the words in the same
-places, refuses a value that would be read as an option, and has a test that holds it to the very
-command that was seen, with the output that was seen.
+A command is a program and its words. Words become parameters if a person says so (`name=word`),
+otherwise if they are likely to vary: paths, numbers, text with blanks. The generated tool calls the
+program with the words in the same places and refuses a value that would be read as an option. It
+has a test that reproduces the recorded command with its recorded output.
 
-What looks like a secret (`guards`, or the value of an option or a variable of such a name) is never
-written: in the command it is refused, in the output it is left out. Not protected: a secret that
-nothing here knows. The person sees the file before it is written.
+What looks like a secret (`guards`, or the value of an option or variable with such a name) is never
+written: a command that holds one is refused, and output that holds one is left out. Not protected:
+a secret that nothing here recognises. The person sees the file before it is written.
 """
 
 from __future__ import annotations
@@ -29,9 +27,9 @@ from ferrule.permissions.commands.analysis import analyse
 from ferrule.permissions.commands.program_facts import INTERPRETERS, RUNNERS, SHELLS
 
 MOST_OUTPUT = 8_000
-"""Characters of output that the tool gives back."""
+"""How many characters of output the tool returns."""
 TESTED_OUTPUT = 1_500
-"""Characters of the output that was seen which its test holds."""
+"""How many characters of the recorded output the test contains."""
 _STATUS = re.compile(r"^\[exit status -?\d+\]$", re.MULTILINE)
 _NUMBER = re.compile(r"-?\d{1,15}")
 _PATH = re.compile(r"(?=.*[/.])[\w@+~.][\w@+~./-]*", re.ASCII)
@@ -41,8 +39,13 @@ _SETTING = re.compile(r"(?P<before>-{1,2}[\w-]+=|[A-Za-z_]\w*=)(?P<value>.+)", r
 
 @dataclass(frozen=True, slots=True)
 class Seen:
-    """A command that ended well: its words, where it started (relative to the workspace), how long
-    it may take, what it said.
+    """A recorded command that succeeded.
+
+    Attributes:
+        words: The program and its arguments.
+        folder: Where it started, relative to the workspace.
+        timeout_ms: How long it may take.
+        output: What it printed.
     """
 
     words: tuple[str, ...]
@@ -53,7 +56,7 @@ class Seen:
 
 @dataclass(frozen=True, slots=True)
 class Varied:
-    """A part of a word that becomes a parameter: `before` stays, `value` is what was seen."""
+    """A word of which a part becomes a parameter: `before` stays, `value` was recorded."""
 
     name: str
     value: str
@@ -61,7 +64,7 @@ class Varied:
 
     @property
     def number(self) -> bool:
-        """Whether it is a whole number."""
+        """Whether the value is a whole number."""
         return _NUMBER.fullmatch(self.value) is not None
 
 
@@ -69,8 +72,10 @@ Word = str | Varied
 
 
 def seen_of(arguments: Mapping[str, Any], data: Any) -> Seen:
-    """The command of a call of `run_command` and its value. Raises ConfigError for one that cannot
-    become a tool.
+    """Read a command from the arguments and the result of a `run_command` call.
+
+    Raises:
+        ConfigError: The command cannot become a tool.
     """
     output = _output(data)
     words = _words(
@@ -93,7 +98,7 @@ def _words(command: Any, *, shell: bool) -> tuple[str, ...]:
     )
     if shell or not words or None in words:
         raise ConfigError(
-            f"`{text[:200]}` is more than a program and its words",
+            f"`{text[:200]}` is more than one program with arguments",
             hint="write it by hand: `ferrule tools new NAME`",
         )
     return tuple(word for word in words if word is not None)
@@ -109,8 +114,8 @@ def _output(data: Any) -> str:
         )
     if not isinstance(text, str) or status or _STATUS.search(text):
         raise ConfigError(
-            "the command did not end well",
-            hint="promote one that did: a tool is made of what worked",
+            "the command did not succeed",
+            hint="choose one that did",
         )
     return text
 
@@ -119,9 +124,7 @@ def _output(data: Any) -> str:
 
 
 def varied(words: Sequence[str], chosen: Mapping[str, str]) -> tuple[Word, ...]:
-    """The words with parameters: those that were `chosen` (name to word), or those that look as if
-    they vary.
-    """
+    """Turn words into parameters: the `chosen` ones (name to word), or those likely to vary."""
     return _as_chosen(words, chosen) if chosen else _detected(words)
 
 
@@ -129,19 +132,22 @@ def _as_chosen(words: Sequence[str], chosen: Mapping[str, str]) -> tuple[Word, .
     for name, value in chosen.items():
         if not re.fullmatch(r"[a-z][a-z0-9_]{0,39}", name):
             raise ConfigError(
-                f"`{name}` cannot be the name of a parameter", hint="small letters, digits and `_`"
+                f"`{name}` cannot be the name of a parameter",
+                hint="use lower-case letters, digits and `_`",
             )
         if value == words[0]:
             raise ConfigError(
-                f"`{value}` is the program: it stays", hint="the tool is named after what it does"
+                f"`{value}` is the program and cannot become a parameter",
+                hint="choose one of its arguments",
             )
         if value.startswith("-"):
             raise ConfigError(
-                f"`{value}` is an option: it stays", hint="make its value a parameter"
+                f"`{value}` is an option and cannot become a parameter",
+                hint="make its value a parameter",
             )
         if not value or not any(_part(word, value) is not None for word in words[1:]):
             raise ConfigError(
-                f"`{value}` is no word of the command", hint=f"its words: {' '.join(words[1:])}"
+                f"`{value}` is not a word of the command", hint=f"its words: {' '.join(words[1:])}"
             )
     made: list[Word] = [words[0]]
     for word in words[1:]:
@@ -155,9 +161,7 @@ def _as_chosen(words: Sequence[str], chosen: Mapping[str, str]) -> tuple[Word, .
 
 
 def _part(word: str, value: str) -> str | None:
-    """What stands before `value` in a word that ends with it: nothing, or `--option=`; None if it
-    is another word.
-    """
+    """Return what precedes `value` in a word: "" or `--option=`. None if it is another word."""
     if word == value:
         return ""
     found = _SETTING.fullmatch(word)
@@ -192,9 +196,7 @@ def _kind(value: str) -> str:
 
 
 def _name(kind: str, option: str, value: str, names: dict[str, str]) -> str:
-    """The name of the option that the value belongs to, else of its kind; one value has one
-    name.
-    """
+    """Name a parameter after its option, or after its kind. Equal values get the same name."""
     if value in names:
         return names[value]
     named = option.startswith("-") and "=" not in option.rstrip("=")
@@ -212,8 +214,11 @@ def _name(kind: str, option: str, value: str, names: dict[str, str]) -> str:
 
 
 async def secret_in(words: Sequence[Word], output: str) -> tuple[str, bool]:
-    """Why the words that stay cannot be written (empty: they can), and whether the output holds
-    what looks like a secret.
+    """Look for secrets.
+
+    Returns:
+        Why the words must not be written ("" if they may), and whether the output holds what looks
+        like a secret.
     """
     fixed = [word if isinstance(word, str) else f"{word.before}{word.value}" for word in words]
     why = _named_secret(fixed) or await _refused({"command": fixed})
@@ -227,11 +232,9 @@ async def _refused(values: Mapping[str, Any]) -> str:
             ToolPre("promote", "run_command", values), Identity("local", "promote", "none", "none")
         )
     )
-    return (
-        answer.reason.partition(";")[0]
-        if isinstance(answer, Action) and answer.verdict == "block"
-        else ""
-    )
+    if isinstance(answer, Action) and answer.verdict == "block":
+        return answer.reason.partition(";")[0]
+    return ""
 
 
 def _named_secret(words: Sequence[str]) -> str:
@@ -251,7 +254,7 @@ def _named_secret(words: Sequence[str]) -> str:
 
 
 def name_of(words: Sequence[Word]) -> str:
-    """A name made of the program and the first word that is no option: `git_log`."""
+    """Make a name from the program and the first word, unless that is an option: `git_log`."""
     texts = [word for word in words if isinstance(word, str)]
     parts = [
         _base(texts[0]),
@@ -261,7 +264,7 @@ def name_of(words: Sequence[Word]) -> str:
 
 
 def file_of(seen: Seen, words: Sequence[Word], *, with_output: bool) -> str:
-    """The text of the tool file."""
+    """Return the text of the tool file. Without `with_output` the recorded output is left out."""
     parts = list({word.name: word for word in words if isinstance(word, Varied)}.values())
     bare = [
         part.name
@@ -299,9 +302,9 @@ def _parameters(parts: Sequence[Varied]) -> list[str]:
     made = ["parameters:"]
     for part in parts:
         kind = "integer" if part.number else "string"
+        description = _json(f"For example {part.value}.")
         made.append(
-            f"  {part.name}: "
-            f"{{ type: {kind}, required: true, description: {_json(f'For example {part.value}.')} }}"
+            f"  {part.name}: {{ type: {kind}, required: true, description: {description} }}"
         )
     return made
 
@@ -365,22 +368,20 @@ def _tests(
 
 
 def _tested(output: str) -> str:
-    """Whole lines of the output, as many as a test should hold."""
+    """Return as many whole lines of the output as a test should contain."""
     if len(output) <= TESTED_OUTPUT:
         return output
     return output[:TESTED_OUTPUT].rpartition("\n")[0] or output[:TESTED_OUTPUT]
 
 
 def _json(value: Any) -> str:
-    """As YAML and Starlark both read it: in double quotes, with what neither takes as it stands
-    escaped.
-    """
+    """Encode a value so that YAML and Starlark both read it: JSON, with more characters escaped."""
     return _UNQUOTABLE.sub(_escaped, json.dumps(value, ensure_ascii=False))
 
 
 def _escaped(found: re.Match[str]) -> str:
     code = ord(found[0])
-    # Half a character is none: bytes that were no text.
+    # A lone surrogate is not a character: the bytes were not text.
     return "\\ufffd" if 0xD800 <= code < 0xE000 else f"\\u{code:04x}"
 
 

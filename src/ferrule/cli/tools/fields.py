@@ -1,8 +1,8 @@
-"""Fields of a new tool, as a person types them: `name:type[?][=default][,description]`.
+"""Parse the fields of a new tool, as a person types them: `name:type[?][=default][,description]`.
 
     city:string                    required text
     'unit:c|f=c,Celsius or Fahrenheit'     one of these words, with a default
-    'days:int?'                    a whole number, or nothing
+    'days:int?'                    an optional whole number
     'tags:list[string]=["a", "b"],What it is about'
 
 Types are `string`, `int`, `float`, `bool`, `list[...]` of one of them, and words joined by `|`. A
@@ -26,7 +26,7 @@ TYPES = {
     "string": "string", "str": "string", "text": "string", "int": "integer", "integer": "integer",
     "float": "number", "number": "number", "bool": "boolean", "boolean": "boolean",
 }  # fmt: skip
-"""What may be written, and the JSON Schema type that it is."""
+"""The names of types that may be written, and their JSON Schema types."""
 _PYTHON: dict[str, type] = {"string": str, "integer": int, "number": float, "boolean": bool}
 _SAMPLES: dict[str, Any] = {"string": "text", "integer": 3, "number": 1.5, "boolean": True}
 _WORD = re.compile(r"[\w.+-]+(?: [\w.+-]+)*")
@@ -35,8 +35,12 @@ _NAME = re.compile(r"[a-zA-Z_][a-zA-Z0-9_]{0,63}")
 
 @dataclass(frozen=True, slots=True)
 class Kind:
-    """A type: `name` is JSON Schema's; `choices` are the words of an enumeration, `of` the type of
-    a list's items.
+    """The type of a field.
+
+    Attributes:
+        name: The type's name in JSON Schema.
+        choices: The words of an enumeration.
+        of: The type of a list's items.
     """
 
     name: str
@@ -44,7 +48,7 @@ class Kind:
     of: Kind | None = None
 
     def schema(self) -> dict[str, Any]:
-        """As JSON Schema."""
+        """Return the type as JSON Schema."""
         made: dict[str, Any] = {"type": self.name}
         if self.choices:
             made["enum"] = list(self.choices)
@@ -53,15 +57,16 @@ class Kind:
         return made
 
     def annotation(self) -> str:
-        """As Python writes it."""
+        """Return the type as a Python annotation."""
         if self.choices:
-            return f"Literal[{', '.join(json.dumps(word, ensure_ascii=False) for word in self.choices)}]"
-        return (
-            f"list[{self.of.annotation()}]" if self.of is not None else _PYTHON[self.name].__name__
-        )
+            words = ", ".join(json.dumps(word, ensure_ascii=False) for word in self.choices)
+            return f"Literal[{words}]"
+        if self.of is not None:
+            return f"list[{self.of.annotation()}]"
+        return _PYTHON[self.name].__name__
 
     def sample(self) -> Any:
-        """Some value of it."""
+        """Return an example value of this type."""
         if self.of is not None:
             return [self.of.sample()]
         return self.choices[0] if self.choices else _SAMPLES[self.name]
@@ -89,26 +94,32 @@ class Field:
 
 
 def parse_fields(texts: Sequence[str]) -> tuple[Field, ...]:
-    """Raises ConfigError for the first field that cannot be read, and for a name that comes
-    twice.
+    """Parse all fields of a tool.
+
+    Raises:
+        ConfigError: A field cannot be read, or two have the same name.
     """
     fields = tuple(map(parse_field, texts))
     names = [field.name for field in fields]
-    if twice := next((name for name in names if names.count(name) > 1), ""):
-        raise ConfigError(f"there are two fields `{twice}`", hint="give each a name of its own")
+    for name in names:
+        if names.count(name) > 1:
+            raise ConfigError(f"there are two fields `{name}`", hint="give each field its own name")
     return fields
 
 
 def parse_field(text: str) -> Field:
-    """Raises ConfigError that names the field and what is expected."""
+    """Parse one field.
+
+    Raises:
+        ConfigError: It cannot be read; the error names the field and what is expected.
+    """
     name, colon, rest = text.partition(":")
-    if not colon or not _NAME.fullmatch(name):
-        raise _wrong(
-            text,
-            "it does not begin with a name and a colon" if not colon else f"`{name}` is no name",
-        )
+    if not colon:
+        raise _wrong(text, "it does not begin with a name and a colon")
+    if not _NAME.fullmatch(name):
+        raise _wrong(text, f"`{name}` is not a valid name")
     if not text.isprintable():
-        raise _wrong(text, "it holds characters that cannot be seen")
+        raise _wrong(text, "it holds invisible characters")
     end = re.search(r"[?=,]|$", rest)
     assert end is not None
     kind = _kind(text, rest[: end.start()])
@@ -139,21 +150,20 @@ def _kind(text: str, written: str) -> Kind:
 
 
 def _default(text: str, kind: Kind, rest: str) -> tuple[Any, str]:
-    """The default, and what comes after it."""
+    """Parse the default. Return it and the text after it."""
     if rest[:1] in ('"', "["):
         try:
             value, end = json.JSONDecoder().raw_decode(rest)
         except ValueError as error:
-            raise _wrong(text, f"its default is no JSON: {error}") from error
+            raise _wrong(text, f"its default is not JSON: {error}") from error
         rest = rest[end:]
     else:
         word, comma, after = rest.partition(",")
         rest = comma + after
         value = word if kind.name == "string" else _json(word)
     if not kind.holds(value):
-        raise _wrong(
-            text, f"its default {json.dumps(value, ensure_ascii=False)} is no {kind.annotation()}"
-        )
+        shown = json.dumps(value, ensure_ascii=False)
+        raise _wrong(text, f"its default {shown} is not of type {kind.annotation()}")
     return value, rest
 
 

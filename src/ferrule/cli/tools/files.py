@@ -1,17 +1,27 @@
-"""`ferrule tools check|test|new`: whether tool and hook files are right, whether they do what they
-say, and a new one.
+"""`ferrule tools check|test|new`: check and test tool and hook files, and write a new one.
 
-Checking reads and compiles and runs nothing. `test` runs the tests and examples that the files
-hold, and only those that were asked for: each in an empty folder of its own, behind the gate and in
-the sandbox (`extensions.checks.runs`). Neither needs trust.
+`check` reads and compiles the files and runs nothing. `test` runs the tests and examples in the
+named files, each in its own empty folder, behind the gate and in the sandbox
+(`extensions.checks.runs`). Neither needs trust.
 """
 
 from __future__ import annotations
 
+import sys
+from difflib import get_close_matches
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
+
+from ferrule.cli.new_files import write_new as write_files
+from ferrule.cli.problem_report import counted, report
+from ferrule.sandbox.policy import Policy
+from ferrule.storage.trust import Trust
+from ferrule.tools.names import check_name
+
+from . import templates
+from .fields import parse_fields
 
 if TYPE_CHECKING:
     from ferrule.extensions.checks.runs import Bench, Outcome
@@ -37,22 +47,20 @@ _STRICT = click.option("--strict", is_flag=True, help="Count warnings as errors.
 @_JSON
 @_STRICT
 def check(names: tuple[str, ...], workspace: str, as_json: bool, strict: bool) -> int:
-    """Check tool and hook files: all of this folder, or those named. Nothing of them is run.
+    """Check tool and hook files: all of this folder, or the named ones. Nothing is run.
 
-    Front matter, parameters, examples, whether the script compiles, has its function and reads only
-    parameters there are.
+    Checks the front matter, the parameters, the examples, and that the script compiles, has its
+    function and reads only existing parameters.
     """
     import asyncio
 
-    from ferrule.cli.problem_report import report
-
-    files = _chosen(workspace, names, hooks=True)
+    files = _choose(workspace, names, hooks=True)
     if not files:
         click.echo(
             "there are no tool or hook files here\nhint: `ferrule tools new NAME` writes one",
             err=True,
         )
-    problems = asyncio.run(_checked(files))
+    problems = asyncio.run(_check(files))
     return report(sorted(files), problems, as_json=as_json, strict=strict)
 
 
@@ -61,34 +69,36 @@ def check(names: tuple[str, ...], workspace: str, as_json: bool, strict: bool) -
 @_FOLDER
 @_JSON
 def test(names: tuple[str, ...], workspace: str, as_json: bool) -> int:
-    """Run the `tests` and `examples` of tool files: all of this folder, or those named.
+    """Run the `tests` and `examples` of tool files: all of this folder, or the named ones.
 
-    Each runs in an empty folder of its own with the files that the test names: behind the gate,
-    commands in the sandbox, no network, none of your files. Nothing else of this folder takes
+    Each runs in its own empty folder with the files that the test names: behind the gate, commands
+    in the sandbox, without network and without your files. Nothing else of this folder takes
     effect.
     """
     import asyncio
 
-    from ferrule.cli.problem_report import counted, report
     from ferrule.extensions.checks.files import tools_of
 
-    files = _chosen(workspace, names, hooks=False)
-    problems = [one for one in asyncio.run(_checked(files)) if one.level == "error"]
+    files = _choose(workspace, names, hooks=False)
+    problems = [one for one in asyncio.run(_check(files)) if one.level == "error"]
     broken = {one.file for one in problems}
-    tools = [tool for name in files if name not in broken for tool in tools_of(name, files[name])]
+    tools: list[ToolFile] = []
+    for file, content in files.items():
+        if file not in broken:
+            tools += tools_of(file, content)
     cases = sum(len(tool.cases) + len(tool.examples) for tool in tools)
-    said = (
-        f"running {cases} tests and examples of {counted(len(tools), 'tool')}, each in an empty "
-        "folder of its own"
+    click.echo(
+        f"running {cases} tests and examples of {counted(len(tools), 'tool')}, each in its own "
+        "empty folder",
+        err=True,
     )
-    click.echo(said, err=True)
-    return report(sorted(files), problems, asyncio.run(_tested(tools)), as_json=as_json)
+    return report(sorted(files), problems, asyncio.run(_run_tests(tools)), as_json=as_json)
 
 
 @click.command()
 @click.argument("name")
 @click.argument("fields", nargs=-1, metavar="[FIELD:TYPE]...")
-@click.option("--description", default="", help="What the model reads of the tool.")
+@click.option("--description", default="", help="Description of the tool, for the model.")
 @click.option(
     "--python", "as_python", is_flag=True, help="Write NAME.py with a typed function, and a test."
 )
@@ -98,86 +108,80 @@ def new(
 ) -> int:
     """Write .ferrule/tools/NAME.md: a tool that works and tests itself, to be changed into yours.
 
-    A field is name:type[?][=default][,description], as in `city:string`, `days:int?`,
+    A field is name:type[?][=default][,description], such as `city:string`, `days:int?` or
     'unit:c|f=c,Celsius or Fahrenheit'.
-    Types: string, int, float, bool, list[...], and words with | between them. ? means that it may
-        be left out.
+    Types: string, int, float, bool, list[...], and words with | between them. ? makes a field
+    optional.
     """
-    from ferrule.cli.new_files import write_new as write
-    from ferrule.tools.names import check_name
-
-    from . import templates as texts
-    from .fields import parse_fields
-
     check_name(name)
-    _check_free(name, as_python=as_python)
+    _check_name_is_free(name, as_python=as_python)
     if not description.isprintable():
-        raise click.UsageError("--description holds characters that cannot be seen")
+        raise click.UsageError("--description holds invisible characters; remove them")
     parsed = parse_fields(fields)
     if as_python:
-        module, tests = f"{name}.py", f"tests/test_{name}.py"
-        made = {
-            module: texts.python_tool(name, parsed, description),
-            tests: texts.python_test(name, parsed),
+        module = f"{name}.py"
+        tests = f"tests/test_{name}.py"
+        texts = {
+            module: templates.python_tool(name, parsed, description),
+            tests: templates.python_test(name, parsed),
         }
-        write(Path(workspace), made)
+        write_files(Path(workspace), texts)
         click.echo(f"wrote {Path(workspace) / module}\nwrote {Path(workspace) / tests}", err=True)
-        said = (
-            f"hint: change it, `python -m pytest {tests}`, then name `{module}` under "
+        hint = (
+            f"hint: change it, run `python -m pytest {tests}`, then name `{module}` under "
             "`tools.python` in .ferrule/ferrule.yaml"
             f" and `ferrule trust` it, or give it to an agent of your own: Agent(model, [{name}])"
         )
     else:
-        text = texts.tool_file(parsed, description) if parsed or description else texts.SAMPLE
+        text = templates.SAMPLE
+        if parsed or description:
+            text = templates.tool_file(parsed, description)
         click.echo(f"wrote {write_new(Path(workspace), name, text)}", err=True)
-        said = (
-            f"hint: change it, `ferrule tools test {name}`, then `ferrule trust` lets it take "
+        hint = (
+            f"hint: change it, run `ferrule tools test {name}`, then `ferrule trust` lets it take "
             "effect"
         )
-    click.echo(said, err=True)
+    click.echo(hint, err=True)
     return 0
 
 
 # ---- files
 
 
-def _check_free(name: str, *, as_python: bool) -> None:
-    """Raise UsageError for a name that belongs to a tool that ships, or to a module that Python's
-    own code imports.
-    """
-    import sys
-
+def _check_name_is_free(name: str, *, as_python: bool) -> None:
+    """Raise UsageError for the name of a shipped tool or of a module of Python's own."""
     from ferrule.runtime.shipped_tools import shipped
 
     if any(tool.name == name for tool in shipped()):
         raise click.UsageError(
             f"`{name}` is the name of a tool that ships with Ferrule. hint: choose another name;"
-            " a file that is to replace it belongs into `.ferrule/overrides`, written by hand"
+            " a file that is to replace the tool belongs in `.ferrule/overrides`, written by hand"
         )
     if as_python and name in sys.stdlib_module_names:
         raise click.UsageError(
-            f"`{name}.py` would stand before Python's own module `{name}` for everything "
-            "that runs in this folder."
-            f" hint: choose another name, such as `{name}_tool`"
+            f"`{name}.py` would hide Python's own module `{name}` from everything that runs in "
+            f"this folder. hint: choose another name, such as `{name}_tool`"
         )
 
 
 def write_new(workspace: Path, name: str, text: str) -> Path:
-    """A new tool file. Nothing is replaced, and no link is followed. Raises ConfigError."""
-    from ferrule.cli.new_files import write_new as write
-    from ferrule.tools.names import check_name
+    """Write a new tool file. Nothing is replaced, and no link is followed.
 
+    Raises:
+        ConfigError: The name is invalid, or the file exists or cannot be written.
+    """
     check_name(name)
-    write(workspace, {f".ferrule/tools/{name}.md": text})
+    write_files(workspace, {f".ferrule/tools/{name}.md": text})
     return workspace / ".ferrule" / "tools" / f"{name}.md"
 
 
-def _chosen(workspace: str, names: tuple[str, ...], *, hooks: bool) -> dict[str, bytes]:
-    """The files with tools (and hooks) that were meant, by name. Raises UsageError for a name that
-    means none.
+def _choose(workspace: str, names: tuple[str, ...], *, hooks: bool) -> dict[str, bytes]:
+    """Return the tool (and hook) files that were named, or all of them.
+
+    Raises:
+        click.UsageError: There is no file or tool of a name.
     """
     from ferrule.extensions.checks.files import holds_artifacts
-    from ferrule.storage.trust import Trust
 
     seen = Trust().look(workspace).files
     known = {name: data for name, data in seen.items() if holds_artifacts(name, hooks=hooks)}
@@ -186,11 +190,12 @@ def _chosen(workspace: str, names: tuple[str, ...], *, hooks: bool) -> dict[str,
     chosen: dict[str, bytes] = {}
     for name in names:
         found = {one: data for one, data in known.items() if one == name or _stem(one) == name}
-        found = found or {one: data for one, data in known.items() if name in _names(known, one)}
+        if not found:
+            found = {one: data for one, data in known.items() if name in _tool_names(known, one)}
         if not found and Path(name).is_file():
             found = {name: Path(name).read_bytes()}
         if not found:
-            raise click.UsageError(_nothing(name, known))
+            raise click.UsageError(_describe_unknown(name, known))
         chosen |= found
     return chosen
 
@@ -199,15 +204,13 @@ def _stem(name: str) -> str:
     return name.rpartition("/")[2].removesuffix(".md")
 
 
-def _names(files: dict[str, bytes], name: str) -> set[str]:
+def _tool_names(files: dict[str, bytes], name: str) -> set[str]:
     from ferrule.extensions.checks.files import tools_of
 
     return {tool.name for tool in tools_of(name, files[name])}
 
 
-def _nothing(name: str, known: dict[str, bytes]) -> str:
-    from difflib import get_close_matches
-
+def _describe_unknown(name: str, known: dict[str, bytes]) -> str:
     near = get_close_matches(name, map(_stem, known), 2, 0.5)
     meant = f"; nearest: {', '.join(near)}" if near else ""
     return f"there is no tool or file `{name}`{meant}"
@@ -216,33 +219,34 @@ def _nothing(name: str, known: dict[str, bytes]) -> str:
 # ---- runs
 
 
-async def _checked(files: dict[str, bytes]) -> list[Problem]:
+async def _check(files: dict[str, bytes]) -> list[Problem]:
     from ferrule.extensions.checks.files import check_file
     from ferrule.extensions.checks.workspace import hosts_of_person
 
     hosts = hosts_of_person()
-    found = [
-        one
-        for name, data in sorted(files.items())
-        for one in await check_file(name, data, hosts=hosts)
-    ]
-    return sorted(found, key=lambda one: (one.file, one.line, one.column))
+    problems: list[Problem] = []
+    for name, data in sorted(files.items()):
+        problems += await check_file(name, data, hosts=hosts)
+    return sorted(problems, key=lambda one: (one.file, one.line, one.column))
 
 
-async def _tested(tools: list[ToolFile]) -> list[Outcome]:
+async def _run_tests(tools: list[ToolFile]) -> list[Outcome]:
     from ferrule.extensions.checks.runs import run_cases
 
     bench = bench_of_tests()
-    return [outcome for tool in tools for outcome in await run_cases(tool, bench, beside=tools)]
+    outcomes: list[Outcome] = []
+    for tool in tools:
+        outcomes += await run_cases(tool, bench, beside=tools)
+    return outcomes
 
 
 def bench_of_tests() -> Bench:
-    """What tests run with: the tools that ship, and commands that see their folder and the system,
-    and no network.
+    """Return what tests run with: the shipped tools, and sandboxed commands without network.
+
+    Commands see the test's folder and the system.
     """
     from ferrule.extensions.checks.runs import Bench
     from ferrule.runtime.shipped_tools import shipped
-    from ferrule.sandbox.policy import Policy
     from ferrule.toolkits.commands import CommandPolicy
 
     def resources(folder: Path) -> list[object]:

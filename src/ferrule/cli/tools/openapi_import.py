@@ -1,4 +1,4 @@
-"""`ferrule tools import openapi`: tools out of descriptions that other programs wrote."""
+"""`ferrule tools import openapi`: make tools from an OpenAPI document."""
 
 from __future__ import annotations
 
@@ -8,6 +8,8 @@ from typing import Any
 
 import click
 
+from ferrule.cli.terminal import visible
+from ferrule.core.calls import compact
 from ferrule.core.errors import ConfigError
 from ferrule.runtime.http_sources import FOLDER
 from ferrule.storage import paths
@@ -15,7 +17,7 @@ from ferrule.storage import paths
 
 @click.group("import")
 def import_() -> None:
-    """Make tools out of descriptions that other programs wrote."""
+    """Make tools from descriptions in other formats."""
 
 
 @import_.command("openapi")
@@ -23,16 +25,16 @@ def import_() -> None:
 @click.option(
     "--out",
     type=click.Path(dir_okay=False, path_type=Path),
-    help="Where the manifest goes; default: standard output.",
+    help="File to write the manifest to (default: standard output).",
 )
-@click.option("--force", is_flag=True, help="Replace the file that is there.")
+@click.option("--force", is_flag=True, help="Replace an existing file.")
 @click.option(
     "--namespace",
     default="",
-    help="What stands before the names of the tools; default: from the title.",
+    help="Prefix of the tools' names (default: from the title).",
 )
 @click.option(
-    "--server", default="", help="The service's address, if not the first one of the document."
+    "--server", default="", help="Address of the service (default: the first one in the document)."
 )
 @click.option(
     "--variable", multiple=True, metavar="NAME=VALUE", help="A variable of the address. Repeatable."
@@ -41,74 +43,76 @@ def import_() -> None:
     "--auth",
     multiple=True,
     metavar="SCHEME=${NAME}",
-    help="Where the secret of a security scheme is. Repeatable.",
+    help="Variable that holds the secret of a security scheme. Repeatable.",
 )
 @click.option(
     "--tag",
     multiple=True,
     help="Only operations with this tag; `*` in it is a wildcard. Repeatable.",
 )
-@click.option("--without-tag", multiple=True, help="No operations with this tag. Repeatable.")
+@click.option(
+    "--without-tag", multiple=True, help="Leave out operations with this tag. Repeatable."
+)
 @click.option(
     "--operation",
     multiple=True,
     metavar="NAME",
-    help="Only this one, by operationId or as 'GET /path'. Repeatable.",
+    help="Only this operation, by operationId or as 'GET /path'. Repeatable.",
 )
-@click.option("--without", multiple=True, metavar="NAME", help="Not this operation. Repeatable.")
 @click.option(
-    "--deprecated/--no-deprecated", default=True, help="Whether deprecated operations are taken."
+    "--without", multiple=True, metavar="NAME", help="Leave out this operation. Repeatable."
+)
+@click.option(
+    "--deprecated/--no-deprecated", default=True, help="Whether to include deprecated operations."
 )
 @click.option(
     "--loading",
     type=click.Choice(["always", "deferred"]),
     default=None,
-    help="When a model sees them; default: deferred if they are many.",
+    help="When a model sees the tools (default: deferred if there are many).",
 )
 @click.option(
     "--results/--no-results",
     default=False,
-    help="Whether answers are checked against the document.",
+    help="Whether to check responses against the document.",
 )
 def openapi(file: Path, out: Path | None, force: bool, **chosen: Any) -> None:
-    """Make a manifest out of an OpenAPI document (3.0 or 3.1). Nothing is fetched, and no secret is
-    asked for.
+    """Make a manifest from an OpenAPI document (3.0 or 3.1).
 
-    What cannot be a tool is left out and named. Secrets stay references: fill the variables that
-    the manifest names.
+    Nothing is fetched, and no secret is needed. Operations that cannot become a tool are left out
+    and named. Secrets stay references: set the variables that the manifest names.
     """
-    from ferrule.cli.terminal import visible
     from ferrule.connectors.http import parse_manifest
     from ferrule.connectors.http.openapi import import_document, parse_document
 
     if out is not None and out.exists() and not force:
-        raise click.UsageError(f"`{out}` is there already; `--force` replaces it")
+        raise click.UsageError(f"`{out}` exists already; `--force` replaces it")
     try:
         data = file.read_bytes()
     except OSError as error:
         raise ConfigError(f"cannot read `{file}`: {error.strerror}") from error
-    manifest, left_out = import_document(parse_document(data, str(file)), _choice(chosen))
-    for said in left_out:
-        click.echo(visible(f"! {said}"), err=True)
-    text = _yaml(manifest)
-    # What is written must be what can be read.
+    manifest, left_out = import_document(parse_document(data, str(file)), _make_choice(chosen))
+    for problem in left_out:
+        click.echo(visible(f"! {problem}"), err=True)
+    text = _to_yaml(manifest)
+    # Never write a manifest that cannot be loaded.
     parse_manifest(text.encode(), str(out or file), secrets=None)
     if out is None:
         click.echo(text, nl=False)
     else:
         out.write_text(text, encoding="utf-8")
-    for line in _told(manifest, out):
+    for line in _next_steps(manifest, out):
         click.echo(visible(line), err=True)
 
 
-def _choice(chosen: dict[str, Any]) -> Any:
+def _make_choice(chosen: dict[str, Any]) -> Any:
     from ferrule.connectors.http.openapi import Choice
 
     return Choice(
         namespace=chosen["namespace"],
         server=chosen["server"],
-        variables=_pairs("--variable", chosen["variable"]),
-        auth=_pairs("--auth", chosen["auth"]),
+        variables=_parse_pairs("--variable", chosen["variable"]),
+        auth=_parse_pairs("--auth", chosen["auth"]),
         tags=chosen["tag"],
         without_tags=chosen["without_tag"],
         operations=chosen["operation"],
@@ -119,32 +123,33 @@ def _choice(chosen: dict[str, Any]) -> Any:
     )
 
 
-def _pairs(option: str, given: Iterable[str]) -> dict[str, str]:
-    found: dict[str, str] = {}
-    for one in given:
-        name, equals, value = one.partition("=")
+def _parse_pairs(option: str, texts: Iterable[str]) -> dict[str, str]:
+    pairs: dict[str, str] = {}
+    for text in texts:
+        name, equals, value = text.partition("=")
         if not equals or not name:
-            raise click.UsageError(f"{option} {one!r}: write NAME=VALUE")
-        found[name] = value
-    return found
+            raise click.UsageError(f"{option} {text!r}: write NAME=VALUE")
+        pairs[name] = value
+    return pairs
 
 
-def _yaml(manifest: dict[str, Any]) -> str:
-    """The manifest as a file. Many schemas are written as JSON text: a file has a bound on its
-    values, and on its size.
+def _to_yaml(manifest: dict[str, Any]) -> str:
+    """Write the manifest as YAML. If it has too many values, its schemas are written as JSON text.
+
+    A file is limited in its number of values and in its size.
     """
     import yaml
 
-    from ferrule.core.calls import compact
     from ferrule.storage.settings.yaml_tree import MAX_BYTES, MAX_NODES
 
-    def written(tool: dict[str, Any]) -> dict[str, Any]:
+    def with_schemas_as_text(tool: dict[str, Any]) -> dict[str, Any]:
         return {
             key: compact(value) if key.endswith("_schema") else value for key, value in tool.items()
         }
 
-    if _values(manifest) > MAX_NODES // 2:
-        manifest = {**manifest, "tools": [written(tool) for tool in manifest["tools"]]}
+    if _count_values(manifest) > MAX_NODES // 2:
+        tools = [with_schemas_as_text(tool) for tool in manifest["tools"]]
+        manifest = {**manifest, "tools": tools}
     dumper: Any = getattr(yaml, "CSafeDumper", yaml.SafeDumper)
     text = yaml.dump(manifest, Dumper=dumper, sort_keys=False, allow_unicode=True, width=120)
     if len(text.encode()) > MAX_BYTES:
@@ -156,18 +161,20 @@ def _yaml(manifest: dict[str, Any]) -> str:
     return text
 
 
-def _values(value: object) -> int:
+def _count_values(value: object) -> int:
     if isinstance(value, dict):
-        return 1 + sum(map(_values, value.values()))  # pyright: ignore[reportUnknownArgumentType, reportUnknownVariableType]
-    return 1 + sum(map(_values, value)) if isinstance(value, list) else 1  # pyright: ignore[reportUnknownArgumentType, reportUnknownVariableType]
+        return 1 + sum(map(_count_values, value.values()))  # pyright: ignore[reportUnknownArgumentType, reportUnknownVariableType]
+    if isinstance(value, list):
+        return 1 + sum(map(_count_values, value))  # pyright: ignore[reportUnknownArgumentType, reportUnknownVariableType]
+    return 1
 
 
-def _told(manifest: dict[str, Any], out: Path | None) -> list[str]:
-    """What a person does next."""
+def _next_steps(manifest: dict[str, Any], out: Path | None) -> list[str]:
+    """Say what a person does next."""
     secrets = [entry["secret"] for entry in manifest.get("auth", {}).values()]
     lines = [f"{len(manifest['tools'])} tools in the namespace `{manifest['namespace']}`"]
     if secrets:
-        lines.append(f"secrets to fill in: {', '.join(f'`{one}`' for one in secrets)}")
+        lines.append(f"secrets to set: {', '.join(f'`{one}`' for one in secrets)}")
     if out is not None:
         lines.append(
             f"to use them: put `{out}` into `{paths.config() / FOLDER}`, or name it in "

@@ -1,8 +1,6 @@
-"""The text of a new tool, from its fields: as a tool file that tests itself, or as a Python
-function with a test beside it.
+"""Make the text of a new tool from its fields: a tool file, or a Python function with a test.
 
-What is made works at once and does nothing useful: it gives back what it was called with. A person
-writes the rest.
+The new tool works at once but only returns its arguments. A person writes the rest.
 """
 
 from __future__ import annotations
@@ -17,7 +15,7 @@ from ferrule.core.errors import ConfigError
 
 from .fields import Field
 
-TO_WRITE = "Say here what the tool does, what it does not, and what it gives back."
+TO_WRITE = "Say here what the tool does, what it does not do, and what it returns."
 
 SAMPLE = """\
 ---
@@ -47,13 +45,14 @@ tests:
 ---
 Count the words of a text and find the longest one.
 
-The model reads this text to decide when to call the tool. Say what it does, what it does not, and what it gives back.
+The model reads this text to decide when to call the tool. Say what it does, what it does not do,
+and what it returns.
 """
-"""A tool file without fields of one's own."""
+"""The tool file that is written if no fields are given."""
 
 
 def tool_file(fields: Sequence[Field], description: str = "") -> str:
-    """A tool file with these parameters. Its tests pass."""
+    """Return a tool file with these parameters, whose tests pass."""
     everything = {field.name: field.kind.sample() for field in fields}
     least = {field.name: everything[field.name] for field in fields if field.required}
     unset = {field.name: field.default for field in fields if not field.required}
@@ -95,7 +94,7 @@ def _read(field: Field) -> str:
 
 
 def _literal(value: Any) -> str:
-    """Text, a number, a truth value or a list of them, as Starlark and Python write it."""
+    """Write a text, number, boolean or list of them as Starlark and Python do."""
     if isinstance(value, list):
         return f"[{', '.join(map(_literal, value))}]"  # pyright: ignore[reportUnknownArgumentType]  a default, checked against its kind
     return _json(value) if isinstance(value, str) else repr(value)
@@ -109,14 +108,16 @@ def _json(value: Any) -> str:
 
 
 def python_tool(name: str, fields: Sequence[Field], description: str = "") -> str:
-    """A module with the tool as a typed function. Raises ConfigError for names that Python does not
-    take.
+    """Return a module with the tool as a typed function.
+
+    Raises:
+        ConfigError: A name is not a valid name in Python.
     """
     for one in (name, *(field.name for field in fields)):
         if not one.isidentifier() or keyword.iskeyword(one):
             raise ConfigError(
                 f"`{one}` cannot be a name in Python",
-                hint="letters, digits and `_`, and no keyword",
+                hint="use letters, digits and `_`, and no keyword",
             )
     ordered = sorted(fields, key=lambda field: not field.required)
     literal = any("Literal[" in field.kind.annotation() for field in fields)
@@ -169,12 +170,12 @@ def _signed(field: Field) -> str:
 
 
 def _quoted(text: str) -> str:
-    """Text inside a docstring."""
+    """Escape a text for a docstring."""
     return re.sub(r'"(?="|$)', r"\"", text.replace("\\", "\\\\"))
 
 
 def python_test(name: str, fields: Sequence[Field]) -> str:
-    """Tests of that module: the function alone, and called by a model that a script plays."""
+    """Return tests of that module: of the function alone, and called by a scripted model."""
     given = {field.name: field.kind.sample() for field in fields}
     return f'''\
 """Tests of `{name}`. Run them with `python -m pytest`: no model, no network."""

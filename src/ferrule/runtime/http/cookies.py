@@ -1,14 +1,15 @@
-"""Visits that outlive a process: cookies that prove by themselves which token they stand for, and
-until when.
+"""Cookies that outlive a process: each proves which token it stands for, and until when.
 
-    <ends>.<nonce>.<proof>      proof = HMAC-SHA-256(key, "<ends>.<nonce>")      key = HMAC-SHA-256(token, "ferrule visit")
+    <ends>.<nonce>.<proof>
+    proof = HMAC-SHA-256(key, "<ends>.<nonce>")
+    key   = HMAC-SHA-256(token, "ferrule visit")
 
-A server that is started again with the same tokens so knows its visitors, and what their open pages
-must repeat. Whoever has the token could make such a cookie, and nobody else; from a cookie nobody
-learns the token. Another token ends all visits of the old one.
+So a server that is restarted with the same tokens knows its visitors and the CSRF tokens of their
+open pages. Only somebody who has the token can make such a cookie, and a cookie does not reveal the
+token. Changing the token ends all its visits.
 
-Not protected: a visit that was signed out is known again after a restart, until it ends, to
-somebody who kept its cookie.
+Not protected: after a restart, a cookie that somebody kept works again until it ends, even if its
+owner signed out.
 """
 
 from __future__ import annotations
@@ -21,36 +22,48 @@ from hashlib import sha256
 
 from .http_security import Visitor, Who
 
-_MOST = 200
-"""Characters of a cookie at the most."""
+_MAX_LENGTH = 200
+"""Longest cookie, in characters."""
 
 
 def made(token: str, who: Who, ends: int) -> tuple[str, Visitor]:
-    """A cookie for a token until `ends` (seconds since 1970), and who it is."""
-    stands = f"{ends}.{secrets.token_urlsafe(18)}"
-    return f"{stands}.{_proof(token, stands)}", _visitor(token, who, stands)
+    """Make a cookie for a token, and the visitor it stands for.
+
+    Args:
+        token: The token.
+        who: Whom the token stands for.
+        ends: When the cookie ends, in seconds since 1970.
+    """
+    content = f"{ends}.{secrets.token_urlsafe(18)}"
+    return f"{content}.{_prove(token, content)}", _make_visitor(token, who, content)
 
 
 def known(cookie: str, people: Mapping[str, Who], now: float) -> tuple[Visitor, int] | None:
-    """Who a cookie stands for among these, by token, and until when; None if it is none, or
-    over.
+    """Return the visitor a cookie stands for, and when it ends; None if it is invalid or expired.
+
+    Args:
+        cookie: The cookie's value.
+        people: Whom each token stands for.
+        now: The time, in seconds since 1970.
     """
-    stands, _, proof = cookie.rpartition(".")
-    ends = stands.partition(".")[0]
-    if len(cookie) > _MOST or not cookie.isascii() or not ends.isdigit() or int(ends) <= now:
+    content, _, proof = cookie.rpartition(".")
+    ends = content.partition(".")[0]
+    if len(cookie) > _MAX_LENGTH or not cookie.isascii():
+        return None
+    if not ends.isdigit() or int(ends) <= now:
         return None
     found: tuple[Visitor, int] | None = None
-    # All of them: how long it takes says nothing of whose it is.
+    # Compare with all tokens, so that the time it takes does not reveal whose cookie it is.
     for token, who in people.items():
-        if hmac.compare_digest(proof.encode(), _proof(token, stands).encode()):
-            found = _visitor(token, who, stands), int(ends)
+        if hmac.compare_digest(proof.encode(), _prove(token, content).encode()):
+            found = _make_visitor(token, who, content), int(ends)
     return found
 
 
-def _visitor(token: str, who: Who, stands: str) -> Visitor:
-    return Visitor(who.user, who.operator, who.tenant, csrf=_proof(token, f"csrf {stands}"))
+def _make_visitor(token: str, who: Who, content: str) -> Visitor:
+    return Visitor(who.user, who.operator, who.tenant, csrf=_prove(token, f"csrf {content}"))
 
 
-def _proof(token: str, said: str) -> str:
+def _prove(token: str, content: str) -> str:
     key = hmac.digest(token.encode(), b"ferrule visit", sha256)
-    return urlsafe_b64encode(hmac.digest(key, said.encode(), sha256)).rstrip(b"=").decode()
+    return urlsafe_b64encode(hmac.digest(key, content.encode(), sha256)).rstrip(b"=").decode()

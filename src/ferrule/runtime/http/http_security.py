@@ -1,20 +1,20 @@
-"""The door of a server: who may come in, from where, with how much.
+"""The HTTP guard of a server: who may send requests, from where, and how large they may be.
 
-An ASGI application around another one. Nothing inside runs before all of this holds:
+An ASGI application around another one. The inner application runs only if all of this holds:
 
-* the `Host` of a request is one of ours: a page of the web that got its own name to lead here (DNS
-  rebinding) does not have it;
-* a request that says its `Origin` is from a browser, and refused unless that origin was named; so
-  is one that a browser says (`Sec-Fetch-Site`) another site sent;
-* a bearer token, except for paths that are open to read; or, where people come with browsers, what
-  `sign_in.py` asks of them;
-* a body of at most `most` bytes, and all of it there within `BODY_SECONDS`.
+* The `Host` of the request is one of ours. A web page whose own name was made to resolve to this
+  machine (DNS rebinding) does not send it.
+* A request with an `Origin` comes from a browser and is refused unless that origin was named; so is
+  one that the browser marks as sent by another site (`Sec-Fetch-Site`).
+* It carries a bearer token, except for paths that are open for reading; or, for people with
+  browsers, what `sign_in.py` requires.
+* Its body has at most `most` bytes and is complete within `BODY_SECONDS`.
 
-The application finds who came as `scope["state"]["visitor"]`. All answers carry `HEADERS`: whatever
-is served runs no script but ours, in nobody's frame. Web sockets are refused.
+The application finds the sender in `scope["state"]["visitor"]`. All responses carry `HEADERS`: no
+page runs scripts but ours, and none can be framed. Web sockets are refused.
 
-Not protected: a token that others can read; what is sent in the clear beyond this machine (put TLS
-before it).
+Not protected: a token that others can read; anything sent unencrypted beyond this machine (put a
+TLS proxy before the server).
 """
 
 from __future__ import annotations
@@ -28,8 +28,11 @@ from typing import Any, Protocol
 from ferrule.core.errors import ConfigError
 
 BODY_SECONDS = 30.0
+"""How long the body of a request may take."""
 MOST = 1024 * 1024
+"""Default limit of a request's body, in bytes."""
 LEAST_TOKEN = 16
+"""Shortest token, in characters."""
 HEADERS = (
     (
         b"content-security-policy",
@@ -38,14 +41,14 @@ HEADERS = (
         b"form-action 'self'; base-uri 'none'; frame-ancestors 'none'",
     ),
     (b"x-content-type-options", b"nosniff"),
-    # Not `no-referrer`: forms of our own pages would then come with `Origin: null`.
+    # Not `no-referrer`: forms of our own pages would then be sent with `Origin: null`.
     (b"referrer-policy", b"same-origin"),
     (b"cross-origin-opener-policy", b"same-origin"),
     (b"cross-origin-resource-policy", b"same-origin"),
     (b"x-frame-options", b"DENY"),
 )
-"""On every answer; an application cannot take them away. A policy for content of its own stands
-beside this one: both hold.
+"""Headers of every response. The application cannot remove them; a content security policy of its
+own is added, and both apply.
 """
 
 Scope = MutableMapping[str, Any]
@@ -58,7 +61,7 @@ Headers = list[tuple[bytes, bytes]]
 
 @dataclass(frozen=True, slots=True)
 class Who:
-    """Whom a token stands for. An operator may see what others do."""
+    """Whom a token stands for. An operator may see what other users do."""
 
     user: str
     operator: bool = False
@@ -66,13 +69,19 @@ class Who:
 
 
 OWNER = Who("owner", operator=True)
-"""Who comes with the one token of a server that knows no names."""
+"""Whom the token stands for on a server with a single token."""
 
 
 @dataclass(slots=True)
 class Visitor:
-    """Who sent a request: `scope["state"]["visitor"]`. `csrf` is what pages they are shown must
-    send back to change anything, "" for programs; `over` once a person who signed in is out again.
+    """Who sent a request: `scope["state"]["visitor"]`.
+
+    Attributes:
+        user: The user.
+        operator: Whether they may see what other users do.
+        tenant: The tenant of the user.
+        csrf: The token that their pages must send back to change anything; "" for programs.
+        over: Whether the person has signed out since.
     """
 
     user: str
@@ -83,8 +92,9 @@ class Visitor:
 
 
 class SignIn(Protocol):
-    """How people come in who have a browser: `browsers.Browsers`. `origins` are those of our own
-    pages, in lower case.
+    """How people sign in with a browser; `sign_in.Browsers` implements it.
+
+    `origins` are those of our own pages, in lower case; `paths` are the ones it serves itself.
     """
 
     origins: frozenset[bytes]
@@ -93,32 +103,40 @@ class SignIn(Protocol):
     async def serve(
         self, whose: Callable[[bytes], Who | None], scope: Scope, receive: Receive, send: Send
     ) -> None:
-        """Answer a request to one of `paths`, from anybody."""
+        """Respond to a request to one of `paths`, from anybody."""
         ...
 
     def visitor(self, scope: Scope) -> Visitor | None:
-        """Who it is by what their browser keeps."""
+        """Return who sent a request, by their cookie; None if nobody is signed in."""
         ...
 
     def ours(self, visitor: Visitor | None, scope: Scope, body: bytes) -> bool:
-        """Whether a request comes from one of our pages, or from a program, or changes nothing."""
+        """Whether a request comes from our own pages or from a program, or changes nothing."""
         ...
 
     def wants_page(self, scope: Scope) -> bool:
-        """Whether somebody looks at this in a browser."""
+        """Whether a request asks for a page to be shown in a browser."""
         ...
 
     async def send_to_sign_in(self, scope: Scope, send: Send) -> None:
-        """Show somebody the way in."""
+        """Redirect to the page for signing in."""
         ...
 
 
 class Door:
-    """`app`, behind what this file says. `token` is the one there is, or whom each stands for.
-    `hosts` are what clients write as `Host` (`127.0.0.1:8000`); `reads` are paths that GET opens to
-    all, with all below them where they end in `/`. With `sign_in`, people may also sign in.
+    """An ASGI application that lets only permitted requests through to `app`.
 
-    Raises ConfigError for a token that can be guessed.
+    Args:
+        app: The application behind it.
+        token: The only token, or whom each token stands for.
+        hosts: What clients may send as `Host`, such as `127.0.0.1:8000`.
+        origins: Origins of web pages that may send requests.
+        reads: Paths that anybody may GET; one that ends in `/` includes all paths below it.
+        most: Limit of a request's body, in bytes.
+        browsers: How people sign in with a browser, if they may.
+
+    Raises:
+        ConfigError: A token is too easy to guess.
     """
 
     def __init__(
@@ -134,9 +152,9 @@ class Door:
     ) -> None:
         tokens = {token: OWNER} if isinstance(token, str) else token
         for one in tokens or ("",):
-            _check(one)
+            _check_token(one)
         self._app = app
-        # By hash: how long a look-up takes says nothing of a token.
+        # By hash, so that the time of a look-up reveals nothing about a token.
         self._known = {_digest(one.encode()): who for one, who in tokens.items()}
         self._hosts = frozenset(host.lower().encode() for host in hosts)
         self._origins = frozenset(origin.lower().encode() for origin in origins)
@@ -146,7 +164,7 @@ class Door:
         self._browsers = browsers
 
     def whose(self, token: bytes) -> Who | None:
-        """Whom a token stands for."""
+        """Return whom a token stands for; None if it is unknown."""
         return self._known.get(_digest(token))
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -156,38 +174,35 @@ class Door:
         if scope["type"] != "http":
             await send({"type": "websocket.close", "code": 1008})
             return
-        send = _guarded(send)
-        elsewhere = self._elsewhere(scope)
-        if elsewhere is not None:
-            await say(send, *elsewhere)
+        send = _add_headers(send)
+        refusal = self._check_target(scope)
+        if refusal is not None:
+            await say(send, *refusal)
         elif self._browsers is not None and scope["path"] in self._browsers.paths:
             await self._browsers.serve(self.whose, scope, receive, send)
         else:
-            await self._enter(scope, receive, send)
+            await self._authorize(scope, receive, send)
 
-    async def _enter(self, scope: Scope, receive: Receive, send: Send) -> None:
-        visitor = self._visitor(scope)
-        if visitor is None and not self._open(scope):
+    async def _authorize(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Check the sender and the body, then pass the request on."""
+        visitor = self._identify(scope)
+        if visitor is None and not self._is_open(scope):
             if self._browsers is not None and self._browsers.wants_page(scope):
                 await self._browsers.send_to_sign_in(scope, send)
             else:
-                await say(send, 401, "this wants a bearer token")
+                await say(send, 401, "a bearer token is required")
             return
         scope.setdefault("state", {})["visitor"] = visitor
         body = await read(receive, self._most)
         if isinstance(body, tuple):
             await say(send, *body)
         elif self._browsers is not None and not self._browsers.ours(visitor, scope, body):
-            await say(
-                send, 403, "this wants the token of the page it comes from (`X-Ferrule-Csrf`)"
-            )
+            await say(send, 403, "the page's CSRF token is required (`X-Ferrule-Csrf`)")
         else:
-            await self._app(scope, _again(body, receive), send)
+            await self._app(scope, _replay_body(body, receive), send)
 
-    def _visitor(self, scope: Scope) -> Visitor | None:
-        """Who it is, by bearer token or by cookie: one that is wrong is not made good by the
-        other.
-        """
+    def _identify(self, scope: Scope) -> Visitor | None:
+        """Return the sender by bearer token or cookie; a wrong token is not made up by a cookie."""
         given = values(scope, b"authorization")
         if not given:
             return None if self._browsers is None else self._browsers.visitor(scope)
@@ -195,39 +210,40 @@ class Door:
         who = self.whose(token) if len(given) == 1 and scheme.lower() == b"bearer" else None
         return None if who is None else Visitor(who.user, who.operator, who.tenant)
 
-    def _open(self, scope: Scope) -> bool:
+    def _is_open(self, scope: Scope) -> bool:
+        """Whether anybody may send this request."""
         path: str = scope["path"]
-        below = path.startswith(self._below) and ".." not in path
-        return scope["method"] in ("GET", "HEAD") and (path in self._reads or below)
+        is_below = path.startswith(self._below) and ".." not in path
+        return scope["method"] in ("GET", "HEAD") and (path in self._reads or is_below)
 
-    def _elsewhere(self, scope: Scope) -> tuple[int, str] | None:
-        """Status and reason if a request was meant for another place, or made by one."""
+    def _check_target(self, scope: Scope) -> tuple[int, str] | None:
+        """Return status and reason if a request is meant for, or sent by, another site."""
         hosts = values(scope, b"host")
         if len(hosts) != 1 or hosts[0].lower() not in self._hosts:
-            return 421, "this is not the host that was asked for"
+            return 421, "this server does not serve the requested host"
         if values(scope, b"transfer-encoding") and values(scope, b"content-length"):
-            # A proxy before us may have read another end of it than we do (request smuggling, RFC
-            # 9112 §11.2).
-            return 400, "it says in two ways where it ends"
+            # A proxy before us may have seen another end of the request than we do (request
+            # smuggling, RFC 9112 §11.2).
+            return 400, "both Transfer-Encoding and Content-Length are given"
         origins = [origin.lower() for origin in values(scope, b"origin")]
         allowed = (
             self._origins if self._browsers is None else self._origins | self._browsers.origins
         )
         if any(origin not in allowed for origin in origins):
-            return 403, "requests of web pages are not taken"
+            return 403, "requests from web pages are not accepted"
         sites = () if origins else values(scope, b"sec-fetch-site")
         if any(site not in (b"same-origin", b"none") for site in sites):
-            return 403, "links of web pages are not followed; open the address yourself"
+            return 403, "links from other sites are not followed; open the address yourself"
         return None
 
 
 def values(scope: Scope, name: bytes) -> list[bytes]:
-    """All values of a header."""
+    """Return all values of a header, whose name is given in lower case."""
     headers: Headers = scope["headers"]
     return [value for one, value in headers if one == name]
 
 
-def _check(token: str) -> None:
+def _check_token(token: str) -> None:
     if len(token) < LEAST_TOKEN or not token.isascii() or not token.isprintable() or " " in token:
         raise ConfigError(
             f"a server's token needs {LEAST_TOKEN} characters or more, none of them a space",
@@ -240,25 +256,25 @@ def _digest(token: bytes) -> bytes:
 
 
 async def read(receive: Receive, most: int) -> bytes | tuple[int, str]:
-    """The body of a request, or status and reason why it is not taken."""
+    """Read the body of a request. Return it, or a status and the reason why it is refused."""
     body = bytearray()
     try:
         async with asyncio.timeout(BODY_SECONDS):
             while True:
                 message = await receive()
                 if message["type"] != "http.request":
-                    return 400, "it ended before it was whole"
+                    return 400, "the body ended before it was complete"
                 body += message.get("body", b"")
                 if len(body) > most:
-                    return 413, f"more than {most} bytes"
+                    return 413, f"the body has more than {most} bytes"
                 if not message.get("more_body", False):
                     return bytes(body)
     except TimeoutError:
-        return 408, "it did not come in time"
+        return 408, "the body did not arrive in time"
 
 
-def _again(body: bytes, receive: Receive) -> Receive:
-    """The body once more, as one piece, and then whatever comes (that the client left)."""
+def _replay_body(body: bytes, receive: Receive) -> Receive:
+    """Make a `receive` that gives the body in one piece, then what follows (a disconnect)."""
     left = [body]
 
     async def read_again() -> Message:
@@ -269,13 +285,11 @@ def _again(body: bytes, receive: Receive) -> Receive:
     return read_again
 
 
-def _guarded(send: Send) -> Send:
-    """Answers with `HEADERS`, which are not kept by anybody on the way unless the application says
-    so.
-    """
+def _add_headers(send: Send) -> Send:
+    """Make a `send` that adds `HEADERS`, and `Cache-Control: no-store` unless there is another."""
     ours = {name for name, _ in HEADERS} - {b"content-security-policy"}
 
-    async def send_guarded(message: Message) -> None:
+    async def send_with_headers(message: Message) -> None:
         if message["type"] == "http.response.start":
             theirs = [(name.lower(), value) for name, value in message.get("headers", ())]
             kept = [(name, value) for name, value in theirs if name not in ours]
@@ -284,13 +298,21 @@ def _guarded(send: Send) -> Send:
             message = {**message, "headers": [*kept, *HEADERS]}
         await send(message)
 
-    return send_guarded
+    return send_with_headers
 
 
 async def say(
     send: Send, status: int, why: str, *, kind: bytes = b"text/plain", more: Iterable[Any] = ()
 ) -> None:
-    """Answer with a text, and end the connection."""
+    """Respond with a text and close the connection.
+
+    Args:
+        send: Where to send the response.
+        status: The HTTP status.
+        why: The text.
+        kind: Its content type.
+        more: Further headers.
+    """
     headers = [(b"content-type", kind + b"; charset=utf-8"), (b"connection", b"close"), *more]
     if status == 401:
         headers.append((b"www-authenticate", b"Bearer"))

@@ -1,17 +1,15 @@
-"""Serving an application on an address: what all servers of ours have in common.
+"""Serve an ASGI application on an address.
 
-A server here has a token, also on this machine: other programs and other people's pages reach
-loopback too. It comes out of a file or `FERRULE_TOKEN`, or is made for this process and shown to
+Every server has a token, also on loopback, which other programs and other people's web pages can
+reach too. The token comes from a file or `FERRULE_TOKEN`, or is made for this process and shown to
 whoever started it.
 
-Connections are bounded, in number and in how long they may hold a place without doing anything
-(slow loris): the head of a request has `HEAD_SECONDS`, from the first to the last byte; its body
-has `door.BODY_SECONDS`; an answer that the client does not read is broken off after
-`STALLED_SECONDS`. A server that is told to end says so to what it serves (`ending`), waits `GRACE`
-seconds for answers under way, and goes.
+Connections are limited in number and in how long they may idle (slow loris): the head of a request
+must arrive within `HEAD_SECONDS`, its body within `http_security.BODY_SECONDS`, and a response that
+the client does not read is aborted after `STALLED_SECONDS`. A server that is told to stop first
+tells the application (`ending`), then waits `GRACE` seconds for responses in progress.
 
-Not protected: somebody who opens `CONNECTIONS` connections again and again keeps others out as long
-as they do.
+Not protected: somebody who keeps opening `CONNECTIONS` connections keeps others out.
 """
 
 from __future__ import annotations
@@ -34,76 +32,91 @@ from ferrule.models.http.proxies import loopback
 from .http_security import Application
 
 VARIABLE = "FERRULE_TOKEN"
+"""The environment variable that holds the token."""
 CONNECTIONS = 768
-"""Below 1024, which is how many open files a process usually may have."""
+"""Most connections at once; below 1024, the usual limit of open files of a process."""
 HEAD_SECONDS = 10.0
 STALLED_SECONDS = 60.0
 GRACE = 5
+"""Seconds that responses in progress get when the server stops."""
 _BACKLOG = 512
 _FULL = b"HTTP/1.1 503 Service Unavailable\r\nconnection: close\r\ncontent-length: 0\r\n\r\n"
 
 
 def token_of(file: Path | None) -> tuple[str, bool]:
-    """The server's token, and whether it was made just now. Raises ConfigError for a file that
-    cannot be read.
+    """Return the server's token, and whether it was made just now.
+
+    Raises:
+        ConfigError: The file cannot be read.
     """
     if file is not None:
         try:
             return file.read_text(encoding="utf-8").strip(), False
         except (OSError, UnicodeDecodeError) as error:
             raise ConfigError(f"cannot read the token in `{file}`: {error}") from error
-    given = os.environ.get(VARIABLE, "")
-    return (given, False) if given else (secrets.token_urlsafe(32), True)
+    token = os.environ.get(VARIABLE, "")
+    if token:
+        return token, False
+    return secrets.token_urlsafe(32), True
 
 
 def address_of(host: str, port: int, url: str = "") -> str:
-    """How clients reach the server: `url`, or this address. Raises ConfigError where the token
-    would go over a network in the clear.
+    """Return the address that clients use: `url`, or this host and port.
+
+    Raises:
+        ConfigError: The token would go over a network unencrypted.
     """
     if not loopback(host) and not url.startswith("https://"):
         raise ConfigError(
             f"serving on `{host}` would send the token in the clear",
-            hint="serve on 127.0.0.1, put a proxy with TLS before it, and say its `url`",
+            hint="serve on 127.0.0.1 behind a TLS proxy, and give its address as `url`",
         )
-    return (url or f"http://{_named(host)}:{port}").rstrip("/")
+    return (url or f"http://{_url_host(host)}:{port}").rstrip("/")
 
 
 def hosts_of(host: str, port: int, url: str = "") -> frozenset[str]:
-    """What clients of this server write as `Host`."""
-    named = (_named(host), "localhost")
-    written = [f"{one}:{port}" for one in named]
+    """Return what clients of this server may send as `Host`."""
+    names = (_url_host(host), "localhost")
+    hosts = {f"{name}:{port}" for name in names}
     if port == 80:
-        written += named
-    behind = url.partition("://")[2].partition("/")[0]
-    return frozenset([*written, behind] if behind else written)
+        hosts.update(names)
+    proxy = url.partition("://")[2].partition("/")[0]
+    if proxy:
+        hosts.add(proxy)
+    return frozenset(hosts)
 
 
 def origins_of(host: str, port: int, url: str = "") -> frozenset[str]:
-    """What browsers write as `Origin` for pages of this server."""
-    behind = ["/".join(url.split("/")[:3])] if "://" in url else []
-    return frozenset([*(f"http://{one}" for one in hosts_of(host, port)), *behind])
+    """Return what browsers send as `Origin` for pages of this server."""
+    origins = {f"http://{name}" for name in hosts_of(host, port)}
+    if "://" in url:
+        origins.add("/".join(url.split("/")[:3]))
+    return frozenset(origins)
 
 
-def _named(host: str) -> str:
+def _url_host(host: str) -> str:
+    """Format a host as it stands in a URL: an IPv6 address in brackets."""
     return f"[{host}]" if ":" in host else host
 
 
 def listen(host: str, port: int) -> socket.socket:
-    """Take an address, to serve on. Port 0 takes a free one: `port_of` says which. Raises
-    ConfigError if it cannot be had.
+    """Open a listening socket. Port 0 takes a free one, which `port_of` returns.
+
+    Raises:
+        ConfigError: The address cannot be used.
     """
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     try:
         return socket.create_server((host, port), family=family, backlog=_BACKLOG)
     except (OSError, OverflowError) as error:
         raise ConfigError(
-            f"cannot serve on `{_named(host)}:{port}`: {error}",
+            f"cannot serve on `{_url_host(host)}:{port}`: {error}",
             hint="choose another port; 0 takes a free one",
         ) from error
 
 
 def port_of(listening: socket.socket) -> int:
-    """Its port."""
+    """Return the port of a listening socket."""
     return listening.getsockname()[1]
 
 
@@ -116,19 +129,27 @@ async def serve(
     ending: Callable[[], None] | None = None,
     connections: int = CONNECTIONS,
 ) -> int:
-    """Serve until the process is told to end (SIGINT, SIGTERM); the exit code for that. A second
-    signal does not wait for answers under way.
+    """Serve until the process gets SIGINT or SIGTERM. Return the exit code for that.
 
-    `listening` is a socket of `listen`, where the port had to be known before. `ending` is called
-    once no more is accepted: whatever answers without end (streams) must then end. Cancelled, it
-    ends at once. Raises ConfigError if the address cannot be had.
+    A second signal does not wait for responses in progress. Cancellation stops at once.
+
+    Args:
+        app: The application.
+        host: The address to serve on.
+        port: The port to serve on.
+        listening: A socket of `listen`, if the port had to be known before.
+        ending: Called once no more requests are accepted: endless responses (streams) must end.
+        connections: Most connections at once.
+
+    Raises:
+        ConfigError: The address cannot be used.
     """
     import uvicorn
 
-    given = listening or listen(host, port)
+    listening = listening or listen(host, port)
     config = uvicorn.Config(
         app,
-        http=_protocol(),
+        http=_protocol_class(),
         ws="none",
         lifespan="off",
         log_level="error",
@@ -138,26 +159,27 @@ async def serve(
         timeout_graceful_shutdown=GRACE,
         limit_concurrency=connections,
     )
-    server = _server()(config, ending)
-    serving = asyncio.ensure_future(server.serve(sockets=[given]))
+    server = _server_class()(config, ending)
+    serving = asyncio.ensure_future(server.serve(sockets=[listening]))
     try:
         await asyncio.shield(serving)
     except asyncio.CancelledError:
-        server.should_exit = server.force_exit = True
+        server.should_exit = True
+        server.force_exit = True
         await serving
         raise
     finally:
-        given.close()
+        listening.close()
     return server.code
 
 
 @cache
-def _server() -> Any:
-    """The class of servers, made once uvicorn is needed."""
+def _server_class() -> Any:
+    """Define the server class, once uvicorn is needed."""
     import uvicorn
 
     class Server(uvicorn.Server):
-        """Ends on a signal without passing it on: whoever serves has things to close after that."""
+        """Stops on a signal without raising it again: the caller has resources to close."""
 
         def __init__(self, config: uvicorn.Config, ending: Callable[[], None] | None) -> None:
             super().__init__(config)
@@ -169,18 +191,19 @@ def _server() -> Any:
             if threading.current_thread() is not threading.main_thread():
                 yield
                 return
-            loop, numbers = asyncio.get_running_loop(), (signal.SIGINT, signal.SIGTERM)
-            before = [signal.getsignal(number) for number in numbers]
+            loop = asyncio.get_running_loop()
+            numbers = (signal.SIGINT, signal.SIGTERM)
+            previous = [signal.getsignal(number) for number in numbers]
             for number in numbers:
-                loop.add_signal_handler(number, self._told, number)
+                loop.add_signal_handler(number, self._stop, number)
             try:
                 yield
             finally:
-                for number, handler in zip(numbers, before, strict=True):
+                for number, handler in zip(numbers, previous, strict=True):
                     loop.remove_signal_handler(number)
                     signal.signal(number, handler)
 
-        def _told(self, number: int) -> None:
+        def _stop(self, number: int) -> None:
             self.force_exit = self.should_exit
             self.should_exit = True
             self.code = 128 + number
@@ -190,16 +213,17 @@ def _server() -> Any:
                 self._ending()
             await super().shutdown(sockets)
             if self.server_state.tasks:
-                # Those that did not end in time were cancelled: let them close what they hold.
+                # Requests that did not end in time were cancelled: let them clean up.
                 await asyncio.wait([*self.server_state.tasks], timeout=1)
 
     return Server
 
 
 @cache
-def _protocol() -> Any:
-    """The class of connections: uvicorn's, which waits for ever for the first head of a connection
-    and for a reader, with limits.
+def _protocol_class() -> Any:
+    """Define the connection class: uvicorn's, with time limits.
+
+    Without them uvicorn waits forever for the first head of a connection and for a slow reader.
     """
     import h11
     from uvicorn.protocols.http.h11_impl import H11Protocol
@@ -210,8 +234,8 @@ def _protocol() -> Any:
 
         def connection_made(self, transport: asyncio.Transport) -> None:
             super().connection_made(transport)
-            most = self.limit_concurrency
-            if most is not None and len(self.connections) > most:
+            limit = self.limit_concurrency
+            if limit is not None and len(self.connections) > limit:
                 transport.write(_FULL)
                 transport.close()
                 return
@@ -226,7 +250,8 @@ def _protocol() -> Any:
             self._watch_head()
 
         def connection_lost(self, exc: Exception | None) -> None:
-            self._head, self._stalled = _stop(self._head), _stop(self._stalled)
+            self._head = _cancel(self._head)
+            self._stalled = _cancel(self._stalled)
             super().connection_lost(exc)
 
         def pause_writing(self) -> None:
@@ -237,18 +262,18 @@ def _protocol() -> Any:
 
         def resume_writing(self) -> None:
             super().resume_writing()
-            self._stalled = _stop(self._stalled)
+            self._stalled = _cancel(self._stalled)
 
         def _watch_head(self) -> None:
-            """One time for the whole head: a byte now and then does not make it longer."""
+            """Start one timer for the whole head: a byte now and then does not extend it."""
             if self.conn.their_state is not h11.IDLE or self.transport.is_closing():
-                self._head = _stop(self._head)
+                self._head = _cancel(self._head)
             elif self._head is None:
                 self._head = self.loop.call_later(HEAD_SECONDS, self.transport.abort)
 
     return Bounded
 
 
-def _stop(timer: asyncio.TimerHandle | None) -> None:
+def _cancel(timer: asyncio.TimerHandle | None) -> None:
     if timer is not None:
         timer.cancel()

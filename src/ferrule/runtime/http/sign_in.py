@@ -1,17 +1,17 @@
-"""Browsers at the door: a person signs in with a token, and a cookie stands for it from then on.
+"""Signing in with a browser: a person gives a token once, and a cookie stands for it afterwards.
 
-* `GET /login?token=…` and a form at `/login` sign in. The answer leads on to a page, so that the
+* `GET /login?token=…` and a form at `/login` sign in. The response redirects to a page, so that the
   token does not stay in the address.
-* The cookie is never the token: HttpOnly (no script reads it) and SameSite=Strict (no other site's
-  page can use it). It ends with `/logout` and after `SECONDS`. It is a random value of this process
-  and ends with it; where the tokens are known (`people`) it is one that the next process with the
-  same tokens knows again (`cookies`), so that a browser goes on after a restart.
-* What changes something (every method but GET and HEAD) must also carry a token that only our own
-  pages know: in the header `X-Ferrule-Csrf`, or in the field `csrf` of a form.
+* The cookie is never the token. It is HttpOnly (no script can read it) and SameSite=Strict (no
+  other site's page can use it). It ends with `/logout` and after `SECONDS`. It is a random value
+  that ends with this process; for tokens in `people` it is one that the next process with the same
+  tokens recognises (`cookies`), so that a browser stays signed in after a restart.
+* A request that changes something (every method but GET and HEAD) must also carry a CSRF token that
+  only our own pages know: in the header `X-Ferrule-Csrf`, or in the field `csrf` of a form.
 
-Not protected: cookies know no ports. A server of somebody else under the same host name, on another
-port, is sent ours by a browser that visits it. Links with a token stay in a browser's history: hand
-them out once, or type the token into the form.
+Not protected: cookies ignore ports. A browser sends ours to somebody else's server under the same
+host name on another port. Links with a token stay in the browser's history: use them once, or type
+the token into the form.
 """
 
 from __future__ import annotations
@@ -29,8 +29,11 @@ from .http_security import Receive, Scope, Send, Visitor, Who, read, say, values
 
 LOGIN, LOGOUT = "/login", "/logout"
 SECONDS = 12 * 3600.0
+"""How long a person stays signed in."""
 MOST_VISITS = 1024
+"""Most people signed in at once; a new one signs out the oldest."""
 _MOST_FORM = 4096
+"""Largest form, in bytes."""
 _FORM = b"application/x-www-form-urlencoded"
 _SAFE = ("GET", "HEAD")
 
@@ -44,16 +47,25 @@ _PAGE = """<!doctype html>
 
 
 def plain_page(note: str, to: str) -> str:
-    """The form, with a word to whoever sees it and where to go on afterwards. Posts `token` and
-    `next` to `/login`.
+    """Make the page with the form, which posts `token` and `next` to `/login`.
+
+    Args:
+        note: A sentence for the person.
+        to: The path to go to after signing in.
     """
     return _PAGE.format(note=html.escape(note), next=html.escape(to))
 
 
 class Browsers:
-    """Who is signed in. `origins` are those of our own pages (`http://127.0.0.1:8000`); `home` is
-    where signing in leads; `page` makes the form, as `plain_page`; with `secure` the cookie is sent
-    over TLS only. `people` are those by token whose visits outlive the process.
+    """The people who are signed in with a browser.
+
+    Args:
+        origins: The origins of our own pages, such as `http://127.0.0.1:8000`.
+        home: The path to go to after signing in.
+        page: Makes the page with the form, like `plain_page`.
+        secure: Send the cookie over TLS only.
+        people: Whom each token stands for whose cookies outlive the process.
+        now: A clock, in seconds since 1970.
     """
 
     def __init__(
@@ -77,16 +89,16 @@ class Browsers:
         self._visits: dict[bytes, tuple[Visitor, float]] = {}
 
     def visitor(self, scope: Scope) -> Visitor | None:
-        """Who the cookie of a request says it is."""
+        """Return who sent a request, by their cookie; None if nobody is signed in."""
         value = _cookie(scope)
         visitor, ends = self._visits.get(_digest(value), (None, 0.0))
         if visitor is not None and ends < self._now():
             self._end(value)
             return None
-        return visitor or self._again(value)
+        return visitor or self._recognise(value)
 
-    def _again(self, value: str) -> Visitor | None:
-        """Somebody who signed in before the server was started again."""
+    def _recognise(self, value: str) -> Visitor | None:
+        """Return somebody who signed in before the server was restarted."""
         found = known(value, self._people, self._now()) if self._people else None
         if found is None or _digest(value) in self._signed_out:
             return None
@@ -94,7 +106,7 @@ class Browsers:
         return found[0]
 
     def ours(self, visitor: Visitor | None, scope: Scope, body: bytes) -> bool:
-        """Whether a request comes from one of our pages, or from a program, or changes nothing."""
+        """Whether a request comes from our own pages or from a program, or changes nothing."""
         if visitor is None or not visitor.csrf or scope["method"] in _SAFE:
             return True
         given = [value.decode("latin-1") for value in values(scope, b"x-ferrule-csrf")]
@@ -102,22 +114,26 @@ class Browsers:
         return len(given) == 1 and hmac.compare_digest(given[0].encode(), visitor.csrf.encode())
 
     def wants_page(self, scope: Scope) -> bool:
-        """Whether somebody looks at this in a browser; not a script that would put the form into
-        its page (htmx).
+        """Whether a request asks for a page to be shown in a browser.
+
+        Not one of htmx, which would put the form into the current page.
         """
-        html_wanted = any(b"text/html" in one for one in values(scope, b"accept"))
-        return scope["method"] in _SAFE and html_wanted and not values(scope, b"hx-request")
+        accepts_html = any(b"text/html" in value for value in values(scope, b"accept"))
+        return scope["method"] in _SAFE and accepts_html and not values(scope, b"hx-request")
 
     async def send_to_sign_in(self, scope: Scope, send: Send) -> None:
-        """Show somebody the way in, and back to where they wanted to."""
+        """Redirect to the page for signing in, and from there to the requested page."""
         query = scope["query_string"].decode("latin-1")
-        wanted = quote(quote(scope["path"]) + (f"?{query}" if query else ""), safe="")
-        await say(send, 303, "sign in", more=[(b"location", f"{LOGIN}?next={wanted}".encode())])
+        target = quote(scope["path"])
+        if query:
+            target += f"?{query}"
+        location = f"{LOGIN}?next={quote(target, safe='')}"
+        await say(send, 303, "sign in", more=[(b"location", location.encode())])
 
     async def serve(
         self, whose: Callable[[bytes], Who | None], scope: Scope, receive: Receive, send: Send
     ) -> None:
-        """`/login` and `/logout`, for anybody who came as far as the door."""
+        """Respond to `/login` and `/logout`, for anybody."""
         body = await read(receive, _MOST_FORM)
         if isinstance(body, tuple):
             await say(send, *body)
@@ -133,16 +149,17 @@ class Browsers:
             await say(send, 405, "sign in with GET or POST")
             return
         fields = _form(scope, body) if scope["method"] == "POST" else _fields(scope["query_string"])
-        given, to = fields.get("token", [""])[0], _local(fields.get("next", [""])[0], self._home)
-        who = whose(given.encode()) if given and scope["method"] != "HEAD" else None
+        token = fields.get("token", [""])[0]
+        to = _local_path(fields.get("next", [""])[0], self._home)
+        who = whose(token.encode()) if token and scope["method"] != "HEAD" else None
         if who is None:
-            note = (
-                "This is not a token of this server." if given else "This server wants its token."
-            )
-            await say(send, 403 if given else 200, self._page(note, to), kind=b"text/html")
+            note = "Enter the token of this server."
+            if token:
+                note = "This is not a token of this server."
+            await say(send, 403 if token else 200, self._page(note, to), kind=b"text/html")
             return
         self._end(_cookie(scope))
-        cookie = f"{_name(scope)}={self._begin(who, given)}{self._flags}"
+        cookie = f"{_cookie_name(scope)}={self._begin(who, token)}{self._flags}"
         await say(
             send,
             303,
@@ -155,12 +172,12 @@ class Browsers:
             await say(send, 403, "sign out with the button of a page")
             return
         self._end(_cookie(scope))
-        gone = f"{_name(scope)}={self._flags}; Max-Age=0"
+        cookie = f"{_cookie_name(scope)}={self._flags}; Max-Age=0"
         await say(
             send,
             303,
             "signed out",
-            more=[(b"location", LOGIN.encode()), (b"set-cookie", gone.encode())],
+            more=[(b"location", LOGIN.encode()), (b"set-cookie", cookie.encode())],
         )
 
     def _begin(self, who: Who, token: str) -> str:
@@ -184,7 +201,7 @@ class Browsers:
             visitor.over = True
             now = self._now()
             self._signed_out = {
-                gone: until for gone, until in self._signed_out.items() if until > now
+                digest: until for digest, until in self._signed_out.items() if until > now
             }
             self._signed_out[_digest(value)] = ends
 
@@ -193,19 +210,16 @@ def _digest(value: str) -> bytes:
     return sha256(value.encode()).digest()
 
 
-def _name(scope: Scope) -> str:
-    """The cookie's name. With the port in it, or two servers of one machine would take each other's
-    place in a browser.
-    """
+def _cookie_name(scope: Scope) -> str:
+    """Return the cookie's name. It has the port in it, so that two servers here do not collide."""
     port = values(scope, b"host")[0].decode("latin-1").rpartition(":")[2]
     return f"ferrule-{port}" if port.isdigit() else "ferrule"
 
 
 def _cookie(scope: Scope) -> str:
-    """The cookie's value; "" if there is none, or more than one: then somebody else put another one
-    there.
-    """
-    name, found = _name(scope), list[str]()
+    """Return the cookie's value; "" if there is none, or several, since somebody planted one."""
+    name = _cookie_name(scope)
+    found: list[str] = []
     for line in values(scope, b"cookie"):
         for pair in line.decode("latin-1").split(";"):
             key, _, value = pair.strip().partition("=")
@@ -228,7 +242,8 @@ def _fields(encoded: bytes) -> dict[str, list[str]]:
         return {}
 
 
-def _local(path: str, home: str) -> str:
-    """Where to go on: a path of this server, never another one's address."""
-    fine = path.startswith("/") and not path.startswith(("//", LOGIN)) and "\\" not in path
-    return path if fine and path.isascii() and path.isprintable() and " " not in path else home
+def _local_path(path: str, home: str) -> str:
+    """Return `path` if it is one of this server, else `home`: never an address of another site."""
+    is_local = path.startswith("/") and not path.startswith(("//", LOGIN)) and "\\" not in path
+    is_plain = path.isascii() and path.isprintable() and " " not in path
+    return path if is_local and is_plain else home

@@ -341,9 +341,7 @@ def test_a_server_of_the_editor_is_used_if_the_person_approved_the_very_same_one
 
     assert taken(clock=entry) == (["clock"], "")
     used, said = taken(clock={**entry, "args": ["-w"]}, other=entry)
-    assert (
-        used == [] and "`clock` that was handed over is not started" in said and "`other`" in said
-    )
+    assert used == [] and "`clock` from the editor is not started" in said and "`other`" in said
     used, said = taken(**{"not a name!": entry})
     assert used == [] and "not a name!" in said
     assert servers_of(settings, Policy(root=tmp_path), ()) is None

@@ -454,7 +454,7 @@ async def test_a_server_that_nobody_approved_is_not_started_and_the_person_is_to
     await talk.prompt()
     (notice,) = talk.opened.field_meta["ferrule/notices"]
     assert (
-        "`editors` that was handed over is not started" in notice
+        "`editors` from the editor is not started" in notice
         and "ferrule mcp approve editors" in notice
     )
     assert notice in talk.text() and talk.text().endswith("Hello.")
