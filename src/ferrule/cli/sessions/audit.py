@@ -10,14 +10,6 @@ from pathlib import Path
 
 import click
 
-<<<<<<< HEAD
-if TYPE_CHECKING:
-    from ferrule.storage.audit.audit import AuditedCall
-    from ferrule.storage.audit.checkpoints import Checkpoint
-    from ferrule.storage.audit.signing import Verifier
-    from ferrule.storage.audit.verification import Verified
-    from ferrule.storage.journal.protocols import Journal
-=======
 from ferrule.cli.terminal import as_json as encode_json
 from ferrule.cli.terminal import visible
 from ferrule.core.errors import SessionNotFound
@@ -25,13 +17,12 @@ from ferrule.permissions.redaction import Redactor
 from ferrule.storage.audit.audit import AuditedCall, calls
 from ferrule.storage.audit.checkpoints import Checkpoint, place_of, read_checkpoints, sign_heads
 from ferrule.storage.audit.export import export_audit
+from ferrule.storage.audit.past_calls import past_calls
 from ferrule.storage.audit.receipts import receipts
 from ferrule.storage.audit.signing import Signer, Verifier, key_path, public_path
 from ferrule.storage.audit.verification import Verified, verify_file, verify_sessions
 from ferrule.storage.audit.wording import explained
-from ferrule.storage.journal.past_calls import past_calls
-from ferrule.storage.journal.sqlite import Journal
->>>>>>> cli
+from ferrule.storage.journal.protocols import Journal
 
 _KEY = click.option(
     "--key", type=click.Path(dir_okay=False), help="File of the key (default: your own)."
@@ -130,21 +121,11 @@ def explain(call: str, session: str | None, as_json: bool) -> int:
     return 4 if found.outcome == "permission_denied" else 0
 
 
-<<<<<<< HEAD
-def _call(store: Journal, name: str, session: str | None) -> AuditedCall:
-    from ferrule.storage.audit.past_calls import past_calls
-
-    near: list[AuditedCall] = []
-    within = None
-    for past in past_calls(store, sessions=None if session is None else [session]):
-        if near and past.audit.session != within:
-=======
 def _find_call(journal: Journal, name: str, session: str | None) -> AuditedCall:
     """Find a call by its id, or by the beginning of it in the newest session that has one."""
     matches: list[AuditedCall] = []
     for past in past_calls(journal, sessions=None if session is None else [session]):
         if matches and past.audit.session != matches[-1].session:
->>>>>>> cli
             break
         if past.audit.call_id == name:
             return past.audit

@@ -24,7 +24,7 @@ from ferrule.storage.audit.verification import ARCHIVED, opened
 from ferrule.storage.export.archive import import_file
 from ferrule.storage.export.bundles import import_bundle, recorded, write_bundle
 from ferrule.storage.export.jsonl import import_jsonl
-from ferrule.storage.journal.past_calls import past_calls
+from ferrule.storage.audit.past_calls import past_calls
 from ferrule.storage.settings.settings import load_settings
 
 if TYPE_CHECKING:
@@ -32,12 +32,7 @@ if TYPE_CHECKING:
     from ferrule.engine.agent import Agent
     from ferrule.engine.replay.rerun import Again
     from ferrule.engine.replay.what_if import Judged
-<<<<<<< HEAD
-    from ferrule.permissions.gate import Gate
     from ferrule.storage.journal.protocols import Journal
-=======
-    from ferrule.storage.journal.sqlite import Journal
->>>>>>> cli
 
 
 @click.command()
@@ -192,10 +187,6 @@ def _judge(
     """Report which recorded calls the rules of a settings file would have stopped."""
     from ferrule.cli.terminal_agent import seat
     from ferrule.engine.replay.what_if import what_if
-<<<<<<< HEAD
-    from ferrule.storage.audit.past_calls import past_calls
-=======
->>>>>>> cli
 
     catalog = seat(options).agent.catalog
     past = past_calls(store, sessions=sessions or None)

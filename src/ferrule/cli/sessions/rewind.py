@@ -21,12 +21,7 @@ from ferrule.storage.settings.settings import load_settings
 
 if TYPE_CHECKING:
     from ferrule.engine.rewind.rewind import Point, PutBack
-<<<<<<< HEAD
-    from ferrule.permissions.filesystem.workspace import Workspace
     from ferrule.storage.journal.protocols import Journal
-=======
-    from ferrule.storage.journal.sqlite import Journal
->>>>>>> cli
 
 
 def _summarize(store: Journal, session: str) -> tuple[int, str]:
