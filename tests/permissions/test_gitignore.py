@@ -101,7 +101,7 @@ def walked(file: IgnoreFile, name: str, root: Path) -> bool:
     parts = name.split("/")
     for depth in range(1, len(parts) + 1):
         one = "/".join(parts[:depth])
-        if file.verdict(one, folder=depth < len(parts) or (root / one).is_dir()):
+        if file.check(one, folder=depth < len(parts) or (root / one).is_dir()):
             return True
     return False
 
@@ -129,6 +129,6 @@ def test_names_are_ignored_as_git_ignores_them(repository: Path, patterns: list[
 def test_no_pattern_of_a_repository_takes_long() -> None:
     """Going back would take longer than anyone waits."""
     file = IgnoreFile(("*a" * 60 + "*b\n" + "**/" * 40 + "x\n").encode())
-    assert file.verdict("a" * 250, folder=False) is None
-    assert file.verdict("a" * 250 + "b", folder=False) is True
-    assert file.verdict("a/" * 120 + "y", folder=False) is None
+    assert file.check("a" * 250, folder=False) is None
+    assert file.check("a" * 250 + "b", folder=False) is True
+    assert file.check("a/" * 120 + "y", folder=False) is None

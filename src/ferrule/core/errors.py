@@ -17,11 +17,11 @@ from typing import Any
 from .calls import ErrorType
 
 
-class Signal(Exception):
+class ToolSignal(Exception):
     """Base class of failures that the model is told about. Each becomes exactly one result."""
 
 
-class ToolFailed(Signal):
+class ToolFailed(ToolSignal):
     """A call failed. `message` says what was tried, what was found and what to change.
 
     Unlike with `RetryCall`, the arguments may have been fine.
@@ -60,7 +60,7 @@ class ToolFailed(Signal):
         """Seconds after which the service asked to be called again, if it said so."""
 
     @property
-    def transient(self) -> bool:
+    def is_transient(self) -> bool:
         """True if the same call could work a moment later."""
         return self.kind == "transient"
 
@@ -79,7 +79,7 @@ class RetryCall(ToolFailed):
         return (type(self), (self.message,), self.__dict__)
 
 
-class Control(BaseException):
+class EngineControl(BaseException):
     """Base class of what steers the engine: not an error, and not for tools to catch."""
 
 

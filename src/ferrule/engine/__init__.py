@@ -4,6 +4,6 @@ Packages: `artifacts`, `context`, `delegation`, `distributed`, `event_bus`, `hoo
 `registration`, `replay`, `rewind`, `telemetry`, `tool_search`.
 Modules: `agent`, `agent_reload`, `agent_tools`, `approval_requests`, `available_tools`,
 `background`, `budgets`, `cleanup`, `clock`, `direct_calls`, `dispatcher`, `driver`,
-`lazy_parts`, `live_events`, `messages`, `prompt`, `recovery`, `reliability`, `result_bounds`,
+`lazy_parts`, `live_events`, `inbox`, `build_system_text`, `recovery`, `reliability`, `result_bounds`,
 `rule_names`, `running_calls`, `session`, `session_log`, `threads`, `write_batching`.
 """

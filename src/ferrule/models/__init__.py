@@ -7,7 +7,7 @@ To add a provider, write a module with a class that fulfils `client.Wire`, name 
 
 Packages: `anthropic`, `any_llm`, `dialects`, `http`, `local`, `ollama`, `openai`,
 `small_models`, `tool_modes`.
-Modules: `answer_folding`, `capabilities`, `client`, `exact_json`, `hosted_tools`, `leak_check`,
+Modules: `answer_building`, `capabilities`, `client`, `exact_json`, `resolve_hosted_tools`, `leak_check`,
 `prices`, `provider_errors`, `reasoning_models`, `registry`, `request_encoding`, `scripted`,
 `untrusted_text`.
 """

@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 
 from ferrule import tool
-from ferrule.console import sessions
-from ferrule.console.assemblies import Setup
+from ferrule.console import open_sessions as sessions
+from ferrule.console.assemblies import SessionSetup
+from ferrule.console.open_sessions import ConsoleSession, SessionActionError
 from ferrule.console.questions import Question, QuestionError
-from ferrule.console.sessions import DeskError, Live
 from ferrule.console.viewer import Viewer
 from ferrule.core.errors import FerruleError
 from ferrule.core.events import (
@@ -46,11 +46,11 @@ async def asked(serving: Any, count: int = 1) -> list[Question]:
     return found
 
 
-async def over(live: Live) -> None:
+async def over(live: ConsoleSession) -> None:
     """Once its run is over."""
-    assert live.work is not None
+    assert live.run_task is not None
     async with asyncio.timeout(10):
-        await asyncio.wait([live.work])
+        await asyncio.wait([live.run_task])
 
 
 def events(serving: Any, session: str, kind: type) -> list[Any]:
@@ -197,7 +197,7 @@ async def test_stopping_ends_the_run_and_answers_its_calls(served: Any) -> None:
         assert [str(one.result.error_type) for one in events(serving, live.id, ToolAnswered)] == [
             "cancelled"
         ]
-        with pytest.raises(DeskError, match="no run of this session"):
+        with pytest.raises(SessionActionError, match="no run of this session"):
             await serving.console.desk.stop(live.id)
 
 
@@ -262,7 +262,7 @@ async def test_a_run_whose_server_died_is_taken_up_by_the_next_one(
         assert [one.stop for one in events(second, live.id, RunFinished)] == ["done"]
 
 
-async def _died(serving: Any, live: Live, to: Any, left: list[Any]) -> None:
+async def _died(serving: Any, live: ConsoleSession, to: Any, left: list[Any]) -> None:
     """A journal as a server that was killed at this moment leaves it."""
     from ferrule.core.identity import Identity
     from ferrule.storage.journal.sqlite import SqliteJournal
@@ -271,7 +271,7 @@ async def _died(serving: Any, live: Live, to: Any, left: list[Any]) -> None:
         for record in left:
             who = Identity(record.tenant, record.user, record.session, record.run)
             journal.append(
-                record.session, record.run, [record.event], identity=who, at=[record.time]
+                record.session, record.run, [record.event], identity=who, times=[record.time]
             )
 
 
@@ -338,9 +338,9 @@ async def test_a_tool_is_tried_through_the_gate_in_a_session_of_its_own(served: 
 async def test_a_model_that_leads_nowhere_is_an_error_and_leaves_no_session(served: Any) -> None:
     async with served({"scripted:a": []}) as serving:
         with pytest.raises(KeyError):
-            await serving.console.desk.start(OWNER, "hi", Setup("scripted:none"))
+            await serving.console.desk.start(OWNER, "hi", SessionSetup("scripted:none"))
         assert serving.console.sessions(OWNER) == []
-        with pytest.raises(DeskError, match="message is empty"):
+        with pytest.raises(SessionActionError, match="message is empty"):
             await serving.console.desk.start(OWNER, "   ")
         assert serving.console.sessions(OWNER) == []
 
@@ -385,7 +385,7 @@ async def test_there_are_so_many_runs_at_a_time(
     async with served({"scripted:a": [calls(("hang", {}))]}, tools=[hang]) as serving:
         live = await serving.console.desk.start(OWNER, "hang")
         await begun.wait()
-        with pytest.raises(DeskError, match="in progress already"):
+        with pytest.raises(SessionActionError, match="in progress already"):
             await serving.console.desk.start(OWNER, "me too")
         assert [info.session for info in serving.console.sessions(OWNER)] == [live.id]
         await serving.console.desk.stop(live.id)

@@ -3,10 +3,10 @@
 | module | what it contains |
 |---|---|
 | `audit` | all that is known of each call |
-| `past_calls` | the calls of many sessions |
+| `read_past_calls` | the calls of many sessions |
 | `receipts` | digests of runs and calls, to hand on |
 | `export` | the audit as JSON lines |
-| `wording` | a call explained to a person |
+| `explanation` | a call explained to a person |
 | `verification` | checking journals, exports and archives |
 | `checkpoints`, `signing` | signed states of sessions; keys |
 """

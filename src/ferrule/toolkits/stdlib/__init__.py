@@ -21,7 +21,7 @@ from typing import Unpack
 
 from ferrule.tools import toolset
 from ferrule.tools.definition import Tool
-from ferrule.tools.pack_options import Shape, shaped
+from ferrule.tools.pack_options import PackOptions, apply_options
 
 from .calc import calc, evaluate
 from .dates import add_to_date, between, describe
@@ -41,7 +41,7 @@ def _grouped(*tools: Tool) -> tuple[Tool, ...]:
     """
     grouped: list[Tool] = []
     for tool in tools:
-        grouped += toolset.keyed([tool], tool.namespace, keys={tool.name: tool.full_name})
+        grouped += toolset.add_to_groups([tool], tool.namespace, keys={tool.name: tool.full_name})
     return tuple(grouped)
 
 
@@ -51,7 +51,7 @@ TOOLS: tuple[Tool, ...] = _grouped(
 
 
 def stdlib_tools(
-    enabled: Iterable[str] | None = None, **options: Unpack[Shape]
+    enabled: Iterable[str] | None = None, **options: Unpack[PackOptions]
 ) -> tuple[Tool, ...]:
     """Return the tools as a set.
 
@@ -64,4 +64,4 @@ def stdlib_tools(
     """
     if enabled is not None:
         options["enabled_tools"] = enabled
-    return shaped(TOOLS, options)
+    return apply_options(TOOLS, options)

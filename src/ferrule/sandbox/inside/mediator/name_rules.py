@@ -2,7 +2,7 @@
 
 On top of the lists of `permissions/protected_names.py`:
 
-* RESERVED names are refused at any depth, and so are those of `LEADING`: they lead to another
+* RESERVED names are refused at any depth, and so are those of `REDIRECTING_NAMES`: they lead to another
   folder's configuration or are lists of programs to run.
 * PROTECTED names are refused where they begin at the workspace's root: `site-packages/x.pth` at the
   root is run by whoever starts Python here, the one in a virtual environment is what pip is for.
@@ -27,13 +27,13 @@ if TYPE_CHECKING:
 
 FREE, SECRET, REFUSED = 0, 1, 2
 
-MOST_ROOM = 10_000
+MAX_HIDDEN_NAMES = 10_000
 """Names hidden from others that commands may make at most.
 
 It is half of what one command's view can hide.
 """
 _MAX_CACHED = 16_384
-LEADING = (
+REDIRECTING_NAMES = (
     ".git/**/commondir",
     ".git/**/rebase-merge/git-rebase-todo",
     ".hg/sharedpath",
@@ -66,7 +66,7 @@ def _load_protected_names() -> ModuleType:
     return module
 
 
-class Rules:
+class NameRules:
     """The rules about names for one command. `roots` are absolute folders, the workspace first.
 
     `own` are files (`file_identity`) that the session's own commands created and that are hidden
@@ -80,20 +80,20 @@ class Rules:
         secret: tuple[str, ...] = (),
         protected: tuple[str, ...] = (),
         own: frozenset[str] = frozenset(),
-        room: int = MOST_ROOM,
+        room: int = MAX_HIDDEN_NAMES,
     ) -> None:
         lists = _load_protected_names()
-        self.own = own
-        self.room = room
-        self.anchored: frozenset[str] = frozenset()
+        self.own_files = own
+        self.name_quota = room
+        self.fixed_folders: frozenset[str] = frozenset()
         """Folders that contain a masked name, relative to a root: they stay where they are."""
         self._roots = tuple(os.fsencode(root).rstrip(b"/") for root in roots)
         # Names below these cannot be on /proc.
-        self.usual = tuple(root for root in self._roots if not b"/proc".startswith(root))
-        self._names = lists.Names((*LEADING, *reserved), secret, protected)
+        self.roots_off_proc = tuple(root for root in self._roots if not b"/proc".startswith(root))
+        self._names = lists.Names((*REDIRECTING_NAMES, *reserved), secret, protected)
         # Names that mean version control, in any spelling that the lists fold.
         self._git = lists.Names(reserved=(".git", "git~1"))
-        deep = [*lists.RESERVED, *LEADING, *reserved, *lists.SECRET, *secret]
+        deep = [*lists.RESERVED, *REDIRECTING_NAMES, *reserved, *lists.SECRET, *secret]
         at_root = [*lists.PROTECTED, *protected]
         self._leads = lists.Names(reserved=tuple(sorted(_leading_components(deep))))
         self._leads_at_root = lists.Names(reserved=tuple(sorted(_leading_components(at_root))))
@@ -123,10 +123,10 @@ class Rules:
                 return rest + "/" if rest else "/"
         return None
 
-    def anchor(self, folders: Iterable[str]) -> None:
+    def fix_folders(self, folders: Iterable[str]) -> None:
         """Have these folders (absolute) stay where they are."""
         names = (self.relative(*map(os.fsencode, os.path.split(folder))) for folder in folders)
-        self.anchored = frozenset(name for name in names if name)
+        self.fixed_folders = frozenset(name for name in names if name)
 
     def decide(self, name: str, *, folder: bool) -> int:
         """Decide about creating `name`, relative to a root: FREE, SECRET or REFUSED."""
