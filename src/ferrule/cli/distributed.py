@@ -85,7 +85,7 @@ def _load_factory(name: str) -> MakeAgent:
         raise click.UsageError(
             f"--agent {name}: is {type(found).__name__}, not a function of (job, journal)"
         )
-    return cast("Make", found)
+    return cast("MakeAgent", found)
 
 
 def assemble_for_job(job: Job, journal: Journal) -> Agent:

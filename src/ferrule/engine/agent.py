@@ -112,7 +112,7 @@ class Agent:
         catalog = tools if isinstance(tools, parts.Catalog) else parts.Catalog(tools)
         if workspace is not None and not isinstance(workspace, parts.Workspace):
             workspace = parts.Workspace(workspace)
-        gate = permissions.rule_evaluation or parts.build_gate(permissions, catalog, workspace)
+        gate = permissions.gate or parts.build_gate(permissions, catalog, workspace)
         self.offered_tools = parts.OfferedTools(
             catalog, gate, frozenset(permissions.scopes), tool_calling.search
         )

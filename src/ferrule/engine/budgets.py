@@ -84,7 +84,7 @@ class Budgets:
                 for name, used, most in self._exceeded()
                 if used >= most * machine.limits.warn_at
             }
-        commands = feed(self._price(answer))
+        commands = feed(self._add_cost(answer))
         for name, used, most in self._exceeded():
             if used > most and machine.is_active:
                 return feed(LimitHit(name, most))
@@ -95,7 +95,9 @@ class Budgets:
                 )
         return commands
 
-    def _price(self, answer: ModelAnswered | ContextCompacted) -> ModelAnswered | ContextCompacted:
+    def _add_cost(
+        self, answer: ModelAnswered | ContextCompacted
+    ) -> ModelAnswered | ContextCompacted:
         if self._price is None:
             return answer
         # Rounded up: a budget never counts too little.

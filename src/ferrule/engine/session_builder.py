@@ -48,7 +48,7 @@ if TYPE_CHECKING:
 class SessionSource(Protocol):
     """What sessions are made of: an agent (`engine.agent.Agent`, which says what each is)."""
 
-    offered: OfferedTools
+    offered_tools: OfferedTools
     connection: ModelConnection
     fallback: bool
     limits: Limits
@@ -56,7 +56,7 @@ class SessionSource(Protocol):
     approver: Approver
     resources: dict[type, object]
     hooks: tuple[Hook | EventHook | Hooks, ...]
-    roster: SubAgentRegistry | None
+    sub_agents: SubAgentRegistry | None
     lineage: Lineage | None
     registration: RegistrationLimits | None
     context: ContextOptions
@@ -67,7 +67,7 @@ class SessionSource(Protocol):
     clock: Clock
     interruptible: bool
     unclosed: set[Cleanup]
-    together: WriteBatch | None
+    write_batch: WriteBatch | None
     indexes: Indexes | None
 
     @property
@@ -82,7 +82,7 @@ class SessionSource(Protocol):
     @property
     def journal(self) -> Journal: ...
 
-    def below(self, part: SubAgentParts) -> Session: ...
+    def open_sub_agent(self, part: SubAgentParts) -> Session: ...
 
 
 def build_session(
@@ -97,7 +97,7 @@ def build_session(
         machine: Its state, if it has one already.
     """
     machine = machine or Machine()
-    search = agent.offered.search
+    search = agent.offered_tools.search
     resources = dict(agent.resources)
     catalog = agent.catalog
     searching = None
@@ -113,7 +113,7 @@ def build_session(
         catalog,
         agent.gate.for_session(),
         hooks=call_hooks,
-        scopes=agent.offered.scopes,
+        scopes=agent.offered_tools.scopes,
         cap=agent.limits.max_output_bytes,
         clock=agent.clock,
         keeper=_artifact_intake(agent),
@@ -124,8 +124,8 @@ def build_session(
         from .rewind.file_copies import FileCopies
 
         dispatcher.file_copies = FileCopies(agent.artifacts.store, agent.workspace)
-    if agent.together is None or agent.together.journal is not agent.journal:
-        agent.together = WriteBatch(agent.journal)
+    if agent.write_batch is None or agent.write_batch.journal is not agent.journal:
+        agent.write_batch = WriteBatch(agent.journal)
     opening = _Opening(agent, system)
     driver = Driver(
         machine,
@@ -139,7 +139,7 @@ def build_session(
         unclosed=agent.unclosed,
         context=agent.context,
         look_around=opening.look_around,
-        together=agent.together,
+        together=agent.write_batch,
         extensions=extensions,
     )
     if searching is not None:
@@ -160,7 +160,7 @@ class _Opening:
         """Measure what an exchange takes of the model's context window."""
         model = self.agent.connection
         return await measure_window(
-            model.client, model.options, self.system, self.agent.offered.specs()
+            model.client, model.options, self.system, self.agent.offered_tools.specs()
         )
 
     async def open(self, driver: Driver) -> Exchange:
@@ -191,12 +191,12 @@ class _Opening:
         options = model.options
         searching = driver.dispatcher.tool_discovery
         if searching is None:
-            specs = agent.offered.specs()
+            specs = agent.offered_tools.specs()
             if added:
                 specs = (*specs, *added)
         else:
             mode = await searching.choose_mode(model.client, tool_mode)
-            specs, options = searching.offer(agent.offered.specs(mode), added, options)
+            specs, options = searching.offer(agent.offered_tools.specs(mode), added, options)
         if tool_mode == "auto" and not agent.fallback and specs:
             tool_mode = choose_tool_mode(await model.client.capabilities())
         exchange, _ = await open_exchange(
@@ -242,18 +242,18 @@ def _discover_tools(
 
 def _extensions(agent: SessionSource) -> tuple[Sequence[DriverExtension], tuple[Hook, ...]]:
     """Return the extensions of a session, and the hooks around its calls."""
-    if not agent.hooks and agent.roster is None:
+    if not agent.hooks and agent.sub_agents is None:
         return (), ()
     from .hooks.session_hooks import SessionHooks, split_hooks
 
     workspace = str(agent.workspace.root) if agent.workspace else ""
     hooks, call_hooks = split_hooks(agent.hooks, workspace=workspace, mode=str(agent.gate.mode))
     session_hooks = SessionHooks(hooks)
-    if agent.roster is None:
+    if agent.sub_agents is None:
         return (session_hooks,), call_hooks
     from .delegation.session_delegation import SessionDelegation
 
-    delegation = SessionDelegation(agent, agent.roster, agent.lineage, hooks)
+    delegation = SessionDelegation(agent, agent.sub_agents, agent.lineage, hooks)
     if agent.registration is None:
         return (session_hooks, delegation), call_hooks
     from .registration.session_registration import SessionRegistration

@@ -18,7 +18,7 @@ from typing import Any
 MAX_THREADS = 128
 """Maximum number of threads; further calls wait for one."""
 
-_Job = tuple["_Answers", "asyncio.Future[Any]", Callable[[], Any]]
+_Job = tuple["_LoopResults", "asyncio.Future[Any]", Callable[[], Any]]
 
 
 class _LoopResults:

@@ -11,7 +11,8 @@ import click
 
 from ferrule.cli.terminal import escape_invisible
 from ferrule.runtime.assemble import open_journal_file
-from ferrule.storage.export.archive import ArchiveReport, archive_sessions, find_closed_sessions
+from ferrule.storage.export.archive import ArchiveReport, find_closed_sessions
+from ferrule.storage.export.archive import archive_sessions as write_archive
 from ferrule.storage.journal.sqlite import SqliteJournal
 
 _UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86_400, "w": 604_800}
@@ -37,7 +38,7 @@ def archive_sessions(
         if not chosen:
             click.echo("nothing to archive", err=True)
             return 0
-        return _report(archive_sessions(journal, chosen, _choose_file(journal, output)))
+        return _report(write_archive(journal, chosen, _choose_file(journal, output)))
 
 
 def parse_duration(text: str) -> float:

@@ -21,7 +21,7 @@ from ferrule.storage.audit.checkpoints import (
     read_checkpoints,
     sign_heads,
 )
-from ferrule.storage.audit.explanation import explain
+from ferrule.storage.audit.explanation import explain as explain_call
 from ferrule.storage.audit.export import export_audit
 from ferrule.storage.audit.past_calls import read_past_calls
 from ferrule.storage.audit.receipts import build_receipts
@@ -123,7 +123,7 @@ def explain(call: str, session: str | None, as_json: bool) -> int:
     if as_json:
         click.echo(encode_json(found.as_record(), indent=2))
     else:
-        for line in explain(found):
+        for line in explain_call(found):
             click.echo(escape_invisible(line))
     return 4 if found.outcome == "permission_denied" else 0
 

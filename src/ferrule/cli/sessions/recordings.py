@@ -13,16 +13,16 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from ferrule.cli.terminal import encode_json as encode_json
-from ferrule.cli.terminal import escape_invisible
-from ferrule.core.calls import ToolCall, ToolResult, encode_json
+from ferrule.cli.terminal import encode_json, escape_invisible
+from ferrule.core.calls import ToolCall, ToolResult
+from ferrule.core.calls import encode_json as encode_compact
 from ferrule.permissions.rule_evaluation import PermissionGate, select_mode
 from ferrule.runtime.options import common_options
 from ferrule.storage import paths
 from ferrule.storage.artifacts.files import FileArtifactStore
 from ferrule.storage.audit.past_calls import read_past_calls
 from ferrule.storage.audit.verification import ARCHIVE_SESSION_PREFIX, open_lines
-from ferrule.storage.export.archive import import_sessions
+from ferrule.storage.export.archive import import_sessions as read_archive
 from ferrule.storage.export.bundles import import_bundle, read_recording, write_bundle
 from ferrule.storage.export.jsonl import import_jsonl
 from ferrule.storage.settings.settings import load_settings
@@ -241,7 +241,7 @@ def _make_row(judged: PolicyComparison) -> dict[str, Any]:
 
 def _print_stopped(judged: PolicyComparison) -> None:
     audit = judged.call.audit
-    arguments = _shorten(encode_json(judged.call.arguments))
+    arguments = _shorten(encode_compact(judged.call.arguments))
     where = f"{audit.session[:12]} event {audit.event}"
     click.echo(escape_invisible(f"{judged.verdict:7} {where:24} {judged.call.tool} {arguments}"))
     click.echo(escape_invisible(f"        {_shorten(judged.reason)}"))
@@ -299,7 +299,7 @@ def import_sessions(file: str) -> int:
             with open_lines(path) as lines:
                 names = import_jsonl(store, lines)
         elif path.name.endswith(".jsonl.gz"):
-            names = import_sessions(store, path)
+            names = read_archive(store, path)
         else:
             names = import_bundle(path, store, FileArtifactStore(paths.state() / "artifacts"))
     for name in names:

@@ -44,7 +44,7 @@ async def read_response(reader: asyncio.StreamReader, url: str, max_bytes: int) 
     parser = ResponseParser()
     body: ResponseBody | None = None
     received = 0
-    while not parser.done and (body is None or not body.full):
+    while not parser.done and (body is None or not body.is_full):
         data = await reader.read(65_536)
         if not data:
             _check_end(parser)

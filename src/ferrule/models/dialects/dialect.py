@@ -68,7 +68,7 @@ class ParsedBody:
         doubtful: Whether the end of a value cannot be known. Then no call of the reply can be.
     """
 
-    items: list[FoundCall | str] = field(default_factory=list["Found | str"])
+    items: list[FoundCall | str] = field(default_factory=list["FoundCall | str"])
     problems: list[str] = field(default_factory=list[str])
     rest: int | None = None
     doubtful: bool = False

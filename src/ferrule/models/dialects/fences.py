@@ -17,7 +17,7 @@ from . import call_shapes, lenient_json, pythonic
 from .dialect import FoundCall, OfferedTools
 from .regions import FencedBlock, Item, RegionOutcome
 
-Nested = Callable[[str], "tuple[Found, ...]"]
+Nested = Callable[[str], "tuple[FoundCall, ...]"]
 """Reads the marked calls that a block consists of. Returns none if anything else is in it."""
 
 _DATA = re.compile(

@@ -33,7 +33,7 @@ VERSION = 1
 MAX_SESSIONS = 256
 """Sessions open at a time."""
 
-Method = Callable[["Agent", Mapping[str, Any]], Awaitable[Any]]
+Method = Callable[["AcpAgent", Mapping[str, Any]], Awaitable[Any]]
 
 METHOD_NOT_FOUND = -32601
 INVALID_PARAMS = -32602

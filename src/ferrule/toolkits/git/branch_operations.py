@@ -202,7 +202,7 @@ async def git_fetch(
     """Download new commits of a remote. Changes no branch of yours and no file."""
     if branch is not None:
         check_branch(branch)
-    with open_workbench(context.resource(Workspace), goes_on=True) as made:
+    with open_workbench(context.resource(Workspace), allow_unfinished=True) as made:
         git = make_runner(made, context)
         ran, moved = await _fetch(git, made, context, remote, branch, prune)
         made.install()

@@ -69,7 +69,7 @@ async def git_add(
         raise RetryCall("`git_add` takes `paths`, or `all: true`")
     workspace = context.resource(Workspace)
     asked = [workspace.check_name(path, write=False) for path in paths or ()]
-    with open_workbench(workspace, goes_on=True) as made:
+    with open_workbench(workspace, allow_unfinished=True) as made:
         git = make_runner(made, context)
         wanted, left_out = await _find_changed(git, asked)
         if len(wanted) > MAX_FILES:

@@ -120,7 +120,7 @@ class _EntryBuilder:
                 f"it {refusal}"
             )
             return
-        place = cast("Place", where)
+        place = cast("Location", where)
         style, schema = self._style_and_schema(given, place)
         argument = self._free_argument(name, where)
         self._properties[argument] = _with_description(schema, given)
