@@ -1,7 +1,7 @@
 """Writes the pages of the documentation that are made from the code: `make docs`.
 
 `reference.md` comes from the docstrings of the public names, `settings.md` from the table of
-settings, the map in `AGENTS.md` from the first sentence of every module, `promises.md` from the
+settings, the map in `AGENTS.md` from the first sentence of every package, `promises.md` from the
 lists of promises and the tests that claim them. A test compares them with what is checked in.
 """
 
@@ -39,7 +39,7 @@ GROUPS = {
         "SideEffect",
         "Risk",
     ),
-    "Calls and results": ("Call", "Result", "ErrorType"),
+    "Calls and results": ("ToolCall", "ToolResult", "ErrorType"),
     "Hooks": ("Hook", "Block", "Change"),
     "What a run shows while it goes": ("TextDelta", "ReasoningDelta", "Progress"),
     "The folder": ("Workspace",),
@@ -93,15 +93,12 @@ def agents() -> str:
 
 def _map() -> str:
     package = ROOT / "src" / "ferrule"
-    folders: dict[str, list[str]] = {}
-    for path in sorted(package.rglob("*.py")):
-        folder = str(path.parent.relative_to(package.parent))
+    lines: list[str] = []
+    for path in sorted(package.rglob("__init__.py")):
+        folder = path.parent.relative_to(package.parent)
         text = ast.get_docstring(ast.parse(path.read_text(encoding="utf-8"))) or ""
-        lines = folders.setdefault(folder, [])
-        lines.append(f"- `{path.name}`: {_sentence(text)}")
-    return "\n".join(
-        f"### {folder}\n\n" + "\n".join(lines) + "\n" for folder, lines in folders.items()
-    )
+        lines.append(f"- `{folder}`: {_sentence(text)}")
+    return "\n".join(lines) + "\n"
 
 
 def _sentence(text: str) -> str:

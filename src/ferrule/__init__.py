@@ -86,7 +86,7 @@ if TYPE_CHECKING:
     from .tools.search.options import ToolSearch
 
 _WHERE = {
-    "core.calls": ("Call", "ErrorType", "ToolResult"),
+    "core.calls": ("ErrorType", "ToolCall", "ToolResult"),
     "core.errors": (
         "ConfigError",
         "ContextLeak",
@@ -106,7 +106,7 @@ _WHERE = {
     "engine.agent_options": ("Host", "Permissions", "Storage", "SubAgents", "ToolCalling"),
     "engine.context.options": ("ContextOptions",),
     "engine.registration.registration": ("RegistrationLimits",),
-    "permissions.approvals": ("Answer", "ApprovalRequest", "Approver"),
+    "permissions.approvals": ("ApprovalAnswer", "ApprovalRequest", "Approver"),
     "engine.event_bus.bus": ("Bus",),
     "engine.event_bus.scope": ("Operator", "OwnSession", "OwnSessions"),
     "engine.delegation.tool": ("ask_agent",),

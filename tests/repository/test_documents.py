@@ -7,6 +7,7 @@ pulled. ` ```python static ` is only compiled, for a block that needs a server n
 
 from __future__ import annotations
 
+import ast
 import importlib.util
 import os
 import re
@@ -216,14 +217,26 @@ def test_pages_made_from_the_code_are_fresh(name: str) -> None:
 
 
 @pytest.mark.proves("documents.map-of-modules")
-def test_the_map_has_every_module_once_and_nothing_else() -> None:
+def test_the_map_has_every_package_and_a_package_names_its_modules() -> None:
     text = (ROOT / "AGENTS.md").read_text(encoding="utf-8").partition("## Map")[2]
-    mapped: list[str] = []
-    folder = ""
-    for line in text.splitlines():
-        if line.startswith("### "):
-            folder = line[4:]
-        elif match := re.match(r"- `([^`]+)`: (.*)", line):
-            mapped.append(f"{folder}/{match[1]}")
-            assert len(match[2]) > 10, f"{folder}/{match[1]} does not say what it owns"
-    assert sorted(mapped) == sorted(module.shown.removeprefix("src/") for module in modules())
+    mapped = dict(re.findall(r"^- `([^`]+)`: (.*)$", text, re.M))
+    packages = {
+        module.shown.removeprefix("src/").removesuffix("/__init__.py"): module
+        for module in modules()
+        if module.shown.endswith("__init__.py")
+    }
+    assert sorted(mapped) == sorted(packages)
+    assert all(len(sentence) > 10 for sentence in mapped.values())
+    unnamed: list[str] = []
+    for module in modules():
+        folder, _, name = module.shown.removeprefix("src/").removesuffix(".py").rpartition("/")
+        if name == "__init__" or name.startswith("_") or folder == "ferrule":
+            continue
+        if not re.search(rf"\b{name}\b", ast.get_docstring(packages[folder].tree) or ""):
+            unnamed.append(f"{folder}/__init__.py does not name `{name}`")
+    assert not unnamed, "\n".join(unnamed)
+
+
+@pytest.mark.proves("documents.map-of-modules")
+def test_what_a_newcomer_reads_first_is_short() -> None:
+    assert len((ROOT / "AGENTS.md").read_text(encoding="utf-8").splitlines()) <= 150

@@ -3,7 +3,7 @@
 Also tells whether it is a picture. Everything here blocks; call it in threads.
 
 Nothing here holds more of an artifact than one page, except for JSON
-(`storage.artifacts.readers.LARGEST_JSON`) and pictures (`MAX_IMAGE_BYTES`). To reach a line, the bytes
+(`storage.artifacts.readers.MAX_JSON_BYTES`) and pictures (`MAX_IMAGE_BYTES`). To reach a line, the bytes
 before it are counted and not kept: the millionth line of 200 MB takes some tenths of a second.
 """
 

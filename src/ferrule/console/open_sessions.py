@@ -185,7 +185,7 @@ class OpenSessions:
 
         Raises:
             ConfigError: the setup cannot be used, for example an unknown model.
-            DeskError: too many runs or sessions.
+            SessionActionError: too many runs or sessions.
             JournalError: the journal cannot be written.
         """
         live = self._open(viewer.tenant, viewer.user, setup or SessionSetup(), None)
@@ -250,7 +250,7 @@ class OpenSessions:
         """Send a message to a run in progress; the model reads it before its next answer.
 
         Raises:
-            DeskError: no run is in progress here.
+            SessionActionError: no run is in progress here.
         """
         self._find_running(session).session.tell(_require_text(text))
 
@@ -258,7 +258,7 @@ class OpenSessions:
         """Stop one call; the run continues.
 
         Raises:
-            DeskError: the call is not running.
+            SessionActionError: the call is not running.
         """
         if not self._find_running(session).session.stop_call(call):
             raise SessionActionError("this call is not running", code="session_idle")
@@ -267,7 +267,7 @@ class OpenSessions:
         """Stop the run. Its calls are ended, settled and journaled before this returns.
 
         Raises:
-            DeskError: no run is in progress here.
+            SessionActionError: no run is in progress here.
         """
         await self._find_running(session).cancel()
 

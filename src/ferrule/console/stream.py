@@ -54,7 +54,7 @@ if TYPE_CHECKING:
     from .state import Console
 
 MAX_READERS = 640
-"""Readers at a time. Less than `runtime.http.server.CONNECTIONS`, so that pages can still be
+"""Readers at a time. Less than `runtime.http.server.MAX_CONNECTIONS`, so that pages can still be
 loaded.
 """
 MAX_READERS_PER_PERSON = 64

@@ -30,7 +30,7 @@ class ToolFailed(ToolSignal):
         error_type: What the result reports to the model.
         message: The error message of the result.
         transient: The same call could work a moment later; short for `kind="transient"`.
-        kind: One of `tools.reliability.CLASSES`; `permanent` by default.
+        kind: One of `tools.reliability.FAILURE_CLASSES`; `permanent` by default.
         retry_after: Seconds after which the service asked to be called again.
         data: What is known about the failed call, as JSON.
     """
@@ -51,7 +51,7 @@ class ToolFailed(ToolSignal):
         self.data = data
         """What is known about the failed call, as JSON: the `data` of its result."""
         self.kind = kind or ("transient" if transient else "permanent")
-        """Whether the same call could work a moment later: one of `tools.reliability.CLASSES`.
+        """Whether the same call could work a moment later: one of `tools.reliability.FAILURE_CLASSES`.
 
         For a call with an effect, `transient` means that it certainly did not happen; after
         `timeout` and `5xx` that is unknown.

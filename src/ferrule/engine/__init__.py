@@ -2,8 +2,22 @@
 
 Packages: `artifacts`, `context`, `delegation`, `distributed`, `event_bus`, `hooks`,
 `registration`, `replay`, `rewind`, `telemetry`, `tool_search`.
-Modules: `agent`, `agent_reload`, `agent_tools`, `approval_requests`, `available_tools`,
-`background`, `budgets`, `cleanup`, `clock`, `direct_calls`, `dispatcher`, `driver`,
-`lazy_parts`, `live_events`, `inbox`, `build_system_text`, `recovery`, `reliability`, `result_bounds`,
-`rule_names`, `running_calls`, `session`, `session_log`, `threads`, `write_batching`.
+
+Modules:
+    agent, agent_options, agent_parts   what stays the same over many sessions, and its options
+    offered_tools, model_connection     an agent's tools as a model sees them, and its model
+    session, session_builder            the facade that interfaces see, and how it is made
+    agent_reload                        lets a session go on with another agent
+    driver                              carries out the machine's commands; extensions
+    dispatcher                          the one pipeline of every call
+    reliability                         timeouts and retries of a call
+    approval_requests                   the question to a person, and its answer
+    running_calls, direct_calls         calls under way, and calls that no model made
+    background, threads                 tasks that outlast their call, and blocking functions
+    recovery, cleanup                   what a crash left open, and what a session's end closes
+    session_log, write_batching         events into the journal, of several sessions at once
+    live_events, inbox                  what observers see, and what the model is told in a run
+    system_text, available_tools        what the model is told first, and which tools a run may use
+    budgets, result_bounds              tokens, money and calls; sizes of results
+    rule_names, clock                   rules that name no tool; the time
 """

@@ -23,7 +23,7 @@ class DispatchingSession(Protocol):
 
 @frozen
 class AvailableTools:
-    """The tools of one session, with its current rights. `context.resource(Usable)` finds it."""
+    """The tools of one session, with its current rights. `context.resource(AvailableTools)` finds it."""
 
     session: DispatchingSession
 

@@ -16,7 +16,7 @@ No I/O, no clock, and it never raises. The first step that applies decides:
 
 `dontAsk` turns every ask into a deny. `auto`, which elsewhere lets a model decide, is `acceptEdits`
 here: no model decides what a model may do. If no one can be asked, an ask is a deny
-(`approvals.NobodyToAsk`).
+(`approvals.DenyingApprover`).
 
 What the gate does not see: what a program does once it runs (the sandbox), what a file name points
 to when it is opened (the workspace opens beneath its root), what a tool does that its author did

@@ -1,10 +1,10 @@
 """Assemble an agent that is ready to run from a person's settings, for every interface.
 
 `assemble` is the entry point. The modules named after a source of tools (`mcp_servers`,
-`a2a_peers`, `http_sources`, `resolve_hosted_tools`, `shipped_tools`) read what the settings say of it.
+`a2a_peers`, `http_sources`, `hosted_tools`, `shipped_tools`) read what the settings say of it.
 
 Packages: `http`.
-Modules: `a2a_peers`, `assemble`, `sandbox_policy`, `file_changes`, `resolve_hosted_tools`, `hot_reload`,
+Modules: `a2a_peers`, `assemble`, `sandbox_policy`, `file_changes`, `hosted_tools`, `hot_reload`,
 `http_sources`, `instructions`, `lazy_group`, `mcp_approvals`, `mcp_servers`, `model_discovery`,
-`options`, `shipped_tools`, `tool_loading`.
+`options`, `session_pool`, `shipped_tools`, `tool_loading`.
 """

@@ -72,7 +72,7 @@ INSTRUCTIONS = (
 
 
 class Reloader(Protocol):
-    """Reloads an assembly when files change. `runtime.hot_reload.Reloading` has the contract."""
+    """Reloads an assembly when files change. `runtime.hot_reload.HotReloader` has the contract."""
 
     async def reload(self, *sessions: Session) -> object: ...
     async def update_session(self, session: Session) -> None: ...

@@ -49,7 +49,7 @@ _closing: set[asyncio.Future[None]] = set()
 
 @dataclass(slots=True, eq=False)
 class Execution:
-    """One started command; implements the `command.Running` protocol."""
+    """One started command; implements the `command.RunningCommand` protocol."""
 
     command: Command
     protections: AppliedProtections

@@ -59,7 +59,7 @@ class Sandbox:
         identity: Who the commands run for.
 
     Raises:
-        SandboxGap: This machine cannot enforce the policy.
+        MissingProtections: This machine cannot enforce the policy.
     """
 
     def __init__(

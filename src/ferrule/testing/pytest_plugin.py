@@ -7,7 +7,7 @@ gives the recorded answers to the tools of an agent as they are now:
     def test_the_tools_still_answer_as_recorded(rerun_bundle):
         rerun_bundle("tests/holiday.ferrule", Agent("scripted:none", tools=[holidays]))
 
-It fails with the differences, and otherwise returns the results (`engine.replay.rerun.Again`, one
+It fails with the differences, and otherwise returns the results (`engine.replay.rerun.RerunReport`, one
 per session). The plugin is enabled by name, with `-p ferrule.testing.pytest_plugin` or in the root
 `conftest.py`; an entry point would load it in every pytest that sees Ferrule's metadata. Nothing
 else of Ferrule is imported until there is a bundle.

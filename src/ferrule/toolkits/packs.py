@@ -7,7 +7,7 @@
                          read_command_output_tail
     agent_host_tools     read and command together; edits are a pack of their own on purpose
 
-A pack takes its own options by name and those of `tools.pack_options.Shape`. It adds nothing to
+A pack takes its own options by name and those of `tools.pack_options.PackOptions`. It adds nothing to
 what the tools may do: the workspace of the run is the boundary, `root` only narrows it, and every
 call passes the permission gate.
 """

@@ -52,7 +52,7 @@ class Exchange:
         """Send a message and follow the task until it is settled.
 
         Raises:
-            Unusable: The answer violates the protocol. Errors of the library are raised as they
+            InvalidAnswer: The answer violates the protocol. Errors of the library are raised as they
                 are.
         """
         request = _request(

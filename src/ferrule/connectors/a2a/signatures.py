@@ -41,7 +41,7 @@ def verify_card(card: Any, keys: str) -> None:
     """Check that a key of a file signed a card, which is the protocol library's value.
 
     Raises:
-        NotSigned: No known key signed it; the message says why.
+        SignatureInvalid: No known key signed it; the message says why.
         ConfigError: The file cannot be used.
     """
     from a2a.utils.signing import SignatureVerificationError, create_signature_verifier

@@ -55,7 +55,7 @@ class BodyTemplate:
         yield from _placeholders_in(self.shape)
 
     def encode(self, arguments: Mapping[str, Any]) -> bytes | None:
-        """Return the body of a call, or None if it has none. Raises Unfit."""
+        """Return the body of a call, or None if it has none. Raises TemplateError."""
         if self.text is not None:
             text = self.text.fill(arguments, _ESCAPES[self.kind])
             return None if text is None else _encode(text)
@@ -80,7 +80,7 @@ def parse_json_template(text: str) -> BodyTemplate:
     """Parse a JSON template in a text: `{"name": {{name}}, "note": "for {{name}}"}`.
 
     Raises:
-        Unfit: It is not JSON around its placeholders.
+        TemplateError: It is not JSON around its placeholders.
     """
     template = parse_template(text)
     holes = list(template.placeholders)
@@ -105,7 +105,7 @@ def parse_json_template(text: str) -> BodyTemplate:
 
 
 def parse_value_template(value: Any) -> BodyTemplate:
-    """Parse a JSON template that is a value already, with templates as its texts. Raises Unfit."""
+    """Parse a JSON template that is a value already, with templates as its texts. Raises TemplateError."""
     return BodyTemplate("json", shape=_parse_texts(value))
 
 

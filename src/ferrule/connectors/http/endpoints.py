@@ -50,7 +50,7 @@ def read_auth(name: str, fields: Fields) -> Auth | None:
     """Read an entry of the auth section; None if it cannot be used, which is then a problem.
 
     Raises:
-        Unfit: The entry contradicts itself or has an invalid value.
+        TemplateError: The entry contradicts itself or has an invalid value.
     """
     kind: AuthKind = fields.choice("kind", AUTH_KINDS, "bearer")
     secret = fields.text("secret", required=True)

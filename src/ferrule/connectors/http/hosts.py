@@ -94,7 +94,7 @@ def literal_hosts(addresses: Iterable[UrlTemplate]) -> AllowedHosts:
 
 
 def check_url_host(address: UrlTemplate, reachable: ReachableHosts) -> None:
-    """Check that the host of a tool's URL may be reached. Raises Unfit."""
+    """Check that the host of a tool's URL may be reached. Raises TemplateError."""
     host = address.literal_host
     if host is None:
         if not reachable.listed and not reachable.opened:
@@ -108,7 +108,7 @@ def check_url_host(address: UrlTemplate, reachable: ReachableHosts) -> None:
 
 
 def check_repository_host(entry: str, opened: AllowedHosts) -> None:
-    """Check that a repository's file may list an entry. Raises Unfit."""
+    """Check that a repository's file may list an entry. Raises TemplateError."""
     parsed = AllowedHosts.parse([entry]).entries[0]
     if restriction_of(parsed.host) and not all(
         opened.allows(parsed.host, port) for port in parsed.ports

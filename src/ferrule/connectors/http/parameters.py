@@ -59,13 +59,13 @@ class Parameter:
         return chosen or self.effective_style == "deepObject"
 
     def encode_query(self, value: Any) -> list[str]:
-        """Return encoded `name=value` pairs. Raises Unfit."""
+        """Return encoded `name=value` pairs. Raises TemplateError."""
         return [
             f"{percent_encode(name)}={text}" for name, text in self._pairs(value, percent_encode)
         ]
 
     def encode_cookies(self, value: Any) -> list[Pair]:
-        """Return name and encoded value of cookies. Raises Unfit."""
+        """Return name and encoded value of cookies. Raises TemplateError."""
         pairs = self._pairs(value, percent_encode)
         for name, _ in pairs:
             if not _COOKIE_NAME.fullmatch(name):
@@ -73,13 +73,13 @@ class Parameter:
         return pairs
 
     def encode_header(self, value: Any) -> str:
-        """Return the value of a header. Raises Unfit."""
+        """Return the value of a header. Raises TemplateError."""
         if self.effective_style == "json":
             return check_header_value(json.dumps(value), self.name)
         return check_header_value(self._simple(value, str, ",", "="), self.name)
 
     def encode_segment(self, value: Any) -> str:
-        """Return the encoded text of a path segment. Raises Unfit."""
+        """Return the encoded text of a path segment. Raises TemplateError."""
         style = self.effective_style
         if style == "simple":
             return self._simple(value, encode_in_segment, ",", "=")
@@ -142,7 +142,7 @@ def check_header_value(text: str, name: str) -> str:
     """Return a value as it is sent in a header.
 
     Raises:
-        Unfit: A line break in it would begin another header.
+        TemplateError: A line break in it would begin another header.
     """
     if not _HEADER_VALUE.fullmatch(text):
         raise TemplateError(

@@ -91,7 +91,7 @@ class PreparedRequest:
 
 
 def build_url(endpoint: Endpoint, arguments: Mapping[str, Any]) -> str:
-    """Return the URL of a call, without secrets. Raises Unfit."""
+    """Return the URL of a call, without secrets. Raises TemplateError."""
     address = endpoint.url
     path_parameters = {
         parameter.argument: parameter
@@ -111,7 +111,7 @@ def build_url(endpoint: Endpoint, arguments: Mapping[str, Any]) -> str:
 
 
 def prepare_request(endpoint: Endpoint, arguments: Mapping[str, Any]) -> PreparedRequest:
-    """Return the request of a call. Raises Unfit."""
+    """Return the request of a call. Raises TemplateError."""
     headers: dict[str, str] = {}
     cookies: list[tuple[str, str]] = []
     for name, template in endpoint.headers:

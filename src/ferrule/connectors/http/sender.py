@@ -106,7 +106,7 @@ class Sender:
             refused: Returns why a redirect may not be followed.
 
         Raises:
-            Broke: There is no answer.
+            NoResponse: There is no answer.
             ToolFailed: The host may not be reached, or the answer is out of bounds.
         """
         redactor = Redactor(auth.secret_values)

@@ -49,7 +49,7 @@ class Placeholder:
         """Return the value that goes here, or `MISSING`.
 
         Raises:
-            Unfit: A required value is missing.
+            TemplateError: A required value is missing.
         """
         found: Any = arguments
         for part in self.path:
@@ -90,7 +90,7 @@ class Template:
     def fill(self, arguments: Mapping[str, Any], escape: Callable[[str], str]) -> str | None:
         """Return the text with scalars in its placeholders, each through `escape`.
 
-        Returns None if an optional one is missing. Raises Unfit.
+        Returns None if an optional one is missing. Raises TemplateError.
         """
         pieces: list[str] = []
         for part in self.parts:
@@ -105,7 +105,7 @@ class Template:
 
 
 def parse_template(text: str) -> Template:
-    """Parse a text with placeholders. Raises Unfit."""
+    """Parse a text with placeholders. Raises TemplateError."""
     parts: list[str | Placeholder] = []
     position = 0
     while (start := text.find("{{", position)) >= 0:
@@ -146,7 +146,7 @@ def scalar_text(value: Any, name: str) -> str:
     """Return a value as text for a URL or a header.
 
     Raises:
-        Unfit: It is a list, an object, null or not a finite number.
+        TemplateError: It is a list, an object, null or not a finite number.
     """
     match value:
         case bool():

@@ -72,7 +72,7 @@ class UrlTemplate:
         return holes
 
     def origin(self, arguments: Mapping[str, Any]) -> str:
-        """Return `https://host:port`, the port only if it is not the default. Raises Unfit."""
+        """Return `https://host:port`, the port only if it is not the default. Raises TemplateError."""
         host = canonical_host(self.host.fill(arguments, check_host_label))
         if ":" in host:
             host = f"[{host}]"
@@ -82,13 +82,13 @@ class UrlTemplate:
         return f"{scheme}://{host}{port}"
 
     def query_pairs(self, arguments: Mapping[str, Any]) -> list[str]:
-        """Return the encoded parameters of the template's query. Raises Unfit."""
+        """Return the encoded parameters of the template's query. Raises TemplateError."""
         filled = ((name, value.fill(arguments, percent_encode)) for name, value in self.query)
         return [f"{name}={text}" for name, text in filled if text is not None]
 
 
 def parse_url_template(text: str) -> UrlTemplate:
-    """Parse a URL with placeholders. Raises Unfit saying what the URL must not have."""
+    """Parse a URL with placeholders. Raises TemplateError saying what the URL must not have."""
     holes: list[Placeholder] = []
     marked = "".join(_mark_placeholders(part, holes) for part in parse_template(text).parts)
     scheme, colon, rest = marked.partition("://")
@@ -176,7 +176,7 @@ def _parse_pair(text: str, template: Callable[[str], Template]) -> tuple[str, Te
 
 
 def percent_encode(text: str) -> str:
-    """Percent-encode a value for the query or a form. Raises Unfit."""
+    """Percent-encode a value for the query or a form. Raises TemplateError."""
     try:
         return quote(text, safe="")
     except UnicodeEncodeError:
@@ -184,14 +184,14 @@ def percent_encode(text: str) -> str:
 
 
 def check_host_label(text: str) -> str:
-    """Check a value for the host. Raises Unfit."""
+    """Check a value for the host. Raises TemplateError."""
     if len(text) > 253 or not _HOST_LABELS.fullmatch(text):
         raise TemplateError(f"`{text[:60]}` cannot be part of a host name")
     return text
 
 
 def canonical_host(text: str | None) -> str:
-    """Return a filled in host in its canonical spelling. Raises Unfit."""
+    """Return a filled in host in its canonical spelling. Raises TemplateError."""
     if text is None:
         raise TemplateError("a part of its host is missing")
     try:
@@ -201,7 +201,7 @@ def canonical_host(text: str | None) -> str:
 
 
 def encode_in_segment(text: str) -> str:
-    """Encode a value for a segment of the path. Raises Unfit.
+    """Encode a value for a segment of the path. Raises TemplateError.
 
     What the whole segment becomes is checked by `check_filled_segment`.
     """
@@ -211,7 +211,7 @@ def encode_in_segment(text: str) -> str:
 
 
 def check_filled_segment(text: str) -> str:
-    """Check a filled in segment. Raises Unfit if values made it empty or make it lead up."""
+    """Check a filled in segment. Raises TemplateError if values made it empty or make it lead up."""
     if any(not reading or _leads_up(reading) for reading in _decodings(text)):
         raise TemplateError(
             "a value would leave a segment of the path empty, or lead to another path"

@@ -39,7 +39,7 @@ class RequestFailed(Exception):
     """The server refused a request, or could not be asked. Becomes a tool result.
 
     Args:
-        kind: One of `tools.reliability.CLASSES`, or `gone` or `malformed`.
+        kind: One of `tools.reliability.FAILURE_CLASSES`, or `gone` or `malformed`.
         code: The JSON-RPC error code, or 0.
         sent: Whether the request may have reached the server.
     """
@@ -85,9 +85,9 @@ class Connection:
         """Start the transport and agree on a version. If it raises, nothing is left running.
 
         Raises:
-            Failure: The server could not be reached or refused.
+            RequestFailed: The server could not be reached or refused.
             ToolFailed: The server's program could not be started.
-            SandboxGap: The sandbox cannot give the required protection.
+            MissingProtections: The sandbox cannot give the required protection.
             ConfigError: The configuration cannot be used.
         """
         self._task = asyncio.create_task(self._run(), name=f"mcp {self.name}")
@@ -161,7 +161,7 @@ class Connection:
             unusual: Accept a result of another form than the method's own (a task of 2025-11-25).
 
         Raises:
-            Failure: The server refused, or its answer is not valid.
+            RequestFailed: The server refused, or its answer is not valid.
         """
         from mcp.shared.exceptions import MCPError
         from pydantic import TypeAdapter, ValidationError
@@ -199,7 +199,7 @@ class Connection:
         """Return all tools as JSON, and whether there were more pages than are read.
 
         Raises:
-            Failure: The server refused, or its list is not valid.
+            RequestFailed: The server refused, or its list is not valid.
         """
         from mcp.shared.exceptions import MCPError
         from mcp_types import PaginatedRequestParams

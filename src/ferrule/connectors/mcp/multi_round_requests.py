@@ -42,7 +42,7 @@ async def send_request(
     as_task: bool = False,
     progress: Callable[[str], None] | None = None,
 ) -> Mapping[str, Any]:
-    """Send a request until it has a final result, and return that as JSON. Raises Failure.
+    """Send a request until it has a final result, and return that as JSON. Raises RequestFailed.
 
     Args:
         asking: Answers the server's questions.

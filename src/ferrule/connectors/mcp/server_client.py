@@ -126,7 +126,7 @@ class ServerClient:
         """Return a `tools/call` result, as JSON.
 
         Raises:
-            Failure: The server refused or gave no valid answer.
+            RequestFailed: The server refused or gave no valid answer.
             ToolFailed: The server was not asked.
         """
         connection = await self._connect(context)
@@ -384,7 +384,7 @@ async def probe_server(server: McpServer, filled: FilledServer, auth: Any) -> No
     """Open a connection over HTTP with an authentication, list the tools, and close it.
 
     Raises:
-        Failure: The server refused. Opening raises more, see `Connection.open`.
+        RequestFailed: The server refused. Opening raises more, see `Connection.open`.
     """
     await asyncio.to_thread(_import_library)
     transport = open_http(server, filled, auth)

@@ -159,7 +159,7 @@ async def open_stdio(
 
     Raises:
         ToolFailed: The server's program cannot be started.
-        SandboxGap: The sandbox cannot give the required protection.
+        MissingProtections: The sandbox cannot give the required protection.
     """
     environment = filter_environment(os.environ, overrides=filled.env)
     scratch = None if server.workspace else tempfile.mkdtemp(prefix="ferrule-mcp-")

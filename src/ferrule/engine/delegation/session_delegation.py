@@ -30,7 +30,7 @@ from .task import DelegatingAgent
 
 
 class SessionDelegation(DriverExtension):
-    """Delegates for a session of `home`. Fulfils `work.Delegator`.
+    """Delegates for a session of `home`. Fulfils `work.DelegatingSession`.
 
     Args:
         home: The agent whose session it is.

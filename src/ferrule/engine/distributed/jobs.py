@@ -169,7 +169,7 @@ _STATES = {
 class Jobs:
     """The queue, for those who submit jobs. `database` is a PostgreSQL URL.
 
-    Raises NoScale if the extra is missing, and QueueUnreachable.
+    Raises DistributedExtraMissing if the extra is missing, and QueueUnreachable.
     """
 
     def __init__(self, database: str) -> None:
@@ -300,7 +300,7 @@ def driver_url(database: str) -> str:
 
 
 def check_connection(database: str) -> None:
-    """Connect once, so that a problem is reported in one line. Raises NoScale, QueueUnreachable."""
+    """Connect once, so that a problem is reported in one line. Raises DistributedExtraMissing, QueueUnreachable."""
     try:
         import psycopg
     except ImportError as error:

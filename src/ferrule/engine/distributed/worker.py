@@ -95,7 +95,7 @@ class Worker:
     def run(self) -> None:
         """Work until `stop`, or SIGTERM or SIGINT.
 
-        Raises NoScale if the extra is missing, and QueueUnreachable at the start; later the
+        Raises DistributedExtraMissing if the extra is missing, and QueueUnreachable at the start; later the
         database may disappear and come back.
         """
         if threading.current_thread() is threading.main_thread():

@@ -42,7 +42,7 @@ MAX_INTERVAL = 10.0
 
 
 class RecordedEvents:
-    """Events `after` to `until` of a session, page by page. Implements `subscription.Past`.
+    """Events `after` to `until` of a session, page by page. Implements `subscription.PastEvents`.
 
     A session of somebody else raises SessionNotFound, like one that does not exist. Events up to
     `until` that the journal does not have (not yet, or never: they were published and not written)

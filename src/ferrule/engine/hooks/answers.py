@@ -42,7 +42,7 @@ _VERDICTS: dict[str, Literal["allow", "block", "ask", "delegate"]] = {
 def read_answer(answer: object, payload: Payload) -> Action:
     """Return the action that an answer to `payload` means.
 
-    Raises Garbage, saying what was found.
+    Raises NotJson, saying what was found.
     """
     match answer:
         case None:

@@ -87,7 +87,7 @@ class Payload:
     def replace(self, change: Mapping[str, Any]) -> Self:
         """Return a copy with what an answer changes.
 
-        A script may return the whole payload: unchanged values are ignored. Raises Garbage for what
+        A script may return the whole payload: unchanged values are ignored. Raises NotJson for what
         may not be changed, or not like this.
         """
         before = self.as_dict()
@@ -479,7 +479,7 @@ def check_event(event: str, who: str) -> None:
 def json_value(value: Any) -> Any:
     """Return a copy made of JSON values.
 
-    Raises Garbage for what has no such form: no hook could check it.
+    Raises NotJson for what has no such form: no hook could check it.
     """
     if isinstance(value, Enum):
         return json_value(value.value)

@@ -36,7 +36,7 @@ def _object(index: int, message: Message) -> dict[str, Any]:
 
 
 def objects_to_messages(objects: Sequence[object], history: Sequence[Message]) -> list[Message]:
-    """Convert what a hook left of a history into messages. Raises Garbage."""
+    """Convert what a hook left of a history into messages. Raises NotJson."""
     found: list[Message] = []
     last = -1
     for shown in objects:

@@ -18,7 +18,7 @@ from .registration import SOURCE, Registration, RegistrationLimits, describe_los
 
 
 class SessionRegistration(DriverExtension):
-    """Registers for a session with a `SessionCatalog`. Implements `registration.Registrar`."""
+    """Registers for a session with a `SessionCatalog`. Implements `registration.RegisteringSession`."""
 
     def __init__(
         self, limits: RegistrationLimits, hooks: SessionHooks, delegation: Delegation

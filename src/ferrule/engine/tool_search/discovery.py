@@ -55,7 +55,7 @@ _MAX_SNIPPET = 160
 
 
 class ToolDiscovery:
-    """The tool search of one session. `context.resource(Searching)` finds it.
+    """The tool search of one session. `context.resource(ToolDiscovery)` finds it.
 
     `usable` says whether the run may use a tool, `record` adds an event to its journal; the creator
     of the session sets both.

@@ -25,7 +25,7 @@ _LAST_STATUS = re.compile(r"(?:\A|\n)\[exit status (-?\d+)\]\Z")
 _SHELL_SYNTAX = re.compile(r"[|<>;\n]|&&")
 _FORM_KEY = "extend.run_command"
 _LONGEST = 3_600_000
-"""Milliseconds that `run_command` allows at most (`toolkits.commands.policy.LONGEST_TIMEOUT`)."""
+"""Milliseconds that `run_command` allows at most (`toolkits.commands.policy.MAX_TIMEOUT`)."""
 
 
 async def run(

@@ -76,7 +76,7 @@ FUNCTIONS: Mapping[str, Callable[..., Awaitable[Any]]] = {
     **surroundings.FUNCTIONS,
     **extending.FUNCTIONS,
 }
-"""By full name. `starlark.inside.names.ASKED` lists the same (a test compares them)."""
+"""By full name. `starlark.inside.names.OWNER_BUILTINS` lists the same (a test compares them)."""
 
 
 class Builtins:

@@ -79,7 +79,7 @@ class HookCommandRunner:
     async def ask(self, command: str | Sequence[str], occasion: Occasion, timeout: float) -> Action:
         """Let a command judge an event.
 
-        Raises FerruleError, ToolFailed or Garbage if the command is broken.
+        Raises FerruleError, ToolFailed or NotJson if the command is broken.
         """
         out = Capture(MAX_OUTPUT, 0)
         errors = Capture(MAX_OUTPUT, 0)

@@ -119,7 +119,7 @@ def _parse_expression(text: str) -> ast.expr:
 def evaluate(condition: ParsedCondition, event: str, payload: Mapping[str, Any]) -> bool:
     """Evaluate a condition for a payload.
 
-    Raises WhenError, also if the value is not a boolean.
+    Raises ConditionError, also if the value is not a boolean.
     """
     try:
         value = _evaluate(condition.tree, {**payload, "event": event, "payload": payload})

@@ -162,7 +162,7 @@ def translate_arguments(tool: str, given: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def parse_output(text: str, occasion: Occasion) -> Action:
-    """Parse the output of a hook that succeeded. Raises Garbage.
+    """Parse the output of a hook that succeeded. Raises NotJson.
 
     Output that begins with `{` is JSON. Other text is context for the model at the start of a
     session or turn, and is ignored elsewhere.
@@ -181,7 +181,7 @@ def parse_output(text: str, occasion: Occasion) -> Action:
 def parse_answer(answer: Mapping[str, Any], occasion: Occasion) -> Action:
     """Convert an answer object to an action.
 
-    Raises Garbage for a key of the contract whose value has the wrong type.
+    Raises NotJson for a key of the contract whose value has the wrong type.
     """
     specific = _get(answer, "hookSpecificOutput", dict, {})
     message = _get(answer, "systemMessage", str, "")

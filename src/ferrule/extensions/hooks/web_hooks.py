@@ -60,7 +60,7 @@ class WebHook:
         self._variables = frozenset(allowed_variables)
 
     async def ask(self, occasion: Occasion, timeout: float) -> Action:
-        """Let the server judge an event. Raises ToolFailed or Garbage if the hook is broken."""
+        """Let the server judge an event. Raises ToolFailed or NotJson if the hook is broken."""
         body = json.dumps(build_input(occasion), ensure_ascii=False).encode(
             "utf-8", "surrogatepass"
         )

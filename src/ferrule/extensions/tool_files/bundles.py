@@ -108,7 +108,7 @@ class BundleCondition:
     def is_met(self, text: str) -> bool:
         """Return whether the bundle is active for this message.
 
-        Raises WhenError if that is undecidable.
+        Raises ConditionError if that is undecidable.
         """
         payload = TurnStart(text).as_dict()
         return all(evaluate(part, TurnStart.event, payload) for part in self.parts)

@@ -207,7 +207,7 @@ VALUE_MARK = (
 """Opens or closes a value. Where it follows a call and is in no other, that call may go on."""
 
 BETWEEN_CALLS = rf"{re.escape(MINIMAX_PREFIX)}</tool_call>\s*{re.escape(MINIMAX_PREFIX)}<tool_call>"
-"""Matches what stands between two calls in frames of their own; see `tagged_calls.BETWEEN` for
+"""Matches what stands between two calls in frames of their own; see `tagged_calls.BETWEEN_CALLS` for
 tags. Kimi K3 writes one frame.
 """
 

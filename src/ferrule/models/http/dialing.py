@@ -104,7 +104,7 @@ class Dialer:
             closed: Returns why an address must not be connected to; None if it may be.
 
         Raises:
-            Closed: No address of the host is allowed.
+            AddressesRefused: No address of the host is allowed.
             OSError: The connection failed; includes ssl.SSLError.
         """
         if proxy is not None:

@@ -75,7 +75,7 @@ def follow_redirect(
         location: The answer's `Location` header.
 
     Raises:
-        NotFollowed: The redirect must not or cannot be followed.
+        RedirectRefused: The redirect must not or cannot be followed.
     """
     if status not in _REDIRECT_STATUS or not location:
         return None

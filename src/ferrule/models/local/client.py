@@ -111,7 +111,7 @@ class Local:
             self._chat = None
 
     async def complete(self, prompt: str, *, grammar: str, max_tokens: int) -> str:
-        """Complete a prompt under a grammar; see `small_models.argument_filling.Powers`."""
+        """Complete a prompt under a grammar; see `small_models.argument_filling.RawModel`."""
         body = {
             "prompt": await self._split_prompt(prompt),
             "n_predict": max_tokens,
@@ -122,7 +122,7 @@ class Local:
         return str(answer["choices"][0]["text"])
 
     async def embed(self, texts: Sequence[str], *, keep: bool = False) -> list[list[float]]:
-        """Return the vectors of texts; see `small_models.argument_filling.Powers`.
+        """Return the vectors of texts; see `small_models.argument_filling.RawModel`.
 
         With `keep`, new vectors are written to the cache folder.
         """

@@ -59,7 +59,7 @@ MAX_LEARNED = 8
 
 @runtime_checkable
 class SmallModelClient(Protocol):
-    """The model client of a small model, with what else it can do (`argument_filling.Powers`)."""
+    """The model client of a small model, with what else it can do (`argument_filling.RawModel`)."""
 
     @property
     def model(self) -> str: ...

@@ -92,7 +92,7 @@ class Visitor:
 
 
 class SignIn(Protocol):
-    """How people sign in with a browser; `sign_in.Browsers` implements it.
+    """How people sign in with a browser; `sign_in.BrowserSignIn` implements it.
 
     `origins` are those of our own pages, in lower case; `paths` are the ones it serves itself.
     """

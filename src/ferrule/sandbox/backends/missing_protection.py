@@ -124,7 +124,7 @@ async def accept_or_raise(
         consent: Who can be asked; None if nobody can.
 
     Raises:
-        SandboxGap: Commands may not run. Its detail says what the person answered.
+        MissingProtections: Commands may not run. Its detail says what the person answered.
     """
     if mode == "off":
         return error.backend

@@ -45,7 +45,7 @@ def choose_backend(
         starts: Names of the backends that may be used.
 
     Raises:
-        SandboxGap: There is none.
+        MissingProtections: There is none.
     """
     backends = [
         backend for backend in available_backends(policy, probes) if backend.name in startable

@@ -126,7 +126,7 @@ def parse_request(lines: list[bytes]) -> RequestHead:
     """Parse a request's head from lines without their ends.
 
     Raises:
-        Malformed: It cannot be passed on.
+        MalformedMessage: It cannot be passed on.
         Unreadable: Only the host is at fault.
     """
     first = lines[0].decode("latin-1")
@@ -156,7 +156,7 @@ def parse_response(lines: list[bytes], method: str) -> ResponseHead:
     """Parse the head of the answer to a request with this method.
 
     Raises:
-        Malformed: It cannot be passed on.
+        MalformedMessage: It cannot be passed on.
     """
     match = _STATUS.fullmatch(lines[0].decode("latin-1"))
     if match is None:
@@ -175,7 +175,7 @@ def parse_chunk_size(line: bytes) -> int:
     """Parse the size of a chunk.
 
     Raises:
-        Malformed: It is not one.
+        MalformedMessage: It is not one.
     """
     match = _CHUNK.fullmatch(line)
     if match is None:

@@ -301,7 +301,7 @@ class _Exchange:
     async def run(self) -> bool:
         """Exchange both. Return whether the client's connection can be reused.
 
-        Raises Malformed and OSError.
+        Raises MalformedMessage and OSError.
         """
         await self.reached.peer.send(self.asked.encode(self.reached.proxy_credentials))
         upload = asyncio.ensure_future(self._upload()) if self.asked.framing else None

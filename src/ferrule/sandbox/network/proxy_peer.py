@@ -68,7 +68,7 @@ class Peer:
         """Read the lines of a head, without their ends, which must be CR LF.
 
         Raises:
-            Malformed: It is not a head.
+            MalformedMessage: It is not a head.
         """
         lines: list[bytes] = []
         left = HEAD_LIMIT
@@ -83,7 +83,7 @@ class Peer:
         """Hand on a body as it arrives, without its framing.
 
         Raises:
-            Malformed: Its framing is wrong.
+            MalformedMessage: Its framing is wrong.
             ConnectionError: It is cut off.
         """
         if framing is BodyEnd.CLOSE:
@@ -153,7 +153,7 @@ class Peer:
     async def _read_line(self, most: int) -> bytes:
         """Read one line, without CR LF.
 
-        Raises Malformed if it is longer than `most` bytes or ends with LF alone.
+        Raises MalformedMessage if it is longer than `most` bytes or ends with LF alone.
         """
         searched = 0
         while (end := self._buffer.find(b"\n", searched)) < 0:

@@ -113,7 +113,7 @@ class Conversation:
         """Run a message to its end and return the protocol's answer.
 
         Raises:
-            Busy: it is working on a prompt.
+            SessionBusy: it is working on a prompt.
             ConfigError, ProviderError: the run failed.
         """
         if self._prompt_task is not None:
@@ -229,7 +229,7 @@ class Conversation:
         self.outbox.put({"sessionUpdate": "config_option_update", "configOptions": self.options()})
 
     async def set_model(self, model: str) -> None:
-        """Change the model, from the next prompt on. Raises Busy, ConfigError, ProviderError."""
+        """Change the model, from the next prompt on. Raises SessionBusy, ConfigError, ProviderError."""
         if self.is_busy:
             raise SessionBusy("the model cannot be changed while a prompt is in progress")
         if model not in list_models(self.assembly.settings, self.session.model):

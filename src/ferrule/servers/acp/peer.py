@@ -81,7 +81,7 @@ class Peer:
                     future.set_exception(ConnectionError("the other side is gone"))
 
     async def request(self, method: str, params: Mapping[str, Any]) -> Any:
-        """Send a request and wait for its result. Raises OtherRefused, ConnectionError."""
+        """Send a request and wait for its result. Raises PeerError, ConnectionError."""
         self._number += 1
         number = self._number
         future = self._pending[number] = asyncio.get_running_loop().create_future()

@@ -138,7 +138,7 @@ class ClientRequest:
         With `ahead`, answers that came with the request count.
 
         Raises:
-            Lacking: the client cannot be asked this.
+            CapabilityLacking: the client cannot be asked this.
             NoAnswer: the client did not answer.
             TimeoutError: the answer took too long.
         """

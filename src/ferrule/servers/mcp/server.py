@@ -156,7 +156,7 @@ class McpServer:
     ) -> Application:
         """Return the ASGI application, for a server of your own.
 
-        It serves while `running` is entered. See `runtime.http.http_security.Door` for the
+        It serves while `running` is entered. See `runtime.http.http_security.HttpGuard` for the
         arguments.
         """
         if self._endpoint is not None:

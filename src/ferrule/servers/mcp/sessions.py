@@ -107,7 +107,7 @@ class ClientSession:
         given: Answers,
         work: Callable[[ClientRequest], Coroutine[Any, Any, Any]],
     ) -> ClientRequest:
-        """Accept a request. Raises Full."""
+        """Accept a request. Raises LimitExceeded."""
         if len(self._requests) >= MAX_REQUESTS:
             raise LimitExceeded(
                 f"{MAX_REQUESTS} requests of this client are in progress already",
@@ -149,7 +149,7 @@ class ClientSession:
             give_back()
 
     def subscribe(self, uri: str) -> None:
-        """Subscribe the client to a resource. Raises Full."""
+        """Subscribe the client to a resource. Raises LimitExceeded."""
         if len(self.subscribed) >= _SUBSCRIBED and uri not in self.subscribed:
             raise LimitExceeded(
                 f"this client has {_SUBSCRIBED} subscriptions already", code=LimitExceeded.code
@@ -241,7 +241,7 @@ class ClientSessions:
     def session_for(self, who: ClientIdentity, about: str) -> ClientSession:
         """Return the session of this client, opened if it is new.
 
-        A new session starts with `about` in its journal. Raises Full, JournalError.
+        A new session starts with `about` in its journal. Raises LimitExceeded, JournalError.
         """
         visit = self.pool.use(who.key)
         if visit is not None:

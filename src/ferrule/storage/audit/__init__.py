@@ -3,7 +3,7 @@
 | module | what it contains |
 |---|---|
 | `audit` | all that is known of each call |
-| `read_past_calls` | the calls of many sessions |
+| `past_calls` | the calls of many sessions |
 | `receipts` | digests of runs and calls, to hand on |
 | `export` | the audit as JSON lines |
 | `explanation` | a call explained to a person |

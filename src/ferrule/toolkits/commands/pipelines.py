@@ -68,7 +68,7 @@ def find_last_pipeline(text: str, *, bash: bool) -> Pipeline:
         bash: Whether bash reads the text, or another POSIX shell.
 
     Raises:
-        NotTaken: No copy can be taken, with the reason.
+        NotCapturable: No copy can be taken, with the reason.
     """
     if "\n" in text.strip():
         raise NotCapturable("it has more than one line")

@@ -37,7 +37,7 @@ async def match_contents(
 
     Returns:
         The hits by content. Shorter than `contents` if time ran out, or one line took more than
-        `matcher.LINE_SECONDS`: then the next content is the one that took too long.
+        `matcher.SECONDS_PER_LINE`: then the next content is the one that took too long.
     """
     expression = pattern.expression.encode()
     pieces = [

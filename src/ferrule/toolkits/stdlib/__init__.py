@@ -57,7 +57,7 @@ def stdlib_tools(
 
     Args:
         enabled: Full names (`math::calc`) or namespaces (`dates`); None: all tools.
-        options: Those of every pack (`tools.pack_options.Shape`), by full name.
+        options: Those of every pack (`tools.pack_options.PackOptions`), by full name.
 
     Raises:
         ConfigError: A name, group or option does not exist; the message names the nearest.

@@ -90,7 +90,7 @@ class Document:
             )
 
     def resolve(self, value: Any) -> Object:
-        """Return an object, or the one that it refers to. Raises Broken."""
+        """Return an object, or the one that it refers to. Raises UnusablePart."""
         for _ in range(MAX_HOPS):
             found = mapping_or_empty(value)
             reference = found.get("$ref")
@@ -100,7 +100,7 @@ class Document:
         raise UnusablePart("its references lead in a circle")
 
     def resolve_reference(self, reference: str) -> Any:
-        """Return what a local pointer names (RFC 6901). Raises Broken."""
+        """Return what a local pointer names (RFC 6901). Raises UnusablePart."""
         if not reference.startswith("#/"):
             raise UnusablePart(
                 f"it refers to `{reference[:100]}`, and only `#/…` is followed: nothing is fetched"

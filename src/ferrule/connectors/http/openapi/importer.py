@@ -174,7 +174,7 @@ class _Import:
     # ---- servers
 
     def _server_url(self, operation: Operation) -> str:
-        """Return the URL in front of an operation's path. Raises Broken."""
+        """Return the URL in front of an operation's path. Raises UnusablePart."""
         chosen = self._choice.server
         if chosen and "://" in chosen:
             return self._fill_url({"url": chosen})
@@ -218,7 +218,7 @@ class _Import:
     # ---- security
 
     def _auth_entries(self, operation: Operation) -> dict[str, dict[str, str]]:
-        """Return the auth entries of an operation. Raises Broken.
+        """Return the auth entries of an operation. Raises UnusablePart.
 
         They are those of the first alternative that is supported, those that the person named
         first.

@@ -45,7 +45,7 @@ class ToolEntry:
 def build_entry(
     document: Document, operation: Operation, server: str, *, results: bool
 ) -> ToolEntry:
-    """Return the entry for an operation. Raises Broken if it cannot be a tool."""
+    """Return the entry for an operation. Raises UnusablePart if it cannot be a tool."""
     return _EntryBuilder(document, operation, server).entry(results)
 
 

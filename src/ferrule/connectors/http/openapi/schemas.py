@@ -90,7 +90,7 @@ class SchemaConverter:
             writing: Whether it is for a request, which has no `readOnly` properties.
 
         Raises:
-            Broken: A reference leads nowhere.
+            UnusablePart: A reference leads nowhere.
         """
         return self._convert(value, (), 0, for_request)
 

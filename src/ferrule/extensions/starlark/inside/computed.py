@@ -358,7 +358,7 @@ FUNCTIONS: dict[str, Callable[..., Any]] = {
     "modify": modify,
     "assert": check,
 }
-"""By full name. `names.COMPUTED` lists the same (a test compares them)."""
+"""By full name. `names.WORKER_BUILTINS` lists the same (a test compares them)."""
 
 
 def _compile(pattern: str) -> Any:

@@ -148,7 +148,7 @@ def restrict(spec: Ruleset) -> int:
     to.
 
     Raises:
-        Unavailable: Nothing could be given up.
+        LandlockUnavailable: Nothing could be given up.
     """
     version = min(kernel_abi(), spec.abi, NEWEST)
     if version < 1:

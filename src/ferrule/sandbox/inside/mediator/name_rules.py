@@ -90,13 +90,15 @@ class NameRules:
         self._roots = tuple(os.fsencode(root).rstrip(b"/") for root in roots)
         # Names below these cannot be on /proc.
         self.roots_off_proc = tuple(root for root in self._roots if not b"/proc".startswith(root))
-        self._names = lists.Names((*REDIRECTING_NAMES, *reserved), secret, protected)
+        self._names = lists.ProtectedNames((*REDIRECTING_NAMES, *reserved), secret, protected)
         # Names that mean version control, in any spelling that the lists fold.
-        self._git = lists.Names(reserved=(".git", "git~1"))
+        self._git = lists.ProtectedNames(reserved=(".git", "git~1"))
         deep = [*lists.RESERVED, *REDIRECTING_NAMES, *reserved, *lists.SECRET, *secret]
         at_root = [*lists.PROTECTED, *protected]
-        self._leads = lists.Names(reserved=tuple(sorted(_leading_components(deep))))
-        self._leads_at_root = lists.Names(reserved=tuple(sorted(_leading_components(at_root))))
+        self._leads = lists.ProtectedNames(reserved=tuple(sorted(_leading_components(deep))))
+        self._leads_at_root = lists.ProtectedNames(
+            reserved=tuple(sorted(_leading_components(at_root)))
+        )
         self._decisions: dict[tuple[str, bool], int] = {}
         self._folders: dict[bytes, str | None] = {}
         # Compiles the patterns: once, before anything is forked.
