@@ -304,7 +304,7 @@ def test_the_stable_prefix_and_the_moving_end_are_marked_for_the_cache() -> None
 
 
 def test_deferred_tools_say_so_and_carry_no_mark() -> None:
-    late = replace(ADD, name="late", wire_name="late", deferred=True)
+    late = replace(ADD, name="late", api_name="late", deferred=True)
     talk = Conversation(whole([{"type": "text", "text": "3"}]), cache="1h")
     talk.ask(system="", tools=[ADD, late])
     first, second = talk.sent[0]["tools"]

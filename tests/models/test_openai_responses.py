@@ -401,7 +401,7 @@ ASKED = {
 @pytest.mark.parametrize("yes", [True, False])
 def test_the_question_of_a_remote_server_is_a_call_and_its_result_the_answer(yes: bool) -> None:
     talk = Conversation(whole(ASKED), whole(message("done")))
-    answer = talk.ask(tools=[ADD, replace(ADD, name=APPROVAL_TOOL, wire_name=APPROVAL_TOOL)])[0]
+    answer = talk.ask(tools=[ADD, replace(ADD, name=APPROVAL_TOOL, api_name=APPROVAL_TOOL)])[0]
     (made,) = answer.calls
     assert (made.id, made.tool, answer.stop) == ("mcpr_1", APPROVAL_TOOL, "calls")
     assert json.loads(made.arguments) == {
@@ -561,7 +561,7 @@ def test_tools_are_sent_strict_and_the_nulls_that_this_asks_for_are_dropped() ->
     open_map = replace(
         ADD,
         name="put",
-        wire_name="put",
+        api_name="put",
         schema='{"type":"object","properties":{"v":{"type":"object"}}}',
     )
     talk = Conversation(whole(call('{"a": 1, "b": null}')), whole(message("3")), strict=True)

@@ -199,7 +199,7 @@ ROUTES: dict[str, Callable[[str], ModelClient]] = {
 }
 OVER_CHAT: dict[str, ModelAnswered] = {}
 """What the chat route answered to a scenario: asked once, it is the same every time."""
-PLAIN_ADD: ToolSpec = replace(ADD, name="add", wire_name="add")
+PLAIN_ADD: ToolSpec = replace(ADD, name="add", api_name="add")
 
 
 def answered(wire: ModelClient, scenario: Mapping[str, Any], *, streamed: bool) -> ModelAnswered:

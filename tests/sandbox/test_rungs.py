@@ -122,7 +122,7 @@ def test_what_the_machine_lacks_is_said_of_namespaces(
 
 @pytest.mark.proves("sandbox.rung.truth")
 def test_a_bound_that_the_policy_does_not_set_is_not_claimed() -> None:
-    unbounded = replace(POLICY, bounds=ResourceLimits(memory=None, processes=None))
+    unbounded = replace(POLICY, limits=ResourceLimits(memory=None, processes=None))
     found = holds(FULL, "namespaces", unbounded)
     assert (found[Protection.MEMORY], found[Protection.PROCESSES]) == (
         Enforcement.NO,

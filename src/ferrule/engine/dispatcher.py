@@ -318,7 +318,7 @@ class Dispatcher:
                 if changed is not None:
                     # Journaled before anything follows: what runs is not what was asked for.
                     context.record(changed)
-                return replace(judged, asked=answer.ask)
+                return replace(judged, approval_reason=answer.ask)
         except JournalError:
             raise
         except Exception as error:  # noqa: BLE001  boundary: a broken hook blocks (fail closed)

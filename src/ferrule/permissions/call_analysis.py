@@ -143,8 +143,8 @@ def _add_variables(
     findings, doubts = judge_paths(analysis.parts, loose, around.root, around.home, around.names)
     return replace(
         analysis,
-        beside=assignments,
-        parts=tuple(replace(part, beside=assignments) for part in analysis.parts),
+        call_variables=assignments,
+        parts=tuple(replace(part, call_variables=assignments) for part in analysis.parts),
         loose=loose,
         labels=analysis.labels | {finding.label for finding in findings if finding.label},
         doubts=tuple(dict.fromkeys((*analysis.doubts, *doubts))),

@@ -300,7 +300,7 @@ def resolve_artifacts(
 
         catalog.add(*(tool for tool in TOOLS if tool.name not in catalog))
     least = min(artifacts.threshold or THRESHOLD, limits.max_output_bytes + 1)
-    return replace(artifacts, room=least - min(256, least // 2))
+    return replace(artifacts, read_limit=least - min(256, least // 2))
 
 
 def guard_exchange(

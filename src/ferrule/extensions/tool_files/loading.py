@@ -128,7 +128,7 @@ class LoadedTools:
             others += [tool for tool in TASK_TOOLS if tool.full_name not in names]
         own_names = {tool.name for tool in (*self.tools, *self.python)}
         taken = own_names & {tool.full_name for tool in others}
-        environment = replace(environment, taken=frozenset(taken))
+        environment = replace(environment, taken_names=frozenset(taken))
         from_files = [
             make_tool(
                 file,

@@ -70,7 +70,7 @@ def find_paths(
         folders = absolute_folders(part, start, closure)
         for named in _named_by(part):
             if part.wrapped_program in DIRECTORY_COMMANDS:
-                named = replace(named, goes=True)
+                named = replace(named, is_cd_target=True)
             yield named, folders
     for word in loose:
         for named in _pieces(word.text, False, False):

@@ -308,7 +308,7 @@ class CommandWalk:
         known = [word for word in words if UNKNOWN not in word]
         part = replace(
             part,
-            stripped=stripped,
+            words_after_wrappers=stripped,
             hazards=(*find_hazards(known), *_unspellable(stripped)),
             folders=self.folders.if_succeeded,
         )

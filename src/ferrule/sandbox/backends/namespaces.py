@@ -258,7 +258,7 @@ class _CommandResources:
             seen = await asyncio.to_thread(
                 list_changes, self._folder / "upper", policy.root, policy.names
             )
-            return replace(ended, changes=seen.changes, changes_cut=seen.truncated)
+            return replace(ended, changes=seen.changes, changes_truncated=seen.truncated)
         except OSError as error:
             raise ToolFailed(
                 ErrorType.IO_ERROR,

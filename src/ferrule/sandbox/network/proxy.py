@@ -219,7 +219,7 @@ class _Conversation:
         return False
 
     async def _forward(self, asked: RequestHead, reached: HostConnection) -> bool:
-        asked = replace(asked, keep=asked.keep_alive and not self.crowded())
+        asked = replace(asked, keep_alive=asked.keep_alive and not self.crowded())
         exchange = _Exchange(asked, self.client, reached)
         try:
             async with self._idle_timeout(reached.peer):

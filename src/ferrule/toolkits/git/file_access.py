@@ -82,7 +82,7 @@ def _extend(
 ) -> LandlockAccess | None:
     if outer is None:
         return None
-    return replace(outer, granted=(*outer.rules, *more), tcp=tcp)
+    return replace(outer, rules=(*outer.rules, *more), tcp=tcp)
 
 
 def _installed(program: str) -> list[PathRule]:
