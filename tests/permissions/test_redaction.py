@@ -48,7 +48,7 @@ VALUES = {
 
 
 @pytest.mark.proves("redaction.forms")
-@pytest.mark.parametrize("form", SECRET_FORMATS, ids=lambda form: form.what)
+@pytest.mark.parametrize("form", SECRET_FORMATS, ids=lambda form: form.name)
 def test_every_form_is_found_in_text_in_json_and_in_json_within_json(form: object) -> None:
     assert isinstance(form, tuple)
     value = VALUES[form[0]]
@@ -70,7 +70,7 @@ def test_every_form_is_found_in_text_in_json_and_in_json_within_json(form: objec
 
 
 @pytest.mark.proves("redaction.forms")
-@pytest.mark.parametrize("form", SECRET_FORMATS, ids=lambda form: form.what)
+@pytest.mark.parametrize("form", SECRET_FORMATS, ids=lambda form: form.name)
 def test_every_form_is_read_by_both_engines_and_holds_one_of_its_signs(form: object) -> None:
     assert isinstance(form, tuple)
     what, signs, pattern = form

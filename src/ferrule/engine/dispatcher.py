@@ -590,7 +590,7 @@ def _require_approval(prepared: PreparedCall, bound_to: str, why: str) -> Prepar
     """
     evaluation = replace(prepared.evaluation, verdict="ask", reason=why, digest=bound_to)
     return replace(
-        prepared, evaluation=evaluation, decision=Decision("ask", why, layer="builtin"), asked=why
+        prepared, evaluation=evaluation, decision=Decision("ask", why, layer="builtin"), approval_reason=why
     )
 
 

@@ -319,12 +319,12 @@ def test_a_skill_that_a_rule_denies_is_not_in_the_catalogue(place: Any) -> None:
     gate = PermissionGate(
         RuleSet.parse(deny=["Skill(bad)", "Read(.claude/**)"]), root=place.workspace
     )
-    seen = loaded.seen_by(gate)
+    seen = loaded.filter_by(gate)
     assert [skill.name for skill in seen.skills] == ["good"]
     assert "- good" in seen.catalogue_text and "bad" not in seen.catalogue_text
     assert seen.tools[0].arguments.schema["properties"]["name"]["enum"] == ["good"]
-    assert loaded.seen_by(PermissionGate(root=place.workspace)) is loaded
-    nothing = loaded.seen_by(PermissionGate(RuleSet.parse(deny=["Skill"]), root=place.workspace))
+    assert loaded.filter_by(PermissionGate(root=place.workspace)) is loaded
+    nothing = loaded.filter_by(PermissionGate(RuleSet.parse(deny=["Skill"]), root=place.workspace))
     assert (nothing.tools, nothing.catalogue_text) == ((), "")
 
 

@@ -228,7 +228,7 @@ async def test_words_on_the_way_are_read_before_the_next_answer(served: Any) -> 
         live = await serving.console.desk.start(OWNER, "hang")
         await begun.wait()
         info = serving.journal.find(live.id)
-        assert (await serving.console.desk.go_on(OWNER, info, "be quick")) is live
+        assert (await serving.console.desk.send_message(OWNER, info, "be quick")) is live
         serving.console.desk.stop_call(live.id, "c1")
         await over(live)
         assert any("be quick" in text for text in read)
@@ -252,7 +252,7 @@ async def test_a_run_whose_server_died_is_taken_up_by_the_next_one(
         info = second.journal.find(live.id)
         assert second.console.desk.standing(info) == "interrupted"
         with pytest.raises(FerruleError, match="still open"):
-            await second.console.desk.go_on(OWNER, info, "more")
+            await second.console.desk.send_message(OWNER, info, "more")
         again = await second.console.desk.resume(OWNER, info)
         (question,) = await asked(second)
         assert question.request.tool.name == "note"
@@ -285,7 +285,7 @@ async def test_a_fork_goes_on_from_the_end_of_a_run(served: Any) -> None:
         await over(live)
         name = await at.fork(serving.journal.find(live.id), 1)
         assert [one.text for one in events(serving, name, RunFinished)] == ["one"]
-        forked = await at.go_on(OWNER, serving.journal.find(name), "instead")
+        forked = await at.send_message(OWNER, serving.journal.find(name), "instead")
         await over(forked)
         assert [one.text for one in events(serving, name, RunFinished)] == ["one", "other"]
         assert len(events(serving, live.id, RunFinished)) == 2
@@ -370,7 +370,7 @@ async def test_a_session_that_nobody_goes_on_with_is_let_go_after_a_while(
         async with asyncio.timeout(10):
             while serving.console.desk.find(live.id) is not None:
                 await asyncio.sleep(0.005)
-        again = await serving.console.desk.go_on(OWNER, serving.journal.find(live.id), "second")
+        again = await serving.console.desk.send_message(OWNER, serving.journal.find(live.id), "second")
         await over(again)
         assert again is not live
         assert [one.text for one in events(serving, live.id, RunFinished)] == ["one", "two"]
@@ -427,7 +427,7 @@ async def test_a_session_that_is_being_let_go_is_opened_again_only_then(served: 
         leaving = asyncio.create_task(serving.console.desk.leave(live.id))
         await begun.wait()
         going = asyncio.create_task(
-            serving.console.desk.go_on(OWNER, serving.journal.find(live.id), "second")
+            serving.console.desk.send_message(OWNER, serving.journal.find(live.id), "second")
         )
         await asyncio.sleep(0)
         assert not going.done()
@@ -462,6 +462,6 @@ async def test_a_session_is_never_taken_up_with_more_than_the_server_allows_now(
             "old", "r1", [opened, RunStarted("go"), RunFinished("done")], identity=who
         )
         serving.journal.release("old")
-        live = await serving.console.desk.go_on(OWNER, serving.journal.find("old"), "more")
+        live = await serving.console.desk.send_message(OWNER, serving.journal.find("old"), "more")
         await over(live)
         assert live.assembly.agent.gate.mode == held

@@ -248,7 +248,7 @@ async def test_a_reader_that_comes_back_gets_what_it_missed_and_nothing_twice(
         async with watching(port, f"?session={session}&cursor=3") as first:
             before = [await first.next() for _ in range(4)]
         info = serving.journal.find(session)
-        live = await serving.console.desk.go_on(Viewer("owner", True), info, "and on")
+        live = await serving.console.desk.send_message(Viewer("owner", True), info, "and on")
         await asyncio.wait([live.work])
         last = serving.journal.head(session)[0]
         query = f"?session={session}&cursor=3"
@@ -270,7 +270,7 @@ async def test_a_cursor_that_leads_nowhere_is_said_and_the_stream_goes_on_from_n
             reset = await watcher.next()
             assert reset.kind == stream.RESET and reset.data["reason"] and reset.cursor == ""
             info = serving.journal.find(session)
-            live = await serving.console.desk.go_on(Viewer("owner", True), info, "more")
+            live = await serving.console.desk.send_message(Viewer("owner", True), info, "more")
             await asyncio.wait([live.work])
             assert all(one.place[0] > info.events for one in await watcher.until("run.finished"))
 
@@ -345,7 +345,7 @@ async def test_what_another_process_drives_is_told_from_the_journal_until_this_o
             await watcher.until("run.finished")
             await agent.close()
             info = serving.journal.find(session)
-            live = await serving.console.desk.go_on(Viewer("owner", True), info, "third")
+            live = await serving.console.desk.send_message(Viewer("owner", True), info, "third")
             await asyncio.wait([live.work])
             await watcher.until("run.finished")
             for _ in range(3):
