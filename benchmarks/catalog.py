@@ -24,7 +24,7 @@ import stub
 
 from ferrule import Agent, Limits, OpenAIChat, ToolCalling, tool
 from ferrule.tools.definition import Loading, Tool
-from ferrule.tools.search.index import ToolIndex
+from ferrule.tools.search.index import Index
 
 TOOLS, ROUNDS, EVERY = 1000, 30, 3
 FINDER = "find_tool"
@@ -102,7 +102,7 @@ def timed(tools: list[Tool], repeats: int = 9) -> Iterator[Row]:
     joined: list[float] = []
     for _ in range(repeats):
         begin = time.process_time()
-        index = ToolIndex(tools[:-1])
+        index = Index(tools[:-1])
         index.prepare()
         middle = time.process_time()
         index.search(QUERIES[0])

@@ -60,7 +60,7 @@ def signed_in(face: Face, token: str = BOBS) -> tuple[str, str]:
 def test_a_cookie_alone_changes_nothing(console: Face) -> None:
     cookie, csrf = signed_in(console)
     _, others = signed_in(console)
-    before = console.open_sessions()
+    before = console.sessions()
     mine: dict[str, Any] = {"authorization": None, "cookie": cookie, "connection": "close"}
     form = console.deed()
     with_field = {**form, "body": b"text=go&csrf=" + csrf.encode()}
@@ -83,14 +83,14 @@ def test_a_cookie_alone_changes_nothing(console: Face) -> None:
     for sent, more in forged:
         answer = exchanged(console, spelled(console, sent, **{**mine, **more}))
         assert answer is not None and answer.status in (401, 403), more
-    assert console.open_sessions() == before
+    assert console.sessions() == before
     for sent, more in [
         (form, {"x_ferrule_csrf": csrf}),
         (with_field, {"origin": f"http://{console.host}"}),
     ]:
         done = exchanged(console, spelled(console, sent, **mine, **more))
         assert done is not None and done.status == 303
-    assert console.open_sessions() == before + 2
+    assert console.sessions() == before + 2
 
 
 @pytest.mark.proves("console.login")

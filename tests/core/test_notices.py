@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ferrule.core.calls import ToolCall, ToolResult
+from ferrule.core.calls import Call, Result
 from ferrule.core.commands import AskModel
 from ferrule.core.events import (
     Access,
@@ -27,7 +27,7 @@ def working(*names: str, limits: Limits | None = None) -> Machine:
     """A machine in which these calls run."""
     machine = Machine()
     machine.feed(RunStarted("go", limits=limits or Limits()))
-    machine.feed(ModelAnswered(calls=tuple(ToolCall(name, "look") for name in names)))
+    machine.feed(ModelAnswered(calls=tuple(Call(name, "look") for name in names)))
     for name in names:
         machine.feed(CallEvaluated(name, "allow", effect="read", access=Access()))
     return machine
@@ -36,7 +36,7 @@ def working(*names: str, limits: Limits | None = None) -> Machine:
 def answered(machine: Machine, *names: str) -> list[Message]:
     """What the history holds after these calls were answered."""
     for name in names:
-        machine.feed(ToolAnswered(ToolResult(name, "look", True, f"saw {name}")))
+        machine.feed(ToolAnswered(Result(name, "look", True, f"saw {name}")))
     return machine.history
 
 

@@ -12,12 +12,12 @@ from hypothesis import strategies as st
 
 from ferrule import Agent, Limits, Risk, Scripted, SideEffect, Storage, SubAgents, Tool, tool
 from ferrule.core.events import RunStarted, SessionOpened
+from ferrule.engine.delegation.child_session import tightened
 from ferrule.engine.delegation.lineage import Budget
 from ferrule.engine.delegation.sub_agent import DelegationLimits, SubAgent
-from ferrule.engine.delegation.sub_agent_session import tighten
 from ferrule.models.scripted import calls, says
-from ferrule.permissions.approvals import DenyingApprover
-from ferrule.permissions.rule_evaluation import MODES, PermissionGate
+from ferrule.permissions.approvals import NobodyToAsk
+from ferrule.permissions.gate import MODES, Gate
 from ferrule.permissions.rules import RuleSet
 from ferrule.storage.journal.sqlite import SqliteJournal
 from ferrule.testing.fakes import RecordingApprover
@@ -109,17 +109,17 @@ def test_whatever_is_spent_below_is_spent_above(
     total = [0] * len(tree)
     for where, tokens in spent:
         where %= len(tree)
-        before = [budget.remaining() for budget in budgets]
+        before = [budget.left() for budget in budgets]
         budgets[where].spend(tokens)
         for index in above[where]:
             total[index] += tokens
         for old, budget in zip(before, budgets, strict=True):
-            now = budget.remaining()
+            now = budget.left()
             assert (old is None) == (now is None)
             assert old is None or now is None or now <= old
     for index, budget in enumerate(budgets):
         bounds = [most - total[up] for up in above[index] if (most := tree[up][0]) is not None]
-        assert budget.remaining() == (min(bounds) if bounds else None)
+        assert budget.left() == (min(bounds) if bounds else None)
 
 
 RULES = ("write", "look", "Edit(a/**)", "Read(a/**)", "Edit", "Agent(x)")
@@ -145,17 +145,15 @@ def test_no_mode_of_an_agent_allows_what_its_sessions_mode_does_not(
     """Orders the three answers: a no, a person's yes, a yes. Where nobody can be asked, a question
     is a no.
     """
-    gate = PermissionGate(RuleSet.parse(allow=allowed, ask=asked), mode=mode, root=Path("/w"))
+    gate = Gate(RuleSet.of(allow=allowed, ask=asked), mode=mode, root=Path("/w"))
     person = RecordingApprover()
-    tighter, approver = tighten(gate, person, own)
+    tighter, approver = tightened(gate, person, own)
 
     def worth(verdict: str, can_ask: bool) -> int:
         return {"deny": 0, "ask": 1 if can_ask else 0, "allow": 2}[verdict]
 
     of_tool = kind(effect, risk)
-    mine = worth(
-        tighter.decide(of_tool, {"a": 1}).verdict, not isinstance(approver, DenyingApprover)
-    )
+    mine = worth(tighter.decide(of_tool, {"a": 1}).verdict, not isinstance(approver, NobodyToAsk))
     theirs = worth(gate.decide(of_tool, {"a": 1}).verdict, True)
     assert mine <= theirs
     if own == "plan" and effect not in (SideEffect.NONE, SideEffect.READ):

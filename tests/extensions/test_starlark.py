@@ -19,11 +19,10 @@ from script_runs import PATIENT, Runs, descriptors
 
 from ferrule.core.calls import ErrorType
 from ferrule.core.errors import ToolFailed
-from ferrule.extensions.starlark.inside import computed as pure
-from ferrule.extensions.starlark.inside import names
+from ferrule.extensions.starlark.inside import names, pure
 from ferrule.extensions.starlark.inside.preprocessing import find_recursion
-from ferrule.extensions.starlark.pool import WorkerPool, shared_pool
-from ferrule.extensions.starlark.script import Script, ScriptFailed, ScriptLimits
+from ferrule.extensions.starlark.pool import Pool, shared
+from ferrule.extensions.starlark.script import Bounds, Script, ScriptFailed
 
 ENDLESS = (
     "def run(args):\n    for i in range(2000000000):\n        for j in range(2000000000):\n      "
@@ -309,9 +308,7 @@ async def test_a_built_in_that_fails_fails_the_script_with_its_type(run: Runs) -
 
 
 @pytest.mark.proves("starlark.killed-worker")
-async def test_a_worker_killed_from_outside_answers_its_call_and_is_replaced(
-    pool: WorkerPool,
-) -> None:
+async def test_a_worker_killed_from_outside_answers_its_call_and_is_replaced(pool: Pool) -> None:
     started = asyncio.Event()
 
     async def serve(name: str, positional: Any, named: Any) -> Any:
@@ -341,7 +338,7 @@ async def test_a_worker_killed_from_outside_answers_its_call_and_is_replaced(
 
 
 @pytest.mark.proves("starlark.killed-worker")
-async def test_an_idle_worker_that_died_is_not_used(pool: WorkerPool) -> None:
+async def test_an_idle_worker_that_died_is_not_used(pool: Pool) -> None:
     assert await pool.run(Script(HELLO, "t.md"), "run", [{}]) == "hello"
     (pid,) = pool.pids
     process = next(iter(pool._live))  # The test needs the handle, to wait for the end of it.
@@ -383,9 +380,7 @@ async def test_a_flood_of_lines_is_cut_and_says_so(run: Runs) -> None:
 @pytest.mark.proves("starlark.built-ins")
 def test_every_computed_name_is_there_and_no_other() -> None:
     listed = {
-        names.full_name(space, member)
-        for space, members in names.WORKER_BUILTINS.items()
-        for member in members
+        names.full(space, member) for space, members in names.COMPUTED.items() for member in members
     }
     assert listed | {"assert"} == set(pure.FUNCTIONS)
 
@@ -506,20 +501,20 @@ async def test_a_pure_run_has_no_name_that_does_something(run: Runs) -> None:
 
 
 @pytest.mark.proves("starlark.pool")
-async def test_a_worker_that_has_forgotten_a_script_is_sent_it_again(pool: WorkerPool) -> None:
+async def test_a_worker_that_has_forgotten_a_script_is_sent_it_again(pool: Pool) -> None:
     script = Script(HELLO, "t.md")
     assert await pool.run(script, "run", [{}]) == "hello"
     for number in range(300):
         with contextlib.suppress(ScriptFailed):
             await pool.run(Script(f"x = {number}\n", "t.md"), "run", [{}])
     (process,) = pool._live
-    process.known_scripts.add(script.digest)
+    process.known.add(script.digest)
     assert await pool.run(script, "run", [{}]) == "hello"
     assert process.calls == 302
 
 
 @pytest.mark.proves("starlark.jail")
-async def test_a_worker_can_open_nothing(pool: WorkerPool) -> None:
+async def test_a_worker_can_open_nothing(pool: Pool) -> None:
     await pool.run(Script(HELLO, "t.md"), "run", [{}])
     (pid,) = pool.pids
     with open(f"/proc/{pid}/limits") as file:
@@ -555,7 +550,7 @@ print(asyncio.run(shared().run(script, "run", [{}], bounds=Bounds(memory=8 << 30
 
 @pytest.mark.proves("starlark.pool")
 async def test_scripts_run_beside_each_other_and_none_waits_for_itself() -> None:
-    pool = WorkerPool(warm=2, max_computing=1)
+    pool = Pool(warm=2, most=1)
     depth = 4
 
     async def serve(name: str, positional: Any, named: Any) -> Any:
@@ -576,7 +571,7 @@ async def test_scripts_run_beside_each_other_and_none_waits_for_itself() -> None
 
 @pytest.mark.proves("starlark.pool")
 async def test_a_caller_that_is_cancelled_while_it_waits_gives_its_place_away() -> None:
-    pool = WorkerPool(warm=1, max_computing=1)
+    pool = Pool(warm=1, most=1)
     try:
         entered = asyncio.Event()
         busy = asyncio.create_task(
@@ -591,7 +586,7 @@ async def test_a_caller_that_is_cancelled_while_it_waits_gives_its_place_away() 
                 ),
                 "run",
                 [{}],
-                listener=lambda *a: entered.set(),
+                told=lambda *a: entered.set(),
             )
         )
         await asyncio.wait_for(entered.wait(), PATIENT)
@@ -613,7 +608,7 @@ async def test_a_caller_that_is_cancelled_while_it_waits_gives_its_place_away() 
 
 @pytest.mark.proves("starlark.pool")
 def test_one_pool_serves_event_loops_one_after_the_other() -> None:
-    pool = WorkerPool(warm=1)
+    pool = Pool(warm=1)
     try:
         pids: set[int] = set()
         for _ in range(3):
@@ -626,7 +621,7 @@ def test_one_pool_serves_event_loops_one_after_the_other() -> None:
 
 @pytest.mark.proves("starlark.pool")
 def test_one_pool_serves_event_loops_in_threads_at_the_same_time() -> None:
-    pool = WorkerPool(warm=2, max_computing=2)
+    pool = Pool(warm=2, most=2)
 
     async def many(name: str) -> list[Any]:
         script = Script("def run(args):\n    return env(args)\n", "t.md")
@@ -650,16 +645,14 @@ def test_one_pool_serves_event_loops_in_threads_at_the_same_time() -> None:
 @pytest.mark.proves("starlark.leaks-nothing")
 def test_no_process_and_no_descriptor_is_left() -> None:
     before = descriptors()
-    pool = WorkerPool(warm=2)
+    pool = Pool(warm=2)
 
     async def everything() -> set[int]:
         seen: set[int] = set()
         sources = [HELLO, "def run(a):\n    fail('x')\n", "def run(a)\n", "x = " + "[" * 100_000]
         for source in sources * 2:
             with contextlib.suppress(ScriptFailed):
-                await pool.run(
-                    Script(source, "t.md"), "run", [{}], limits=ScriptLimits(seconds=PATIENT)
-                )
+                await pool.run(Script(source, "t.md"), "run", [{}], bounds=Bounds(seconds=PATIENT))
             seen |= set(pool.pids)
         loop = Script(
             (
@@ -669,7 +662,7 @@ def test_no_process_and_no_descriptor_is_left() -> None:
             "t.md",
         )
         with pytest.raises(ScriptFailed):
-            await pool.run(loop, "run", [{}], limits=ScriptLimits(seconds=0.05))
+            await pool.run(loop, "run", [{}], bounds=Bounds(seconds=0.05))
         return seen | set(pool.pids)
 
     pids = asyncio.run(everything())
@@ -744,4 +737,4 @@ print(asyncio.run(shared().run(Script("def run(a):\\n    return 1\\n", "t.md"), 
 
 
 def test_there_is_one_shared_pool() -> None:
-    assert shared_pool() is shared_pool()
+    assert shared() is shared()

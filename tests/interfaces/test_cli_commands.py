@@ -14,12 +14,12 @@ from typing import Any
 import click
 import pytest
 
-from ferrule.cli.init.settings_template import render_settings
+from ferrule.cli.init.settings_template import template
 from ferrule.cli.root import COMMANDS, LazyGroup
 from ferrule.cli.root import ferrule as root
 from ferrule.core.errors import ProviderError
-from ferrule.models.local.pull import installed_path
-from ferrule.runtime.options import SETTING_OPTIONS, common_options
+from ferrule.models.local.pull import installed
+from ferrule.runtime.options import SETTING_OPTIONS, common
 from ferrule.storage.settings.settings import load_settings
 from ferrule.storage.settings.table import SETTINGS
 
@@ -119,7 +119,7 @@ def test_a_mistyped_command_or_option_names_the_nearest(ferrule: Any) -> None:
 
 @pytest.mark.proves("cli.flags-match-settings")
 def test_the_options_are_those_of_the_table_of_settings() -> None:
-    @common_options
+    @common
     def probe() -> None: ...
 
     options = {
@@ -288,7 +288,7 @@ def test_pulling_what_is_here_gets_nothing_and_an_unknown_name_is_refused(ferrul
     ran = ferrule("models", "pull", "smollm9")
     assert ran.code == 2 and "smollm2" in ran.err
     try:
-        place = installed_path("smollm2")
+        place = installed("smollm2")
     except ProviderError:
         pytest.skip("the embedded model is not pulled")
     ran = ferrule("models", "pull")
@@ -317,7 +317,7 @@ def test_the_doctor_says_what_works_and_what_is_not_protected(
 def test_every_line_of_the_template_can_be_uncommented(
     tmp_path: Path, own_folders: Path, project: bool
 ) -> None:
-    text = render_settings(project=project)
+    text = template(project=project)
     lines = text.splitlines()
     settings = [
         number
@@ -337,14 +337,14 @@ def test_init_writes_once_and_never_through_a_link(
     folder: Path, ferrule: Any, tmp_path: Path, own_folders: Path
 ) -> None:
     file = folder / ".ferrule/ferrule.yaml"
-    assert ferrule("init", "--settings-only").code == 0 and file.read_text() == render_settings(
+    assert ferrule("init", "--settings-only").code == 0 and file.read_text() == template(
         project=True
     )
     file.write_text("mine")
     assert ferrule("init", "--settings-only").code == 2 and file.read_text() == "mine"
-    assert ferrule(
-        "init", "--settings-only", "--force"
-    ).code == 0 and file.read_text() == render_settings(project=True)
+    assert ferrule("init", "--settings-only", "--force").code == 0 and file.read_text() == template(
+        project=True
+    )
     file.unlink()
     target = tmp_path / "elsewhere"
     file.symlink_to(target)

@@ -115,7 +115,7 @@ def test_a_defect_is_1_and_a_sentence(
     def broken() -> None:
         raise LookupError("a table is gone")
 
-    monkeypatch.setattr("ferrule.runtime.assemble.current_user", broken)
+    monkeypatch.setattr("ferrule.runtime.assemble.person", broken)
     ran = ferrule("tools", "list")
     assert ran.code == 1
     assert ran.err.startswith("error: a defect in Ferrule: LookupError: a table is gone\nhint: ")

@@ -22,7 +22,7 @@ granted = [(path, tuple(words)) for path, words in record.pop("granted")]
 file_calls.keep_capabilities(0)
 try:
     version = landlock.restrict(landlock.Spec(granted, **record))
-except landlock.LandlockUnavailable as error:
+except landlock.Unavailable as error:
     sys.exit(f"unavailable: {error}")
 print(f"version {version}", file=sys.stderr, flush=True)
 os.execvp(sys.argv[2], sys.argv[2:])

@@ -15,8 +15,8 @@ import pytest
 from shelled import below, says
 
 from ferrule.sandbox.backends.probes import probe
-from ferrule.sandbox.backends.selection import available_backends
-from ferrule.sandbox.policy import SandboxPolicy
+from ferrule.sandbox.backends.selection import ladder
+from ferrule.sandbox.policy import Policy
 from ferrule.sandbox.sandbox import Sandbox
 
 sys.path.insert(0, str(Path(__file__).parent))
@@ -53,13 +53,11 @@ async def landlocked(root: Path) -> AsyncIterator[Opens]:
     made: list[Sandbox] = []
 
     def opens(**changes: object) -> Sandbox:
-        policy = replace(SandboxPolicy(root, require=frozenset()), **changes)  # pyright: ignore[reportArgumentType]  a test's words
-        rung = next(
-            (one for one in available_backends(policy, probe()) if one.name == "landlock"), None
-        )
+        policy = replace(Policy(root, require=frozenset()), **changes)  # pyright: ignore[reportArgumentType]  a test's words
+        rung = next((one for one in ladder(policy, probe()) if one.name == "landlock"), None)
         if rung is None:
             pytest.skip("no Landlock here, or nothing that can mediate")
-        made.append(Sandbox(policy, backend=rung))
+        made.append(Sandbox(policy, rung=rung))
         return made[-1]
 
     yield opens
@@ -263,7 +261,7 @@ async def test_other_processes_are_neither_read_nor_signalled(
     )
     ended, shown = await says(landlocked(), f"({script}) 2> /dev/null", root)
     assert shown == "own\n" if probe().landlock_abi >= 6 else "own\n" in shown
-    assert ended.leftover_processes == ()
+    assert ended.left == ()
 
 
 @pytest.mark.proves("sandbox.rung.landlock")
@@ -276,13 +274,9 @@ async def test_its_supervisor_cannot_be_ended_and_nothing_outlives_the_command(
     )
     ended, _ = await says(sandbox, script, root)
     if probe().landlock_abi >= 6:
-        assert (ended.exit_code, ended.refused_names, ended.surviving_processes) == (
-            3,
-            (".harness",),
-            (),
-        )
+        assert (ended.exit_code, ended.refused, ended.alive) == (3, (".harness",), ())
     assert not (root / ".harness").exists()
-    assert sandbox.server_pid is not None and len(below(sandbox.server_pid)) <= 1
+    assert sandbox.server is not None and len(below(sandbox.server)) <= 1
 
 
 @pytest.mark.proves("sandbox.rung.landlock")
@@ -333,7 +327,7 @@ async def test_home_and_temporary_folder_are_the_sessions_own(
         'echo x > "$TMPDIR/t"; echo y > "$HOME/h"; cat "$TMPDIR/t" "$HOME/h"; echo "$TMPDIR"',
         root,
     )
-    place, seen = sandbox.scratch_folder or (Path(), "")
+    place, seen = sandbox.scratch or (Path(), "")
     assert shown.split() == ["x", "y", seen] and str(place) == seen and (place / "t").exists()
     await sandbox.close()
     assert not place.exists()

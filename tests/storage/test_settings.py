@@ -13,18 +13,18 @@ from hypothesis import strategies as st
 from ferrule.core.errors import ConfigError
 from ferrule.core.limits import Limits
 from ferrule.storage import paths
-from ferrule.storage.settings.merge import MergedSettings
+from ferrule.storage.settings.merge import Merged
 from ferrule.storage.settings.settings import PROJECT_FILE, Settings, load_settings
 from ferrule.storage.settings.table import (
     ALIASES,
     MODEL_SETTINGS,
     PROVIDER_SETTINGS,
     SETTINGS,
-    format_reference,
+    reference,
 )
 from ferrule.storage.settings.values import read_tree
 from ferrule.storage.settings.yaml_tree import parse_yaml
-from ferrule.storage.trust import TrustStore
+from ferrule.storage.trust import Trust
 
 
 class Case:
@@ -45,7 +45,7 @@ class Case:
         file.parent.mkdir(exist_ok=True)
         file.write_text(text)
         if trusted:
-            TrustStore().trust(self.root)
+            Trust().trust(self.root)
         return self
 
     def load(
@@ -483,10 +483,10 @@ def test_adding_a_repository_never_raises_a_limit(
         return "\n".join(lines).encode()
 
     def merged(with_project: bool) -> Settings:
-        layers = MergedSettings()
-        layers.add_layer("user", read_tree(parse_yaml(text(user, model), "user.yaml")))
+        layers = Merged()
+        layers.add("user", read_tree(parse_yaml(text(user, model), "user.yaml")))
         if with_project:
-            layers.add_layer(
+            layers.add(
                 "project", read_tree(parse_yaml(text(project, project_model), "project.yaml"))
             )
         return Settings(layers.values, layers.origins)
@@ -504,7 +504,7 @@ def test_adding_a_repository_never_raises_a_limit(
 
 
 def test_every_setting_is_in_the_reference_with_its_words() -> None:
-    text = format_reference()
+    text = reference()
     for setting in (*SETTINGS, *MODEL_SETTINGS, *PROVIDER_SETTINGS):
         assert (
             f"| `{setting.key}` |" in text

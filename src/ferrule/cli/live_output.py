@@ -6,7 +6,7 @@ import json
 from collections.abc import Callable
 from typing import Any, cast
 
-from ferrule.core.calls import ToolCall, ToolResult
+from ferrule.core.calls import Call, Result
 from ferrule.core.events import (
     CallEvaluated,
     DirectCall,
@@ -16,7 +16,7 @@ from ferrule.core.events import (
     ToolAnswered,
 )
 from ferrule.engine.live_events import Live, Progress, ReasoningDelta, TextDelta
-from ferrule.tools.context import HIDDEN_TOPICS
+from ferrule.tools.context import ASIDE
 
 from .terminal import Terminal
 
@@ -25,7 +25,7 @@ PREVIEW_LINES = 6
 _MAX_LINE = 200
 
 
-class LiveOutput:
+class Show:
     """Writes live events to a terminal.
 
     Attributes:
@@ -42,7 +42,7 @@ class LiveOutput:
     def __init__(
         self,
         terminal: Terminal,
-        find: Callable[[str], ToolCall | None],
+        find: Callable[[str], Call | None],
         *,
         live: bool,
         reasoning: bool = False,
@@ -54,7 +54,7 @@ class LiveOutput:
         self._open_line: Callable[..., None] | None = None
         self._streamed = False
         self._typed: set[str] = set()
-        self.finished_calls = 0
+        self.answered = 0
         self._draw: dict[type, Callable[[Any], None]] = {
             TextDelta: self._draw_text,
             ReasoningDelta: self._draw_reasoning,
@@ -76,11 +76,11 @@ class LiveOutput:
     def _draw_text(self, item: TextDelta) -> None:
         self._streamed = True
         if self._live:
-            self._write_piece(self._terminal.write_answer, item.text)
+            self._write_piece(self._terminal.answer, item.text)
 
     def _draw_reasoning(self, item: ReasoningDelta) -> None:
         if self._reasoning:
-            self._write_piece(self._terminal.write_progress, item.text, style="dim")
+            self._write_piece(self._terminal.talk, item.text, style="dim")
 
     def _write_piece(self, write: Callable[..., None], text: str, **style: str) -> None:
         if self._open_line is not None and self._open_line != write:
@@ -95,10 +95,10 @@ class LiveOutput:
 
     def _finish_answer(self, item: ModelAnswered) -> None:
         if self._live and item.text and not self._streamed:
-            self._write_piece(self._terminal.write_answer, item.text)
+            self._write_piece(self._terminal.answer, item.text)
         self._end_line()
         if not self._live and item.text and item.calls:
-            self._terminal.write_progress(item.text)
+            self._terminal.talk(item.text)
         self._streamed = False
 
     def _note_direct_call(self, item: DirectCall) -> None:
@@ -111,27 +111,27 @@ class LiveOutput:
         if call is None or item.call_id in self._typed:
             return
         self._end_line()
-        self._terminal.write_progress(f"▸ {call.tool} {format_arguments(call)}", style="bold cyan")
+        self._terminal.talk(f"▸ {call.tool} {arguments_of(call)}", style="bold cyan")
         if item.result is not None:
             self._draw_result(item.result)
 
     def _draw_approval(self, item: PersonAnswered) -> None:
         if item.by == "no-terminal":
-            self._terminal.write_message(f"! {item.note}", style="yellow")
+            self._terminal.say(f"! {item.note}", style="yellow")
         elif item.choice == "deny":
-            self._terminal.write_progress(f"  ✗ {item.note or 'denied'}", style="red")
+            self._terminal.talk(f"  ✗ {item.note or 'denied'}", style="red")
         elif item.grant:
-            self._terminal.write_progress(f"  {item.choice}: {item.grant}", style="dim")
+            self._terminal.talk(f"  {item.choice}: {item.grant}", style="dim")
 
     def _finish_call(self, item: ToolAnswered) -> None:
-        self.finished_calls += 1
+        self.answered += 1
         if item.result.call_id not in self._typed:
             self._draw_result(item.result)
 
-    def _draw_result(self, result: ToolResult) -> None:
+    def _draw_result(self, result: Result) -> None:
         if not result.success:
             message = _indent(result.error_message or "")
-            self._terminal.write_progress(f"  ✗ {result.error_type}: {message}", style="red")
+            self._terminal.talk(f"  ✗ {result.error_type}: {message}", style="red")
             return
         text = result.data
         if not isinstance(text, str):
@@ -139,21 +139,21 @@ class LiveOutput:
         lines = text.splitlines()
         for line in lines[:PREVIEW_LINES]:
             ellipsis = "…" if len(line) > _MAX_LINE else ""
-            self._terminal.write_progress(f"  │ {line[:_MAX_LINE]}{ellipsis}", style="dim")
+            self._terminal.talk(f"  │ {line[:_MAX_LINE]}{ellipsis}", style="dim")
         more = f", {len(lines) - PREVIEW_LINES} more lines" if len(lines) > PREVIEW_LINES else ""
         cut = ", cut" if result.partial else ""
-        self._terminal.write_progress(
+        self._terminal.talk(
             f"  ✓ {result.size} bytes{more}{cut}, {result.duration_ms} ms", style="green"
         )
 
     def _draw_progress(self, item: Progress) -> None:
-        self._terminal.write_progress(f"  … {_indent(item.text)}", style="dim")
+        self._terminal.talk(f"  … {_indent(item.text)}", style="dim")
 
     def _draw_notice(self, item: Noticed) -> None:
-        if item.topic in HIDDEN_TOPICS:
+        if item.topic in ASIDE:
             return
         self._end_line()
-        self._terminal.write_message(f"! {item.topic}: {_indent(item.text)}", style="yellow")
+        self._terminal.say(f"! {item.topic}: {_indent(item.text)}", style="yellow")
 
 
 def _indent(text: str) -> str:
@@ -161,7 +161,7 @@ def _indent(text: str) -> str:
     return text.rstrip("\n").replace("\n", "\n  │ ")
 
 
-def format_arguments(call: ToolCall) -> str:
+def arguments_of(call: Call) -> str:
     """Format arguments in one line: `path="a.txt" line_start=3`.
 
     Arguments that are not a JSON object are shown as they are.

@@ -6,8 +6,8 @@ import sys
 from dataclasses import dataclass, field
 from typing import Any
 
-from ferrule.permissions.approvals import AllowlistApprover, Approver, DenyingApprover
-from ferrule.runtime.assemble import Assembly, assemble, current_user
+from ferrule.permissions.approvals import AllowThese, Approver, NobodyToAsk
+from ferrule.runtime.assemble import Assembly, assemble, person
 
 from .confirmation import has_terminal
 from .line_input import read_line
@@ -16,15 +16,13 @@ from .terminal import Terminal
 
 
 @dataclass(slots=True)
-class TerminalAssembly(Assembly):
+class Seated(Assembly):
     """An assembly, and the terminal that its notices and questions go to."""
 
     terminal: Terminal = field(kw_only=True)
 
 
-def assemble_at_terminal(
-    options: dict[str, Any], *, interruptible: bool = False
-) -> TerminalAssembly:
+def seat(options: dict[str, Any], *, interruptible: bool = False) -> Seated:
     """Assemble an agent for the person at this terminal. Without a terminal nobody is asked.
 
     Raises:
@@ -33,12 +31,12 @@ def assemble_at_terminal(
     terminal = Terminal(quiet=bool(options.get("quiet")))
 
     def notice(text: str) -> None:
-        terminal.write_message(f"! {text}", style="yellow")
+        terminal.say(f"! {text}", style="yellow")
 
     assembly = assemble(
         options, notice=notice, approver=_approver(options, terminal), interruptible=interruptible
     )
-    return TerminalAssembly(
+    return Seated(
         assembly.agent,
         assembly.settings,
         notice,
@@ -51,8 +49,8 @@ def assemble_at_terminal(
 
 
 def _approver(options: dict[str, Any], terminal: Terminal) -> Approver:
-    approver: Approver = DenyingApprover()
+    approver: Approver = NobodyToAsk()
     if has_terminal() and sys.stderr.isatty():
-        approver = TerminalApprover(terminal, read_line, user=current_user())
+        approver = TerminalApprover(terminal, read_line, user=person())
     allowed = tuple(options.get("yes_to") or ())
-    return AllowlistApprover(allowed, approver) if allowed else approver
+    return AllowThese(allowed, approver) if allowed else approver

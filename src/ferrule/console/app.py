@@ -21,73 +21,59 @@ from ferrule.core.errors import FerruleError, SessionNotFound
 from ferrule.runtime.http.http_security import Application
 
 from . import stream
-from .html import template_environment
+from .html import environment
 from .pages import artifacts, audit, costs, events, playground, policy, run, runs, servers, tools
 from .state import Console
 
-FOLDER = Path(__file__).parent
-PAGE_MODULES = (
-    runs,
-    run,
-    playground,
-    tools,
-    events,
-    artifacts,
-    policy,
-    servers,
-    audit,
-    costs,
-    stream,
-)
+HERE = Path(__file__).parent
+PARTS = (runs, run, playground, tools, events, artifacts, policy, servers, audit, costs, stream)
 """The modules with pages: each has `routes(console)`."""
 
 
 def make_app(console: Console) -> Application:
     """Build the application for `console`. Put the HTTP guard in front of it."""
     routes: list[BaseRoute] = [
-        Route("/", _redirect_home),
-        Mount("/static", StaticFiles(directory=FOLDER / "static"), name="static"),
+        Route("/", _home),
+        Mount("/static", StaticFiles(directory=HERE / "static"), name="static"),
     ]
-    for part in PAGE_MODULES:
+    for part in PARTS:
         routes += part.routes(console)
     handlers: dict[Any, Any] = {
-        FerruleError: _error_handler(console),
-        HTTPException: _http_error_handler(console),
-        Exception: _error_handler(console),
+        FerruleError: _failures(console),
+        HTTPException: _refusals(console),
+        Exception: _failures(console),
     }
     return Starlette(routes=routes, exception_handlers=handlers)
 
 
-def render_login_page(note: str, to: str) -> str:
+def login_page(note: str, to: str) -> str:
     """Render the sign-in form (`runtime.http.sign_in`) with a note and the path to open next."""
-    return template_environment().get_template("login.html").render(note=note, next=to)
+    return environment().get_template("login.html").render(note=note, next=to)
 
 
-def _redirect_home(request: Request) -> Response:
+def _home(request: Request) -> Response:
     return RedirectResponse("/runs", status_code=303)
 
 
-def _error_handler(console: Console) -> Any:
+def _failures(console: Console) -> Any:
     async def failed(request: Request, error: Exception) -> Response:
         if isinstance(error, FerruleError):
             status = 404 if isinstance(error, SessionNotFound) else 422
-            return render_error(console, request, status, error.detail, error.hint)
-        return render_error(
-            console, request, 500, "internal error; see the terminal of the server", ""
-        )
+            return told(console, request, status, error.detail, error.hint)
+        return told(console, request, 500, "internal error; see the terminal of the server", "")
 
     return failed
 
 
-def _http_error_handler(console: Console) -> Any:
+def _refusals(console: Console) -> Any:
     async def refused(request: Request, error: HTTPException) -> Response:
         said = "page not found" if error.status_code == 404 else error.detail
-        return render_error(console, request, error.status_code, said, "", headers=error.headers)
+        return told(console, request, error.status_code, said, "", headers=error.headers)
 
     return refused
 
 
-def render_error(
+def told(
     console: Console, request: Request, status: int, text: str, hint: str, headers: Any = None
 ) -> Response:
     """Render an error as a page, or as a message if part of a page was requested."""
@@ -96,7 +82,7 @@ def render_error(
         return PlainTextResponse(text, status, headers)
     part = request.headers.get("hx-request") == "true"
     name = "message.html" if part else "error.html"
-    answer = console.render_page(request, name, status=status, text=text, hint=hint, good=False)
+    answer = console.page(request, name, status=status, text=text, hint=hint, good=False)
     answer.headers.update(headers or {})
     if part:
         answer.headers.update({"hx-retarget": "#messages", "hx-reswap": "innerHTML"})

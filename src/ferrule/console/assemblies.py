@@ -17,11 +17,11 @@ from ferrule.core.errors import ConfigError
 if TYPE_CHECKING:
     from ferrule.runtime.assemble import Assembly
 
-MAX_ASSEMBLIES = 12
+KEPT = 12
 
 
 @dataclass(frozen=True, slots=True)
-class SessionSetup:
+class Setup:
     """What a session runs with. Empty fields take the value from the server's settings."""
 
     model: str = ""
@@ -29,20 +29,20 @@ class SessionSetup:
     workspace: str = ""
 
 
-class Assemblies:
+class Benches:
     """The assemblies of a server.
 
     `make` builds the assembly for a setup. `server` is the one for the settings as they are; its
     owner closes it.
     """
 
-    def __init__(self, make: Callable[[SessionSetup], Assembly], server: Assembly) -> None:
+    def __init__(self, make: Callable[[Setup], Assembly], server: Assembly) -> None:
         self.server = server
         self._make = make
-        self._assemblies: dict[SessionSetup, Assembly] = {}
+        self._kept: dict[Setup, Assembly] = {}
         self._closing: set[asyncio.Task[None]] = set()
 
-    def assembly_for(self, setup: SessionSetup, in_use: Collection[int] = ()) -> Assembly:
+    def of(self, setup: Setup, used: Collection[int] = ()) -> Assembly:
         """Return the assembly for a setup.
 
         `used` holds the `id()`s of the assemblies that sessions work with; those are not closed.
@@ -53,22 +53,22 @@ class Assemblies:
         server = self.server.agent
         model = "" if setup.model == server.model else setup.model
         mode = "" if setup.mode == str(server.gate.mode) else setup.mode
-        setup = SessionSetup(model, mode, setup.workspace)
-        if setup == SessionSetup():
+        setup = Setup(model, mode, setup.workspace)
+        if setup == Setup():
             return self.server
-        made = self._assemblies.pop(setup, None)
+        made = self._kept.pop(setup, None)
         if made is None:
             if setup.workspace and not Path(setup.workspace).is_dir():
                 raise ConfigError(f"the folder of this session does not exist: `{setup.workspace}`")
-            self._close_unused(in_use)
+            self._spare(used)
             made = self._make(setup)
-        self._assemblies[setup] = made
+        self._kept[setup] = made
         return made
 
-    def _close_unused(self, used: Collection[int]) -> None:
-        free = [setup for setup, made in self._assemblies.items() if id(made) not in used]
-        for setup in free[: max(0, len(self._assemblies) - MAX_ASSEMBLIES + 1)]:
-            task = asyncio.ensure_future(self._assemblies.pop(setup).close(strict=False))
+    def _spare(self, used: Collection[int]) -> None:
+        free = [setup for setup, made in self._kept.items() if id(made) not in used]
+        for setup in free[: max(0, len(self._kept) - KEPT + 1)]:
+            task = asyncio.ensure_future(self._kept.pop(setup).close(strict=False))
             self._closing.add(task)
             task.add_done_callback(self._closing.discard)
 
@@ -76,6 +76,6 @@ class Assemblies:
         """Close every assembly but the server's own."""
         if self._closing:
             await asyncio.wait(self._closing)
-        for made in self._assemblies.values():
+        for made in self._kept.values():
             await made.close(strict=False)
-        self._assemblies.clear()
+        self._kept.clear()

@@ -14,12 +14,12 @@ from dataclasses import dataclass, field
 from secrets import token_hex
 
 from ferrule.core.errors import FerruleError
-from ferrule.permissions.approvals import ApprovalAnswer, ApprovalRequest
-from ferrule.permissions.grant_proposals import GrantOffer
+from ferrule.permissions.approvals import Answer, ApprovalRequest
+from ferrule.permissions.grant_proposals import Offer
 
 from .viewer import Viewer
 
-MAX_NOTE = 2_000
+MOST_NOTE = 2_000
 
 
 class QuestionError(FerruleError):
@@ -46,34 +46,34 @@ class Question:
     session: str
     request: ApprovalRequest
     asked: int
-    answered: asyncio.Future[ApprovalAnswer] = field(compare=False)
+    answered: asyncio.Future[Answer] = field(compare=False)
 
-    def is_visible_to(self, viewer: Viewer) -> bool:
+    def seen_by(self, viewer: Viewer) -> bool:
         """Return whether this viewer may see it, and answer it as far as `offers` allow."""
         return viewer.operator or (viewer.tenant, viewer.user) == (self.tenant, self.user)
 
-    def offers(self, viewer: Viewer) -> tuple[GrantOffer, ...]:
+    def offers(self, viewer: Viewer) -> tuple[Offer, ...]:
         """Return the approvals this viewer may give."""
         request = self.request
         if request.risk == "critical" and not viewer.operator:
             return ()
-        if request.has_unknown_outcome:
-            return (GrantOffer("once", ""),)
+        if request.died:
+            return (Offer("once", ""),)
         return tuple(
             offer for offer in request.offers if viewer.operator or offer.choice != "remember"
         )
 
 
-class OpenQuestions:
+class Questions:
     """All questions that wait. Used in the event loop of the runs."""
 
     def __init__(self, changed: Callable[[], None] = lambda: None) -> None:
         self._waiting: dict[str, Question] = {}
-        self._on_change = changed
+        self._changed = changed
 
-    def visible_to(self, viewer: Viewer) -> list[Question]:
+    def seen_by(self, viewer: Viewer) -> list[Question]:
         """Return the questions this viewer may answer or deny, the oldest first."""
-        return [one for one in [*self._waiting.values()] if one.is_visible_to(viewer)]
+        return [one for one in [*self._waiting.values()] if one.seen_by(viewer)]
 
     def of_session(self, session: str) -> list[Question]:
         """Return the questions asked in a session, or by a sub-agent that works for it."""
@@ -83,21 +83,19 @@ class OpenQuestions:
             if session in (one.session, one.request.identity.session)
         ]
 
-    async def ask(
-        self, tenant: str, user: str, session: str, request: ApprovalRequest
-    ) -> ApprovalAnswer:
+    async def ask(self, tenant: str, user: str, session: str, request: ApprovalRequest) -> Answer:
         """Wait for the answer. Cancelling withdraws the question."""
-        waits: asyncio.Future[ApprovalAnswer] = asyncio.get_running_loop().create_future()
+        waits: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
         asked = Question(
             token_hex(8), tenant, user, session, request, int(time.time() * 1000), waits
         )
         self._waiting[asked.id] = asked
-        self._on_change()
+        self._changed()
         try:
             return await waits
         finally:
             del self._waiting[asked.id]
-            self._on_change()
+            self._changed()
 
     def answer(
         self, viewer: Viewer, name: str, digest: str, choice: str, grant: str = "", note: str = ""
@@ -108,7 +106,7 @@ class OpenQuestions:
             QuestionError: the answer does not count, and nothing was decided.
         """
         asked = self._waiting.get(name)
-        if asked is None or not asked.is_visible_to(viewer) or asked.answered.done():
+        if asked is None or not asked.seen_by(viewer) or asked.answered.done():
             raise QuestionError("this question is no longer open: it was answered or withdrawn")
         if digest != asked.request.digest:
             raise QuestionError(
@@ -116,15 +114,15 @@ class OpenQuestions:
                 code="question_changed",
                 hint="read the question again",
             )
-        note = " ".join(note.split())[:MAX_NOTE]
+        note = " ".join(note.split())[:MOST_NOTE]
         if choice == "deny":
             said = f"denied by a person: {note}" if note else "denied by a person"
-            asked.answered.set_result(ApprovalAnswer("deny", by=viewer.user, note=said))
+            asked.answered.set_result(Answer("deny", by=viewer.user, note=said))
             return asked
         for offer in asked.offers(viewer):
             if (offer.choice, offer.rule) == (choice, grant):
                 asked.answered.set_result(
-                    ApprovalAnswer(offer.choice, offer.rule, by=viewer.user, note=note)
+                    Answer(offer.choice, offer.rule, by=viewer.user, note=note)
                 )
                 return asked
         raise QuestionError("this answer was not offered", code="answer_not_offered")

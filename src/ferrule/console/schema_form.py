@@ -2,7 +2,7 @@
 
 Text, numbers, booleans, and a choice among constants have fields of their own; lists and objects
 are written as JSON. What a field cannot express (an argument that the schema does not name, an
-empty text where omitting it would mean something else) is written as JSON in `ADDITIONAL`. This module
+empty text where omitting it would mean something else) is written as JSON in `MORE`. This module
 only reads what was typed: whether the values fit is decided by the tool's own check, as for every
 call.
 """
@@ -18,7 +18,7 @@ Kind = Literal["text", "integer", "number", "boolean", "choice", "either", "json
 """Kind of a field. `either`: text, or JSON of another type that the schema also accepts."""
 PREFIX = "arg."
 """Prefix of a field's name in the form."""
-ADDITIONAL = "more"
+MORE = "more"
 """The field of further arguments, as one JSON object."""
 _KINDS: dict[str, Kind] = {
     "string": "text",
@@ -26,7 +26,7 @@ _KINDS: dict[str, Kind] = {
     "number": "number",
     "boolean": "boolean",
 }
-_MAX_REFERENCES = 8
+_DEEPEST = 8
 """References that are followed to find the type of a field."""
 
 
@@ -46,7 +46,7 @@ class Field:
     hint: str = ""
 
 
-def build_fields(schema: Mapping[str, Any], values: Mapping[str, Any] | None = None) -> list[Field]:
+def fields_of(schema: Mapping[str, Any], values: Mapping[str, Any] | None = None) -> list[Field]:
     """Return the fields of an object's schema, required ones first.
 
     `values` fill them in; without them, the schema's defaults do.
@@ -55,21 +55,21 @@ def build_fields(schema: Mapping[str, Any], values: Mapping[str, Any] | None = N
     required = set(cast("list[str]", schema.get("required") or []))
     fields: list[Field] = []
     for name, part in named.items():
-        shape = _resolve(part, schema)
+        shape = _resolved(part, schema)
         field = _field(name, shape, name in required)
         given = (values or {}).get(name, shape.get("default") if values is None else None)
-        fields.append(field if given is None else replace(field, value=_to_text(field, given)))
+        fields.append(field if given is None else replace(field, value=_spelled(field, given)))
     return sorted(fields, key=lambda field: not field.required)
 
 
-def _resolve(part: Any, schema: Mapping[str, Any]) -> dict[str, Any]:
+def _resolved(part: Any, schema: Mapping[str, Any]) -> dict[str, Any]:
     """Return an argument's schema with references resolved and `null` removed."""
     if not isinstance(part, dict):
         return {}
     shape: dict[str, Any] = cast("dict[str, Any]", part)
-    for _ in range(_MAX_REFERENCES):
+    for _ in range(_DEEPEST):
         if "$ref" in shape:
-            shape = {**_follow_reference(schema, str(shape["$ref"])), **_without(shape, "$ref")}
+            shape = {**_at(schema, str(shape["$ref"])), **_without(shape, "$ref")}
             continue
         several = _alternatives(shape)
         if len(several) != 1:
@@ -92,7 +92,7 @@ def _alternatives(shape: dict[str, Any]) -> list[dict[str, Any]]:
     ]
 
 
-def _follow_reference(schema: Mapping[str, Any], reference: str) -> dict[str, Any]:
+def _at(schema: Mapping[str, Any], reference: str) -> dict[str, Any]:
     found: Any = schema
     for step in reference.removeprefix("#/").split("/"):
         found = cast("dict[str, Any]", found).get(step) if isinstance(found, dict) else None
@@ -114,10 +114,10 @@ def _field(name: str, shape: dict[str, Any], required: bool) -> Field:
         kind = _KINDS.get(types[0], "json")
     elif "string" in types:
         kind = "either"
-    return Field(name, kind, required, said, hint=_describe_bounds(shape, kind, types))
+    return Field(name, kind, required, said, hint=_bounds(shape, kind, types))
 
 
-def _describe_bounds(shape: Mapping[str, Any], kind: Kind, types: list[str]) -> str:
+def _bounds(shape: Mapping[str, Any], kind: Kind, types: list[str]) -> str:
     """Describe in a few words what else the schema requires of a value."""
     if kind in ("json", "either"):
         return " or ".join(types) or "any value"
@@ -136,7 +136,7 @@ def _describe_bounds(shape: Mapping[str, Any], kind: Kind, types: list[str]) -> 
     )
 
 
-def _to_text(field: Field, value: Any) -> str:
+def _spelled(field: Field, value: Any) -> str:
     if field.kind in ("text", "either") and isinstance(value, str):
         return value
     if field.kind == "boolean" and isinstance(value, bool):
@@ -144,7 +144,7 @@ def _to_text(field: Field, value: Any) -> str:
     return json.dumps(value, ensure_ascii=False)
 
 
-def read_values(
+def values_of(
     fields: list[Field], form: Mapping[str, str]
 ) -> tuple[dict[str, Any], list[Field], list[str]]:
     """Read what was typed: the values, the fields as typed, and a sentence for each problem.
@@ -161,15 +161,15 @@ def read_values(
         if not text and not (field.required and field.kind == "text"):
             continue
         try:
-            values[field.name] = _read_value(field, text)
+            values[field.name] = _read(field, text)
         except (ValueError, RecursionError) as error:
             what = "a number" if field.kind in ("integer", "number") else "JSON"
             problems.append(f"`{field.name}` must be {what}: {error}")
-    more, wrong = _read_additional(form.get(ADDITIONAL, ""))
+    more, wrong = _more(form.get(MORE, ""))
     return {**values, **more}, typed, problems + wrong
 
 
-def _read_value(field: Field, text: str) -> Any:
+def _read(field: Field, text: str) -> Any:
     """Return what was typed as a value. Raises ValueError, RecursionError."""
     if field.kind == "text":
         return text
@@ -178,7 +178,7 @@ def _read_value(field: Field, text: str) -> Any:
     return json.loads(text)
 
 
-def _read_additional(text: str) -> tuple[dict[str, Any], list[str]]:
+def _more(text: str) -> tuple[dict[str, Any], list[str]]:
     if not text.strip():
         return {}, []
     try:

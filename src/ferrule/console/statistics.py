@@ -11,11 +11,11 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, TypeVar
 
 from ferrule.engine.threads import run_blocking
-from ferrule.models.prices import find_price
-from ferrule.storage.statistics.incremental import JournalStatistics, ReadingProgress
+from ferrule.models.prices import price_of
+from ferrule.storage.statistics.incremental import Following, Reading
 from ferrule.storage.statistics.tools import Owner
 
-from .timeline_cache import TimelineCache
+from .timeline_cache import Views
 from .viewer import Viewer
 
 if TYPE_CHECKING:
@@ -23,34 +23,28 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 SECONDS = 1.0
-_statistics: weakref.WeakKeyDictionary[TimelineCache, JournalStatistics] = (
-    weakref.WeakKeyDictionary()
-)
+_of: weakref.WeakKeyDictionary[Views, Following] = weakref.WeakKeyDictionary()
 
 
-def find_statistics(console: Console) -> JournalStatistics:
+def numbers_of(console: Console) -> Following:
     """Return the statistics of a console's journal. They live as long as the console."""
-    found = _statistics.get(console.timelines)
+    found = _of.get(console.views)
     if found is None:
-        found = _statistics[console.timelines] = JournalStatistics(
-            console.journal, price_of=find_price
-        )
-        weakref.finalize(console.timelines, found.close)
+        found = _of[console.views] = Following(console.journal, price_of=price_of)
+        weakref.finalize(console.views, found.close)
     return found
 
 
-async def query_statistics(
-    console: Console, query: Callable[[JournalStatistics], T]
-) -> tuple[T, ReadingProgress]:
+async def ask(console: Console, query: Callable[[Following], T]) -> tuple[T, Reading]:
     """Query the statistics as they are now. Also returns how far they have been read.
 
     Raises:
         JournalError: the journal cannot be read.
     """
-    numbers = find_statistics(console)
-    return await run_blocking(lambda: numbers.query(query, seconds=SECONDS))
+    numbers = numbers_of(console)
+    return await run_blocking(lambda: numbers.ask(query, seconds=SECONDS))
 
 
-def statistics_owner(viewer: Viewer) -> Owner | None:
+def owner_of(viewer: Viewer) -> Owner | None:
     """Return whose numbers a viewer sees: their own, or for an operator everyone's (None)."""
     return None if viewer.operator else (viewer.tenant, viewer.user)

@@ -6,7 +6,7 @@ import json
 from enum import StrEnum
 from typing import Any
 
-from .value_class import frozen
+from .frozen import frozen
 
 
 class ErrorType(StrEnum):
@@ -30,7 +30,7 @@ class ErrorType(StrEnum):
 
 
 @frozen
-class ToolCall:
+class Call:
     """A request from a model (or a person) to run a tool.
 
     `arguments` is JSON text exactly as it arrived. A model client that receives an object encodes
@@ -43,7 +43,7 @@ class ToolCall:
 
 
 @frozen
-class ToolResult:
+class Result:
     """The one answer to a call.
 
     Attributes:
@@ -70,13 +70,11 @@ class ToolResult:
     notes: tuple[str, ...] = ()
 
     @staticmethod
-    def error(
-        call: ToolCall, error_type: ErrorType, message: str, *, timestamp: int = 0
-    ) -> ToolResult:
+    def error(call: Call, error_type: ErrorType, message: str, *, timestamp: int = 0) -> Result:
         """Return the result of a call that failed."""
-        return ToolResult(call.id, call.tool, False, None, error_type, message, timestamp=timestamp)
+        return Result(call.id, call.tool, False, None, error_type, message, timestamp=timestamp)
 
-    def to_envelope(self) -> dict[str, Any]:
+    def envelope(self) -> dict[str, Any]:
         """Return the result object of requirement 002, plus `partial` where the data was cut."""
         envelope: dict[str, Any] = {
             "success": self.success,
@@ -93,20 +91,20 @@ class ToolResult:
             envelope["partial"] = True
         return envelope
 
-    def to_text(self, *, envelope: bool = False) -> str:
+    def text(self, *, envelope: bool = False) -> str:
         """Return what the model reads: the value, or the result object if the call failed.
 
         Args:
             envelope: Always return the result object.
         """
         if envelope or not self.success:
-            body = encode_json(self.to_envelope())
+            body = compact(self.envelope())
         elif isinstance(self.data, str):
             body = self.data
         else:
-            body = encode_json(self.data)
+            body = compact(self.data)
         return "\n".join((body, *self.notes)) if self.notes else body
 
 
-encode_json = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
+compact = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
 """Encode a value as JSON without spaces, keeping non-ASCII characters. Used everywhere."""

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from .calls import ToolCall
+from .calls import Call
 from .events import CallEvaluated, Usage
-from .value_class import frozen
+from .frozen import frozen
 
 
 @frozen
@@ -14,50 +14,50 @@ class AskModel:
     Answered by `ModelAnswered`, `ModelFailed` or `Cancelled`.
     """
 
-    turn: int
+    round: int
     tools: bool = True
 
 
 @frozen
-class EvaluateCall:
+class Evaluate:
     """Look up, validate and decide about a call. Answered by `CallEvaluated`."""
 
-    call: ToolCall
+    call: Call
 
 
 @frozen
-class RequestApproval:
+class AskPerson:
     """Ask a person to approve a call. Answered by `PersonAnswered`."""
 
-    call: ToolCall
+    call: Call
     evaluation: CallEvaluated
 
 
 @frozen
-class RunCall:
+class RunTool:
     """Run an allowed call. Announced by `CallStarted`, answered by `ToolAnswered`.
 
     If a hook changes the arguments into something that needs approval, the answer is another
     `CallEvaluated`.
     """
 
-    call: ToolCall
+    call: Call
     evaluation: CallEvaluated
 
 
 @frozen
-class StopCall:
+class StopTool:
     """Stop a call that is no longer needed, or do not start it.
 
     Answered by `ToolAnswered`, whatever the call had done by then.
     """
 
-    call: ToolCall
+    call: Call
     reason: str
 
 
 @frozen
-class FinishRun:
+class Finish:
     """End the run. `stop` is `done`, `limit`, `cancelled` or `failed`.
 
     `missing` names the required tools that never succeeded, each with its alternatives.
@@ -73,18 +73,16 @@ class FinishRun:
 
 
 @frozen
-class ResolveOutcome:
+class Settle:
     """Find out what happened to a call that had started when its process ended.
 
     Answered by `ToolAnswered`, which may say that the outcome is unknown, or by `CallProbed` if
     the call did not happen. `reason` says why the process ended.
     """
 
-    call: ToolCall
+    call: Call
     evaluation: CallEvaluated
     reason: str
 
 
-Command = (
-    AskModel | EvaluateCall | RequestApproval | RunCall | StopCall | ResolveOutcome | FinishRun
-)
+Command = AskModel | Evaluate | AskPerson | RunTool | StopTool | Settle | Finish

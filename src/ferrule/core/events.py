@@ -14,8 +14,9 @@ from json.encoder import encode_basestring
 from operator import attrgetter
 from typing import Any, ClassVar, NamedTuple, cast, get_args
 
-from .calls import ErrorType, ToolCall, ToolResult, encode_json
+from .calls import Call, ErrorType, Result, compact
 from .errors import ConfigError
+from .frozen import frozen
 from .limits import Limits
 from .record_events import (
     CallConfined,
@@ -25,7 +26,6 @@ from .record_events import (
     ToolSearchQuery,
     ToolSearchResult,
 )
-from .value_class import frozen
 
 FORMAT = 1
 """The version of the event format. Files of every earlier version load forever (tests/corpus)."""
@@ -100,12 +100,12 @@ class Access:
     reads: tuple[str, ...] = ()
     writes: tuple[str, ...] = ()
 
-    def conflicts_with(self, other: Access) -> bool:
+    def conflicts(self, other: Access) -> bool:
         """Return whether the two calls must run one after the other."""
         if not self.writes and not other.writes:
             return False
         return (
-            EXCLUSIVE in (self, other)
+            ALONE in (self, other)
             or _any_overlap(self.writes, other.writes)
             or _any_overlap(self.writes, other.reads)
             or _any_overlap(self.reads, other.writes)
@@ -125,7 +125,7 @@ def _overlap(one: str, other: str) -> bool:
 EVERYTHING = Access(reads=(), writes=("",))
 """Conflicts with every call that touches anything: for commands, network, undeclared tools."""
 
-EXCLUSIVE = Access(reads=("",), writes=("",))
+ALONE = Access(reads=("",), writes=("",))
 """Conflicts with every call, also with one that touches nothing: for `parallel=False`."""
 
 
@@ -157,7 +157,7 @@ class SessionOpened:
 class RunStarted:
     """A person's message starts a run.
 
-    The limits, `join` (`core.join_policy`; 0 means all) and the required tools (`core.required_tools`)
+    The limits, `join` (`core.joins`; 0 means all) and the required tools (`core.required_tools`)
     are part of the event: a journal must rebuild to the same state whatever the settings say later.
     """
 
@@ -182,7 +182,7 @@ class DirectCall:
     """A person or a program called a tool: slash commands, `ferrule tools call`, nested calls."""
 
     kind: ClassVar[str] = "call.direct"
-    call: ToolCall
+    call: Call
     by: str = "person"
 
 
@@ -196,7 +196,7 @@ class ModelAnswered:
 
     kind: ClassVar[str] = "model.answered"
     text: str = ""
-    calls: tuple[ToolCall, ...] = ()
+    calls: tuple[Call, ...] = ()
     reasoning: str = ""
     usage: Usage = Usage()
     stop: str = "end"
@@ -240,12 +240,12 @@ class CallEvaluated:
     risk: str = "medium"
     access: Access = EVERYTHING
     polls: bool = False
-    result: ToolResult | None = None
+    result: Result | None = None
     layer: str = ""
     mode: str = ""
 
     @property
-    def is_announced(self) -> bool:
+    def announced(self) -> bool:
         """True if the call may have an effect: its start is announced in the journal."""
         return self.effect not in ("none", "read")
 
@@ -298,7 +298,7 @@ class ToolAnswered:
     """The one result of a call."""
 
     kind: ClassVar[str] = "call.answered"
-    result: ToolResult
+    result: Result
 
 
 @frozen
@@ -505,25 +505,25 @@ Event = (
 _BY_KIND: dict[str, Any] = {cls.kind: cls for cls in get_args(Event) if cls is not Unknown}
 _FIELD_NAMES: dict[type, tuple[str, ...]] = {
     cls: tuple(item.name for item in fields(cls))
-    for cls in (*_BY_KIND.values(), ToolCall, ProviderToolCall, ToolResult, Usage, Access, Limits)
+    for cls in (*_BY_KIND.values(), Call, ProviderToolCall, Result, Usage, Access, Limits)
 }
 _NESTED: dict[str, Any] = {
-    "call": ToolCall,
+    "call": Call,
     "usage": Usage,
     "access": Access,
-    "result": ToolResult,
+    "result": Result,
     "limits": Limits,
 }
 
 
-def dump_event(event: Event) -> tuple[str, str]:
+def spell(event: Event) -> tuple[str, str]:
     """Return `(kind, body)` as the journal keeps them, the body as compact JSON text.
 
     Raises:
         TypeError: The event contains a value that is not JSON.
     """
     if type(event) is Unknown:
-        return event.name, encode_json(event.body)
+        return event.name, compact(event.body)
     return event.kind, _encode_value(event)
 
 
@@ -544,7 +544,7 @@ def _encode_any(item: Any) -> str:
     if type(item) is tuple:
         items = cast("tuple[Any, ...]", item)
         return f"[{','.join([_encode_any(one) for one in items])}]"
-    return _encode_value(item) if type(item) in _ENCODINGS else encode_json(item)
+    return _encode_value(item) if type(item) in _ENCODINGS else compact(item)
 
 
 _ENCODER_OF_TYPE: dict[str, Callable[[Any], str]] = {
@@ -575,13 +575,13 @@ def _encoding_of(cls: Any, names: tuple[str, ...]) -> _Encoding:
 _ENCODINGS = {cls: _encoding_of(cls, names) for cls, names in _FIELD_NAMES.items()}
 
 
-def event_to_json(event: Event) -> tuple[str, dict[str, Any]]:
+def encode(event: Event) -> tuple[str, dict[str, Any]]:
     """Return `(kind, body)` as the journal keeps them, the body as JSON values."""
-    kind, body = dump_event(event)
+    kind, body = spell(event)
     return kind, json.loads(body)
 
 
-def event_from_json(kind: str, body: dict[str, Any]) -> Event:
+def decode(kind: str, body: dict[str, Any]) -> Event:
     """Return the event of a journal row. Tolerant: see the top of this file."""
     cls = _BY_KIND.get(kind)
     if cls is None:
@@ -600,7 +600,7 @@ def _decode_value(cls: Any, body: dict[str, Any]) -> Any:
 
 def _decode_field(cls: type, name: str, item: Any) -> object:
     if name == "calls":
-        return tuple(_decode_value(ToolCall, call) for call in item)
+        return tuple(_decode_value(Call, call) for call in item)
     if name == "provider_calls":
         return tuple(_decode_value(ProviderToolCall, call) for call in item)
     if name in _NESTED and not (item is None and cls is CallEvaluated):
@@ -614,7 +614,7 @@ def _decode_field(cls: type, name: str, item: Any) -> object:
     return cast("object", item)
 
 
-class JournalRecord(NamedTuple):
+class Record(NamedTuple):
     """An event as one row of a journal.
 
     Attributes:

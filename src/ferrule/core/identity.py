@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import fields, replace
 
 from .errors import ConfigError
-from .value_class import frozen
+from .frozen import frozen
 
 
 @frozen

@@ -5,7 +5,7 @@ from __future__ import annotations
 from math import inf
 
 from .errors import ConfigError
-from .value_class import frozen
+from .frozen import frozen
 
 OUTPUT_CAP = 65_536
 """The most bytes of tool text per result. Settings can lower it, never raise it."""

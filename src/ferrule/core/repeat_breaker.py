@@ -11,13 +11,13 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass, field, replace
 
-from .calls import ErrorType, ToolCall, ToolResult
+from .calls import Call, ErrorType, Result
 
 _encode_sorted = json.JSONEncoder(sort_keys=True).encode
 
 
 @dataclass(slots=True)
-class RepeatBreaker:
+class Repeats:
     """Counts identical calls and answers of one run.
 
     Attributes:
@@ -30,7 +30,7 @@ class RepeatBreaker:
     )
     keys: dict[str, tuple[str, str]] = field(default_factory=dict[str, tuple[str, str]])
 
-    def refuse_repeat(self, call: ToolCall) -> ToolResult | None:
+    def refusal(self, call: Call) -> Result | None:
         """Return the error for a fourth identical call, or None if the call may run.
 
         Must be called once per call, before `observe`.
@@ -43,14 +43,14 @@ class RepeatBreaker:
         self.keys[call.id] = key
         if self.seen.get(key, ("", 0))[1] < 3:
             return None
-        return ToolResult.error(
+        return Result.error(
             call,
             ErrorType.LIMIT,
             f"`{call.tool}` was not run: three identical calls gave the same answer. "
             "Use what you have, change the arguments, or answer now.",
         )
 
-    def count_result(self, call: ToolCall, result: ToolResult) -> ToolResult:
+    def observe(self, call: Call, result: Result) -> Result:
         """Count a result and return it as the model should see it."""
         answer = result.data if result.success else result.error_message or ""
         if not isinstance(answer, str):
@@ -67,7 +67,7 @@ class RepeatBreaker:
                 "change it]"
             )
             return replace(result, notes=(*result.notes, note))
-        return ToolResult.error(
+        return Result.error(
             call,
             ErrorType.LIMIT,
             f"`{call.tool}` gave this same answer {count} times; it is in the conversation above. "

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Protocol
 
-from ferrule.core.value_class import frozen
+from ferrule.core.frozen import frozen
 
 if TYPE_CHECKING:
-    from ferrule.permissions.rule_evaluation import Decision
+    from ferrule.permissions.gate import Decision
     from ferrule.tools.definition import Tool
 
     from .dispatcher import Dispatcher
@@ -22,8 +22,8 @@ class DispatchingSession(Protocol):
 
 
 @frozen
-class AvailableTools:
-    """The tools of one session, with its current rights. `context.resource(AvailableTools)` finds it."""
+class Usable:
+    """The tools of one session, with its current rights. `context.resource(Usable)` finds it."""
 
     session: DispatchingSession
 
@@ -31,7 +31,7 @@ class AvailableTools:
         """Whether a tool with this full name exists and may be called."""
         dispatcher = self.session.dispatcher
         tool = dispatcher.catalog.get(name)
-        return tool is not None and dispatcher.is_usable(tool)
+        return tool is not None and dispatcher.usable(tool)
 
     def decide(self, tool: Tool, values: Mapping[str, Any]) -> Decision:
         """Return what the session's rules say of a call with these checked values."""
@@ -44,4 +44,4 @@ class AvailableTools:
         only.
         """
         dispatcher = self.session.dispatcher
-        return sorted(tool.full_name for tool in dispatcher.catalog if dispatcher.is_usable(tool))
+        return sorted(tool.full_name for tool in dispatcher.catalog if dispatcher.usable(tool))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable
 
-from .session_log import SessionLog
+from .session_log import Log
 
 Closer = Callable[[], Awaitable[None]]
 """Releases one thing. It may be cancelled when its time is over."""
@@ -14,7 +14,7 @@ CLOSE_SECONDS = 10.0
 """Seconds for all closers of a session together."""
 
 
-class Cleanup:
+class Closers:
     """The closers of one session. Each runs once, in reverse order of registration.
 
     Later things may need earlier ones, hence the order. Nothing is swallowed: a failure, and what
@@ -22,9 +22,7 @@ class Cleanup:
     this object is in `unclosed`, so that the owner of that set can close what was forgotten.
     """
 
-    def __init__(
-        self, log: SessionLog, unclosed: set[Cleanup], seconds: float = CLOSE_SECONDS
-    ) -> None:
+    def __init__(self, log: Log, unclosed: set[Closers], seconds: float = CLOSE_SECONDS) -> None:
         self._log = log
         self._unclosed = unclosed
         self._seconds = seconds
@@ -35,7 +33,7 @@ class Cleanup:
         self._closers.append(closer)
         self._unclosed.add(self)
 
-    def remove(self, closer: Closer) -> None:
+    def drop(self, closer: Closer) -> None:
         """Do not run this closer at the end; nothing happens if it is not registered."""
         if closer in self._closers:
             self._closers.remove(closer)
@@ -46,7 +44,7 @@ class Cleanup:
         try:
             async with bound:
                 while self._closers and not bound.expired():
-                    await self._close(self._closers.pop())
+                    await self._one(self._closers.pop())
         except TimeoutError:
             if not bound.expired():
                 raise
@@ -58,10 +56,10 @@ class Cleanup:
             self._log.notice(
                 "close", f"something did not end within {self._seconds:g} s and was left{more}"
             )
-        if self._log.is_recorded:
+        if self._log.begun:
             self._log.flush()
 
-    async def _close(self, closer: Closer) -> None:
+    async def _one(self, closer: Closer) -> None:
         try:
             await closer()
         except Exception as error:  # noqa: BLE001  boundary: one that fails must not keep the others from closing

@@ -18,7 +18,7 @@ from ferrule.core.messages import AssistantMessage, Message, ToolMessage
 from ferrule.storage.journal.protocols import Journal
 
 from .live_events import Live, Observer, ReasoningDelta, TextDelta
-from .write_batching import WriteBatch
+from .write_batching import Together
 
 
 class Outlet(Protocol):
@@ -31,36 +31,36 @@ class Outlet(Protocol):
         """Publish an event or a piece of text."""
         ...
 
-    def on_flush(self) -> None:
+    def flushed(self) -> None:
         """Take note that everything published so far is in the journal."""
         ...
 
     @property
-    def is_watched(self) -> bool:
+    def watched(self) -> bool:
         """Whether any subscriber wants the model's text as it arrives."""
         ...
 
 
-class SessionLog:
+class Log:
     """The log of one session. Implements `models.client.Sink`."""
 
     def __init__(
-        self, journal: Journal, identity: Identity, together: WriteBatch | None = None
+        self, journal: Journal, identity: Identity, together: Together | None = None
     ) -> None:
         self.journal = journal
         self.identity = identity
-        self.write_batch = together or WriteBatch(journal)
+        self.together = together or Together(journal)
         self.outlet: Outlet | None = None
         self._observers: tuple[Observer, ...] = ()
         self._outlet_watched = False
-        self.history_digest = HistoryDigest()
-        self.is_recorded = False
+        self.shown = Shown()
+        self.begun = False
         """Whether the session is in the journal: one that was opened and never used is not."""
         self.unwritten: list[Event] = []
         """Events that the journal does not have yet."""
 
     @property
-    def is_watched(self) -> bool:
+    def watched(self) -> bool:
         """Whether anyone wants the model's text as it arrives."""
         return bool(self._observers) or self._outlet_watched
 
@@ -93,20 +93,20 @@ class SessionLog:
                 self.identity.session, self.identity.run, self.unwritten, identity=self.identity
             )
             self.unwritten = []
-            self.is_recorded = True
+            self.begun = True
         if self.outlet is not None:
-            self.outlet.on_flush()
+            self.outlet.flushed()
             # Read here, before each request to the model, and not for every piece of its answer.
-            self._outlet_watched = self.outlet.is_watched
+            self._outlet_watched = self.outlet.watched
 
-    async def flush_together(self) -> None:
+    async def kept(self) -> None:
         """Flush, sharing the write with other sessions that are at this point too.
 
         The events are also written if it is cancelled while it waits for the others.
         """
         try:
-            if self.write_batch.active_runs > 1:
-                await self.write_batch.write(self)
+            if self.together.running > 1:
+                await self.together.write(self)
         finally:
             self.flush()
 
@@ -133,7 +133,7 @@ class SessionLog:
         """Show a piece of the model's reasoning, as the model client received it."""
         self.show(ReasoningDelta(piece))
 
-    def add_notices(self, notices: list[tuple[str, str]]) -> None:
+    def take(self, notices: list[tuple[str, str]]) -> None:
         """Add notices that a model client kept because nobody was watching, and empty the list."""
         for topic, text in notices:
             self.notice(topic, text)
@@ -144,7 +144,7 @@ class SessionLog:
         self.add(Noticed(topic, text))
 
 
-class HistoryDigest:
+class Shown:
     """The digest of a history: proof of what a model was shown, small enough for the journal.
 
         SHA-256( line of message 1 || line of message 2 || ... )

@@ -15,13 +15,13 @@ from collections.abc import Callable
 from queue import SimpleQueue
 from typing import Any
 
-MAX_THREADS = 128
+MOST = 128
 """Maximum number of threads; further calls wait for one."""
 
-_Job = tuple["_LoopResults", "asyncio.Future[Any]", Callable[[], Any]]
+_Job = tuple["_Answers", "asyncio.Future[Any]", Callable[[], Any]]
 
 
-class _LoopResults:
+class _Answers:
     """Results of threads for one event loop.
 
     The first one wakes the loop, and others come along until it looks: each wake-up is a system
@@ -50,13 +50,13 @@ class _LoopResults:
 class Threads:
     """A pool that grows with the number of waiting jobs."""
 
-    def __init__(self, most: int = MAX_THREADS) -> None:
+    def __init__(self, most: int = MOST) -> None:
         self._most = most
         self._jobs: SimpleQueue[_Job] = SimpleQueue()
         self._lock = threading.Lock()
         self._threads = 0
         self._unfinished = 0
-        self._answers: _LoopResults | None = None
+        self._answers: _Answers | None = None
 
     def run(self, function: Callable[[], Any]) -> asyncio.Future[Any]:
         """Run `function` in a thread, with the caller's context variables.
@@ -70,7 +70,7 @@ class Threads:
         with self._lock:
             answers = self._answers
             if answers is None or answers.loop is not loop:
-                answers = self._answers = _LoopResults(loop)
+                answers = self._answers = _Answers(loop)
             self._unfinished += 1
             grow = self._threads < min(self._unfinished, self._most)
             self._threads += grow

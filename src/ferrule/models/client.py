@@ -1,10 +1,10 @@
-"""The protocol between the engine and a model. A provider is a class that fulfils `ModelClient`.
+"""The protocol between the engine and a model. A provider is a class that fulfils `Wire`.
 
 A model client opens one `Exchange` per session. The exchange encodes each message once and keeps
 its bytes; on every turn it sends the stable prefix (system text, tools, earlier messages) and what
 is new.
 
-The contract, tested by `ferrule.testing.model_client_conformance`:
+The contract, tested by `ferrule.testing.wire_conformance`:
 
 * `ask` sends `history` unchanged. Between two calls the history only grows. `ask` returns one
   complete `ModelAnswered` or raises `ProviderError`, never an exception of a library.
@@ -24,8 +24,8 @@ from dataclasses import field
 from typing import Any, Protocol
 
 from ferrule.core.events import ModelAnswered
+from ferrule.core.frozen import frozen
 from ferrule.core.messages import Message
-from ferrule.core.value_class import frozen
 
 
 @frozen
@@ -40,7 +40,7 @@ class ToolSpec:
     """
 
     name: str
-    api_name: str
+    wire_name: str
     description: str
     schema: str
     examples: tuple[Mapping[str, Any], ...] = ()
@@ -142,7 +142,7 @@ class Exchange(Protocol):
         ...
 
 
-class ModelClient(Protocol):
+class Wire(Protocol):
     """A client of one model behind a provider's API."""
 
     @property

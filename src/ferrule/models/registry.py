@@ -8,7 +8,7 @@ from typing import Any, cast
 
 from ferrule.core.errors import ConfigError
 
-from .client import ModelClient
+from .client import Wire
 
 PROVIDERS: dict[str, tuple[str, str]] = {
     "openai": ("ferrule.models.openai.chat:OpenAIChat", "openai:MODEL"),
@@ -29,7 +29,7 @@ provider is requested.
 """
 
 
-def create_model_client(name: str, **options: Any) -> ModelClient:
+def resolve(name: str, **options: Any) -> Wire:
     """Return the client for `provider:model`.
 
     Args:
@@ -61,12 +61,12 @@ def create_model_client(name: str, **options: Any) -> ModelClient:
         ) from problem
 
 
-def _load_factory(provider: str) -> Callable[..., ModelClient]:
+def _load_factory(provider: str) -> Callable[..., Wire]:
     module, _, path = PROVIDERS[provider][0].partition(":")
     found: Any = import_module(module)
     for attribute in path.split("."):
         found = getattr(found, attribute)
-    return cast(Callable[..., ModelClient], found)
+    return cast(Callable[..., Wire], found)
 
 
 def _list_examples() -> str:

@@ -6,7 +6,7 @@ approval of something else.
 
 A secret is replaced by `[redacted sha256:1a2b3c4d]`, the start of its SHA-256, so equal secrets
 can be recognized as equal. Short ones get no digest, because it would be easy to guess
-(`MIN_DIGEST_LENGTH`); a longer one that is a dictionary word can still be guessed. Redacting twice
+(`SHORTEST_DIGEST`); a longer one that is a dictionary word can still be guessed. Redacting twice
 changes nothing more.
 
 `secret_patterns` defines what a secret looks like. Objects are searched by the names of their
@@ -24,28 +24,28 @@ from hashlib import sha256
 from json.encoder import encode_basestring
 from typing import Any, cast
 
-from ferrule.core.calls import encode_json
+from ferrule.core.calls import compact
 from ferrule.core.errors import ConfigError
 from ferrule.tools.safe_patterns import compile_regex
 
-from .child_environment import is_secret_variable
-from .secret_patterns import SECRET_FORMATS, is_secret_name, split_words
+from .child_environment import looks_secret
+from .secret_patterns import FORMS, names_secret, words_of
 
-MIN_DIGEST_LENGTH = 12
+SHORTEST_DIGEST = 12
 """The fewest characters of a secret whose digest is shown."""
 
-MIN_VALUE_LENGTH = 8
+SHORTEST_VALUE = 8
 """The fewest characters of a known value that is searched for: shorter ones occur in any text."""
 
-MAX_SEARCHES = 16
+SETTLED = 16
 """How often a text is searched at most: replacing one secret can uncover another."""
 
-MAX_JSON_DEPTH = 4
+NESTED = 4
 """How many levels of JSON inside JSON text are searched as objects; below, JSON is just text."""
 
 _MARK = re.compile(r"\[redacted(?: sha256:[0-9a-f]{8})?\]")
 # ASCII: a key that directly follows a letter of another script is still found.
-_FORMS = [(form.signs, re.compile(form.pattern, re.ASCII)) for form in SECRET_FORMATS]
+_FORMS = [(form.signs, re.compile(form.pattern, re.ASCII)) for form in FORMS]
 _KEY_NAMES = (
     ("api", "key"),
     ("access", "key"),
@@ -112,14 +112,12 @@ _NAME_SIGNS = (
     "licensekey",
     "connection",
 )
-_SIGNS = tuple(
-    dict.fromkeys((*_NAME_SIGNS, *(sign for form in SECRET_FORMATS for sign in form.signs)))
-)
+_SIGNS = tuple(dict.fromkeys((*_NAME_SIGNS, *(sign for form in FORMS for sign in form.signs))))
 
 
-def make_mark(secret: str) -> str:
+def mark(secret: str) -> str:
     """Return what replaces a secret."""
-    if len(secret) < MIN_DIGEST_LENGTH:
+    if len(secret) < SHORTEST_DIGEST:
         return "[redacted]"
     return f"[redacted sha256:{sha256(secret.encode('utf-8', 'surrogatepass')).hexdigest()[:8]}]"
 
@@ -140,8 +138,8 @@ class Redactor:
     def __init__(
         self, keys: Iterable[str] = (), patterns: Iterable[str] = (), *, values: Iterable[str] = ()
     ) -> None:
-        self._keys = frozenset("_".join(split_words(key)) for key in keys)
-        known = {value for value in values if len(value) >= MIN_VALUE_LENGTH}
+        self._keys = frozenset("_".join(words_of(key)) for key in keys)
+        known = {value for value in values if len(value) >= SHORTEST_VALUE}
         self._values = tuple(sorted(known, key=len, reverse=True))
         self._patterns = [_compile(pattern) for pattern in patterns]
         # Keys, patterns, and values that JSON escapes cannot be ruled out by a quick search.
@@ -149,41 +147,41 @@ class Redactor:
         self._always_searches = bool(self._patterns) or bool(self._keys) or is_escaped
 
     @property
-    def needs_whole_lines(self) -> bool:
+    def by_line(self) -> bool:
         """True if a secret may contain spaces, so that streamed text must be redacted by lines."""
         if self._patterns:
             return True
         return any(character.isspace() for value in self._values for character in value)
 
     @staticmethod
-    def for_environment(
+    def of_process(
         environment: Mapping[str, str], keys: Iterable[str] = (), patterns: Iterable[str] = ()
     ) -> Redactor:
         """Return a redactor that knows the values of variables whose names look secret."""
-        values = (value for name, value in environment.items() if is_secret_variable(name))
+        values = (value for name, value in environment.items() if looks_secret(name))
         return Redactor(keys, patterns, values=values)
 
-    def redact_json(self, text: str) -> str:
+    def body(self, text: str) -> str:
         """Return JSON text without secrets: the same text if it contains none.
 
         Raises:
             ValueError: The text is not JSON.
         """
-        if not self.may_contain_secret(text):
+        if not self.may_hold(text):
             return text
         value = json.loads(text)
         redacted = self._redact_value(value, 0)
-        return text if redacted == value else encode_json(redacted)
+        return text if redacted == value else compact(redacted)
 
-    def redact_value(self, value: Any) -> Any:
+    def value(self, value: Any) -> Any:
         """Return a copy of a JSON value without secrets."""
         return self._redact_value(value, 0)
 
-    def redact_text(self, text: str) -> str:
+    def text(self, text: str) -> str:
         """Return a text without secrets."""
         return self._redact_text(text, 0)
 
-    def may_contain_secret(self, text: str) -> bool:
+    def may_hold(self, text: str) -> bool:
         """Return whether a text may contain a secret. Fast, and false for most texts.
 
         False also means that the text does not end with the start of a secret that continues in
@@ -214,29 +212,27 @@ class Redactor:
         return value
 
     def _is_secret_name(self, name: str) -> bool:
-        return is_secret_name(name) or (
-            bool(self._keys) and "_".join(split_words(name)) in self._keys
-        )
+        return names_secret(name) or (bool(self._keys) and "_".join(words_of(name)) in self._keys)
 
     # ---- text
 
     def _redact_text(self, text: str, depth: int) -> str:
-        if not self.may_contain_secret(text):
+        if not self.may_hold(text):
             return text
-        if depth < MAX_JSON_DEPTH and text.lstrip()[:1] in ("{", "["):
+        if depth < NESTED and text.lstrip()[:1] in ("{", "["):
             try:
                 value = json.loads(text)
             except ValueError:
                 return self._redact_plain_text(text)
             redacted = self._redact_value(value, depth + 1)
             if redacted != value:
-                return encode_json(redacted)
+                return compact(redacted)
         # Also if nothing was found in the object: of two members with the same name, it has only
         # the last one.
         return self._redact_plain_text(text)
 
     def _redact_plain_text(self, text: str) -> str:
-        for _ in range(MAX_SEARCHES):
+        for _ in range(SETTLED):
             redacted = self._search_once(text)
             if redacted == text:
                 break
@@ -246,7 +242,7 @@ class Redactor:
     def _search_once(self, text: str) -> str:
         for value in self._values:
             if value in text:
-                text = text.replace(value, make_mark(value))
+                text = text.replace(value, mark(value))
         lower = text.lower()
         for signs, pattern in _FORMS:
             if any(sign in lower for sign in signs):
@@ -263,11 +259,11 @@ class Redactor:
         redacted = list(parts)
         for index in range(0, len(parts), 2):  # the others are separators
             if self._matches_pattern(parts[index]):
-                redacted[index] = make_mark(parts[index])
+                redacted[index] = mark(parts[index])
         joined = "".join(redacted)
         # If only the line as a whole matches, or still does, all of it is replaced.
         if redacted == parts or self._matches_pattern(_MARK.sub("", joined)):
-            return make_mark(line)
+            return mark(line)
         return joined
 
     def _matches_pattern(self, text: str) -> bool:
@@ -292,7 +288,7 @@ def _hide(value: Any) -> Any:
         return value
     if isinstance(value, str) and _MARK.fullmatch(value):
         return value
-    return make_mark(value if isinstance(value, str) else encode_json(value))
+    return mark(value if isinstance(value, str) else compact(value))
 
 
 def _redact_form(match: re.Match[str]) -> str:
@@ -344,4 +340,4 @@ def _redact_assignment(text: str, match: re.Match[str]) -> str:
 def _replace_group(match: re.Match[str], group: str | int) -> str:
     start = match.start(group) - match.start()
     end = match.end(group) - match.start()
-    return match[0][:start] + make_mark(match[group]) + match[0][end:]
+    return match[0][:start] + mark(match[group]) + match[0][end:]

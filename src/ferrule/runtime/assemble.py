@@ -16,40 +16,40 @@ from ferrule.engine.agent_options import Host, Permissions, Storage, ToolCalling
 from ferrule.engine.artifacts.tools import TOOLS as ARTIFACT_TOOLS
 from ferrule.engine.rule_names import check_rule_names
 from ferrule.engine.session import Session
-from ferrule.models.client import ModelClient, ModelOptions
-from ferrule.models.registry import create_model_client
-from ferrule.permissions.approvals import Approver, DenyingApprover
+from ferrule.models.client import ModelOptions, Wire
+from ferrule.models.registry import resolve
+from ferrule.permissions.approvals import Approver, NobodyToAsk
 from ferrule.permissions.filesystem.workspace import Workspace
+from ferrule.permissions.gate import Gate, select_mode
 from ferrule.permissions.grants import Grants
-from ferrule.permissions.protected_names import DEFAULT_NAMES, ProtectedNames
-from ferrule.permissions.rule_evaluation import PermissionGate, select_mode
+from ferrule.permissions.protected_names import DEFAULT, Names
 from ferrule.permissions.safe_mode import SafeMode
-from ferrule.sandbox.policy import SandboxPolicy
+from ferrule.sandbox.policy import Policy
 from ferrule.storage import paths
-from ferrule.storage.artifacts.store import RunArtifacts
+from ferrule.storage.artifacts.store import Artifacts
 from ferrule.storage.journal.protocols import Journal
 from ferrule.storage.journal.sqlite import SqliteJournal
-from ferrule.storage.locations import create_artifact_store, create_journal
-from ferrule.storage.settings.settings import PROJECT_FILE, ModelSettings, Settings, load_settings
+from ferrule.storage.locations import artifacts_at, journal_at
+from ferrule.storage.settings.settings import PROJECT_FILE, ForModel, Settings, load_settings
 from ferrule.toolkits.commands import CommandPolicy
 from ferrule.tools.catalog import Catalog
 from ferrule.tools.definition import Loading, Tool
-from ferrule.tools.reliability import read_policies
-from ferrule.tools.toolset import apply_policies
+from ferrule.tools.reliability import policies
+from ferrule.tools.toolset import governed
 
-from .a2a_peers import connect_peers
-from .hosted_tools import approval_tools, resolve_hosted_tools
-from .http_sources import load_http_tools
-from .instructions import collect_instructions
-from .mcp_servers import connect_servers
+from .a2a_peers import peers_of
+from .confinement import policy_of
+from .hosted_tools import approval_tools, hosted_tools
+from .http_sources import http_tools_of
+from .instructions import read_texts
+from .mcp_servers import servers_of
 from .options import SETTING_OPTIONS
-from .sandbox_policy import make_sandbox_policy
-from .shipped_tools import PACKS, load_shipped_tools, names_added_by_runs
-from .tool_loading import FINDERS, configured_tool_names, set_loading_modes, tool_search_option
+from .shipped_tools import PACKS, brought_by_runs, shipped
+from .tool_loading import FINDERS, loaded, named_for_loading, search_of
 
 if TYPE_CHECKING:
-    from ferrule.connectors.a2a import A2aPeers
-    from ferrule.connectors.mcp import McpServers
+    from ferrule.connectors.a2a import Peers
+    from ferrule.connectors.mcp import Servers
     from ferrule.engine.event_bus.bus import Bus
     from ferrule.engine.registration.registration import RegistrationLimits
     from ferrule.extensions.extensions import Extensions
@@ -71,12 +71,12 @@ INSTRUCTIONS = (
 )
 
 
-class Reloader(Protocol):
-    """Reloads an assembly when files change. `runtime.hot_reload.HotReloader` has the contract."""
+class Fresh(Protocol):
+    """Reloads an assembly when files change. `runtime.hot_reload.Reloading` has the contract."""
 
     async def reload(self, *sessions: Session) -> object: ...
-    async def update_session(self, session: Session) -> None: ...
-    def forget_session(self, session: Session) -> None: ...
+    async def renew(self, session: Session) -> None: ...
+    def forget(self, session: Session) -> None: ...
     async def close(self) -> None: ...
 
 
@@ -91,15 +91,15 @@ class Assembly:
     settings: Settings
     notice: Notice
     extensions: Extensions | None = None
-    servers: McpServers | None = None
-    peers: A2aPeers | None = None
+    servers: Servers | None = None
+    peers: Peers | None = None
     signer: Signer | None = None
     owns_journal: bool = True
     """Whether `close` closes the journal; not if the caller passed it to `assemble`."""
-    reloader: Reloader | None = None
+    reloading: Fresh | None = None
     """Hot reload, if the interface uses it."""
 
-    def open_session(self, session: str | None) -> Session:
+    def open(self, session: str | None) -> Session:
         """Open a new session, or the one with this id or beginning of an id."""
         return self.agent.resume(session) if session else self.agent.session()
 
@@ -112,7 +112,7 @@ class Assembly:
         """
         for_model = self.settings.for_model(name)
         options = _model_options(self.settings, name, for_model)
-        client = create_client(self.settings, name)
+        client = wire_of(self.settings, name)
         try:
             await client.capabilities()
         except FerruleError:
@@ -126,7 +126,7 @@ class Assembly:
             session.limits = for_model.limits
             session.model = name
 
-    async def close_session(self, session: Session, *, strict: bool = True) -> None:
+    async def leave(self, session: Session, *, strict: bool = True) -> None:
         """Close one session, and sign it if the settings ask for it. The assembly stays open.
 
         Args:
@@ -159,7 +159,7 @@ class Assembly:
                 raise
             self.notice(error.detail)
         finally:
-            for resource in (self.extensions, self.servers, self.peers, self.reloader):
+            for resource in (self.extensions, self.servers, self.peers, self.reloading):
                 if resource is not None:
                     await resource.close()
             if self.owns_journal:
@@ -168,11 +168,11 @@ class Assembly:
     def _sign(self, session: Session | None) -> None:
         if self.signer is None or session is None or not session.is_recorded:
             return
-        from ferrule.storage.audit.checkpoints import checkpoints_path_of, sign_heads
+        from ferrule.storage.audit.checkpoints import place_of, sign_heads
 
         journal = self.agent.journal
         now = int(time.time() * 1000)
-        sign_heads(journal, checkpoints_path_of(journal), self.signer, [session.id], now=now)
+        sign_heads(journal, place_of(journal), self.signer, [session.id], now=now)
 
 
 def assemble(
@@ -205,25 +205,25 @@ def assemble(
     for text in settings.notices:
         notice(text)
     for_model = settings.for_model(settings.model)
-    names = DEFAULT_NAMES.extend(
+    names = DEFAULT.extended(
         reserved=settings["reserved.extend"], secret=settings["secrets.extend"]
     )
     workspace = Workspace(settings.workspace, names=names)
     gate = _make_gate(settings, workspace, names)
-    command_names = workspace.restrict(gate.find_refusal, gate.path_denials).names_for_commands()
-    confine = make_sandbox_policy(settings, workspace.root, command_names)
-    shipped_tools = load_shipped_tools(settings["tools.packs"])
+    command_names = workspace.refusing(gate.refuses, gate.denials).command_names()
+    confine = policy_of(settings, workspace.root, command_names)
+    shipped_tools = shipped(settings["tools.packs"])
     extensions = _load_extensions(settings, confine, shipped_tools)
-    texts = collect_instructions(settings, gate, names)
+    texts = read_texts(settings, gate, names)
     own_tools = shipped_tools if extensions is None else extensions.tools
     tools = [*own_tools, *texts.tools, *ARTIFACT_TOOLS, *approval_tools(settings)]
-    http = load_http_tools(settings)
+    http = http_tools_of(settings)
     if http is not None:
         tools += http.tools
-    servers = connect_servers(settings, confine, [tool.full_name for tool in tools], mcp_servers)
+    servers = servers_of(settings, confine, [tool.full_name for tool in tools], mcp_servers)
     if servers is not None:
         tools += servers.tools
-    peers = connect_peers(settings, [tool.full_name for tool in tools])
+    peers = peers_of(settings, [tool.full_name for tool in tools])
     if peers is not None:
         tools += peers.tools
     catalog, unknown = _make_catalog(settings, for_model, tools)
@@ -232,23 +232,23 @@ def assemble(
     notices = [source.notices for source in sources if source is not None]
     for problem in (*gate.grants.problems, *chain.from_iterable(notices), *unknown):
         notice(str(problem))
-    opened_journal = journal or create_journal(
+    opened_journal = journal or journal_at(
         settings.journal, durability=settings["journal.durability"]
     )
     agent = Agent(
         settings.model,
         catalog,
-        instructions="\n\n".join((INSTRUCTIONS, *texts.select(catalog))),
+        instructions="\n\n".join((INSTRUCTIONS, *texts.told(catalog))),
         workspace=workspace,
         limits=for_model.limits,
-        permissions=Permissions(gate=gate, approver=approver or DenyingApprover()),
+        permissions=Permissions(gate=gate, approver=approver or NobodyToAsk()),
         storage=Storage(
             journal=opened_journal,
-            user=current_user(),
+            user=person(),
             artifacts=_make_artifacts(settings, catalog),
         ),
         host=Host(
-            bus=bus, interruptible=interruptible, connect=lambda name: create_client(settings, name)
+            bus=bus, interruptible=interruptible, connect=lambda name: wire_of(settings, name)
         ),
         hooks=() if extensions is None else extensions.hooks,
         agents=(extensions.agents or None) if extensions is not None else None,
@@ -257,7 +257,7 @@ def assemble(
             mode=_tool_mode(for_model),
             fallback=settings["tools.fallback"],
             results=for_model.results,
-            search=tool_search_option(settings, catalog),
+            search=search_of(settings, catalog),
         ),
         model_options=_model_options(settings, settings.model, for_model),
         resources=[_command_policy(settings, for_model, confine)],
@@ -274,7 +274,7 @@ def assemble(
 
 def _names_outside_catalog() -> list[str]:
     """Return names of tools that this run may lack but that a permission rule may well name."""
-    return [*(tool.full_name for tool in load_shipped_tools(PACKS)), *names_added_by_runs()]
+    return [*(tool.full_name for tool in shipped(PACKS)), *brought_by_runs()]
 
 
 def _load_signer(settings: Settings) -> Signer | None:
@@ -285,12 +285,12 @@ def _load_signer(settings: Settings) -> Signer | None:
     """
     if not settings["audit.sign"]:
         return None
-    from ferrule.storage.audit.signing import Signer, default_key_path
+    from ferrule.storage.audit.signing import Signer, key_path
 
-    return Signer.load(default_key_path())
+    return Signer.load(key_path())
 
 
-def current_user() -> str:
+def person() -> str:
     """Return the name of the current user, for the journal."""
     try:
         return getpass.getuser()
@@ -298,26 +298,26 @@ def current_user() -> str:
         return f"uid {os.getuid()}"
 
 
-def open_journal() -> SqliteJournal | PostgresJournal:
+def journal() -> SqliteJournal | PostgresJournal:
     """Open the journal that the settings name, for commands that only read it."""
-    return create_journal(load_settings().journal)
+    return journal_at(load_settings().journal)
 
 
-def open_journal_file() -> SqliteJournal:
+def journal_file() -> SqliteJournal:
     """Open the journal that the settings name, for commands that need it to be a file.
 
     Raises:
         ConfigError: It is not a file.
     """
-    opened = open_journal()
+    opened = journal()
     if not isinstance(opened, SqliteJournal):
         raise ConfigError(f"the journal `{opened.where}` is not a file, which this command needs")
     return opened
 
 
-def find_session_model(session: str) -> str:
+def model_of(session: str) -> str:
     """Return the name of the model that a session used last."""
-    with open_journal() as store:
+    with journal() as store:
         return store.find(session).model
 
 
@@ -332,8 +332,8 @@ def _settings_given(options: dict[str, Any]) -> dict[str, Any]:
     return given
 
 
-def _make_gate(settings: Settings, workspace: Workspace, names: ProtectedNames) -> PermissionGate:
-    return PermissionGate(
+def _make_gate(settings: Settings, workspace: Workspace, names: Names) -> Gate:
+    return Gate(
         settings.rules,
         mode=select_mode(settings.mode, "flags"),
         grants=Grants.load(paths.state() / "grants.json"),
@@ -350,9 +350,7 @@ def _safe_mode(settings: Settings) -> SafeMode:
     )
 
 
-def _command_policy(
-    settings: Settings, for_model: ModelSettings, confine: SandboxPolicy
-) -> CommandPolicy:
+def _command_policy(settings: Settings, for_model: ForModel, confine: Policy) -> CommandPolicy:
     return CommandPolicy(
         shell_allowed=settings["commands.shell"],
         safe_mode=_safe_mode(settings),
@@ -360,27 +358,27 @@ def _command_policy(
         timeout=int(settings["commands.run_timeout"]),
         result_bytes=for_model.limits.max_output_bytes,
         confine=confine,
-        on_missing_protection=settings["sandbox.mode"],
+        on_gap=settings["sandbox.mode"],
     )
 
 
-def _make_artifacts(settings: Settings, catalog: Catalog) -> RunArtifacts:
+def _make_artifacts(settings: Settings, catalog: Catalog) -> Artifacts:
     """Return the artifact store for large results.
 
     Without the tools that read artifacts, only results over the output limit are kept, for the
     person.
     """
-    store = create_artifact_store(
+    store = artifacts_at(
         settings["artifacts.store"],
         max_bytes=settings["artifacts.max_bytes"],
         days=settings["artifacts.days"],
     )
     readable = all(tool.full_name in catalog for tool in ARTIFACT_TOOLS)
-    return RunArtifacts(store, settings["artifacts.threshold"] if readable else None)
+    return Artifacts(store, settings["artifacts.threshold"] if readable else None)
 
 
 def _load_extensions(
-    settings: Settings, confine: SandboxPolicy, shipped_tools: Sequence[Tool]
+    settings: Settings, confine: Policy, shipped_tools: Sequence[Tool]
 ) -> Extensions | None:
     """Load tools, hooks and agents from files. None, with no module loaded, if there are none."""
     repository = settings.repository
@@ -392,18 +390,18 @@ def _load_extensions(
     python = settings["tools.python"]
     if not in_repository and not python and not any((own / name).exists() for name in _OWN):
         return None
-    from ferrule.extensions.extensions import ExtensionAccess, load_extensions
+    from ferrule.extensions.extensions import Reach, load_extensions
 
     domains = tuple(settings["network.allowed_domains"] or ())
-    reach = ExtensionAccess(domains, tuple(settings["hooks.hosts"]), confine)
+    reach = Reach(domains, tuple(settings["hooks.hosts"]), confine)
     return load_extensions(
         repository,
         shipped=shipped_tools,
-        settings_folder=own,
-        access=reach,
+        own=own,
+        reach=reach,
         register=settings["tools.register"],
         python=python,
-        python_place=settings.origin("tools.python").where,
+        python_from=settings.origin("tools.python").where,
     )
 
 
@@ -419,13 +417,13 @@ def _registration_limits(
 
 
 def _make_catalog(
-    settings: Settings, for_model: ModelSettings, tools: Iterable[Tool]
+    settings: Settings, for_model: ForModel, tools: Iterable[Tool]
 ) -> tuple[Catalog, list[str]]:
     """Return the tools of this run, and a notice for each unknown tool name in the settings."""
-    chosen = read_policies(settings["tools.policy"], settings["tools.tool_policies"], "settings")
-    everything = Catalog(set_loading_modes(settings, apply_policies(tools, chosen)))
+    chosen = policies(settings["tools.policy"], settings["tools.tool_policies"], "settings")
+    everything = Catalog(loaded(settings, governed(tools, chosen)))
     allowed, denied = settings["tools.allowed"], settings["tools.denied"]
-    named = (*(allowed or ()), *denied, *chosen.tools, *configured_tool_names(settings))
+    named = (*(allowed or ()), *denied, *chosen.tools, *named_for_loading(settings))
     unknown = [
         _describe_unknown_tool(everything, name)
         for name in named
@@ -448,7 +446,7 @@ def _describe_unknown_tool(catalog: Catalog, name: str) -> str:
     return f"the settings name a tool `{name}`, and there is none{suggestion}"
 
 
-def create_client(settings: Settings, name: str) -> ModelClient:
+def wire_of(settings: Settings, name: str) -> Wire:
     """Make the client of a model, with what the settings say about its provider.
 
     Raises:
@@ -466,7 +464,7 @@ def create_client(settings: Settings, name: str) -> ModelClient:
         from ferrule.models.http.transport import Transport
 
         options["transport"] = Transport(ca_file=provider.ca_bundle)
-    return create_model_client(name, **options)
+    return resolve(name, **options)
 
 
 def _read_key(variable: str) -> str:
@@ -479,11 +477,11 @@ def _read_key(variable: str) -> str:
     return key
 
 
-def _tool_mode(for_model: ModelSettings) -> str:
+def _tool_mode(for_model: ForModel) -> str:
     return "auto" if for_model.tool_mode == "none" else for_model.tool_mode
 
 
-def read_model_options(settings: Settings, name: str) -> ModelOptions:
+def options_of(settings: Settings, name: str) -> ModelOptions:
     """Return the request options that the settings give a model, by its full name.
 
     Raises:
@@ -492,14 +490,14 @@ def read_model_options(settings: Settings, name: str) -> ModelOptions:
     return _model_options(settings, name, settings.for_model(name))
 
 
-def _model_options(settings: Settings, name: str, for_model: ModelSettings) -> ModelOptions:
+def _model_options(settings: Settings, name: str, for_model: ForModel) -> ModelOptions:
     options = ModelOptions(
         for_model.temperature,
         for_model.max_output_tokens,
         for_model.num_ctx,
         for_model.thinking,
         for_model.seed,
-        provider_tools=resolve_hosted_tools(settings, name, for_model),
+        provider_tools=hosted_tools(settings, name, for_model),
     )
     if for_model.timeout is None:
         return options

@@ -15,18 +15,18 @@ from pathlib import Path
 
 from ferrule.storage import paths
 
-MAX_FILES = 4_000
+MOST = 4_000
 """How many files are watched at most."""
-MAX_DEPTH = 6
+DEEPEST = 6
 """How many folders deep files are watched."""
-MAX_HASHED_BYTES = 4 << 20
+LARGEST = 4 << 20
 """Files up to this many bytes are compared by content, larger ones by time, size and inode."""
 _SKILL_FOLDERS = (".agents/skills", ".claude/skills")
 
 Stamp = tuple[int, int, int]
 
 
-class WatchedFiles:
+class Watched:
     """The watched files of one workspace.
 
     `look` returns the hash of each file by its name; equal results mean that nothing changed.
@@ -37,11 +37,11 @@ class WatchedFiles:
         self._instructions = tuple(instructions)
         self._known: dict[str, tuple[Stamp, str]] = {}
 
-    def hash_files(self) -> dict[str, str]:
+    def look(self) -> dict[str, str]:
         """Return the hash of each file by its absolute path; an unreadable file is left out."""
         found: dict[str, tuple[Stamp, str]] = {}
         for path in self._files():
-            if len(found) == MAX_FILES:
+            if len(found) == MOST:
                 break
             entry = self._read(path)
             if entry is not None:
@@ -56,10 +56,10 @@ class WatchedFiles:
             known = self._known.get(path)
             if known is not None and known[0] == stamp:
                 return known
-            if status.st_size > MAX_HASHED_BYTES:
+            if status.st_size > LARGEST:
                 return stamp, str(stamp)
             with open(path, "rb", opener=_open_nonblocking) as file:
-                return stamp, sha256(file.read(MAX_HASHED_BYTES)).hexdigest()
+                return stamp, sha256(file.read(LARGEST)).hexdigest()
         except OSError:
             # Gone or unreadable, so it has no effect either; whoever loads it reports that.
             return None
@@ -67,10 +67,10 @@ class WatchedFiles:
     def _files(self) -> Iterator[str]:
         for folder in (self._workspace, *self._workspace.parents):
             yield from (str(folder / name) for name in self._instructions)
-        yield from _walk(paths.config(), MAX_DEPTH)
+        yield from _walk(paths.config(), DEEPEST)
         for name in _SKILL_FOLDERS:
-            yield from _walk(self._workspace / name, MAX_DEPTH)
-        yield from _walk(Path.home() / _SKILL_FOLDERS[0], MAX_DEPTH)
+            yield from _walk(self._workspace / name, DEEPEST)
+        yield from _walk(Path.home() / _SKILL_FOLDERS[0], DEEPEST)
 
 
 def _walk(folder: str | Path, depth: int) -> Iterator[str]:

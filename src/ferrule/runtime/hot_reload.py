@@ -35,15 +35,15 @@ from typing import Any
 
 from ferrule.core.errors import ConfigError
 from ferrule.engine.agent import Agent
-from ferrule.engine.agent_reload import continue_catalog, is_same_tool
+from ferrule.engine.agent_reload import continued, same
 from ferrule.engine.session import Session
-from ferrule.extensions.instructions import FILE_NAME
-from ferrule.storage.trust import ConfigurationSnapshot, TrustStore
+from ferrule.extensions.instructions import NAME
+from ferrule.storage.trust import Snapshot, Trust
 from ferrule.tools.catalog import Catalog
 from ferrule.tools.definition import Loading, Tool
 
 from .assemble import INSTRUCTIONS, Assembly, assemble
-from .file_changes import WatchedFiles
+from .file_changes import Watched
 
 SOURCE = "reload"
 """The source of the messages that say what changed."""
@@ -52,7 +52,7 @@ _SET_AT_START = ("journal.path", "journal.durability")
 
 
 @dataclass(frozen=True, slots=True)
-class ConfigurationChange:
+class Changed:
     """What changed since the last reload.
 
     Attributes:
@@ -62,12 +62,12 @@ class ConfigurationChange:
     """
 
     files: tuple[str, ...]
-    repository: ConfigurationSnapshot
-    needs_trust: bool
+    seen: Snapshot
+    asks: bool
 
 
 @dataclass(frozen=True, slots=True)
-class ToolChanges:
+class Tools:
     """How the tools of a reload differ from those before, by full name."""
 
     new: tuple[str, ...] = ()
@@ -75,7 +75,7 @@ class ToolChanges:
     changed: tuple[str, ...] = ()
 
     @staticmethod
-    def compare(before: Catalog, now: Catalog, files: Iterable[str] = ()) -> ToolChanges:
+    def between(before: Catalog, now: Catalog, files: Iterable[str] = ()) -> Tools:
         """Compare two catalogs. A tool also counts as changed if one of `files` defines it."""
         was = _callable_tools(before)
         are = _callable_tools(now)
@@ -83,9 +83,9 @@ class ToolChanges:
         changed = tuple(
             name
             for name, tool in are.items()
-            if name in was and (tool.source in touched or not is_same_tool(was[name], tool))
+            if name in was and (tool.source in touched or not same(was[name], tool))
         )
-        return ToolChanges(
+        return Tools(
             tuple(sorted(are.keys() - was.keys())), tuple(sorted(was.keys() - are.keys())), changed
         )
 
@@ -98,7 +98,7 @@ class ToolChanges:
         return "; ".join(parts)
 
 
-class HotReloader:
+class Reloading:
     """Reloads one assembly in place when its files change. One interface, one event loop.
 
     Args:
@@ -114,36 +114,36 @@ class HotReloader:
         options: dict[str, Any],
         *,
         interruptible: bool = False,
-        trust: TrustStore | None = None,
+        trust: Trust | None = None,
     ) -> None:
         self._assembly = assembly
         self._options = options
         self._interruptible = interruptible
-        self._trust = trust or TrustStore()
+        self._trust = trust or Trust()
         self._behind: dict[str, Assembly] = {}
         """By session id: sessions that were busy during a reload, and what they still use."""
         self._past: list[Assembly] = []
         """Assemblies that were replaced but not closed yet."""
-        names = (FILE_NAME, *assembly.settings["instructions.fallbacks"])
-        self._watched = WatchedFiles(assembly.settings.workspace, names)
-        self._seen: ConfigurationSnapshot = assembly.settings.repository
-        self._own: dict[str, str] = self._watched.hash_files()
+        names = (NAME, *assembly.settings["instructions.fallbacks"])
+        self._watched = Watched(assembly.settings.workspace, names)
+        self._seen: Snapshot = assembly.settings.repository
+        self._own: dict[str, str] = self._watched.look()
 
-    def find_changes(self) -> ConfigurationChange | None:
+    def look(self) -> Changed | None:
         """Return what changed since the last reload, or None.
 
         Raises:
             ConfigError: The repository cannot be read.
         """
-        seen = self._trust.read(self._assembly.settings.workspace)
-        own = self._watched.hash_files()
+        seen = self._trust.look(self._assembly.settings.workspace)
+        own = self._watched.look()
         if (seen.state, seen.digest) == (self._seen.state, self._seen.digest) and own == self._own:
             return None
         files = [*_differing(self._seen.files, seen.files), *_differing(self._own, own)]
         asks = seen.state == "changed" and seen.digest != self._seen.digest
-        return ConfigurationChange(tuple(files), seen, asks)
+        return Changed(tuple(files), seen, asks)
 
-    async def reload(self, *sessions: Session) -> ToolChanges | None:
+    async def reload(self, *sessions: Session) -> Tools | None:
         """Load everything again, and let these sessions continue with it.
 
         Returns:
@@ -152,18 +152,18 @@ class HotReloader:
         Raises:
             ConfigError: Trust was lost and loading failed: no message may be run.
         """
-        changed = self.find_changes()
+        changed = self.look()
         if changed is None:
             return None
         before = self._assembly
-        own = self._watched.hash_files()
+        own = self._watched.look()
         if (
             own == self._own
             and not _in_force(before.settings.repository)
-            and not _in_force(changed.repository)
+            and not _in_force(changed.seen)
         ):
             # It is not trusted: it had no effect before and has none now.
-            self._seen = changed.repository
+            self._seen = changed.seen
             before.notice(
                 "the configuration of this folder changed; it is not trusted and has no effect"
             )
@@ -171,9 +171,9 @@ class HotReloader:
         try:
             made = self._assemble(before)
         except ConfigError as error:
-            if _in_force(before.settings.repository) and not _in_force(changed.repository):
+            if _in_force(before.settings.repository) and not _in_force(changed.seen):
                 raise
-            self._seen = changed.repository
+            self._seen = changed.seen
             self._own = own
             self._assembly.notice(f"reload failed, the last good version stays: {error.detail}")
             return None
@@ -181,13 +181,13 @@ class HotReloader:
         self._own = own
         return await self._exchange(made, sessions, changed.files)
 
-    async def update_session(self, session: Session) -> None:
+    async def renew(self, session: Session) -> None:
         """Update a session that was busy during a reload. Other sessions are left alone."""
         if not session.is_busy and session.id in self._behind:
             self._update(session, ())
             await self._close_past()
 
-    def forget_session(self, session: Session) -> None:
+    def forget(self, session: Session) -> None:
         """Forget a session that was closed."""
         self._behind.pop(session.id, None)
 
@@ -217,12 +217,12 @@ class HotReloader:
 
     async def _exchange(
         self, made: Assembly, sessions: Iterable[Session], files: tuple[str, ...]
-    ) -> ToolChanges:
+    ) -> Tools:
         """Put the parts of a new assembly into the current one, so that references to it stay."""
         now = self._assembly
         before = replace(self._assembly)
-        tools = ToolChanges.compare(before.agent.catalog, made.agent.catalog, files)
-        made.agent.catalog = continue_catalog(made.agent.catalog, before.agent.catalog)
+        tools = Tools.between(before.agent.catalog, made.agent.catalog, files)
+        made.agent.catalog = continued(made.agent.catalog, before.agent.catalog)
         if _same_model(before, made):
             made.agent.share_model(before.agent)
         now.agent = made.agent
@@ -250,7 +250,7 @@ class HotReloader:
         was = before.settings.repository
         seen = now.settings.repository
         files = sorted({*files, *_differing(was.files, seen.files)})
-        tools = ToolChanges.compare(before.agent.catalog, now.agent.catalog, files)
+        tools = Tools.between(before.agent.catalog, now.agent.catalog, files)
         mode = session.mode
         now.agent.take_over(session, changed=(*tools.changed, *tools.gone))
         if mode != before.settings.mode:
@@ -271,8 +271,8 @@ class HotReloader:
             self._past = [one for one in self._past if one is not before]
             if not _same_model(before, self._assembly):
                 await before.agent.disconnect()
-            elif before.agent.sub_agents is not None:
-                await before.agent.sub_agents.disconnect()
+            elif before.agent.roster is not None:
+                await before.agent.roster.disconnect()
             for resource in (before.extensions, before.servers, before.peers):
                 if resource is not None:
                     await resource.close()
@@ -283,7 +283,7 @@ def _callable_tools(catalog: Catalog) -> dict[str, Tool]:
     return {tool.full_name: tool for tool in catalog if tool.loading is not Loading.INTERNAL}
 
 
-def _in_force(seen: ConfigurationSnapshot) -> bool:
+def _in_force(seen: Snapshot) -> bool:
     return seen.state == "trusted"
 
 
@@ -300,7 +300,7 @@ def _differing(before: dict[str, Any], now: dict[str, Any]) -> list[str]:
     return sorted(name for name in before.keys() | now.keys() if before.get(name) != now.get(name))
 
 
-def _describe_change(files: Sequence[str], tools: ToolChanges) -> str:
+def _describe_change(files: Sequence[str], tools: Tools) -> str:
     shown = ", ".join(files[:5])
     if len(files) > 5:
         shown += f" and {len(files) - 5} more"
@@ -308,7 +308,7 @@ def _describe_change(files: Sequence[str], tools: ToolChanges) -> str:
     return "; ".join(parts) or "what is trusted changed"
 
 
-def _message_to_model(before: Agent, now: Agent, tools: ToolChanges) -> str:
+def _message_to_model(before: Agent, now: Agent, tools: Tools) -> str:
     """Say what the model should know besides its list of tools; "" if there is nothing."""
     lines: list[str] = []
     if tools.new or tools.gone or tools.changed:

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from ferrule.permissions.protected_names import ProtectedNames
-from ferrule.permissions.rule_evaluation import PermissionGate
+from ferrule.permissions.gate import Gate
+from ferrule.permissions.protected_names import Names
 from ferrule.storage import paths
 from ferrule.storage.settings.settings import Settings
 from ferrule.tools.catalog import Catalog
@@ -16,7 +16,7 @@ from ferrule.tools.definition import Tool
 
 
 @dataclass(frozen=True, slots=True)
-class Instructions:
+class Texts:
     """Instructions for the model.
 
     Attributes:
@@ -31,7 +31,7 @@ class Instructions:
     tools: tuple[Tool, ...] = ()
     notices: tuple[str, ...] = ()
 
-    def select(self, catalog: Catalog) -> list[str]:
+    def told(self, catalog: Catalog) -> list[str]:
         """Return the texts for a run with these tools.
 
         The skills are left out if the run lacks the tool that reads them.
@@ -41,9 +41,7 @@ class Instructions:
         return [text for text in (skills, self.instructions) if text]
 
 
-def collect_instructions(
-    settings: Settings, gate: PermissionGate, names: ProtectedNames
-) -> Instructions:
+def read_texts(settings: Settings, gate: Gate, names: Names) -> Texts:
     """Read the skills and instruction files that the settings allow.
 
     Raises:
@@ -57,7 +55,7 @@ def collect_instructions(
         from ferrule.extensions.skills.loading import load_skills
 
         loaded = load_skills(settings.workspace, settings.repository, paths.config(), names=names)
-        permitted = loaded.filter_by(gate)
+        permitted = loaded.seen_by(gate)
         skills = permitted.catalogue_text
         tools = permitted.tools
         notices += map(str, permitted.warnings)
@@ -67,10 +65,10 @@ def collect_instructions(
         files = read_instructions(
             settings.workspace,
             settings["instructions.fallbacks"],
-            max_bytes=settings["instructions.max_bytes"],
+            most=settings["instructions.max_bytes"],
             names=names,
-            refuses=gate.find_refusal,
+            refuses=gate.refuses,
         )
         instructions = files.text
         notices += map(str, files.warnings)
-    return Instructions(skills, instructions, tools, tuple(notices))
+    return Texts(skills, instructions, tools, tuple(notices))

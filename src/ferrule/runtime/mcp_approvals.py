@@ -16,11 +16,11 @@ from typing import TYPE_CHECKING
 from ferrule.core.errors import ConfigError, FerruleError
 from ferrule.storage.settings.settings import Settings
 
-from .mcp_servers import list_server_tools, load_configured_servers
+from .mcp_servers import listed, load
 
 if TYPE_CHECKING:
     from ferrule.connectors.mcp import McpServer
-    from ferrule.connectors.mcp.approvals import ServerApproval
+    from ferrule.connectors.mcp.approvals import Approval
     from ferrule.connectors.mcp.definitions import Manifest
 
 
@@ -38,7 +38,7 @@ class ApprovalStale(FerruleError):
 
 
 @dataclass(frozen=True, slots=True)
-class ServerStatus:
+class Standing:
     """A server and its approval state.
 
     Attributes:
@@ -51,13 +51,13 @@ class ServerStatus:
     """
 
     server: McpServer
-    approval: ServerApproval
+    approval: Approval
     covered: str
-    offered: Manifest | None
+    seen: Manifest | None
     diff: str
 
     @property
-    def can_start(self) -> bool:
+    def starts(self) -> bool:
         """Whether its command is approved, so that it may be started."""
         return self.approval.state not in ("unknown", "moved")
 
@@ -72,32 +72,32 @@ class ServerApprovals:
         self._settings = settings
         self._seen: dict[str, Manifest] = {}
 
-    def list_servers(self) -> tuple[list[ServerStatus], tuple[str, ...]]:
+    def standings(self) -> tuple[list[Standing], tuple[str, ...]]:
         """Return all servers, and problems of entries that cannot be used. Starts nothing.
 
         Raises:
             ConfigError: A file cannot be read.
         """
-        loaded = load_configured_servers(self._settings)
+        loaded = load(self._settings)
         return [self._find_standing(server) for server in loaded.servers], loaded.problems
 
-    def find_server(self, name: str) -> ServerStatus:
+    def standing(self, name: str) -> Standing:
         """Return one server.
 
         Raises:
             ConfigError: There is no server of that name.
         """
-        found = next((one for one in self.list_servers()[0] if one.server.name == name), None)
+        found = next((one for one in self.standings()[0] if one.server.name == name), None)
         if found is None:
             raise ConfigError(f"there is no MCP server `{name[:100]}`")
         return found
 
-    def _find_standing(self, server: McpServer) -> ServerStatus:
-        from ferrule.connectors.mcp import ServerApprovals
-        from ferrule.connectors.mcp.approvals import configuration_text
+    def _find_standing(self, server: McpServer) -> Standing:
+        from ferrule.connectors.mcp import Approvals
+        from ferrule.connectors.mcp.approvals import covered_text
 
-        approvals = ServerApprovals()
-        approval = approvals.get(server)
+        approvals = Approvals()
+        approval = approvals.look(server)
         seen = self._seen.get(server.digest()) or approval.pending
         if (
             seen is not None
@@ -105,9 +105,7 @@ class ServerApprovals:
             and seen.digest() == approval.manifest.digest()
         ):
             seen = None
-        return ServerStatus(
-            server, approval, configuration_text(server), seen, approvals.diff(server, seen)
-        )
+        return Standing(server, approval, covered_text(server), seen, approvals.diff(server, seen))
 
     def approve_command(self, name: str, digest: str) -> None:
         """Approve the command of a server, so that it may be started.
@@ -120,36 +118,36 @@ class ServerApprovals:
             ApprovalStale: The entry changed since.
             ConfigError: There is no server of that name.
         """
-        from ferrule.connectors.mcp import ServerApprovals
+        from ferrule.connectors.mcp import Approvals
 
-        standing = self.find_server(name)
+        standing = self.standing(name)
         if standing.server.digest() != digest:
             raise ApprovalStale(name)
-        if not standing.can_start:
-            ServerApprovals().approve(standing.server)
+        if not standing.starts:
+            Approvals().approve(standing.server)
 
-    async def inspect(self, name: str) -> ServerStatus:
+    async def look(self, name: str) -> Standing:
         """Start an approved server and read which tools it offers.
 
         Raises:
             ConfigError: Its command is not approved, or it does not start or answer.
         """
-        standing = self.find_server(name)
-        if not standing.can_start:
+        standing = self.standing(name)
+        if not standing.starts:
             raise ConfigError(f"`{name}` was not started: its command is not approved")
-        manifest = await list_server_tools(self._settings, standing.server)
+        manifest = await listed(self._settings, standing.server)
         self._record(standing, manifest)
-        return self.find_server(name)
+        return self.standing(name)
 
-    def _record(self, standing: ServerStatus, manifest: Manifest) -> None:
-        from ferrule.connectors.mcp import ServerApprovals
+    def _record(self, standing: Standing, manifest: Manifest) -> None:
+        from ferrule.connectors.mcp import Approvals
 
         approved = standing.approval.manifest
         same = approved is not None and approved.digest() == manifest.digest()
         self._seen[standing.server.digest()] = manifest
         if approved is not None:
             # From now on runs withhold the tools that changed.
-            ServerApprovals().set_pending(standing.server, None if same else manifest)
+            Approvals().pend(standing.server, None if same else manifest)
 
     def approve_tools(self, name: str, digest: str) -> None:
         """Approve the tools of a server, so that models may use them.
@@ -162,25 +160,21 @@ class ServerApprovals:
             ApprovalStale: The tools or the entry changed since, or its command is not approved.
             ConfigError: There is no server of that name.
         """
-        from ferrule.connectors.mcp import ServerApprovals
+        from ferrule.connectors.mcp import Approvals
 
-        standing = self.find_server(name)
-        if (
-            not standing.can_start
-            or standing.offered is None
-            or standing.offered.digest() != digest
-        ):
+        standing = self.standing(name)
+        if not standing.starts or standing.seen is None or standing.seen.digest() != digest:
             raise ApprovalStale(name)
-        ServerApprovals().approve(standing.server, standing.offered)
+        Approvals().approve(standing.server, standing.seen)
 
-    def revoke(self, name: str) -> None:
+    def withdraw(self, name: str) -> None:
         """Withdraw the approval of a server's command and tools.
 
         Raises:
             ConfigError: There is no server of that name.
         """
-        from ferrule.connectors.mcp import ServerApprovals
+        from ferrule.connectors.mcp import Approvals
 
-        standing = self.find_server(name)
+        standing = self.standing(name)
         self._seen.pop(standing.server.digest(), None)
-        ServerApprovals().revoke(standing.server)
+        Approvals().revoke(standing.server)

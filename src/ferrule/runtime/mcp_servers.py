@@ -7,28 +7,28 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ferrule.core.errors import ConfigError, ToolFailed
-from ferrule.permissions.protected_names import DEFAULT_NAMES, ProtectedNames
-from ferrule.sandbox.policy import SandboxPolicy
+from ferrule.permissions.protected_names import DEFAULT, Names
+from ferrule.sandbox.policy import Policy
 from ferrule.storage import paths
 from ferrule.storage.settings.settings import Settings
-from ferrule.tools.reliability import POLICY_ERROR
+from ferrule.tools.reliability import POLICY
 
-from .sandbox_policy import make_sandbox_policy
+from .confinement import policy_of
 
 if TYPE_CHECKING:
-    from ferrule.connectors.mcp import LaunchSettings, McpServer, McpServers
-    from ferrule.connectors.mcp.configuration import LoadedServers
+    from ferrule.connectors.mcp import Ground, McpServer, Servers
+    from ferrule.connectors.mcp.configuration import Loaded
     from ferrule.connectors.mcp.definitions import Manifest
 
 _FILES = ("mcp.json",)
 
 
-def connect_servers(
+def servers_of(
     settings: Settings,
-    confine: SandboxPolicy,
+    confine: Policy,
     taken: Iterable[str],
-    editor_entries: Mapping[str, Any] | None = None,
-) -> McpServers | None:
+    handed: Mapping[str, Any] | None = None,
+) -> Servers | None:
     """Return the MCP servers of a run; close them with the agent. None of them is started.
 
     Args:
@@ -48,17 +48,17 @@ def connect_servers(
     repository = settings.repository
     in_repository = repository.state == "trusted" and ".mcp.json" in repository.files
     has_own = any((paths.config() / name).exists() for name in _FILES) or _named(settings)
-    if not in_repository and not has_own and not editor_entries:
+    if not in_repository and not has_own and not handed:
         return None
     from ferrule.connectors.mcp import connect
 
-    loaded = load_configured_servers(settings)
+    loaded = load(settings)
     if loaded.policy_errors:
-        raise ConfigError("\n".join(loaded.policy_errors), code=POLICY_ERROR)
-    ground = server_ground(settings, confine.root, confine.names)
-    more, problems = _select_approved(editor_entries or {}, loaded.servers)
-    servers = connect((*loaded.servers, *more), launch=ground, taken_names=taken)
-    servers.add_notices(*loaded.problems, *problems)
+        raise ConfigError("\n".join(loaded.policy_errors), code=POLICY)
+    ground = ground_of(settings, confine.root, confine.names)
+    more, problems = _select_approved(handed or {}, loaded.servers)
+    servers = connect((*loaded.servers, *more), ground=ground, taken=taken)
+    servers.note(*loaded.problems, *problems)
     return servers
 
 
@@ -66,12 +66,12 @@ def _select_approved(
     handed: Mapping[str, Any], known: tuple[McpServer, ...]
 ) -> tuple[tuple[McpServer, ...], list[str]]:
     """Return the editor's entries that the person approved, and a notice for each other one."""
-    from ferrule.connectors.mcp import ServerApprovals
+    from ferrule.connectors.mcp import Approvals
     from ferrule.connectors.mcp.configuration import read_server
 
     used: list[McpServer] = []
     problems: list[str] = []
-    approvals = ServerApprovals()
+    approvals = Approvals()
     own = {server.name: server for server in known}
     for name, entry in handed.items():
         try:
@@ -85,7 +85,7 @@ def _select_approved(
             problems.append(
                 f"server `{name}` from the editor is not used: you have one of the same name"
             )
-        elif approvals.get(server).manifest is None:
+        elif approvals.look(server).manifest is None:
             file = paths.config() / _FILES[0]
             problems.append(
                 f"server `{name}` from the editor is not started: you have not approved it; "
@@ -96,7 +96,7 @@ def _select_approved(
     return tuple(used), problems
 
 
-def load_configured_servers(settings: Settings, *, as_trusted: bool = False) -> LoadedServers:
+def load(settings: Settings, *, as_trusted: bool = False) -> Loaded:
     """Read the servers that the settings and files name.
 
     Args:
@@ -110,9 +110,7 @@ def load_configured_servers(settings: Settings, *, as_trusted: bool = False) -> 
     )
 
 
-def server_ground(
-    settings: Settings, root: Path | None = None, names: ProtectedNames | None = None
-) -> LaunchSettings:
+def ground_of(settings: Settings, root: Path | None = None, names: Names | None = None) -> Ground:
     """Return where servers are started and how they are sandboxed, as the settings say.
 
     Args:
@@ -120,16 +118,16 @@ def server_ground(
         root: The workspace; by default that of the settings.
         names: The protected names; by default those of the settings.
     """
-    from ferrule.connectors.mcp import LaunchSettings
+    from ferrule.connectors.mcp import Ground
 
-    extended = DEFAULT_NAMES.extend(
+    extended = DEFAULT.extended(
         reserved=settings["reserved.extend"], secret=settings["secrets.extend"]
     )
-    return LaunchSettings(
+    return Ground(
         root or Path(settings.workspace).resolve(),
-        protected_names=names or extended,
-        on_missing_protection=settings["sandbox.mode"],
-        bounds=make_sandbox_policy(settings).limits,
+        names=names or extended,
+        on_gap=settings["sandbox.mode"],
+        bounds=policy_of(settings).bounds,
         allow_env=tuple(settings["env.allow"]),
     )
 
@@ -138,18 +136,18 @@ def _named(settings: Settings) -> object:
     return settings.values.get("mcp_servers") or None
 
 
-async def list_server_tools(settings: Settings, server: McpServer) -> Manifest:
+async def listed(settings: Settings, server: McpServer) -> Manifest:
     """Start a server and return what it offers.
 
     Raises:
         ConfigError: It cannot be started, or does not answer.
     """
-    from ferrule.connectors.mcp import ServerApprovals
-    from ferrule.connectors.mcp.server_client import ServerClient
+    from ferrule.connectors.mcp import Approvals
+    from ferrule.connectors.mcp.server import Live
 
-    live = ServerClient(server, server_ground(settings), ServerApprovals(), None)
+    live = Live(server, ground_of(settings), Approvals(), None)
     try:
-        return await live.fetch_manifest()
+        return await live.list()
     except ToolFailed as error:
         raise ConfigError(error.message, code="mcp_server") from error
     finally:

@@ -13,11 +13,11 @@ from dataclasses import field
 from enum import StrEnum
 from pathlib import Path
 
-from ferrule.core.value_class import frozen
-from ferrule.permissions.protected_names import DEFAULT_NAMES, ProtectedNames
+from ferrule.core.frozen import frozen
+from ferrule.permissions.protected_names import DEFAULT, Names
 
 
-class Protection(StrEnum):
+class Aspect(StrEnum):
     """A protection that a sandbox can enforce."""
 
     FILE_READS = "file_reads"
@@ -41,7 +41,7 @@ class Protection(StrEnum):
     """The number of processes is bounded, and none outlives the command."""
 
 
-class Enforcement(StrEnum):
+class Holds(StrEnum):
     """How far a backend enforces a protection."""
 
     YES = "yes"
@@ -49,13 +49,13 @@ class Enforcement(StrEnum):
     NO = "no"
 
 
-ALL_PROTECTIONS = frozenset(Protection)
-DEFAULT_REQUIRED = ALL_PROTECTIONS - {Protection.MEMORY, Protection.PROCESSES}
+ALL = frozenset(Aspect)
+MUST = ALL - {Aspect.MEMORY, Aspect.PROCESSES}
 """The protections that are required unless the policy says otherwise."""
 
 
 @frozen
-class ResourceLimits:
+class Bounds:
     """Limits: sizes in bytes, processes as a count. None: no limit.
 
     `memory` and `processes` apply to all commands of a session together where the machine offers
@@ -68,7 +68,7 @@ class ResourceLimits:
 
 
 @frozen
-class SandboxPolicy:
+class Policy:
     """What the commands of one session may do. Folders are absolute paths.
 
     `root` is the workspace, `names` are the names that are refused in it. `readable` and `writable`
@@ -79,33 +79,33 @@ class SandboxPolicy:
     """
 
     root: Path
-    names: ProtectedNames = DEFAULT_NAMES
+    names: Names = DEFAULT
     readable: tuple[str, ...] = ()
     writable: tuple[str, ...] = ()
     network: tuple[str, ...] = ()
-    limits: ResourceLimits = field(default_factory=ResourceLimits)
-    require: frozenset[Protection] = DEFAULT_REQUIRED
+    bounds: Bounds = field(default_factory=Bounds)
+    require: frozenset[Aspect] = MUST
     preview: bool = False
 
 
 @frozen
-class AppliedProtections:
+class Applied:
     """What confined a command, as shown in its result, in the journal and by `ferrule doctor`.
 
     `rung` is the name of the backend (`namespaces`, `bubblewrap`, `landlock`, `none`, …). `holds`
     says for each protection how far it is enforced, `how` by what, in a few words.
     """
 
-    backend: str
-    enforcement: Mapping[Protection, Enforcement]
-    mechanisms: Mapping[Protection, str] = field(default_factory=dict[Protection, str])
+    rung: str
+    holds: Mapping[Aspect, Holds]
+    how: Mapping[Aspect, str] = field(default_factory=dict[Aspect, str])
 
-    def missing(self, required: frozenset[Protection]) -> tuple[Protection, ...]:
+    def missing(self, required: frozenset[Aspect]) -> tuple[Aspect, ...]:
         """Return what is required and not fully enforced, in the order of declaration."""
         return tuple(
             aspect
-            for aspect in Protection
-            if aspect in required and self.enforcement.get(aspect) is not Enforcement.YES
+            for aspect in Aspect
+            if aspect in required and self.holds.get(aspect) is not Holds.YES
         )
 
     def as_record(self) -> dict[str, object]:
@@ -115,26 +115,24 @@ class AppliedProtections:
         """
         enforced = self._fully_enforced()
         return {
-            "kind": self.backend,
+            "kind": self.rung,
             "enforced": enforced,
-            "not_enforced": [str(aspect) for aspect in Protection if aspect not in enforced],
+            "not_enforced": [str(aspect) for aspect in Aspect if aspect not in enforced],
         }
 
-    def describe(self) -> str:
+    def in_words(self) -> str:
         """Describe in one line the backend, what it enforces, and how far the rest is enforced."""
         enforced = ", ".join(self._fully_enforced()) or "nothing"
-        summary = f"commands are confined by `{self.backend}`: {enforced}"
+        summary = f"commands are confined by `{self.rung}`: {enforced}"
         rest = [
-            f"{aspect} {self.enforcement.get(aspect, Enforcement.NO)} ({self.mechanisms.get(aspect, '')})"
-            for aspect in Protection
-            if self.enforcement.get(aspect) is not Enforcement.YES
+            f"{aspect} {self.holds.get(aspect, Holds.NO)} ({self.how.get(aspect, '')})"
+            for aspect in Aspect
+            if self.holds.get(aspect) is not Holds.YES
         ]
         return f"{summary}; not in full: {'; '.join(rest)}" if rest else summary
 
     def _fully_enforced(self) -> list[str]:
-        return [
-            str(aspect) for aspect in Protection if self.enforcement.get(aspect) is Enforcement.YES
-        ]
+        return [str(aspect) for aspect in Aspect if self.holds.get(aspect) is Holds.YES]
 
 
-UNCONFINED = AppliedProtections("none", dict.fromkeys(Protection, Enforcement.NO))
+UNCONFINED = Applied("none", dict.fromkeys(Aspect, Holds.NO))

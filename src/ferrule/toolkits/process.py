@@ -20,8 +20,8 @@ import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from ferrule.sandbox.command import Command, CommandResult, LandlockAccess, OutputSink
-from ferrule.sandbox.sandbox import unconfined_sandbox
+from ferrule.sandbox.command import Command, Ended, Sink, Wall
+from ferrule.sandbox.sandbox import plain
 
 
 async def run_process(
@@ -30,13 +30,13 @@ async def run_process(
     program: str,
     directory: int,
     environment: Mapping[str, str],
-    output: OutputSink,
-    errors: OutputSink | None = None,
+    output: Sink,
+    errors: Sink | None = None,
     stdin: bytes = b"",
     timeout: float,
     grace: float = 0.5,
-    wall: LandlockAccess | None = None,
-) -> CommandResult:
+    wall: Wall | None = None,
+) -> Ended:
     """Run `program` with the words `argv`.
 
     When cancelled, the process tree is ended before the cancellation goes on.
@@ -51,7 +51,7 @@ async def run_process(
     Raises:
         ToolFailed: The program cannot be started.
     """
-    return await unconfined_sandbox().run(
+    return await plain().run(
         Command(
             tuple(argv),
             program=program,
@@ -62,7 +62,7 @@ async def run_process(
             stdin=stdin,
             timeout=timeout,
             grace=grace,
-            landlock=wall,
+            wall=wall,
         )
     )
 

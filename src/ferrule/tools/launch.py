@@ -23,5 +23,5 @@ class Launch:
 
     work: Callable[[], Awaitable[Any]]
     name: str
-    ends_with_run: bool = False
-    answer_fields: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    of_run: bool = False
+    shown: Mapping[str, Any] = field(default_factory=dict[str, Any])

@@ -18,16 +18,16 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
-from ferrule.core.value_class import frozen
+from ferrule.core.frozen import frozen
 
 from .context import Context
 
-PROBE_SECONDS = 30.0
+SECONDS = 30.0
 """Time limit of a probe."""
 
 
 @frozen
-class ProbeResult:
+class Probed:
     """What a probe found.
 
     Attributes:
@@ -40,14 +40,14 @@ class ProbeResult:
     value: Any = None
 
 
-NOT_HAPPENED = ProbeResult(False)
+NOT_HAPPENED = Probed(False)
 """Nothing was done; the call runs again."""
-UNKNOWN = ProbeResult(None)
+UNKNOWN = Probed(None)
 """The model is told that the outcome is unknown."""
 
-Probe = Callable[[Mapping[str, Any], Context], Awaitable[ProbeResult]]
+Probe = Callable[[Mapping[str, Any], Context], Awaitable[Probed]]
 
 
-def happened(value: Any = None) -> ProbeResult:
+def happened(value: Any = None) -> Probed:
     """Report that the call took effect, with its result."""
-    return ProbeResult(True, value)
+    return Probed(True, value)

@@ -16,11 +16,11 @@ from ferrule.core.errors import ConfigError
 
 from . import toolset
 from .definition import Tool
-from .result_formatting import Formatter, OutputFormat, format_results
+from .result_formatting import Formatter, OutputFormat, formatted
 from .toolset import Tools
 
 
-class PackOptions(TypedDict, total=False):
+class Shape(TypedDict, total=False):
     """Options of a pack of tools; all may be left out.
 
     `enabled_tools` and `disabled_tools` take logical keys, names and groups. The mappings are by
@@ -41,9 +41,7 @@ class PackOptions(TypedDict, total=False):
     formatters: Mapping[str, Formatter]
 
 
-def apply_options(
-    tools: Iterable[Tool], options: PackOptions, *, default_selection: Iterable[str] | None = None
-) -> Tools:
+def shaped(tools: Iterable[Tool], options: Shape, *, default: Iterable[str] | None = None) -> Tools:
     """Apply options to tools; `default` is the selection if `enabled_tools` is not given.
 
     Settings for a tool that the same options disable are accepted and have no effect.
@@ -51,17 +49,15 @@ def apply_options(
     Raises:
         ConfigError: An option, key, name or group does not exist; suggests the nearest.
     """
-    check_options(options, PackOptions)
+    check_options(options, Shape)
     found = tuple(tools)
-    known = {toolset.logical_key(tool) for tool in found} | {tool.name for tool in found}
+    known = {toolset.key_of(tool) for tool in found} | {tool.name for tool in found}
     enabled = options.get("enabled_tools")
     kept = toolset.select(
-        found,
-        default_selection if enabled is None else enabled,
-        without=options.get("disabled_tools", ()),
+        found, default if enabled is None else enabled, without=options.get("disabled_tools", ())
     )
-    remaining = {toolset.logical_key(tool) for tool in kept} | {tool.name for tool in kept}
-    remaining.add(toolset.ALL_TOOLS)
+    remaining = {toolset.key_of(tool) for tool in kept} | {tool.name for tool in kept}
+    remaining.add(toolset.EVERY)
 
     def settings_for(option: str) -> dict[str, Any]:
         """Return the settings of an option for tools that are left.
@@ -73,11 +69,11 @@ def apply_options(
             name: value for name, value in given.items() if name in remaining or name not in known
         }
 
-    kept = toolset.configure(kept, settings_for("tool_config"))
-    kept = toolset.describe(kept, settings_for("descriptions"))
-    kept = toolset.annotate(kept, settings_for("annotations"))
-    kept = toolset.rename(kept, settings_for("names"))
-    kept = format_results(
+    kept = toolset.configured(kept, settings_for("tool_config"))
+    kept = toolset.described(kept, settings_for("descriptions"))
+    kept = toolset.annotated(kept, settings_for("annotations"))
+    kept = toolset.renamed(kept, settings_for("names"))
+    kept = formatted(
         kept,
         options.get("output_format", "value"),
         result_formatter=options.get("result_formatter"),
@@ -85,13 +81,13 @@ def apply_options(
     )
     namespace = options.get("namespace", "")
     if namespace != "":
-        kept = toolset.add_namespace(kept, namespace)
+        kept = toolset.namespaced(kept, namespace)
     if _read_defer_loading(options):
-        return toolset.mark_deferred(kept, defer=True)
+        return toolset.deferred(kept, defer=True)
     return kept
 
 
-def _read_defer_loading(options: PackOptions) -> bool:
+def _read_defer_loading(options: Shape) -> bool:
     defer = options.get("defer_loading", False)
     if not isinstance(defer, bool):  # pyright: ignore[reportUnnecessaryIsInstance]  said by people
         raise ConfigError(f"defer_loading: found {defer!r}", hint="say true or false")

@@ -25,9 +25,8 @@ from a2a_world import (
     sse,
 )
 
-from ferrule.connectors.a2a import exchange, http
-from ferrule.connectors.a2a import peer_client as peer
-from ferrule.core.calls import ErrorType, ToolResult
+from ferrule.connectors.a2a import exchange, http, peer
+from ferrule.core.calls import ErrorType, Result
 
 WORKING = {"id": "t1", "contextId": "c1", "status": {"state": "TASK_STATE_WORKING"}}
 
@@ -54,7 +53,7 @@ async def seen(world: World) -> Any:
     return world.session(peers)
 
 
-async def asked(world: World) -> ToolResult:
+async def asked(world: World) -> Result:
     return await (await seen(world)).call("friend__echo", message="go")
 
 
@@ -381,12 +380,12 @@ async def test_refusals_of_the_web_say_what_they_mean_and_never_the_secret(
 async def test_a_message_is_repeated_only_where_it_surely_did_nothing(
     world: World, status: int, times: int
 ) -> None:
-    from ferrule.tools.reliability import read_policies
+    from ferrule.tools.reliability import policies
 
     async def refuses(request: Request) -> Any:
         return Response(status_code=status)
 
-    said = read_policies({"max_attempts": 2, "backoff_base_ms": 0}, None, "here")
+    said = policies({"max_attempts": 2, "backoff_base_ms": 0}, None, "here")
     peers = await world.peers(world.peer(policies=said))
     world.instead["/rpc"] = refuses
     assert not (await world.session(peers).call("friend__echo", message="go")).success

@@ -33,7 +33,7 @@ MISSING = [
     for reason, there in (
         (
             "the embedded model is not pulled: `ferrule models pull smollm2`",
-            (pull.models_folder() / "SmolLM2-135M-Instruct.Q4_1.gguf").exists(),
+            (pull.folder() / "SmolLM2-135M-Instruct.Q4_1.gguf").exists(),
         ),
         ("playwright is not installed", importlib.util.find_spec("playwright") is not None),
         ("there is no Chromium here", CHROMIUM is not None),

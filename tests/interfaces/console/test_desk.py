@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 
 from ferrule import tool
-from ferrule.console import open_sessions as sessions
-from ferrule.console.assemblies import SessionSetup
-from ferrule.console.open_sessions import ConsoleSession, SessionActionError
+from ferrule.console import sessions
+from ferrule.console.assemblies import Setup
 from ferrule.console.questions import Question, QuestionError
+from ferrule.console.sessions import DeskError, Live
 from ferrule.console.viewer import Viewer
 from ferrule.core.errors import FerruleError
 from ferrule.core.events import (
@@ -46,11 +46,11 @@ async def asked(serving: Any, count: int = 1) -> list[Question]:
     return found
 
 
-async def over(live: ConsoleSession) -> None:
+async def over(live: Live) -> None:
     """Once its run is over."""
-    assert live.run_task is not None
+    assert live.work is not None
     async with asyncio.timeout(10):
-        await asyncio.wait([live.run_task])
+        await asyncio.wait([live.work])
 
 
 def events(serving: Any, session: str, kind: type) -> list[Any]:
@@ -197,7 +197,7 @@ async def test_stopping_ends_the_run_and_answers_its_calls(served: Any) -> None:
         assert [str(one.result.error_type) for one in events(serving, live.id, ToolAnswered)] == [
             "cancelled"
         ]
-        with pytest.raises(SessionActionError, match="no run of this session"):
+        with pytest.raises(DeskError, match="no run of this session"):
             await serving.console.desk.stop(live.id)
 
 
@@ -228,7 +228,7 @@ async def test_words_on_the_way_are_read_before_the_next_answer(served: Any) -> 
         live = await serving.console.desk.start(OWNER, "hang")
         await begun.wait()
         info = serving.journal.find(live.id)
-        assert (await serving.console.desk.send_message(OWNER, info, "be quick")) is live
+        assert (await serving.console.desk.go_on(OWNER, info, "be quick")) is live
         serving.console.desk.stop_call(live.id, "c1")
         await over(live)
         assert any("be quick" in text for text in read)
@@ -252,7 +252,7 @@ async def test_a_run_whose_server_died_is_taken_up_by_the_next_one(
         info = second.journal.find(live.id)
         assert second.console.desk.standing(info) == "interrupted"
         with pytest.raises(FerruleError, match="still open"):
-            await second.console.desk.send_message(OWNER, info, "more")
+            await second.console.desk.go_on(OWNER, info, "more")
         again = await second.console.desk.resume(OWNER, info)
         (question,) = await asked(second)
         assert question.request.tool.name == "note"
@@ -262,7 +262,7 @@ async def test_a_run_whose_server_died_is_taken_up_by_the_next_one(
         assert [one.stop for one in events(second, live.id, RunFinished)] == ["done"]
 
 
-async def _died(serving: Any, live: ConsoleSession, to: Any, left: list[Any]) -> None:
+async def _died(serving: Any, live: Live, to: Any, left: list[Any]) -> None:
     """A journal as a server that was killed at this moment leaves it."""
     from ferrule.core.identity import Identity
     from ferrule.storage.journal.sqlite import SqliteJournal
@@ -271,7 +271,7 @@ async def _died(serving: Any, live: ConsoleSession, to: Any, left: list[Any]) ->
         for record in left:
             who = Identity(record.tenant, record.user, record.session, record.run)
             journal.append(
-                record.session, record.run, [record.event], identity=who, times=[record.time]
+                record.session, record.run, [record.event], identity=who, at=[record.time]
             )
 
 
@@ -285,7 +285,7 @@ async def test_a_fork_goes_on_from_the_end_of_a_run(served: Any) -> None:
         await over(live)
         name = await at.fork(serving.journal.find(live.id), 1)
         assert [one.text for one in events(serving, name, RunFinished)] == ["one"]
-        forked = await at.send_message(OWNER, serving.journal.find(name), "instead")
+        forked = await at.go_on(OWNER, serving.journal.find(name), "instead")
         await over(forked)
         assert [one.text for one in events(serving, name, RunFinished)] == ["one", "other"]
         assert len(events(serving, live.id, RunFinished)) == 2
@@ -338,9 +338,9 @@ async def test_a_tool_is_tried_through_the_gate_in_a_session_of_its_own(served: 
 async def test_a_model_that_leads_nowhere_is_an_error_and_leaves_no_session(served: Any) -> None:
     async with served({"scripted:a": []}) as serving:
         with pytest.raises(KeyError):
-            await serving.console.desk.start(OWNER, "hi", SessionSetup("scripted:none"))
+            await serving.console.desk.start(OWNER, "hi", Setup("scripted:none"))
         assert serving.console.sessions(OWNER) == []
-        with pytest.raises(SessionActionError, match="message is empty"):
+        with pytest.raises(DeskError, match="message is empty"):
             await serving.console.desk.start(OWNER, "   ")
         assert serving.console.sessions(OWNER) == []
 
@@ -370,7 +370,7 @@ async def test_a_session_that_nobody_goes_on_with_is_let_go_after_a_while(
         async with asyncio.timeout(10):
             while serving.console.desk.find(live.id) is not None:
                 await asyncio.sleep(0.005)
-        again = await serving.console.desk.send_message(OWNER, serving.journal.find(live.id), "second")
+        again = await serving.console.desk.go_on(OWNER, serving.journal.find(live.id), "second")
         await over(again)
         assert again is not live
         assert [one.text for one in events(serving, live.id, RunFinished)] == ["one", "two"]
@@ -385,7 +385,7 @@ async def test_there_are_so_many_runs_at_a_time(
     async with served({"scripted:a": [calls(("hang", {}))]}, tools=[hang]) as serving:
         live = await serving.console.desk.start(OWNER, "hang")
         await begun.wait()
-        with pytest.raises(SessionActionError, match="in progress already"):
+        with pytest.raises(DeskError, match="in progress already"):
             await serving.console.desk.start(OWNER, "me too")
         assert [info.session for info in serving.console.sessions(OWNER)] == [live.id]
         await serving.console.desk.stop(live.id)
@@ -427,7 +427,7 @@ async def test_a_session_that_is_being_let_go_is_opened_again_only_then(served: 
         leaving = asyncio.create_task(serving.console.desk.leave(live.id))
         await begun.wait()
         going = asyncio.create_task(
-            serving.console.desk.send_message(OWNER, serving.journal.find(live.id), "second")
+            serving.console.desk.go_on(OWNER, serving.journal.find(live.id), "second")
         )
         await asyncio.sleep(0)
         assert not going.done()
@@ -462,6 +462,6 @@ async def test_a_session_is_never_taken_up_with_more_than_the_server_allows_now(
             "old", "r1", [opened, RunStarted("go"), RunFinished("done")], identity=who
         )
         serving.journal.release("old")
-        live = await serving.console.desk.send_message(OWNER, serving.journal.find("old"), "more")
+        live = await serving.console.desk.go_on(OWNER, serving.journal.find("old"), "more")
         await over(live)
         assert live.assembly.agent.gate.mode == held

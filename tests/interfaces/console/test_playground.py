@@ -13,7 +13,7 @@ import pytest
 from ferrule.console.pages import playground
 from ferrule.console.viewer import Viewer
 from ferrule.models.scripted import says
-from ferrule.runtime.model_discovery import DiscoveredModel
+from ferrule.runtime.model_discovery import Row
 
 OWNER = Viewer("owner", True)
 PART = {"hx-request": "true"}
@@ -23,11 +23,11 @@ PART = {"hx-request": "true"}
 def known(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """What providers of this machine would say: nobody is asked."""
 
-    async def discovered(_: object) -> list[DiscoveredModel]:
+    async def discovered(_: object) -> list[Row]:
         return [
-            DiscoveredModel("scripted:b", True),
-            DiscoveredModel("ollama:", False, "nothing there"),
-            DiscoveredModel("openai:MODEL", True),
+            Row("scripted:b", True),
+            Row("ollama:", False, "nothing there"),
+            Row("openai:MODEL", True),
         ]
 
     monkeypatch.setattr(playground, "discovered", discovered)

@@ -377,14 +377,14 @@ async def test_a_long_session_begins_with_its_end_and_leads_back(served: Any) ->
 async def test_a_call_whose_outcome_nobody_knows_is_asked_about_when_it_is_taken_up(
     served: Any, tmp_path: Any
 ) -> None:
-    from ferrule.core.calls import ToolCall
+    from ferrule.core.calls import Call
     from ferrule.core.events import CallEvaluated, CallStarted
     from ferrule.engine.dispatcher import Dispatcher
 
     steps = [says("that went well")]
     async with served({"scripted:a": steps}, tools=[NOTE]) as serving, serving.browser() as browser:
         agent = serving.console.assembly.agent
-        call = ToolCall("c1", "note", '{"text":"x"}')
+        call = Call("c1", "note", '{"text":"x"}')
         evaluation: CallEvaluated = Dispatcher(agent.catalog, agent.gate).evaluate(call).evaluation
         opened = SessionOpened(
             model="scripted:a", workspace=str(serving.workspace), tools=("note",)

@@ -13,17 +13,17 @@ from ferrule import tool
 from ferrule.engine.agent import Agent
 from ferrule.models.scripted import Scripted, calls, says
 from ferrule.servers.a2a import conversations as desk_module
-from ferrule.servers.a2a.conversations import Conversations, Task, TaskRefused, TaskUpdate
+from ferrule.servers.a2a.conversations import Desk, Item, Refused, Task
 from grouped_options import grouped
 
 
 @pytest.fixture
 async def made(tmp_path: Path) -> AsyncIterator[Any]:
-    desks: list[tuple[Conversations, Agent]] = []
+    desks: list[tuple[Desk, Agent]] = []
 
-    def make(*steps: Any, **more: Any) -> Conversations:
+    def make(*steps: Any, **more: Any) -> Desk:
         agent = Agent(Scripted(list(steps)), **grouped(journal=tmp_path / "journal.db", **more))
-        desks.append((Conversations(agent), agent))
+        desks.append((Desk(agent), agent))
         return desks[-1][0]
 
     yield make
@@ -32,9 +32,9 @@ async def made(tmp_path: Path) -> AsyncIterator[Any]:
         await agent.close()
 
 
-async def end(task: Task) -> TaskUpdate:
+async def end(task: Task) -> Item:
     async with asyncio.timeout(20):
-        while (item := await task.updates.get()).kind in ("words",):
+        while (item := await task.items.get()).kind in ("words",):
             pass
         return item
 
@@ -53,7 +53,7 @@ async def test_a_question_that_nobody_answers_is_a_no(
     desk = made(calls(("act", {})), says("not allowed"), tools=[act])
     task = await desk.begin("t", "c", "act")
     assert (await end(task)).kind == "question"
-    assert await end(task) == TaskUpdate("done", "not allowed")
+    assert await end(task) == Item("done", "not allowed")
 
 
 @pytest.mark.proves("serve.a2a.approval")
@@ -83,24 +83,24 @@ async def test_only_words_that_begin_with_yes_are_a_yes(made: Any, words: str, r
     task = await desk.begin("t", "c", "act")
     assert (await end(task)).kind == "question"
     task.say(words)
-    assert await end(task) == TaskUpdate("done", "over") and len(ran) == runs
+    assert await end(task) == Item("done", "over") and len(ran) == runs
 
 
 @pytest.mark.proves("serve.a2a.bounds")
 async def test_tasks_and_conversations_are_bounded(
     made: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(desk_module, "MAX_TASKS", 2)
+    monkeypatch.setattr(desk_module, "TASKS", 2)
     monkeypatch.setattr(desk_module, "MAX_CONVERSATIONS", 2)
     desk = made(
         calls(("act", {})), calls(("act", {})), says("a"), says("b"), says("c"), tools=[act]
     )
     first, second = await desk.begin("1", "one", "go"), await desk.begin("2", "two", "go")
     assert (await end(first)).kind == (await end(second)).kind == "question"
-    with pytest.raises(TaskRefused, match="2 tasks"):
+    with pytest.raises(Refused, match="2 tasks"):
         await desk.begin("3", "one", "go")
-    monkeypatch.setattr(desk_module, "MAX_TASKS", 9)
-    with pytest.raises(TaskRefused, match="2 sessions"):
+    monkeypatch.setattr(desk_module, "TASKS", 9)
+    with pytest.raises(Refused, match="2 sessions"):
         await desk.begin("3", "three", "go")
     first.say("no")
     assert (await end(first)).kind == "done"
@@ -117,8 +117,8 @@ async def test_messages_of_one_conversation_are_worked_one_after_another(made: A
     first, second = await desk.begin("1", "c", "go"), await desk.begin("2", "c", "go on")
     assert (await end(first)).kind == "question" and second.items.empty()
     first.say("yes")
-    assert await end(first) == TaskUpdate("done", "first")
-    assert await end(second) == TaskUpdate("done", "second")
+    assert await end(first) == Item("done", "first")
+    assert await end(second) == Item("done", "second")
 
 
 @pytest.mark.proves("serve.a2a.cancel")

@@ -13,18 +13,18 @@ from command_world import World
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ferrule.core.calls import ErrorType, ToolCall, ToolResult
+from ferrule.core.calls import Call, ErrorType, Result
 from ferrule.core.errors import ConfigError, ToolFailed
 from ferrule.engine.agent import Agent
 from ferrule.engine.agent_options import Permissions, Storage
 from ferrule.models.scripted import Scripted, says
-from ferrule.permissions.approvals import ApprovalAnswer, Approver
-from ferrule.permissions.command_analysis.analysis import analyse_command
+from ferrule.permissions.approvals import Answer, Approver
+from ferrule.permissions.commands.analysis import analyse
 from ferrule.permissions.safe_mode import SafeMode
 from ferrule.storage.journal.sqlite import SqliteJournal
 from ferrule.toolkits.commands import CommandOptions, CommandPolicy, command_tools
-from ferrule.toolkits.commands.policy import Behavior, find_prefix_violation
-from ferrule.toolkits.commands.request import parse_request
+from ferrule.toolkits.commands.policy import Behavior, beyond_prefixes
+from ferrule.toolkits.commands.request import parse
 
 PREFIXES = [["git", "status"], ["git", "log"], "echo", ["sed", "-n"]]
 
@@ -170,12 +170,10 @@ def test_adding_words_to_an_allowed_command_never_blocks_it_and_others_never_pas
     words: list[str],
 ) -> None:
     prefixes = (("git", "status"), ("git", "log"))
-    why = find_prefix_violation(words, analyse_command(words), prefixes, shell=False)
+    why = beyond_prefixes(words, analyse(words), prefixes, shell=False)
     assert (why == "") == (tuple(words[:2]) in prefixes)
     text = shlex.join(words)
-    in_shell = find_prefix_violation(
-        ("bash", "-c", text), analyse_command(text), prefixes, shell=True
-    )
+    in_shell = beyond_prefixes(("bash", "-c", text), analyse(text), prefixes, shell=True)
     assert not (in_shell == "" and why)
 
 
@@ -341,11 +339,9 @@ async def test_a_policy_that_never_comes_to_an_end_is_a_no(world: World) -> None
 async def test_the_changed_request_goes_through_the_pipeline_of_the_session(world: World) -> None:
     asked: list[tuple[str, dict[str, Any]]] = []
 
-    async def pipeline(name: str, arguments: dict[str, Any]) -> ToolResult:
+    async def pipeline(name: str, arguments: dict[str, Any]) -> Result:
         asked.append((name, arguments))
-        return ToolResult.error(
-            ToolCall("c", name), ErrorType.PERMISSION_DENIED, "denied by a rule"
-        )
+        return Result.error(Call("c", name), ErrorType.PERMISSION_DENIED, "denied by a rule")
 
     world.set(
         command_policy=lambda r, a: {"patch": {"argv": ["touch", "made"]}},
@@ -390,8 +386,8 @@ def test_a_request_read_again_is_the_same_request(
     options = CommandOptions(
         behavior=Behavior(background_after_ms=after), max_inline_bytes=inline, cwd="sub"
     )
-    request = parse_request(given_, options, CommandPolicy())
-    assert parse_request(request.to_arguments(), options, CommandPolicy()) == request
+    request = parse(given_, options, CommandPolicy())
+    assert parse(request.arguments(), options, CommandPolicy()) == request
 
 
 # ---- asking
@@ -403,9 +399,9 @@ class Person:
     def __init__(self, choice: Any) -> None:
         self.choice, self.requests = choice, list[Any]()
 
-    async def ask(self, request: Any) -> ApprovalAnswer:
+    async def ask(self, request: Any) -> Answer:
         self.requests.append(request)
-        return ApprovalAnswer(self.choice, note="too risky")
+        return Answer(self.choice, note="too risky")
 
 
 @pytest.mark.proves("command.policy-asks")

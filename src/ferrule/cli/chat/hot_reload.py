@@ -10,15 +10,15 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 from ferrule.core.errors import ConfigError, FerruleError
-from ferrule.runtime.hot_reload import ConfigurationChange, HotReloader
-from ferrule.storage.trust import TrustStore
+from ferrule.runtime.hot_reload import Changed, Reloading
+from ferrule.storage.trust import Trust
 
 from .slash_commands import Chat
 
 QUESTION = "trust it as it is now? [y/N] "
 
 
-class ChatReloader:
+class Fresh:
     """Reloads the configuration of one chat when files changed.
 
     Args:
@@ -32,19 +32,19 @@ class ChatReloader:
     ) -> None:
         self._chat = chat
         self._ask = ask
-        self._reloading = HotReloader(chat.assembly, options, interruptible=True)
+        self._reloading = Reloading(chat.assembly, options, interruptible=True)
 
-    async def reload_changes(self) -> bool:
+    async def look(self) -> bool:
         """Reload what changed.
 
         Returns:
             False if trust was lost and the reload failed: then nothing may run.
         """
-        say = self._chat.assembly.terminal.write_message
+        say = self._chat.assembly.terminal.say
         try:
-            changed = self._reloading.find_changes()
+            changed = self._reloading.look()
             if changed is not None:
-                if changed.needs_trust:
+                if changed.asks:
                     await self._ask_for_trust(changed)
                 await self._reloading.reload(self._chat.session)
         except FerruleError as error:
@@ -53,12 +53,12 @@ class ChatReloader:
             return False
         return True
 
-    async def _ask_for_trust(self, changed: ConfigurationChange) -> None:
+    async def _ask_for_trust(self, changed: Changed) -> None:
         """Show what changed and ask. Trust is by digest: only what was shown becomes trusted."""
-        say = self._chat.assembly.terminal.write_message
-        trust = TrustStore()
+        say = self._chat.assembly.terminal.say
+        trust = Trust()
         say("! the configuration of this folder changed:", style="yellow")
-        for change in trust.diff(changed.repository.workspace):
+        for change in trust.diff(changed.seen.workspace):
             difference = change.diff or "  (not text: look at the file)"
             say(f"{change.what}: {change.name}\n{difference}")
         try:
@@ -69,6 +69,6 @@ class ChatReloader:
             say("not trusted; run `ferrule trust` to be asked again", style="yellow")
             return
         try:
-            trust.trust(changed.repository.workspace, digest=changed.repository.digest)
+            trust.trust(changed.seen.workspace, digest=changed.seen.digest)
         except ConfigError as error:
             say(f"! {error.detail}", style="yellow")

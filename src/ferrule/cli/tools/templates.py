@@ -15,9 +15,9 @@ from ferrule.core.errors import ConfigError
 
 from .fields import Field
 
-PLACEHOLDER = "Say here what the tool does, what it does not do, and what it returns."
+TO_WRITE = "Say here what the tool does, what it does not do, and what it returns."
 
-SAMPLE_TOOL_FILE = """\
+SAMPLE = """\
 ---
 parameters:
   text:
@@ -51,9 +51,9 @@ and what it returns.
 """The tool file that is written if no fields are given."""
 
 
-def render_tool_file(fields: Sequence[Field], description: str = "") -> str:
+def tool_file(fields: Sequence[Field], description: str = "") -> str:
     """Return a tool file with these parameters, whose tests pass."""
-    everything = {field.name: field.type.make_sample() for field in fields}
+    everything = {field.name: field.kind.sample() for field in fields}
     least = {field.name: everything[field.name] for field in fields if field.required}
     unset = {field.name: field.default for field in fields if not field.required}
     lines = ["---", "parameters:" if fields else "parameters: {}"]
@@ -74,11 +74,11 @@ def render_tool_file(fields: Sequence[Field], description: str = "") -> str:
     if unset:
         lines += ["  - name: does without what is optional"]
         lines += [f"    arguments: {_json(least)}", f"    returns: {_json(least | unset)}"]
-    return "\n".join([*lines, "---", description or PLACEHOLDER]) + "\n"
+    return "\n".join([*lines, "---", description or TO_WRITE]) + "\n"
 
 
 def _parameter(field: Field) -> dict[str, Any]:
-    made = field.type.to_schema()
+    made = field.kind.schema()
     if field.description:
         made["description"] = field.description
     if field.default is not None:
@@ -107,7 +107,7 @@ def _json(value: Any) -> str:
 # ---- Python
 
 
-def render_python_tool(name: str, fields: Sequence[Field], description: str = "") -> str:
+def python_tool(name: str, fields: Sequence[Field], description: str = "") -> str:
     """Return a module with the tool as a typed function.
 
     Raises:
@@ -120,8 +120,8 @@ def render_python_tool(name: str, fields: Sequence[Field], description: str = ""
                 hint="use letters, digits and `_`, and no keyword",
             )
     ordered = sorted(fields, key=lambda field: not field.required)
-    literal = any("Literal[" in field.type.to_annotation() for field in fields)
-    said = _quoted(description or PLACEHOLDER)
+    literal = any("Literal[" in field.kind.annotation() for field in fields)
+    said = _quoted(description or TO_WRITE)
     about = [
         f"        {field.name}: {_quoted(field.description)}"
         for field in ordered
@@ -161,7 +161,7 @@ def _definition(name: str, parameters: Sequence[str]) -> str:
 
 
 def _signed(field: Field) -> str:
-    kind = field.type.to_annotation()
+    kind = field.kind.annotation()
     if field.required:
         return f"{field.name}: {kind}"
     if field.default is None:
@@ -174,9 +174,9 @@ def _quoted(text: str) -> str:
     return re.sub(r'"(?="|$)', r"\"", text.replace("\\", "\\\\"))
 
 
-def render_python_test(name: str, fields: Sequence[Field]) -> str:
+def python_test(name: str, fields: Sequence[Field]) -> str:
     """Return tests of that module: of the function alone, and called by a scripted model."""
-    given = {field.name: field.type.make_sample() for field in fields}
+    given = {field.name: field.kind.sample() for field in fields}
     return f'''\
 """Tests of `{name}`. Run them with `python -m pytest`: no model, no network."""
 

@@ -22,32 +22,32 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, cast
 
-from ferrule.connectors.text_cleaning import diff_texts
+from ferrule.connectors.cleaning import difference
 from ferrule.core.errors import ConfigError
 from ferrule.storage import paths
 
-from .cards import Card, Skill, card_from_json
+from .cards import Card, Skill, from_json
 from .spec import A2aPeer
 
-ApprovalState = Literal["unknown", "moved", "changed", "approved"]
+State = Literal["unknown", "moved", "changed", "approved"]
 _VERSION = 1
 
 
 @dataclass(frozen=True, slots=True)
-class PeerApproval:
+class Approval:
     """The approval state of a peer.
 
     `card` is what was approved, `pending` what the peer says now if that differs.
     """
 
-    state: ApprovalState
+    state: State
     card: Card | None = None
     pending: Card | None = None
-    approved_configuration: str = ""
+    covered: str = ""
     """The approved configuration as text, to compare with the current one."""
 
     @property
-    def unchanged(self) -> tuple[Skill, ...]:
+    def offered(self) -> tuple[Skill, ...]:
         """The approved skills that have not changed since, as far as is known."""
         if self.card is None:
             return ()
@@ -59,7 +59,7 @@ class PeerApproval:
         return tuple(skill for skill in self.card.skills if skill.hash in current)
 
 
-class PeerApprovals:
+class Approvals:
     """A person's stored approvals of A2A peers.
 
     Nothing is written before the first one. Every method raises ConfigError for a file that cannot
@@ -70,20 +70,20 @@ class PeerApprovals:
         self._folder = folder
         self._now = now
 
-    def get(self, peer: A2aPeer) -> PeerApproval:
+    def look(self, peer: A2aPeer) -> Approval:
         """Return the approval state of a peer as it is configured now."""
         stored = self._load(peer)
         if stored is None:
-            return PeerApproval("unknown")
+            return Approval("unknown")
         covered = str(stored.get("covered", ""))
         if stored["peer"] != peer.digest():
-            return PeerApproval("moved", approved_configuration=covered)
+            return Approval("moved", covered=covered)
         try:
-            card = card_from_json(stored["card"])
-            pending = card_from_json(stored["pending"]) if stored.get("pending") else None
+            card = from_json(stored["card"])
+            pending = from_json(stored["pending"]) if stored.get("pending") else None
         except (KeyError, TypeError, ValueError) as error:
             raise self._unusable(peer, "it is damaged", "remove it and approve again") from error
-        return PeerApproval("approved" if pending is None else "changed", card, pending, covered)
+        return Approval("approved" if pending is None else "changed", card, pending, covered)
 
     def approve(self, peer: A2aPeer, card: Card) -> None:
         """Approve a peer as it is configured now, and its card."""
@@ -91,17 +91,17 @@ class PeerApprovals:
             "version": _VERSION,
             "name": peer.name,
             "peer": peer.digest(),
-            "covered": configuration_text(peer),
-            "card": card.to_json(),
+            "covered": covered_text(peer),
+            "card": card.as_json(),
             "pending": None,
             "at": int(self._now() * 1000),
         }
         self._store(peer, entry)
 
-    def set_pending(self, peer: A2aPeer, card: Card | None) -> None:
+    def pend(self, peer: A2aPeer, card: Card | None) -> None:
         """Store what an approved peer says now, or None if it says what was approved."""
         stored = self._load(peer)
-        wanted = None if card is None else card.to_json()
+        wanted = None if card is None else card.as_json()
         if (
             stored is not None
             and stored["peer"] == peer.digest()
@@ -121,10 +121,10 @@ class PeerApprovals:
 
         Invisible characters are spelled out.
         """
-        approval = self.get(peer)
+        approval = self.look(peer)
         parts = [
-            diff_texts("peer", approval.approved_configuration, configuration_text(peer)),
-            diff_texts("card", approval.card.to_text() if approval.card else "", card.to_text()),
+            difference("peer", approval.covered, covered_text(peer)),
+            difference("card", approval.card.text() if approval.card else "", card.text()),
         ]
         return "\n".join(part for part in parts if part)
 
@@ -168,6 +168,6 @@ class PeerApprovals:
         )
 
 
-def configuration_text(peer: A2aPeer) -> str:
+def covered_text(peer: A2aPeer) -> str:
     """Return what is approved of a peer's configuration, one fact a line."""
-    return json.dumps(peer.approval_facts(), indent=1, sort_keys=True) + "\n"
+    return json.dumps(peer.covered(), indent=1, sort_keys=True) + "\n"

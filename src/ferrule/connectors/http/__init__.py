@@ -5,31 +5,24 @@ becomes a value or a failure.
 
 Packages: `openapi`.
 Modules: `auth`, `bodies`, `endpoints`, `fields`, `hosts`, `loading`, `manifest`, `parameters`,
-`response`, `requests`, `results`, `schema_cache`, `secrets`, `sender`, `spec`, `templates`,
+`receive`, `requests`, `results`, `schemas`, `secrets`, `send`, `spec`, `templates`,
 `tools`, `url_templates`.
 """
 
-from .loading import (
-    HttpToolSettings,
-    LoadedTools,
-    check_repository_manifests,
-    http_tools,
-    load_tools,
-    openapi_tools,
-)
+from .loading import Loaded, Wanted, check_files, http_tools, load_tools, openapi_tools
 from .manifest import parse_manifest, read_manifest
 from .secrets import Secrets
-from .sender import Sender
+from .send import Sender
 from .spec import Manifest
 from .tools import make_tools
 
 __all__ = [
-    "HttpToolSettings",
-    "LoadedTools",
+    "Loaded",
     "Manifest",
     "Secrets",
     "Sender",
-    "check_repository_manifests",
+    "Wanted",
+    "check_files",
     "http_tools",
     "load_tools",
     "make_tools",

@@ -15,14 +15,14 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal, cast
 
-from ferrule.core.calls import encode_json
+from ferrule.core.calls import compact
 
-from .templates import TemplateError, scalar_text
-from .url_templates import encode_in_segment, percent_encode
+from .templates import Unfit, scalar
+from .url_templates import encoded, within_segment
 
-Location = Literal["path", "query", "header", "cookie"]
-LOCATIONS: tuple[Location, ...] = ("path", "query", "header", "cookie")
-STYLES: dict[Location, tuple[str, ...]] = {
+Place = Literal["path", "query", "header", "cookie"]
+PLACES: tuple[Place, ...] = ("path", "query", "header", "cookie")
+STYLES: dict[Place, tuple[str, ...]] = {
     "path": ("simple", "label", "matrix"),
     "query": ("form", "spaceDelimited", "pipeDelimited", "deepObject", "json"),
     "header": ("simple", "json"),
@@ -43,69 +43,65 @@ class Parameter:
     """
 
     name: str
-    location: Location
-    argument: str
+    place: Place
+    source: str
     style: str = ""
     explode: bool | None = None
 
     @property
-    def effective_style(self) -> str:
-        return self.style or STYLES[self.location][0]
+    def used_style(self) -> str:
+        return self.style or STYLES[self.place][0]
 
     @property
-    def is_exploded(self) -> bool:
+    def exploded(self) -> bool:
         """Whether items stand apart: by default only in `form`, and always in `deepObject`."""
-        chosen = self.effective_style == "form" if self.explode is None else self.explode
-        return chosen or self.effective_style == "deepObject"
+        chosen = self.used_style == "form" if self.explode is None else self.explode
+        return chosen or self.used_style == "deepObject"
 
-    def encode_query(self, value: Any) -> list[str]:
-        """Return encoded `name=value` pairs. Raises TemplateError."""
-        return [
-            f"{percent_encode(name)}={text}" for name, text in self._pairs(value, percent_encode)
-        ]
+    def query(self, value: Any) -> list[str]:
+        """Return encoded `name=value` pairs. Raises Unfit."""
+        return [f"{encoded(name)}={text}" for name, text in self._pairs(value, encoded)]
 
-    def encode_cookies(self, value: Any) -> list[Pair]:
-        """Return name and encoded value of cookies. Raises TemplateError."""
-        pairs = self._pairs(value, percent_encode)
+    def cookies(self, value: Any) -> list[Pair]:
+        """Return name and encoded value of cookies. Raises Unfit."""
+        pairs = self._pairs(value, encoded)
         for name, _ in pairs:
             if not _COOKIE_NAME.fullmatch(name):
-                raise TemplateError(f"`{name[:40]}` cannot be the name of a cookie")
+                raise Unfit(f"`{name[:40]}` cannot be the name of a cookie")
         return pairs
 
-    def encode_header(self, value: Any) -> str:
-        """Return the value of a header. Raises TemplateError."""
-        if self.effective_style == "json":
-            return check_header_value(json.dumps(value), self.name)
-        return check_header_value(self._simple(value, str, ",", "="), self.name)
+    def header(self, value: Any) -> str:
+        """Return the value of a header. Raises Unfit."""
+        if self.used_style == "json":
+            return header_value(json.dumps(value), self.name)
+        return header_value(self._simple(value, str, ",", "="), self.name)
 
-    def encode_segment(self, value: Any) -> str:
-        """Return the encoded text of a path segment. Raises TemplateError."""
-        style = self.effective_style
+    def segment(self, value: Any) -> str:
+        """Return the encoded text of a path segment. Raises Unfit."""
+        style = self.used_style
         if style == "simple":
-            return self._simple(value, encode_in_segment, ",", "=")
+            return self._simple(value, within_segment, ",", "=")
         if style == "label":
-            return "." + self._simple(
-                value, encode_in_segment, "." if self.is_exploded else ",", "="
-            )
-        name = percent_encode(self.name)
-        if self.is_exploded and isinstance(value, (list, Mapping)):
-            pairs = self._items(value, encode_in_segment)
+            return "." + self._simple(value, within_segment, "." if self.exploded else ",", "=")
+        name = encoded(self.name)
+        if self.exploded and isinstance(value, (list, Mapping)):
+            pairs = self._items(value, within_segment)
             return "".join(f";{key or name}={text}" for key, text in pairs)
-        return f";{name}={self._simple(value, encode_in_segment, ',', ',')}"
+        return f";{name}={self._simple(value, within_segment, ',', ',')}"
 
     def _pairs(self, value: Any, escape: Callable[[str], str]) -> list[Pair]:
         """Return one pair or several, as `form` and similar styles write them."""
-        style = self.effective_style
+        style = self.used_style
         if style == "json":
-            return [(self.name, escape(encode_json(value)))]
+            return [(self.name, escape(compact(value)))]
         if not isinstance(value, (list, Mapping)):
-            return [(self.name, escape(scalar_text(value, self.argument)))]
+            return [(self.name, escape(scalar(value, self.source)))]
         items = self._items(cast("Any", value), escape)
         if style == "deepObject":
             if not isinstance(value, Mapping):
-                raise TemplateError(f"`{self.argument}` must be an object")
+                raise Unfit(f"`{self.source}` must be an object")
             return [(f"{self.name}[{key}]", text) for key, text in items]
-        if self.is_exploded:
+        if self.exploded:
             return [(key or self.name, text) for key, text in items]
         texts: list[str] = []
         for key, text in items:
@@ -121,9 +117,9 @@ class Parameter:
         self, value: Any, escape: Callable[[str], str], separator: str, assignment: str
     ) -> str:
         if not isinstance(value, (list, Mapping)):
-            return escape(scalar_text(value, self.argument))
+            return escape(scalar(value, self.source))
         items = self._items(cast("Any", value), escape)
-        sign = assignment if self.is_exploded else ","
+        sign = assignment if self.exploded else ","
         return separator.join(f"{escape(key)}{sign}{text}" if key else text for key, text in items)
 
     def _items(self, value: Any, escape: Callable[[str], str]) -> list[Pair]:
@@ -131,21 +127,19 @@ class Parameter:
         if isinstance(value, Mapping):
             pairs = cast("Mapping[str, Any]", value).items()
             return [
-                (key, escape(scalar_text(field, f"{self.argument}.{key}")))
+                (key, escape(scalar(field, f"{self.source}.{key}")))
                 for key, field in pairs
                 if field is not None
             ]
-        return [("", escape(scalar_text(item, self.argument))) for item in cast("list[Any]", value)]
+        return [("", escape(scalar(item, self.source))) for item in cast("list[Any]", value)]
 
 
-def check_header_value(text: str, name: str) -> str:
+def header_value(text: str, name: str) -> str:
     """Return a value as it is sent in a header.
 
     Raises:
-        TemplateError: A line break in it would begin another header.
+        Unfit: A line break in it would begin another header.
     """
     if not _HEADER_VALUE.fullmatch(text):
-        raise TemplateError(
-            f"the value for the header `{name}` has line breaks or characters beyond ASCII"
-        )
+        raise Unfit(f"the value for the header `{name}` has line breaks or characters beyond ASCII")
     return text.strip(" ")

@@ -11,13 +11,13 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from . import bodies
-from .auth import RequestAuth
-from .parameters import Parameter, check_header_value
+from .auth import Applied
+from .parameters import Parameter, header_value
 from .spec import Endpoint
-from .templates import Template, TemplateError
-from .url_templates import MAX_URL, check_filled_segment, encode_in_segment
+from .templates import Template, Unfit
+from .url_templates import LONGEST, whole_segment, within_segment
 
-FORBIDDEN_HEADERS = frozenset(
+NEVER = frozenset(
     {
         "host",
         "content-length",
@@ -48,14 +48,14 @@ does.
 _CONTENT_TYPE = "content-type"
 
 
-def is_settable(name: str) -> bool:
+def settable(name: str) -> bool:
     """Return whether a file may set a header."""
     lower = name.lower()
-    return lower not in FORBIDDEN_HEADERS and not lower.startswith(("proxy-", "x-forwarded-"))
+    return lower not in NEVER and not lower.startswith(("proxy-", "x-forwarded-"))
 
 
 @dataclass(frozen=True, slots=True)
-class PreparedRequest:
+class Prepared:
     """A request. `url` is all of it but the secrets; `cookies` are pairs."""
 
     method: str
@@ -64,7 +64,7 @@ class PreparedRequest:
     cookies: tuple[tuple[str, str], ...] = ()
     body: bytes | None = None
 
-    def with_auth(self, auth: RequestAuth) -> PreparedRequest:
+    def with_auth(self, auth: Applied) -> Prepared:
         """Return the request with authentication, which replaces what is there already."""
         auth_headers = {name.lower() for name in auth.headers}
         headers = {
@@ -80,7 +80,7 @@ class PreparedRequest:
         )
 
     @property
-    def header_fields(self) -> dict[str, str]:
+    def fields(self) -> dict[str, str]:
         """All headers that are sent, without those of the connection."""
         if not self.cookies:
             return dict(self.headers)
@@ -90,50 +90,50 @@ class PreparedRequest:
         }
 
 
-def build_url(endpoint: Endpoint, arguments: Mapping[str, Any]) -> str:
-    """Return the URL of a call, without secrets. Raises TemplateError."""
-    address = endpoint.url
+def address_of(endpoint: Endpoint, arguments: Mapping[str, Any]) -> str:
+    """Return the URL of a call, without secrets. Raises Unfit."""
+    address = endpoint.address
     path_parameters = {
-        parameter.argument: parameter
+        parameter.source: parameter
         for parameter in endpoint.parameters
-        if parameter.location == "path"
+        if parameter.place == "path"
     }
     segments = (_segment(template, arguments, path_parameters) for template in address.path)
-    query = address.query_pairs(arguments)
+    query = address.pairs(arguments)
     for parameter in endpoint.parameters:
-        value = arguments.get(parameter.argument)
-        if parameter.location == "query" and value is not None:
-            query += parameter.encode_query(value)
+        value = arguments.get(parameter.source)
+        if parameter.place == "query" and value is not None:
+            query += parameter.query(value)
     url = _with_query(f"{address.origin(arguments)}/{'/'.join(segments)}", query)
-    if len(url) > MAX_URL:
-        raise TemplateError(f"the address would have {len(url)} characters, more than {MAX_URL}")
+    if len(url) > LONGEST:
+        raise Unfit(f"the address would have {len(url)} characters, more than {LONGEST}")
     return url
 
 
-def prepare_request(endpoint: Endpoint, arguments: Mapping[str, Any]) -> PreparedRequest:
-    """Return the request of a call. Raises TemplateError."""
+def prepare(endpoint: Endpoint, arguments: Mapping[str, Any]) -> Prepared:
+    """Return the request of a call. Raises Unfit."""
     headers: dict[str, str] = {}
     cookies: list[tuple[str, str]] = []
     for name, template in endpoint.headers:
         text = template.fill(arguments, str)
         if text is not None:
-            headers[name] = check_header_value(text, name)
+            headers[name] = header_value(text, name)
     for parameter in endpoint.parameters:
-        value = arguments.get(parameter.argument)
+        value = arguments.get(parameter.source)
         if value is None:
             continue
-        if parameter.location == "header":
-            headers[parameter.name] = parameter.encode_header(value)
-        elif parameter.location == "cookie":
-            cookies += parameter.encode_cookies(value)
+        if parameter.place == "header":
+            headers[parameter.name] = parameter.header(value)
+        elif parameter.place == "cookie":
+            cookies += parameter.cookies(value)
     body = None
     if endpoint.body is not None:
         body = endpoint.body.encode(arguments)
         has_content_type = any(name.lower() == _CONTENT_TYPE for name in headers)
         if body is not None and not has_content_type:
             headers["Content-Type"] = bodies.KINDS[endpoint.body.kind]
-    url = build_url(endpoint, arguments)
-    return PreparedRequest(endpoint.method, url, headers, tuple(cookies), body)
+    url = address_of(endpoint, arguments)
+    return Prepared(endpoint.method, url, headers, tuple(cookies), body)
 
 
 def _segment(
@@ -141,14 +141,14 @@ def _segment(
 ) -> str:
     if template.literal is not None:
         return template.literal
-    hole = template.single_placeholder
+    hole = template.only
     parameter = None if hole is None else path_parameters.get(hole.name)
     if hole is not None and parameter is not None:
-        return check_filled_segment(parameter.encode_segment(hole.value(arguments)))
-    text = template.fill(arguments, encode_in_segment)
+        return whole_segment(parameter.segment(hole.value(arguments)))
+    text = template.fill(arguments, within_segment)
     if text is None:
-        raise TemplateError("a part of the path is missing")
-    return check_filled_segment(text)
+        raise Unfit("a part of the path is missing")
+    return whole_segment(text)
 
 
 def _with_query(url: str, query: list[str] | tuple[str, ...]) -> str:

@@ -2,29 +2,29 @@
 
 Both versions of the protocol are spoken, 2025-11-25 and 2026-07-28.
 
-Modules: `approvals`, `configuration`, `servers`, `connection`, `definitions`, `elicitation`,
-`http`, `multi_round_requests`, `oauth`, `results`, `server_client`, `spec`, `stdio`, `streams`,
+Modules: `approvals`, `configuration`, `connect`, `connection`, `definitions`, `elicitation`,
+`http`, `multi_round_requests`, `oauth`, `results`, `server`, `spec`, `stdio`, `streams`,
 `tools`.
 """
 
-from .approvals import ServerApproval, ServerApprovals
+from .approvals import Approval, Approvals
 from .configuration import load_servers
-from .elicitation import Form, FormFiller
-from .server_client import ServerStatus
-from .servers import McpServers, connect
+from .connect import Servers, connect
+from .elicitation import Form, Forms
+from .server import Status
 from .spec import McpServer, OAuth
-from .stdio import LaunchSettings
+from .stdio import Ground
 
 __all__ = [
+    "Approval",
+    "Approvals",
     "Form",
-    "FormFiller",
-    "LaunchSettings",
+    "Forms",
+    "Ground",
     "McpServer",
-    "McpServers",
     "OAuth",
-    "ServerApproval",
-    "ServerApprovals",
-    "ServerStatus",
+    "Servers",
+    "Status",
     "connect",
     "load_servers",
 ]

@@ -20,18 +20,18 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
-from ferrule.connectors.json_values import mapping_or_empty
+from ferrule.connectors.json_values import mapping_of
 from ferrule.core.errors import ConfigError, FerruleError
 from ferrule.storage import paths
 
-from .spec import FilledServer, McpServer
-from .streams import report_error
+from .spec import Filled, McpServer
+from .streams import leave_aside
 
 SIGN_IN_SECONDS = 300.0
-ShowSignIn = Callable[[str], Awaitable[None]]
+Browse = Callable[[str], Awaitable[None]]
 """Shows a person the address where they sign in, or opens it for them."""
 _Redirect = tuple[str, str | None, str | None]
-WaitForRedirect = Callable[[], Awaitable[_Redirect]]
+Returned = Callable[[], Awaitable[_Redirect]]
 """Waits for what the browser brought back: `(code, state, issuer)`."""
 _MAX_REDIRECTS = 8
 """Redirects of a browser that may wait to be read; a server may want more than one sign-in."""
@@ -44,7 +44,7 @@ class SignInNeeded(FerruleError):
     exit_code = 7
 
 
-class FileTokenStorage:
+class FileTokens:
     """The tokens and the client registration for one address, in one file.
 
     Implements the library's `TokenStorage`.
@@ -85,7 +85,7 @@ class FileTokenStorage:
             raise ConfigError(
                 f"`{self._file}` cannot be read: {error}", hint="remove it and sign in again"
             ) from error
-        return dict(mapping_or_empty(stored))
+        return dict(mapping_of(stored))
 
     def _store(self, key: str, value: Any) -> None:
         stored = {**self._load(), key: value.model_dump(mode="json", exclude_none=True)}
@@ -96,13 +96,13 @@ def _validated(kind: Any, stored: Any) -> Any:
     return None if stored is None else kind.model_validate(stored)
 
 
-def make_auth(
+def auth_for(
     server: McpServer,
-    filled: FilledServer,
+    filled: Filled,
     *,
-    show_sign_in: ShowSignIn | None = None,
-    wait_for_redirect: WaitForRedirect | None = None,
-    redirect_url: str = "http://127.0.0.1:33418/callback",
+    browse: Browse | None = None,
+    returned: Returned | None = None,
+    address: str = "http://127.0.0.1:33418/callback",
     storage: Any = None,
 ) -> Any:
     """Return the authentication of requests to a server, or None if it has no `oauth`.
@@ -124,33 +124,31 @@ def make_auth(
             f"server `{server.name}` wants somebody to sign in",
             hint=f"`ferrule mcp login {server.name}`",
         )
-        report_error(error)
+        leave_aside(error)
         raise error
 
     async def wait_for_code() -> AuthorizationCodeResult:
-        assert wait_for_redirect is not None
-        code, state, issuer = await wait_for_redirect()
+        assert returned is not None
+        code, state, issuer = await returned()
         return AuthorizationCodeResult(code=code, state=state, iss=issuer)
 
     metadata = OAuthClientMetadata(
-        client_name="Ferrule",
-        redirect_uris=[AnyUrl(redirect_url)],
-        scope=server.oauth.scope or None,
+        client_name="Ferrule", redirect_uris=[AnyUrl(address)], scope=server.oauth.scope or None
     )
     return OAuthClientProvider(
         filled.url,
         metadata,
-        storage or _ClientStorage(server, filled, redirect_url),
-        redirect_handler=show_sign_in or refuse_sign_in,
+        storage or _ClientStorage(server, filled, address),
+        redirect_handler=browse or refuse_sign_in,
         callback_handler=wait_for_code,
         client_metadata_url=server.oauth.metadata_url or None,
     )
 
 
-class _ClientStorage(FileTokenStorage):
+class _ClientStorage(FileTokens):
     """Token storage that knows the client that the person registered by hand, if there is one."""
 
-    def __init__(self, server: McpServer, filled: FilledServer, address: str) -> None:
+    def __init__(self, server: McpServer, filled: Filled, address: str) -> None:
         super().__init__(server, filled.url)
         self._oauth = server.oauth
         self._secret = filled.secret
@@ -171,10 +169,7 @@ class _ClientStorage(FileTokenStorage):
 
 
 async def sign_in(
-    server: McpServer,
-    filled: FilledServer,
-    show_sign_in: ShowSignIn,
-    send_request: Callable[[Any], Awaitable[None]],
+    server: McpServer, filled: Filled, browse: Browse, ask: Callable[[Any], Awaitable[None]]
 ) -> None:
     """Let a person sign in.
 
@@ -199,15 +194,7 @@ async def sign_in(
                 return await redirects.get()
 
         address = f"http://127.0.0.1:{local_port}/callback"
-        await send_request(
-            make_auth(
-                server,
-                filled,
-                show_sign_in=show_sign_in,
-                wait_for_redirect=returned,
-                redirect_url=address,
-            )
-        )
+        await ask(auth_for(server, filled, browse=browse, returned=returned, address=address))
     except TimeoutError as error:
         raise SignInNeeded(
             f"nobody signed in to `{server.name}` in {SIGN_IN_SECONDS:g} s"

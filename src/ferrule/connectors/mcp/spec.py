@@ -30,10 +30,10 @@ from ipaddress import ip_address
 from typing import Any, Literal
 from urllib.parse import urlsplit
 
-from ferrule.core.calls import encode_json
+from ferrule.core.calls import compact
 from ferrule.core.errors import ConfigError
-from ferrule.permissions.child_environment import filter_environment, is_secret_variable
-from ferrule.permissions.command_variables import loads_code
+from ferrule.permissions.child_environment import child_environment, looks_secret
+from ferrule.permissions.variables import loads_code
 from ferrule.tools.reliability import Policies
 
 Origin = Literal["program", "person", "repository"]
@@ -106,7 +106,7 @@ class McpServer:
     identity: bool = False
     oauth: OAuth | None = None
     origin: Origin = "program"
-    folder: str = ""
+    place: str = ""
     """The folder whose file describes the server; empty unless `origin` is `repository`."""
 
     def __post_init__(self) -> None:
@@ -131,7 +131,7 @@ class McpServer:
                 hint=f"use one of {', '.join(ERAS)}",
             )
 
-    def approval_facts(self) -> dict[str, Any]:
+    def covered(self) -> dict[str, Any]:
         """Return what the digest covers, as JSON that a person can read."""
         facts: dict[str, Any] = {"url": self.url} if self.url else {"command": list(self.command)}
         facts["transport"] = self.transport
@@ -146,14 +146,14 @@ class McpServer:
             facts["readable"] = sorted(self.readable)
             facts["writable"] = sorted(self.writable)
             facts["workspace"] = self.workspace
-        if self.folder:
-            facts["folder"] = self.folder
+        if self.place:
+            facts["folder"] = self.place
         return facts
 
     def digest(self) -> str:
         """Return SHA-256 (hex) over `covered` and over the literal values that it hides."""
         hidden = [*sorted(self.env.items()), *sorted(self.headers.items())]
-        text = encode_json([self.name, self.approval_facts(), hidden])
+        text = compact([self.name, self.covered(), hidden])
         return hashlib.sha256(text.encode()).hexdigest()
 
     def variables(self) -> tuple[str, ...]:
@@ -167,7 +167,7 @@ class McpServer:
 
 
 @dataclass(frozen=True, slots=True)
-class FilledServer:
+class Filled:
     """A server's texts with variables filled in. Holds secrets, so it is never shown or stored."""
 
     command: tuple[str, ...]
@@ -180,12 +180,9 @@ class FilledServer:
         return "Filled(…)"
 
 
-def fill_variables(
-    server: McpServer,
-    *,
-    allowed: tuple[str, ...] = (),
-    environment: Mapping[str, str] | None = None,
-) -> FilledServer:
+def fill(
+    server: McpServer, *, allowed: tuple[str, ...] = (), parent: Mapping[str, str] | None = None
+) -> Filled:
     """Fill in the variables of a server's description.
 
     Args:
@@ -196,19 +193,19 @@ def fill_variables(
     Raises:
         ConfigError: A variable is not set or may not be used. Names the variable, never its value.
     """
-    variables = os.environ if environment is None else environment
+    variables = os.environ if parent is None else parent
     if server.origin == "repository":
         for name in server.env:
             if loads_code(name):
                 raise ConfigError(
                     f"server `{server.name}`: `{name}` makes programs load other code"
                 )
-        variables = filter_environment(variables, add=allowed).values
+        variables = child_environment(variables, add=allowed).values
     substitute = _make_substitute(server, variables)
     url = substitute(server.url)
     if url:
         _check_url(server.name, url)
-    return FilledServer(
+    return Filled(
         tuple(substitute(word) for word in server.command),
         {name: substitute(value) for name, value in server.env.items()},
         url,
@@ -242,9 +239,7 @@ def _make_substitute(server: McpServer, variables: Mapping[str, str]) -> Callabl
 
 def _describe_value(name: str, value: str) -> str:
     """Return a value as it was written, or only the length of a literal one that may be secret."""
-    if _REFERENCE.search(value) or not (
-        is_secret_variable(name) or name.lower() == "authorization"
-    ):
+    if _REFERENCE.search(value) or not (looks_secret(name) or name.lower() == "authorization"):
         return value
     return f"({len(value)} characters)"
 

@@ -16,30 +16,22 @@ from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 from starlette.routing import BaseRoute, Route
 
-from ferrule.console.artifact_views import (
-    PAGE_BUILDERS,
-    PAGE_ENTRIES,
-    ArtifactView,
-    Page,
-    diff_class,
-    match_page,
-    pointer_steps,
-)
+from ferrule.console.artifact_views import PAGE, VIEWERS, Look, Page, crumbs, diff_class, match_page
 from ferrule.console.state import Console
 from ferrule.console.viewer import Viewer
 from ferrule.engine.threads import run_blocking
-from ferrule.storage.artifacts.readers import UnreadableArtifact
+from ferrule.storage.artifacts.parts import Unreadable
 from ferrule.storage.artifacts.store import Artifact, ArtifactMissing, ArtifactStore, Scope
 from ferrule.storage.journal.sessions import SessionInfo
-from ferrule.storage.locations import create_artifact_store
+from ferrule.storage.locations import artifacts_at
 
-MAX_SESSIONS = 200
+LISTED = 200
 """Sessions whose artifacts are listed, the most recently used ones."""
-MAX_SHOWN = 500
-CONTENT_SECURITY_POLICY = "default-src 'none'; sandbox"
+SHOWN = 500
+SANDBOX = "default-src 'none'; sandbox"
 
 
-class ConsoleArtifacts:
+class Artifacts:
     """The artifact store of a console, opened on first use."""
 
     def __init__(self, console: Console) -> None:
@@ -52,83 +44,79 @@ class ConsoleArtifacts:
             settings = self.console.assembly.settings
             most = settings["artifacts.max_bytes"]
             days = settings["artifacts.days"]
-            self._store = create_artifact_store(
-                settings["artifacts.store"], max_bytes=most, days=days
-            )
+            self._store = artifacts_at(settings["artifacts.store"], max_bytes=most, days=days)
         return self._store
 
-    def open(
-        self, viewer: Viewer, session: str, reference: str
-    ) -> tuple[SessionInfo, ArtifactView]:
+    def look(self, viewer: Viewer, session: str, reference: str) -> tuple[SessionInfo, Look]:
         """Open an artifact of a session that this viewer may see.
 
         Raises:
             HTTPException: 404 for all others, without saying why.
         """
-        info = self.console.find_session(viewer, session)
+        info = self.console.session(viewer, session)
         try:
-            return info, ArtifactView.find(self.store, artifact_scope(info), reference)
+            return info, Look.at(self.store, scope_of(info), reference)
         except ArtifactMissing as error:
             raise HTTPException(404, error.detail) from error
 
-    def find_all(self, viewer: Viewer, session: str) -> list[tuple[SessionInfo, Artifact]]:
+    def listed(self, viewer: Viewer, session: str) -> list[tuple[SessionInfo, Artifact]]:
         """Return the artifacts of a session, or of the sessions used last, the newest first."""
         infos = (
-            [self.console.find_session(viewer, session)]
+            [self.console.session(viewer, session)]
             if session
-            else self.console.list_sessions(viewer, limit=MAX_SESSIONS)
+            else self.console.sessions(viewer, limit=LISTED)
         )
-        found = [(info, one) for info in infos for one in self.store.list(artifact_scope(info))]
+        found = [(info, one) for info in infos for one in self.store.list(scope_of(info))]
         return sorted(found, key=lambda one: one[1].made, reverse=True)
 
 
-def artifact_scope(info: SessionInfo) -> Scope:
+def scope_of(info: SessionInfo) -> Scope:
     """Return the owner of a session's artifacts."""
     return Scope(info.tenant, info.user, info.session)
 
 
 def routes(console: Console) -> list[BaseRoute]:
     """Return `/artifacts`, `/artifacts/view`, `/artifacts/image` and `/artifacts/file`."""
-    kept = ConsoleArtifacts(console)
+    kept = Artifacts(console)
     return [
-        Route("/artifacts", partial(list_page, kept)),
-        Route("/artifacts/view", partial(view_page, kept)),
-        Route("/artifacts/image", partial(send_image, kept)),
-        Route("/artifacts/file", partial(send_file, kept)),
+        Route("/artifacts", partial(listing, kept)),
+        Route("/artifacts/view", partial(view, kept)),
+        Route("/artifacts/image", partial(image, kept)),
+        Route("/artifacts/file", partial(file, kept)),
     ]
 
 
-async def list_page(kept: ConsoleArtifacts, request: Request) -> Response:
+async def listing(kept: Artifacts, request: Request) -> Response:
     """List artifacts."""
-    viewer = kept.console.require_viewer(request)
+    viewer = kept.console.viewer(request)
     session = request.query_params.get("session", "").strip()
-    found = await run_blocking(lambda: kept.find_all(viewer, session))
-    return kept.console.render_page(
+    found = await run_blocking(lambda: kept.listed(viewer, session))
+    return kept.console.page(
         request,
         "artifacts.html",
-        found=found[:MAX_SHOWN],
-        more=max(0, len(found) - MAX_SHOWN),
+        found=found[:SHOWN],
+        more=max(0, len(found) - SHOWN),
         session=session,
-        listed=MAX_SESSIONS,
+        listed=LISTED,
     )
 
 
-async def view_page(kept: ConsoleArtifacts, request: Request) -> Response:
+async def view(kept: Artifacts, request: Request) -> Response:
     """Show part of an artifact."""
-    viewer = kept.console.require_viewer(request)
+    viewer = kept.console.viewer(request)
     given = request.query_params
     session = given.get("session", "")
     reference = given.get("ref", "")
 
     def read() -> dict[str, Any]:
-        info, look = kept.open(viewer, session, reference)
-        views = look.list_views()
+        info, look = kept.look(viewer, session, reference)
+        views = look.views()
         chosen = given.get("as", "")
-        chosen = chosen if chosen in PAGE_BUILDERS or chosen in views else views[0]
-        first = _parse_number(given.get("from", ""))
+        chosen = chosen if chosen in VIEWERS or chosen in views else views[0]
+        first = _number(given.get("from", ""))
         pointer = given.get("at", "")
         pattern = given.get("find", "")
-        page, problem = _read_page(look, chosen, pointer, pattern, first)
+        page, problem = _page(look, chosen, pointer, pattern, first)
         return {
             "info": info,
             "artifact": look.artifact,
@@ -138,45 +126,43 @@ async def view_page(kept: ConsoleArtifacts, request: Request) -> Response:
             "problem": problem,
             "first": first,
             "pointer": pointer,
-            "crumbs": pointer_steps(pointer),
+            "crumbs": crumbs(pointer),
             "find": pattern,
-            "size": PAGE_ENTRIES,
+            "size": PAGE,
             "diff_class": diff_class,
-            "target": _parse_number(given.get("line", "")) if given.get("line") else 0,
+            "target": _number(given.get("line", "")) if given.get("line") else 0,
         }
 
     values = await run_blocking(read)
-    return kept.console.render_page(request, "artifact.html", **values)
+    return kept.console.page(request, "artifact.html", **values)
 
 
-def _read_page(
-    look: ArtifactView, chosen: str, pointer: str, pattern: str, first: int
-) -> tuple[Page, str]:
+def _page(look: Look, chosen: str, pointer: str, pattern: str, first: int) -> tuple[Page, str]:
     """Return what is shown, and the reason if it cannot be."""
     try:
         if chosen == "image":
             return Page(), ""
         if pattern and chosen in ("text", "diff"):
             return match_page(look, pattern, first), ""
-        return PAGE_BUILDERS[chosen](look, pointer, first), ""
-    except UnreadableArtifact as error:
+        return VIEWERS[chosen](look, pointer, first), ""
+    except Unreadable as error:
         return Page(), str(error)
 
 
-def _parse_number(text: str) -> int:
+def _number(text: str) -> int:
     """Parse the number of a line or row, counted from 1; 1 if it is none."""
     digits = "".join(text.split())
     return max(1, int(digits)) if digits.isascii() and digits.isdigit() and len(digits) < 16 else 1
 
 
-async def send_image(kept: ConsoleArtifacts, request: Request) -> Response:
+async def image(kept: Artifacts, request: Request) -> Response:
     """Send a picture under its own type."""
-    viewer = kept.console.require_viewer(request)
+    viewer = kept.console.viewer(request)
     given = request.query_params
 
     def read() -> tuple[str, bytes]:
-        _, look = kept.open(viewer, given.get("session", ""), given.get("ref", ""))
-        return look.image_type(), b"" if not look.image_type() else b"".join(look.read_pieces())
+        _, look = kept.look(viewer, given.get("session", ""), given.get("ref", ""))
+        return look.image(), b"" if not look.image() else b"".join(look.pieces())
 
     mime, data = await run_blocking(read)
     if not mime:
@@ -184,19 +170,16 @@ async def send_image(kept: ConsoleArtifacts, request: Request) -> Response:
     return Response(
         data,
         media_type=mime,
-        headers={
-            "content-security-policy": CONTENT_SECURITY_POLICY,
-            "content-disposition": "inline",
-        },
+        headers={"content-security-policy": SANDBOX, "content-disposition": "inline"},
     )
 
 
-async def send_file(kept: ConsoleArtifacts, request: Request) -> Response:
+async def file(kept: Artifacts, request: Request) -> Response:
     """Send the whole artifact as a download."""
-    viewer = kept.console.require_viewer(request)
+    viewer = kept.console.viewer(request)
     given = request.query_params
     _, look = await run_blocking(
-        lambda: kept.open(viewer, given.get("session", ""), given.get("ref", ""))
+        lambda: kept.look(viewer, given.get("session", ""), given.get("ref", ""))
     )
     pieces: Iterator[bytes] = look.pieces()
     ending = (
@@ -206,6 +189,6 @@ async def send_file(kept: ConsoleArtifacts, request: Request) -> Response:
     headers = {
         "content-disposition": f'attachment; filename="{name}"',
         "content-length": str(look.artifact.size),
-        "content-security-policy": CONTENT_SECURITY_POLICY,
+        "content-security-policy": SANDBOX,
     }
     return StreamingResponse(pieces, media_type="application/octet-stream", headers=headers)

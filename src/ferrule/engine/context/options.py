@@ -6,16 +6,16 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 from ferrule.core.errors import ConfigError, ProviderError
-from ferrule.core.value_class import frozen
-from ferrule.models.client import ModelClient, ModelOptions, ToolSpec
+from ferrule.core.frozen import frozen
+from ferrule.models.client import ModelOptions, ToolSpec, Wire
 
-from .compaction_plan import estimate_text_tokens
+from .compaction_plan import tokens_of
 
 MODES = ("auto", "elide", "off")
 """Values of `compact`."""
 
 
-class WindowSurroundings(NamedTuple):
+class Around(NamedTuple):
     """The model, its window, and the tokens that system text and tools take of it.
 
     `window` is 0 if it is unknown.
@@ -27,22 +27,22 @@ class WindowSurroundings(NamedTuple):
     tools: int = 0
 
     @property
-    def used(self) -> int:
+    def taken(self) -> int:
         """Tokens before the first message."""
         return self.system + self.tools
 
 
-MeasureWindow = Callable[[], Awaitable[WindowSurroundings]]
+LookAround = Callable[[], Awaitable[Around]]
 
 
 @runtime_checkable
-class HasRequestedWindow(Protocol):
+class Windowed(Protocol):
     """A model client whose window depends on the request.
 
     Its server is told how much memory to use.
     """
 
-    async def requested_window(self, options: ModelOptions) -> int | None:
+    async def asked_window(self, options: ModelOptions) -> int | None:
         """Return the window in tokens of an exchange with these options. Raises ProviderError."""
         ...
 
@@ -73,7 +73,7 @@ class ContextOptions:
             raise ConfigError(f"context.keep = {self.keep!r}: must be at least 1")
 
     @staticmethod
-    def parse(given: ContextOptions | Mapping[str, Any] | str | None) -> ContextOptions:
+    def of(given: ContextOptions | Mapping[str, Any] | str | None) -> ContextOptions:
         """Return what `Agent(context=...)` means. Raises ConfigError."""
         if given is None:
             return ContextOptions()
@@ -90,22 +90,22 @@ class ContextOptions:
         return ContextOptions(**given)
 
 
-async def measure_window(
-    wire: ModelClient, options: ModelOptions, system: str, specs: Iterable[ToolSpec]
-) -> WindowSurroundings:
+async def look_around(
+    wire: Wire, options: ModelOptions, system: str, specs: Iterable[ToolSpec]
+) -> Around:
     """Measure the window and what system text and tools take of it.
 
     The window is unknown if the model cannot be asked about itself.
     """
     texts = (part for spec in specs for part in (spec.name, spec.description, spec.schema))
-    tools = sum(map(estimate_text_tokens, texts))
+    tools = sum(map(tokens_of, texts))
     try:
-        if isinstance(wire, HasRequestedWindow):
-            window = await wire.requested_window(options)
+        if isinstance(wire, Windowed):
+            window = await wire.asked_window(options)
         else:
             known = (await wire.capabilities()).context or 0
             asked = options.num_ctx or 0
             window = min(known or asked, asked or known)
     except ProviderError:
         window = None
-    return WindowSurroundings(wire.model, window or 0, estimate_text_tokens(system), tools)
+    return Around(wire.model, window or 0, tokens_of(system), tools)

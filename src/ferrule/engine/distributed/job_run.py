@@ -24,19 +24,19 @@ from ferrule.engine.agent import Agent
 from ferrule.engine.session import Session
 from ferrule.storage.journal.protocols import Journal
 
-from .jobs import Job, build_outcome
+from .jobs import Job, told
 
-RETRY_SECONDS = 1.0
+AGAIN = 1.0
 """Seconds between two attempts to lease a session, or to reach the journal."""
-TRANSIENT_ERRORS = ("journal_leased", "journal_unreachable", "journal_unsure")
+PASSING = ("journal_leased", "journal_unreachable", "journal_unsure")
 """Errors of the journal that are retried: another worker has the session, or it is unreachable."""
-WORKER_LOST = "the worker that ran this is gone"
+GONE = "the worker that ran this is gone"
 
-MakeAgent = Callable[[Job, Journal], Agent]
+Make = Callable[[Job, Journal], Agent]
 """Creates the agent for a job, with this journal, for the job's tenant and user."""
 
 
-class SessionTurns:
+class Turns:
     """Lets jobs of one process work on a session one at a time, in the order they came."""
 
     def __init__(self) -> None:
@@ -59,8 +59,8 @@ class SessionTurns:
                 del self._waiting[session], self._locks[session]
 
 
-async def run_job(
-    job: Job, journal: Journal, make: MakeAgent, turns: SessionTurns | None = None
+async def work(
+    job: Job, journal: Journal, make: Make, turns: Turns | None = None
 ) -> dict[str, Any]:
     """Run a job to its end, or find that it has ended, and return its outcome (`jobs.told`).
 
@@ -69,30 +69,30 @@ async def run_job(
     Raises:
         FerruleError: The run could not be started or continued.
     """
-    async with (turns or SessionTurns()).of(job.session):
+    async with (turns or Turns()).of(job.session):
         while True:
             try:
-                begun, outcome = find_outcome(journal, job)
+                begun, outcome = standing(journal, job)
                 if outcome is not None:
                     return outcome
-                await _continue(job, make(job, journal), begun)
+                await _go_on(job, make(job, journal), begun)
             except JournalError as error:
-                if error.code not in TRANSIENT_ERRORS or _is_cancelled():
+                if error.code not in PASSING or _cancelled():
                     raise
-                await asyncio.sleep(RETRY_SECONDS)
+                await asyncio.sleep(AGAIN)
             except FerruleError:
                 # How the run ended is in the journal; what never became a run is raised.
-                if find_outcome(journal, job)[1] is None:
+                if standing(journal, job)[1] is None:
                     raise
 
 
-def _is_cancelled() -> bool:
+def _cancelled() -> bool:
     """Whether this job was cancelled while the journal was unreachable: the run stays open."""
     task = asyncio.current_task()
     return task is not None and task.cancelling() > 0
 
 
-def find_outcome(journal: Journal, job: Job) -> tuple[bool | None, dict[str, Any] | None]:
+def standing(journal: Journal, job: Job) -> tuple[bool | None, dict[str, Any] | None]:
     """Return whether the run was started, and its outcome if it has ended.
 
     The first is None if not even its session exists.
@@ -113,15 +113,15 @@ def find_outcome(journal: Journal, job: Job) -> tuple[bool | None, dict[str, Any
 
 def _outcome(job: Job, end: RunFinished) -> dict[str, Any]:
     used = {"input": end.usage.input, "output": end.usage.output, "cached": end.usage.cached}
-    return build_outcome(job, end.stop, text=end.text, code=end.code, detail=end.detail, **used)
+    return told(job, end.stop, text=end.text, code=end.code, detail=end.detail, **used)
 
 
-async def _continue(job: Job, agent: Agent, begun: bool | None) -> None:
+async def _go_on(job: Job, agent: Agent, begun: bool | None) -> None:
     try:
         session = agent.session(id=job.session) if begun is None else agent.resume(job.session)
         try:
             if begun:
-                await session.resume(WORKER_LOST)
+                await session.resume(GONE)
             else:
                 await _finish_others(session)
                 await session.run(job.text, run=job.run)
@@ -134,7 +134,7 @@ async def _continue(job: Job, agent: Agent, begun: bool | None) -> None:
 async def _finish_others(session: Session) -> None:
     """Finish a run of another job that was left open. Its outcome goes to that job's callers."""
     try:
-        await session.resume(WORKER_LOST)
+        await session.resume(GONE)
     except FerruleError:
         if session.has_open_run:
             raise

@@ -14,31 +14,31 @@ from ferrule.engine.live_events import Progress, ReasoningDelta, TextDelta
 from ferrule.storage.journal.protocols import Journal
 
 from .events import (
-    ApprovalRequested,
+    ApprovalAsked,
     BusEvent,
-    EventRedactor,
     Item,
     OperatorSubscribed,
     Place,
+    Redacts,
     SessionKey,
     TapRemoved,
-    redact,
-    seal,
+    redacted,
+    sealed,
 )
-from .live_redaction import PieceRedactor
+from .live_redaction import Pieces
 
 _Text = TextDelta | ReasoningDelta
-_PIECES = (TextDelta, ReasoningDelta, Progress, ApprovalRequested, OperatorSubscribed, TapRemoved)
-_INTERRUPTIONS = (ModelFailed, Cancelled, LimitHit, RunFinished)
+_UNNUMBERED = (TextDelta, ReasoningDelta, Progress, ApprovalAsked, OperatorSubscribed, TapRemoved)
+_BROKEN_OFF = (ModelFailed, Cancelled, LimitHit, RunFinished)
 
 
 class Hub(Protocol):
     """The bus, as far as a feed needs it."""
 
-    redactor: EventRedactor
+    redactor: Redacts
     clock: Clock
 
-    def deliver(self, feed: Feed, event: BusEvent, place: Place) -> None:
+    def hand_on(self, feed: Feed, event: BusEvent, place: Place) -> None:
         """Deliver an event to its readers, and move the feed to `place`."""
         ...
 
@@ -58,35 +58,35 @@ class Feed:
     ) -> None:
         self.journal = journal
         self.place = Place(recorded)
-        self.is_registered = False
+        self.known = False
         """Whether the bus knows the feed: from the first event that it publishes."""
         self.epoch = token_hex(4)
         self._bus = bus
         self._identity = identity
         self._written = recorded
         self._lock = threading.RLock()
-        self._text = {kind: PieceRedactor(bus.redactor) for kind in (TextDelta, ReasoningDelta)}
+        self._text = {kind: Pieces(bus.redactor) for kind in (TextDelta, ReasoningDelta)}
 
     def publish(self, item: Item) -> None:
         """Publish an item. Never raises for what readers do, and never waits for them."""
         with self._lock:
             if isinstance(item, TextDelta | ReasoningDelta):
-                self._publish_piece(type(item), lambda pieces: pieces.add(item.text))
+                self._piece(type(item), lambda pieces: pieces.add(item.text))
                 return
             if isinstance(item, ModelAnswered):
                 for kind in self._text:
-                    self._publish_piece(kind, PieceRedactor.finish)
-            elif isinstance(item, _INTERRUPTIONS):
+                    self._piece(kind, Pieces.rest)
+            elif isinstance(item, _BROKEN_OFF):
                 for pieces in self._text.values():
                     pieces.drop()
-            self._publish(item, self._bus.redactor)
+            self._out(item, self._bus.redactor)
 
-    def on_flush(self) -> None:
+    def flushed(self) -> None:
         """Take note that what was published is in the journal."""
         self._written = self.place.event
 
     @property
-    def is_watched(self) -> bool:
+    def watched(self) -> bool:
         """Whether anyone wants text as it arrives: only then is the model asked to stream."""
         return self._bus.wants_pieces(self.key)
 
@@ -100,23 +100,23 @@ class Feed:
         """The session's current position."""
         return f"{self.place}~{self._written}~{self.epoch}"
 
-    def _publish_piece(self, kind: type[_Text], take: Callable[[PieceRedactor], str]) -> None:
+    def _piece(self, kind: type[_Text], take: Callable[[Pieces], str]) -> None:
         try:
             shown = take(self._text[kind])
         except Exception:  # noqa: BLE001  boundary: a redactor that fails withholds the piece, which `_out` reports
-            self._publish(kind(""), _Withhold())
+            self._out(kind(""), _Withheld())
         else:
             if shown:
-                self._publish(kind(shown), _PassThrough())
+                self._out(kind(shown), _Passed())
 
-    def _publish(self, item: Item, redactor: EventRedactor) -> None:
-        kind, body = redact(item, redactor)
+    def _out(self, item: Item, redactor: Redacts) -> None:
+        kind, body = redacted(item, redactor)
         before = self.place
-        if isinstance(item, _PIECES):
+        if isinstance(item, _UNNUMBERED):
             place = Place(before.event, before.piece + 1)
         else:
             place = Place(before.event + 1)
-        event = seal(
+        event = sealed(
             kind,
             body,
             identity=self._identity(),
@@ -124,26 +124,26 @@ class Feed:
             place=place,
             cursor=f"{place}~{self._written}~{self.epoch}",
         )
-        self._bus.deliver(self, event, place)
+        self._bus.hand_on(self, event, place)
 
 
-class _PassThrough:
+class _Passed:
     """Passes text that was redacted already, when enough of it had arrived."""
 
-    needs_whole_lines = False
+    by_line = False
 
-    def redact_json(self, text: str) -> str:
+    def body(self, text: str) -> str:
         return text
 
-    def redact_text(self, text: str) -> str:
+    def text(self, text: str) -> str:
         return text
 
-    def may_contain_secret(self, text: str) -> bool:
+    def may_hold(self, text: str) -> bool:
         return False
 
 
-class _Withhold(_PassThrough):
+class _Withheld(_Passed):
     """Withholds text that could not be redacted."""
 
-    def redact_json(self, text: str) -> str:
+    def body(self, text: str) -> str:
         raise ValueError("not redacted")

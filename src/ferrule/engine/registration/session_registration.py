@@ -14,11 +14,11 @@ from ferrule.engine.driver import DriverExtension
 from ferrule.engine.hooks.chain import Hooks
 from ferrule.engine.hooks.session_hooks import SessionHooks
 
-from .registration import SOURCE, Registration, RegistrationLimits, describe_lost
+from .registration import SOURCE, Registration, RegistrationLimits, gone
 
 
 class SessionRegistration(DriverExtension):
-    """Registers for a session with a `SessionCatalog`. Implements `registration.RegisteringSession`."""
+    """Registers for a session with a `SessionCatalog`. Implements `registration.Registrar`."""
 
     def __init__(
         self, limits: RegistrationLimits, hooks: SessionHooks, delegation: Delegation
@@ -42,16 +42,16 @@ class SessionRegistration(DriverExtension):
         """The session's dispatcher."""
         return self.driver.dispatcher
 
-    def fire_session_end(self) -> None:
+    def watch_end(self) -> None:
         """Fire `session.end` when the session closes."""
         self._hooks.fire_end_on_close()
 
     def rebuild(self, journal: Sequence[Event]) -> None:
-        self._gone = describe_lost(journal)
+        self._gone = gone(journal)
 
     def after_open(self) -> None:
         if self._gone:
-            self.driver.inbox.put(self._gone, SOURCE)
+            self.driver.inbox.tell(self._gone, SOURCE)
             self._gone = ""
 
     def before_event(self, event: Event) -> None:

@@ -19,31 +19,31 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Literal
 
 from ferrule.core import events
-from ferrule.core.calls import ToolCall, ToolResult
+from ferrule.core.calls import Call, Result
 from ferrule.core.errors import ConfigError, FerruleError
-from ferrule.core.required_tools import ALTERNATIVE_SEPARATOR
-from ferrule.core.value_class import frozen
+from ferrule.core.frozen import frozen
+from ferrule.core.required_tools import OR
 from ferrule.engine.live_events import Live
-from ferrule.models.client import ModelClient
+from ferrule.models.client import Wire
 from ferrule.tools.catalog import Catalog
 
-from .recording import RecordedMessage, RecordedModel, RecordedTools, Recording, canonical_json
+from .recording import RecordedModel, RecordedTools, Recording, Told, canonical
 
 if TYPE_CHECKING:
     from ferrule.engine.agent import Agent
 
 
 @frozen
-class AnswerComparison:
+class Answered:
     """A call of the new run beside the recorded one with the same number.
 
     Either is None if the other run made more calls.
     """
 
-    call: ToolCall | None
-    result: ToolResult | None
-    recorded_call: ToolCall | None
-    recorded_result: ToolResult | None
+    call: Call | None
+    result: Result | None
+    recorded_call: Call | None
+    recorded_result: Result | None
 
     @property
     def same(self) -> bool:
@@ -56,11 +56,11 @@ class AnswerComparison:
         ):
             return False
         mine, then = (self.call, self.result), (self.recorded_call, self.recorded_result)
-        return _comparable(*mine) == _comparable(*then)
+        return _of(*mine) == _of(*then)
 
 
 @frozen
-class RunComparison:
+class AgainRun:
     """One message that was run again."""
 
     question: str
@@ -68,7 +68,7 @@ class RunComparison:
     stop: str
     recorded_text: str
     recorded_stop: str
-    calls: tuple[AnswerComparison, ...]
+    calls: tuple[Answered, ...]
     usage: events.Usage
 
     @property
@@ -80,7 +80,7 @@ class RunComparison:
 
 
 @frozen
-class RerunReport:
+class Again:
     """A session that was run again.
 
     `missing` are recorded tools that the agent does not have; `unmatched` calls that the recording
@@ -89,7 +89,7 @@ class RerunReport:
 
     session: str
     model: str
-    runs: tuple[RunComparison, ...]
+    runs: tuple[AgainRun, ...]
     missing: tuple[str, ...]
     unmatched: tuple[tuple[str, str], ...]
 
@@ -103,9 +103,9 @@ async def rerun(
     recording: Recording,
     agent: Agent,
     *,
-    model: str | ModelClient | None = None,
+    model: str | Wire | None = None,
     tools: Literal["recorded", "live"] = "recorded",
-) -> RerunReport:
+) -> Again:
     """Run all messages of a recording again, one after another, in a copy of `agent`.
 
     Args:
@@ -123,22 +123,22 @@ async def rerun(
             hint="give a model, or tools='live'",
         )
     answers = RecordedTools(recording) if tools == "recorded" else None
-    copied, session = agent.open_rehearsal(
+    copied, session = agent.rehearsing(
         RecordedModel(recording) if model is None else model, recording.system, answers
     )
     missing = tuple(name for name in recording.tools if agent.catalog.get(name) is None)
-    seen = _RunObserver(answers)
+    seen = _Seen(answers)
     session.observe(seen.take)
-    runs: list[RunComparison] = []
-    recorded = _calls_by_run(recording)
+    runs: list[AgainRun] = []
+    recorded = _by_run(recording)
     try:
-        for message in recording.messages:
+        for message in recording.told:
             if message.limits is None:
                 session.add_context(message.text)
                 continue
             session.limits = message.limits
             session.join = message.join
-            session.require = _existing_required(message.require, agent.catalog)
+            session.require = _required(message.require, agent.catalog)
             seen.clear()
             try:
                 await session.run(message.text)
@@ -146,11 +146,11 @@ async def rerun(
                 # Its end is in the events, as it would be for a person who looks at the journal.
                 if seen.finished is None:
                     raise
-            runs.append(seen.compare(message, recorded[len(runs)]))
+            runs.append(seen.beside(message, recorded[len(runs)]))
     finally:
         await session.close()
         await copied.close()
-    return RerunReport(
+    return Again(
         recording.session,
         copied.model,
         tuple(runs),
@@ -159,18 +159,13 @@ async def rerun(
     )
 
 
-def _existing_required(recorded: tuple[str, ...], catalog: Catalog) -> tuple[str, ...]:
+def _required(recorded: tuple[str, ...], catalog: Catalog) -> tuple[str, ...]:
     """Return the recorded run's required tools that still exist; others are reported as missing."""
-    there = (
-        ALTERNATIVE_SEPARATOR.join(
-            name for name in entry.split(ALTERNATIVE_SEPARATOR) if name in catalog
-        )
-        for entry in recorded
-    )
+    there = (OR.join(name for name in entry.split(OR) if name in catalog) for entry in recorded)
     return tuple(filter(None, there))
 
 
-class _RunObserver:
+class _Seen:
     """The events of the run under way."""
 
     def __init__(self, answers: RecordedTools | None) -> None:
@@ -178,8 +173,8 @@ class _RunObserver:
         self.clear()
 
     def clear(self) -> None:
-        self.calls: dict[str, ToolCall] = {}
-        self.results: dict[str, ToolResult] = {}
+        self.calls: dict[str, Call] = {}
+        self.results: dict[str, Result] = {}
         self.finished: events.RunFinished | None = None
 
     def take(self, item: Live) -> None:
@@ -198,26 +193,22 @@ class _RunObserver:
             case _:
                 pass
 
-    def compare(
-        self, message: RecordedMessage, recorded: Sequence[tuple[ToolCall, ToolResult | None]]
-    ) -> RunComparison:
+    def beside(self, message: Told, recorded: Sequence[tuple[Call, Result | None]]) -> AgainRun:
         assert self.finished is not None
         mine = list(self.calls.values())
-        calls: list[AnswerComparison] = []
+        calls: list[Answered] = []
         for number in range(max(len(mine), len(recorded))):
             call = mine[number] if number < len(mine) else None
             then, result = recorded[number] if number < len(recorded) else (None, None)
-            calls.append(
-                AnswerComparison(call, self.results.get(call.id) if call else None, then, result)
-            )
+            calls.append(Answered(call, self.results.get(call.id) if call else None, then, result))
         was = message.finished or events.RunFinished("open")
         done = self.finished
-        return RunComparison(
+        return AgainRun(
             message.text, done.text, done.stop, was.text, was.stop, tuple(calls), done.usage
         )
 
 
-def _comparable(call: ToolCall, result: ToolResult) -> tuple[object, ...]:
+def _of(call: Call, result: Result) -> tuple[object, ...]:
     """Return what is compared: not the time, the duration or the id."""
     said = (
         result.success,
@@ -227,10 +218,10 @@ def _comparable(call: ToolCall, result: ToolResult) -> tuple[object, ...]:
         result.partial,
         result.notes,
     )
-    return (call.tool, canonical_json(call.arguments), *said)
+    return (call.tool, canonical(call.arguments), *said)
 
 
-def _calls_by_run(recording: Recording) -> list[list[tuple[ToolCall, ToolResult | None]]]:
+def _by_run(recording: Recording) -> list[list[tuple[Call, Result | None]]]:
     """Return the model's calls of each run with their results, in the order of the calls."""
     results = {call.id: result for call, result in recording.results}
     return [[(call, results.get(call.id)) for call in calls] for calls in recording.calls_by_run]

@@ -18,22 +18,22 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from ferrule.core.errors import ConfigError
-from ferrule.permissions.rule_evaluation import Mode, PermissionGate
-from ferrule.permissions.rules import PermissionRule, RuleList, RuleSet, parse_rule
+from ferrule.permissions.gate import Gate, Mode
+from ferrule.permissions.rules import List, Rule, RuleSet, parse_rule
 from ferrule.storage.audit.past_calls import PastCall
 from ferrule.tools.catalog import Catalog
 
-from .what_if import PolicyComparison, what_if
+from .what_if import Judged, what_if
 
-MAX_CALLS = 5_000
-MAX_SECONDS = 5.0
-MAX_CHANGED = 100
+MOST = 5_000
+SECONDS = 5.0
+SHOWN = 100
 """Maximum number of calls that are kept of those that would come out differently."""
-_LISTS: dict[str, RuleList] = {"deny": "deny", "ask": "ask", "allow": "allow"}
+_LISTS: dict[str, List] = {"deny": "deny", "ask": "ask", "allow": "allow"}
 
 
 @dataclass(slots=True)
-class HistoryComparison:
+class Compared:
     """The comparison of two sets of rules.
 
     Attributes:
@@ -47,7 +47,7 @@ class HistoryComparison:
 
     looked: int = 0
     counts: Counter[str] = field(default_factory=Counter[str])
-    changed: list[PolicyComparison] = field(default_factory=list[PolicyComparison])
+    changed: list[Judged] = field(default_factory=list[Judged])
     unknown: int = 0
     cut: bool = False
 
@@ -58,13 +58,13 @@ def parse_rules(text: str, *, root: str = "") -> RuleSet:
     `#` begins a comment line. Raises ConfigError naming the line.
     """
     return RuleSet(
-        _parse_line(line.strip(), number, root)
+        _rule(line.strip(), number, root)
         for number, line in enumerate(text.splitlines(), 1)
         if line.strip() and not line.strip().startswith("#")
     )
 
 
-def _parse_line(line: str, number: int, root: str) -> PermissionRule:
+def _rule(line: str, number: int, root: str) -> Rule:
     word, _, rule = line.partition(" ")
     chosen = _LISTS.get(word.rstrip(":").lower())
     if chosen is None:
@@ -80,36 +80,36 @@ def _parse_line(line: str, number: int, root: str) -> PermissionRule:
         ) from error
 
 
-def compare_history(
+def over_history(
     calls: Iterable[PastCall],
-    gate: PermissionGate,
+    gate: Gate,
     rules: RuleSet,
     catalog: Catalog,
     *,
     keep: bool,
     mode: Mode | None = None,
-    most: int = MAX_CALLS,
-    seconds: float = MAX_SECONDS,
+    most: int = MOST,
+    seconds: float = SECONDS,
     now: Callable[[], float] = time.monotonic,
-) -> HistoryComparison:
+) -> Compared:
     """Judge calls by these rules, in addition to those of `gate` (`keep`) or instead of them.
 
     Protected names and safe mode stay as they are.
     """
     chosen = RuleSet([*gate.rules, *rules]) if keep else rules
 
-    def gate_of(workspace: str) -> PermissionGate:
-        return PermissionGate(
+    def gate_of(workspace: str) -> Gate:
+        return Gate(
             chosen,
             mode=mode or gate.mode,
-            root=Path(workspace or gate.context.root),
-            names=gate.context.names,
+            root=Path(workspace or gate.around.root),
+            names=gate.around.names,
             safe_mode=gate.safe_mode,
-            home=Path(gate.context.home),
-            outside=gate.context.outside,
+            home=Path(gate.around.home),
+            outside=gate.around.outside,
         )
 
-    compared = HistoryComparison()
+    compared = Compared()
     until = now() + seconds
     for judged in what_if(calls, gate_of, catalog):
         if compared.looked == most or now() > until:
@@ -117,15 +117,15 @@ def compare_history(
             break
         compared.looked += 1
         compared.unknown += not judged.known
-        word = classify(judged)
+        word = outcome(judged)
         compared.counts[word] += 1
-        if word in ("refused", "asked", "looser") and len(compared.changed) < MAX_CHANGED:
+        if word in ("refused", "asked", "looser") and len(compared.changed) < SHOWN:
             compared.changed.append(judged)
     return compared
 
 
-def classify(judged: PolicyComparison) -> str:
-    """Return the outcome of a call, a key of `HistoryComparison.counts`."""
+def outcome(judged: Judged) -> str:
+    """Return the outcome of a call, a key of `Compared.counts`."""
     if judged.verdict == "invalid":
         return "invalid"
     if judged.stricter:

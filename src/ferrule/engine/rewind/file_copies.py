@@ -19,7 +19,7 @@ import hashlib
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
 from typing import Any
 
-from ferrule.core.calls import ErrorType, ToolResult
+from ferrule.core.calls import ErrorType, Result
 from ferrule.core.errors import FerruleError, ToolFailed
 from ferrule.core.events import FilesSeen
 from ferrule.core.identity import Identity
@@ -29,9 +29,9 @@ from ferrule.storage.artifacts.store import ArtifactStore, Scope
 from ferrule.tools.context import Context
 from ferrule.tools.definition import Tool
 
-MAX_FILE_SIZE = 16 << 20
+LARGEST = 16 << 20
 """Maximum bytes of a file that is kept."""
-MAX_PATHS = 500
+MOST = 500
 """Maximum number of paths of a call."""
 BEYOND = "copies"
 """Topic of the notice that a call touches more paths than are kept."""
@@ -40,7 +40,7 @@ TOOL = "copy before a change"
 """The tool that the store names as the source of such an artifact."""
 
 
-class FileCopies:
+class Copies:
     """Keeps the file copies of one session."""
 
     def __init__(self, store: ArtifactStore, workspace: Workspace) -> None:
@@ -52,8 +52,8 @@ class FileCopies:
         tool: Tool,
         values: Mapping[str, Any],
         context: Context,
-        run: Callable[[], Awaitable[ToolResult]],
-    ) -> ToolResult:
+        run: Callable[[], Awaitable[Result]],
+    ) -> Result:
         """Run the call, and record the state of the paths that it names before and after.
 
         Raises what `run` raises, and JournalError.
@@ -66,19 +66,19 @@ class FileCopies:
         if not paths:
             return await run()
         before = await run_blocking(
-            lambda: read_states(self._workspace, paths, self._keep_around(context.identity))
+            lambda: states(self._workspace, paths, self._keeping(context.identity))
         )
         context.record(FilesSeen(context.call_id, "before", tuple(before), tuple(before.values())))
-        if len(before) >= MAX_PATHS:
+        if len(before) >= MOST:
             said = (
-                f"`{tool.name}` may change more than {MAX_PATHS} paths: only these can be put back by "
+                f"`{tool.name}` may change more than {MOST} paths: only these can be put back by "
                 "a rewind"
             )
             context.note(BEYOND, said)
         try:
             return await run()
         finally:
-            after = await run_blocking(lambda: read_states(self._workspace, paths, None, before))
+            after = await run_blocking(lambda: states(self._workspace, paths, None, before))
             changed = {
                 path: state for path, state in after.items() if before.get(path, NOTHING) != state
             }
@@ -87,15 +87,15 @@ class FileCopies:
                     FilesSeen(context.call_id, "after", tuple(changed), tuple(changed.values()))
                 )
 
-    def _keep_around(self, who: Identity) -> Callable[[bytes], None]:
-        scope = Scope.from_identity(who)
+    def _keeping(self, who: Identity) -> Callable[[bytes], None]:
+        scope = Scope.of(who)
         return lambda data: self._keep(scope, data)
 
     def _keep(self, scope: Scope, data: bytes) -> None:
         self._store.put(scope, [data], mime="application/octet-stream", tool=TOOL)
 
 
-def read_states(
+def states(
     workspace: Workspace,
     paths: Iterable[str],
     keep: Callable[[bytes], None] | None,
@@ -106,15 +106,15 @@ def read_states(
     `keep` gets the content of each file. What the workspace does not let anybody read, or has too
     much of, is left out.
     """
-    found = {name: read_state(workspace, name, keep) for name in besides}
+    found = {name: state(workspace, name, keep) for name in besides}
     for path in paths:
-        for name in _list_paths(workspace, path):
-            if name not in found and len(found) < MAX_PATHS:
-                found[name] = read_state(workspace, name, keep)
+        for name in _below(workspace, path):
+            if name not in found and len(found) < MOST:
+                found[name] = state(workspace, name, keep)
     return found
 
 
-def _list_paths(workspace: Workspace, path: str) -> Iterator[str]:
+def _below(workspace: Workspace, path: str) -> Iterator[str]:
     try:
         name = workspace.name(path)
         parts = name.split("/")
@@ -127,15 +127,15 @@ def _list_paths(workspace: Workspace, path: str) -> Iterator[str]:
         return
 
 
-def read_state(workspace: Workspace, name: str, keep: Callable[[bytes], None] | None) -> str:
+def state(workspace: Workspace, name: str, keep: Callable[[bytes], None] | None) -> str:
     """Return the current state of a path, and give the content of a file to `keep`."""
     try:
         entry = workspace.stat(name)
         if entry.kind != "file":
             return entry.kind
-        if entry.size > MAX_FILE_SIZE:
+        if entry.size > LARGEST:
             return f"large:{entry.size}"
-        data = workspace.read(name, limit=MAX_FILE_SIZE)
+        data = workspace.read(name, limit=LARGEST)
     except FileNotFoundError:
         return NOTHING
     except ToolFailed as error:

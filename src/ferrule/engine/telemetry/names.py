@@ -114,12 +114,7 @@ PROVIDERS = {
 }
 """Our provider names that are different in the conventions."""
 
-FINISH_REASONS = {
-    "end": "stop",
-    "calls": "tool_call",
-    "length": "length",
-    "filter": "content_filter",
-}
+FINISH = {"end": "stop", "calls": "tool_call", "length": "length", "filter": "content_filter"}
 """Why an answer ended: our values and those of the conventions."""
 
 
@@ -134,7 +129,7 @@ def provider_and_model(name: str) -> tuple[str, str]:
     return PROVIDERS.get(provider) or provider or "unknown", model or name
 
 
-class OptIn:
+class Choice:
     """What a person opted in to, by the standard environment variables."""
 
     def __init__(self, environment: Mapping[str, str]) -> None:

@@ -13,28 +13,24 @@ from difflib import get_close_matches
 from pathlib import Path
 
 from ferrule.core.errors import ConfigError
-from ferrule.extensions.agents.agent_file import parse_agent
+from ferrule.extensions.agents.files import parse_agent
 from ferrule.extensions.agents.loading import FOLDERS, load_agents
 from ferrule.extensions.front_matter import get_field
 from ferrule.extensions.skills.loading import load_skills
-from ferrule.extensions.starlark.pool import WorkerPool
-from ferrule.extensions.tool_files.loading import load_tools
+from ferrule.extensions.starlark.pool import Pool
 from ferrule.extensions.tool_files.python_tools import SETTING as PYTHON
-from ferrule.extensions.tool_files.python_tools import (
-    check_python_files,
-    handler_name,
-    list_functions,
-)
+from ferrule.extensions.tool_files.python_tools import check_python, functions_of, handler_name
+from ferrule.extensions.tool_files.sources import load
 from ferrule.extensions.tool_files.tool_file import NO_SCRIPT, ToolFile
-from ferrule.permissions.rules import PermissionRule, RuleSet
-from ferrule.storage.settings.merge import MergedSettings
+from ferrule.permissions.rules import Rule, RuleSet
+from ferrule.storage.settings.merge import Merged
 from ferrule.storage.settings.settings import PROJECT_FILE, check_python_names, load_settings
 from ferrule.storage.settings.values import read_tree
 from ferrule.storage.settings.yaml_tree import Node, parse_yaml
-from ferrule.storage.trust import ConfigurationSnapshot, TrustStore
+from ferrule.storage.trust import Snapshot, Trust
 
-from .files import SERVERS, check_file, is_checkable, parse_tools
-from .tool_file import Problem, convert_error, convert_warnings, make_problem
+from .files import SERVERS, check_file, holds_artifacts, tools_of
+from .tool_file import Problem, problem, problems_of, warnings_of
 
 _OF_OTHERS = ("__", "::")
 """Parts of the names of tools from servers and documents, which are known only at run time."""
@@ -44,7 +40,7 @@ _HINT = "hint: "
 
 
 @dataclass(slots=True)
-class CheckedWorkspace:
+class Checked:
     """The checked files, their problems in order of the files, and the readable tools."""
 
     files: tuple[str, ...] = ()
@@ -52,12 +48,12 @@ class CheckedWorkspace:
     tools: list[ToolFile] = field(default_factory=list[ToolFile])
 
 
-class AssumedTrust(TrustStore):
+class AsIfTrusted(Trust):
     """Reads a workspace as if a person had trusted it. What it returns must not take effect."""
 
-    def read(self, workspace: str | Path) -> ConfigurationSnapshot:
+    def look(self, workspace: str | Path) -> Snapshot:
         """Read the workspace; `trusted` unless there is nothing."""
-        seen = super().read(workspace)
+        seen = super().look(workspace)
         return seen if seen.state == "absent" else replace(seen, state="trusted")
 
 
@@ -65,8 +61,8 @@ async def check_workspace(
     workspace: str | Path,
     *,
     shipped: Iterable[str] = (),
-    pool: WorkerPool | None = None,
-) -> CheckedWorkspace:
+    pool: Pool | None = None,
+) -> Checked:
     """Check everything in a workspace.
 
     Args:
@@ -77,16 +73,16 @@ async def check_workspace(
     Raises:
         ConfigError: Nothing can be read at all.
     """
-    seen = AssumedTrust().read(workspace)
-    checked = CheckedWorkspace(tuple(sorted(seen.files)))
+    seen = AsIfTrusted().look(workspace)
+    checked = Checked(tuple(sorted(seen.files)))
     found = checked.problems
-    rules: list[PermissionRule] = []
+    rules: list[Rule] = []
     found += _check_settings(seen, rules)
-    hosts = load_hook_hosts()
+    hosts = hosts_of_person()
     for name, data in sorted(seen.files.items()):
-        if is_checkable(name) or name == SERVERS:
+        if holds_artifacts(name) or name == SERVERS:
             found += await check_file(name, data, hosts=hosts, pool=pool)
-            checked.tools += parse_tools(name, data)
+            checked.tools += tools_of(name, data)
     found += _check_together(seen.files, found)
     python_tools, functions = _read_python(seen, found)
     names = (*shipped, *python_tools, *(tool.name for tool in checked.tools))
@@ -99,7 +95,7 @@ async def check_workspace(
     found += _check_agents(seen, names)
     found += _check_skills(seen)
     found += [
-        make_problem(name, "it is a link, and links are not followed", level="warning")
+        problem(name, "it is a link, and links are not followed", level="warning")
         for name in sorted(seen.links)
     ]
     found.sort(key=lambda known: (known.file, known.line, known.column))
@@ -109,15 +105,13 @@ async def check_workspace(
 def _check_together(files: Mapping[str, bytes], found: list[Problem]) -> list[Problem]:
     """Return problems of files together: repeated names, missing bundles, shadowed tools."""
     try:
-        shadowed = load_tools(files).shadowed
+        shadowed = load(files).shadowed
     except ConfigError as error:
         # What is wrong with single files was already found.
         known = {earlier.message for earlier in found}
-        candidates = [
-            make_problem(_file_in(line, files), line) for line in error.detail.splitlines()
-        ]
+        candidates = [problem(_file_in(line, files), line) for line in error.detail.splitlines()]
         return [candidate for candidate in candidates if candidate.message not in known]
-    return [make_problem(tool.file, str(tool), level="warning") for tool in shadowed]
+    return [problem(tool.file, str(tool), level="warning") for tool in shadowed]
 
 
 def _file_in(line: str, files: Mapping[str, bytes]) -> str:
@@ -127,7 +121,7 @@ def _file_in(line: str, files: Mapping[str, bytes]) -> str:
 # ---- settings
 
 
-def _check_settings(seen: ConfigurationSnapshot, rules: list[PermissionRule]) -> Iterator[Problem]:
+def _check_settings(seen: Snapshot, rules: list[Rule]) -> Iterator[Problem]:
     """Check every key of the repository's settings separately, and collect its rules in `rules`."""
     data = seen.files.get(PROJECT_FILE)
     if data is None:
@@ -135,20 +129,20 @@ def _check_settings(seen: ConfigurationSnapshot, rules: list[PermissionRule]) ->
     try:
         tree = parse_yaml(data, PROJECT_FILE)
     except ConfigError as error:
-        yield from convert_error(error, PROJECT_FILE)
+        yield from problems_of(error, PROJECT_FILE)
         return
     for single in _single_keys(tree):
-        merged = MergedSettings()
+        merged = Merged()
         try:
-            merged.add_layer("project", read_tree(single), root=seen.workspace)
+            merged.add("project", read_tree(single), root=seen.workspace)
         except ConfigError as error:
-            yield from convert_error(error, PROJECT_FILE)
+            yield from problems_of(error, PROJECT_FILE)
         rules += merged.rules
         for notice in merged.notices:
-            yield make_problem(PROJECT_FILE, notice, level="warning")
+            yield problem(PROJECT_FILE, notice, level="warning")
 
 
-def _check_tool_names(seen: ConfigurationSnapshot, tools: Sequence[str]) -> Iterator[Problem]:
+def _check_tool_names(seen: Snapshot, tools: Sequence[str]) -> Iterator[Problem]:
     """Yield problems about unknown tools in `tools.entries` and `tools.required`.
 
     Tools of servers are not known here.
@@ -169,7 +163,7 @@ def _check_tool_names(seen: ConfigurationSnapshot, tools: Sequence[str]) -> Iter
                 near = get_close_matches(name, tools, 1)
                 hint = f"did you mean `{near[0]}`?" if near else "`ferrule tools list` lists them"
                 message = f"`tools.{key}` names a tool `{name}`, and there is none"
-                yield make_problem(node.where, message, hint)
+                yield problem(node.where, message, hint)
 
 
 def _name_nodes(group: Node, key: str) -> Iterator[Node]:
@@ -182,7 +176,7 @@ def _name_nodes(group: Node, key: str) -> Iterator[Node]:
             yield name
 
 
-def _read_python(seen: ConfigurationSnapshot, found: list[Problem]) -> tuple[set[str], set[str]]:
+def _read_python(seen: Snapshot, found: list[Problem]) -> tuple[set[str], set[str]]:
     """Return the names of tools and of plain functions in Python files.
 
     Problems are added to `found`.
@@ -193,17 +187,17 @@ def _read_python(seen: ConfigurationSnapshot, found: list[Problem]) -> tuple[set
         check_python_names(entry)
     except ConfigError as error:
         known = {earlier.message for earlier in found}
-        candidates = convert_error(error, PROJECT_FILE)
+        candidates = problems_of(error, PROJECT_FILE)
         found += [candidate for candidate in candidates if candidate.message not in known]
         return set(), set()
     tools: set[str] = set()
     functions: set[str] = set()
     if entry is None:
         return tools, functions
-    for error in check_python_files(entry.value, seen, entry.where):
-        found += convert_error(error, PROJECT_FILE)
+    for error in check_python(entry.value, seen, entry.where):
+        found += problems_of(error, PROJECT_FILE)
     for name in entry.value:
-        file_functions, file_tools = list_functions(seen.files.get(name, b""))
+        file_functions, file_tools = functions_of(seen.files.get(name, b""))
         functions |= file_functions
         tools |= file_tools
     return tools, functions
@@ -212,7 +206,7 @@ def _read_python(seen: ConfigurationSnapshot, found: list[Problem]) -> tuple[set
 # ---- agents and skills
 
 
-def _check_agents(seen: ConfigurationSnapshot, tools: Iterable[str]) -> Iterator[Problem]:
+def _check_agents(seen: Snapshot, tools: Iterable[str]) -> Iterator[Problem]:
     """Check each agent file separately, then all together. `tools` are the names of all tools."""
     known_tools = frozenset(tools)
     messages: set[str] = set()
@@ -229,7 +223,7 @@ def _check_agents(seen: ConfigurationSnapshot, tools: Iterable[str]) -> Iterator
             if not line or line.startswith(_HINT):
                 continue
             where, _, message = line.partition(": ")
-            candidate = make_problem(where, message) if message else make_problem("", line)
+            candidate = problem(where, message) if message else problem("", line)
             if candidate.message not in messages:
                 yield candidate
 
@@ -238,23 +232,21 @@ def _check_agent(name: str, data: bytes, known_tools: frozenset[str]) -> list[Pr
     try:
         agent, warnings = parse_agent(data, name)
     except ConfigError as error:
-        return convert_error(error, name)
-    found = convert_warnings(warnings)
+        return problems_of(error, name)
+    found = warnings_of(warnings)
     for tool in agent.tools or ():
         if tool not in known_tools and "__" not in tool and "*" not in tool:
             message = f"the agent may use `{tool}`, and there is no such tool"
-            found.append(make_problem(name, message, level="warning"))
+            found.append(problem(name, message, level="warning"))
     return found
 
 
-def _check_skills(seen: ConfigurationSnapshot) -> list[Problem]:
+def _check_skills(seen: Snapshot) -> list[Problem]:
     """Check the skills of the workspace; those of the person are not read."""
     loaded = load_skills(Path(seen.workspace), seen)
     broken = set(loaded.broken)
     return [
-        make_problem(
-            warning.where, warning.message, level="error" if warning in broken else "warning"
-        )
+        problem(warning.where, warning.message, level="error" if warning in broken else "warning")
         for warning in loaded.warnings
     ]
 
@@ -273,7 +265,7 @@ def _single_keys(tree: Node) -> Iterator[Node]:
             yield replace(tree, value={name: (key, single)})
 
 
-def load_hook_hosts() -> tuple[str, ...]:
+def hosts_of_person() -> tuple[str, ...]:
     """Return the hosts that web hooks may ask: the person's own setting, whatever else is wrong."""
     try:
         return tuple(load_settings(trust=_NoConfiguration())["hooks.hosts"])
@@ -281,16 +273,14 @@ def load_hook_hosts() -> tuple[str, ...]:
         return ()
 
 
-class _NoConfiguration(TrustStore):
+class _NoConfiguration(Trust):
     """Sees a workspace without configuration of its own."""
 
-    def look(self, workspace: str | Path) -> ConfigurationSnapshot:
-        return ConfigurationSnapshot(str(workspace), "absent", "")
+    def look(self, workspace: str | Path) -> Snapshot:
+        return Snapshot(str(workspace), "absent", "")
 
 
-def _lint(
-    seen: ConfigurationSnapshot, rules: list[PermissionRule], tools: Iterable[str]
-) -> Iterator[Problem]:
+def _lint(seen: Snapshot, rules: list[Rule], tools: Iterable[str]) -> Iterator[Problem]:
     """Yield rules of the repository that never match, never decide or repeat another rule.
 
     The person's own rules count as well.
@@ -298,7 +288,7 @@ def _lint(
     try:
         own = load_settings(workspace=seen.workspace, trust=_NoConfiguration()).rules
     except ConfigError as error:
-        yield from convert_error(error, "your settings")
+        yield from problems_of(error, "your settings")
         own = RuleSet()
     data = seen.files.get(PROJECT_FILE)
     places: dict[object, str] = {}
@@ -309,7 +299,7 @@ def _lint(
         rule = message.partition("`")[2].partition("`")[0]
         where = places.get(rule)
         if where is not None:
-            yield make_problem(where, message, level="warning")
+            yield problem(where, message, level="warning")
 
 
 def _leaves(node: Node) -> Iterator[Node]:

@@ -33,21 +33,21 @@ from ferrule.engine.hooks.events import (
     check_event,
 )
 from ferrule.extensions.front_matter import (
-    FileWarning,
-    find_unknown_keys,
-    get_choice,
+    Warned,
+    choice_of,
     get_field,
-    get_text,
-    get_texts,
-    to_plain,
+    plain,
+    text_of,
+    texts_of,
+    unknown_keys,
 )
 from ferrule.storage.settings.yaml_tree import Node
 from ferrule.tools.safe_patterns import compile_regex
 
-from .commands import HookCommandRunner
-from .conditions import parse_condition
-from .json_contract import EVENTS, NOT_FIRED, contract_tool_name
-from .web_hooks import WebHook
+from .commands import HookCommands
+from .conditions import parse_when
+from .contract import EVENTS, NOT_FIRED, contract_name
+from .web import HookServer
 
 COMMAND_TIMEOUT = 60.0
 """Seconds, unless a hook sets its own."""
@@ -70,28 +70,28 @@ _LIST = re.compile(r"[\w |,-]*", re.ASCII)
 
 
 @dataclass(frozen=True, slots=True)
-class HookAccess:
+class Reach:
     """What hooks may use: a runner for commands, and allowed hosts for URLs."""
 
-    commands: HookCommandRunner
+    commands: HookCommands
     hosts: tuple[str, ...] = ()
 
 
 @dataclass(slots=True)
-class ParsedHooks:
+class Read:
     """The parsed hooks, and warnings about what has no effect."""
 
     hooks: list[EventHook] = field(default_factory=list[EventHook])
-    warnings: list[FileWarning] = field(default_factory=list[FileWarning])
+    warnings: list[Warned] = field(default_factory=list[Warned])
 
 
-def parse_hook_settings(tree: Node, access: HookAccess) -> ParsedHooks:
+def read_configured(tree: Node, reach: Reach) -> Read:
     """Parse the hooks of a settings file; keys other than `hooks` are ignored.
 
     Raises:
         ConfigError: The hooks are invalid. The message has the place.
     """
-    parsed = ParsedHooks()
+    parsed = Read()
     events = get_field(tree, "hooks")
     if events is None:
         return parsed
@@ -100,31 +100,31 @@ def parse_hook_settings(tree: Node, access: HookAccess) -> ParsedHooks:
     for event, (key, groups) in events.pairs.items():
         if event in NOT_FIRED:
             message = f"`{event}` is never fired here: its hooks have no effect"
-            parsed.warnings.append(FileWarning(key.where, message))
+            parsed.warnings.append(Warned(key.where, message))
             continue
         _check_event(key, event)
         for group in groups.items or [groups]:
-            _parse_group(group, event, access, parsed)
+            _parse_group(group, event, reach, parsed)
     return parsed
 
 
-def _parse_group(group: Node, event: str, access: HookAccess, parsed: ParsedHooks) -> None:
+def _parse_group(group: Node, event: str, access: Reach, parsed: Read) -> None:
     if group.pairs is None:
         raise group.error(f"`{event}` must be a list of mappings with `matcher` and `hooks`")
-    parsed.warnings += find_unknown_keys(group, ("matcher", "hooks"), "a group of hooks")
+    parsed.warnings += unknown_keys(group, ("matcher", "hooks"), "a group of hooks")
     matches = _parse_matcher(group)
     listed = get_field(group, "hooks")
     if listed is None or listed.items is None:
         raise group.error("`hooks` must be a list")
     for node in listed.items:
-        parsed.warnings += find_unknown_keys(node, _KEYS, "a hook")
-        parsed.warnings += find_hidden_programs(node)
+        parsed.warnings += unknown_keys(node, _KEYS, "a hook")
+        parsed.warnings += hidden_programs(node)
         parsed.hooks.append(_make_hook(node, event, matches, access))
 
 
-def find_hidden_programs(node: Node) -> list[FileWarning]:
+def hidden_programs(node: Node) -> list[Warned]:
     """Warn of a command that names a file which the sandbox hides: it would block everything."""
-    command = " ".join((get_text(node, "command"), *(get_texts(node, "args") or ())))
+    command = " ".join((text_of(node, "command"), *(texts_of(node, "args") or ())))
     if not any(f"{root}/" in command for root in (".ferrule", ".harness")):
         return []
     place = get_field(node, "command") or node
@@ -132,7 +132,7 @@ def find_hidden_programs(node: Node) -> list[FileWarning]:
         "the command cannot see the repository's own configuration; copies of the hook files are "
         "in `$FERRULE_HOOKS`"
     )
-    return [FileWarning(place.where, message)]
+    return [Warned(place.where, message)]
 
 
 def _check_event(key: Node, event: str) -> None:
@@ -145,17 +145,17 @@ def _check_event(key: Node, event: str) -> None:
 
 
 def _make_hook(
-    node: Node, event: str, matches: Callable[[Occasion], bool], access: HookAccess
+    node: Node, event: str, matches: Callable[[Occasion], bool], access: Reach
 ) -> EventHook:
     events = (EVENTS.get(event, event),)
-    when = get_text(node, "when")
+    when = text_of(node, "when")
     place = get_field(node, "when")
     condition = None
     if when and place:
-        condition = parse_condition(when, place.file, place.line, place.column, events)
+        condition = parse_when(when, place.file, place.line, place.column, events)
     timeout = _number(node, "timeout", COMMAND_TIMEOUT)
     has_outcome = _outcome_filter(event)
-    on_error = get_choice(node, "on_error", ("block", "allow", "ask")) or "block"
+    on_error = choice_of(node, "on_error", ("block", "allow", "ask")) or "block"
 
     def applies(occasion: Occasion) -> bool:
         if not has_outcome(occasion) or not matches(occasion):
@@ -164,9 +164,9 @@ def _make_hook(
 
     try:
         return EventHook(
-            name=get_text(node, "name") or f"{event} {node.file.rpartition('/')[2]}:{node.line}",
+            name=text_of(node, "name") or f"{event} {node.file.rpartition('/')[2]}:{node.line}",
             events=events,
-            run=make_runner(node, access, timeout),
+            run=runner(node, access, timeout),
             when=applies,
             priority=int(_number(node, "priority", DEFAULT_PRIORITY)),
             # Longer than the command's own timeout, so that the command's own error is reported.
@@ -180,21 +180,21 @@ def _make_hook(
         raise node.error(error.detail, hint=error.hint) from error
 
 
-def make_runner(node: Node, access: HookAccess, timeout: float) -> Callable[[Occasion], Any]:
+def runner(node: Node, reach: Reach, timeout: float) -> Callable[[Occasion], Any]:
     """Return what a hook runs: `command` (with `args`) or `url`.
 
     Raises ConfigError with the place.
     """
-    command = get_text(node, "command")
-    url = get_text(node, "url")
+    command = text_of(node, "command")
+    url = text_of(node, "url")
     default_kind = "http" if url else "command"
-    kind = get_text(node, "type") or default_kind
+    kind = text_of(node, "type") or default_kind
     if kind == "command" and command:
-        arguments = get_texts(node, "args")
+        arguments = texts_of(node, "args")
         line = command if arguments is None else (command, *arguments)
-        return lambda occasion: access.commands.ask(line, occasion, timeout)
+        return lambda occasion: reach.commands.ask(line, occasion, timeout)
     if kind == "http" and url:
-        server = _make_server(node, url, access)
+        server = _make_server(node, url, reach)
         return lambda occasion: server.ask(occasion, timeout)
     raise node.error(
         f"a hook of the type `{kind}`",
@@ -202,19 +202,19 @@ def make_runner(node: Node, access: HookAccess, timeout: float) -> Callable[[Occ
     )
 
 
-def _make_server(node: Node, url: str, access: HookAccess) -> WebHook:
+def _make_server(node: Node, url: str, access: Reach) -> HookServer:
     headers_node = get_field(node, "headers")
-    headers: Any = to_plain(headers_node) if headers_node is not None else {}
+    headers: Any = plain(headers_node) if headers_node is not None else {}
     if not isinstance(headers, dict) or not all(
         isinstance(value, str) for value in cast("dict[str, Any]", headers).values()
     ):
         raise node.error("`headers` must be a mapping of names to texts")
     try:
-        return WebHook(
+        return HookServer(
             url,
             access.hosts,
             headers=cast("dict[str, str]", headers),
-            allowed_variables=get_texts(node, "allowedEnvVars") or (),
+            allowed_variables=texts_of(node, "allowedEnvVars") or (),
         )
     except ConfigError as error:
         raise node.error(error.detail, hint=error.hint) from error
@@ -240,7 +240,7 @@ def _outcome_filter(event: str) -> Callable[[Occasion], bool]:
 
 
 def _parse_matcher(group: Node) -> Callable[[Occasion], bool]:
-    text = get_text(group, "matcher")
+    text = text_of(group, "matcher")
     if text in ("", "*"):
         return lambda occasion: True
     if _LIST.fullmatch(text):
@@ -257,7 +257,7 @@ def _parse_matcher(group: Node) -> Callable[[Occasion], bool]:
 def _matcher_subjects(occasion: Occasion) -> Iterable[str]:
     match occasion.payload:
         case ToolPre(name=name, tool=tool) | ToolPost(name=name, tool=tool):
-            return (name, contract_tool_name(name, tool.source if tool is not None else ""))
+            return (name, contract_name(name, tool.source if tool is not None else ""))
         case SessionStart(source=source):
             return (source,)
         case SessionEnd(reason=reason):

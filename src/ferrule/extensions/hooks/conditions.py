@@ -42,30 +42,30 @@ from ferrule.core.errors import ConfigError
 from ferrule.engine.hooks.events import PAYLOADS, Custom, Occasion
 from ferrule.tools.safe_patterns import compile_regex, matches_glob
 
-MAX_CHARACTERS = 2000
-MAX_PARTS = 200
+MOST_CHARACTERS = 2000
+MOST_PARTS = 200
 LONGEST_TEXT = 1 << 20
 """Characters of a text that `glob` and `regex` search; a longer one is an error."""
 
 
-class ConditionError(ValueError):
+class WhenError(ValueError):
     """A condition that cannot be evaluated. The hook counts as broken."""
 
 
 @dataclass(frozen=True, slots=True)
-class ParsedCondition:
+class When:
     """A parsed condition. Calling it evaluates it; raises WhenError."""
 
     text: str
     tree: ast.expr
 
     def __call__(self, occasion: Occasion) -> bool:
-        return evaluate(self, occasion.event, occasion.payload.as_dict())
+        return decide(self, occasion.event, occasion.payload.as_dict())
 
 
-def parse_condition(
+def parse_when(
     text: str, where: str = "when", line: int = 1, column: int = 1, events: tuple[str, ...] = ()
-) -> ParsedCondition:
+) -> When:
     """Parse a condition.
 
     Args:
@@ -79,10 +79,10 @@ def parse_condition(
     Raises:
         ConfigError: The condition is invalid. The message begins with `where:line:column`.
     """
-    if len(text) > MAX_CHARACTERS:
+    if len(text) > MOST_CHARACTERS:
         raise ConfigError(
             f"{where}:{line}:{column}: a condition of {len(text)} characters, the bound is "
-            f"{MAX_CHARACTERS}"
+            f"{MOST_CHARACTERS}"
         )
     try:
         tree = _parse_expression(text)
@@ -101,7 +101,7 @@ def parse_condition(
         raise ConfigError(
             f"{where}:{line}:{column}: not a condition: {error or 'nested too deeply'}"
         ) from error
-    return ParsedCondition(text, tree)
+    return When(text, tree)
 
 
 def _parse_expression(text: str) -> ast.expr:
@@ -110,25 +110,25 @@ def _parse_expression(text: str) -> ast.expr:
     tree = ast.parse(f"(\n{text}\n)", mode="eval").body
     if tree.lineno == 1:
         raise _Refused(tree, "not one condition")
-    if len(list(ast.walk(tree))) > 2 * MAX_PARTS:
-        raise _Refused(tree, f"more than {MAX_PARTS} parts")
+    if len(list(ast.walk(tree))) > 2 * MOST_PARTS:
+        raise _Refused(tree, f"more than {MOST_PARTS} parts")
     _check(tree)
     return tree
 
 
-def evaluate(condition: ParsedCondition, event: str, payload: Mapping[str, Any]) -> bool:
+def decide(when: When, event: str, payload: Mapping[str, Any]) -> bool:
     """Evaluate a condition for a payload.
 
-    Raises ConditionError, also if the value is not a boolean.
+    Raises WhenError, also if the value is not a boolean.
     """
     try:
-        value = _evaluate(condition.tree, {**payload, "event": event, "payload": payload})
+        value = _evaluate(when.tree, {**payload, "event": event, "payload": payload})
     except (KeyError, TypeError, IndexError, RecursionError) as error:
-        raise ConditionError(
+        raise WhenError(
             f"`when` could not be evaluated: {type(error).__name__}: {error}"
         ) from error
     if not isinstance(value, bool):
-        raise ConditionError(f"`when` gave {type(value).__name__}, not true or false")
+        raise WhenError(f"`when` gave {type(value).__name__}, not true or false")
     return value
 
 
@@ -256,7 +256,7 @@ def _evaluate(node: ast.expr, names: Mapping[str, Any]) -> Any:
         case ast.List(elts=parts) | ast.Tuple(elts=parts):
             return _evaluate_all(parts, names)
         case _:
-            raise ConditionError(f"`when` contains a {type(node).__name__}")
+            raise WhenError(f"`when` contains a {type(node).__name__}")
 
 
 def _evaluate_all(nodes: Iterable[ast.expr], names: Mapping[str, Any]) -> list[Any]:
@@ -288,15 +288,13 @@ def _evaluate_comparison(
 def _expect_boolean(value: Any) -> bool:
     # A text is never true: `name or "x"` in a guard is a mistake that would match everything.
     if not isinstance(value, bool):
-        raise ConditionError(
-            f"`and`, `or` and `not` take true or false, found {type(value).__name__}"
-        )
+        raise WhenError(f"`and`, `or` and `not` take true or false, found {type(value).__name__}")
     return value
 
 
 def _expect_number(value: Any) -> float:
     if isinstance(value, bool) or not isinstance(value, (int, float)):
-        raise ConditionError(f"`-` takes a number, found {type(value).__name__}")
+        raise WhenError(f"`-` takes a number, found {type(value).__name__}")
     return value
 
 
@@ -304,19 +302,19 @@ def _get_item(value: Any, key: Any) -> Any:
     if isinstance(value, Mapping):
         found = cast("Mapping[Any, Any]", value)
         if key not in found:
-            raise ConditionError(
+            raise WhenError(
                 f"there is no key {key!r}; there are: {', '.join(map(repr, list(found)[:20]))}"
             )
         return found[key]
     if isinstance(value, (list, tuple)) and isinstance(key, int) and not isinstance(key, bool):
         return cast("list[Any]", value)[key]
-    raise ConditionError(f"there is no item {key!r} in what is neither an object nor a list")
+    raise WhenError(f"there is no item {key!r} in what is neither an object nor a list")
 
 
 def _ordered(compare: Callable[[Any, Any], bool]) -> Callable[[Any, Any], bool]:
     def checked(a: Any, b: Any) -> bool:
         if isinstance(a, str) is not isinstance(b, str):
-            raise ConditionError(f"{type(a).__name__} and {type(b).__name__} have no order")
+            raise WhenError(f"{type(a).__name__} and {type(b).__name__} have no order")
         return bool(compare(a, b))
 
     return checked
@@ -326,21 +324,21 @@ def _contains(a: Any, b: Any) -> bool:
     if isinstance(b, str):
         return _expect_text(a) in b
     if not isinstance(b, (list, tuple, Mapping)):
-        raise ConditionError(f"`in` takes a text, a list or an object, found {type(b).__name__}")
+        raise WhenError(f"`in` takes a text, a list or an object, found {type(b).__name__}")
     return a in cast("list[Any]", b)
 
 
 def _expect_text(value: Any) -> str:
     if not isinstance(value, str):
-        raise ConditionError(f"found {type(value).__name__} where a text was expected")
+        raise WhenError(f"found {type(value).__name__} where a text was expected")
     if len(value) > LONGEST_TEXT:
-        raise ConditionError(f"a text of {len(value)} characters, the bound is {LONGEST_TEXT}")
+        raise WhenError(f"a text of {len(value)} characters, the bound is {LONGEST_TEXT}")
     return value
 
 
 def _has(value: Any, key: Any) -> bool:
     if not isinstance(value, Mapping):
-        raise ConditionError(f"`has` takes an object, found {type(value).__name__}")
+        raise WhenError(f"`has` takes an object, found {type(value).__name__}")
     return key in value
 
 
@@ -350,9 +348,7 @@ def _get(value: Any, key: Any, default: Any) -> Any:
 
 def _length(value: Any) -> int:
     if not isinstance(value, (str, list, tuple, Mapping)):
-        raise ConditionError(
-            f"`length` takes a text, a list or an object, found {type(value).__name__}"
-        )
+        raise WhenError(f"`length` takes a text, a list or an object, found {type(value).__name__}")
     return len(cast("list[Any]", value))
 
 

@@ -26,25 +26,25 @@ from ferrule.core.calls import ErrorType
 from ferrule.core.errors import ToolFailed
 
 from .inside.frames import TooLarge
-from .process import WorkerEnded, WorkerProcess
-from .script import BuiltinHandler, Script, ScriptFailed, ScriptLimits
+from .process import Ended, Process
+from .script import Bounds, Script, ScriptFailed, Serve
 
-KILL_AFTER = 0.25
+GRACE = 0.25
 """Seconds after its timeout at which a script that did not stop is killed with its worker."""
-MAX_CALLS = 1_000
+CALLS = 1_000
 """Calls after which a worker is replaced, because allocators never give back all memory."""
-MAX_KNOWN_SCRIPTS = 256
+KNOWN = 256
 """Scripts that a worker remembers (`inside.scripts.KEPT`)."""
 
-MAX_NESTED = 5
+NESTED = 5
 """Scripts that may wait for each other, so that one that calls itself through a tool ends.
 
 Source: systems.md §4.1, call depth.
 """
-DEFAULT_LIMITS = ScriptLimits()
+STANDARD = Bounds()
 _depth: ContextVar[int] = ContextVar("ferrule_scripts", default=0)
 
-OutputListener = Callable[[str, str, Mapping[str, Any]], None]
+Told = Callable[[str, str, Mapping[str, Any]], None]
 """Receives what a script prints and logs: level, text, further fields.
 
 Levels are `print`, `info`, `warn`, `error` and `debug`.
@@ -59,7 +59,7 @@ async def _refuse(name: str, positional: Sequence[Any], named: Mapping[str, Any]
     raise ToolFailed(ErrorType.PERMISSION_DENIED, f"`{name}` cannot be used here")
 
 
-class WorkerPool:
+class Pool:
     """A pool of workers; see the module's documentation.
 
     Ferrule uses `shared()` and `beside()`; other pools are for tests.
@@ -69,12 +69,12 @@ class WorkerPool:
         most: Scripts that compute at the same time. 0: depends on the number of processors.
     """
 
-    def __init__(self, *, warm: int = 2, max_computing: int = 0) -> None:
+    def __init__(self, *, warm: int = 2, most: int = 0) -> None:
         self._warm = warm
-        self._max_computing = max_computing or max(4, 2 * (os.cpu_count() or 1))
+        self._most = most or max(4, 2 * (os.cpu_count() or 1))
         self._lock = threading.Lock()
-        self._idle: list[WorkerProcess] = []
-        self._live: set[WorkerProcess] = set()
+        self._idle: list[Process] = []
+        self._live: set[Process] = set()
         self._computing = 0
         self._waiting: deque[asyncio.Future[None]] = deque()
 
@@ -90,9 +90,9 @@ class WorkerPool:
         function: str = "run",
         arguments: Sequence[Any] = (),
         *,
-        serve: BuiltinHandler = _refuse,
-        listener: OutputListener = _ignore_output,
-        limits: ScriptLimits = DEFAULT_LIMITS,
+        serve: Serve = _refuse,
+        told: Told = _ignore_output,
+        bounds: Bounds = STANDARD,
         pure: bool = False,
     ) -> Any:
         """Call a function of a script in a fresh scope, and return its value as JSON would read it.
@@ -114,7 +114,7 @@ class WorkerPool:
             ConfigError: The Starlark library is missing.
         """
         depth = _depth.get()
-        if depth > MAX_NESTED:
+        if depth > NESTED:
             raise ScriptFailed(
                 "depth",
                 f"{script.file}: not run: {depth} scripts wait for each other already, each called "
@@ -125,7 +125,7 @@ class WorkerPool:
         depth_token = _depth.set(depth + 1)
         try:
             process = await self._take_worker()
-            call = _Call(process, script, _refuse if pure else serve, listener, limits, slot)
+            call = _Call(process, script, _refuse if pure else serve, told, bounds, slot)
             try:
                 value = await call.run(function, arguments, pure)
             except ScriptFailed:
@@ -151,20 +151,20 @@ class WorkerPool:
 
     # ---- workers
 
-    async def _take_worker(self) -> WorkerProcess:
+    async def _take_worker(self) -> Process:
         with self._lock:
             while self._idle:
                 process = self._idle.pop()
-                if process.is_usable:
+                if process.usable:
                     return process
                 self._live.discard(process)
                 process.kill()
-        process = WorkerProcess()
+        process = Process()
         with self._lock:
             self._live.add(process)
         try:
-            await process.wait_ready()
-        except WorkerEnded as ended:
+            await process.ready()
+        except Ended as ended:
             self._return_worker(process, keep=False)
             raise ScriptFailed(
                 "ended", f"a worker for scripts did not start (status {ended.status})"
@@ -174,14 +174,14 @@ class WorkerPool:
             raise
         return process
 
-    def _return_worker(self, process: WorkerProcess, *, keep: bool) -> None:
+    def _return_worker(self, process: Process, *, keep: bool) -> None:
         with self._lock:
             # `_live` does not have it if the pool was closed in the meantime.
             is_kept = (
                 keep
                 and process in self._live
                 and len(self._idle) < self._warm
-                and process.calls < MAX_CALLS
+                and process.calls < CALLS
             )
             if is_kept:
                 self._idle.append(process)
@@ -194,7 +194,7 @@ class WorkerPool:
 
     async def _wait_for_slot(self) -> None:
         with self._lock:
-            if self._computing < self._max_computing:
+            if self._computing < self._most:
                 self._computing += 1
                 return
             slot = asyncio.get_running_loop().create_future()
@@ -239,7 +239,7 @@ class WorkerPool:
 class _Slot:
     """One script's slot among those that compute. Released while a built-in is served."""
 
-    def __init__(self, pool: WorkerPool) -> None:
+    def __init__(self, pool: Pool) -> None:
         self._pool_named = pool
         self._is_held = True
 
@@ -261,25 +261,25 @@ class _Call:
 
     def __init__(
         self,
-        process: WorkerProcess,
+        process: Process,
         script: Script,
-        serve: BuiltinHandler,
-        listener: OutputListener,
-        limits: ScriptLimits,
+        serve: Serve,
+        told: Told,
+        bounds: Bounds,
         slot: _Slot,
     ) -> None:
         self._process = process
         self._script = script
         self._serve = serve
-        self._listener = listener
-        self._limits = limits
+        self._told = told
+        self._bounds = bounds
         self._slot = slot
         self.spent = False
         """Whether the worker must not be used again."""
 
     async def run(self, function: str, arguments: Sequence[Any], pure: bool) -> Any:
-        seconds = self._limits.seconds
-        timeout = asyncio.timeout(None if seconds is None else seconds + KILL_AFTER)
+        seconds = self._bounds.seconds
+        timeout = asyncio.timeout(None if seconds is None else seconds + GRACE)
         try:
             async with timeout:
                 return await self._exchange(self._request(function, arguments, pure))
@@ -289,7 +289,7 @@ class _Call:
             self.spent = True
             self._process.kill()
             raise self._timeout_error() from None
-        except WorkerEnded as ended:
+        except Ended as ended:
             self.spent = True
             raise self._exit_error(ended.status) from None
         except TooLarge as error:
@@ -301,7 +301,7 @@ class _Call:
     def _request(self, function: str, arguments: Sequence[Any], pure: bool) -> dict[str, Any]:
         process = self._process
         script = self._script
-        bounds = self._limits
+        bounds = self._bounds
         request: dict[str, Any] = {
             "run": script.digest,
             "function": function,
@@ -312,10 +312,10 @@ class _Call:
             "pure": pure,
         }
         process.calls += 1
-        if script.digest not in process.known_scripts:
-            request |= {"source": script.padded_source, "file": script.file}
-            if len(process.known_scripts) >= MAX_KNOWN_SCRIPTS:
-                process.known_scripts.clear()
+        if script.digest not in process.known:
+            request |= {"source": script.placed, "file": script.file}
+            if len(process.known) >= KNOWN:
+                process.known.clear()
         return request
 
     async def _exchange(self, request: dict[str, Any]) -> Any:
@@ -324,25 +324,25 @@ class _Call:
         while True:
             message = await process.receive()
             if "done" in message:
-                process.known_scripts.add(self._script.digest)
+                process.known.add(self._script.digest)
                 return message["done"]
             if "call" in message:
                 await process.send(await self._answer(message))
             elif "failed" in message and message["failed"][0] == "unknown":
                 # The worker has forgotten the script, and ran nothing of it.
-                process.known_scripts.clear()
+                process.known.clear()
                 await process.send(
-                    request | {"source": self._script.padded_source, "file": self._script.file}
+                    request | {"source": self._script.placed, "file": self._script.file}
                 )
             elif "failed" in message:
                 raise self._failure(*message["failed"], spent=bool(message.get("spent")))
             elif "print" in message:
-                self._listener("print", str(message["print"]), {})
+                self._told("print", str(message["print"]), {})
             elif "log" in message:
                 level, text, fields = message["log"]
-                self._listener(str(level), str(text), dict(fields))
+                self._told(str(level), str(text), dict(fields))
             else:
-                raise WorkerEnded(process.end())
+                raise Ended(process.end())
 
     async def _answer(self, message: dict[str, Any]) -> dict[str, Any]:
         """Return the result of a built-in for the worker.
@@ -363,7 +363,7 @@ class _Call:
     ) -> ScriptFailed:
         self.spent = spent
         if reason != "compile":
-            self._process.known_scripts.add(self._script.digest)
+            self._process.known.add(self._script.digest)
         if reason == "timeout":
             return self._timeout_error()
         if reason == "memory":
@@ -371,14 +371,14 @@ class _Call:
         return ScriptFailed(reason, message, ErrorType(kind) if kind else None)
 
     def _timeout_error(self) -> ScriptFailed:
-        seconds = self._limits.seconds or 0
+        seconds = self._bounds.seconds or 0
         return ScriptFailed(
             "timeout",
             f"{self._script.file}: stopped after {seconds * 1000:g} ms, the time it may take",
         )
 
     def _memory_error(self) -> ScriptFailed:
-        limit = self._limits.memory >> 20
+        limit = self._bounds.memory >> 20
         return ScriptFailed(
             "memory", f"{self._script.file}: stopped, as it took more than {limit} MiB of memory"
         )
@@ -398,16 +398,16 @@ class _Call:
         )
 
 
-_pools: dict[str, WorkerPool] = {}
+_pools: dict[str, Pool] = {}
 _pools_lock = threading.Lock()
 
 
-def shared_pool() -> WorkerPool:
+def shared() -> Pool:
     """Return the shared pool of this process. It is closed when the process ends."""
     return _pool_named("shared")
 
 
-def background_pool() -> WorkerPool:
+def beside() -> Pool:
     """Return a second shared pool, for scripts that run in the background of others.
 
     Neither pool takes slots of the other.
@@ -415,10 +415,10 @@ def background_pool() -> WorkerPool:
     return _pool_named("beside")
 
 
-def _pool_named(name: str) -> WorkerPool:
+def _pool_named(name: str) -> Pool:
     with _pools_lock:
         pool = _pools.get(name)
         if pool is None:
-            pool = _pools[name] = WorkerPool()
+            pool = _pools[name] = Pool()
             atexit.register(pool.close)
         return pool

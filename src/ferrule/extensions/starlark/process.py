@@ -17,7 +17,7 @@ from typing import Any
 
 from ferrule.core.errors import ConfigError
 
-from .inside.frames import FRAME_LIMIT, HEADER_SIZE, encode_frame
+from .inside.frames import FRAME_LIMIT, HEAD, packed
 
 _FOLDER = str(Path(__file__).parent)
 _START = "import sys; sys.path += sys.argv[1:]; from inside.worker import start; start()"
@@ -28,7 +28,7 @@ READY_SECONDS = 20.0
 """How long a new worker may take to become ready on a busy machine."""
 
 
-class WorkerEnded(Exception):
+class Ended(Exception):
     """The worker has exited. `status` is its exit status, negative for a signal."""
 
     def __init__(self, status: int) -> None:
@@ -36,7 +36,7 @@ class WorkerEnded(Exception):
         self.status = status
 
 
-class WorkerProcess:
+class Process:
     """A worker process.
 
     `known` holds the digests of the scripts that it has parsed; `calls` counts its calls.
@@ -69,7 +69,7 @@ class WorkerProcess:
         self._socket.setblocking(False)
         self._buffer = b""
         self._owner = os.getpid()
-        self.known_scripts: set[str] = set()
+        self.known: set[str] = set()
         self.calls = 0
 
     @property
@@ -77,24 +77,24 @@ class WorkerProcess:
         return self._process.pid
 
     @property
-    def is_usable(self) -> bool:
+    def usable(self) -> bool:
         """Whether it is alive and ours: a fork of the process that started it must not use it."""
         return self._owner == os.getpid() and self._process.poll() is None
 
-    async def wait_ready(self) -> None:
+    async def ready(self) -> None:
         """Wait until it has locked itself down. Raises Ended."""
         try:
             async with asyncio.timeout(READY_SECONDS):
                 await self.receive()
         except TimeoutError:
-            raise WorkerEnded(self.end()) from None
+            raise Ended(self.end()) from None
 
     async def send(self, message: dict[str, Any]) -> None:
         """Send a message. Raises Ended, or TooLarge for a message that is too long."""
         try:
-            await asyncio.get_running_loop().sock_sendall(self._socket, encode_frame(message))
+            await asyncio.get_running_loop().sock_sendall(self._socket, packed(message))
         except OSError:
-            raise WorkerEnded(self.end()) from None
+            raise Ended(self.end()) from None
 
     async def receive(self) -> dict[str, Any]:
         """Return the next message.
@@ -102,7 +102,7 @@ class WorkerProcess:
         Raises Ended, also for an invalid message, which ends the process.
         """
         try:
-            size = int.from_bytes(await self._exactly(HEADER_SIZE), "big")
+            size = int.from_bytes(await self._exactly(HEAD), "big")
             if size > FRAME_LIMIT + 1024:
                 raise ValueError(f"a message of {size} bytes")
             message = json.loads(await self._exactly(size))
@@ -110,7 +110,7 @@ class WorkerProcess:
                 raise ValueError("a message that is no object")
             return message  # pyright: ignore[reportUnknownVariableType] - JSON
         except (OSError, ValueError, RecursionError):
-            raise WorkerEnded(self.end()) from None
+            raise Ended(self.end()) from None
 
     def end(self) -> int:
         """Kill it, wait for it, and return its exit status. Safe to call twice."""

@@ -14,13 +14,13 @@ import ssl
 from collections.abc import Awaitable, Callable, Sequence
 from urllib.parse import urlsplit
 
-from ferrule.core.value_class import frozen
-from ferrule.sandbox.network.allowed_hosts import InvalidHost, canonicalize_host, is_localhost
+from ferrule.core.frozen import frozen
+from ferrule.sandbox.network.allowed_hosts import Unreadable, canonical, local
 from ferrule.sandbox.network.dialing import resolve
 from ferrule.sandbox.network.ip_addresses import parse_address
 
 from .http1 import MalformedResponse, ResponseParser
-from .proxies import Proxy, encode_connect_request
+from .proxies import Proxy, tunnel_head
 
 ATTEMPTS = 4
 """Most addresses of one host that are tried."""
@@ -31,7 +31,7 @@ ADDRESS_SECONDS = 4.0
 Streams = tuple[asyncio.StreamReader, asyncio.StreamWriter]
 
 
-class AddressesRefused(Exception):
+class Closed(Exception):
     """No address of a host is allowed; gives the reason for the first."""
 
 
@@ -67,17 +67,17 @@ def parse_target(url: str) -> Target:
     """
     try:
         parts = urlsplit(url)
-        host = canonicalize_host(parts.hostname or "")
+        host = canonical(parts.hostname or "")
         port = parts.port
-    except InvalidHost as problem:
-        raise InvalidHost(f"its host cannot be read: {problem}") from None
+    except Unreadable as problem:
+        raise Unreadable(f"its host cannot be read: {problem}") from None
     except ValueError:
-        raise InvalidHost("its host or port cannot be read") from None
+        raise Unreadable("its host or port cannot be read") from None
     if parts.scheme not in ("http", "https"):
-        raise InvalidHost("only http and https are possible")
+        raise Unreadable("only http and https are possible")
     has_invalid = not url.isascii() or any(char <= " " or char in "\x7f\\" for char in url)
     if "@" in parts.netloc or has_invalid:
-        raise InvalidHost("it has a user name or characters that a URL must not have; encode them")
+        raise Unreadable("it has a user name or characters that a URL must not have; encode them")
     secure = parts.scheme == "https"
     path = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
     return Target(secure, host, port or (443 if secure else 80), path)
@@ -94,7 +94,7 @@ class Dialer:
     tls: Callable[[], ssl.SSLContext] = ssl.create_default_context
 
     async def open(
-        self, target: Target, proxy: Proxy | None, why_refused: Callable[[str], str | None]
+        self, target: Target, proxy: Proxy | None, closed: Callable[[str], str | None]
     ) -> Streams:
         """Open a connection to the target (with TLS for https), or to the proxy on the way to it.
 
@@ -104,18 +104,18 @@ class Dialer:
             closed: Returns why an address must not be connected to; None if it may be.
 
         Raises:
-            AddressesRefused: No address of the host is allowed.
+            Closed: No address of the host is allowed.
             OSError: The connection failed; includes ssl.SSLError.
         """
         if proxy is not None:
             if parse_address(target.host) is not None:
                 # The proxy resolves names, but nobody else would judge an address.
-                await self._resolve_allowed(target.host, why_refused)
+                await self._resolve_allowed(target.host, closed)
             return await self._open_through_proxy(target, proxy)
         context = self.tls() if target.secure else None
         name = target.host if context else None
         problem = OSError("the host has no address")
-        for address in await self._resolve_allowed(target.host, why_refused):
+        for address in await self._resolve_allowed(target.host, closed):
             try:
                 async with asyncio.timeout(ADDRESS_SECONDS):
                     return await asyncio.open_connection(
@@ -133,7 +133,7 @@ class Dialer:
         self, host: str, why_refused: Callable[[str], str | None]
     ) -> list[str]:
         """Return the allowed addresses of a host."""
-        if is_localhost(host):
+        if local(host):
             found: Sequence[str] = ("127.0.0.1", "::1")
         elif parse_address(host) is not None:
             found = (host,)
@@ -144,7 +144,7 @@ class Dialer:
         allowed = [address for address in addresses if reasons[address] is None]
         first_reason = next((reason for reason in reasons.values() if reason), None)
         if not allowed and first_reason is not None:
-            raise AddressesRefused(first_reason)
+            raise Closed(first_reason)
         return allowed
 
     async def _open_through_proxy(self, target: Target, proxy: Proxy) -> Streams:
@@ -153,7 +153,7 @@ class Dialer:
         if not target.secure:
             return reader, writer
         try:
-            writer.write(encode_connect_request(target.host, target.port, proxy.credentials))
+            writer.write(tunnel_head(target.host, target.port, proxy.credentials))
             answer = ResponseParser()
             answer.feed(await reader.readuntil(b"\r\n\r\n"))
             if not 200 <= answer.status < 300:

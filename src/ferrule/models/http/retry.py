@@ -15,7 +15,7 @@ from ferrule.core.errors import ProviderError
 T = TypeVar("T")
 
 
-def random_fraction() -> float:
+def dice() -> float:
     """Return a random number between 0 and 1.
 
     Most runs need none, so the library is imported by the first call.
@@ -38,13 +38,13 @@ RETRY_STATUS = frozenset({408, 429, 500, 502, 503, 504, 529})
 """HTTP status codes after which a retry may help."""
 
 
-async def retry(
+async def retrying(
     attempt: Callable[[], Awaitable[T]],
     *,
     notice: Callable[[str, str], None] | None = None,
     attempts: int = ATTEMPTS,
     sleep: Callable[[float], Awaitable[object]] = asyncio.sleep,
-    random_fraction: Callable[[], float] = random_fraction,
+    dice: Callable[[], float] = dice,
 ) -> T:
     """Return the first answer that is not a retryable ProviderError, or raise the last error.
 
@@ -66,9 +66,7 @@ async def retry(
             if retry_after > RETRY_AFTER_MAX:
                 error.hint = f"the server asks to wait {retry_after:.0f} s; try again then"
                 raise
-            backoff = min(BACKOFF * 2 ** (number - 1), BACKOFF_MAX) * (
-                0.75 + 0.5 * random_fraction()
-            )
+            backoff = min(BACKOFF * 2 ** (number - 1), BACKOFF_MAX) * (0.75 + 0.5 * dice())
             wait = max(backoff, retry_after)
             if notice:
                 text = f"{error.detail}; attempt {number + 1} of {attempts} in {wait:.1f} s"

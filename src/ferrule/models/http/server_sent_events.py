@@ -9,7 +9,7 @@ sends.
 from __future__ import annotations
 
 
-class LineSplitter:
+class Lines:
     """Splits a stream into complete lines that are not blank, without their ends. For NDJSON."""
 
     def __init__(self) -> None:
@@ -41,7 +41,7 @@ class LineSplitter:
         return lines
 
 
-class EventSplitter(LineSplitter):
+class Events(Lines):
     """Splits a stream into the data of complete server-sent events.
 
     Names, ids, comments and retry times are dropped: the formats of model servers repeat in the

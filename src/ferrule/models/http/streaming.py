@@ -11,11 +11,11 @@ from typing import Protocol
 
 from ferrule.core.errors import ProviderError
 
-from .server_sent_events import LineSplitter
-from .transport import ResponseStream
+from .server_sent_events import Lines
+from .transport import Stream
 
 
-class AnswerParser(Protocol):
+class Fold(Protocol):
     """Builds an answer from the items of a stream. It ignores items after the answer's end."""
 
     @property
@@ -24,7 +24,7 @@ class AnswerParser(Protocol):
         ...
 
     @property
-    def is_complete(self) -> bool:
+    def whole(self) -> bool:
         """Whether nothing of the answer is missing, even if the protocol's end has not come."""
         ...
 
@@ -37,9 +37,7 @@ class AnswerParser(Protocol):
         ...
 
 
-async def parse_stream(
-    stream: ResponseStream, splitter: LineSplitter, parser: AnswerParser
-) -> None:
+async def fold_stream(stream: Stream, splitter: Lines, parser: Fold) -> None:
     """Read the stream into the parser until the parser is done or the stream ends.
 
     Raises:
@@ -48,10 +46,10 @@ async def parse_stream(
     """
     while not parser.done:
         try:
-            data = await stream.read_chunk()
+            data = await stream.chunk()
         except ProviderError:
             _add_unterminated(splitter, parser)
-            if parser.is_complete:
+            if parser.whole:
                 return
             raise
         if not data:
@@ -60,7 +58,7 @@ async def parse_stream(
         parser.add(splitter.feed(data))
 
 
-def _add_unterminated(splitter: LineSplitter, parser: AnswerParser) -> None:
+def _add_unterminated(splitter: Lines, parser: Fold) -> None:
     """Add what stood at the end of a stream without the mark that ends an item.
 
     Servers forget that mark, so an item that can be read counts as one. A fragment means that the
@@ -71,5 +69,5 @@ def _add_unterminated(splitter: LineSplitter, parser: AnswerParser) -> None:
             parser.add([item])
         except ProviderError as error:
             is_fragment = item.lstrip()[:1] in (b"", b"{", b"[")
-            if error.code != "not_understood" or not (is_fragment or parser.is_complete):
+            if error.code != "not_understood" or not (is_fragment or parser.whole):
                 raise

@@ -21,12 +21,12 @@ from typing import TypeVar
 from urllib.parse import SplitResult, urlsplit
 
 from ferrule.core.errors import ConfigError, ProviderError
-from ferrule.core.value_class import frozen
+from ferrule.core.frozen import frozen
 
 from .connection import Connection, ConnectionFailed, ConnectionPool, Origin
-from .http1 import ResponseParser, encode_request_head
-from .proxies import find_proxy
-from .retry import random_fraction, retry
+from .http1 import ResponseParser, request_head
+from .proxies import proxy_for
+from .retry import dice, retrying
 
 T = TypeVar("T")
 
@@ -58,7 +58,7 @@ class Response:
     body: bytes
 
 
-class ResponseStream:
+class Stream:
     """An answer while it arrives.
 
     Iterating yields bytes as the network split them, several chunks at once if they arrived
@@ -74,7 +74,7 @@ class ResponseStream:
         self._connection = connection
         self._size = 0
 
-    async def read_chunk(self) -> bytes:
+    async def chunk(self) -> bytes:
         """Return what has arrived, at least one byte; empty at the end.
 
         Raises:
@@ -92,13 +92,13 @@ class ResponseStream:
         return data
 
     async def __aiter__(self) -> AsyncIterator[bytes]:
-        while data := await self.read_chunk():
+        while data := await self.chunk():
             yield data
 
     async def read(self) -> bytes:
         """Return the rest of the body."""
         pieces: list[bytes] = []
-        while data := await self.read_chunk():
+        while data := await self.chunk():
             pieces.append(data)
         return b"".join(pieces)
 
@@ -127,11 +127,11 @@ class Transport:
         proxy: str | None = None,
         ca_file: str | os.PathLike[str] | None = None,
         sleep: Callable[[float], Awaitable[object]] = asyncio.sleep,
-        random_fraction: Callable[[], float] = random_fraction,
+        dice: Callable[[], float] = dice,
     ) -> None:
         self.timeouts = timeouts
         self._sleep = sleep
-        self._dice = random_fraction
+        self._dice = dice
         self._proxy = proxy
         self._ca_file = ca_file
         self._cached_ssl_context: ssl.SSLContext | None = None
@@ -160,7 +160,7 @@ class Transport:
 
     def stream(
         self, url: str, body: bytes, headers: Mapping[str, str], *, timeout: float | None = None
-    ) -> AbstractAsyncContextManager[ResponseStream]:
+    ) -> AbstractAsyncContextManager[Stream]:
         """Send one request and stream the answer.
 
         In `async with transport.stream(...) as stream` status and headers are known, and the body
@@ -169,11 +169,11 @@ class Transport:
         """
         return self._exchange("POST", url, body, headers, timeout)
 
-    async def retry(
+    async def retrying(
         self, attempt: Callable[[], Awaitable[T]], notice: Callable[[str, str], None] | None = None
     ) -> T:
         """Call `models.http.retry.retrying` with this transport's waiting and random numbers."""
-        return await retry(attempt, notice=notice, sleep=self._sleep, random_fraction=self._dice)
+        return await retrying(attempt, notice=notice, sleep=self._sleep, dice=self._dice)
 
     async def close(self) -> None:
         """Close this loop's connections, including those in use. Safe to call twice."""
@@ -189,10 +189,10 @@ class Transport:
         body: bytes | None,
         headers: Mapping[str, str],
         timeout: float | None,
-    ) -> AsyncGenerator[ResponseStream]:
+    ) -> AsyncGenerator[Stream]:
         pool, origin, connection, answer = await self._send(method, url, body, headers, timeout)
         try:
-            yield ResponseStream(url, connection, answer.status, answer.headers)
+            yield Stream(url, connection, answer.status, answer.headers)
         finally:
             await pool.release(origin, connection)
 
@@ -206,7 +206,7 @@ class Transport:
     ) -> Response:
         pool, origin, connection, answer = await self._send(method, url, body, headers, timeout)
         try:
-            content = await ResponseStream(url, connection, answer.status, answer.headers).read()
+            content = await Stream(url, connection, answer.status, answer.headers).read()
         finally:
             await pool.release(origin, connection)
         return Response(answer.status, answer.headers, content)
@@ -272,7 +272,7 @@ class Transport:
         secure = parts.scheme == "https"
         host = parts.hostname or ""
         port = parts.port or (443 if secure else 80)
-        proxy = find_proxy(secure, host, port, self._proxy, os.environ)
+        proxy = proxy_for(secure, host, port, self._proxy, os.environ)
         if len(self._parsed_urls) >= URL_CACHE_SIZE:
             self._parsed_urls.clear()
         self._parsed_urls[url] = parts, Origin(secure, host, port, proxy)
@@ -315,7 +315,7 @@ def _encode_request(
             headers = {**headers, "Proxy-Authorization": origin.proxy.credentials}
     length = None if body is None else len(body)
     try:
-        head = encode_request_head(method, target, host, headers, length)
+        head = request_head(method, target, host, headers, length)
     except ValueError as problem:
         raise ConfigError(
             f"the request to {_origin_of(parts.geturl())} cannot be sent: {problem}"

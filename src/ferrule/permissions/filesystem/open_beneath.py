@@ -2,9 +2,9 @@
 
 There are two implementations with the same results (tests/permissions/test_workspace.py runs both):
 
-* `open_by_openat2`: one system call, `openat2` with RESOLVE_BENEATH, RESOLVE_NO_SYMLINKS and
+* `by_openat2`: one system call, `openat2` with RESOLVE_BENEATH, RESOLVE_NO_SYMLINKS and
   RESOLVE_NO_MAGICLINKS (Linux 5.6; openat2(2), uapi/linux/openat2.h).
-* `open_by_walk`: one `openat` with O_NOFOLLOW per component, for other kernels and for containers whose
+* `by_walk`: one `openat` with O_NOFOLLOW per component, for other kernels and for containers whose
   system call filter refuses `openat2`.
 
 Both refuse every symbolic link, also one that stays inside: this is stricter than refusing those
@@ -40,7 +40,7 @@ _RESOLVE = 0x08 | 0x04 | 0x02  # BENEATH | NO_SYMLINKS | NO_MAGICLINKS
 _MAX_RETRIES = 16
 
 
-def open_by_walk(root: int, parts: Sequence[str], flags: int = PATH_ONLY) -> int:
+def by_walk(root: int, parts: Sequence[str], flags: int = PATH_ONLY) -> int:
     """Open a folder component by component, on any POSIX 2008 system."""
     current = os.open(".", _FOLDER | (PATH_ONLY if parts else flags), dir_fd=root)
     for index, part in enumerate(parts):
@@ -58,7 +58,7 @@ def open_by_walk(root: int, parts: Sequence[str], flags: int = PATH_ONLY) -> int
     return current
 
 
-def open_by_openat2(root: int, parts: Sequence[str], flags: int = PATH_ONLY) -> int:
+def by_openat2(root: int, parts: Sequence[str], flags: int = PATH_ONLY) -> int:
     """Open a folder with one system call.
 
     Raises:
@@ -79,20 +79,20 @@ def open_by_openat2(root: int, parts: Sequence[str], flags: int = PATH_ONLY) -> 
 
 
 @cache
-def select_open_folder() -> OpenFolder:
+def best() -> OpenFolder:
     """Return the strongest implementation that this kernel supports, after trying it once."""
     probe = os.open("/", os.O_RDONLY | os.O_CLOEXEC)
     try:
-        os.close(open_by_openat2(probe, ()))
+        os.close(by_openat2(probe, ()))
     except (OSError, AttributeError):
-        return open_by_walk
+        return by_walk
     finally:
         os.close(probe)
-    return open_by_openat2
+    return by_openat2
 
 
 @contextmanager
-def folder_descriptor(
+def folder(
     open_folder: OpenFolder, root: int, parts: Sequence[str], flags: int = PATH_ONLY
 ) -> Generator[int]:
     """Open a folder for the duration of a block, and yield its descriptor."""

@@ -32,18 +32,18 @@ from typing import BinaryIO
 
 from ferrule.core.calls import ErrorType
 from ferrule.core.errors import ConfigError, ToolFailed
-from ferrule.permissions.path_denials import NamesAndDenyRules, PathDenials
-from ferrule.permissions.protected_names import DEFAULT_NAMES, ProtectedNames
+from ferrule.permissions.denied_names import Denials, RuledNames
+from ferrule.permissions.protected_names import DEFAULT, Names
 
 from . import atomic_write, open_beneath, paths, regular_files
-from .entry import FileEntry
-from .folder_trees import FolderTree, FoundFile
-from .hard_links import HardLinkCheck
-from .os_errors import explaining_os_errors
-from .paths import quote_path
-from .regular_files import ABSENT, stat_name
+from .entry import Entry
+from .folder_trees import Found, Tree
+from .hard_links import NameCount
+from .os_errors import told
+from .paths import shown
+from .regular_files import ABSENT, status_of
 
-__all__ = ["ABSENT", "READ_LIMIT", "WALK_LIMIT", "FileEntry", "Workspace", "check_text"]
+__all__ = ["ABSENT", "READ_LIMIT", "WALK_LIMIT", "Entry", "Workspace", "check_text"]
 
 READ_LIMIT = 10 * 1024 * 1024
 """The most bytes that `read` accepts by default."""
@@ -71,7 +71,7 @@ class Workspace:
         self,
         root: str | os.PathLike[str],
         *,
-        names: ProtectedNames = DEFAULT_NAMES,
+        names: Names = DEFAULT,
         linked: bool = False,
         open_folder: open_beneath.OpenFolder | None = None,
     ) -> None:
@@ -84,12 +84,12 @@ class Workspace:
             ) from error
         self.names = names
         self._spellings = tuple({str(self.root), os.path.abspath(root)})  # noqa: PTH100 - must not resolve links
-        self._open_folder = open_folder or open_beneath.select_open_folder()
-        self._tree = FolderTree(descriptor, self._open_folder)
+        self._open_folder = open_folder or open_beneath.best()
+        self._tree = Tree(descriptor, self._open_folder)
         self._linked = linked
-        self._name_count = HardLinkCheck(self._tree, names, WALK_LIMIT)
+        self._name_count = NameCount(self._tree, names, WALK_LIMIT)
         self._commit = threading.Lock()
-        self._denials: PathDenials | None = None
+        self._denials: Denials | None = None
         self._finalizer = weakref.finalize(self, os.close, descriptor)
 
     def close(self) -> None:
@@ -98,8 +98,8 @@ class Workspace:
         self._tree.root = -1
         self._finalizer()
 
-    def restrict(
-        self, find_refusal: Callable[[str, bool], str], denials: PathDenials | None = None
+    def refusing(
+        self, refuses: Callable[[str, bool], str], denials: Denials | None = None
     ) -> Workspace:
         """Return a workspace that refuses further paths.
 
@@ -108,22 +108,22 @@ class Workspace:
             denials: The deny rules for paths, which also bind commands.
         """
         names = self.names
-        ruled = NamesAndDenyRules(names.reserved, names.secret, names.protected, find_refusal)
+        ruled = RuledNames(names.reserved, names.secret, names.protected, refuses)
         workspace = Workspace(
             self.root, names=ruled, linked=self._linked, open_folder=self._open_folder
         )
         workspace._denials = denials
         return workspace
 
-    def names_for_commands(self, also: ProtectedNames = DEFAULT_NAMES) -> ProtectedNames:
+    def command_names(self, also: Names = DEFAULT) -> Names:
         """Return the names to hide from commands: the lists, those of `also`, and deny rules."""
         own = self.names
-        lists = ProtectedNames(
+        lists = Names(
             tuple(dict.fromkeys((*own.reserved, *also.reserved))),
             tuple(dict.fromkeys((*own.secret, *also.secret))),
             tuple(dict.fromkeys((*own.protected, *also.protected))),
         )
-        return lists if self._denials is None else self._denials.add_to(lists)
+        return lists if self._denials is None else self._denials.added_to(lists)
 
     # Names
 
@@ -136,9 +136,9 @@ class Workspace:
             ToolFailed: permission_denied if the path leads outside, validation_failed if it is not
                 a path.
         """
-        return "/".join(paths.split_below_root(path, self._spellings))
+        return "/".join(paths.parts(path, self._spellings))
 
-    def check_name(self, path: str, *, write: bool) -> str:
+    def permit(self, path: str, *, write: bool) -> str:
         """Return `name(path)` if tools may use it. No I/O.
 
         Raises:
@@ -147,28 +147,26 @@ class Workspace:
         name = self.name(path)
         if reason := self.names.check(name, write=write):
             raise ToolFailed(
-                ErrorType.PERMISSION_DENIED, f"{quote_path(path)} is {_with_article(reason)}"
+                ErrorType.PERMISSION_DENIED, f"{shown(path)} is {_with_article(reason)}"
             )
         return name
 
     # Looking
 
-    def stat(self, path: str) -> FileEntry:
+    def stat(self, path: str) -> Entry:
         """Return what a path is. A link is described, not followed."""
-        name = self.check_name(path, write=False)
+        name = self.permit(path, write=False)
         with self._told(path, name, "look at"):
-            return FileEntry.from_stat(name, self._status(name))
+            return Entry.of(name, self._status(name))
 
-    def entries(self, path: str = "", *, left_out: list[str] | None = None) -> list[FileEntry]:
+    def entries(self, path: str = "", *, left_out: list[str] | None = None) -> list[Entry]:
         """Return what is in a folder, sorted by name.
 
         Names on the lists are left out and added to `left_out`.
         """
-        name = self.check_name(path, write=False)
+        name = self.permit(path, write=False)
         found = self._scan(path, name)
-        return [
-            FileEntry.from_stat(below, status) for below, status in self._allowed(found, left_out)
-        ]
+        return [Entry.of(below, status) for below, status in self._allowed(found, left_out)]
 
     def walk(
         self,
@@ -177,7 +175,7 @@ class Workspace:
         hidden: bool = False,
         left_out: list[str] | None = None,
         limit: int = WALK_LIMIT,
-    ) -> Iterator[FileEntry]:
+    ) -> Iterator[Entry]:
         """Return all that is below a folder, depth first and by name, folders first.
 
         Links are listed and not followed. Names on the lists and folders of version control are
@@ -192,14 +190,14 @@ class Workspace:
         Raises:
             ToolFailed: `limit` if there are more entries, or any failure to list the folder.
         """
-        name = self.check_name(path, write=False)
-        return self._walk(self._scan(path, name), quote_path(path), hidden, left_out, limit)
+        name = self.permit(path, write=False)
+        return self._walk(self._scan(path, name), shown(path), hidden, left_out, limit)
 
     # Reading
 
     def open(self, path: str) -> BinaryIO:
         """Open a regular file for reading. FIFOs, devices, sockets and folders are refused."""
-        name = self.check_name(path, write=False)
+        name = self.permit(path, write=False)
         with self._told(path, name, "read"), self._parent(name) as (folder, last):
             file = os.fdopen(regular_files.open_regular(folder, last, path), "rb")
             try:
@@ -217,7 +215,7 @@ class Workspace:
                 size = os.fstat(file.fileno()).st_size
                 raise ToolFailed(
                     ErrorType.LIMIT,
-                    f"{quote_path(path)} has {size} bytes, more than {limit}; read a range of lines, "
+                    f"{shown(path)} has {size} bytes, more than {limit}; read a range of lines, "
                     "its tail, or search it",
                 )
         return data
@@ -236,7 +234,7 @@ class Workspace:
 
     def write(
         self, path: str, data: bytes, *, expect: str | None = None, create: bool = True
-    ) -> FileEntry:
+    ) -> Entry:
         """Write a file atomically. Its folder must exist.
 
         Args:
@@ -248,24 +246,24 @@ class Workspace:
         Raises:
             ToolFailed: io_error if the file has other content than expected: nothing is changed.
         """
-        name = self.check_name(path, write=True)
+        name = self.permit(path, write=True)
         with self._told(path, name, "write"), self._parent(name) as (folder, last):
-            before = regular_files.stat_regular(folder, last, path)
+            before = regular_files.regular(folder, last, path)
             if before is None and not create:
-                raise regular_files.os_error(errno.ENOENT)
-            with atomic_write.write_temporary(folder, data, before) as temporary, self._commit:
+                raise regular_files.error(errno.ENOENT)
+            with atomic_write.staged(folder, data, before) as temporary, self._commit:
                 if expect is not None:
                     regular_files.check_unchanged(folder, last, path, expect)
                 atomic_write.rename(folder, temporary, folder, last, replace=expect != ABSENT)
-            return FileEntry.from_stat(name, stat_name(folder, last))
+            return Entry.of(name, status_of(folder, last))
 
-    def make_dir(self, path: str, *, parents: bool = True) -> FileEntry:
+    def make_dir(self, path: str, *, parents: bool = True) -> Entry:
         """Create a folder unless it exists; with `parents`, those above it too."""
-        name = self.check_name(path, write=True)
+        name = self.permit(path, write=True)
         parts = _split(name)
         with self._told(path, name, "create"):
             for depth in range(1 if parents else len(parts), len(parts) + 1):
-                with open_beneath.folder_descriptor(
+                with open_beneath.folder(
                     self._open_folder, self._tree.root, parts[: depth - 1]
                 ) as above:
                     try:
@@ -273,11 +271,11 @@ class Workspace:
                     except FileExistsError:
                         raise ToolFailed(
                             ErrorType.VALIDATION_FAILED,
-                            f"{quote_path(path)} is a file, so there can be no folder of that name",
+                            f"{shown(path)} is a file, so there can be no folder of that name",
                         ) from None
         return self.stat(path)
 
-    def move(self, source: str, target: str, *, overwrite: bool = False) -> FileEntry:
+    def move(self, source: str, target: str, *, overwrite: bool = False) -> Entry:
         """Rename a file, link or folder. With `overwrite` a file may replace a file.
 
         A folder that contains names on the lists is not moved.
@@ -286,10 +284,10 @@ class Workspace:
         new = self._permit_change(target)
         if new == old or new.startswith(old + "/"):
             raise ToolFailed(
-                ErrorType.VALIDATION_FAILED, f"{quote_path(source)} cannot be moved into itself"
+                ErrorType.VALIDATION_FAILED, f"{shown(source)} cannot be moved into itself"
             )
         with self._told(source, old, "move"), self._parent(old) as (from_folder, old_last):
-            status = stat_name(from_folder, old_last)
+            status = status_of(from_folder, old_last)
             if stat.S_ISDIR(status.st_mode):
                 self._check_below(source, old, new)
             with (
@@ -299,7 +297,7 @@ class Workspace:
             ):
                 if overwrite:
                     regular_files.check_replaceable(
-                        status, regular_files.stat_regular(to_folder, new_last, target), source
+                        status, regular_files.regular(to_folder, new_last, target), source
                     )
                 atomic_write.rename(from_folder, old_last, to_folder, new_last, replace=overwrite)
         return self.stat(target)
@@ -311,7 +309,7 @@ class Workspace:
         """
         name = self._permit_change(path)
         with self._told(path, name, "delete"), self._parent(name) as (folder, last):
-            status = stat_name(folder, last)
+            status = status_of(folder, last)
             if not stat.S_ISDIR(status.st_mode):
                 os.unlink(last, dir_fd=folder)
             elif recursive:
@@ -320,59 +318,57 @@ class Workspace:
             else:
                 os.rmdir(last, dir_fd=folder)
 
-    def open_descriptor(self, path: str = "") -> int:
+    def descriptor(self, path: str = "") -> int:
         """Open a folder as the working directory of a child. The caller closes the descriptor."""
-        name = self.check_name(path, write=False)
+        name = self.permit(path, write=False)
         with self._told(path, name, "enter"):
             return self._open_folder(self._tree.root, _split(name), os.O_RDONLY)
 
     # Inside
 
-    def _scan(self, path: str, name: str) -> list[FoundFile]:
+    def _scan(self, path: str, name: str) -> list[Found]:
         with self._told(path, name, "list"):
             try:
-                return self._tree.list_folder(_split(name))
+                return self._tree.scan(_split(name))
             except NotADirectoryError:
                 self._status(name)  # raises another error if it is a file on the way
                 raise ToolFailed(
                     ErrorType.VALIDATION_FAILED,
-                    f"{quote_path(path)} is a file, not a folder; use `read_file`",
+                    f"{shown(path)} is a file, not a folder; use `read_file`",
                 ) from None
 
     def _permit_change(self, path: str) -> str:
-        name = self.check_name(path, write=True)
+        name = self.permit(path, write=True)
         if name:
             return name
         raise ToolFailed(
             ErrorType.VALIDATION_FAILED,
-            f"{quote_path(path)} is the workspace itself; name something in it",
+            f"{shown(path)} is the workspace itself; name something in it",
         )
 
     def _status(self, name: str) -> os.stat_result:
         if not name:
             return os.fstat(self._tree.root)
         with self._parent(name) as (folder, last):
-            return stat_name(folder, last)
+            return status_of(folder, last)
 
     @contextmanager
     def _parent(self, name: str) -> Generator[tuple[int, str]]:
         """Open the folder that contains `name`; yield its descriptor and the last component."""
         *above, last = _split(name) or ("",)
         if not last:
-            raise regular_files.os_error(errno.EISDIR)
-        with open_beneath.folder_descriptor(
-            self._open_folder, self._tree.root, above
-        ) as descriptor:
+            raise regular_files.error(errno.EISDIR)
+        with open_beneath.folder(self._open_folder, self._tree.root, above) as descriptor:
             yield descriptor, last
 
     def _told(self, path: str, name: str, verb: str) -> AbstractContextManager[None]:
-        return explaining_os_errors(path, verb, lambda: self._similar_names(name))
+        return told(path, verb, lambda: self._similar_names(name))
 
     def _similar_names(self, name: str) -> list[str]:
         """Return names in the same folder that are spelled like a missing one."""
         *above, last = _split(name) or ("",)
         try:
-            found = self._tree.list_folder(tuple(above))
+            found = self._tree.scan(tuple(above))
         except OSError:
             return []  # the folder is missing, too
         readable = {
@@ -387,7 +383,7 @@ class Workspace:
         return self.names.check("/".join(below), write=False) is None
 
     def _allowed(
-        self, found: list[FoundFile], left_out: list[str] | None
+        self, found: list[Found], left_out: list[str] | None
     ) -> Iterator[tuple[str, os.stat_result]]:
         for below, status in found:
             if self._is_readable(below):
@@ -397,12 +393,12 @@ class Workspace:
 
     def _walk(
         self,
-        first: list[FoundFile],
+        first: list[Found],
         what: str,
         hidden: bool,
         left_out: list[str] | None,
         limit: int,
-    ) -> Iterator[FileEntry]:
+    ) -> Iterator[Entry]:
         waiting = list(self._allowed(first, left_out))[::-1]  # a stack, the next one last
         count = 0
         while waiting:
@@ -416,11 +412,11 @@ class Workspace:
                     ErrorType.LIMIT,
                     f"more than {limit} entries below {what}; name a smaller folder",
                 )
-            yield FileEntry.from_stat(name, status)
+            yield Entry.of(name, status)
             if not stat.S_ISDIR(status.st_mode):
                 continue
             try:
-                below = self._tree.list_folder(_split(name))
+                below = self._tree.scan(_split(name))
             except OSError:
                 if left_out is not None:
                     left_out.append(name)
@@ -428,27 +424,27 @@ class Workspace:
             waiting += list(self._allowed(below, left_out))[::-1]
 
     def _check_linked(self, status: os.stat_result, path: str) -> None:
-        if self._linked or self._name_count.are_all_names_readable(status):
+        if self._linked or self._name_count.all_readable(status):
             return
         raise ToolFailed(
             ErrorType.PERMISSION_DENIED,
-            f"{quote_path(path)} has {status.st_nlink} names (hard links), and some of them lie "
+            f"{shown(path)} has {status.st_nlink} names (hard links), and some of them lie "
             "outside of the workspace or may not be read; ask the person to copy the file",
         )
 
     def _check_below(self, path: str, old: str, new: str) -> None:
         """Raise ToolFailed if a folder contains names that tools may not change, old or new."""
-        for number, (below, _) in enumerate(self._tree.walk(_split(old))):
+        for number, (below, _) in enumerate(self._tree.everything(_split(old))):
             if number > WALK_LIMIT:
                 raise ToolFailed(
-                    ErrorType.LIMIT, f"{quote_path(path)} holds more than {WALK_LIMIT} entries"
+                    ErrorType.LIMIT, f"{shown(path)} holds more than {WALK_LIMIT} entries"
                 )
             name = "/".join(below)
             for spelling in dict.fromkeys((name, new + name.removeprefix(old))):
                 if reason := self.names.check(spelling, write=True):
                     raise ToolFailed(
                         ErrorType.PERMISSION_DENIED,
-                        f"{quote_path(path)} cannot be moved or deleted: {quote_path(spelling)} is "
+                        f"{shown(path)} cannot be moved or deleted: {shown(spelling)} is "
                         f"{_with_article(reason)}",
                     )
 
@@ -457,12 +453,12 @@ def check_text(data: bytes, path: str) -> None:
     """Raise ToolFailed(parse_error) if bytes are UTF-16 or contain an early NUL."""
     if data.startswith((b"\xff\xfe", b"\xfe\xff")):
         raise ToolFailed(
-            ErrorType.PARSE_ERROR, f"{quote_path(path)} is UTF-16 text; convert it to UTF-8 first"
+            ErrorType.PARSE_ERROR, f"{shown(path)} is UTF-16 text; convert it to UTF-8 first"
         )
     if b"\0" in data[:8192]:
         raise ToolFailed(
             ErrorType.PARSE_ERROR,
-            f"{quote_path(path)} is a binary file (there is a NUL in its first bytes), not text",
+            f"{shown(path)} is a binary file (there is a NUL in its first bytes), not text",
         )
 
 

@@ -14,28 +14,24 @@ import os
 from collections.abc import Iterator
 from pathlib import Path
 
-from ferrule.core.value_class import frozen
-from ferrule.sandbox.policy import ResourceLimits
+from ferrule.core.frozen import frozen
+from ferrule.sandbox.policy import Bounds
 
 Group = tuple[str, dict[str, str], str]
 """A group to make; see `inside.kernel.control_groups`."""
 
 
 @frozen
-class ControlGroups:
+class Groups:
     """`made` are the groups to make, `bounds` what they limit: `memory`, `processes`."""
 
-    groups: tuple[Group, ...] = ()
-    limited: frozenset[str] = frozenset()
+    made: tuple[Group, ...] = ()
+    bounds: frozenset[str] = frozenset()
 
 
-def find_groups(
-    bounds: ResourceLimits,
-    name: str,
-    *,
-    own_groups: str | None = None,
-    root: Path = Path("/sys/fs/cgroup"),
-) -> ControlGroups:
+def find(
+    bounds: Bounds, name: str, *, own: str | None = None, root: Path = Path("/sys/fs/cgroup")
+) -> Groups:
     """Find where groups can be made. Nothing is made yet, and nothing is raised.
 
     Args:
@@ -43,20 +39,18 @@ def find_groups(
         own: The text of /proc/self/cgroup.
         root: Where control groups are mounted.
     """
-    if own_groups is None:
+    if own is None:
         try:
-            own_groups = Path("/proc/self/cgroup").read_text()
+            own = Path("/proc/self/cgroup").read_text()
         except OSError:
-            return ControlGroups()
+            return Groups()
     if bounds.memory is None and bounds.processes is None:
-        return ControlGroups()
-    lines = [line.split(":", 2) for line in own_groups.splitlines() if line.count(":") >= 2]
+        return Groups()
+    lines = [line.split(":", 2) for line in own.splitlines() if line.count(":") >= 2]
     return _unified(bounds, name, lines, root) or _separate(bounds, name, lines, root)
 
 
-def _unified(
-    bounds: ResourceLimits, name: str, lines: list[list[str]], root: Path
-) -> ControlGroups | None:
+def _unified(bounds: Bounds, name: str, lines: list[list[str]], root: Path) -> Groups | None:
     path = next((path for number, _, path in lines if number == "0"), None)
     if path is None:
         return None
@@ -67,7 +61,7 @@ def _unified(
         values = _unified_values(bounds, controllers)
         if values and _is_writable(folder / "cgroup.procs"):
             limited = {"memory" if file.startswith("memory") else "processes" for file in values}
-            return ControlGroups(
+            return Groups(
                 ((f"{folder}/{name}", values, str(root / path.lstrip("/"))),), frozenset(limited)
             )
     return None
@@ -81,7 +75,7 @@ def _parent_folders(root: Path, path: str) -> Iterator[Path]:
         yield folder
 
 
-def _unified_values(bounds: ResourceLimits, controllers: set[str]) -> dict[str, str]:
+def _unified_values(bounds: Bounds, controllers: set[str]) -> dict[str, str]:
     values: dict[str, str] = {}
     if bounds.memory is not None and "memory" in controllers:
         values["memory.max"] = str(bounds.memory)
@@ -90,9 +84,7 @@ def _unified_values(bounds: ResourceLimits, controllers: set[str]) -> dict[str, 
     return values
 
 
-def _separate(
-    bounds: ResourceLimits, name: str, lines: list[list[str]], root: Path
-) -> ControlGroups:
+def _separate(bounds: Bounds, name: str, lines: list[list[str]], root: Path) -> Groups:
     made: list[Group] = []
     limited: set[str] = set()
     for controller, limit, file, value in (
@@ -109,7 +101,7 @@ def _separate(
         ):
             made.append((f"{folder}/{name}", {file: str(value)}, str(folder)))
             limited.add(limit)
-    return ControlGroups(tuple(made), frozenset(limited))
+    return Groups(tuple(made), frozenset(limited))
 
 
 def _is_writable(path: Path) -> bool:

@@ -18,13 +18,13 @@ import os
 from collections.abc import Mapping
 from pathlib import Path
 
-from ferrule.sandbox.inside.kernel.landlock import PathRule
-from ferrule.sandbox.inside.kernel.landlock_rules import device_rules, folder_rules, list_folder
-from ferrule.sandbox.inside.session import SandboxRecord
-from ferrule.sandbox.policy import SandboxPolicy
-from ferrule.sandbox.view.layout import HELD_FOLDER, MachineFolders, SessionPaths
+from ferrule.sandbox.inside.kernel.landlock import Granted
+from ferrule.sandbox.inside.kernel.landlock_rules import devices, grants, listing
+from ferrule.sandbox.inside.session import Session
+from ferrule.sandbox.policy import Policy
+from ferrule.sandbox.view.layout import HELD, Places, Surroundings
 
-from .namespaces import NamespaceBackend
+from .namespaces import Confinement
 
 _KERNEL_FOLDERS = ("/proc", "/sys/devices/system/cpu")
 _DROPPED_VARIABLES = frozenset(
@@ -44,39 +44,39 @@ These folders are closed, and programs such as git fail on them.
 """
 
 
-class LandlockBackend(NamespaceBackend):
+class Landlocked(Confinement):
     """The Landlock backend: what the commands of one session share."""
 
-    def adapt_session(self, session: SandboxRecord, found: MachineFolders) -> None:
-        places = self.ensure_session_paths()
+    def shape_session(self, session: Session, found: Surroundings) -> None:
+        places = self.places()
         session.backend = "landlock"
         session.steps = []
         session.command_steps = []
-        session.held_folder = (HELD_FOLDER, places.held)
+        session.held_folder = (HELD, places.held)
         shared = Path(places.home, ".shared")
         shared.mkdir(exist_ok=True)
         session.writable_folders = (places.tmp, places.home, str(shared))
-        session.landlock_rules = path_rules(self.policy, found)
+        session.landlock_rules = granted(self.policy, found)
         link_toolchains(found)
 
-    def scratch_folder(self) -> tuple[Path, str]:
-        tmp = self.ensure_session_paths().tmp
+    def scratch(self) -> tuple[Path, str]:
+        tmp = self.places().tmp
         return Path(tmp), tmp
 
     def _environment(self, given: Mapping[str, str]) -> dict[str, str]:
-        places = self.ensure_session_paths()
+        places = self.places()
         values = {name: value for name, value in given.items() if name not in _DROPPED_VARIABLES}
         return values | {"HOME": places.home, "TMPDIR": places.tmp}
 
 
-def path_rules(policy: SandboxPolicy, found: MachineFolders) -> tuple[PathRule, ...]:
+def granted(policy: Policy, found: Surroundings) -> tuple[Granted, ...]:
     """Return what can be reached.
 
     That is the system's folders without what they keep closed, the workspace, and the session's own
     folders.
     """
-    places: SessionPaths = found.session
-    system = [f"/{name}" for name, target in sorted(found.root_entries.items()) if not target]
+    places: Places = found.places
+    system = [f"/{name}" for name, target in sorted(found.top.items()) if not target]
     readable = [
         *system,
         *_KERNEL_FOLDERS,
@@ -86,25 +86,25 @@ def path_rules(policy: SandboxPolicy, found: MachineFolders) -> tuple[PathRule, 
     ]
     hidden = [*found.closed, *(f"{places.base}/{name}" for name in ("lock", "view"))]
     return (
-        *device_rules(),
-        *folder_rules(
+        *devices(),
+        *grants(
             str(policy.root),
             [path for path in hidden if not path.startswith(f"{policy.root}/")],
-            list_folder,
+            listing,
             readable=readable,
             writable=(places.tmp, places.home, *policy.writable),
         ),
     )
 
 
-def link_toolchains(found: MachineFolders) -> None:
+def link_toolchains(found: Surroundings) -> None:
     """Link the programs of the real home into the session's home.
 
     The links are where the programs look for themselves.
     """
     for bind in found.toolchains:
         name = os.path.relpath(bind.path, found.home)
-        place = Path(found.session.home, name)
+        place = Path(found.places.home, name)
         if name.startswith("..") or os.path.lexists(place):
             continue
         place.parent.mkdir(parents=True, exist_ok=True)

@@ -30,28 +30,20 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from ferrule.core.frozen import frozen
 from ferrule.core.identity import Identity
-from ferrule.core.value_class import frozen
 
-from .allowed_hosts import AllowedHosts, InvalidHost
-from .dialing import Dialer, HostConnection, RequestRefused, Resolve, Upstream, no_upstream, resolve
-from .http_heads import (
-    BodyEnd,
-    MalformedMessage,
-    RequestHead,
-    ResponseHead,
-    encode_head,
-    parse_request,
-    parse_response,
-)
-from .listener import ProxyListener
-from .proxy_peer import Peer, SendPiece, do_nothing
+from .allowed_hosts import Hosts, Unreadable
+from .dialing import Reach, Reached, Refused, Resolve, Upstream, directly, resolve
+from .http_heads import Answered, Asked, Ends, Malformed, parse_answer, parse_request, written
+from .listener import Listening
+from .proxy_peer import Give, Peer, nothing
 
 _CHUNKS_END = b"0\r\n\r\n"
 
 
 @frozen
-class ProxyLimits:
+class Patience:
     """Limits: connections at once in all and for each command, and seconds.
 
     The seconds are for receiving a head, for connecting, and of silence.
@@ -65,7 +57,7 @@ class ProxyLimits:
 
 
 @frozen
-class ConnectionAttempt:
+class Contact:
     """One request or tunnel: what was asked for, what was decided, what came of it.
 
     `host` and `port` are as asked for, in canonical form (the target as written and port 0, if it
@@ -84,7 +76,7 @@ class ConnectionAttempt:
     received: int = 0
 
 
-Record = Callable[[ConnectionAttempt], None]
+Record = Callable[[Contact], None]
 """Called on the event loop once for each request, when it is over.
 
 Must be quick and must not raise.
@@ -96,29 +88,29 @@ class Proxy:
 
     def __init__(
         self,
-        hosts: AllowedHosts,
+        hosts: Hosts,
         record: Record = lambda contact: None,
         *,
-        upstream: Upstream = no_upstream,
+        upstream: Upstream = directly,
         resolve: Resolve = resolve,
-        limits: ProxyLimits | None = None,
+        patience: Patience | None = None,
     ) -> None:
-        self._patience = limits or ProxyLimits()
-        self._reach = Dialer(hosts, resolve, upstream, self._patience.connect)
+        self._patience = patience or Patience()
+        self._reach = Reach(hosts, resolve, upstream, self._patience.connect)
         self._record = record
         self._slots = asyncio.Semaphore(self._patience.connections)
-        self._listeners: set[ProxyListener] = set()
+        self._listeners: set[Listening] = set()
 
-    def serve_listener(self, sock: socket.socket, identity: Identity) -> ProxyListener:
+    def serve_listener(self, sock: socket.socket, identity: Identity) -> Listening:
         """Serve whoever connects to a listening socket, until it is closed.
 
         The socket is ours from now on.
         """
 
         def serve(client: Peer) -> Coroutine[Any, Any, None]:
-            return self._serve(client, identity, lambda: listening.is_crowded)
+            return self._serve(client, identity, lambda: listening.crowded)
 
-        listening = ProxyListener(sock, self._patience.per_command, serve, self._listeners)
+        listening = Listening(sock, self._patience.per_command, serve, self._listeners)
         return listening
 
     async def serve_connection(self, sock: socket.socket, identity: Identity) -> None:
@@ -149,11 +141,11 @@ class _Conversation:
 
     client: Peer
     identity: Identity
-    reach: Dialer
+    reach: Reach
     record: Record
-    patience: ProxyLimits
+    patience: Patience
     crowded: Callable[[], bool]
-    contact: ConnectionAttempt = field(init=False)
+    contact: Contact = field(init=False)
 
     async def run(self) -> None:
         try:
@@ -164,41 +156,41 @@ class _Conversation:
 
     async def _serve_request(self) -> bool:
         """Serve one request. Return whether the connection can be reused."""
-        self.contact = ConnectionAttempt(self.identity, "", 0, "")
+        self.contact = Contact(self.identity, "", 0, "")
         try:
             asked = await self._read_head()
             if asked is None:
                 return False
             return await self._handle(asked)
-        except InvalidHost as problem:
-            return await self._refuse(None, RequestRefused(403, f"the host is refused: {problem}"))
-        except MalformedMessage as problem:
-            return await self._refuse(None, RequestRefused(problem.status, str(problem)))
+        except Unreadable as problem:
+            return await self._refuse(None, Refused(403, f"the host is refused: {problem}"))
+        except Malformed as problem:
+            return await self._refuse(None, Refused(problem.status, str(problem)))
 
-    async def _read_head(self) -> RequestHead | None:
+    async def _read_head(self) -> Asked | None:
         """Read a request's head. None: the client has finished."""
         async with asyncio.timeout(self.patience.idle):
-            if not await self.client.wait_for_data():
+            if not await self.client.wait():
                 return None
         try:
             async with asyncio.timeout(self.patience.head):
-                lines = await self.client.read_head()
+                lines = await self.client.head()
         except TimeoutError:
-            raise MalformedMessage(
+            raise Malformed(
                 f"the head did not arrive within {self.patience.head:g} s", 408
             ) from None
         self.contact = replace(self.contact, host=_shown_target(lines[0]))
         return parse_request(lines)
 
-    async def _handle(self, asked: RequestHead) -> bool:
+    async def _handle(self, asked: Asked) -> bool:
         self.contact = replace(self.contact, host=asked.host, port=asked.port, method=asked.method)
         tunnel = asked.method == "CONNECT"
         try:
             why = self.reach.hosts.refusal(asked.host, asked.port)
             if why:
-                raise RequestRefused(403, why)
+                raise Refused(403, why)
             reached = await self.reach.connect(asked.host, asked.port, tunnel=tunnel)
-        except RequestRefused as problem:
+        except Refused as problem:
             return await self._refuse(asked, problem)
         self.contact = replace(self.contact, allowed=True, address=reached.address)
         try:
@@ -211,20 +203,20 @@ class _Conversation:
                 replace(self.contact, sent=reached.peer.sent, received=reached.peer.received)
             )
 
-    async def _tunnel(self, reached: HostConnection) -> bool:
+    async def _tunnel(self, reached: Reached) -> bool:
         await self.client.send(b"HTTP/1.1 200 Connection established\r\n\r\n")
         async with self._idle_timeout(reached.peer), asyncio.TaskGroup() as both:
             both.create_task(_copy_stream(self.client, reached.peer))
             both.create_task(_copy_stream(reached.peer, self.client))
         return False
 
-    async def _forward(self, asked: RequestHead, reached: HostConnection) -> bool:
-        asked = replace(asked, keep_alive=asked.keep_alive and not self.crowded())
+    async def _forward(self, asked: Asked, reached: Reached) -> bool:
+        asked = replace(asked, keep=asked.keep and not self.crowded())
         exchange = _Exchange(asked, self.client, reached)
         try:
             async with self._idle_timeout(reached.peer):
                 return await exchange.run()
-        except (MalformedMessage, OSError) as problem:
+        except (Malformed, OSError) as problem:
             self.contact = replace(self.contact, reason=str(problem) or "silence for too long")
             if exchange.answered:
                 self.client.abort()  # Nobody may take this for a whole answer.
@@ -232,7 +224,7 @@ class _Conversation:
             late = isinstance(problem, TimeoutError)
             why = f"`{asked.host}` did not answer in time" if late else f"`{asked.host}`: {problem}"
             await self._send_refusal(
-                asked, RequestRefused(504 if late else exchange.status, why), keep=False
+                asked, Refused(504 if late else exchange.status, why), keep=False
             )
             return False
 
@@ -246,30 +238,28 @@ class _Conversation:
                 clock.reschedule(loop.time() + self.patience.idle)
 
         async with asyncio.timeout(self.patience.idle) as clock:
-            self.client.on_activity = server.on_activity = moved
+            self.client.moved = server.moved = moved
             try:
                 yield
             finally:
-                self.client.on_activity = server.on_activity = do_nothing
+                self.client.moved = server.moved = nothing
 
-    async def _refuse(self, asked: RequestHead | None, problem: RequestRefused) -> bool:
+    async def _refuse(self, asked: Asked | None, problem: Refused) -> bool:
         self.record(
             replace(
                 self.contact,
-                allowed=not problem.is_forbidden and asked is not None,
+                allowed=not problem.forbidden and asked is not None,
                 reason=str(problem),
             )
         )
-        keep = asked is not None and asked.keep_alive and asked.framing == 0 and not self.crowded()
+        keep = asked is not None and asked.keep and asked.framing == 0 and not self.crowded()
         await self._send_refusal(asked, problem, keep=keep)
         return keep
 
-    async def _send_refusal(
-        self, asked: RequestHead | None, problem: RequestRefused, *, keep: bool
-    ) -> None:
+    async def _send_refusal(self, asked: Asked | None, problem: Refused, *, keep: bool) -> None:
         where = f"`{self.contact.host}:{self.contact.port}`" if asked else "a request"
         text = f"Ferrule's sandbox did not pass on {where}: {problem}.\n"
-        if problem.is_forbidden and asked:
+        if problem.forbidden and asked:
             text += "hint: commands reach only what a person lists in the `network` setting\n"
         body = text.encode() if asked is None or asked.method != "HEAD" else b""
         fields = [
@@ -281,7 +271,7 @@ class _Conversation:
         # Clients show nothing of a refused CONNECT but this line.
         phrase = str(problem).encode("ascii", "replace").decode()
         phrase = phrase.replace("\r", " ").replace("\n", " ")
-        head = encode_head(f"HTTP/1.1 {problem.status} {phrase}", fields)
+        head = written(f"HTTP/1.1 {problem.status} {phrase}", fields)
         await self.client.send(head + body)
         if not keep:
             await self.client.linger()
@@ -291,24 +281,24 @@ class _Conversation:
 class _Exchange:
     """A plain request on its way to a server, and the answer on its way back."""
 
-    asked: RequestHead
+    asked: Asked
     client: Peer
-    reached: HostConnection
+    reached: Reached
     answered: bool = False
     status: int = 502
-    _upload_error: MalformedMessage | None = None
+    _upload_error: Malformed | None = None
 
     async def run(self) -> bool:
         """Exchange both. Return whether the client's connection can be reused.
 
-        Raises MalformedMessage and OSError.
+        Raises Malformed and OSError.
         """
-        await self.reached.peer.send(self.asked.encode(self.reached.proxy_credentials))
+        await self.reached.peer.send(self.asked.head(self.reached.via))
         upload = asyncio.ensure_future(self._upload()) if self.asked.framing else None
         try:
             keep = await self._download()
             return keep and (upload is None or (upload.done() and self._upload_error is None))
-        except (MalformedMessage, OSError):
+        except (Malformed, OSError):
             if self._upload_error:
                 self.status = self._upload_error.status
                 raise self._upload_error from None
@@ -321,40 +311,40 @@ class _Exchange:
     async def _upload(self) -> None:
         server = self.reached.peer
         try:
-            await self.client.copy_body(
-                self.asked.framing, _body_sender(server, self.asked.framing is BodyEnd.CHUNKED)
+            await self.client.copy(
+                self.asked.framing, _body_sender(server, self.asked.framing is Ends.CHUNKED)
             )
-            if self.asked.framing is BodyEnd.CHUNKED:
+            if self.asked.framing is Ends.CHUNKED:
                 await server.send(_CHUNKS_END)
-        except MalformedMessage as problem:
+        except Malformed as problem:
             self._upload_error = problem
-            server.shut_down()
+            server.cut()
         except OSError:
-            server.shut_down()
+            server.cut()
 
     async def _download(self) -> bool:
         server = self.reached.peer
         answer = await self._read_answer_head()
-        chunks = self.asked.reads_chunked and answer.framing is BodyEnd.CHUNKED
-        keep = self.asked.keep_alive and answer.framing is not BodyEnd.CLOSE
+        chunks = self.asked.chunks and answer.framing is Ends.CHUNKED
+        keep = self.asked.keep and answer.framing is not Ends.CLOSE
         self.answered = True
-        await self.client.send(answer.encode(chunks=chunks, keep=keep))
-        await server.copy_body(answer.framing, _body_sender(self.client, chunks))
+        await self.client.send(answer.head(chunks=chunks, keep=keep))
+        await server.copy(answer.framing, _body_sender(self.client, chunks))
         if chunks:
             await self.client.send(_CHUNKS_END)
         return keep
 
-    async def _read_answer_head(self) -> ResponseHead:
+    async def _read_answer_head(self) -> Answered:
         """Read the final answer's head; those before it (such as 100) are passed on."""
         while True:
-            answer = parse_response(await self.reached.peer.read_head(), self.asked.method)
+            answer = parse_answer(await self.reached.peer.head(), self.asked.method)
             if answer.status >= 200:
                 return answer
-            if self.asked.reads_chunked:
-                await self.client.send(answer.encode(chunks=False, keep=True))
+            if self.asked.chunks:
+                await self.client.send(answer.head(chunks=False, keep=True))
 
 
-def _body_sender(peer: Peer, chunks: bool) -> SendPiece:
+def _body_sender(peer: Peer, chunks: bool) -> Give:
     """Return how pieces of a body are sent: as they are, or each as a chunk."""
     if not chunks:
         return peer.send
@@ -368,12 +358,12 @@ def _body_sender(peer: Peer, chunks: bool) -> SendPiece:
 async def _copy_stream(source: Peer, sink: Peer) -> None:
     """Copy everything from one peer to the other, then its end; a failure ends both."""
     try:
-        while data := await source.read_some():
+        while data := await source.some():
             await sink.send(data)
-        sink.end_sending()
+        sink.finish()
     except OSError:
-        source.shut_down()
-        sink.shut_down()
+        source.cut()
+        sink.cut()
 
 
 def _shown_target(line: bytes) -> str:

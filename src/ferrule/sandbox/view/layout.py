@@ -24,12 +24,12 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import field
 from pathlib import Path, PurePosixPath
 
-from ferrule.core.value_class import frozen
-from ferrule.sandbox.inside.kernel.landlock import ALL_RIGHTS, READ_RIGHTS
-from ferrule.sandbox.policy import SandboxPolicy
+from ferrule.core.frozen import frozen
+from ferrule.sandbox.inside.kernel.landlock import ALL, LOOK
+from ferrule.sandbox.policy import Policy
 
-from .masks import Mask, MaskKind
-from .toolchains import ReadOnlyBind
+from .masks import Kind, Mask
+from .toolchains import Bind
 
 Step = tuple[str, str, str]
 
@@ -55,12 +55,12 @@ Of others the kernel shows nothing without capabilities.
 
 PROC_FOLDERS = ("bus",)
 
-HELD_FOLDER = "/.held"
+HELD = "/.held"
 """Where the session's own things are until the view is finished."""
 
 
 @frozen
-class SessionPaths:
+class Places:
     """Folders of a session, made by `session_folder`. `base` contains all the others."""
 
     base: str
@@ -83,7 +83,7 @@ class SessionPaths:
 
 
 @frozen
-class MachineFolders:
+class Surroundings:
     """What there is on this machine, looked at once for a session (`machine_folders`).
 
     `top`: entries of the root that `SYSTEM` names, with the target where it is a link, else an
@@ -91,17 +91,17 @@ class MachineFolders:
     names directly in /proc. `devices`: names in /dev.
     """
 
-    session: SessionPaths
+    places: Places
     home: str
-    root_entries: Mapping[str, str] = field(default_factory=dict[str, str])
+    top: Mapping[str, str] = field(default_factory=dict[str, str])
     closed: Mapping[str, bool] = field(default_factory=dict[str, bool])
     proc: frozenset[str] = frozenset()
     devices: frozenset[str] = frozenset()
-    toolchains: tuple[ReadOnlyBind, ...] = ()
+    toolchains: tuple[Bind, ...] = ()
     processors: bool = True
 
 
-def session_steps(policy: SandboxPolicy, found: MachineFolders) -> tuple[Step, ...]:
+def layout(policy: Policy, found: Surroundings) -> tuple[Step, ...]:
     """Return the steps that all commands of a session share."""
     return (
         *_system_steps(found),
@@ -111,24 +111,24 @@ def session_steps(policy: SandboxPolicy, found: MachineFolders) -> tuple[Step, .
         *_private_steps(found),
         *sorted(_opened_steps(policy, found), key=_depth),
         *_cover_session_folder(policy, found),
-        ("read", HELD_FOLDER, found.session.held),
-        ("write", f"{HELD_FOLDER}/previews", f"{found.session.held}/previews"),
+        ("read", HELD, found.places.held),
+        ("write", f"{HELD}/previews", f"{found.places.held}/previews"),
         ("seal", "/", ""),
     )
 
 
-def _system_steps(found: MachineFolders) -> Iterator[Step]:
-    for name, target in sorted(found.root_entries.items()):
+def _system_steps(found: Surroundings) -> Iterator[Step]:
+    for name, target in sorted(found.top.items()):
         yield ("link", f"/{name}", target) if target else ("read", f"/{name}", f"/{name}")
     for path, folder in sorted(found.closed.items()):
-        yield ("cover", path, f"{found.session.held}/{_cover_name(folder)}")
+        yield ("cover", path, f"{found.places.held}/{_cover_name(folder)}")
 
 
 def _cover_name(folder: bool) -> str:
     return "empty" if folder else "closed"
 
 
-def _device_steps(found: MachineFolders) -> Iterator[Step]:
+def _device_steps(found: Surroundings) -> Iterator[Step]:
     yield ("tmpfs", "/dev", "mode=755,size=64k,nr_inodes=64")
     for name in DEVICES:
         if name in found.devices:
@@ -141,47 +141,43 @@ def _device_steps(found: MachineFolders) -> Iterator[Step]:
     yield ("seal", "/dev", "")
 
 
-def command_steps(found: MachineFolders) -> Iterator[Step]:
+def own(found: Surroundings) -> Iterator[Step]:
     """Yield the steps that each command adds to the session's, done before the command is known."""
     yield ("proc", "/proc", "")
     for name in PROC_SECRETS:
         if name in found.proc:
-            yield ("cover", f"/proc/{name}", f"{HELD_FOLDER}/closed")
+            yield ("cover", f"/proc/{name}", f"{HELD}/closed")
     for name in PROC_FOLDERS:
         if name in found.proc:
-            yield ("cover", f"/proc/{name}", f"{HELD_FOLDER}/empty")
+            yield ("cover", f"/proc/{name}", f"{HELD}/empty")
     yield ("seal", "/proc", "")
     yield ("pts", "/dev/pts", "")
     yield ("tmpfs", "/dev/shm", "mode=1777")
 
 
-def _kernel_steps(found: MachineFolders) -> Iterator[Step]:
+def _kernel_steps(found: Surroundings) -> Iterator[Step]:
     if found.processors:
         yield ("read", "/sys/devices/system/cpu", "/sys/devices/system/cpu")
 
 
-def _private_steps(found: MachineFolders) -> Iterator[Step]:
-    yield ("write", "/tmp", found.session.tmp)
-    yield ("write", "/var/tmp", found.session.tmp)
+def _private_steps(found: Surroundings) -> Iterator[Step]:
+    yield ("write", "/tmp", found.places.tmp)
+    yield ("write", "/var/tmp", found.places.tmp)
     yield ("folder", "/run", "755")
 
 
-def _opened_steps(policy: SandboxPolicy, found: MachineFolders) -> Iterator[Step]:
+def _opened_steps(policy: Policy, found: Surroundings) -> Iterator[Step]:
     """Yield home, toolchains, the workspace and what else a person opened, in any order.
 
     They are to be carried out parents first.
     """
     root = str(policy.root)
     if found.home not in ("", "/", root):
-        yield ("write", found.home, found.session.home)
+        yield ("write", found.home, found.places.home)
     for bind in found.toolchains:
         yield ("read", bind.path, bind.path)
         for hidden in bind.hidden:
-            yield (
-                "cover",
-                hidden,
-                f"{found.session.held}/{_cover_name(_is_folder(hidden, found))}",
-            )
+            yield ("cover", hidden, f"{found.places.held}/{_cover_name(_is_folder(hidden, found))}")
     for path in policy.readable:
         yield ("read", path, path)
     for path in policy.writable:
@@ -189,7 +185,7 @@ def _opened_steps(policy: SandboxPolicy, found: MachineFolders) -> Iterator[Step
     yield ("write", root, root)
 
 
-def _is_folder(path: str, found: MachineFolders) -> bool:
+def _is_folder(path: str, found: Surroundings) -> bool:
     return found.closed.get(path, False)
 
 
@@ -197,16 +193,16 @@ def _depth(step: Step) -> tuple[int, str]:
     return len(PurePosixPath(step[1]).parts), step[1]
 
 
-def _cover_session_folder(policy: SandboxPolicy, found: MachineFolders) -> Iterator[Step]:
+def _cover_session_folder(policy: Policy, found: Surroundings) -> Iterator[Step]:
     """Cover our own folder, where something that was opened would show it."""
-    base = PurePosixPath(found.session.base)
+    base = PurePosixPath(found.places.base)
     for path in (str(policy.root), *policy.readable, *policy.writable):
         if base.is_relative_to(path):
-            yield ("cover", str(base), f"{found.session.held}/empty")
+            yield ("cover", str(base), f"{found.places.held}/empty")
             return
 
 
-def final_steps(
+def finishing(
     masks: Iterable[Mask], covers: Mapping[str, str], root: Path, preview: str = ""
 ) -> list[Step]:
     """Return the steps for one command.
@@ -217,48 +213,39 @@ def final_steps(
     """
     steps: list[Step] = []
     if preview:
-        steps.append(("overlay", str(root), f"{HELD_FOLDER}/previews/{preview}"))
+        steps.append(("overlay", str(root), f"{HELD}/previews/{preview}"))
     for mask in masks:
-        if mask.kind is MaskKind.READ_ONLY:
+        if mask.kind is Kind.READ_ONLY:
             steps.append(("hold", mask.path, ""))
         elif mask.path in covers:
-            steps.append(("cover", mask.path, f"{HELD_FOLDER}/covers/{covers[mask.path]}"))
+            steps.append(("cover", mask.path, f"{HELD}/covers/{covers[mask.path]}"))
         else:
             steps.append(
-                (
-                    "cover",
-                    mask.path,
-                    f"{HELD_FOLDER}/{_cover_name(mask.kind is MaskKind.EMPTY_FOLDER)}",
-                )
+                ("cover", mask.path, f"{HELD}/{_cover_name(mask.kind is Kind.EMPTY_FOLDER)}")
             )
-    return [*steps, ("drop", HELD_FOLDER, "")]
+    return [*steps, ("drop", HELD, "")]
 
 
-def landlock_rules(
-    policy: SandboxPolicy, found: MachineFolders
-) -> tuple[tuple[str, tuple[str, ...]], ...]:
+def wall(policy: Policy, found: Surroundings) -> tuple[tuple[str, tuple[str, ...]], ...]:
     """Return what Landlock grants in the finished view.
 
     It is the same as the mounts once more, should a mount not be what we take it for.
     """
     writable = ("/tmp", "/var/tmp", "/dev/shm", found.home, str(policy.root), *policy.writable)
-    partly_writable = (
-        ("/dev", (*READ_RIGHTS, "write", "device")),
-        ("/proc", (*READ_RIGHTS, "write")),
-    )
+    partly_writable = (("/dev", (*LOOK, "write", "device")), ("/proc", (*LOOK, "write")))
     return (
-        ("/", READ_RIGHTS),
+        ("/", LOOK),
         *partly_writable,
-        *((path, ALL_RIGHTS) for path in dict.fromkeys(writable) if path),
+        *((path, ALL) for path in dict.fromkeys(writable) if path),
     )
 
 
-def process_limits(policy: SandboxPolicy, grouped: frozenset[str]) -> dict[str, int | None]:
+def limits(policy: Policy, grouped: frozenset[str]) -> dict[str, int | None]:
     """Return limits for each process.
 
     Where a control group (`grouped`: `memory`, `processes`) limits all together, there is none.
     """
-    bounds = policy.limits
+    bounds = policy.bounds
     return {
         "FSIZE": bounds.file_size,
         "DATA": None if "memory" in grouped else bounds.memory,

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from pathlib import Path
 
-from ferrule.core.value_class import frozen
+from ferrule.core.frozen import frozen
 
 PACKAGES = frozenset(
     {
@@ -88,7 +88,7 @@ class Link:
     count: int
 
 
-def links_to_cover(
+def covered_links(
     links: list[Link],
     secret: frozenset[Inode],
     environments: frozenset[str],

@@ -7,12 +7,12 @@ from typing import Any
 
 import click
 
-from ferrule.runtime.options import common_options, yes_to_option
+from ferrule.runtime.options import common, yes_to
 
 
 @click.command()
-@common_options
-@yes_to_option
+@common
+@yes_to
 def acp(**options: Any) -> int:
     """Serve an agent to the editor that starts this command (Agent Client Protocol over stdio).
 

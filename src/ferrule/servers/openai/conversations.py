@@ -22,7 +22,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, replace
 from hashlib import sha256
 
-from ferrule.core.calls import encode_json
+from ferrule.core.calls import compact
 from ferrule.core.messages import AssistantMessage, Message
 from ferrule.engine.agent import Agent
 from ferrule.engine.rewind.rewind import fork
@@ -31,9 +31,9 @@ from ferrule.models.client import ModelOptions
 from ferrule.runtime.session_pool import SessionPool
 from ferrule.storage.artifacts.store import ArtifactStore
 
-MAX_OPEN = 64
-MAX_KNOWN = 4096
-MAX_HISTORY = 200_000
+OPEN = 64
+KNOWN = 4096
+TOLD = 200_000
 """Characters of an earlier conversation that a new session gets, the latest ones."""
 
 _TOLD = (
@@ -69,7 +69,7 @@ class Conversation:
     async def cancel(self) -> None:
         """Do nothing, as no run is in progress."""
 
-    def open_session(self) -> Session:
+    def opened(self) -> Session:
         """Return the session, resumed if it was closed. Raises JournalError, SessionNotFound."""
         if self.session is None:
             self.session = self.agent.resume(self.id)
@@ -96,14 +96,14 @@ class Conversations:
         self,
         store: ArtifactStore | None = None,
         *,
-        max_open: int = MAX_OPEN,
-        max_known: int = MAX_KNOWN,
+        most_open: int = OPEN,
+        most_known: int = KNOWN,
     ) -> None:
         self._store = store
         self._known: dict[str, Conversation] = {}
-        self._earlier: dict[str, Conversation] = {}
-        self._pool = SessionPool[str, Conversation](max_open)
-        self._most_known = max_known
+        self._passed: dict[str, Conversation] = {}
+        self._pool = SessionPool[str, Conversation](most_open)
+        self._most_known = most_known
 
     async def take(self, point: str) -> Conversation | None:
         """Take the conversation at a point; it is the caller's until it is put back."""
@@ -111,9 +111,9 @@ class Conversations:
         self._pool.remove(point)
         found = self._known.pop(point, None)
         if found is not None:
-            self._earlier[point] = replace(found, session=None)
-            if len(self._earlier) > self._most_known:
-                del self._earlier[next(iter(self._earlier))]
+            self._passed[point] = replace(found, session=None)
+            if len(self._passed) > self._most_known:
+                del self._passed[next(iter(self._passed))]
         return found
 
     def branch(self, point: str) -> Conversation | None:
@@ -122,7 +122,7 @@ class Conversations:
         Raises:
             SessionNotFound, ConfigError, JournalError: it cannot be forked.
         """
-        passed = self._earlier.get(point)
+        passed = self._passed.get(point)
         if passed is None:
             return None
         agent = passed.agent.copy()
@@ -152,7 +152,7 @@ class Conversations:
         await self._pool.close_all()
 
 
-def conversation_point(
+def point_of(
     who: tuple[str, str],
     model: str,
     system: str,
@@ -163,13 +163,13 @@ def conversation_point(
     lines = [[_role(message), message.text.strip()] for message in history]
     if answer is not None:
         lines.append(["assistant", answer.strip()])
-    return sha256(encode_json([who, model, system, *lines]).encode("utf-8", "replace")).hexdigest()
+    return sha256(compact([who, model, system, *lines]).encode("utf-8", "replace")).hexdigest()
 
 
-def render_history(history: Sequence[Message]) -> str:
+def told_of(history: Sequence[Message]) -> str:
     """Return an earlier conversation as one text for a model, shortened to its end."""
     text = "\n\n".join(f"{_role(message).capitalize()}: {message.text}" for message in history)
-    return _TOLD + (text if len(text) <= MAX_HISTORY else _CUT + text[-MAX_HISTORY:])
+    return _TOLD + (text if len(text) <= TOLD else _CUT + text[-TOLD:])
 
 
 def _role(message: Message) -> str:

@@ -6,10 +6,10 @@ import json
 from collections.abc import Iterator, Sequence
 from typing import Any, cast
 
-from ferrule.core.value_class import frozen
+from ferrule.core.frozen import frozen
 from ferrule.storage.journal.protocols import Journal
 
-from .audit import AuditedCall, audit_calls
+from .audit import AuditedCall, calls
 
 
 @frozen
@@ -22,13 +22,13 @@ class PastCall:
     all that is known of the call."""
 
     tool: str
-    arguments: dict[str, Any] | None
+    values: dict[str, Any] | None
     verdict: str
     choice: str
     audit: AuditedCall
 
 
-def read_past_calls(
+def past_calls(
     journal: Journal,
     *,
     sessions: Sequence[str] | None = None,
@@ -55,7 +55,7 @@ def read_past_calls(
     else:
         sessions = [journal.find(name, tenant=tenant, user=user).session for name in sessions]
     for session in sessions:
-        for call in audit_calls(journal.records(session)):
+        for call in calls(journal.records(session)):
             if call.requested >= since and (tools is None or call.tool in tools):
                 yield _to_past_call(call)
 

@@ -16,41 +16,31 @@ import re
 from collections.abc import Iterable, Iterator
 from datetime import UTC, datetime
 
-from ferrule.core.calls import ToolResult
-from ferrule.core.events import JournalRecord
-from ferrule.core.invisible_characters import escape_invisible
+from ferrule.core.calls import Result
+from ferrule.core.events import Record
+from ferrule.core.invisible_characters import visible
 
-from .steps import (
-    AnswerStep,
-    CallStep,
-    ContextStep,
-    EndStep,
-    MessageStep,
-    NoticeStep,
-    OpeningStep,
-    Step,
-    StepReader,
-)
+from .story import Added, Asked, Ended, Opened, Said, Step, Story, Told, Used
 
-MAX_RESULT = 2_000
+CAP = 2_000
 """The default limit for a result in the readable exports, in characters."""
-LOCAL_PROVIDERS = frozenset({"local", "ollama", "scripted", "llamacpp", "lmstudio"})
+LOCAL = frozenset({"local", "ollama", "scripted", "llamacpp", "lmstudio"})
 """Providers whose models compute on this machine, as far as the name tells."""
-END_MARK = "> THE END <"
+END = "> THE END <"
 """The last line of a complete screenplay."""
 
 
 def _visible(text: str) -> str:
-    return escape_invisible(text, keep_joiners=True)
+    return visible(text, joiners=True)
 
 
-def write_transcript(records: Iterable[JournalRecord], *, cap: int = MAX_RESULT) -> Iterator[str]:
+def transcript(records: Iterable[Record], *, cap: int = CAP) -> Iterator[str]:
     """Yield plain text for a terminal, in pieces that end with a newline."""
     for step in _steps(records):
         yield _visible(_line(step, cap)) + "\n"
 
 
-def write_markdown(records: Iterable[JournalRecord], *, cap: int = MAX_RESULT) -> Iterator[str]:
+def markdown(records: Iterable[Record], *, cap: int = CAP) -> Iterator[str]:
     """Yield Markdown, in pieces that end with a blank line.
 
     A model's answers are passed on as they are, results are put into fences.
@@ -59,7 +49,7 @@ def write_markdown(records: Iterable[JournalRecord], *, cap: int = MAX_RESULT) -
         yield _visible(_block(step, cap)) + "\n\n"
 
 
-def write_screenplay(records: Iterable[JournalRecord]) -> Iterator[str]:
+def screenplay(records: Iterable[Record]) -> Iterator[str]:
     """Yield the session as Fountain (`.spmd`), with the end marker."""
     play = Screenplay()
     for record in records:
@@ -76,22 +66,22 @@ class Screenplay:
     """
 
     def __init__(self) -> None:
-        self._story = StepReader()
+        self._story = Story()
 
-    def feed(self, record: JournalRecord) -> str:
+    def feed(self, record: Record) -> str:
         """Return the text that this record adds, which may be empty."""
         return "".join(_scene(step) for step in self._story.feed(record))
 
     def close(self) -> str:
         """Return the end of the file: calls without an answer, and the end marker."""
-        return "".join(_scene(step) for step in self._story.finish()) + END_MARK + "\n"
+        return "".join(_scene(step) for step in self._story.rest()) + END + "\n"
 
 
-def _steps(records: Iterable[JournalRecord]) -> Iterator[Step]:
-    story = StepReader()
+def _steps(records: Iterable[Record]) -> Iterator[Step]:
+    story = Story()
     for record in records:
         yield from story.feed(record)
-    yield from story.finish()
+    yield from story.rest()
 
 
 # ---- plain text
@@ -99,23 +89,23 @@ def _steps(records: Iterable[JournalRecord]) -> Iterator[Step]:
 
 def _line(step: Step, cap: int) -> str:
     match step:
-        case OpeningStep():
-            return f"# {step.session}  {step.model}  {step.workspace}  {format_time(step.time)}"
-        case MessageStep():
+        case Opened():
+            return f"# {step.session}  {step.model}  {step.workspace}  {moment(step.time)}"
+        case Asked():
             return "\n> " + _indented(step.text, 2).lstrip()
-        case ContextStep():
+        case Added():
             return f"+ {_cut(step.text, cap)}"
-        case AnswerStep():
+        case Said():
             return f"{step.text}"
-        case CallStep():
+        case Used():
             return f"* {_outcome(step)}{_details(step, cap)}"
-        case NoticeStep():
+        case Told():
             return f"! {step.topic}: {step.text}"
-        case EndStep():
+        case Ended():
             return f"= {_statistics(step)}"
 
 
-def _details(step: CallStep, cap: int) -> str:
+def _details(step: Used, cap: int) -> str:
     if step.result is None or not step.result.success:
         return ""
     body = _body(step, cap).rstrip("\n")
@@ -123,7 +113,7 @@ def _details(step: CallStep, cap: int) -> str:
     return f"\n{_indented(body, 4)}" if "\n" in body else ""
 
 
-def _outcome(step: CallStep) -> str:
+def _outcome(step: Used) -> str:
     text = f"{step.call.tool} {step.call.arguments}".rstrip()
     if step.decision:
         text += f" ({step.decision})"
@@ -135,14 +125,14 @@ def _outcome(step: CallStep) -> str:
     return f"{text}: {first}" if first else text
 
 
-def _first_line(result: ToolResult) -> str:
-    text = result.to_text() if result.success else result.error_message or ""
+def _first_line(result: Result) -> str:
+    text = result.text() if result.success else result.error_message or ""
     line = text.strip().split("\n", 1)[0]
     return line if len(line) <= 200 else line[:200] + "…"
 
 
-def _body(step: CallStep, cap: int) -> str:
-    return _cut(step.result.to_text(), cap) if step.result else ""
+def _body(step: Used, cap: int) -> str:
+    return _cut(step.result.text(), cap) if step.result else ""
 
 
 def _cut(text: str, cap: int) -> str:
@@ -153,7 +143,7 @@ def _indented(text: str, width: int) -> str:
     return "\n".join(f"{' ' * width}{line}".rstrip() for line in text.split("\n"))
 
 
-def _statistics(step: EndStep) -> str:
+def _statistics(step: Ended) -> str:
     code = step.code if step.code != step.stop else ""
     reason = ", ".join(part for part in (code, step.detail) if part)
     run = f"run {step.stop} ({reason})" if reason else f"run {step.stop}"
@@ -166,7 +156,7 @@ def _count(number: int, noun: str) -> str:
     return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
 
 
-def format_time(time: int) -> str:
+def moment(time: int) -> str:
     """Format a time in ms since 1970 for people, in UTC."""
     return datetime.fromtimestamp(time / 1000, UTC).strftime("%Y-%m-%d %H:%M:%SZ")
 
@@ -176,27 +166,27 @@ def format_time(time: int) -> str:
 
 def _block(step: Step, cap: int) -> str:
     match step:
-        case OpeningStep():
+        case Opened():
             return _heading(step)
-        case MessageStep():
-            return f"## {step.number}. {format_time(step.time)}\n\n{_quoted(step.text)}"
-        case ContextStep():
+        case Asked():
+            return f"## {step.number}. {moment(step.time)}\n\n{_quoted(step.text)}"
+        case Added():
             return f"Context:\n\n{_fenced(_cut(step.text, cap))}"
-        case AnswerStep():
+        case Said():
             return step.text
-        case CallStep():
+        case Used():
             text = f"Tool {_code(_outcome(step))}"
             if step.result and step.result.success:
                 text += f"\n\n{_fenced(_body(step, cap))}"
             return text
-        case NoticeStep():
+        case Told():
             return f"Note, {step.topic}: {_code(step.text)}"
-        case EndStep():
+        case Ended():
             return f"*{_statistics(step)}*"
 
 
-def _heading(step: OpeningStep) -> str:
-    text = f"# Session {step.session}\n\n- opened: {format_time(step.time)}"
+def _heading(step: Opened) -> str:
+    text = f"# Session {step.session}\n\n- opened: {moment(step.time)}"
     if step.model:
         text += f"\n- model: {_code(step.model)}"
     if step.workspace:
@@ -232,34 +222,34 @@ def _longest_ticks(text: str) -> int:
 
 def _scene(step: Step) -> str:
     match step:
-        case OpeningStep():
+        case Opened():
             return _title_page(step)
-        case MessageStep():
+        case Asked():
             provider = step.model.partition(":")[0]
-            place = "INT. LOCAL COMPUTE" if provider in LOCAL_PROVIDERS else "EXT. REMOTE COMPUTE"
-            facts = [place, step.workspace, f"RUN {step.number}", format_time(step.time)]
+            place = "INT. LOCAL COMPUTE" if provider in LOCAL else "EXT. REMOTE COMPUTE"
+            facts = [place, step.workspace, f"RUN {step.number}", moment(step.time)]
             heading = _one_line(" - ".join(fact for fact in facts if fact))
             return f"{heading}\n\n{_dialogue('USER', step.text)}"
-        case ContextStep():
+        case Added():
             return _note(f"context: {_cut(step.text, 200)}")
-        case AnswerStep():
+        case Said():
             return _dialogue(f"@{step.model or 'model'}", step.text)
-        case CallStep():
+        case Used():
             return _note(f"tool: {_outcome(step)}")
-        case NoticeStep():
+        case Told():
             return _note(f"{step.topic}: {step.text}")
-        case EndStep():
+        case Ended():
             return _note(_statistics(step))
 
 
-def _title_page(step: OpeningStep) -> str:
+def _title_page(step: Opened) -> str:
     author = " and ".join(name for name in (step.user, step.model) if name)
     page = {
         "Title": f"Session {step.session}",
         "Credit": "recorded by Ferrule",
         "Author": author,
         "Source": step.workspace,
-        "Draft date": format_time(step.time)[:10],
+        "Draft date": moment(step.time)[:10],
         "Format": "ferrule screenplay 1",
     }
     return "".join(f"{key}: {_one_line(value)}\n" for key, value in page.items() if value) + "\n"

@@ -42,11 +42,11 @@ Values = Sequence[Any] | Mapping[str, Any]
 Rows = list[tuple[Any, ...]]
 
 
-class ConnectionLost(Exception):
+class Lost(Exception):
     """The connection broke during a statement, which may or may not have taken effect."""
 
 
-class PostgresConnection:
+class Postgres:
     """One connection to one schema. Whoever uses it holds `lock`.
 
     Args:
@@ -92,31 +92,29 @@ class PostgresConnection:
             return f"postgresql://{place}"
         return f"postgresql:service={given.get('service', 'default')}"
 
-    def deadline(self, seconds: float | None = None) -> float:
+    def until(self, seconds: float | None = None) -> float:
         """Return a deadline from now on, on the clock of `attempt` and `ask`."""
         return time.monotonic() + (self.seconds if seconds is None else seconds)
 
     # ---- statements
 
-    def query(
-        self, sql: str, values: Values = (), *, doing: str, until: float | None = None
-    ) -> Rows:
+    def ask(self, sql: str, values: Values = (), *, doing: str, until: float | None = None) -> Rows:
         """Run a statement and return its rows; repeat it while connections break and there is time.
 
         Raises:
             FerruleError: The server refused it or cannot be reached (an error of class `kind`).
         """
-        until = self.deadline() if until is None else until
+        until = self.until() if until is None else until
         tries = 0
         while True:
             try:
-                return self.query_once(sql, values, doing=doing, until=until)
-            except ConnectionLost as lost:
+                return self.attempt(sql, values, doing=doing, until=until)
+            except Lost as lost:
                 tries += 1
-                if not self.wait_before_retry(tries, until):
-                    raise self.unreachable_error(doing, lost) from lost
+                if not self.pause(tries, until):
+                    raise self.unreachable(doing, lost) from lost
 
-    def query_once(self, sql: str, values: Values = (), *, doing: str, until: float) -> Rows:
+    def attempt(self, sql: str, values: Values = (), *, doing: str, until: float) -> Rows:
         """Run a statement once and return its rows.
 
         Raises:
@@ -132,16 +130,16 @@ class PostgresConnection:
                 return cursor.fetchall() if cursor.description else []
             except psycopg.Error as error:
                 if _is_lost(connection, error):
-                    self.disconnect()
-                    raise ConnectionLost(_first_line(error)) from error
-                raise self.translate_error(error, doing) from error
+                    self.drop()
+                    raise Lost(_first_line(error)) from error
+                raise self.in_words(error, doing) from error
             except BaseException:
                 # Interrupted: an answer still on its way must not be read as that of the next
                 # statement.
-                self.disconnect()
+                self.drop()
                 raise
 
-    def wait_before_retry(self, tries: int, until: float) -> bool:
+    def pause(self, tries: int, until: float) -> bool:
         """Wait a little before trying again. Return False if there is no time left."""
         pause = _PAUSES[min(tries, len(_PAUSES)) - 1]
         left = until - time.monotonic()
@@ -150,7 +148,7 @@ class PostgresConnection:
         time.sleep(pause)
         return True
 
-    def disconnect(self) -> None:
+    def drop(self) -> None:
         """Close the connection; the next statement opens another."""
         with self.lock:
             connection = self._connection
@@ -162,14 +160,14 @@ class PostgresConnection:
         """Close it for good. Safe to call twice; later statements raise a `kind` error."""
         with self.lock:
             self._closed = True
-            self.disconnect()
+            self.drop()
 
     @property
-    def is_closed(self) -> bool:
+    def closed(self) -> bool:
         return self._closed
 
     @property
-    def is_connected(self) -> bool:
+    def opened(self) -> bool:
         """Whether there is a connection now."""
         return self._connection is not None
 
@@ -190,8 +188,8 @@ class PostgresConnection:
         except psycopg.OperationalError as error:
             if self._upgraded:
                 # It was connected before, so this is a reconnection, which may be tried again.
-                raise ConnectionLost(_first_line(error)) from error
-            raise self.unreachable_error(doing, error) from error
+                raise Lost(_first_line(error)) from error
+            raise self.unreachable(doing, error) from error
         connection.deadline = until
         try:
             self._prepare(connection, doing)
@@ -199,8 +197,8 @@ class PostgresConnection:
             lost = _is_lost(connection, error)
             connection.close()
             if lost:
-                raise ConnectionLost(_first_line(error)) from error
-            raise self.translate_error(error, doing) from error
+                raise Lost(_first_line(error)) from error
+            raise self.in_words(error, doing) from error
         except BaseException:
             connection.close()
             raise
@@ -244,7 +242,7 @@ class PostgresConnection:
 
     # ---- words
 
-    def unreachable_error(self, doing: str, error: BaseException) -> FerruleError:
+    def unreachable(self, doing: str, error: BaseException) -> FerruleError:
         """Return the error for a server that could not be reached in time.
 
         Whether the last try took effect may be unknown.
@@ -257,7 +255,7 @@ class PostgresConnection:
             retryable=True,
         )
 
-    def translate_error(self, error: Error, doing: str) -> FerruleError:
+    def in_words(self, error: Error, doing: str) -> FerruleError:
         """Return the server's error as ours."""
         state = error.sqlstate or ""
         for start, (code, reason, hint) in _REASONS.items():
@@ -313,7 +311,7 @@ def _is_lost(connection: DeadlineConnection, error: Error) -> bool:
     return not state and isinstance(error, psycopg.OperationalError)
 
 
-def is_storable(text: str) -> bool:
+def storable(text: str) -> bool:
     """Return whether PostgreSQL can store a string as text: no NUL, no lone surrogates."""
     return "\0" not in text and text == text.encode("utf-8", "ignore").decode()
 

@@ -1,6 +1,6 @@
 """What a journal can do, whatever database it is kept in.
 
-`Journal` is the contract of every journal; some also are `BatchJournal` or `CheckableJournal`.
+`Journal` is the contract of every journal; some also are `Sharing` or `Checkable`.
 """
 
 from __future__ import annotations
@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Protocol, runtime_checkable
 
-from ferrule.core.events import Event, JournalRecord
+from ferrule.core.events import Event, Record
 from ferrule.core.identity import Identity
 
 from .sessions import SessionInfo
@@ -40,8 +40,8 @@ class Journal(Protocol):
         events: Sequence[Event],
         *,
         identity: Identity,
-        times: Sequence[int] | None = None,
-    ) -> list[JournalRecord]:
+        at: Sequence[int] | None = None,
+    ) -> list[Record]:
         """Add events to a session, opening it if it is new; return the records that were written.
 
         Args:
@@ -55,7 +55,7 @@ class Journal(Protocol):
         """
         ...
 
-    def records(self, session: str, *, after: int = 0) -> Iterator[JournalRecord]:
+    def records(self, session: str, *, after: int = 0) -> Iterator[Record]:
         """Yield events after number `after`, oldest first. Raises SessionNotFound, JournalError."""
         ...
 
@@ -100,10 +100,10 @@ class Journal(Protocol):
 
 
 @runtime_checkable
-class BatchJournal(Protocol):
+class Sharing(Protocol):
     """A journal in which many small writes cost more than one that contains them all."""
 
-    def append_batches(self, batches: Sequence[tuple[Identity, Sequence[Event]]]) -> None:
+    def append_all(self, batches: Sequence[tuple[Identity, Sequence[Event]]]) -> None:
         """Append to several sessions, each named once, in one write: all or nothing.
 
         Raises what `append` raises.
@@ -112,9 +112,9 @@ class BatchJournal(Protocol):
 
 
 @runtime_checkable
-class CheckableJournal(Protocol):
+class Checkable(Protocol):
     """A journal that can check itself beyond the chains of its sessions."""
 
-    def find_problems(self) -> list[str]:
+    def findings(self) -> list[str]:
         """Return a sentence for each problem. Raises JournalError if the journal cannot be read."""
         ...

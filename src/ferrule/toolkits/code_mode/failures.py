@@ -7,7 +7,7 @@ from typing import Any
 
 from ferrule.core.calls import ErrorType
 
-from .library import import_monty
+from .library import library
 from .limits import CodeLimits
 
 _EXCEPTIONS = {
@@ -19,11 +19,11 @@ _EXCEPTIONS = {
     ErrorType.TIMEOUT: "TimeoutError",
 }
 """The exception of a failed call in the script; `RuntimeError` for every other type."""
-MAX_MESSAGE = 2_000
+LONGEST = 2_000
 
 
 @dataclass(frozen=True, slots=True)
-class FailedCall:
+class Raised:
     """A failed call: the exception in the script, and the type of the error."""
 
     exception: str
@@ -31,20 +31,18 @@ class FailedCall:
     error_type: ErrorType
 
 
-def make_failed_call(function: str, error_type: ErrorType, message: str) -> FailedCall:
+def raised_for(function: str, error_type: ErrorType, message: str) -> Raised:
     """Return the exception of a failed call: it names the function and the type of the error."""
-    return FailedCall(
+    return Raised(
         _EXCEPTIONS.get(error_type, "RuntimeError"),
-        f"{function}: {error_type}: {message[:MAX_MESSAGE]}",
+        f"{function}: {error_type}: {message[:LONGEST]}",
         error_type,
     )
 
 
-def describe_error(
-    error: Any, failed_calls: list[FailedCall], limits: CodeLimits
-) -> tuple[ErrorType, str]:
+def said(error: Any, raised: list[Raised], limits: CodeLimits) -> tuple[ErrorType, str]:
     """Return type and message of an error that Monty raised, with the line of the script."""
-    monty = import_monty()
+    monty = library()
     frames: list[Any] = []
     if isinstance(error, (monty.MontySyntaxError, monty.MontyRuntimeError)):
         frames = error.traceback()
@@ -52,12 +50,12 @@ def describe_error(
     if isinstance(error, monty.MontySyntaxError):
         return (
             ErrorType.PARSE_ERROR,
-            f"{where}the script cannot be read: {str(error)[:MAX_MESSAGE]}; correct it",
+            f"{where}the script cannot be read: {str(error)[:LONGEST]}; correct it",
         )
     if isinstance(error, monty.MontyConversionError):
         return (
             ErrorType.INTERNAL_ERROR,
-            f"a result could not be handed to the script: {str(error)[:MAX_MESSAGE]}; leave that "
+            f"a result could not be handed to the script: {str(error)[:LONGEST]}; leave that "
             "call out",
         )
     shown = error.display("type-msg") if isinstance(error, monty.MontyRuntimeError) else str(error)
@@ -66,10 +64,10 @@ def describe_error(
     if exceeded is not None:
         error_type, message = exceeded
         return error_type, f"{where}{message}"
-    for failed_call in failed_calls:
+    for failed_call in raised:
         if failed_call.message in shown:
-            return failed_call.error_type, f"{where}{shown[: 2 * MAX_MESSAGE]}"
-    return ErrorType.VALIDATION_FAILED, f"{where}{shown[:MAX_MESSAGE]}{_hint(shown)}"
+            return failed_call.error_type, f"{where}{shown[: 2 * LONGEST]}"
+    return ErrorType.VALIDATION_FAILED, f"{where}{shown[:LONGEST]}{_hint(shown)}"
 
 
 def _exceeded_limit(
@@ -105,7 +103,7 @@ def _hint(shown: str) -> str:
     return ""
 
 
-def describe_crash(error: Any, limits: CodeLimits) -> tuple[ErrorType, str]:
+def crashed(error: Any, limits: CodeLimits) -> tuple[ErrorType, str]:
     """Return type and message for a worker that was ended or ended itself."""
     if error.timed_out:
         return (

@@ -21,18 +21,18 @@ from ferrule.tools.definition import Tool
 
 from .full import command_tools
 from .plain import run_command
-from .plan import plan_command
+from .plan import plan
 from .policy import Behavior, CommandOptions, CommandPolicy
-from .session_commands import SessionCommands
+from .session_commands import Commands
 
 __all__ = [
     "TOOLS",
     "Behavior",
     "CommandOptions",
     "CommandPolicy",
-    "SessionCommands",
+    "Commands",
     "command_tools",
-    "plan_command",
+    "plan",
     "run_command",
 ]
 

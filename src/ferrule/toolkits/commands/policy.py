@@ -14,17 +14,17 @@ from typing import Any, Literal
 
 from ferrule.core.errors import ConfigError
 from ferrule.core.limits import OUTPUT_CAP
-from ferrule.permissions.command_analysis.syntax import CommandAnalysis
+from ferrule.permissions.commands.syntax import Analysis
 from ferrule.permissions.safe_mode import SafeMode
-from ferrule.sandbox.backends.missing_protection import SandboxMode
-from ferrule.sandbox.policy import SandboxPolicy
+from ferrule.sandbox.backends.missing_protection import Mode
+from ferrule.sandbox.policy import Policy
 from ferrule.tools.context import Context
 
 OutputFormat = Literal["json", "value", "display"]
 PolicyFunction = Callable[[dict[str, Any], Mapping[str, Any]], object | Awaitable[object]]
 """`command_policy(request, args)`: what will run, and the arguments as the model gave them."""
 
-MAX_TIMEOUT = 3600
+LONGEST_TIMEOUT = 3600
 """In seconds."""
 
 
@@ -49,15 +49,15 @@ class CommandPolicy:
     safe_mode: SafeMode = SafeMode(on=False)
     allow_env: tuple[str, ...] = ()
     timeout: int = 300
-    kept_bytes: int = 1024 * 1024
+    keep: int = 1024 * 1024
     output_bytes: int = 64 * 1024 * 1024
     result_bytes: int = OUTPUT_CAP
-    max_running: int = 128
-    confine: SandboxPolicy | None = None
-    on_missing_protection: SandboxMode = "required"
+    most_running: int = 128
+    confine: Policy | None = None
+    on_gap: Mode = "required"
 
     @staticmethod
-    def from_context(context: Context) -> CommandPolicy:
+    def of(context: Context) -> CommandPolicy:
         """Return the policy of this run."""
         found = context.resources.get(CommandPolicy)
         return found if isinstance(found, CommandPolicy) else CommandPolicy()
@@ -83,7 +83,7 @@ class Behavior:
         _check_at_least("timeout_ms", self.timeout_ms, 1)
 
     @staticmethod
-    def from_mapping(given: Mapping[str, Any]) -> Behavior:
+    def of(given: Mapping[str, Any]) -> Behavior:
         """Make it from a mapping, as `command_behavior` is written. Raises ConfigError."""
         known = [f.name for f in fields(Behavior)]
         for key in given:
@@ -153,18 +153,14 @@ class CommandOptions:
             for prefix in self.allow_argv_prefixes
         )
 
-    def catalog_name(self, tool: str) -> str:
+    def called(self, tool: str) -> str:
         """Return the name of a tool of this set in the catalog."""
         name = self.names.get(tool, tool)
         return f"{self.namespace}::{name}" if self.namespace else name
 
 
-def find_prefix_violation(
-    argv: Sequence[str],
-    analysis: CommandAnalysis,
-    prefixes: tuple[tuple[str, ...], ...],
-    *,
-    shell: bool,
+def beyond_prefixes(
+    argv: Sequence[str], analysis: Analysis, prefixes: tuple[tuple[str, ...], ...], *, shell: bool
 ) -> str:
     """Return why a command does not begin with one of the prefixes; empty if it does.
 

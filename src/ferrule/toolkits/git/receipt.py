@@ -21,7 +21,7 @@ from dataclasses import dataclass
 from hashlib import sha256
 from typing import Any, Literal
 
-from ferrule.core.calls import encode_json
+from ferrule.core.calls import compact
 from ferrule.core.errors import ToolFailed
 from ferrule.tools.context import Context
 from ferrule.tools.definition import Risk, Tool
@@ -29,9 +29,9 @@ from ferrule.tools.definition import Risk, Tool
 from .attempt import Attempt
 
 SCHEMA = "ferrule.git_receipt.v1"
-MAX_PATHS = 200
+MOST_PATHS = 200
 """Paths that a receipt names; it says how many more there were."""
-MAX_INLINE_BYTES = 32_000
+INLINE = 32_000
 """Most bytes of text output in a result."""
 
 Category = Literal["success", "nothing_to_do"]
@@ -51,14 +51,14 @@ class GitOptions:
     author: tuple[str, str] | None = None
 
     @staticmethod
-    def from_context(context: Context) -> GitOptions:
+    def of(context: Context) -> GitOptions:
         """Return the options of this call."""
         found = context.resources.get(GitOptions)
         return found if isinstance(found, GitOptions) else GitOptions()
 
 
 @dataclass(slots=True)
-class Outcome:
+class Done:
     """The outcome of an operation.
 
     `value` is for the model; `outputs` are hashed; `paths` are files of the workspace.
@@ -72,44 +72,42 @@ class Outcome:
     outputs: Mapping[str, bytes] | None = None
 
 
-def make_result(tool: Tool, operation: str, context: Context, outcome: Outcome) -> dict[str, Any]:
+def answer(tool: Tool, operation: str, context: Context, done: Done) -> dict[str, Any]:
     """Return the result of an operation: what it found, and its receipt."""
     return {
         "operation": operation,
-        **outcome.value,
-        "receipt": make_receipt(tool, operation, context, outcome),
+        **done.value,
+        "receipt": receipt(tool, operation, context, done),
     }
 
 
-def make_failure_result(
-    tool: Tool, operation: str, context: Context, error: ToolFailed
-) -> dict[str, Any]:
+def failure(tool: Tool, operation: str, context: Context, failed: ToolFailed) -> dict[str, Any]:
     """Return what is known of an operation that failed: its receipt."""
-    attempt = Attempt.from_context(context)
-    ended = attempt.describe_end(error)
-    shape = make_receipt(tool, operation, context, Outcome({}, ended["argv"]))
+    attempt = Attempt.of(context)
+    ended = attempt.ended(failed)
+    shape = receipt(tool, operation, context, Done({}, ended["argv"]))
     return {"operation": operation, "receipt": {**shape, **ended}}
 
 
-def make_receipt(tool: Tool, operation: str, context: Context, outcome: Outcome) -> dict[str, Any]:
+def receipt(tool: Tool, operation: str, context: Context, done: Done) -> dict[str, Any]:
     """Return the receipt of an operation."""
-    options = GitOptions.from_context(context)
-    changes = not tool.is_repeatable
-    paths = list(dict.fromkeys(outcome.paths))
+    options = GitOptions.of(context)
+    changes = not tool.repeatable
+    paths = list(dict.fromkeys(done.paths))
     shape: dict[str, Any] = {
         "schema": SCHEMA,
         "receipt_id": "",
         "operation": operation,
         "status": "ok",
-        "exit_category": outcome.category,
-        "exit_code": outcome.code,
-        "argv": list(outcome.argv),
-        "affected_paths": paths[:MAX_PATHS],
+        "exit_category": done.category,
+        "exit_code": done.code,
+        "argv": list(done.argv),
+        "affected_paths": paths[:MOST_PATHS],
         "agent": options.agent,
         "trace_id": context.identity.run,
         "call_id": context.call_id,
         "autonomy_tier": options.autonomy_tier or ("act_with_approval" if changes else "observe"),
-        "outputs": [_describe_output(name, data) for name, data in (outcome.outputs or {}).items()],
+        "outputs": [_describe_output(name, data) for name, data in (done.outputs or {}).items()],
         "approval": {
             "needed": tool.risk is not Risk.SAFE,
             "given_by": "gate",
@@ -121,19 +119,19 @@ def make_receipt(tool: Tool, operation: str, context: Context, outcome: Outcome)
             "repository_programs": "none",
         },
     }
-    refs = Attempt.from_context(context).refs
+    refs = Attempt.of(context).refs
     if refs:
         shape["refs"] = refs
-    if len(paths) > MAX_PATHS:
-        shape["affected_paths_left_out"] = len(paths) - MAX_PATHS
+    if len(paths) > MOST_PATHS:
+        shape["affected_paths_left_out"] = len(paths) - MOST_PATHS
     identified = [
         context.identity.session,
         context.identity.run,
         context.call_id,
         operation,
-        *outcome.argv,
+        *done.argv,
     ]
-    digest = sha256(encode_json(identified).encode("utf-8", "replace")).hexdigest()
+    digest = sha256(compact(identified).encode("utf-8", "replace")).hexdigest()
     shape["receipt_id"] = f"git_{digest[:20]}"
     return shape
 
@@ -143,17 +141,17 @@ def _describe_output(name: str, data: bytes) -> dict[str, Any]:
         "name": name,
         "bytes": len(data),
         "sha256": sha256(data).hexdigest(),
-        "inline": len(data) <= MAX_INLINE_BYTES,
+        "inline": len(data) <= INLINE,
     }
 
 
-def cut_inline(text: str) -> str:
+def inline(text: str) -> str:
     """Cut a text for a result on a character boundary, with a note."""
     data = text.encode("utf-8", "replace")
-    if len(data) <= MAX_INLINE_BYTES:
+    if len(data) <= INLINE:
         return data.decode()
-    head = data[:MAX_INLINE_BYTES].decode("utf-8", "ignore")
+    head = data[:INLINE].decode("utf-8", "ignore")
     return (
-        f"{head}\n[cut at {MAX_INLINE_BYTES} bytes of {len(data)}; ask for less: paths, a smaller "
+        f"{head}\n[cut at {INLINE} bytes of {len(data)}; ask for less: paths, a smaller "
         "`max_count`, `stat`]"
     )

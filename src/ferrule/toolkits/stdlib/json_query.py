@@ -11,13 +11,13 @@ from typing import Annotated, Any, NoReturn, TypedDict, cast
 from ferrule.core.calls import ErrorType
 from ferrule.core.errors import RetryCall, ToolFailed
 
-from .json_path import Node, select_nodes
+from .json_path import Node, select
 from .text import check_text
-from .typed import typed_tool
+from .typed import typed
 
-MAX_DEPTH = 500
+DEEPEST = 500
 """Most levels of nested values."""
-MAX_MATCHES = 1_000
+MOST_MATCHES = 1_000
 _INDEX = re.compile(r"0|[1-9][0-9]*", re.ASCII)
 
 
@@ -36,7 +36,7 @@ class Selected(TypedDict):
     partial: bool
 
 
-@typed_tool(
+@typed(
     "json",
     examples=[
         {
@@ -57,12 +57,10 @@ def query(
     """Take values out of a JSON document. A pointer names one value and fails where there is none;
     a path selects any number.
     """
-    if not 1 <= limit <= MAX_MATCHES:
-        raise RetryCall(f"`limit` must be from 1 to {MAX_MATCHES}, found {limit}")
+    if not 1 <= limit <= MOST_MATCHES:
+        raise RetryCall(f"`limit` must be from 1 to {MOST_MATCHES}, found {limit}")
     value = _read_document(document)
-    nodes = (
-        select_nodes(value, path) if path.startswith("$") else iter([_follow_pointer(value, path)])
-    )
+    nodes = select(value, path) if path.startswith("$") else iter([_follow_pointer(value, path)])
     return _collect(nodes, limit)
 
 
@@ -75,10 +73,10 @@ def _read_document(document: Any) -> Any:
     if not isinstance(document, str):
         return document
     check_text(document, "document")
-    if _depth(document) > MAX_DEPTH:
+    if _depth(document) > DEEPEST:
         raise ToolFailed(
             ErrorType.LIMIT,
-            f"`document` has more than {MAX_DEPTH} values within each other; pass a part of it",
+            f"`document` has more than {DEEPEST} values within each other; pass a part of it",
         )
     try:
         return json.loads(document, parse_constant=_reject_constant)

@@ -24,11 +24,11 @@ from ferrule.permissions.filesystem.workspace import READ_LIMIT, Workspace
 from ferrule.tools.context import Context
 from ferrule.tools.definition import READS
 
-from .recognizer import MAX_SECONDS, Recognized, Recognizer, Word
+from .recognizer import SECONDS, Recognized, Recognizer, Word
 from .tesseract import Tesseract
-from .typed import typed_tool
+from .typed import typed
 
-MAX_TOKENS = 20_000
+MOST_TOKENS = 20_000
 TOPIC = "vision.ocr"
 """The topic of the journal note of each call: what was read, by what, and how much was found."""
 
@@ -123,11 +123,11 @@ class OcrOptions(TypedDict, total=False):
     language: str
 
 
-@typed_tool(
+@typed(
     "vision",
     side_effect="read",
     risk="medium",
-    timeout=MAX_SECONDS + 15,
+    timeout=SECONDS + 15,
     examples=[
         {"request": "Read the text in screenshot.png", "arguments": {"image": "screenshot.png"}},
         {
@@ -207,7 +207,7 @@ def _format(content: bytes, path: str) -> str:
 
 
 def _structure(recognized: Recognized, source: Source, language: str) -> StructuredText:
-    words = recognized.words[:MAX_TOKENS]
+    words = recognized.words[:MOST_TOKENS]
     blocks: list[Block] = []
     lines: list[Line] = []
     tokens: list[Token] = []

@@ -20,7 +20,7 @@ from difflib import get_close_matches
 from typing import Any, Literal, cast
 
 from ferrule.core.errors import ConfigError
-from ferrule.core.value_class import frozen
+from ferrule.core.frozen import frozen
 from ferrule.tools.definition import Tool
 from ferrule.tools.names import check_name
 
@@ -37,14 +37,14 @@ selected), `discovered` (full names that the model already has) and `session` (t
 
 MODES = ("auto", "native", "client")
 VARIANTS = ("bm25", "regex", "hybrid")
-NATIVE_VARIANTS = ("bm25", "regex")
+NATIVE = ("bm25", "regex")
 """Variants that providers offer."""
-SEARCH_TOOL_NAME = "tool_search"
+NAME = "tool_search"
 _MAX_NAME = 64
 
 
 @frozen
-class NamedSearcher:
+class Named:
     """A custom searcher and its name in events."""
 
     handler: Searcher
@@ -74,10 +74,10 @@ class ToolSearch:
 
     variant: str = ""
     mode: str = "auto"
-    strategy: str | Searcher | NamedSearcher | Mapping[str, Any] | None = None
+    strategy: str | Searcher | Named | Mapping[str, Any] | None = None
     always_loaded: Sequence[str] = ()
     budget_tokens: int | None = None
-    name: str = SEARCH_TOOL_NAME
+    name: str = NAME
     include_stub_listing: bool = False
 
     def __post_init__(self) -> None:
@@ -89,14 +89,14 @@ class ToolSearch:
         _check_name(self.name)
         if not isinstance(self.include_stub_listing, bool):  # pyright: ignore[reportUnnecessaryIsInstance]  said by people
             raise _value_error("include_stub_listing", self.include_stub_listing, "true or false")
-        if self.mode == "native" and not self.can_be_native:
+        if self.mode == "native" and not self.native:
             raise ConfigError(
-                f"tool_search: no provider searches with `{self.searcher_name}`",
+                f"tool_search: no provider searches with `{self.searcher}`",
                 hint='use mode "client" with it, or "bm25" or "regex"',
             )
 
     @staticmethod
-    def from_setting(value: object) -> ToolSearch:
+    def of(value: object) -> ToolSearch:
         """Read the setting `tool_search`, other than None and False. Raises ConfigError."""
         match value:
             case ToolSearch():
@@ -113,33 +113,29 @@ class ToolSearch:
                 raise ConfigError(f"tool_search: found {_shown(value)}", hint=f"say {shapes}")
 
     @property
-    def can_be_native(self) -> bool:
+    def native(self) -> bool:
         """Whether a provider's own search can be used."""
         return self.variant != "hybrid" and (
-            self.strategy is None or self.strategy in (*NATIVE_VARIANTS, "default")
+            self.strategy is None or self.strategy in (*NATIVE, "default")
         )
 
     @property
-    def provider_variant(self) -> Literal["bm25", "regex"]:
+    def asked(self) -> Literal["bm25", "regex"]:
         """The variant of a provider's own search."""
         wanted = self.variant or self.strategy
         return "regex" if wanted == "regex" else "bm25"
 
     @property
-    def own_strategy(self) -> str | NamedSearcher:
+    def own(self) -> str | Named:
         """The strategy of Ferrule's search."""
-        if isinstance(self.strategy, (str, NamedSearcher)):
+        if isinstance(self.strategy, (str, Named)):
             return self.strategy
         return self.variant or "default"
 
     @property
-    def searcher_name(self) -> str:
+    def searcher(self) -> str:
         """The name of Ferrule's search in events."""
-        return (
-            self.own_strategy.name
-            if isinstance(self.own_strategy, NamedSearcher)
-            else self.own_strategy
-        )
+        return self.own.name if isinstance(self.own, Named) else self.own
 
 
 def _from_mapping(given: Mapping[object, Any]) -> ToolSearch:
@@ -153,9 +149,9 @@ def _from_mapping(given: Mapping[object, Any]) -> ToolSearch:
     return ToolSearch(**values)
 
 
-def _read_strategy(given: object) -> str | NamedSearcher | None:
+def _read_strategy(given: object) -> str | Named | None:
     match given:
-        case None | NamedSearcher():
+        case None | Named():
             return given
         case str():
             return _check_choice("strategy", given, STRATEGIES)
@@ -163,7 +159,7 @@ def _read_strategy(given: object) -> str | NamedSearcher | None:
             return _read_searcher(cast("Mapping[object, Any]", given))
         case _ if callable(given):
             name = str(getattr(given, "__name__", "")).strip("<>_") or "custom"
-            return NamedSearcher(cast("Searcher", given), name if name != "lambda" else "custom")
+            return Named(cast("Searcher", given), name if name != "lambda" else "custom")
         case _:
             raise _value_error(
                 "strategy",
@@ -172,7 +168,7 @@ def _read_strategy(given: object) -> str | NamedSearcher | None:
             )
 
 
-def _read_searcher(given: Mapping[object, Any]) -> NamedSearcher:
+def _read_searcher(given: Mapping[object, Any]) -> Named:
     unknown = [key for key in given if key not in ("handler", "name")]
     if unknown:
         raise ConfigError(
@@ -187,7 +183,7 @@ def _read_searcher(given: Mapping[object, Any]) -> NamedSearcher:
         )
     if not isinstance(name, str) or not name.strip() or len(name) > _MAX_NAME:
         raise _value_error("strategy.name", name, f"a short text, at most {_MAX_NAME} characters")
-    return NamedSearcher(cast("Searcher", handler), name)
+    return Named(cast("Searcher", handler), name)
 
 
 def _read_names(given: object) -> tuple[str, ...]:

@@ -9,28 +9,25 @@ from __future__ import annotations
 import re
 from collections import defaultdict
 
-from ferrule.tools.word_stems import FUNCTION_WORDS, content_stems, stem, tokens, words
+from ferrule.tools.word_stems import FUNCTION_WORDS, content, stem, tokens, words
 
-PIECE_LENGTH = 4
+PIECE = 4
 _RUN = re.compile(r"[^\W_]+")
 
 
-def split_runs(text: str) -> list[str]:
+def runs(text: str) -> list[str]:
     """Return the runs of letters and digits, as written."""
     return _RUN.findall(text)
 
 
-def split_pieces(text: str) -> list[str]:
+def pieces(text: str) -> list[str]:
     """Return all groups of four neighbouring characters of words; `#` marks a word's ends."""
     return [piece for word in words(text) for piece in _pieces(word.lower())]
 
 
 def _pieces(word: str) -> list[str]:
     marked = f"#{word}#"
-    return [
-        marked[start : start + PIECE_LENGTH]
-        for start in range(max(len(word) + 3 - PIECE_LENGTH, 1))
-    ]
+    return [marked[start : start + PIECE] for start in range(max(len(word) + 3 - PIECE, 1))]
 
 
 def _plain(run: str) -> bool:
@@ -38,7 +35,7 @@ def _plain(run: str) -> bool:
     return run.isascii() and run.isalpha() and run[1:].islower()
 
 
-class StemTable(dict[str, list[str]]):
+class Stemmed(dict[str, list[str]]):
     """Stems by run, without function words; a missing run is split when it is looked up."""
 
     def __init__(self) -> None:
@@ -54,7 +51,7 @@ class StemTable(dict[str, list[str]]):
             found = [] if lower in FUNCTION_WORDS else [stem(lower)]
             self.words[lower].append(run)
         else:
-            found = content_stems(run)
+            found = content(run)
             for word in tokens(run):
                 self.words[word].append(run)
         for one in found:
@@ -63,7 +60,7 @@ class StemTable(dict[str, list[str]]):
         return found
 
 
-class PieceTable(dict[str, int]):
+class Pieced(dict[str, int]):
     """Number of pieces by run; `runs` are the runs that contain a piece."""
 
     def __init__(self) -> None:
@@ -71,7 +68,7 @@ class PieceTable(dict[str, int]):
         self.runs: defaultdict[str, list[str]] = defaultdict(list)
 
     def __missing__(self, run: str) -> int:
-        found = _pieces(run.lower()) if _plain(run) else split_pieces(run)
+        found = _pieces(run.lower()) if _plain(run) else pieces(run)
         for piece in found:
             self.runs[piece].append(run)
         self[run] = len(found)

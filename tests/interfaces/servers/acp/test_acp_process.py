@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from ferrule.servers.acp.streams import MAX_LINE
+from ferrule.servers.acp.streams import LONGEST
 from ferrule.storage.journal.sqlite import SqliteJournal
 
 COMMAND = "exec 3>alive; echo up >&3; sleep 600"
@@ -115,7 +115,7 @@ JUNK = [
     (b"5", -32600),
     (b'{"id":1,"method":["initialize"]}', -32600),
     (b'{"id":{"a":1},"method":"initialize"}', -32600),
-    (b'{"id":1,"method":"' + b"x" * (MAX_LINE + 10) + b'"}', -32600),
+    (b'{"id":1,"method":"' + b"x" * (LONGEST + 10) + b'"}', -32600),
     (b'{"id":1,"method":"no/such"}', -32601),
     (b'{"id":1,"method":"session/new","params":{"cwd":"/"}}', -32600),
     (b'{"id":1,"method":"initialize","params":[1]}', -32602),

@@ -15,12 +15,7 @@ from ferrule.engine.agent_options import Storage
 from ferrule.engine.session import Session
 from ferrule.models.client import ModelOptions
 from ferrule.models.scripted import Scripted, says
-from ferrule.servers.openai.conversations import (
-    MAX_HISTORY,
-    Conversation,
-    Conversations,
-    render_history,
-)
+from ferrule.servers.openai.conversations import TOLD, Conversation, Conversations, told_of
 
 
 class Kept:
@@ -55,7 +50,7 @@ async def test_one_session_too_many_is_closed_and_goes_on_from_the_journal_when_
     taken = await kept.conversations.take("a")
     assert kept.left == [first.id] and second.session is not None
     assert taken is first and taken.session is None
-    session = taken.open_session()
+    session = taken.opened()
     assert session.id == first.id
     assert [one.text for one in session.driver.machine.history if isinstance(one, UserMessage)] == [
         "a"
@@ -88,9 +83,9 @@ async def test_what_was_taken_is_not_found_again_and_what_is_too_much_is_forgott
 
 @pytest.mark.proves("serve.openai.bounded")
 def test_what_a_new_session_is_told_is_cut_to_its_end() -> None:
-    text = render_history([UserMessage("x" * MAX_HISTORY), UserMessage("the end")])
+    text = told_of([UserMessage("x" * TOLD), UserMessage("the end")])
     assert (
-        len(text) < MAX_HISTORY + 500
+        len(text) < TOLD + 500
         and text.endswith("User: the end")
         and "the beginning is left out" in text
     )

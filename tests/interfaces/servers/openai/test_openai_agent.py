@@ -23,7 +23,7 @@ from ferrule.core.events import (
 )
 from ferrule.core.messages import ToolMessage
 from ferrule.models.scripted import Scripted, calls, fails, says
-from ferrule.runtime.http.http_security import Principal
+from ferrule.runtime.http.http_security import Who
 from ferrule.servers.openai import responses
 
 READ = {"permissions__allow": ("Read",)}
@@ -248,7 +248,7 @@ async def test_instructions_of_the_client_join_those_of_the_agent(place: Any) ->
 async def test_who_asks_is_known_by_the_token_and_finds_only_sessions_of_their_own(
     place: Any, turns: Any
 ) -> None:
-    tokens = {"token-of-ada-0123456": Principal("ada"), "token-of-bob-0123456": Principal("bob")}
+    tokens = {"token-of-ada-0123456": Who("ada"), "token-of-bob-0123456": Who("bob")}
     await place.serve(says("one"), says("two"), says("three"), token=tokens)
     ada, bob = [await place.client(token) for token in tokens]
     first = await ada.chat.completions.create(model="ferrule", messages=hello("a"), user="bob")
@@ -313,7 +313,7 @@ async def test_a_server_that_closes_ends_the_runs_and_writes_them_down(place: An
 async def test_a_silent_stream_sends_comments_that_clients_skip(
     place: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(responses, "HEARTBEAT", 0.01)
+    monkeypatch.setattr(responses, "BEAT", 0.01)
     go = asyncio.Event()
 
     async def waiting(_: Any) -> Any:

@@ -23,11 +23,11 @@ _FIRST_READ = 512
 _PIDFD_THREAD = os.O_EXCL
 
 
-class CallerGone(Exception):
+class Gone(Exception):
     """The caller was killed while it waited: nobody needs an answer."""
 
 
-class CallRefused(Exception):
+class Refusal(Exception):
     """The call fails with this errno."""
 
     def __init__(self, error: int) -> None:
@@ -41,7 +41,7 @@ class _Range(ctypes.Structure):
     _fields_ = (("start", ctypes.c_size_t), ("size", ctypes.c_size_t))
 
 
-class CallerMemory:
+class Memory:
     """Reads the memory of callers into one buffer."""
 
     def __init__(self) -> None:
@@ -61,12 +61,12 @@ class CallerMemory:
         here, there = self._ranges
         count = file_calls.read_memory(thread, here, 1, there, 1, 0)
         if count == -ESRCH:
-            raise CallerGone
+            raise Gone
         if count <= 0:
-            raise CallRefused(EACCES if count == -EPERM else EFAULT)
+            raise Refusal(EACCES if count == -EPERM else EFAULT)
         return self._view[:count].tobytes()
 
-    def read_string(self, thread: int, address: int) -> bytes:
+    def text(self, thread: int, address: int) -> bytes:
         """Read a string that ends with a zero byte, and return it without that.
 
         ENAMETOOLONG if it does not end within 4096 bytes.
@@ -81,9 +81,9 @@ class CallerMemory:
             found += head
             if zero:
                 return found
-        raise CallRefused(ENAMETOOLONG)
+        raise Refusal(ENAMETOOLONG)
 
-    def read_exactly(self, thread: int, address: int, size: int) -> bytes:
+    def exactly(self, thread: int, address: int, size: int) -> bytes:
         """Read `size` bytes (at most 4096). EFAULT if a part of them is not mapped."""
         found = b""
         while len(found) < size:
@@ -102,42 +102,42 @@ class Caller:
         self._folder = file_calls.openat(AT_FDCWD, b"/proc/%d" % thread, O_PATH | os.O_CLOEXEC, 0)
         self._status = -1
         if self._folder < 0:
-            raise CallerGone
+            raise Gone
 
     def close(self) -> None:
         for descriptor in (self._folder, self._status):
             if descriptor >= 0:
                 os.close(descriptor)
 
-    def open_working_folder(self) -> int:
+    def working_folder(self) -> int:
         """Return a new handle of the folder that its relative names begin in."""
         return self._checked(file_calls.openat(self._folder, b"cwd", O_PATH | os.O_CLOEXEC, 0))
 
-    def open_descriptor(self, number: int) -> int:
+    def descriptor(self, number: int) -> int:
         """Return a new handle of the file behind one of its descriptors, of any kind."""
         if number < 0:
-            raise CallRefused(EBADF)
+            raise Refusal(EBADF)
         found = file_calls.openat(self._folder, b"fd/%d" % number, O_PATH | os.O_CLOEXEC, 0)
         if found == -EACCES:
             # A process that nobody may look into: the folder is not ours.
-            return self.duplicate_descriptor(number)
+            return self.same_descriptor(number)
         if found == -ENOENT:
-            raise CallRefused(EBADF)
+            raise Refusal(EBADF)
         return self._checked(found)
 
-    def duplicate_descriptor(self, number: int) -> int:
+    def same_descriptor(self, number: int) -> int:
         """Return its descriptor itself, shared: for sockets, which cannot be opened again."""
         process = file_calls.pidfd_open(self.thread, _PIDFD_THREAD)
         if process < 0:  # before Linux 6.9 there are only handles of processes
             process = file_calls.pidfd_open(self.process(), 0)
         if process == -ESRCH:
-            raise CallerGone
+            raise Gone
         if process < 0:
-            raise CallRefused(EACCES)
+            raise Refusal(EACCES)
         found = file_calls.pidfd_getfd(process, number, 0)
         os.close(process)
         if found < 0:
-            raise CallRefused(EBADF if found == -EBADF else EACCES)
+            raise Refusal(EBADF if found == -EBADF else EACCES)
         return found
 
     def umask(self) -> int:
@@ -156,7 +156,7 @@ class Caller:
         try:
             line = os.read(self._checked(stat), PAGE)
         except ProcessLookupError:
-            raise CallerGone from None
+            raise Gone from None
         finally:
             if stat >= 0:
                 os.close(stat)
@@ -170,22 +170,22 @@ class Caller:
         try:
             lines = os.pread(self._status, 512, 0)
         except ProcessLookupError:
-            raise CallerGone from None
+            raise Gone from None
         found = lines.find(name)
         if found < 0:
-            raise CallerGone  # it is being killed, and has released what this line tells
+            raise Gone  # it is being killed, and has released what this line tells
         start = found + len(name)
         return lines[start : lines.index(b"\n", start)]
 
     def _checked(self, result: int) -> int:
         if result in (-ENOENT, -ESRCH):
-            raise CallerGone
+            raise Gone
         if result < 0:
-            raise CallRefused(-result)
+            raise Refusal(-result)
         return result
 
 
-class CallerCache:
+class Callers:
     """The most recent callers, with their handles."""
 
     MOST = 64

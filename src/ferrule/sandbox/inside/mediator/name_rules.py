@@ -2,7 +2,7 @@
 
 On top of the lists of `permissions/protected_names.py`:
 
-* RESERVED names are refused at any depth, and so are those of `REDIRECTING_NAMES`: they lead to another
+* RESERVED names are refused at any depth, and so are those of `LEADING`: they lead to another
   folder's configuration or are lists of programs to run.
 * PROTECTED names are refused where they begin at the workspace's root: `site-packages/x.pth` at the
   root is run by whoever starts Python here, the one in a virtual environment is what pip is for.
@@ -27,13 +27,13 @@ if TYPE_CHECKING:
 
 FREE, SECRET, REFUSED = 0, 1, 2
 
-MAX_HIDDEN_NAMES = 10_000
+MOST_ROOM = 10_000
 """Names hidden from others that commands may make at most.
 
 It is half of what one command's view can hide.
 """
 _MAX_CACHED = 16_384
-REDIRECTING_NAMES = (
+LEADING = (
     ".git/**/commondir",
     ".git/**/rebase-merge/git-rebase-todo",
     ".hg/sharedpath",
@@ -66,7 +66,7 @@ def _load_protected_names() -> ModuleType:
     return module
 
 
-class NameRules:
+class Rules:
     """The rules about names for one command. `roots` are absolute folders, the workspace first.
 
     `own` are files (`file_identity`) that the session's own commands created and that are hidden
@@ -80,25 +80,23 @@ class NameRules:
         secret: tuple[str, ...] = (),
         protected: tuple[str, ...] = (),
         own: frozenset[str] = frozenset(),
-        room: int = MAX_HIDDEN_NAMES,
+        room: int = MOST_ROOM,
     ) -> None:
         lists = _load_protected_names()
-        self.own_files = own
-        self.name_quota = room
-        self.fixed_folders: frozenset[str] = frozenset()
+        self.own = own
+        self.room = room
+        self.anchored: frozenset[str] = frozenset()
         """Folders that contain a masked name, relative to a root: they stay where they are."""
         self._roots = tuple(os.fsencode(root).rstrip(b"/") for root in roots)
         # Names below these cannot be on /proc.
-        self.roots_off_proc = tuple(root for root in self._roots if not b"/proc".startswith(root))
-        self._names = lists.ProtectedNames((*REDIRECTING_NAMES, *reserved), secret, protected)
+        self.usual = tuple(root for root in self._roots if not b"/proc".startswith(root))
+        self._names = lists.Names((*LEADING, *reserved), secret, protected)
         # Names that mean version control, in any spelling that the lists fold.
-        self._git = lists.ProtectedNames(reserved=(".git", "git~1"))
-        deep = [*lists.RESERVED, *REDIRECTING_NAMES, *reserved, *lists.SECRET, *secret]
+        self._git = lists.Names(reserved=(".git", "git~1"))
+        deep = [*lists.RESERVED, *LEADING, *reserved, *lists.SECRET, *secret]
         at_root = [*lists.PROTECTED, *protected]
-        self._leads = lists.ProtectedNames(reserved=tuple(sorted(_leading_components(deep))))
-        self._leads_at_root = lists.ProtectedNames(
-            reserved=tuple(sorted(_leading_components(at_root)))
-        )
+        self._leads = lists.Names(reserved=tuple(sorted(_leading_components(deep))))
+        self._leads_at_root = lists.Names(reserved=tuple(sorted(_leading_components(at_root))))
         self._decisions: dict[tuple[str, bool], int] = {}
         self._folders: dict[bytes, str | None] = {}
         # Compiles the patterns: once, before anything is forked.
@@ -125,10 +123,10 @@ class NameRules:
                 return rest + "/" if rest else "/"
         return None
 
-    def fix_folders(self, folders: Iterable[str]) -> None:
+    def anchor(self, folders: Iterable[str]) -> None:
         """Have these folders (absolute) stay where they are."""
         names = (self.relative(*map(os.fsencode, os.path.split(folder))) for folder in folders)
-        self.fixed_folders = frozenset(name for name in names if name)
+        self.anchored = frozenset(name for name in names if name)
 
     def decide(self, name: str, *, folder: bool) -> int:
         """Decide about creating `name`, relative to a root: FREE, SECRET or REFUSED."""

@@ -34,7 +34,7 @@ _block_signals = ctypes.CDLL(None).pthread_sigmask
 _block_signals.argtypes = (ctypes.c_int, ctypes.c_void_p, ctypes.c_void_p)
 
 
-class PendingCall:
+class Asked:
     """A call that waits for its answer.
 
     It has a number, six argument words and the thread, as pid 1 numbers it.
@@ -54,7 +54,7 @@ class PendingCall:
         return value - 0x100000000 if value & 0x80000000 else value
 
 
-class SeccompListener:
+class Listener:
     """The listener's descriptor, and one buffer for everything that is read from it."""
 
     def __init__(self, descriptor: int) -> None:
@@ -71,7 +71,7 @@ class SeccompListener:
         except OSError:
             return  # before Linux 6.6: slower, the same otherwise
 
-    def receive(self) -> PendingCall | None:
+    def receive(self) -> Asked | None:
         """Return the next call. Blocks if there is none.
 
         None if its caller is gone already, or a signal came.
@@ -84,9 +84,9 @@ class SeccompListener:
                 return None
             raise
         id, thread, _, number, _, _, *arguments = _CALL.unpack_from(self._buffer)
-        return PendingCall(id, thread, number, tuple(arguments))
+        return Asked(id, thread, number, tuple(arguments))
 
-    def is_waiting(self, call: PendingCall) -> bool:
+    def waits(self, call: Asked) -> bool:
         """Return whether the caller still waits, so that its thread number is its own."""
         try:
             fcntl.ioctl(self.descriptor, _VALID, call.id.to_bytes(8, "little"))
@@ -94,7 +94,7 @@ class SeccompListener:
             return False
         return True
 
-    def answer(self, call: PendingCall, result: int) -> None:
+    def answer(self, call: Asked, result: int) -> None:
         """Answer with what the call returns: a value, or an errno below zero.
 
         A caller that is gone needs no answer.
@@ -102,9 +102,7 @@ class SeccompListener:
         value, error = (0, result) if result < 0 else (result, 0)
         self._ioctl(self._send, _ANSWER.pack(call.id, value, error, 0) + self._padding)
 
-    def answer_with_descriptor(
-        self, call: PendingCall, descriptor: int, close_on_exec: int
-    ) -> None:
+    def give(self, call: Asked, descriptor: int, close_on_exec: int) -> None:
         """Answer with a copy of our descriptor, at the caller's lowest free number.
 
         If it has too many descriptors, the call fails with that errno.

@@ -1,0 +1,413 @@
+"""The session pool of the console: the sessions this server runs, and what people do with them.
+
+A run belongs to the server and not to a page. It continues when the browser is closed, and everyone
+who may see the session sees the same. A session stays open between messages, so that processes its
+commands started keep running. It is released after `IDLE_SECONDS`, or when too many are open. What
+a session runs with (`Setup`) is fixed when it is opened here; each combination of model, mode and
+folder has its own assembly.
+
+Everything here runs in one event loop.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from ferrule.core.errors import (
+    FerruleError,
+    JournalError,
+    LimitReached,
+    ProviderError,
+    RunCancelled,
+)
+from ferrule.core.identity import Identity
+from ferrule.engine.agent import Agent
+from ferrule.engine.session import Session
+from ferrule.engine.threads import run_blocking
+from ferrule.permissions.approvals import Answer, ApprovalRequest
+from ferrule.runtime.session_pool import PoolFull, SessionPool
+from ferrule.storage.journal.lease import Leases
+from ferrule.storage.journal.protocols import Journal
+from ferrule.storage.journal.sessions import SessionInfo
+from ferrule.storage.journal.sqlite import SqliteJournal
+from ferrule.storage.journal.sqlite_database import make_lock
+
+from .assemblies import Benches, Setup
+from .questions import Question, Questions
+from .viewer import Viewer
+
+if TYPE_CHECKING:
+    from ferrule.runtime.assemble import Assembly
+
+MAX_RUNS = 32
+"""Runs at the same time."""
+MAX_OPEN = 64
+"""Sessions open at the same time."""
+IDLE_SECONDS = 1800.0
+"""How long a session without a run stays open."""
+TRYING = "a person trying a tool"
+"""The caller of a tool that is tried out, as the journal names it."""
+KEPT_MODES = ("plan", "dontAsk")
+"""Modes that a session keeps when it is reopened, because they are stricter than others. Otherwise
+the server's mode applies.
+"""
+
+
+class DeskError(FerruleError):
+    """An action that is not possible on a session now.
+
+    Codes: `session_busy`, `session_idle`, `server_busy`, `not_allowed`, `message_empty`.
+    """
+
+    code = "session_busy"
+
+
+class Live:
+    """A session that this server runs. As an approver it asks whoever looks at its page."""
+
+    asks_about_unknown = True
+
+    def __init__(
+        self, session: Session, assembly: Assembly, setup: Setup, questions: Questions
+    ) -> None:
+        self.session = session
+        self.assembly = assembly
+        self.setup = setup
+        self.failed = ""
+        """Why the last run failed, when its journal cannot say so."""
+        self.work: asyncio.Task[None] | None = None
+        self._questions = questions
+
+    @property
+    def id(self) -> str:
+        return self.session.id
+
+    @property
+    def identity(self) -> Identity:
+        return self.session.identity
+
+    @property
+    def is_busy(self) -> bool:
+        """Whether a run is in progress."""
+        return self.work is not None and not self.work.done()
+
+    async def cancel(self) -> None:
+        """Cancel the run. Its calls are ended, settled and journaled before this returns."""
+        if self.work is not None:
+            self.work.cancel()
+            await asyncio.wait([self.work])
+
+    async def close(self) -> None:
+        """Close the session: what it left running is ended, and other processes may open it."""
+        if self.assembly.reloading is not None:
+            self.assembly.reloading.forget(self.session)
+        await self.assembly.leave(self.session)
+
+    async def ask(self, request: ApprovalRequest) -> Answer:
+        """Implement `Approver.ask`."""
+        return await self._questions.ask(self.identity.tenant, self.identity.user, self.id, request)
+
+
+@dataclass(slots=True)
+class Desk:
+    """The sessions open in this server, over `journal`.
+
+    `owner` is the user whose sessions the assemblies open by default.
+    """
+
+    benches: Benches
+    journal: Journal
+    owner: str
+    questions: Questions = field(default_factory=Questions)
+    changes: int = 0
+    """Counts runs that started or ended here."""
+    pool: SessionPool[str, Live] = field(
+        default_factory=lambda: SessionPool[str, Live](MAX_OPEN, IDLE_SECONDS)
+    )
+    _locks: Leases | None = None
+
+    # ---- looking
+
+    def find(self, session: str) -> Live | None:
+        """Return a session if it is open here."""
+        return self.pool.find(session)
+
+    def waiting(self, viewer: Viewer) -> list[Question]:
+        """Return the questions that wait for this viewer."""
+        return self.questions.seen_by(viewer)
+
+    def standing(self, info: SessionInfo) -> str:
+        """Return the state of a session.
+
+        * `running`: a run is in progress here.
+        * `waiting`: that run waits for an answer.
+        * `elsewhere`: another process, or a run above it, runs the session.
+        * `interrupted`: a run is open and no process runs it.
+        * `idle`: there was no run yet.
+        * Otherwise, how its last run ended.
+        """
+        live = self.pool.find(info.session)
+        if live is not None and live.is_busy:
+            return "waiting" if self.questions.of_session(info.session) else "running"
+        if info.state != "open":
+            return info.state
+        if live is None and self._leased(info.session):
+            return "elsewhere"
+        if live is not None and info.runs and not live.session.has_open_run:
+            # The run ended after `info` was read.
+            return "running"
+        return "interrupted" if info.runs else "idle"
+
+    def _leased(self, session: str) -> bool:
+        # Uses a lock of our own: the journal's would count a lease held elsewhere in this process
+        # as free.
+        if self._locks is None:
+            if not isinstance(self.journal, SqliteJournal) or self.journal.path is None:
+                return False
+            self._locks = make_lock(self.journal.path)
+        try:
+            self._locks.take(session)
+        except JournalError:
+            return True
+        self._locks.release(session)
+        return False
+
+    # ---- working
+
+    async def start(self, viewer: Viewer, text: str, setup: Setup | None = None) -> Live:
+        """Open a session for this viewer with a first message, journaled on return.
+
+        Raises:
+            ConfigError: the setup cannot be used, for example an unknown model.
+            DeskError: too many runs or sessions.
+            JournalError: the journal cannot be written.
+        """
+        live = self._open(viewer.tenant, viewer.user, setup or Setup(), None)
+        try:
+            await self.say(live, text)
+        except BaseException:
+            await self.leave(live.id)
+            raise
+        return live
+
+    async def go_on(self, viewer: Viewer, info: SessionInfo, text: str) -> Live:
+        """Send another message to a session, or to its run if one is in progress.
+
+        Raises:
+            ConfigError, DeskError: as `start`.
+            JournalError: as `start`, and `journal_leased` if another process runs the session.
+        """
+        live = await self._taken(viewer, info)
+        if live.is_busy:
+            live.session.tell(_require_text(text))
+            return live
+        if live.session.has_open_run:
+            raise DeskError("the last run of this session is still open", hint="resume it first")
+        await self.say(live, text)
+        return live
+
+    async def say(self, live: Live, text: str) -> None:
+        """Start a run with this message."""
+        text = _require_text(text)
+        await self._begin(live, lambda: live.session.run(text))
+
+    async def try_tool(self, viewer: Viewer, tool: str, values: dict[str, Any]) -> Live:
+        """Open a session with a single call that no model made.
+
+        The call passes the gate and asks for approval like any other. Raises as `start`.
+        """
+        live = self._open(viewer.tenant, viewer.user, Setup(), None)
+        try:
+            await self._begin(live, lambda: live.session.call_tool(tool, values, by=TRYING))
+        except BaseException:
+            await self.leave(live.id)
+            raise
+        return live
+
+    async def resume(self, viewer: Viewer, info: SessionInfo) -> Live:
+        """Resume a run that no process drives any more. Raises as `go_on`."""
+        live = await self._taken(viewer, info)
+        if live.is_busy:
+            raise DeskError("a run of this session is in progress", code="session_busy")
+        if not live.session.has_open_run:
+            raise DeskError("this session has no interrupted run to resume", code="session_idle")
+        await self._begin(live, lambda: live.session.resume("the process that ran this ended"))
+        return live
+
+    def steer(self, session: str, text: str) -> None:
+        """Send a message to a run in progress; the model reads it before its next answer.
+
+        Raises:
+            DeskError: no run is in progress here.
+        """
+        self._working(session).session.tell(_require_text(text))
+
+    def stop_call(self, session: str, call: str) -> None:
+        """Stop one call; the run continues.
+
+        Raises:
+            DeskError: the call is not running.
+        """
+        if not self._working(session).session.stop_call(call):
+            raise DeskError("this call is not running", code="session_idle")
+
+    async def stop(self, session: str) -> None:
+        """Stop the run. Its calls are ended, settled and journaled before this returns.
+
+        Raises:
+            DeskError: no run is in progress here.
+        """
+        await self._working(session).cancel()
+
+    async def fork(self, info: SessionInfo, runs: int) -> str:
+        """Create a session with the history of this one up to the end of run number `runs`.
+
+        Returns:
+            The id of the new session.
+
+        Raises:
+            ConfigError: there is no such run.
+        """
+        from ferrule.engine.rewind.rewind import fork
+        from ferrule.storage.locations import artifacts_at
+
+        settings = self.benches.server.settings
+        store = artifacts_at(
+            settings["artifacts.store"],
+            max_bytes=settings["artifacts.max_bytes"],
+            days=settings["artifacts.days"],
+        )
+        return await run_blocking(lambda: fork(self.journal, info.session, runs, store))
+
+    async def leave(self, session: str) -> None:
+        """Release a session: what it left running is ended, and other processes may open it.
+
+        Does nothing if the session is not open or a run is in progress.
+        """
+        live = self.pool.find(session)
+        if live is not None and not live.is_busy:
+            await self.pool.close(session)
+
+    async def close(self) -> None:
+        """End every run, settled and journaled, and close the sessions and their assemblies.
+
+        The journal and the server's own assembly stay open.
+        """
+        await self.pool.close_all()
+        await self.benches.close()
+        if self._locks is not None:
+            self._locks.close()
+
+    # ---- opening
+
+    async def _taken(self, viewer: Viewer, info: SessionInfo) -> Live:
+        await self.pool.wait_closed(info.session)
+        live = self.pool.use(info.session)
+        if live is not None:
+            return live
+        root = str(self.benches.server.settings.workspace)
+        if info.workspace and Path(info.workspace) != Path(root) and not viewer.operator:
+            raise DeskError(
+                "this session belongs to another folder than the server's", code="not_allowed"
+            )
+        mode = self._mode_of(info)
+        folder = "" if not info.workspace or Path(info.workspace) == Path(root) else info.workspace
+        return self._open(info.tenant, info.user, Setup(info.model, mode, folder), info.session)
+
+    def _mode_of(self, info: SessionInfo) -> str:
+        first = next(iter(self.journal.records(info.session)))
+        mode = str(getattr(first.event, "mode", ""))
+        now = str(self.benches.server.agent.gate.mode)
+        return mode if mode in KEPT_MODES and now != "plan" else ""
+
+    def _open(self, tenant: str, user: str, setup: Setup, session: str | None) -> Live:
+        try:
+            self.pool.make_room()
+        except PoolFull as full:
+            raise DeskError(full.detail, code="server_busy", hint=full.hint) from full
+        assembly = self.benches.of(setup, {id(live.assembly) for live in self.pool})
+        # Create the model client now: an unknown model is then an error before anything is
+        # journaled, and every session of this assembly shares the client.
+        _ = assembly.agent.wire
+        agent = self._agent(assembly, tenant, user)
+        made = agent.resume(session) if session else agent.session()
+        live = Live(made, assembly, setup, self.questions)
+        self.pool.add(made.id, live)
+        made.set_approver(live)
+        return live
+
+    def _agent(self, assembly: Assembly, tenant: str, user: str) -> Agent:
+        if (tenant, user) == ("local", self.owner):
+            return assembly.agent
+        return assembly.agent.working_for(user, tenant=tenant, journal=self.journal)
+
+    async def _begin(self, live: Live, doing: Callable[[], Awaitable[object]]) -> None:
+        if not live.is_busy:
+            # Done first, because nothing below may wait between the checks and the start.
+            await self._fresh(live)
+        if live.is_busy:
+            raise DeskError(
+                "a run of this session is in progress", hint="stop it, or send it a message"
+            )
+        if self.pool.count_busy() >= MAX_RUNS:
+            raise DeskError(
+                f"{MAX_RUNS} runs are in progress already", code="server_busy", hint="stop one"
+            )
+        live.failed = ""
+        begun = asyncio.Event()
+        stop_observing = live.session.observe(lambda _: begun.set())
+        self.changes += 1
+        live.work = asyncio.create_task(self._work(live, doing), name=f"console run {live.id}")
+        waits = asyncio.create_task(begun.wait())
+        await asyncio.wait([live.work, waits], return_when=asyncio.FIRST_COMPLETED)
+        waits.cancel()
+        stop_observing()
+        live.session.flush()
+
+    async def _fresh(self, live: Live) -> None:
+        """Reload what configuration files say before a message is worked on (`runtime.hot_reload`).
+
+        A trusted folder that changed loses its trust until a person trusts it again. Sessions with
+        a run in progress continue unchanged. Raises ConfigError if the previous configuration must
+        not stay in effect.
+        """
+        reloading = live.assembly.reloading
+        if reloading is None:
+            return
+        await reloading.reload(*(one.session for one in self.pool if one.assembly is live.assembly))
+        await reloading.renew(live.session)
+
+    async def _work(self, live: Live, doing: Callable[[], Awaitable[object]]) -> None:
+        try:
+            await doing()
+        except (asyncio.CancelledError, RunCancelled):
+            # Settled and journaled already. The caller that stopped it waits for this task only.
+            pass
+        except (LimitReached, ProviderError):
+            # The journal says how it ended.
+            pass
+        except FerruleError as error:
+            live.failed = " ".join(filter(None, (error.detail, error.hint)))
+        except Exception as error:  # noqa: BLE001  boundary: a failing run must not stop the server; its page shows the error
+            live.failed = f"the run failed: {type(error).__name__}"
+            live.assembly.notice(f"run in {live.id}: {type(error).__name__}: {error}")
+        finally:
+            self.changes += 1
+            self.pool.use(live.id)
+
+    def _working(self, session: str) -> Live:
+        live = self.pool.find(session)
+        if live is None or not live.is_busy:
+            raise DeskError("no run of this session is in progress here", code="session_idle")
+        return live
+
+
+def _require_text(text: str) -> str:
+    text = text.strip()
+    if not text:
+        raise DeskError("the message is empty", code="message_empty", hint="write one")
+    return text
