@@ -263,14 +263,14 @@ async def flat(base_url: str, folder: str) -> None:
 
 ENTERED = """
 import asyncio, sys
-from ferrule import Agent, Scripted, tool
+from ferrule import Agent, Scripted, Storage, tool
 from ferrule.models.scripted import says, calls
 @tool(side_effect="none")
 async def peek(n: int) -> str:
     "Look."
     return str(n)
 steps = [step for n in (1, 2) for step in (calls(("peek", {"n": n})), says("done"))]
-agent = Agent(Scripted(steps), [peek], journal=":memory:")
+agent = Agent(Scripted(steps), [peek], storage=Storage(journal=":memory:"))
 seen = set()
 def hook(frame, event, arg):
     code = frame.f_code

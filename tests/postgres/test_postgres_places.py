@@ -97,4 +97,4 @@ def test_the_command_line_lists_and_exports_what_a_database_holds_and_salvages_f
         ran = ferrule(*words)
         assert ran.returncode == 0 and holds(ran.stdout), (words, ran.stdout, ran.stderr)
     salvaged = ferrule("sessions", "salvage", "--yes")
-    assert salvaged.returncode == 2 and "is no file" in salvaged.stderr
+    assert salvaged.returncode == 2 and "is not a file" in salvaged.stderr

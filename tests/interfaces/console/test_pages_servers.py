@@ -67,14 +67,14 @@ async def test_a_yes_to_what_is_not_there_any_more_approves_nothing(served: Any)
         page = await page_of(browser)
         write_down(serving.workspace, "--other")
         answer = await say(browser, "command", page)
-        assert answer.status_code == 422 and "not what you were shown" in answer.text
+        assert answer.status_code == 422 and "changed after it was shown to you" in answer.text
         assert "not approved" in await page_of(browser)
         write_down(serving.workspace)
         page = (await say(browser, "command", await page_of(browser))).text
         (serving.workspace / "behaviour.txt").write_text("rug-pull")
         await say(browser, "look")
         answer = await say(browser, "tools", page)
-        assert answer.status_code == 422 and "not what you were shown" in answer.text
+        assert answer.status_code == 422 and "changed after it was shown to you" in answer.text
         assert "Approved:" not in await page_of(browser)
 
 

@@ -155,7 +155,7 @@ async def test_a_rejected_call_does_not_run_and_always_means_this_call_is_not_as
     assert (talk.folder / "note.txt").read_text() == "one\ntwo\n"
     assert [talk.call(number)["status"] for number in range(3)] == ["failed"] * 3
     assert "permission_denied" in talk.call(1)["content"][0]["content"]["text"]
-    assert "asked about this call again" in talk.call(1)["content"][0]["content"]["text"]
+    assert "who asked not to see this call again" in talk.call(1)["content"][0]["content"]["text"]
 
 
 @pytest.mark.proves("acp.permission-rejected")
@@ -437,7 +437,7 @@ async def test_what_the_editor_embeds_is_read_by_the_model_and_links_are_named(s
 @pytest.mark.proves("acp.context")
 async def test_pictures_are_refused_clearly(served: Any) -> None:
     talk = await served.talk({"say": "never"})
-    with pytest.raises(acp.RequestError, match="takes no image"):
+    with pytest.raises(acp.RequestError, match="does not accept image"):
         await served.agent.prompt(session_id=talk.id, prompt=[acp.image_block("aGk=", "image/png")])
     assert talk.told == []
 
