@@ -15,7 +15,7 @@ export PIP_ROOT_USER_ACTION := ignore
 export PYTHONDONTWRITEBYTECODE :=
 
 .DEFAULT_GOAL := help
-.PHONY: help venv demo test lint types unit promises bench bench-peers bus soak attacks streams crash replays scale subscribers files docs readme site eval faults clean options ordinary options-oracle marks mutants fuzz
+.PHONY: help venv demo shape test lint types unit promises bench bench-peers bus soak attacks streams crash replays scale subscribers files docs readme site eval faults clean options ordinary options-oracle marks mutants fuzz
 
 help: ## what can be made
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 14
@@ -70,6 +70,9 @@ bench-peers: ## what others cost, beside Ferrule, in environments of their own (
 	$(PYTHON) benchmarks/peers/run.py --out build/peers.json
 	$(PYTHON) benchmarks/peers/goals.py build/peers.json --page docs/speed.md
 	$(PYTHON) benchmarks/peers/report.py build/peers.json
+
+shape: $(READY) ## the shape of the code as figures (ARGS="COMMIT --peer h11" measures beside it)
+	$(BIN)/python benchmarks/shape.py $(ARGS)
 
 soak: $(READY) ## a thousand commands, a hundred at once: what is left of them
 	$(BIN)/python benchmarks/soak.py

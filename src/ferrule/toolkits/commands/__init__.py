@@ -9,7 +9,7 @@
     capture, pipelines, output_copies                  keeping the output that a filter hides
     scripts, steps, retries                            commands for programs instead of models
     start, session_sandbox                             the program, in the session's sandbox
-    json_output, syntax_tree, repositories             JSON results; the shell's grammar; git folders
+    json_output, syntax_tree, repositories             JSON results, shell grammar, git folders
 
 `TOOLS` are those a session has unless its author asks for more.
 """
