@@ -1,7 +1,7 @@
 """The shape of the code, as figures: of this tree, of earlier commits, of other packages.
 
     python benchmarks/shape.py                     this tree
-    python benchmarks/shape.py 99ad3e7 HEAD        commits, side by side
+    python benchmarks/shape.py HEAD~20 HEAD        commits, side by side
     python benchmarks/shape.py --peer h11 --peer starlette    installed packages beside it
 
 What is counted, per tree of Python files:

@@ -22,6 +22,7 @@ from ferrule import (
     TextDelta,
     tool,
 )
+from ferrule.core.errors import RunCancelled
 from ferrule.core.events import (
     CallEvaluated,
     CallStarted,
@@ -32,6 +33,7 @@ from ferrule.core.events import (
     ToolAnswered,
 )
 from ferrule.core.messages import AssistantMessage, ToolMessage, UserMessage
+from ferrule.engine.live_events import Live
 from ferrule.models.scripted import calls, fails, says
 from ferrule.storage.journal.sqlite import SqliteJournal
 from ferrule.testing.fakes import FakeClock, RecordingApprover
@@ -734,3 +736,52 @@ async def test_a_second_run_at_once_is_told_that_the_session_is_busy_and_the_fir
         assert (await first).text == "first"
         assert (await session.run("two")).text == "second"
     await session.close()
+
+
+@pytest.mark.proves("session.facade")
+async def test_any_number_of_observers_see_a_session_until_they_stop() -> None:
+    session = agent([says("one"), says("two")], []).session()
+    first: list[Live] = []
+    second: list[Live] = []
+    stop_first = session.observe(first.append)
+    session.observe(second.append)
+    await session.run("go")
+    assert first == second and any(isinstance(item, RunFinished) for item in first)
+    stop_first()
+    stop_first()
+    await session.run("again")
+    runs = [sum(isinstance(item, RunFinished) for item in seen) for seen in (first, second)]
+    assert runs == [1, 2]
+
+
+@pytest.mark.proves("session.facade")
+async def test_a_cancelled_run_is_settled_and_the_session_goes_on() -> None:
+    begun = asyncio.Event()
+
+    @tool(side_effect="none")
+    async def hang() -> str:
+        """Never end."""
+        begun.set()
+        await asyncio.Event().wait()
+        return ""
+
+    session = agent([calls(("hang", {})), says("later")], [hang], allow=["hang"]).session()
+    assert session.cancel() is False
+    running = asyncio.create_task(session.run("go"))
+    await begun.wait()
+    assert session.cancel() is True and session.cancel() is False
+    with pytest.raises(RunCancelled):
+        await running
+    assert not running.cancelled() and not session.is_busy
+    assert [str(result.error_type) for result in session.results()] == ["cancelled"]
+    assert (await session.run("again")).text == "later"
+
+
+@pytest.mark.proves("session.facade")
+async def test_a_session_forks_itself_behind_a_run() -> None:
+    ours = agent([says("one"), says("two"), says("three")], [])
+    session = ours.session()
+    await session.run("first")
+    await session.run("second")
+    forked = ours.resume(session.fork(1))
+    assert [message.text for message in forked.history] == ["first", "one"]

@@ -129,3 +129,23 @@ async def test_the_end_cancels_what_works_and_waits_for_all() -> None:
         ["closed"],
     ]
     assert len(pool) == 0
+
+
+async def test_one_that_cannot_be_closed_does_not_keep_the_others_open() -> None:
+    class Failing(Pooled):
+        async def close(self) -> None:
+            raise RuntimeError("the disk is full")
+
+    class Slow(Pooled):
+        async def close(self) -> None:
+            await asyncio.sleep(0)
+            await asyncio.sleep(0)
+            await super().close()
+
+    pool = SessionPool[str, Pooled](9)
+    slow = Slow()
+    pool.add("failing", Failing())
+    pool.add("slow", slow)
+    with pytest.raises(RuntimeError, match="the disk is full"):
+        await pool.close_all()
+    assert slow.ends == ["closed"]

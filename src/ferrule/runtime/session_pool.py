@@ -163,7 +163,11 @@ class SessionPool(Generic[K, S]):
             self._sweep.cancel()
         for key in self.open_keys():
             self.close_soon(key)
-        await asyncio.gather(*self._closing.values())
+        ended = await asyncio.gather(*self._closing.values(), return_exceptions=True)
+        # Raised once all have ended: one that fails must not leave the others behind.
+        for error in ended:
+            if isinstance(error, BaseException):
+                raise error
 
     def sweep(self) -> None:
         """Close the sessions that have been idle for too long."""
