@@ -13,7 +13,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from ferrule import Identity
-from ferrule.core.calls import Result
+from ferrule.core.calls import ToolResult
 from ferrule.core.events import Event, Noticed, ToolAnswered
 from ferrule.engine.event_bus.bus import Bus
 from ferrule.engine.event_bus.feed import Feed
@@ -21,7 +21,7 @@ from ferrule.engine.event_bus.scope import OwnSession, OwnSessions
 
 READERS = 500
 EVENTS = 10_000
-LARGE = ToolAnswered(Result("c", "read_file", True, "lorem ipsum dolor sit amet " * 2400))
+LARGE = ToolAnswered(ToolResult("c", "read_file", True, "lorem ipsum dolor sit amet " * 2400))
 SMALL = Noticed("t", "a line of text")
 
 

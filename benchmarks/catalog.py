@@ -24,7 +24,7 @@ import stub
 
 from ferrule import Agent, Limits, OpenAIChat, ToolCalling, tool
 from ferrule.tools.definition import Loading, Tool
-from ferrule.tools.search.index import Index
+from ferrule.tools.search.index import ToolIndex
 
 TOOLS, ROUNDS, EVERY = 1000, 30, 3
 FINDER = "find_tool"
@@ -102,7 +102,7 @@ def timed(tools: list[Tool], repeats: int = 9) -> Iterator[Row]:
     joined: list[float] = []
     for _ in range(repeats):
         begin = time.process_time()
-        index = Index(tools[:-1])
+        index = ToolIndex(tools[:-1])
         index.prepare()
         middle = time.process_time()
         index.search(QUERIES[0])
@@ -187,7 +187,7 @@ async def requests(tools: list[Tool], *, rounds: int, search: Any) -> list[bytes
     server = await asyncio.get_running_loop().create_server(served, "127.0.0.1", 0)
     base_url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/v1"
     wire = OpenAIChat("stub", base_url=base_url, api_key="none")
-    limits = Limits(max_rounds=rounds + 1)
+    limits = Limits(max_turns=rounds + 1)
     agent = Agent(
         wire,
         [peek, *tools],

@@ -13,9 +13,9 @@ import time
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 
-from ferrule.permissions.child_environment import child_environment
+from ferrule.permissions.child_environment import filter_environment
 from ferrule.sandbox.command import Command
-from ferrule.sandbox.policy import Policy
+from ferrule.sandbox.policy import SandboxPolicy
 from ferrule.sandbox.sandbox import Sandbox
 
 REPEATS = 60
@@ -46,7 +46,7 @@ async def confined(sandbox: Sandbox, argv: list[str], folder: Path) -> None:
     directory = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
     program = shutil.which(argv[0])
     assert program is not None
-    environment = child_environment(os.environ).values
+    environment = filter_environment(os.environ).values
     try:
         ended = await sandbox.run(
             Command(tuple(argv), program, directory, environment, lambda data: True)
@@ -86,7 +86,7 @@ def medians(found: list[tuple[float, float]]) -> tuple[float, float]:
 async def measured() -> list[tuple[str, str, str, str]]:
     """Rows for the table: figure, Ferrule, beside, aim."""
     folder = Path(tempfile.mkdtemp(prefix="ferrule-bench-", dir=Path.home())).resolve()
-    sandbox = Sandbox(Policy(folder))
+    sandbox = Sandbox(SandboxPolicy(folder))
     try:
         await confined(sandbox, ["true"], folder)
         rows = [

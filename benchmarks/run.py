@@ -123,11 +123,11 @@ def tools() -> dict[str, Callable[..., Any]]:
 
 def agent(base_url: str, folder: str, **limits: Any) -> Any:
     from ferrule import Agent, Limits, OpenAIChat, Storage
-    from ferrule.tools.decorator import make
+    from ferrule.tools.decorator import tool_from_function
 
-    made = [make(f, side_effect="none") for f in tools().values()]
+    made = [tool_from_function(f, side_effect="none") for f in tools().values()]
     wire = OpenAIChat("stub", base_url=base_url, api_key="none")
-    bounds = Limits(max_rounds=1000, max_calls_per_round=64, **limits)
+    bounds = Limits(max_turns=1000, max_calls_per_turn=64, **limits)
     return Agent(
         wire,
         made,

@@ -18,7 +18,7 @@ from ferrule.models.scripted import Scripted, Step, calls, says
 from ferrule.storage.journal.protocols import Journal
 from ferrule.tools.context import Context
 from ferrule.tools.decorator import tool
-from ferrule.tools.outcome_probe import NOT_HAPPENED, Probed, happened
+from ferrule.tools.outcome_probe import NOT_HAPPENED, ProbeResult, happened
 
 CALLS = 5
 DATABASE = os.environ.get("SCALE_DATABASE", "")
@@ -39,7 +39,7 @@ async def said(*statements: str, key: str) -> list[Any]:
     raise RuntimeError("the database does not come back")
 
 
-async def paid(values: Mapping[str, Any], context: Context) -> Probed:
+async def paid(values: Mapping[str, Any], context: Context) -> ProbeResult:
     """The probe: whether the table has this call."""
     found = await said("SELECT 1 FROM effects WHERE call = %s", key=_key(context))
     return happened("paid") if found else NOT_HAPPENED
@@ -69,7 +69,7 @@ class Endless(Scripted):
     def __init__(self) -> None:
         super().__init__([step] * (CALLS + 1))
 
-    def finished(self) -> None:
+    def assert_finished(self) -> None:
         """Steps may be left over: another worker may have taken the first ones."""
 
 

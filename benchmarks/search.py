@@ -24,7 +24,7 @@ from typing import Any
 from ferrule.storage import paths
 from ferrule.tools.define import define_tool
 from ferrule.tools.definition import Tool
-from ferrule.tools.search.index import Index
+from ferrule.tools.search.index import ToolIndex
 
 PACKAGE = "bfcl-eval==2026.3.23"
 CATALOGS = {
@@ -55,7 +55,7 @@ def measured() -> Iterator[Row]:
 
 
 def compared(label: str, tools: list[Tool], requests: list[Request]) -> Row:
-    index = Index(tools)
+    index = ToolIndex(tools)
     found = {name: recalls(index, requests, name) for name in STRATEGIES}
     beside = ", ".join(f"{name} {found[name]}" for name in ("bm25", "hybrid"))
     name = f"search {label} ({len(tools)} tools): % found at 1/5, even | odd requests"
@@ -64,7 +64,7 @@ def compared(label: str, tools: list[Tool], requests: list[Request]) -> Row:
 
 def timed(tools: list[Tool], requests: list[Request]) -> Iterator[Row]:
     """CPU time: what else the machine does is not counted, though it makes caches cold."""
-    index = Index(tools)
+    index = ToolIndex(tools)
     index.prepare()
     spent: list[float] = []
     for text, _ in requests[:200]:
@@ -80,7 +80,7 @@ def timed(tools: list[Tool], requests: list[Request]) -> Iterator[Row]:
     )
 
 
-def recalls(index: Index, requests: list[Request], strategy: str) -> str:
+def recalls(index: ToolIndex, requests: list[Request], strategy: str) -> str:
     """Shares found first and among five, for requests with even numbers and for the others."""
     halves: list[str] = []
     for half in (requests[::2], requests[1::2]):

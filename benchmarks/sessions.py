@@ -66,8 +66,8 @@ async def made(folder: Path, size: int) -> tuple[Any, str]:
 async def figures(folder: Path, size: int) -> dict[str, float]:
     """Milliseconds of each operation on a session of that size, and how many events it has."""
     from ferrule.engine.replay.replay import replay
-    from ferrule.storage.export.jsonl import jsonl
-    from ferrule.storage.export.transcripts import markdown
+    from ferrule.storage.export.jsonl import export_jsonl
+    from ferrule.storage.export.transcripts import write_markdown
 
     agent, session = await made(folder, size)
     journal = agent.journal
@@ -90,8 +90,8 @@ async def figures(folder: Path, size: int) -> dict[str, float]:
         "open, one more run": await best(gone_on, 2),
         "verify": await best(lambda: journal.verify(session)),
         "replay": await best(checked),
-        "export .jsonl": await best(lambda: sum(map(len, jsonl(journal.records(session))))),
-        "export .md": await best(lambda: sum(map(len, markdown(journal.records(session))))),
+        "export .jsonl": await best(lambda: sum(map(len, export_jsonl(journal.records(session))))),
+        "export .md": await best(lambda: sum(map(len, write_markdown(journal.records(session))))),
     }
     await agent.close()
     journal.close()
@@ -137,9 +137,9 @@ async def replays(count: int) -> int:
     from ferrule import Agent, Permissions, Storage
     from ferrule.engine.replay.replay import replay
     from ferrule.engine.replay.what_if import what_if
-    from ferrule.permissions.gate import Gate
+    from ferrule.permissions.rule_evaluation import PermissionGate
     from ferrule.permissions.rules import RuleSet
-    from ferrule.storage.audit.past_calls import past_calls
+    from ferrule.storage.audit.past_calls import read_past_calls
     from ferrule.toolkits import clock
     from ferrule.toolkits.files import browse, tools
     from ferrule.toolkits.search import search_files
@@ -184,8 +184,8 @@ async def replays(count: int) -> int:
             "the same, no model, no tool"
         )
         started = time.perf_counter()
-        strict = Gate(RuleSet.of(deny=["Edit(**)"]), root=work)
-        judged = list(what_if(past_calls(journal), lambda _: strict, agent.catalog))
+        strict = PermissionGate(RuleSet.parse(deny=["Edit(**)"]), root=work)
+        judged = list(what_if(read_past_calls(journal), lambda _: strict, agent.catalog))
         stopped = sum(one.stricter for one in judged)
         print(
             f"another policy over {len(judged)} calls in "

@@ -45,12 +45,17 @@ def main(count: int = 1000, at_once: int = 100, *, confined: bool = True) -> int
 async def soaked(work: Path, count: int, at_once: int, *, confined: bool) -> int:
     from ferrule.core.identity import Identity
     from ferrule.permissions.filesystem.workspace import Workspace
-    from ferrule.sandbox.policy import Policy
-    from ferrule.toolkits.commands import CommandOptions, CommandPolicy, Commands, command_tools
+    from ferrule.sandbox.policy import SandboxPolicy
+    from ferrule.toolkits.commands import (
+        CommandOptions,
+        CommandPolicy,
+        SessionCommands,
+        command_tools,
+    )
     from ferrule.tools.context import Context
 
     policy = CommandPolicy(
-        shell_allowed=True, most_running=at_once, confine=Policy(work) if confined else None
+        shell_allowed=True, max_running=at_once, confine=SandboxPolicy(work) if confined else None
     )
     resources: dict[type, object] = {Workspace: Workspace(work), CommandPolicy: policy}
     context = Context(Identity("t", "u", "s", "r"), "soak", memory={}, resources=resources)
@@ -93,7 +98,7 @@ async def soaked(work: Path, count: int, at_once: int, *, confined: bool) -> int
     wrong += [f"descriptor: {name}" for name in set(opened()) - set(before)]
     grown = resident() - first
     wrong += [f"memory grew by {grown} KiB"] * (grown > GROWTH)
-    await Commands.of(context).close()
+    await SessionCommands.from_context(context).close()
     wrong += [f"file: {path}" for path in Path(os.environ["FERRULE_STATE"], "commands").iterdir()]
     wrong += [f"child: {child}" for child in children()]
     print(

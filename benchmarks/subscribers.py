@@ -45,7 +45,7 @@ Place = tuple[int, int]
 async def serve_console(folder: str, events: int) -> None:
     from ferrule import tool
     from ferrule.console.app import make_app
-    from ferrule.console.setup import close, console_with
+    from ferrule.console.setup import build_console_over, close_console
     from ferrule.console.viewer import Viewer
     from ferrule.core.messages import AssistantMessage, Message, UserMessage
     from ferrule.engine.agent import Agent
@@ -53,8 +53,8 @@ async def serve_console(folder: str, events: int) -> None:
     from ferrule.engine.event_bus.events import BusEvent
     from ferrule.models.scripted import Scripted, Step, calls, says
     from ferrule.runtime.assemble import Assembly
-    from ferrule.runtime.http.http_security import Door, Who
-    from ferrule.runtime.http.server import hosts_of, listen, port_of, serve
+    from ferrule.runtime.http.http_security import HttpGuard, Principal
+    from ferrule.runtime.http.server import accepted_hosts, bound_port, listen, serve
     from ferrule.storage.journal.sqlite import SqliteJournal
     from ferrule.storage.settings.settings import load_settings
 
@@ -91,7 +91,7 @@ async def serve_console(folder: str, events: int) -> None:
         )
         return Assembly(agent, load_settings(workspace=folder), lambda _: None, owns_journal=False)
 
-    console = console_with(make, owner="reader")
+    console = build_console_over(make, owner="reader")
     published: dict[str, Place] = {}
     count = 0
 
@@ -107,30 +107,30 @@ async def serve_console(folder: str, events: int) -> None:
 
     console.bus.tap(tally)
     listening = listen("127.0.0.1", 0)
-    port = port_of(listening)
-    people = {f"{TOKEN}-{number}": Who(f"reader{number}", True) for number in range(PEOPLE)}
-    door = Door(make_app(console), token=people, hosts=hosts_of("127.0.0.1", port))
+    port = bound_port(listening)
+    people = {f"{TOKEN}-{number}": Principal(f"reader{number}", True) for number in range(PEOPLE)}
+    door = HttpGuard(make_app(console), token=people, hosts=accepted_hosts("127.0.0.1", port))
     serving = asyncio.ensure_future(
-        serve(door, "127.0.0.1", port, listening=listening, ending=console.bus.close)
+        serve(door, "127.0.0.1", port, listening=listening, on_stopping=console.bus.close)
     )
     print(json.dumps({"port": port}), flush=True)
     await asyncio.get_running_loop().run_in_executor(None, sys.stdin.readline)
 
     async def run_until_enough() -> None:
-        live = await console.desk.start(Viewer("reader", False), "look around")
+        live = await console.open_sessions.start(Viewer("reader", False), "look around")
         while True:
-            assert live.work is not None
-            await asyncio.wait([live.work])
+            assert live.run_task is not None
+            await asyncio.wait([live.run_task])
             if count >= events:
                 return
-            await console.desk.say(live, "and again")
+            await console.open_sessions.start_run(live, "and again")
 
     begin = time.perf_counter()
     await asyncio.gather(*(run_until_enough() for _ in range(SESSIONS)))
     took = time.perf_counter() - begin
     print(json.dumps({"published": published, "count": count, "seconds": took}), flush=True)
     await serving
-    await close(console)
+    await close_console(console)
     store.close()
 
 

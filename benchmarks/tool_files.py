@@ -13,8 +13,8 @@ import tempfile
 import time
 
 from ferrule import Agent, Storage, tool
-from ferrule.extensions.builtins.builtins import World
-from ferrule.extensions.starlark.pool import Pool
+from ferrule.extensions.builtins.dispatch import ScriptEnvironment
+from ferrule.extensions.starlark.pool import WorkerPool
 from ferrule.extensions.tool_files.handlers import make_tool
 from ferrule.extensions.tool_files.tool_file import parse_tool
 from ferrule.models.scripted import Scripted
@@ -42,8 +42,8 @@ async def say(text: str, times: int) -> dict[str, object]:
 
 async def times(calls: int) -> tuple[float, float]:
     """Medians in ms of a call of the script and of the function."""
-    pool = Pool(warm=1)
-    scripted = make_tool(parse_tool(FILE, "say_file.md"), World(), pool=pool)
+    pool = WorkerPool(warm=1)
+    scripted = make_tool(parse_tool(FILE, "say_file.md"), ScriptEnvironment(), pool=pool)
     with tempfile.TemporaryDirectory() as folder:
         agent = Agent(Scripted([]), [scripted, say], storage=Storage(journal=f"{folder}/bench.db"))
         session = agent.session()

@@ -1,4 +1,4 @@
-"""Write `src/ferrule/permissions/commands/option_tables.json`: the options of programs, from the
+"""Write `src/ferrule/permissions/command_analysis/option_tables.json`: the options of programs, from the
 programs' own help.
 
 `make options` runs it. A program that is not on the PATH keeps the row that is checked in; what no
@@ -20,7 +20,10 @@ import tempfile
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
-TABLES = Path(__file__).resolve().parents[1] / "src/ferrule/permissions/commands/option_tables.json"
+TABLES = (
+    Path(__file__).resolve().parents[1]
+    / "src/ferrule/permissions/command_analysis/option_tables.json"
+)
 
 GETOPT = """basename cat cmp comm cut date df diff dirname du egrep fgrep file grep head join ls man md5sum
     mktemp nice nl nohup paste sed seq sha256sum shuf sort split stat stdbuf tac tail tar tee time timeout

@@ -22,7 +22,7 @@ sys.path.insert(0, str(Path(__file__).parent))
 import made_promises
 
 import ferrule
-from ferrule.storage.settings.table import reference as settings_reference
+from ferrule.storage.settings.table import format_reference as settings_reference
 
 ROOT = Path(__file__).resolve().parents[1]
 NOTE = "<!-- Made by docs/make_reference.py. Change the docstrings, then run `make docs`. -->"
@@ -39,7 +39,7 @@ GROUPS = {
         "SideEffect",
         "Risk",
     ),
-    "Calls and results": ("Call", "Result", "ErrorType"),
+    "Calls and results": ("ToolCall", "ToolResult", "ErrorType"),
     "Hooks": ("Hook", "Block", "Change"),
     "What a run shows while it goes": ("TextDelta", "ReasoningDelta", "Progress"),
     "The folder": ("Workspace",),

@@ -61,7 +61,7 @@ from ferrule.models.small_models import candidates as pieces
 from ferrule.models.tool_modes import constrained
 from ferrule.models.tool_modes.selection import open_exchange
 from ferrule.storage import paths
-from ferrule.tools.names import wire_names
+from ferrule.tools.names import make_api_names
 
 PACKAGE = "bfcl-eval==2026.3.23"
 CATEGORIES = {"simple": "simple_python", "multiple": "multiple"}
@@ -168,7 +168,7 @@ def standard(schema: Any) -> Any:
 
 
 def specs(functions: Sequence[dict[str, Any]]) -> list[ToolSpec]:
-    names = wire_names(one["name"] for one in functions)
+    names = make_api_names(one["name"] for one in functions)
     return [
         ToolSpec(
             one["name"],
@@ -199,7 +199,7 @@ async def as_peers(wire: Local, choice: str, text: str, offered: list[ToolSpec])
     chat = cast(OpenAIChat, await wire._start_chat())  # pyright: ignore[reportPrivateUsage]  the same server
     functions = [
         {
-            "name": one.wire_name,
+            "name": one.api_name,
             "description": one.description,
             "parameters": json.loads(one.schema),
         }
@@ -219,7 +219,7 @@ async def as_peers(wire: Local, choice: str, text: str, offered: list[ToolSpec])
     calls = message.get("tool_calls") or []
     if not calls:
         return None
-    names = {one.wire_name: one.name for one in offered}
+    names = {one.api_name: one.name for one in offered}
     called = calls[0]["function"]
     return names.get(called["name"], called["name"]), called["arguments"]
 
@@ -299,42 +299,44 @@ LEVERS: dict[str, list[tuple[Any, str, Any]]] = {
         (tool_choice, name, 0.0) for name in ("MISSING", "UNPLACED", "LOOSE")
     ],
     "values that a description lists": [
-        (pieces, pieces.told.__name__, _empty),
-        (lists, lists.told.__name__, _empty),
+        (pieces, pieces.find_listed_values.__name__, _empty),
+        (lists, lists.find_listed_values.__name__, _empty),
     ],
     "labels, places, makers, kinds, directions": [
         (pieces, finds.__name__, _empty)
         for finds in (
-            pieces.labelled,
-            pieces.by,
-            pieces.placed,
-            pieces.kinds,
-            pieces.directed,
+            pieces.find_labelled,
+            pieces.find_makers,
+            pieces.find_places,
+            pieces.find_kind,
+            pieces.find_directed,
         )
     ],
-    "dates": [(pieces, pieces.days.__name__, _empty)],
+    "dates": [(pieces, pieces.find_slot_dates.__name__, _empty)],
     "names kept whole": [(pieces, "_cuts_name", _none)],
     "lists of plain words and of choices": [
-        (lists, lists.enumerations.__name__, _empty),
-        (lists, lists.chosen.__name__, _unchosen),
+        (lists, lists.read_enumerations.__name__, _empty),
+        (lists, lists.read_choices.__name__, _unchosen),
     ],
     "numbers assigned together": [
-        (argument_filling, argument_filling.assign.__name__, _unassigned)
+        (argument_filling, argument_filling.assign_numbers.__name__, _unassigned)
     ],
-    "units and what they measure": [(numbers, numbers.agrees.__name__, _none)],
-    "optional parameters": [(argument_filling, argument_filling.spoken_of.__name__, _empty)],
+    "units and what they measure": [(numbers, numbers.is_unit_for.__name__, _none)],
+    "optional parameters": [
+        (argument_filling, argument_filling.find_mentioned_values.__name__, _empty)
+    ],
     "what the request settles alone": [(argument_filling, "_find_certain", _none)],
     "values of the request in the grammar": [
         (argument_filling, "_find_certain", _none),
-        (argument_filling, argument_filling.assign.__name__, _unassigned),
+        (argument_filling, argument_filling.assign_numbers.__name__, _unassigned),
         *(
             (argument_filling, finds.__name__, _empty)
             for finds in (
-                argument_filling.values,
-                argument_filling.lists,
-                argument_filling.evident,
-                argument_filling.named_choices,
-                argument_filling.spoken_of,
+                argument_filling.find_values,
+                argument_filling.read_lists,
+                argument_filling.find_evident,
+                argument_filling.find_named_choices,
+                argument_filling.find_mentioned_values,
             )
         ),
     ],

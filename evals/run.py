@@ -28,11 +28,11 @@ import click
 import yaml
 from bfcl_report import OWN, Line, keep, percentile
 
-from ferrule.core.calls import Call
+from ferrule.core.calls import ToolCall
 from ferrule.core.errors import ProviderError
 from ferrule.core.messages import UserMessage
-from ferrule.models.client import ModelOptions, ToolSpec, Wire
-from ferrule.models.registry import resolve
+from ferrule.models.client import ModelClient, ModelOptions, ToolSpec
+from ferrule.models.registry import create_model_client
 from ferrule.models.tool_modes.selection import open_exchange
 
 HERE = Path(__file__).parent
@@ -78,7 +78,7 @@ def specs(*, examples: bool) -> list[ToolSpec]:
     ]
 
 
-def fits(call: Call, expected: dict[str, Any], spec: ToolSpec) -> bool:
+def fits(call: ToolCall, expected: dict[str, Any], spec: ToolSpec) -> bool:
     """Whether the arguments are the expected ones."""
     try:
         given = json.loads(call.arguments)
@@ -102,7 +102,7 @@ def _plain(value: Any) -> Any:
 
 
 def judge(
-    calls: Sequence[Call], task: dict[str, Any], tools: dict[str, ToolSpec]
+    calls: Sequence[ToolCall], task: dict[str, Any], tools: dict[str, ToolSpec]
 ) -> tuple[bool, bool]:
     """(right tool, right tool and arguments). Several calls are judged by the first."""
     if not calls:
@@ -113,7 +113,7 @@ def judge(
 
 
 async def run(
-    wire: Wire, mode: str, tasks: Sequence[dict[str, Any]], offered: Sequence[ToolSpec]
+    wire: ModelClient, mode: str, tasks: Sequence[dict[str, Any]], offered: Sequence[ToolSpec]
 ) -> Score:
     score = Score()
     tools = {spec.name: spec for spec in offered}
@@ -168,7 +168,7 @@ async def main() -> int:
     given = parser.parse_args()
     tasks = yaml.safe_load(given.tasks.read_text())[: given.limit]
     local = {"n_ctx": given.context, **({"path": given.path} if given.path else {})}
-    wire = resolve(given.model, **(local if given.model.startswith("local:") else {}))
+    wire = create_model_client(given.model, **(local if given.model.startswith("local:") else {}))
     offered = specs(examples=not given.no_examples)
     click.echo(
         f"{given.tasks.name}: {len(tasks)} tasks, {len(offered)} tools offered, model "

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from ferrule import Agent, Permissions, Scripted
 from ferrule.models.scripted import calls, says
-from ferrule.permissions.approvals import Answer, ApprovalRequest
+from ferrule.permissions.approvals import ApprovalAnswer, ApprovalRequest
 from ferrule.toolkits.files import tools
 
 
@@ -19,12 +19,14 @@ class Policy:
     nothing.
     """
 
-    async def ask(self, request: ApprovalRequest) -> Answer:
+    async def ask(self, request: ApprovalRequest) -> ApprovalAnswer:
         print(f"? {request.tool.name}: {request.reason}\n{request.preview}")
         if request.tool.name != "write_file":
-            return Answer("deny", by="policy", note="this policy only lets files be written")
+            return ApprovalAnswer(
+                "deny", by="policy", note="this policy only lets files be written"
+            )
         offered = next(offer for offer in request.offers if offer.choice == "session")
-        return Answer("session", offered.rule, by="policy")
+        return ApprovalAnswer("session", offered.rule, by="policy")
 
 
 parser = argparse.ArgumentParser(description=__doc__)

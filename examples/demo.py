@@ -72,7 +72,7 @@ async def ask(agent: Agent, question: str) -> None:
         elif isinstance(item, CallEvaluated):
             print(f"  gate    {item.verdict}: {item.reason}")
         elif isinstance(item, ToolAnswered):
-            shown = item.result.text().strip().replace("\n", "\n          ")
+            shown = item.result.to_text().strip().replace("\n", "\n          ")
             print(f"  result  {shown}")
         elif isinstance(item, RunFinished):
             print(f"  answer  {item.text.strip()}   [{time.perf_counter() - begin:.1f} s]")

@@ -91,7 +91,9 @@ async def main(folder: Path) -> None:
                 print(f"> {item.calls[0].tool} {item.calls[0].arguments[:100]}")
             elif isinstance(item, (CallEvaluated, ToolAnswered)) and item.result is not None:
                 text = (
-                    item.result.text() if item.result.success else item.result.error_message or ""
+                    item.result.to_text()
+                    if item.result.success
+                    else item.result.error_message or ""
                 )
                 results.append(text)
                 print("    " + text.replace(str(home), "~").strip().replace("\n", "\n    "))

@@ -40,5 +40,5 @@ answer = Agent(parser.parse_args().model or Scripted(script), [stock]).run_sync(
     "How many bolts are in Gent?"
 )
 for result in answer.results:
-    print(result.tool, result.text())
+    print(result.tool, result.to_text())
 print(answer.text)

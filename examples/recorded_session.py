@@ -19,7 +19,7 @@ def roll(sides: int) -> int:
 
 
 async def main(model: str | None, file: Path) -> None:
-    one = Limits(max_rounds=1)
+    one = Limits(max_turns=1)
     first = Agent(
         model or Scripted([calls(("roll", {"sides": 6}))]),
         [roll],
@@ -40,8 +40,8 @@ async def main(model: str | None, file: Path) -> None:
     session = second.resume(session.id)
     print((await session.run("And?")).text)
     second.journal.verify(session.id)
-    print("".join(transcripts.markdown(second.journal.records(session.id))))
-    print("lines of JSON:", len(list(jsonl.jsonl(second.journal.records(session.id)))))
+    print("".join(transcripts.write_markdown(second.journal.records(session.id))))
+    print("lines of JSON:", len(list(jsonl.export_jsonl(second.journal.records(session.id)))))
 
 
 parser = argparse.ArgumentParser(description=__doc__)

@@ -32,7 +32,7 @@ async def main(model: str | None) -> None:
             case CallEvaluated(verdict=verdict, reason=reason):
                 print(f"gate     {verdict}: {reason}")
             case ToolAnswered(result):
-                print(f"result   {result.text()}")
+                print(f"result   {result.to_text()}")
             case RunFinished(stop=stop):
                 print(f"\nfinished {stop}")
             case _:

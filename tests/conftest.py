@@ -97,7 +97,7 @@ def smollm2_path() -> Path:
         return Path(named)
     from ferrule.models.local import pull
 
-    found = pull.path("smollm2")
+    found = pull.model_path("smollm2")
     if found is None or not Path(found).is_file():
         pytest.skip(
             "the model is not here: `ferrule models pull smollm2`, or set FERRULE_TEST_MODEL"

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from ._version import __version__
 
 if TYPE_CHECKING:
-    from .core.calls import Call, ErrorType, Result
+    from .core.calls import ErrorType, ToolCall, ToolResult
     from .core.errors import (
         ConfigError,
         ContextLeak,
@@ -64,7 +64,7 @@ if TYPE_CHECKING:
     )
     from .engine.live_events import Progress, ReasoningDelta, TextDelta
     from .engine.registration.registration import RegistrationLimits
-    from .engine.session import Aims, RunResult, Session
+    from .engine.session import RunOptions, RunResult, Session
     from .engine.telemetry.telemetry import Telemetry
     from .extensions.hooks.decorator import hook
     from .models.anthropic.client import Anthropic
@@ -73,7 +73,7 @@ if TYPE_CHECKING:
     from .models.openai.chat import OpenAIChat
     from .models.openai.responses import OpenAIResponses
     from .models.scripted import Scripted
-    from .permissions.approvals import Answer, ApprovalRequest, Approver
+    from .permissions.approvals import ApprovalAnswer, ApprovalRequest, Approver
     from .permissions.filesystem.workspace import Workspace
     from .permissions.redaction import Redactor
     from .tools.catalog import Catalog
@@ -86,7 +86,7 @@ if TYPE_CHECKING:
     from .tools.search.options import ToolSearch
 
 _WHERE = {
-    "core.calls": ("Call", "ErrorType", "Result"),
+    "core.calls": ("ErrorType", "ToolCall", "ToolResult"),
     "core.errors": (
         "ConfigError",
         "ContextLeak",
@@ -106,7 +106,7 @@ _WHERE = {
     "engine.agent_options": ("Host", "Permissions", "Storage", "SubAgents", "ToolCalling"),
     "engine.context.options": ("ContextOptions",),
     "engine.registration.registration": ("RegistrationLimits",),
-    "permissions.approvals": ("Answer", "ApprovalRequest", "Approver"),
+    "permissions.approvals": ("ApprovalAnswer", "ApprovalRequest", "Approver"),
     "engine.event_bus.bus": ("Bus",),
     "engine.event_bus.scope": ("Operator", "OwnSession", "OwnSessions"),
     "engine.delegation.tool": ("ask_agent",),
@@ -136,7 +136,7 @@ _WHERE = {
     ),
     "engine.hooks.call_hooks": ("Block", "Change", "Hook", "HookBlocked"),
     "engine.live_events": ("Progress", "ReasoningDelta", "TextDelta"),
-    "engine.session": ("Aims", "RunResult", "Session"),
+    "engine.session": ("RunOptions", "RunResult", "Session"),
     "engine.delegation.sub_agent": ("DelegationLimits", "SubAgent"),
     "engine.telemetry.telemetry": ("Telemetry",),
     "extensions.hooks.decorator": ("hook",),
@@ -166,14 +166,12 @@ __all__ = [  # pyright: ignore[reportUnsupportedDunderAll]  (loaded by __getattr
     "WRITES",
     "Action",
     "Agent",
-    "Aims",
-    "Answer",
     "Anthropic",
+    "ApprovalAnswer",
     "ApprovalRequest",
     "Approver",
     "Block",
     "Bus",
-    "Call",
     "Catalog",
     "Change",
     "Chunks",
@@ -215,10 +213,10 @@ __all__ = [  # pyright: ignore[reportUnsupportedDunderAll]  (loaded by __getattr
     "Redactor",
     "RegistrationLimits",
     "Reliability",
-    "Result",
     "RetryCall",
     "Risk",
     "RunCancelled",
+    "RunOptions",
     "RunResult",
     "Scripted",
     "Session",
@@ -232,11 +230,13 @@ __all__ = [  # pyright: ignore[reportUnsupportedDunderAll]  (loaded by __getattr
     "Telemetry",
     "TextDelta",
     "Tool",
+    "ToolCall",
     "ToolCalling",
     "ToolDefinitionError",
     "ToolFailed",
     "ToolPost",
     "ToolPre",
+    "ToolResult",
     "ToolSearch",
     "TurnEnd",
     "TurnStart",

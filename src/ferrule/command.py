@@ -32,7 +32,7 @@ from ferrule.toolkits.commands.steps import (
     command_ok,
     has_unrecovered_failure,
     last_failed_step,
-    request_of,
+    make_request,
     step_reference,
     unrecovered_failures,
 )
@@ -78,7 +78,7 @@ async def command_run(
     spec: Spec, options: Mapping[str, Any] | None = None, *, runner: Runner | None = None
 ) -> Record:
     """Run a command once; the record of it, as `run_command` answers. A failure is a record too."""
-    return await (runner or _here())(request_of(spec, options))
+    return await (runner or _here())(make_request(spec, options))
 
 
 async def command_step(
@@ -124,7 +124,7 @@ def command_stream(
     """Run a command and give its output piece by piece, its record at last; see
     `CommandRunner.stream`.
     """
-    return (runner or _here()).stream(request_of(spec, options))
+    return (runner or _here()).stream(make_request(spec, options))
 
 
 async def command_start(
@@ -133,7 +133,7 @@ async def command_start(
     """Start a command in the background; its record so far, with the `command_id` to wait for it or
     end it.
     """
-    return await (runner or _here())({**request_of(spec, options), "background_after_ms": 0})
+    return await (runner or _here())({**make_request(spec, options), "background_after_ms": 0})
 
 
 async def command_wait(

@@ -36,16 +36,16 @@ from ferrule import (
     modify,
     tool,
 )
-from ferrule.cli.terminal_agent import seat
+from ferrule.cli.terminal_agent import assemble_at_terminal
 from ferrule.connectors.http import http_tools
 from ferrule.connectors.mcp import McpServer
 from ferrule.connectors.mcp import connect as mcp_servers
 from ferrule.connectors.mcp.configuration import read_server
 from ferrule.core.messages import Message, ToolMessage
 from ferrule.models.scripted import Step, calls, says
-from ferrule.storage.audit.audit import calls as audited
+from ferrule.storage.audit.audit import audit_calls as audited
 from ferrule.tools.definition import Tool
-from ferrule.tools.toolset import configured
+from ferrule.tools.toolset import configure
 from grouped_options import grouped
 
 BOUND = 30.0
@@ -100,7 +100,7 @@ async def test_a_typed_function_is_registered_offered_called_and_answered_as_its
     ]
     agent = agent_of(steps, [weather], allow=["weather_now"])
     ran = await agent.run("How warm is it in Lisbon?")
-    assert agent.wire.opened[0].tools[0].name == "weather_now"  # type: ignore[attr-defined]
+    assert agent.model_client.opened[0].tools[0].name == "weather_now"  # type: ignore[attr-defined]
     schema = weather.arguments.schema
     assert (schema["required"], sorted(schema["properties"])) == (["city"], ["city", "unit"])
     good, bad = ran.results
@@ -138,7 +138,7 @@ async def test_a_domain_error_and_what_it_wraps_reach_the_model_and_the_audit_wi
         ErrorType.IO_ERROR,
         "weather: fetch `Ghent`: division by zero",
     )
-    read = [m.text for m in agent.wire.histories[-1] if isinstance(m, ToolMessage)]  # type: ignore[attr-defined]
+    read = [m.text for m in agent.model_client.histories[-1] if isinstance(m, ToolMessage)]  # type: ignore[attr-defined]
     told_of = audited(agent.journal.records(ran.session))
     for result, shown, call in zip(ran.results, read, told_of, strict=True):
         assert json.loads(shown)["error_type"] == result.error_type == call.outcome
@@ -252,7 +252,7 @@ async def test_a_function_a_service_a_server_and_an_agent_are_tools_of_one_kind(
         wrong = calls(*((name, {"nobody": 1}) for name in names))
         allowing = agent_of([good, wrong, says("done")], tools, workspace=tmp_path, allow=[*names])
         ran = await allowing.run("greet Ada four times")
-        assert all(result.success and "Ada" in result.text() for result in ran.results[:4])
+        assert all(result.success and "Ada" in result.to_text() for result in ran.results[:4])
         assert [result.error_type for result in ran.results[4:]] == [
             ErrorType.VALIDATION_FAILED
         ] * 4
@@ -346,7 +346,7 @@ async def test_a_setting_for_all_tools_makes_every_call_of_an_answer_wait_for_th
 
     cities = [f"City-{number}" for number in range(5)]
     steps = [calls(*(("echo", {"city": one}) for one in cities)), says("ok")]
-    ran = await agent_of(steps, configured([echo], {"*": {"parallel": False}})).run("go")
+    ran = await agent_of(steps, configure([echo], {"*": {"parallel": False}})).run("go")
     assert [result.data for result in ran.results] == cities and max(most) == 1
     most.clear()
     await agent_of(steps, [echo]).run("go")
@@ -389,10 +389,12 @@ async def test_a_deferred_tool_is_not_there_is_refused_is_found_is_sent_once_and
     ]  # fmt: skip
     assert ran.results[0].error_type is ErrorType.NOT_FOUND
     # A wire is opened again when tools join; its last opening holds what the next question sends.
-    openings: list[list[str]] = [[spec.name for spec in one.tools] for one in agent.wire.opened]  # type: ignore[attr-defined]
+    openings: list[list[str]] = [
+        [spec.name for spec in one.tools] for one in agent.model_client.opened
+    ]  # type: ignore[attr-defined]
     assert "orbit" not in openings[0] and openings[-1].count("orbit") == 1
     assert not any("orbit_of_satellite" in one for one in openings)
-    assert "orbit_of_satellite" not in "".join(result.text() for result in ran.results)
+    assert "orbit_of_satellite" not in "".join(result.to_text() for result in ran.results)
 
 
 # ---- large results
@@ -457,7 +459,7 @@ async def test_a_model_gets_a_stub_at_the_threshold_and_reads_twenty_thousand_by
     missing = await theirs.call("artifact_fetch", ref="art-" + "0" * 64)
     assert (
         refused.error_type is missing.error_type is ErrorType.NOT_FOUND
-        and whole[:20] not in refused.text()
+        and whole[:20] not in refused.to_text()
     )
 
 
@@ -484,7 +486,7 @@ async def test_raw_bytes_put_in_place_of_a_stub_are_an_error_with_an_event_and_a
         await session.run("go")
     topics = [getattr(record.event, "topic", "") for record in agent.journal.records(session.id)]
     assert topics.count("llm.context_leak") == 1
-    assert len(agent.wire.histories) == 1  # type: ignore[attr-defined]
+    assert len(agent.model_client.histories) == 1  # type: ignore[attr-defined]
 
 
 # ---- what cannot be meant is said before anything is served
@@ -518,7 +520,7 @@ def test_settings_that_mean_nothing_are_a_named_error_before_a_model_is_asked(
         )
         (config / "http" / "mine.yaml").write_text(f"{manifest}\n{tools}")
     with pytest.raises(ConfigError) as refused:
-        seat({"workspace": str(tmp_path)})
+        assemble_at_terminal({"workspace": str(tmp_path)})
     assert named in f"{refused.value} {refused.value.detail}"
     assert "sk-written-out-1234" not in str(refused.value)
 
@@ -542,7 +544,7 @@ def test_the_policies_of_the_requirement_s_server_mean_what_they_say_field_by_fi
     found = {
         name: (one.max_attempts, one.timeout, one.retry_on)
         for name in ("get_metadata", "search", "other")
-        for one in [server.policies.of(name)]
+        for one in [server.policies.policy_for(name)]
     }
     classes = ("transient", "timeout", "5xx")
     assert found == {

@@ -18,11 +18,11 @@ from typing import Any, TypeVar
 import pytest
 from sandbox_world import World
 
-from ferrule.permissions.child_environment import child_environment
+from ferrule.permissions.child_environment import filter_environment
 from ferrule.sandbox.backends.probes import probe
-from ferrule.sandbox.backends.selection import Rung, ladder
-from ferrule.sandbox.command import Capture, Command, Ended
-from ferrule.sandbox.policy import Bounds, Policy
+from ferrule.sandbox.backends.selection import SandboxBackend, available_backends
+from ferrule.sandbox.command import Capture, Command, CommandResult
+from ferrule.sandbox.policy import ResourceLimits, SandboxPolicy
 from ferrule.sandbox.sandbox import Sandbox
 
 T = TypeVar("T")
@@ -31,7 +31,7 @@ T = TypeVar("T")
 class Confined:
     """Runs shell texts in `root` under a policy, held by the best rung or by `rung`."""
 
-    def __init__(self, policy: Policy, rung: Rung | None = None) -> None:
+    def __init__(self, policy: SandboxPolicy, rung: SandboxBackend | None = None) -> None:
         self.root = policy.root
         self._rung = rung
         self._loop = asyncio.new_event_loop()
@@ -39,15 +39,15 @@ class Confined:
         self._thread.start()
         self.sandbox = self._do(self._make(policy))
 
-    async def _make(self, policy: Policy) -> Sandbox:
-        return Sandbox(policy, rung=self._rung)
+    async def _make(self, policy: SandboxPolicy) -> Sandbox:
+        return Sandbox(policy, backend=self._rung)
 
     def _do(self, work: Coroutine[Any, Any, T]) -> T:
         return asyncio.run_coroutine_threadsafe(work, self._loop).result(timeout=180)
 
     def run(
         self, text: str, *, timeout: float = 20, home: Path | None = None, **more: str
-    ) -> tuple[Ended, bytes]:
+    ) -> tuple[CommandResult, bytes]:
         """How it ended and what it printed, both outputs together."""
         return self._do(self._run(text, timeout, home, more))
 
@@ -67,10 +67,12 @@ class Confined:
 
     async def _run(
         self, text: str, timeout: float, home: Path | None, more: dict[str, str]
-    ) -> tuple[Ended, bytes]:
+    ) -> tuple[CommandResult, bytes]:
         kept = Capture(1 << 20, 1 << 20)
         variables = {**os.environ, **({"HOME": str(home)} if home else {})}
-        environment = child_environment(variables, overrides={"PWD": str(self.root), **more}).values
+        environment = filter_environment(
+            variables, overrides={"PWD": str(self.root), **more}
+        ).values
         directory = os.open(self.root, os.O_RDONLY | os.O_DIRECTORY)
         bash = shutil.which("bash")
         assert bash is not None
@@ -109,13 +111,13 @@ def attacked() -> Iterator[World]:
 @contextmanager
 def confined_by(world: World, rung: str) -> Iterator[Confined]:
     """Commands in a world, held by this rung; skipped where the machine does not have it."""
-    policy = Policy(
+    policy = SandboxPolicy(
         world.root,
         readable=(str(world.library),),
         writable=(str(world.shared),),
-        bounds=Bounds(memory=1 << 30, processes=128, file_size=1 << 28),
+        limits=ResourceLimits(memory=1 << 30, processes=128, file_size=1 << 28),
     )
-    found = next((one for one in ladder(policy, probe()) if one.name == rung), None)
+    found = next((one for one in available_backends(policy, probe()) if one.name == rung), None)
     if found is None:
         pytest.skip(f"this machine cannot start `{rung}`: {dict(probe().why)}")
     with pytest.MonkeyPatch.context() as patch:

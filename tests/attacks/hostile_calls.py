@@ -13,7 +13,7 @@ from typing import Any
 from hostile_world import PATHS, World
 
 import ferrule.toolkits
-from ferrule.core.calls import ErrorType, Result
+from ferrule.core.calls import ErrorType, ToolResult
 from ferrule.tools.definition import Tool
 
 REFUSED = ("outside", "reserved", "secret")
@@ -64,11 +64,9 @@ class Attack:
     arguments: dict[str, Any]
     must: str
 
-    def complaints(self, result: Result, started: bool) -> list[str]:
+    def complaints(self, result: ToolResult, started: bool) -> list[str]:
         """What is wrong with the outcome."""
-        what = (
-            f"{self.row.id}: {self.tool.name} {str(self.arguments)[:200]} -> {result.text()[:200]}"
-        )
+        what = f"{self.row.id}: {self.tool.name} {str(self.arguments)[:200]} -> {result.to_text()[:200]}"
         if self.must and result.success:
             return [f"worked: {what}"]
         early = self.must == "refused" and started

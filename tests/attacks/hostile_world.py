@@ -23,7 +23,7 @@ from secrets import token_hex
 from types import ModuleType
 from typing import Any
 
-from ferrule.permissions.protected_names import DEFAULT
+from ferrule.permissions.protected_names import DEFAULT_NAMES
 
 HERE = Path(__file__).parent
 
@@ -309,7 +309,7 @@ class World:
         """Whether nothing may be done to this entry, or to something in it."""
         if not path.startswith(f"{self.root}/"):
             return True
-        return DEFAULT.check(path[len(str(self.root)) + 1 :], write=True) is not None
+        return DEFAULT_NAMES.check(path[len(str(self.root)) + 1 :], write=True) is not None
 
     def _restore(self, changed: list[str]) -> None:
         for path in reversed(changed):

@@ -12,8 +12,8 @@ import random
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from ferrule.permissions.commands.option_parsing import Option, Table, table_of
-from ferrule.permissions.commands.program_arguments import program_of
+from ferrule.permissions.command_analysis.option_parsing import Option, OptionTable, table_of
+from ferrule.permissions.command_analysis.program_arguments import program_of
 
 OPERANDS: dict[str, tuple[str, ...]] = {
     "sort": ("a",),
@@ -114,7 +114,7 @@ def cases(program: str) -> Iterator[Case]:
 
 
 def _spellings(
-    option: Option, table: Table, single: bool, every: bool
+    option: Option, table: OptionTable, single: bool, every: bool
 ) -> Iterator[tuple[str, ...]]:
     for name in option.names:
         if name.startswith("--") or single:
@@ -217,7 +217,7 @@ def _valued(spelled: str, option: Option, glue: str) -> Iterator[tuple[str, ...]
             yield (spelled, value)
 
 
-def _flags(table: Table) -> list[str]:
+def _flags(table: OptionTable) -> list[str]:
     """Letters that take no value."""
     short = [name for name in table.options if len(name) == 2 and name[1].isalpha()]
     return [name[1] for name in short if not table.options[name].takes]

@@ -1,7 +1,7 @@
 """A person's machine in small: a home with keys, a workspace in it, other projects, and a process
 that listens.
 
-Everything that must stay out of reach holds a canary. `World.harm` says what an attack achieved: a
+Everything that must stay out of reach holds a canary. `ScriptEnvironment.harm` says what an attack achieved: a
 canary shown, or written where it can be carried off; anything outside changed or made; a reserved
 or secret name changed or made; bytes that arrived at a listener; the process outside signalled.
 Afterwards all is as it was.
@@ -21,7 +21,7 @@ from pathlib import Path
 from secrets import token_hex
 from typing import IO
 
-from ferrule.permissions.protected_names import DEFAULT
+from ferrule.permissions.protected_names import DEFAULT_NAMES
 
 VICTIM = Path(__file__).with_name("sandbox_victim.py")
 PUBLIC = "-----BEGIN CERTIFICATE-----\nMIIB\n-----END CERTIFICATE-----\n"
@@ -226,7 +226,7 @@ class World:
 
     def _is_own(self, name: str, *, made: bool) -> bool:
         """A command may make secret-named files of its own; what git keeps in `.git` is git's."""
-        reason = DEFAULT.check(name, write=True) or ""
+        reason = DEFAULT_NAMES.check(name, write=True) or ""
         return made and reason.startswith("may hold secrets")
 
     def _carried(self, after: dict[str, tuple[int, ...]]) -> list[str]:
@@ -338,11 +338,11 @@ def _untouchable(name: str, *, made: bool) -> bool:
     """Reserved and secret names; protected ones where they take effect: at the root of the
     workspace.
     """
-    if DEFAULT.check(name, write=False) is not None or name.endswith(".git/commondir"):
+    if DEFAULT_NAMES.check(name, write=False) is not None or name.endswith(".git/commondir"):
         return True
     if made and name.rpartition("/")[2] == ".git":
         return True
-    protected = DEFAULT.check(name, write=True) is not None
+    protected = DEFAULT_NAMES.check(name, write=True) is not None
     return (
         protected
         and not name.startswith(".git/")
@@ -355,8 +355,8 @@ def _untouchable(name: str, *, made: bool) -> bool:
 def _at_root(name: str) -> bool:
     head = name.split("/")[0]
     return (
-        DEFAULT.check(head, write=True) is not None
-        or DEFAULT.check("/".join(name.split("/")[:2]), write=True) is not None
+        DEFAULT_NAMES.check(head, write=True) is not None
+        or DEFAULT_NAMES.check("/".join(name.split("/")[:2]), write=True) is not None
     )
 
 

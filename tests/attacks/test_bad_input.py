@@ -375,8 +375,8 @@ async def test_a_model_that_ollama_does_not_have_names_the_command_and_those_the
 @pytest.mark.parametrize(
     ("text", "place"),
     [
-        (b"model: scripted:x\nlimits:\n  max_rounds: many\n", "ferrule.yaml:3:15: "),
-        (b"limits:\n  max_rounds: 0\n", "ferrule.yaml:2:15: "),
+        (b"model: scripted:x\nlimits:\n  max_turns: many\n", "ferrule.yaml:3:14: "),
+        (b"limits:\n  max_turns: 0\n", "ferrule.yaml:2:14: "),
         (b"model: [\n", "ferrule.yaml:2:1: "),
         (b"modle: x\n", "ferrule.yaml:1:1: "),
         (b"mode: default\nmode: plan\n", "ferrule.yaml:2:1: "),

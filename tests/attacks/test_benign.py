@@ -22,7 +22,7 @@ from benign_rows import WORK, Work
 from confined import Confined
 
 from ferrule.sandbox.backends.probes import probe
-from ferrule.sandbox.policy import Policy
+from ferrule.sandbox.policy import SandboxPolicy
 
 pytestmark = pytest.mark.skipif(
     not probe().user_namespaces, reason="no user namespaces: another rung holds here"
@@ -134,7 +134,7 @@ def confined(base: Path) -> Iterator[Confined]:
         # Inside it is not there; the session's home says the same. A `.gitconfig` in the home wins
         # in both.
         patch.setenv("XDG_CONFIG_HOME", str(base / "settings"))
-        built = Confined(Policy(base / "project", readable=(PACKAGES,)))
+        built = Confined(SandboxPolicy(base / "project", readable=(PACKAGES,)))
         yield built
         built.close()
 
@@ -183,7 +183,7 @@ def test_ordinary_work_is_the_same_inside(base: Path, confined: Confined, work: 
     _fill(project, base / "kept")
     ended, shown = confined.run(script, timeout=120, **ME)
     text = shown.decode(errors="replace")
-    assert (ended.exit_code, ended.signal, ended.refused) == (0, "", ()), (ended, text)
+    assert (ended.exit_code, ended.signal, ended.refused_names) == (0, "", ()), (ended, text)
     assert work.says in text
     if not work.differs:
         assert text == plain.stdout.decode()

@@ -19,8 +19,8 @@ from benign_rows import WORK, Work
 from confined import Confined
 
 from ferrule.sandbox.backends.probes import probe
-from ferrule.sandbox.backends.selection import ladder
-from ferrule.sandbox.policy import Policy
+from ferrule.sandbox.backends.selection import available_backends
+from ferrule.sandbox.policy import SandboxPolicy
 
 CHOSEN = {
     "make-parallel", "gcc-link", "git-commit", "venv-offline-pip", "test-key", "node-test",
@@ -46,8 +46,10 @@ def base() -> Iterator[Path]:
 
 @pytest.fixture(scope="module", params=["bubblewrap", "landlock"])
 def confined(request: pytest.FixtureRequest, base: Path) -> Iterator[Confined]:
-    policy = Policy(base / "project", readable=(benign.PACKAGES,), require=frozenset())
-    found = next((one for one in ladder(policy, probe()) if one.name == request.param), None)
+    policy = SandboxPolicy(base / "project", readable=(benign.PACKAGES,), require=frozenset())
+    found = next(
+        (one for one in available_backends(policy, probe()) if one.name == request.param), None
+    )
     if found is None:
         pytest.skip(f"this machine cannot start `{request.param}`: {dict(probe().why)}")
     built = Confined(policy, found)
@@ -62,7 +64,11 @@ def ran(confined: Confined, base: Path, work: Work) -> tuple[bool, str]:
     script = work.script.replace("<python>", benign.PYTHON).replace("<packages>", benign.PACKAGES)
     ended, shown = confined.run(script, timeout=120, **benign.ME)
     text = shown.decode(errors="replace")
-    return (ended.exit_code, ended.signal, ended.refused) == (0, "", ()) and work.says in text, text
+    return (ended.exit_code, ended.signal, ended.refused_names) == (
+        0,
+        "",
+        (),
+    ) and work.says in text, text
 
 
 @pytest.mark.proves("sandbox.ordinary-work.lesser-rungs")
@@ -80,4 +86,4 @@ def test_what_landlock_alone_has_no_place_for_is_known(
     base: Path, confined: Confined, name: str
 ) -> None:
     work = next(one for one in WORK if one.id == name)
-    assert ran(confined, base, work)[0] is (confined.sandbox.applied().rung != "landlock")
+    assert ran(confined, base, work)[0] is (confined.sandbox.protections().backend != "landlock")

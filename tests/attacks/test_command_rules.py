@@ -27,10 +27,10 @@ import ferrule
 from ferrule.engine.agent import Agent
 from ferrule.engine.agent_options import Permissions, Storage
 from ferrule.models.scripted import Scripted
-from ferrule.sandbox.backends.missing_protection import SandboxGap
+from ferrule.sandbox.backends.missing_protection import MissingProtections
 from ferrule.sandbox.backends.probes import probe
-from ferrule.sandbox.backends.selection import choose, ladder
-from ferrule.sandbox.policy import Policy
+from ferrule.sandbox.backends.selection import available_backends, choose_backend
+from ferrule.sandbox.policy import SandboxPolicy
 from ferrule.storage.journal.sqlite import SqliteJournal
 from ferrule.toolkits.commands import TOOLS as COMMANDS
 from ferrule.toolkits.commands import CommandPolicy, session_sandbox
@@ -249,7 +249,7 @@ def library(base: Path) -> str:
 def library_with_policy(base: Path) -> str:
     """A program that says itself what holds its commands, and does not think of rules."""
     with SqliteJournal(base / "journal.db") as journal:
-        policy = CommandPolicy(confine=Policy((base / "work").resolve()))
+        policy = CommandPolicy(confine=SandboxPolicy((base / "work").resolve()))
         ours = Agent(
             Scripted([]),
             COMMANDS,
@@ -379,10 +379,9 @@ DOORS = (
     Door("console", ("console.setup",), served("console")),
 )
 ALIKE = {
-    "servers.acp.server": "an `Agent` of the protocol, whose conversations are the door",
     "runtime.hot_reload": "makes what its face made, anew, by the same function",
     "cli.distributed": "workers take what `assemble` made",
-    "extensions.checks.runs": "runs the person's own checks with a model, in a folder made for it",
+    "extensions.checks.tool_cases": "runs the person's own checks with a model, in a folder made for it",
 }
 """Modules that make agents and are no door of their own."""
 
@@ -391,8 +390,8 @@ OFTEN = ("library", "library with a policy", "run", "mcp")
 
 def holds() -> bool:
     try:
-        choose(Policy(Path("/")), probe())
-    except SandboxGap:
+        choose_backend(SandboxPolicy(Path("/")), probe())
+    except MissingProtections:
         return False
     return True
 
@@ -427,10 +426,12 @@ def test_path_rules_hold_in_commands_and_commits_work(door: Door, tmp_path: Path
 def test_path_rules_hold_on_every_backend(
     rung: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    chosen = [one for one in ladder(Policy(Path("/")), probe()) if one.name == rung]
+    chosen = [
+        one for one in available_backends(SandboxPolicy(Path("/")), probe()) if one.name == rung
+    ]
     if not chosen:
         pytest.skip(f"this machine has no `{rung}`")
-    monkeypatch.setattr(session_sandbox, "choose", lambda policy, probes: chosen[0])  # pyright: ignore[reportUnknownLambdaType, reportUnknownArgumentType]
+    monkeypatch.setattr(session_sandbox, "choose_backend", lambda policy, probes: chosen[0])  # pyright: ignore[reportUnknownLambdaType, reportUnknownArgumentType]
     test_path_rules_hold_in_commands_and_commits_work(DOORS[0], tmp_path)
 
 

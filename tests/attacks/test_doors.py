@@ -28,19 +28,25 @@ from ferrule.cli import root as command_line
 from ferrule.cli.chat.slash_commands import COMMANDS as SLASH
 from ferrule.cli.chat.slash_commands import Chat
 from ferrule.cli.terminal import Terminal
-from ferrule.cli.terminal_agent import Seated
-from ferrule.core.calls import Call, Result, compact
+from ferrule.cli.terminal_agent import TerminalAssembly
+from ferrule.core.calls import ToolCall, ToolResult, encode_json
 from ferrule.core.errors import FerruleError
-from ferrule.core.events import CallEvaluated, CallStarted, PersonAnswered, Record, ToolAnswered
+from ferrule.core.events import (
+    CallEvaluated,
+    CallStarted,
+    JournalRecord,
+    PersonAnswered,
+    ToolAnswered,
+)
 from ferrule.core.limits import Limits
 from ferrule.core.messages import AssistantMessage, Message, ToolMessage
 from ferrule.engine.agent import Agent
 from ferrule.engine.session import Session
-from ferrule.models.dialects import ALL
+from ferrule.models.dialects import ALL_DIALECTS
 from ferrule.models.scripted import Scripted, Step, calls, says
 from ferrule.storage.journal.sqlite import SqliteJournal
 from ferrule.storage.settings.settings import load_settings
-from ferrule.storage.trust import COVERED
+from ferrule.storage.trust import COVERED_NAMES
 from ferrule.testing.fakes import RecordingApprover
 from ferrule.toolkits.commands import CommandPolicy
 from grouped_options import grouped
@@ -60,8 +66,8 @@ def agent(world: World, model: Any = None, **options: Any) -> Agent:
             workspace=world.root,
             journal=SqliteJournal(":memory:"),
             approver=given.pop("approver", None) or RecordingApprover(["once"]),
-            resources=[CommandPolicy(shell_allowed=True, on_gap="off")],
-            limits=Limits(max_rounds=100_000, max_calls_per_round=50),
+            resources=[CommandPolicy(shell_allowed=True, on_missing_protection="off")],
+            limits=Limits(max_turns=100_000, max_calls_per_turn=50),
             **given,
         ),
     )
@@ -78,13 +84,13 @@ class Watcher:
         self.calls = 0
         self._seen = self._asked = 0
 
-    def records(self) -> list[Record]:
+    def records(self) -> list[JournalRecord]:
         """What was journaled since the last time."""
         new = list(self.journal.records(self.session.id, after=self._seen))
         self._seen += len(new)
         return new
 
-    def look(self, attack: Attack, result: Result) -> None:
+    def look(self, attack: Attack, result: ToolResult) -> None:
         """Judge one direct call."""
         self.calls += 1
         records = self.records()
@@ -94,7 +100,7 @@ class Watcher:
         started = any(isinstance(record.event, CallStarted) for record in records)
         self.harm += attack.complaints(result, started)
         shown = [
-            result.text(envelope=True),
+            result.to_text(envelope=True),
             *result.notes,
             *(record.body for record in records),
             *self.previews(),
@@ -123,7 +129,7 @@ class Watcher:
         assert self.harm == [], "\n".join(self.harm[:20])
 
 
-def ends_call(record: Record) -> bool:
+def ends_call(record: JournalRecord) -> bool:
     event = record.event
     if isinstance(event, PersonAnswered):
         return event.choice == "deny"
@@ -291,12 +297,12 @@ async def test_a_command_whose_harm_its_text_does_not_show_needs_a_person(world:
 
 
 class Nobody:
-    """`NobodyToAsk`, remembering that it was asked."""
+    """`DenyingApprover`, remembering that it was asked."""
 
     async def ask(self, request: Any) -> Any:
-        from ferrule.permissions.approvals import NobodyToAsk
+        from ferrule.permissions.approvals import DenyingApprover
 
-        return await NobodyToAsk().ask(request)
+        return await DenyingApprover().ask(request)
 
 
 NO = Nobody()
@@ -318,7 +324,9 @@ def share(world: World, door: int) -> list[Attack]:
 
 def prose(index: int, attack: Attack) -> str:
     """The call as some family of models writes it; the families take turns."""
-    return ALL[index % len(ALL)].render([Call("", attack.tool.name, compact(attack.arguments))])
+    return ALL_DIALECTS[index % len(ALL_DIALECTS)].render(
+        [ToolCall("", attack.tool.name, encode_json(attack.arguments))]
+    )
 
 
 def command(index: int, attack: Attack) -> str:
@@ -344,7 +352,7 @@ class Through:
         self.made = 0
         self._next = says("")
         ours = agent(world, Scripted([self._answer] * 10_000), tool_mode=way)
-        self._wire: Any = ours.wire
+        self._wire: Any = ours.model_client
         self.watcher = Watcher(world, ours, ours.session())
 
     def _answer(self, history: Sequence[Message]) -> Step:
@@ -378,7 +386,7 @@ class Through:
         self.watcher.harm += [f"{attack.row.id}: {attack.tool.name}: {one}" for one in harm]
 
 
-def carries(call: Call, attack: Attack) -> bool:
+def carries(call: ToolCall, attack: Attack) -> bool:
     """Whether a call is the attack, however it was written."""
     if call.tool != attack.tool.name:
         return False
@@ -446,14 +454,14 @@ async def test_a_slash_command_reaches_nothing(
     ours = agent(world)
     settings = load_settings(workspace=world.root)
     watcher = Watcher(world, ours, ours.session())
-    chat = Chat(Seated(ours, settings, print, terminal=Terminal()), watcher.session)
+    chat = Chat(TerminalAssembly(ours, settings, print, terminal=Terminal()), watcher.session)
     world.unharmed()  # Ferrule itself looked at `.ferrule`, to say that it is not trusted.
     for attack in share(world, 3):
         name, _, rest = typed(attack).partition(" ")
         if not name:
             continue
         with contextlib.suppress(FerruleError):
-            await SLASH[name].carry_out(chat, rest.strip())
+            await SLASH[name].run(chat, rest.strip())
         watcher.calls += 1
         shown = capsys.readouterr()
         records = watcher.records()
@@ -471,7 +479,7 @@ async def test_a_slash_command_reaches_nothing(
     for name, slash in SLASH.items():
         for row in PATHS[:: 1 if name in ("tools", "mode", "help", "tasks", "exit") else 12]:
             with contextlib.suppress(FerruleError):
-                await slash.carry_out(chat, world.text(row.path))
+                await slash.run(chat, world.text(row.path))
             shown = capsys.readouterr()
             watcher.harm += world.unharmed(
                 shown.out, shown.err, readable="/" if name == "git" else "-"
@@ -479,7 +487,7 @@ async def test_a_slash_command_reaches_nothing(
     await watcher.conclude()
 
 
-def result_of(record: Record) -> Result | None:
+def result_of(record: JournalRecord) -> ToolResult | None:
     event = record.event
     return event.result if isinstance(event, ToolAnswered | CallEvaluated) else None
 
@@ -499,7 +507,7 @@ def test_tools_call_on_the_command_line_reaches_nothing(
         # The command line reads the configuration itself, to say that it is not trusted.
         configuration = tuple(
             f"{world.root}/{name}/" if name.startswith(".") else f"{world.root}/{name}"
-            for name in COVERED
+            for name in COVERED_NAMES
         )
         readable = "/" if tool == "git_command" else configuration
         harm += [
@@ -603,7 +611,9 @@ async def test_hostile_commands_written_as_a_command_of_the_model_or_typed_into_
     door = Through(world, "commands")
     tool = BY_NAME["run_command"]
     chat = Chat(
-        Seated(agent(world), load_settings(workspace=world.root), print, terminal=Terminal()),
+        TerminalAssembly(
+            agent(world), load_settings(workspace=world.root), print, terminal=Terminal()
+        ),
         door.watcher.session,
     )
     world.unharmed()
@@ -619,7 +629,7 @@ async def test_hostile_commands_written_as_a_command_of_the_model_or_typed_into_
                     says(f"`/run {row.command}`"),
                 )
                 assert door.made == tried, row.id
-            await SLASH["run"].carry_out(chat, row.command)
+            await SLASH["run"].run(chat, row.command)
             shown = capsys.readouterr()
             door.watcher.harm += world.unharmed(shown.out, shown.err)
             records = door.watcher.records()

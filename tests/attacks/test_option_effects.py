@@ -24,9 +24,9 @@ sys.path.insert(0, str(Path(__file__).parent))
 from confined import Confined
 from option_effects import DRIVER, OPERANDS, Case, cases, scripts
 
-from ferrule.permissions.commands.hazards import hazards
+from ferrule.permissions.command_analysis.hazards import find_hazards
 from ferrule.sandbox.backends.probes import probe
-from ferrule.sandbox.policy import Policy
+from ferrule.sandbox.policy import SandboxPolicy
 
 ALL = os.environ.get("FERRULE_TEST_ATTACKS") == "all"
 SAMPLE = 150
@@ -52,7 +52,7 @@ def room() -> Iterator[tuple[Path, Confined]]:
     (template / "canary").write_text("#!/bin/sh\n: > ran\ncat\n")
     (template / "canary").chmod(0o755)
     (made / "driver.py").write_text(DRIVER)
-    confined = Confined(Policy(made))
+    confined = Confined(SandboxPolicy(made))
     names = {"GIT_AUTHOR_NAME": "x", "GIT_AUTHOR_EMAIL": "x@example.org"}
     names |= {"GIT_COMMITTER_NAME": "x", "GIT_COMMITTER_EMAIL": "x@example.org"}
     names |= {"GIT_DIR": str(template / "store"), "GIT_WORK_TREE": str(template)}
@@ -99,7 +99,9 @@ def check(room: tuple[Path, Confined], rows: list[Case]) -> None:
     for start in range(0, len(rows), 2000):
         effects += did_something(room, rows[start : start + 2000])
     missed = [
-        f"{case.words}: {kind} {names}" for case, kind, names in effects if not hazards(case.words)
+        f"{case.words}: {kind} {names}"
+        for case, kind, names in effects
+        if not find_hazards(case.words)
     ]
     print(f"{len(rows)} argument lists: {len(effects)} did something, {len(missed)} unseen")
     assert not missed, "\n".join(missed)
@@ -117,5 +119,5 @@ def test_scripts_of_sed_and_awk_that_did_something_are_judged_to(
 ) -> None:
     rows = list(dict.fromkeys(scripts(5, 20_000 if ALL else 200)))
     check(room, rows)
-    plain = [row for row in rows if not hazards(row.words)]
+    plain = [row for row in rows if not find_hazards(row.words)]
     assert len(plain) > len(rows) // 20

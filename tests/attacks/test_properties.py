@@ -21,7 +21,7 @@ from hostile_world import COMMANDS, PATHS
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from ferrule.core.calls import Call
+from ferrule.core.calls import ToolCall
 from ferrule.core.errors import ConfigError, ToolFailed
 from ferrule.core.events import CallStarted
 from ferrule.core.limits import Limits
@@ -30,14 +30,14 @@ from ferrule.engine.agent import Agent
 from ferrule.engine.agent_options import Permissions, Storage
 from ferrule.engine.hooks.call_hooks import Change
 from ferrule.models.client import ModelOptions
-from ferrule.models.dialects import ALL
+from ferrule.models.dialects import ALL_DIALECTS
 from ferrule.models.ollama.client import Ollama
 from ferrule.models.openai.chat import OpenAIChat
 from ferrule.models.scripted import Scripted, Step, says
-from ferrule.permissions.approvals import Answer
-from ferrule.permissions.commands.analysis import analyse
+from ferrule.permissions.approvals import ApprovalAnswer
+from ferrule.permissions.command_analysis.analysis import analyse_command
 from ferrule.permissions.filesystem.workspace import Workspace
-from ferrule.permissions.gate import MODES, Gate
+from ferrule.permissions.rule_evaluation import MODES, PermissionGate
 from ferrule.permissions.rules import RuleSet
 from ferrule.storage.journal.sqlite import SqliteJournal
 from ferrule.testing.fakes import RecordingApprover
@@ -89,7 +89,7 @@ ORDER = {"deny": 0, "ask": 1, "allow": 2}
 
 def rule_set(**lists: list[str]) -> RuleSet | None:
     try:
-        return RuleSet.of(root="/work/project", **lists)
+        return RuleSet.parse(root="/work/project", **lists)
     except ConfigError:
         return None  # Not a rule: no person could have written it.
 
@@ -119,7 +119,7 @@ def test_adding_a_deny_rule_never_allows_more(
     if before is None or after is None:
         return
     verdicts = [
-        Gate(rules, mode=mode, root=Path("/work/project"), home=Path("/home/person"))
+        PermissionGate(rules, mode=mode, root=Path("/work/project"), home=Path("/home/person"))
         .decide(*call)
         .verdict
         for rules in (before, after)
@@ -188,7 +188,7 @@ def test_whatever_the_workspace_opens_lies_beneath_its_root(
         real = Path(os.readlink(f"/proc/self/fd/{file.fileno()}"))
         assert real.is_relative_to(tree) and file.read() == b"inside"
     with contextlib.suppress(ToolFailed):
-        descriptor = workspace.descriptor(path)
+        descriptor = workspace.open_descriptor(path)
         try:
             assert Path(os.readlink(f"/proc/self/fd/{descriptor}")).is_relative_to(tree)
         finally:
@@ -229,9 +229,9 @@ class Changes:
 def test_what_runs_is_what_was_approved(approved: str, put: str, late: Any) -> None:
     asked: list[dict[str, Any]] = []
 
-    def answer(request: Any) -> Answer:
+    def answer(request: Any) -> ApprovalAnswer:
         asked.append(dict(json.loads(request.call.arguments)))
-        return Answer("once" if len(asked) == 1 else late, by="test")
+        return ApprovalAnswer("once" if len(asked) == 1 else late, by="test")
 
     async def work() -> tuple[Any, list[str]]:
         with tempfile.TemporaryDirectory() as folder:
@@ -280,7 +280,7 @@ JSONISH = st.one_of(
     ).map(json.dumps),
 )
 MADE = st.builds(
-    Call,
+    ToolCall,
     st.sampled_from(["", "call_1", "call_1", "call_2", "x" * 100, "\ud800", "é"]),
     st.one_of(
         st.sampled_from([*BY_NAME, "READ_FILE", "nothing", "", "a.b::c"]), st.text(max_size=12)
@@ -293,9 +293,9 @@ ANSWERS = st.builds(
         st.text(max_size=40),
         st.builds(
             lambda dialect, call: dialect.render([call]),
-            st.sampled_from(ALL),
+            st.sampled_from(ALL_DIALECTS),
             st.builds(
-                Call,
+                ToolCall,
                 st.just(""),
                 st.sampled_from(["read_file", "nothing"]),
                 st.just('{"path": "x"}'),
@@ -357,7 +357,7 @@ async def converse(answers: list[Step], way: str) -> tuple[list[Message], set[st
             tool_calling=way,
             storage=Storage(journal=journal),
             permissions=Permissions(mode="bypassPermissions"),
-            limits=Limits(max_rounds=4, max_calls_per_round=3),
+            limits=Limits(max_turns=4, max_calls_per_turn=3),
         )
         session = ours.session()
         from ferrule.core.errors import FerruleError
@@ -386,10 +386,10 @@ def check_pairs(history: list[Message]) -> None:
 
 async def encoded(wire: Any, history: list[Message]) -> list[dict[str, Any]]:
     """The messages as this wire sends them: an exchange's own encoder, without a request."""
-    from ferrule.models.request_encoding import Transcript
+    from ferrule.models.request_encoding import EncodedHistory
 
     exchange = wire.open("system", (), ModelOptions())
-    transcript = Transcript("system", exchange._encode_message)
+    transcript = EncodedHistory("system", exchange._encode_message)
     transcript.extend(history)
     await wire.close()
     return json.loads(b"[" + bytes(transcript.json) + b"]")
@@ -440,13 +440,13 @@ def check_ollama(messages: list[dict[str, Any]]) -> None:
 def test_a_character_that_the_parser_cannot_read_does_not_end_the_process() -> None:
     """It depends on where memory lies: each process is another chance."""
     program = (
-        "from ferrule.permissions.commands.analysis import analyse\n"
+        "from ferrule.permissions.command_analysis.analysis import analyse_command\n"
         "for code in range(0x300, 0x110000, 0x3000):\n"
         "    if not 0xD800 <= code < 0xE000:\n"
         "        for text in ('{', 'echo {1..', 'cat .env {12', '{1..9'):\n"
-        "            analyse(text + chr(code) + '}', root='/w')\n"
+        "            analyse_command(text + chr(code) + '}', root='/w')\n"
     )
     for _ in range(3):
         subprocess.run([sys.executable, "-c", program], check=True, timeout=60)
-    named = analyse("cat .env {\U0005630e", root="/w")
+    named = analyse_command("cat .env {\U0005630e", root="/w")
     assert named.findings, "the name in it must still be seen"

@@ -15,14 +15,14 @@ from typing import Any
 
 import pytest
 
-from ferrule.connectors.http.auth import Applied
-from ferrule.connectors.http.hosts import Reachable
-from ferrule.connectors.http.requests import Prepared
-from ferrule.connectors.http.send import Broke, Sender
+from ferrule.connectors.http.auth import RequestAuth
+from ferrule.connectors.http.hosts import ReachableHosts
+from ferrule.connectors.http.requests import PreparedRequest
+from ferrule.connectors.http.sender import NoResponse, Sender
 from ferrule.core.calls import ErrorType
 from ferrule.core.errors import ToolFailed
-from ferrule.extensions.web.domains import Domains
-from ferrule.extensions.web.fetch import Web
+from ferrule.extensions.web.domains import AllowedDomains
+from ferrule.extensions.web.fetch import WebClient
 from ferrule.testing.http_double import HttpDouble, Reply, Request
 
 KNOWN = (
@@ -58,17 +58,17 @@ BODY = b"what was sent"
 ROUNDS = 2
 
 
-class _Everything(Reachable):
+class _Everything(ReachableHosts):
     """As if a file had named every host: what an address is then decides alone."""
 
-    def refusal(self, secure: bool, host: str, port: int) -> str | None:
+    def refuse_host(self, secure: bool, host: str, port: int) -> str | None:
         return None
 
 
 class _Open(_Everything):
     """As if the person had opened every address as well."""
 
-    def closed(self, host: str, port: int, address: str) -> str | None:
+    def refuse_address(self, host: str, port: int, address: str) -> str | None:
         return None
 
 
@@ -78,7 +78,7 @@ Fetch = Callable[[str, str, dict[str, str], bytes | None], Awaitable[object]]
 def by_script(
     method: str, url: str, headers: dict[str, str], body: bytes | None
 ) -> Awaitable[object]:
-    web = Web(Domains.parse(["localhost", "127.0.0.1"]), environment={})
+    web = WebClient(AllowedDomains.parse(["localhost", "127.0.0.1"]), environment={})
     return web.fetch(method, url, headers, body, 10)
 
 
@@ -86,7 +86,7 @@ def by_tool(
     method: str, url: str, headers: dict[str, str], body: bytes | None
 ) -> Awaitable[object]:
     sender = Sender(_Open(), environment={})
-    return sender.send(Prepared(method, url, headers, (), body), Applied(), 10_000)
+    return sender.send(PreparedRequest(method, url, headers, (), body), RequestAuth(), 10_000)
 
 
 def names(seed: int) -> list[str]:
@@ -146,7 +146,7 @@ async def test_nothing_that_may_be_personal_follows_to_another_origin(fetch: Fet
                 same = place in ("/end", f"{here}/end#x")
                 try:
                     await fetch(method, f"{here}/begin", {**given, **HARMLESS}, body)
-                except (ToolFailed, Broke) as failed:
+                except (ToolFailed, NoResponse) as failed:
                     # A request with an effect that is not simply repeated is not followed, and it
                     # says so.
                     assert (
@@ -253,18 +253,18 @@ async def test_no_spelling_of_an_address_inside_reaches_a_proxy(by: str) -> None
             "http_proxy": f"http://127.0.0.1:{proxy.port}",
             "https_proxy": f"http://127.0.0.1:{proxy.port}",
         }
-        web = Web(Domains.parse(["*"]), environment=environment)
+        web = WebClient(AllowedDomains.parse(["*"]), environment=environment)
         sender = Sender(_Everything(), environment=environment)
 
         async def ask(url: str) -> None:
             if by == "script":
                 await web.fetch("GET", url, {}, None, 5)
             else:
-                await sender.send(Prepared("GET", url, {}), Applied(), 1000)
+                await sender.send(PreparedRequest("GET", url, {}), RequestAuth(), 1000)
 
         for scheme, host in product(("http", "https"), INSIDE):
-            with pytest.raises((ToolFailed, Broke)):
+            with pytest.raises((ToolFailed, NoResponse)):
                 await ask(f"{scheme}://{host}/latest/meta-data/")
-            assert proxy.connections == 0, f"{scheme}://{host}"
+            assert proxy.connection_count == 0, f"{scheme}://{host}"
         await ask("http://example.com/x")
-        assert proxy.connections == 1
+        assert proxy.connection_count == 1

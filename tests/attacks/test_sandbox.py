@@ -22,8 +22,8 @@ from sandbox_rows import ATTACKS, Attack
 from sandbox_world import World
 
 from ferrule.sandbox.backends.probes import probe
-from ferrule.sandbox.backends.selection import choose
-from ferrule.sandbox.policy import Bounds, Policy
+from ferrule.sandbox.backends.selection import choose_backend
+from ferrule.sandbox.policy import ResourceLimits, SandboxPolicy
 
 pytestmark = pytest.mark.skipif(
     not probe().user_namespaces, reason="no user namespaces: nothing to attack on this rung"
@@ -48,11 +48,11 @@ def confined(world: World) -> Iterator[Confined]:
         patch.setenv("HOME", str(world.home))
         patch.setenv("DEPLOY_TOKEN", world.canary().strip())
         built = Confined(
-            Policy(
+            SandboxPolicy(
                 world.root,
                 readable=(str(world.library),),
                 writable=(str(world.shared),),
-                bounds=Bounds(memory=1 << 30, processes=128, file_size=1 << 28),
+                limits=ResourceLimits(memory=1 << 30, processes=128, file_size=1 << 28),
             )
         )
         yield built
@@ -64,11 +64,11 @@ def confined(world: World) -> Iterator[Confined]:
 def test_nothing_is_reached(world: World, confined: Confined, attack: Attack) -> None:
     ended, shown = confined.run(world.text(attack.script), home=world.home)
     assert not world.harm(shown), (ended, shown.decode(errors="replace")[-800:])
-    assert not ended.alive
+    assert not ended.surviving_processes
 
 
 @pytest.mark.proves("sandbox.attacks.nothing-reached")
 def test_the_table_is_large_and_each_row_has_its_own_name() -> None:
     assert len(ATTACKS) > 400
     assert len({attack.id for attack in ATTACKS}) == len(ATTACKS)
-    assert choose(Policy(Path("/")), probe()).name == "namespaces"
+    assert choose_backend(SandboxPolicy(Path("/")), probe()).name == "namespaces"

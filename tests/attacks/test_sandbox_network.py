@@ -21,8 +21,8 @@ from confined import Confined
 from test_benign import PACKAGES, PYTHON, _wheel
 
 from ferrule.sandbox.backends.probes import probe
-from ferrule.sandbox.backends.selection import ladder
-from ferrule.sandbox.policy import Policy
+from ferrule.sandbox.backends.selection import available_backends
+from ferrule.sandbox.policy import SandboxPolicy
 
 pytestmark = pytest.mark.skipif(
     not probe().user_namespaces, reason="no user namespaces: another rung holds here"
@@ -78,8 +78,12 @@ def elsewhere() -> Iterator[socket.socket]:
 def confined(request: pytest.FixtureRequest, folder: Path, index: int) -> Iterator[Confined]:
     shutil.rmtree(folder / "project", ignore_errors=True)
     (folder / "project").mkdir()
-    policy = Policy(folder / "project", readable=(PACKAGES,), network=(f"localhost:{index}",))
-    rung = next((one for one in ladder(policy, probe()) if one.name == request.param), None)
+    policy = SandboxPolicy(
+        folder / "project", readable=(PACKAGES,), network=(f"localhost:{index}",)
+    )
+    rung = next(
+        (one for one in available_backends(policy, probe()) if one.name == request.param), None
+    )
     if rung is None:
         pytest.skip(f"this machine cannot start `{request.param}`: {dict(probe().why)}")
     built = Confined(policy, rung)

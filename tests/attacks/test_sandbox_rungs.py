@@ -44,4 +44,4 @@ def test_nothing_is_reached_where_the_machine_offers_less(
         ended,
         shown.decode(errors="replace")[-800:],
     )
-    assert not ended.alive
+    assert not ended.surviving_processes

@@ -34,8 +34,8 @@ from servers import (
 
 from ferrule.core.errors import ConfigError
 from ferrule.runtime.http import server
-from ferrule.runtime.http.http_security import HEADERS, Door, Who
-from ferrule.runtime.http.sign_in import Browsers
+from ferrule.runtime.http.http_security import HEADERS, HttpGuard, Principal
+from ferrule.runtime.http.sign_in import BrowserSignIn
 
 NAMES = ("console", "a2a", "openai", "mcp")
 
@@ -320,10 +320,10 @@ async def served(**more: Any) -> Any:
     serves.
     """
     with server.listen("127.0.0.1", 0) as listening:
-        port = server.port_of(listening)
-        hosts = server.hosts_of("127.0.0.1", port)
-        signing = Browsers(server.origins_of("127.0.0.1", port))
-        door = Door(_open, token={TOKEN: Who("ada")}, hosts=hosts, browsers=signing)
+        port = server.bound_port(listening)
+        hosts = server.accepted_hosts("127.0.0.1", port)
+        signing = BrowserSignIn(server.accepted_origins("127.0.0.1", port))
+        door = HttpGuard(_open, token={TOKEN: Principal("ada")}, hosts=hosts, browsers=signing)
         task = asyncio.create_task(
             server.serve(door, "127.0.0.1", port, listening=listening, **more)
         )
@@ -376,7 +376,7 @@ async def test_a_reader_that_does_not_read_is_left(monkeypatch: pytest.MonkeyPat
         left.set()
 
     with server.listen("127.0.0.1", 0) as listening:
-        port = server.port_of(listening)
+        port = server.bound_port(listening)
         task = asyncio.create_task(server.serve(endless, "127.0.0.1", port, listening=listening))
         with socket.create_connection(("127.0.0.1", port)) as speaking:
             speaking.sendall(b"GET / HTTP/1.1\r\nhost: x\r\n\r\n")
@@ -409,10 +409,10 @@ def test_a_server_that_is_told_to_end_ends_its_streams_and_goes(tmp_path: Path) 
 @pytest.mark.proves("serve.ends")
 def test_an_address_that_is_taken_is_an_error_that_says_so() -> None:
     with server.listen("127.0.0.1", 0) as listening:
-        port = server.port_of(listening)
+        port = server.bound_port(listening)
         with pytest.raises(ConfigError, match="cannot serve on"):
             server.listen("127.0.0.1", port)
-    assert server.hosts_of("::1", 80) == {"[::1]:80", "localhost:80", "[::1]", "localhost"}
-    assert server.origins_of("127.0.0.1", 8000, "https://a.example/x") == {
+    assert server.accepted_hosts("::1", 80) == {"[::1]:80", "localhost:80", "[::1]", "localhost"}
+    assert server.accepted_origins("127.0.0.1", 8000, "https://a.example/x") == {
         "http://127.0.0.1:8000", "http://localhost:8000", "https://a.example",
     }  # fmt: skip

@@ -27,8 +27,8 @@ from together_rows import PRELUDE, TOGETHER, Together
 
 from ferrule.sandbox.backends import bubblewrap
 from ferrule.sandbox.backends.probes import probe
-from ferrule.sandbox.backends.selection import ladder
-from ferrule.sandbox.policy import Policy
+from ferrule.sandbox.backends.selection import available_backends
+from ferrule.sandbox.policy import SandboxPolicy
 
 RUNGS = ("namespaces", "bubblewrap", "landlock")
 SHARE = 1 if os.environ.get("FERRULE_TEST_ATTACKS") == "all" else 15
@@ -48,7 +48,7 @@ def texts(world: World, row: Together, scripts: tuple[str, ...]) -> list[str]:
 def test_commands_that_work_together_reach_nothing(
     attacked_world: World, confined: Confined, row: Together
 ) -> None:
-    tmp = confined.sandbox.scratch
+    tmp = confined.sandbox.scratch_folder
     assert tmp is not None
     shown = confined.together(
         texts(attacked_world, row, row.stay),
@@ -116,13 +116,15 @@ def test_where_mounts_cannot_be_locked_no_folder_is_handed_on(
     attacked_world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(bubblewrap, "probe", lambda: replace(probe(), bwrap_locks=False))
-    policy = Policy(attacked_world.root, require=frozenset())
-    found = next((one for one in ladder(policy, probe()) if one.name == "bubblewrap"), None)
+    policy = SandboxPolicy(attacked_world.root, require=frozenset())
+    found = next(
+        (one for one in available_backends(policy, probe()) if one.name == "bubblewrap"), None
+    )
     if found is None:
         pytest.skip("this machine cannot start `bubblewrap`")
     held = Confined(policy, found)
     try:
-        scratch = held.sandbox.scratch
+        scratch = held.sandbox.scratch_folder
         assert scratch is not None
         for row in TOGETHER:
             if row.id not in ("by-stream-read", "by-datagram-make"):

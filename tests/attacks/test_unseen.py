@@ -20,22 +20,26 @@ from hypothesis import strategies as st
 from ferrule import tool
 from ferrule.cli.permission_prompt import TerminalApprover
 from ferrule.cli.terminal import Terminal
-from ferrule.cli.terminal import visible as terminal_visible
-from ferrule.console.html import environment
-from ferrule.console.html import visible as console_visible
+from ferrule.cli.terminal import escape_invisible as terminal_visible
+from ferrule.console.html import mark_invisible as console_visible
+from ferrule.console.html import template_environment
 from ferrule.console.questions import Question
 from ferrule.console.viewer import Viewer
-from ferrule.core.calls import Call
-from ferrule.core.events import Record, RunStarted, SessionOpened
+from ferrule.core.calls import ToolCall
+from ferrule.core.events import JournalRecord, RunStarted, SessionOpened
 from ferrule.core.identity import Identity
-from ferrule.core.invisible_characters import exact, spelling, visible
-from ferrule.extensions.untrusted_frames import framed
-from ferrule.permissions.approvals import ApprovalRequest, Offer
+from ferrule.core.invisible_characters import (
+    escape_character,
+    escape_for_approval,
+    escape_invisible,
+)
+from ferrule.extensions.untrusted_frames import frame_text
+from ferrule.permissions.approvals import ApprovalRequest, GrantOffer
 from ferrule.servers.acp.permission import EditorApprover
-from ferrule.servers.mcp.approvals import question
-from ferrule.storage.export.transcripts import markdown, screenplay, transcript
-from ferrule.storage.trust import Trust
-from ferrule.toolkits.files.diff import unified
+from ferrule.servers.mcp.approvals import build_question
+from ferrule.storage.export.transcripts import write_markdown, write_screenplay, write_transcript
+from ferrule.storage.trust import TrustStore
+from ferrule.toolkits.files.diff import unified_diff
 
 IGNORABLE = """
 00AD 034F 061C 115F-1160 17B4-17B5 180B-180F 200B-200F 202A-202E 2060-206F 3164 FE00-FE0F FEFF FFA0 FFF0-FFF8 1BCA0-1BCA3
@@ -94,13 +98,13 @@ def erase(path: str) -> str:
 
 def asked(text: str) -> ApprovalRequest:
     return ApprovalRequest(
-        Call("c1", "erase", "{}"),
+        ToolCall("c1", "erase", "{}"),
         erase,
         "high",
         f"rule {text}",
         (),
         f"would erase {text}",
-        (Offer("once", ""),),
+        (GrantOffer("once", ""),),
         "d1",
         Identity("t", "u", "s", "r"),
         values={"path": text},
@@ -124,14 +128,16 @@ def in_the_console(text: str, *_: Any) -> str:
         future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
         waiting = Question("q", "t", "u", "s", asked(text), 0, future)
         viewer = Viewer("u", operator=False, tenant="t")
-        parts: Any = environment().get_template("parts.html").make_module({"viewer": viewer})
+        parts: Any = (
+            template_environment().get_template("parts.html").make_module({"viewer": viewer})
+        )
         return re.sub(r"</?span[^>]*>", "", str(parts.question(waiting)))
 
     return run(page())
 
 
 def at_an_mcp_client(text: str, *_: Any) -> str:
-    return str(question(asked(text)))
+    return str(build_question(asked(text)))
 
 
 def in_an_editor(text: str, *_: Any) -> str:
@@ -148,14 +154,14 @@ def in_an_editor(text: str, *_: Any) -> str:
 
 
 def in_a_diff(text: str, *_: Any) -> str:
-    return unified("a.txt", "", f"{text}\n")
+    return unified_diff("a.txt", "", f"{text}\n")
 
 
 def in_what_is_to_be_trusted(text: str, tmp_path: Path, *_: Any) -> str:
     folder = tmp_path / "work" / ".ferrule"
     folder.mkdir(parents=True)
     (folder / "ferrule.yaml").write_bytes(text.encode("utf-8", "replace"))
-    return "".join(change.diff for change in Trust(tmp_path / "trust").diff(folder.parent))
+    return "".join(change.diff for change in TrustStore(tmp_path / "trust").diff(folder.parent))
 
 
 APPROVALS: list[Callable[..., str]] = [
@@ -179,14 +185,20 @@ def test_nothing_hides_in_what_a_person_approves(
         letter = "\u200b"  # a text file has none
     shown = medium(f"a{letter}b{letter}{letter}c", tmp_path, capsys)
     assert letter not in shown
-    assert "a{0}b{0}{0}c".format(spelling(letter)) in shown.replace("\\\\", "\\")
+    assert "a{0}b{0}{0}c".format(escape_character(letter)) in shown.replace("\\\\", "\\")
     assert shown.encode()
 
 
 def in_a_transcript(text: str) -> str:
     events = (SessionOpened("local:m"), RunStarted(text))
-    records = [Record("s", number, 0, "r", event, "") for number, event in enumerate(events, 1)]
-    return "".join(transcript(records)) + "".join(markdown(records)) + "".join(screenplay(records))
+    records = [
+        JournalRecord("s", number, 0, "r", event, "") for number, event in enumerate(events, 1)
+    ]
+    return (
+        "".join(write_transcript(records))
+        + "".join(write_markdown(records))
+        + "".join(write_screenplay(records))
+    )
 
 
 def on_a_page(text: str) -> str:
@@ -194,7 +206,7 @@ def on_a_page(text: str) -> str:
 
 
 def in_a_frame_for_a_model(text: str) -> str:
-    return framed("skill", text)
+    return frame_text("skill", text)
 
 
 @pytest.mark.proves("unseen.everywhere")
@@ -206,7 +218,10 @@ def test_nothing_undrawn_is_passed_on_where_people_and_models_read(
     medium: Callable[[str], str], name: str
 ) -> None:
     shown = medium(f"a{HIDDEN[name]}b")
-    assert HIDDEN[name] not in shown.replace("\n", "") and f"a{spelling(HIDDEN[name])}b" in shown
+    assert (
+        HIDDEN[name] not in shown.replace("\n", "")
+        and f"a{escape_character(HIDDEN[name])}b" in shown
+    )
 
 
 @pytest.mark.proves("unseen.prose-stays")
@@ -232,9 +247,10 @@ def test_what_scripts_and_emoji_need_stays_in_prose(
 def test_words_written_in_joiners_or_selectors_are_spelled_out_in_prose_too() -> None:
     for hidden in ("\u200c\u200d\u200c\u200d", "\ufe0f\ufe0e\ufe0f", "\ufe01\ufe02"):
         assert (
-            visible(f"a{hidden}b", joiners=True) == f"a{hidden.encode('unicode_escape').decode()}b"
+            escape_invisible(f"a{hidden}b", keep_joiners=True)
+            == f"a{hidden.encode('unicode_escape').decode()}b"
         )
-    assert visible("a\ufe0f\ufe0fb") == "a\\ufe0f\\ufe0fb"
+    assert escape_invisible("a\ufe0f\ufe0fb") == "a\\ufe0f\\ufe0fb"
 
 
 @pytest.mark.proves("unseen.everywhere")
@@ -243,8 +259,10 @@ def test_all_that_unicode_says_may_be_ignored_is_known() -> None:
         first, _, last = given_.partition("-")
         for code in range(int(first, 16), int(last or first, 16) + 1):
             letter = chr(code)
-            assert exact(letter) == spelling(letter)
-            assert visible(letter) == (letter if letter in "\ufe0e\ufe0f" else spelling(letter))
+            assert escape_for_approval(letter) == escape_character(letter)
+            assert escape_invisible(letter) == (
+                letter if letter in "\ufe0e\ufe0f" else escape_character(letter)
+            )
 
 
 @given(st.text(), st.booleans())
@@ -252,9 +270,11 @@ def test_all_that_unicode_says_may_be_ignored_is_known() -> None:
 def test_spelling_out_twice_is_the_same_as_once_and_plain_text_stays(
     text: str, joiners: bool
 ) -> None:
-    shown = visible(text, joiners=joiners)
-    assert visible(shown, joiners=joiners) == shown and exact(exact(text)) == exact(text)
-    assert all(one.isprintable() or one in "\n\t" for one in exact(text))
+    shown = escape_invisible(text, keep_joiners=joiners)
+    assert escape_invisible(shown, keep_joiners=joiners) == shown and escape_for_approval(
+        escape_for_approval(text)
+    ) == escape_for_approval(text)
+    assert all(one.isprintable() or one in "\n\t" for one in escape_for_approval(text))
     shown.encode()
     if text.isascii():
-        assert visible(text) == exact(text.replace("\r\n", "\n"))
+        assert escape_invisible(text) == escape_for_approval(text.replace("\r\n", "\n"))

@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ferrule.core.calls import Call, Result
+from ferrule.core.calls import ToolCall, ToolResult
 from ferrule.core.commands import AskModel
-from ferrule.core.compaction import closed
+from ferrule.core.compaction import can_leave_out
 from ferrule.core.events import (
     CallEvaluated,
     ContextAdded,
@@ -23,8 +23,8 @@ from ferrule.core.events import (
     RunStarted,
     ToolAnswered,
     Usage,
-    decode,
-    encode,
+    event_from_json,
+    event_to_json,
 )
 from ferrule.core.limits import Limits
 from ferrule.core.machine import Machine
@@ -48,7 +48,7 @@ def compacted(draw: st.DrawFn) -> ContextCompacted:
 
 
 STEPS = st.one_of(
-    st.builds(RunStarted, st.just("go"), limits=st.just(Limits(max_rounds=50))),
+    st.builds(RunStarted, st.just("go"), limits=st.just(Limits(max_turns=50))),
     st.integers(0, 3),
     st.builds(NoticeGiven, st.sampled_from(["word", "news"]), st.sampled_from(["person", "job"])),
     st.builds(ContextAdded, st.just("more")),
@@ -77,14 +77,14 @@ class Twins:
     def step(self, step: Event | int) -> None:
         if not isinstance(step, int):
             self.feed(step)
-        elif self.one.active:
-            number = len(self.one.ids)
-            calls = tuple(Call(f"c{number + n}", "look") for n in range(step))
+        elif self.one.is_active:
+            number = len(self.one.call_ids)
+            calls = tuple(ToolCall(f"c{number + n}", "look") for n in range(step))
             self.feed(ModelAnswered("said", calls))
             for call in calls:
                 self.feed(CallEvaluated(call.id, "allow", effect="none"))
             for call in calls:
-                self.feed(ToolAnswered(Result(call.id, "look", True, f"result of {call.id}")))
+                self.feed(ToolAnswered(ToolResult(call.id, "look", True, f"result of {call.id}")))
 
 
 def assert_valid(history: list[Message]) -> None:
@@ -102,7 +102,7 @@ def assert_valid(history: list[Message]) -> None:
 
 def told(steps: list[Event | int]) -> Twins:
     twins = Twins(Machine(), Machine(), [])
-    for step in (RunStarted("the task", limits=Limits(max_rounds=50)), *steps):
+    for step in (RunStarted("the task", limits=Limits(max_turns=50)), *steps):
         twins.step(step)
     return twins
 
@@ -115,11 +115,11 @@ def test_any_cut_leaves_a_valid_history_and_undoing_it_gives_every_byte_back(
 ) -> None:
     twins = told(steps)
     one = twins.one
-    assert one.compaction.whole(one.history) == twins.plain.history
-    if one.active:
+    assert one.compaction.full_history(one.history) == twins.plain.history
+    if one.is_active:
         assert one.history[-1] == twins.plain.history[-1]
-    for index in range(one.compaction.head, len(one.history)):
-        whole = twins.plain.history[one.compaction.number(index) - 1]
+    for index in range(one.compaction.head_length, len(one.history)):
+        whole = twins.plain.history[one.compaction.message_number(index) - 1]
         assert type(one.history[index]) is type(whole)
     before = one.history
     one.feed(ContextRestored())
@@ -136,7 +136,10 @@ def test_the_same_events_read_from_a_journal_give_the_same_messages(
     twins = told(steps)
     again = Machine()
     again.rebuild(
-        [decode(kind, json.loads(json.dumps(body))) for kind, body in map(encode, twins.events)]
+        [
+            event_from_json(kind, json.loads(json.dumps(body)))
+            for kind, body in map(event_to_json, twins.events)
+        ]
     )
     assert (again.history, again.usage) == (twins.one.history, twins.one.usage)
 
@@ -173,7 +176,7 @@ def test_what_would_tear_a_pair_or_touch_the_last_message_changes_nothing(
     before = list(machine.history)
     machine.feed(event)
     assert machine.history == before
-    assert not machine.compaction.active
+    assert not machine.compaction.is_active
 
 
 @pytest.mark.proves("compaction.valid")
@@ -212,10 +215,13 @@ def test_a_summary_stands_behind_the_words_of_the_person_and_takes_the_place_of_
 @pytest.mark.proves("compaction.valid")
 def test_a_call_that_is_open_is_not_cut_off() -> None:
     machine = three_rounds()
-    machine.feed(ModelAnswered("", (Call("open", "look"),)))
-    assert not closed(machine.history, len(machine.history))
+    machine.feed(ModelAnswered("", (ToolCall("open", "look"),)))
+    assert not can_leave_out(machine.history, len(machine.history))
     before = machine.history
     machine.feed(ContextCompacted(through=8, text="x"))
     assert machine.history is before
     machine.feed(ContextCompacted(through=7, text="[to 7]"))
-    assert machine.history == [UserMessage("[to 7]"), AssistantMessage("", (Call("open", "look"),))]
+    assert machine.history == [
+        UserMessage("[to 7]"),
+        AssistantMessage("", (ToolCall("open", "look"),)),
+    ]

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ferrule.core.calls import Call, ErrorType, Result
+from ferrule.core.calls import ErrorType, ToolCall, ToolResult
 from ferrule.core.events import (
     Access,
     CallEvaluated,
@@ -23,8 +23,8 @@ from ferrule.core.events import (
     ToolAnswered,
     Unknown,
     Usage,
-    decode,
-    encode,
+    event_from_json,
+    event_to_json,
 )
 from ferrule.core.limits import Limits
 
@@ -38,9 +38,9 @@ json_values = st.recursive(
     max_leaves=8,
 )
 texts = st.lists(text, max_size=3).map(tuple)
-calls = st.builds(Call, text, text, text)
+calls = st.builds(ToolCall, text, text, text)
 results = st.builds(
-    Result,
+    ToolResult,
     text,
     text,
     st.booleans(),
@@ -100,8 +100,8 @@ def events_of(cls: Any) -> st.SearchStrategy[Any]:
 
 
 def through_json(event: Any) -> Any:
-    kind, body = encode(event)
-    return decode(kind, json.loads(json.dumps(body)))
+    kind, body = event_to_json(event)
+    return event_from_json(kind, json.loads(json.dumps(body)))
 
 
 @pytest.mark.proves("events.identity")
@@ -129,9 +129,9 @@ def test_kinds_are_unique_and_every_kind_is_a_flat_value() -> None:
 def test_an_event_of_an_unknown_kind_is_kept_and_written_back_unchanged(
     name: str, body: dict[str, Any]
 ) -> None:
-    event = decode(name, body)
+    event = event_from_json(name, body)
     assert event == Unknown(name, body)
-    assert encode(event) == (name, body)
+    assert event_to_json(event) == (name, body)
 
 
 @pytest.mark.proves("events.tolerant")
@@ -140,16 +140,16 @@ def test_a_field_from_the_future_is_dropped(cls: Any) -> None:
     @settings(max_examples=40)
     @given(events_of(cls))
     def with_more(event: Any) -> None:
-        kind, body = encode(event)
-        assert decode(kind, {**body, "field_of_a_later_version": {"a": [1]}}) == event
+        kind, body = event_to_json(event)
+        assert event_from_json(kind, {**body, "field_of_a_later_version": {"a": [1]}}) == event
 
     with_more()
 
 
 @pytest.mark.proves("events.tolerant")
 def test_a_missing_field_takes_its_default() -> None:
-    assert decode("model.answered", {"text": "hello"}) == ModelAnswered("hello")
-    assert decode("run.finished", {"stop": "done"}) == RunFinished("done")
+    assert event_from_json("model.answered", {"text": "hello"}) == ModelAnswered("hello")
+    assert event_from_json("run.finished", {"stop": "done"}) == RunFinished("done")
 
 
 @pytest.mark.proves("events.tolerant")
@@ -158,7 +158,7 @@ def test_a_missing_field_takes_its_default() -> None:
     [
         ("run.started", {}),
         ("run.started", {"text": "hello", "limits": {"on_limit": "a word of the future"}}),
-        ("run.started", {"text": "hello", "limits": {"max_rounds": 0}}),
+        ("run.started", {"text": "hello", "limits": {"max_turns": 0}}),
         ("call.direct", {"call": "not an object"}),
         ("call.direct", {"call": None}),
         ("call.answered", {"result": None}),
@@ -181,13 +181,13 @@ def test_a_missing_field_takes_its_default() -> None:
 def test_a_known_kind_that_cannot_be_understood_is_kept_as_it_is(
     kind: str, body: dict[str, Any]
 ) -> None:
-    event = decode(kind, body)
+    event = event_from_json(kind, body)
     assert event == Unknown(kind, body)
-    assert encode(event) == (kind, body)
+    assert event_to_json(event) == (kind, body)
 
 
 def test_a_result_inside_an_event_keeps_lists_as_lists() -> None:
-    event = ToolAnswered(Result("c", "t", True, ["a", ["b"]], notes=("n",)))
+    event = ToolAnswered(ToolResult("c", "t", True, ["a", ["b"]], notes=("n",)))
     back = through_json(event)
     assert back.result.data == ["a", ["b"]]
     assert back.result.notes == ("n",)
@@ -198,8 +198,8 @@ def test_usage_adds_up() -> None:
 
 
 def test_what_is_written_is_named_by_its_kind() -> None:
-    assert encode(RunStarted("hello", "m"))[0] == "run.started"
-    assert encode(DirectCall(Call("c", "t")))[1] == {
+    assert event_to_json(RunStarted("hello", "m"))[0] == "run.started"
+    assert event_to_json(DirectCall(ToolCall("c", "t")))[1] == {
         "call": {"id": "c", "tool": "t", "arguments": "{}"},
         "by": "person",
     }

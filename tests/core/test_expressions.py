@@ -10,13 +10,13 @@ import pytest
 
 import ferrule
 from ferrule.core import invisible_characters
-from ferrule.core.lazy_patterns import expression
+from ferrule.core.lazy_patterns import compile_lazily
 
 
 @pytest.mark.proves("core.expressions")
 def test_an_expression_does_what_a_compiled_one_does() -> None:
     words, compiled = (
-        expression(r"(\w+)-(\d+)", re.IGNORECASE),
+        compile_lazily(r"(\w+)-(\d+)", re.IGNORECASE),
         re.compile(r"(\w+)-(\d+)", re.IGNORECASE),
     )
     assert words.sub(r"\2-\1", "a-1 b-2") == compiled.sub(r"\2-\1", "a-1 b-2")
@@ -24,12 +24,12 @@ def test_an_expression_does_what_a_compiled_one_does() -> None:
         found = words.search("see Ab-12")
         assert found is not None and found.groups() == ("Ab", "12")
     assert (words.pattern, words.flags) == (compiled.pattern, compiled.flags)
-    assert expression(rb"\d+").fullmatch(b"12") is not None
+    assert compile_lazily(rb"\d+").fullmatch(b"12") is not None
 
 
 @pytest.mark.proves("core.expressions")
 def test_an_expression_is_compiled_when_it_is_first_used() -> None:
-    broken = expression("(")
+    broken = compile_lazily("(")
     with pytest.raises(re.error, match="missing"):
         broken.search("")
 
@@ -42,10 +42,12 @@ def test_every_expression_of_the_package_can_be_compiled() -> None:
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
             if not (isinstance(node, ast.Call) and isinstance(node.func, ast.Name)):
                 continue
-            if node.func.id == "expression" and isinstance(node.args[0], ast.Constant):
+            if node.func.id == "compile_lazily" and isinstance(node.args[0], ast.Constant):
                 re.compile(str(node.args[0].value))
                 found += 1
     assert found > 20
     assert (
-        invisible_characters.visible("\u202e") == invisible_characters.exact("\u202e") == r"\u202e"
+        invisible_characters.escape_invisible("\u202e")
+        == invisible_characters.escape_for_approval("\u202e")
+        == r"\u202e"
     )

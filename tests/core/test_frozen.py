@@ -1,4 +1,4 @@
-"""Values: what `core.frozen` makes of a class."""
+"""Values: what `core.value_class` makes of a class."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 
 import pytest
 
-from ferrule.core.frozen import frozen
+from ferrule.core.value_class import frozen
 
 
 @frozen

@@ -8,9 +8,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ferrule.core.calls import Call, ErrorType, Result
-from ferrule.core.calls_in_flight import Phase
-from ferrule.core.commands import AskModel, AskPerson, Command, Evaluate, RunTool, StopTool
+from ferrule.core.call_states import RunPhase
+from ferrule.core.calls import ErrorType, ToolCall, ToolResult
+from ferrule.core.commands import (
+    AskModel,
+    Command,
+    EvaluateCall,
+    RequestApproval,
+    RunCall,
+    StopCall,
+)
 from ferrule.core.errors import ConfigError
 from ferrule.core.events import (
     Access,
@@ -23,10 +30,15 @@ from ferrule.core.events import (
     Recovered,
     RunStarted,
     ToolAnswered,
-    decode,
-    encode,
+    event_from_json,
+    event_to_json,
 )
-from ferrule.core.joins import BRANCHES, enough, not_begun, parse_join
+from ferrule.core.join_policy import (
+    MAX_PARALLEL_CALLS,
+    cancelled_before_start,
+    has_enough_successes,
+    parse_join,
+)
 from ferrule.core.limits import Limits
 from ferrule.core.machine import Machine
 from ferrule.core.messages import ToolMessage
@@ -34,16 +46,16 @@ from ferrule.core.messages import ToolMessage
 WHY = "enough calls of this answer succeeded (1)"
 
 
-def call(name: str) -> Call:
-    return Call(name, "look", json.dumps({"of": name}))
+def call(name: str) -> ToolCall:
+    return ToolCall(name, "look", json.dumps({"of": name}))
 
 
 def good(name: str) -> ToolAnswered:
-    return ToolAnswered(Result(name, "look", True, f"found {name}"))
+    return ToolAnswered(ToolResult(name, "look", True, f"found {name}"))
 
 
 def bad(name: str, error: ErrorType = ErrorType.IO_ERROR) -> ToolAnswered:
-    return ToolAnswered(Result(name, "look", False, None, error, "broken"))
+    return ToolAnswered(ToolResult(name, "look", False, None, error, "broken"))
 
 
 def asked(join: int, *names: str, access: Access | None = None, ask: str = "") -> Machine:
@@ -69,7 +81,14 @@ def told(machine: Machine) -> list[tuple[str, bool]]:
 @pytest.mark.proves("join.modes")
 @pytest.mark.parametrize(
     ("given_", "wanted"),
-    [("all", 0), ("first_success", 1), (1, 1), (3, 3), ("3", 3), (BRANCHES, BRANCHES)],
+    [
+        ("all", 0),
+        ("first_success", 1),
+        (1, 1),
+        (3, 3),
+        ("3", 3),
+        (MAX_PARALLEL_CALLS, MAX_PARALLEL_CALLS),
+    ],
 )
 def test_a_join_is_all_the_first_success_or_a_number_of_them(given_: object, wanted: int) -> None:
     assert parse_join(given_) == wanted
@@ -77,7 +96,7 @@ def test_a_join_is_all_the_first_success_or_a_number_of_them(given_: object, wan
 
 @pytest.mark.proves("join.modes")
 @pytest.mark.parametrize(
-    "wrong", ["first", "", 0, -1, BRANCHES + 1, True, 1.0, None, "0", "99999", [1]]
+    "wrong", ["first", "", 0, -1, MAX_PARALLEL_CALLS + 1, True, 1.0, None, "0", "99999", [1]]
 )
 def test_another_join_is_an_error_that_lists_what_there_is(wrong: object) -> None:
     with pytest.raises(
@@ -99,7 +118,7 @@ def test_joining_all_gives_two_results_and_one_error_in_call_order() -> None:
 def test_the_first_success_ends_the_rest_each_of_which_has_its_result_in_call_order() -> None:
     machine = asked(1, "a", "b", "c")
     assert machine.feed(bad("c")) == []
-    assert machine.feed(good("b")) == [StopTool(call("a"), WHY)]
+    assert machine.feed(good("b")) == [StopCall(call("a"), WHY)]
     assert machine.feed(bad("a", ErrorType.CANCELLED)) == [AskModel(2)]
     assert told(machine) == [("a", False), ("b", True), ("c", False)]
 
@@ -125,16 +144,16 @@ def test_a_number_of_successes_is_counted_and_failures_are_not() -> None:
     machine = asked(2, "a", "b", "c", "d")
     assert [machine.feed(event) for event in (bad("d"), good("b"))] == [[], []]
     assert machine.feed(good("c")) == [
-        StopTool(call("a"), "enough calls of this answer succeeded (2)")
+        StopCall(call("a"), "enough calls of this answer succeeded (2)")
     ]
 
 
 @pytest.mark.proves("join.not-begun")
 def test_calls_that_wait_for_their_turn_do_not_begin_any_more() -> None:
     machine = asked(1, "a", "b", "c", access=Access(writes=("x",)))
-    assert machine.feed(good("a")) == [StopTool(call("b"), WHY), StopTool(call("c"), WHY)]
-    machine.feed(ToolAnswered(not_begun(call("b"), WHY)))
-    assert machine.feed(ToolAnswered(not_begun(call("c"), WHY))) == [AskModel(2)]
+    assert machine.feed(good("a")) == [StopCall(call("b"), WHY), StopCall(call("c"), WHY)]
+    machine.feed(ToolAnswered(cancelled_before_start(call("b"), WHY)))
+    assert machine.feed(ToolAnswered(cancelled_before_start(call("c"), WHY))) == [AskModel(2)]
     assert [(r.error_type, r.error_message) for r in machine.results()[1:]] == [
         (ErrorType.CANCELLED, f"not run: {WHY}")
     ] * 2
@@ -143,8 +162,8 @@ def test_calls_that_wait_for_their_turn_do_not_begin_any_more() -> None:
 @pytest.mark.proves("join.not-begun")
 def test_a_question_to_a_person_is_taken_back_and_their_late_yes_runs_nothing() -> None:
     machine = asked(1, "a", "b", ask="b")
-    assert machine.feed(good("a")) == [StopTool(call("b"), WHY)]
-    machine.feed(ToolAnswered(not_begun(call("b"), WHY)))
+    assert machine.feed(good("a")) == [StopCall(call("b"), WHY)]
+    machine.feed(ToolAnswered(cancelled_before_start(call("b"), WHY)))
     assert machine.feed(PersonAnswered("b", "once", "d")) == []
     assert told(machine) == [("a", True), ("b", False)]
 
@@ -163,7 +182,7 @@ def test_the_next_round_is_joined_anew() -> None:
 @pytest.mark.proves("join.branches")
 def test_at_most_fifty_calls_run_side_by_side_whatever_the_limits_say() -> None:
     machine = Machine()
-    machine.feed(RunStarted("go", limits=Limits(max_calls_per_round=1000)))
+    machine.feed(RunStarted("go", limits=Limits(max_calls_per_turn=1000)))
     commands = machine.feed(ModelAnswered(calls=tuple(call(f"c{n}") for n in range(52))))
     assert len(commands) == 50
     assert [r.error_type for r in machine.results()] == [ErrorType.LIMIT] * 2
@@ -182,10 +201,10 @@ def test_after_a_crash_what_was_not_needed_is_not_begun_again() -> None:
     machine = Machine()
     machine.rebuild(events)
     commands = machine.feed(Recovered())
-    assert [type(one) for one in commands] == [StopTool]
-    machine.feed(ToolAnswered(not_begun(call("b"), "x")))
+    assert [type(one) for one in commands] == [StopCall]
+    machine.feed(ToolAnswered(cancelled_before_start(call("b"), "x")))
     assert "outcome unknown" in (machine.results()[2].error_message or "")
-    assert machine.phase is Phase.ASKING
+    assert machine.phase is RunPhase.AWAITING_MODEL
 
 
 @given(st.integers(0, 5), st.lists(st.sampled_from([None, True, False]), max_size=9))
@@ -193,8 +212,8 @@ def test_after_a_crash_what_was_not_needed_is_not_begun_again() -> None:
 def test_enough_is_so_many_successes_and_never_where_all_are_wanted(
     wanted: int, ends: list[bool | None]
 ) -> None:
-    results = [None if end is None else Result("x", "t", end) for end in ends]
-    assert enough(wanted, results) == (wanted > 0 and ends.count(True) >= wanted)
+    results = [None if end is None else ToolResult("x", "t", end) for end in ends]
+    assert has_enough_successes(wanted, results) == (wanted > 0 and ends.count(True) >= wanted)
 
 
 ACCESS = st.sampled_from(
@@ -210,7 +229,7 @@ class Faithful:
         self.journal: list[Event] = []
         self.running: set[str] = set()
         self.todo: list[Command] = []
-        self.feed(RunStarted("go", limits=Limits(max_rounds=2), join=join))
+        self.feed(RunStarted("go", limits=Limits(max_turns=2), join=join))
 
     def feed(self, event: Event) -> None:
         self.journal.append(event)
@@ -227,23 +246,23 @@ class Faithful:
         match self.todo.pop(draw(st.integers(0, len(self.todo) - 1))):
             case AskModel():
                 count = draw(st.integers(1, 5))
-                self.feed(ModelAnswered(calls=tuple(Call("", "look") for _ in range(count))))
-            case Evaluate(call=made):
+                self.feed(ModelAnswered(calls=tuple(ToolCall("", "look") for _ in range(count))))
+            case EvaluateCall(call=made):
                 verdict = draw(st.sampled_from(["allow", "ask", "refuse"]))
                 self.feed(
                     CallEvaluated(made.id, verdict, effect="read", digest="d", access=draw(ACCESS))
                 )
-            case RunTool(call=made) | AskPerson(call=made) as command:
-                slot = self.machine.slot(made.id)
+            case RunCall(call=made) | RequestApproval(call=made) as command:
+                slot = self.machine.find_slot(made.id)
                 assert slot is not None
-                if slot.result is None and isinstance(command, RunTool):
+                if slot.result is None and isinstance(command, RunCall):
                     self.running.add(made.id)
                 elif slot.result is None:
                     choice = draw(st.sampled_from(["once", "deny"]))
                     self.feed(PersonAnswered(made.id, choice, "d"))
-            case StopTool(call=made, reason=why):
+            case StopCall(call=made, reason=why):
                 self.running.discard(made.id)
-                self.feed(ToolAnswered(not_begun(made, why)))
+                self.feed(ToolAnswered(cancelled_before_start(made, why)))
             case _:
                 pass
 
@@ -262,12 +281,14 @@ def test_in_any_order_of_things_every_call_has_one_result_and_the_run_goes_on(
         if number == crash:
             # The process dies: what ran is gone, another takes over from the journal.
             machine = Machine()
-            machine.rebuild([decode(kind, body) for kind, body in map(encode, driver.journal)])
+            machine.rebuild(
+                [event_from_json(kind, body) for kind, body in map(event_to_json, driver.journal)]
+            )
             driver.machine, driver.todo, driver.running = machine, [], set()
             driver.feed(Recovered())
             continue
         driver.step()
-    assert driver.machine.phase is Phase.FINISHED
+    assert driver.machine.phase is RunPhase.FINISHED
     made = [c.id for e in driver.machine.history for c in getattr(e, "calls", ())]
     assert [call_id for call_id, _ in told(driver.machine)] == made
     driver.machine.feed(Cancelled("the end"))

@@ -11,9 +11,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ferrule.core.calls import Call, ErrorType, Result
-from ferrule.core.calls_in_flight import Phase
-from ferrule.core.commands import AskModel, AskPerson, Command, Evaluate, Finish, RunTool
+from ferrule.core.call_states import RunPhase
+from ferrule.core.calls import ErrorType, ToolCall, ToolResult
+from ferrule.core.commands import (
+    AskModel,
+    Command,
+    EvaluateCall,
+    FinishRun,
+    RequestApproval,
+    RunCall,
+)
 from ferrule.core.events import (
     Access,
     CallEvaluated,
@@ -30,8 +37,8 @@ from ferrule.core.events import (
     RunFinished,
     RunStarted,
     ToolAnswered,
-    decode,
-    encode,
+    event_from_json,
+    event_to_json,
 )
 from ferrule.core.limits import Limits
 from ferrule.core.machine import Machine
@@ -39,7 +46,7 @@ from ferrule.core.messages import AssistantMessage, Message, ToolMessage, UserMe
 
 IDS = st.sampled_from(["", "a", "b", "c", "call_1_0"])
 CALLS = st.builds(
-    Call, IDS, st.sampled_from(["look", "write"]), st.sampled_from(["{}", '{"x":1}', "{broken"])
+    ToolCall, IDS, st.sampled_from(["look", "write"]), st.sampled_from(["{}", '{"x":1}', "{broken"])
 )
 ACCESS = st.sampled_from(
     [Access(), Access(reads=("a",)), Access(writes=("a/b",)), Access(writes=("",))]
@@ -65,7 +72,7 @@ ANY_EVENT: st.SearchStrategy[Event] = st.one_of(
     ),
     st.builds(CallStarted, IDS),
     st.builds(
-        ToolAnswered, st.builds(Result, IDS, st.just("look"), st.booleans(), st.just("data"))
+        ToolAnswered, st.builds(ToolResult, IDS, st.just("look"), st.booleans(), st.just("data"))
     ),
     st.builds(Cancelled, st.just("stop"), st.one_of(st.just(""), IDS)),
     st.builds(LimitHit, st.just("max_seconds"), st.just(1.0)),
@@ -103,7 +110,7 @@ def assert_valid(history: list[Message], *, working: bool) -> None:
 
 def state_of(machine: Machine) -> object:
     slots = [(s.call, s.state, s.result, s.evaluation, s.approved) for s in machine.open_calls()]
-    return machine.phase, machine.round, machine.usage, machine.history, slots, machine.results()
+    return machine.phase, machine.turn, machine.usage, machine.history, slots, machine.results()
 
 
 @pytest.mark.proves("machine.any-order", "machine.one-result", "machine.valid-history")
@@ -113,17 +120,17 @@ def test_any_events_in_any_order_leave_a_valid_history(
     events: list[Event], rounds: int, on_limit: str
 ) -> None:
     machine = Machine()
-    limits = Limits(max_rounds=rounds, max_calls_per_round=2, on_limit=on_limit)
+    limits = Limits(max_turns=rounds, max_calls_per_turn=2, on_limit=on_limit)
     for event in events:
         event = replace(event, limits=limits) if isinstance(event, RunStarted) else event
         commands = machine.feed(event)
-        assert_valid(machine.history, working=machine.phase is Phase.WORKING)
-        if any(isinstance(c, (AskModel, Finish)) for c in commands):
+        assert_valid(machine.history, working=machine.phase is RunPhase.RUNNING_CALLS)
+        if any(isinstance(c, (AskModel, FinishRun)) for c in commands):
             assert_valid(machine.history, working=False)
     machine.feed(Cancelled("the end"))
     machine.feed(RunStarted("one more"))
     assert_valid(machine.history, working=False)
-    assert machine.phase is Phase.ASKING
+    assert machine.phase is RunPhase.AWAITING_MODEL
 
 
 @pytest.mark.proves("machine.rebuild")
@@ -134,7 +141,10 @@ def test_feeding_the_journal_again_gives_the_same_state(events: list[Event]) -> 
     for event in events:
         first.feed(event)
     second.rebuild(
-        [decode(kind, json.loads(json.dumps(body))) for kind, body in map(encode, events)]
+        [
+            event_from_json(kind, json.loads(json.dumps(body)))
+            for kind, body in map(event_to_json, events)
+        ]
     )
     assert state_of(first) == state_of(second)
 
@@ -149,7 +159,7 @@ def test_a_run_cancelled_or_killed_at_any_point_answers_every_call_once(
     step.
     """
     machine = Machine()
-    todo: list[Command] = machine.feed(RunStarted("go", limits=Limits(max_rounds=3)))
+    todo: list[Command] = machine.feed(RunStarted("go", limits=Limits(max_turns=3)))
     executed: list[str] = []
     stop_at = data.draw(st.integers(0, 25))
     for step in range(60):
@@ -180,24 +190,24 @@ def _carry_out(
 ) -> list[Command]:
     if isinstance(command, AskModel):
         return machine.feed(ModelAnswered("", data.draw(st.lists(CALLS, max_size=3).map(tuple))))
-    if isinstance(command, Evaluate):
+    if isinstance(command, EvaluateCall):
         drawn = data.draw(EVALUATED)
         verdict, access, effect = drawn.verdict, drawn.access, drawn.effect
         return machine.feed(
             CallEvaluated(command.call.id, verdict, digest="d", access=access, effect=effect)
         )
-    if isinstance(command, AskPerson):
+    if isinstance(command, RequestApproval):
         choice = data.draw(st.sampled_from(["once", "deny"]))
         return machine.feed(PersonAnswered(command.call.id, choice, "d"))
-    if isinstance(command, RunTool):
-        slot = machine.slot(command.call.id)
+    if isinstance(command, RunCall):
+        slot = machine.find_slot(command.call.id)
         if slot is None or slot.result is not None:
             return []
-        if command.evaluation.announced:
+        if command.evaluation.is_announced:
             machine.feed(CallStarted(command.call.id))
         executed.append(command.call.id)
         error = data.draw(st.sampled_from([ErrorType.NONE, ErrorType.TIMEOUT]))
-        result = Result(
+        result = ToolResult(
             command.call.id, command.call.tool, error is ErrorType.NONE, "data", error, "late"
         )
         return machine.feed(ToolAnswered(result))
@@ -213,7 +223,7 @@ def test_every_notice_reaches_the_model_once_whatever_happens_around_it(
     machine, given_ = Machine(), list[str]()
     for number, event in enumerate(events):
         event = (
-            replace(event, limits=Limits(max_rounds=rounds))
+            replace(event, limits=Limits(max_turns=rounds))
             if isinstance(event, RunStarted)
             else event
         )
@@ -244,7 +254,7 @@ def test_after_a_crash_no_finished_and_no_unknown_effect_runs_again(
 ) -> None:
     machine = Machine()
     machine.feed(RunStarted("go"))
-    calls = tuple(Call(f"c{i}", "tool", f'{{"i":{i}}}') for i in range(len(effects)))
+    calls = tuple(ToolCall(f"c{i}", "tool", f'{{"i":{i}}}') for i in range(len(effects)))
     machine.feed(ModelAnswered(calls=calls))
     for call, effect in zip(calls, effects, strict=True):
         machine.feed(CallEvaluated(call.id, "allow", effect=effect, access=Access()))
@@ -252,8 +262,8 @@ def test_after_a_crash_no_finished_and_no_unknown_effect_runs_again(
         if effect not in ("none", "read"):
             machine.feed(CallStarted(call.id))
     for call in calls[:finished]:
-        machine.feed(ToolAnswered(Result(call.id, "tool", True, f"did {call.id}")))
-    again = {c.call.id for c in machine.feed(Recovered()) if isinstance(c, (Evaluate, RunTool))}
+        machine.feed(ToolAnswered(ToolResult(call.id, "tool", True, f"did {call.id}")))
+    again = {c.call.id for c in machine.feed(Recovered()) if isinstance(c, (EvaluateCall, RunCall))}
     expected = {
         c.id for c, e in list(zip(calls, effects, strict=True))[finished:] if e in ("none", "read")
     }

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ferrule.core.calls import Call, Result
+from ferrule.core.calls import ToolCall, ToolResult
 from ferrule.core.commands import AskModel
 from ferrule.core.events import (
     Access,
@@ -27,7 +27,7 @@ def working(*names: str, limits: Limits | None = None) -> Machine:
     """A machine in which these calls run."""
     machine = Machine()
     machine.feed(RunStarted("go", limits=limits or Limits()))
-    machine.feed(ModelAnswered(calls=tuple(Call(name, "look") for name in names)))
+    machine.feed(ModelAnswered(calls=tuple(ToolCall(name, "look") for name in names)))
     for name in names:
         machine.feed(CallEvaluated(name, "allow", effect="read", access=Access()))
     return machine
@@ -36,7 +36,7 @@ def working(*names: str, limits: Limits | None = None) -> Machine:
 def answered(machine: Machine, *names: str) -> list[Message]:
     """What the history holds after these calls were answered."""
     for name in names:
-        machine.feed(ToolAnswered(Result(name, "look", True, f"saw {name}")))
+        machine.feed(ToolAnswered(ToolResult(name, "look", True, f"saw {name}")))
     return machine.history
 
 
@@ -79,7 +79,7 @@ def test_what_comes_after_the_run_waits_for_the_next_one() -> None:
 
 @pytest.mark.proves("notices.wait-for-a-run")
 def test_a_run_that_ends_at_its_limit_keeps_the_notice_for_the_next() -> None:
-    machine = working("c1", limits=Limits(max_rounds=1))
+    machine = working("c1", limits=Limits(max_turns=1))
     machine.feed(NoticeGiven("job done", "job"))
     assert not any("job done" in message.text for message in answered(machine, "c1"))
     machine.feed(RunStarted("more"))

@@ -11,10 +11,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ferrule.core.calls import Call, ErrorType, Result, compact
+from ferrule.core.calls import ErrorType, ToolCall, ToolResult, encode_json
 from ferrule.core.errors import (
     ConfigError,
-    Control,
+    EngineControl,
     FerruleError,
     JournalError,
     LimitReached,
@@ -29,15 +29,15 @@ from ferrule.core.events import Access
 from ferrule.core.identity import Identity
 from ferrule.core.limits import OUTPUT_CAP, Limits
 
-CALL = Call("c1", "read_file", '{"path":"config.txt"}')
+CALL = ToolCall("c1", "read_file", '{"path":"config.txt"}')
 
 
 @pytest.mark.proves("result.shape")
 def test_a_success_has_the_shape_of_the_requirement() -> None:
-    result = Result(
+    result = ToolResult(
         "c1", "read_file", True, "1: port", duration_ms=3, size=7, timestamp=1705680000000
     )
-    assert result.envelope() == {
+    assert result.to_envelope() == {
         "success": True,
         "data": "1: port",
         "error_message": None,
@@ -48,8 +48,8 @@ def test_a_success_has_the_shape_of_the_requirement() -> None:
 
 @pytest.mark.proves("result.shape")
 def test_a_failure_has_the_shape_of_the_requirement() -> None:
-    result = Result.error(CALL, ErrorType.NOT_FOUND, "there is no `config.txt`", timestamp=5)
-    assert result.envelope() == {
+    result = ToolResult.error(CALL, ErrorType.NOT_FOUND, "there is no `config.txt`", timestamp=5)
+    assert result.to_envelope() == {
         "success": False,
         "data": None,
         "error_message": "there is no `config.txt`",
@@ -69,31 +69,31 @@ def test_the_error_types_are_the_named_ones() -> None:
 
 @pytest.mark.proves("result.what-the-model-reads")
 def test_the_model_reads_the_value_on_success() -> None:
-    assert Result("c", "t", True, "plain text").text() == "plain text"
-    assert Result("c", "t", True, {"à": [1, None]}).text() == '{"à":[1,null]}'
+    assert ToolResult("c", "t", True, "plain text").to_text() == "plain text"
+    assert ToolResult("c", "t", True, {"à": [1, None]}).to_text() == '{"à":[1,null]}'
 
 
 @pytest.mark.proves("result.what-the-model-reads")
 def test_the_model_reads_the_result_object_on_failure() -> None:
-    result = Result.error(CALL, ErrorType.IO_ERROR, "no")
-    assert json.loads(result.text()) == result.envelope()
+    result = ToolResult.error(CALL, ErrorType.IO_ERROR, "no")
+    assert json.loads(result.to_text()) == result.to_envelope()
 
 
 @pytest.mark.proves("result.envelope-always")
 def test_the_model_reads_the_result_object_always_if_asked_for() -> None:
-    result = Result("c", "t", True, "value")
-    assert json.loads(result.text(envelope=True)) == result.envelope()
+    result = ToolResult("c", "t", True, "value")
+    assert json.loads(result.to_text(envelope=True)) == result.to_envelope()
 
 
 @pytest.mark.proves("result.notes-follow")
 def test_notes_follow_the_value() -> None:
-    assert Result("c", "t", True, "value", notes=("[a]", "[b]")).text() == "value\n[a]\n[b]"
+    assert ToolResult("c", "t", True, "value", notes=("[a]", "[b]")).to_text() == "value\n[a]\n[b]"
 
 
 @pytest.mark.proves("bounds.says-partial")
 def test_a_cut_result_says_so_in_its_object() -> None:
-    assert Result("c", "t", True, "va", partial=True).envelope()["partial"] is True
-    assert "partial" not in Result("c", "t", True, "va").envelope()
+    assert ToolResult("c", "t", True, "va", partial=True).to_envelope()["partial"] is True
+    assert "partial" not in ToolResult("c", "t", True, "va").to_envelope()
 
 
 json_values = st.recursive(
@@ -105,15 +105,15 @@ json_values = st.recursive(
 @given(json_values)
 @pytest.mark.proves("result.what-the-model-reads")
 def test_any_value_that_is_not_text_reaches_the_model_as_its_json(value: Any) -> None:
-    shown = Result("c", "t", True, value).text()
+    shown = ToolResult("c", "t", True, value).to_text()
     assert shown == value if isinstance(value, str) else json.loads(shown) == value
-    assert isinstance(value, str) or shown == compact(value)
+    assert isinstance(value, str) or shown == encode_json(value)
 
 
 @pytest.mark.proves("limits.defaults")
 def test_limits_hold_where_nothing_was_set() -> None:
     limits = Limits()
-    assert (limits.max_rounds, limits.max_calls_per_round, limits.max_output_bytes) == (
+    assert (limits.max_turns, limits.max_calls_per_turn, limits.max_output_bytes) == (
         10,
         15,
         65_536,
@@ -130,7 +130,7 @@ def test_the_output_cap_can_be_tightened_and_never_raised() -> None:
 
 @pytest.mark.proves("limits.defaults")
 @pytest.mark.parametrize(
-    "wrong", [{"max_rounds": 0}, {"max_calls_per_round": 0}, {"on_limit": "stop"}]
+    "wrong", [{"max_turns": 0}, {"max_calls_per_turn": 0}, {"on_limit": "stop"}]
 )
 def test_senseless_limits_are_refused_by_name(wrong: dict[str, Any]) -> None:
     with pytest.raises(ConfigError, match=next(iter(wrong))):
@@ -158,7 +158,7 @@ ERRORS: list[Exception] = [
     ProviderError("what", status=503, retry_after=2.5, retryable=True),
     JournalError("what"),
     SessionNotFound("what"),
-    LimitReached("max_rounds", 10, session="s", hint="do"),
+    LimitReached("max_turns", 10, session="s", hint="do"),
     RunCancelled("what"),
     ToolFailed(ErrorType.IO_ERROR, "what", transient=True),
     RetryCall("what"),
@@ -185,10 +185,10 @@ def test_an_error_ends_with_its_hint() -> None:
 
 @pytest.mark.proves("limits.typed-error")
 def test_a_limit_is_an_error_with_its_own_type_that_names_the_limit_and_the_session() -> None:
-    error = LimitReached("max_rounds", 3, session="s1")
+    error = LimitReached("max_turns", 3, session="s1")
     assert (error.code, error.limit, error.value, error.session) == (
-        "limit_max_rounds",
-        "max_rounds",
+        "limit_max_turns",
+        "max_turns",
         3,
         "s1",
     )
@@ -197,7 +197,7 @@ def test_a_limit_is_an_error_with_its_own_type_that_names_the_limit_and_the_sess
 
 @pytest.mark.proves("errors.control")
 def test_what_steers_the_loop_is_not_swallowed_by_a_tools_except() -> None:
-    assert not issubclass(Control, Exception)
+    assert not issubclass(EngineControl, Exception)
 
 
 prefixes = st.sampled_from(["", "a", "a/b", "a/bc", "b", "ab"])
@@ -209,13 +209,13 @@ accesses = st.builds(
 @given(accesses, accesses)
 @pytest.mark.proves("access.conflicts")
 def test_conflicts_are_mutual_and_need_a_writer(one: Access, other: Access) -> None:
-    assert one.conflicts(other) == other.conflicts(one)
+    assert one.conflicts_with(other) == other.conflicts_with(one)
     if not one.writes and not other.writes:
-        assert not one.conflicts(other)
+        assert not one.conflicts_with(other)
 
 
 @pytest.mark.proves("access.conflicts")
 def test_a_folder_with_the_same_beginning_is_another_folder() -> None:
-    assert Access(writes=("work",)).conflicts(Access(reads=("work/a.txt",)))
-    assert not Access(writes=("work",)).conflicts(Access(reads=("work2/a.txt",)))
-    assert Access(writes=("",)).conflicts(Access(reads=("anything",)))
+    assert Access(writes=("work",)).conflicts_with(Access(reads=("work/a.txt",)))
+    assert not Access(writes=("work",)).conflicts_with(Access(reads=("work2/a.txt",)))
+    assert Access(writes=("",)).conflicts_with(Access(reads=("anything",)))

@@ -33,14 +33,14 @@ from ferrule import (
     modify,
     tool,
 )
-from ferrule.core.calls import Result
+from ferrule.core.calls import ToolResult
 from ferrule.core.events import Noticed, ToolAnswered
 from ferrule.core.limits import OUTPUT_CAP
 from ferrule.core.messages import ToolMessage
 from ferrule.engine.session import Session
 from ferrule.models.scripted import calls, says
-from ferrule.storage.artifacts.files import FileArtifacts
-from ferrule.storage.artifacts.store import THRESHOLD, Artifacts, Scope
+from ferrule.storage.artifacts.files import FileArtifactStore
+from ferrule.storage.artifacts.store import THRESHOLD, RunArtifacts, Scope
 from ferrule.storage.journal.sqlite import SqliteJournal
 from ferrule.tools.definition import Tool
 from grouped_options import grouped
@@ -81,7 +81,7 @@ def agent(*steps: Any, tools: list[Any] | None = None, **options: Any) -> Agent:
     return Agent(Scripted([*steps]), tools or TOOLS, **grouped(**options))
 
 
-async def one(ours: Agent, name: str, **arguments: Any) -> tuple[Session, Result]:
+async def one(ours: Agent, name: str, **arguments: Any) -> tuple[Session, ToolResult]:
     session = ours.session()
     return session, await session.call(name, **arguments)
 
@@ -105,7 +105,7 @@ async def test_a_result_of_the_threshold_becomes_a_stub_and_one_byte_less_does_n
         result.data["preview"].startswith("123456789\n")
         and "lines left out" in result.data["preview"]
     )
-    assert len(result.text()) < 2000 and "artifact_read" in result.text()
+    assert len(result.to_text()) < 2000 and "artifact_read" in result.to_text()
     fetched = await session.call("artifact_fetch", ref=result.data["artifact"], max_bytes=20_000)
     assert len(fetched.data["content"]) == 20_000 and not fetched.partial
 
@@ -140,7 +140,7 @@ async def test_the_model_reads_the_stub_and_then_parts_and_the_journal_holds_the
         for r in journal.records(result.session)
         if isinstance(r.event, ToolAnswered)
     ]
-    found = FileArtifacts().list(Scope("local", ours.user, result.session))
+    found = FileArtifactStore().list(Scope("local", ours.user, result.session))
     assert [data["artifact"] for data in kept] == [f"art-{one.sha256}" for one in found]
     assert found[0].tool == "rows"
 
@@ -189,7 +189,7 @@ async def test_by_default_what_is_cut_stays_readable_for_its_owner_where_the_jou
         )
         reference = cut.notes[1].split()[-1].rstrip("]")
         scope = Scope("local", ours.user, session.id)
-        assert FileArtifacts().find(scope, reference).size == 70_000
+        assert FileArtifactStore().find(scope, reference).size == 70_000
     finally:
         ours.journal.close()
 
@@ -202,7 +202,7 @@ def test_by_default_nothing_is_kept_beside_a_journal_in_memory() -> None:
 async def test_a_model_that_may_not_read_parts_gets_the_cut_text_and_no_dead_end() -> None:
     for ours in (
         agent(deny=["artifact_read"]),
-        agent(artifacts=Artifacts(FileArtifacts(), threshold=None)),
+        agent(artifacts=RunArtifacts(FileArtifactStore(), threshold=None)),
     ):
         session, result = await one(ours, "text", size=70_000)
         assert len(result.data) == OUTPUT_CAP and "the whole is kept as art-" in result.notes[1]
@@ -218,19 +218,19 @@ async def test_a_stub_is_never_more_than_the_output_limit(cap: int) -> None:
         ("table", {"count": 9000}),
     ):
         _, result = await one(agent(limits=Limits(max_output_bytes=cap)), name, **arguments)
-        assert len(result.text().encode()) <= cap
+        assert len(result.to_text().encode()) <= cap
         assert result.data["artifact"].startswith("art-")
 
 
 @pytest.mark.proves("artifacts.not-kept-is-said")
 async def test_what_cannot_be_kept_is_cut_below_the_threshold_and_says_why(tmp_path: Path) -> None:
-    store = FileArtifacts(tmp_path / "a", max_bytes=50_000)
+    store = FileArtifactStore(tmp_path / "a", max_bytes=50_000)
     _, result = await one(agent(artifacts=store), "text", size=60_000)
-    assert result.success and result.partial and len(result.text()) < THRESHOLD
-    assert "could not be kept" in result.text() and "truncated" in result.text()
+    assert result.success and result.partial and len(result.to_text()) < THRESHOLD
+    assert "could not be kept" in result.to_text() and "truncated" in result.to_text()
     (tmp_path / "file").write_text("in the way")
     _, blocked = await one(agent(artifacts=tmp_path / "file" / "below"), "text", size=60_000)
-    assert blocked.success and "could not be kept" in blocked.text()
+    assert blocked.success and "could not be kept" in blocked.to_text()
 
 
 # ---- who may read
@@ -278,9 +278,9 @@ async def test_reading_parts_asks_nobody_and_is_never_kept_itself() -> None:
     ref = result.data["artifact"]
     for arguments in ({"max_bytes": 10_000_000}, {"max_bytes": 40_000}, {}):
         fetched = await session.call("artifact_fetch", ref=ref, **arguments)
-        assert fetched.success and "content" in fetched.data and len(fetched.text()) < THRESHOLD
+        assert fetched.success and "content" in fetched.data and len(fetched.to_text()) < THRESHOLD
     read = await session.call("artifact_read", ref=ref, count=1_000_000)
-    assert read.success and read.data["lines"] > 1000 and len(read.text()) < THRESHOLD
+    assert read.success and read.data["lines"] > 1000 and len(read.to_text()) < THRESHOLD
 
 
 # ---- reading
@@ -316,7 +316,7 @@ async def test_reading_on_leads_through_the_whole_without_splitting_a_character(
         """Say it."""
         return whole
 
-    ours = agent(tools=[say], artifacts=Artifacts(FileArtifacts(tmp_path), threshold=1024))
+    ours = agent(tools=[say], artifacts=RunArtifacts(FileArtifactStore(tmp_path), threshold=1024))
     session, result = await one(ours, "say")
     assert await fetched_whole(session, result.data["artifact"], max(most, 100)) == whole.encode()
 
@@ -334,7 +334,7 @@ async def test_an_offset_within_a_character_is_moved_to_its_beginning_in_text_an
         """Bytes."""
         return Chunks([whole], mime=mime)
 
-    ours = agent(tools=[pieces], artifacts=Artifacts(FileArtifacts(), threshold=1024))
+    ours = agent(tools=[pieces], artifacts=RunArtifacts(FileArtifactStore(), threshold=1024))
     session, result = await one(ours, "pieces")
     for offset, begin in enumerate(begins):
         fetched = await session.call(
@@ -437,7 +437,7 @@ async def test_pieces_that_break_fail_the_call_and_are_closed() -> None:
         result.error_message or ""
     )
     assert source.closed
-    assert FileArtifacts().list(Scope("local", "x", session.id)) == []
+    assert FileArtifactStore().list(Scope("local", "x", session.id)) == []
 
 
 @pytest.mark.proves("artifacts.chunks")
@@ -498,7 +498,7 @@ async def main():
     fetched = await session.call("artifact_fetch", ref=ref, offset=150 * MEBI, max_bytes=20_000)
     tail = await session.call("artifact_read", ref=ref, mode="tail", count=2)
     print(json.dumps({
-        "size": result.size, "stub": len(result.text()), "grown": peak() - before,
+        "size": result.size, "stub": len(result.to_text()), "grown": peak() - before,
         "middle": middle.data["lines"], "fetched": len(fetched.data["content"]), "tail": tail.data["lines"],
     }))
 
@@ -547,7 +547,7 @@ class Redacting:
     async def before(self, tool: Tool, values: Any, context: Context) -> None:
         return None
 
-    async def after(self, tool: Tool, result: Result, context: Context) -> Result | None:
+    async def after(self, tool: Tool, result: ToolResult, context: Context) -> ToolResult | None:
         from dataclasses import replace
 
         if not isinstance(result.data, str):
@@ -684,4 +684,4 @@ def test_a_threshold_beyond_the_output_limit_is_refused() -> None:
 
     for wrong in (0, 1023, OUTPUT_CAP + 1):
         with pytest.raises(ConfigError, match=r"artifacts\.threshold"):
-            Artifacts(FileArtifacts(), threshold=wrong)
+            RunArtifacts(FileArtifactStore(), threshold=wrong)

@@ -15,7 +15,13 @@ from hypothesis import strategies as st
 from ferrule.core.errors import ToolFailed
 from ferrule.core.events import Noticed
 from ferrule.core.identity import Identity
-from ferrule.engine.background import MOST_KEPT, TOPIC, Background, background, standings
+from ferrule.engine.background import (
+    MAX_FINISHED,
+    TOPIC,
+    BackgroundTasks,
+    background_tasks,
+    list_task_outcomes,
+)
 from ferrule.tools.context import Context
 
 WHO = Identity("t", "u", "s", "r")
@@ -60,18 +66,18 @@ async def test_a_task_says_what_came_of_it(
     work: Callable[[], Awaitable[Any]], expected: dict[str, Any]
 ) -> None:
     notes, told = Notes(), []
-    tasks = Background(WHO, notes)
+    tasks = BackgroundTasks(WHO, notes)
     task_id = tasks.start(work, name="job", tell=told.append)
-    assert tasks.shown(task_id) == {"task_id": task_id, "name": "job", "status": "running"}
+    assert tasks.status(task_id) == {"task_id": task_id, "name": "job", "status": "running"}
     found = await tasks.wait(task_id, PATIENT)
     assert found == {"task_id": task_id, "name": "job", **expected}
-    assert standings(notes) == {task_id: expected["status"]}
+    assert list_task_outcomes(notes) == {task_id: expected["status"]}
     assert told == []  # Somebody waited for it.
 
 
 @pytest.mark.proves("task.outcome")
 async def test_a_value_that_is_no_json_is_a_failure() -> None:
-    tasks = Background(WHO)
+    tasks = BackgroundTasks(WHO)
 
     async def work() -> Any:
         return object()
@@ -83,13 +89,13 @@ async def test_a_value_that_is_no_json_is_a_failure() -> None:
 @pytest.mark.proves("task.ends")
 async def test_tasks_of_a_run_end_with_it_and_others_go_on() -> None:
     notes = Notes()
-    tasks = Background(WHO, notes)
+    tasks = BackgroundTasks(WHO, notes)
     ours = tasks.start(_never, name="of run", of_run=True)
     other = tasks.start(_never, name="of session")
-    await tasks.end_run()
-    assert (tasks.shown(ours)["status"], tasks.shown(other)["status"]) == ("cancelled", "running")
+    await tasks.cancel_run_tasks()
+    assert (tasks.status(ours)["status"], tasks.status(other)["status"]) == ("cancelled", "running")
     await tasks.close()
-    assert standings(notes) == {ours: "cancelled", other: "cancelled"}
+    assert list_task_outcomes(notes) == {ours: "cancelled", other: "cancelled"}
 
 
 @pytest.mark.proves("task.ends")
@@ -97,19 +103,19 @@ async def test_a_session_that_goes_on_after_it_was_closed_is_closed_again() -> N
     closers: list[Callable[[], Awaitable[None]]] = []
     context = Context(WHO, "c", on_close=closers.append)
     for _ in range(2):
-        task_id = background(context).start(_never, name="job")
-        background(context)
+        task_id = background_tasks(context).start(_never, name="job")
+        background_tasks(context)
         (closer,) = closers
         closers.clear()
         await closer()
-        assert background(context).shown(task_id)["status"] == "cancelled"
+        assert background_tasks(context).status(task_id)["status"] == "cancelled"
         await closers.pop()()
 
 
 @pytest.mark.proves("task.ends")
 def test_a_task_whose_event_loop_is_over_is_over() -> None:
     notes = Notes()
-    tasks = Background(WHO, notes)
+    tasks = BackgroundTasks(WHO, notes)
 
     async def begin() -> str:
         task_id = tasks.start(_never, name="job")
@@ -117,43 +123,43 @@ def test_a_task_whose_event_loop_is_over_is_over() -> None:
         return task_id
 
     task_id = asyncio.run(begin())
-    assert tasks.shown(task_id)["status"] == "cancelled"
+    assert tasks.status(task_id)["status"] == "cancelled"
     asyncio.run(tasks.close())
-    assert standings(notes) == {task_id: "cancelled"}
+    assert list_task_outcomes(notes) == {task_id: "cancelled"}
 
 
 @pytest.mark.proves("task.own-session")
 async def test_an_id_of_another_session_is_not_found_and_a_lost_one_is_unknown() -> None:
-    here, there = Background(WHO), Background(Identity("t", "u", "other", "r"))
+    here, there = BackgroundTasks(WHO), BackgroundTasks(Identity("t", "u", "other", "r"))
     task_id = here.start(_value, name="job")
     with pytest.raises(ToolFailed, match="no task"):
-        there.shown(task_id)
-    after_a_crash = Background(Identity("t", "u", "s", "another run"))
-    assert after_a_crash.shown(task_id)["status"] == "unknown"
+        there.status(task_id)
+    after_a_crash = BackgroundTasks(Identity("t", "u", "s", "another run"))
+    assert after_a_crash.status(task_id)["status"] == "unknown"
     assert (await after_a_crash.wait(task_id, PATIENT))["status"] == "unknown"
-    assert (await after_a_crash.end(task_id))["status"] == "unknown"
+    assert (await after_a_crash.cancel(task_id))["status"] == "unknown"
     await here.close()
 
 
 @pytest.mark.proves("task.own-session")
 @given(st.text(), st.text(alphabet="task_0123456789abcdef", max_size=30))
 def test_an_id_that_nobody_gave_is_not_found(text: str, likely: str) -> None:
-    tasks = Background(WHO)
+    tasks = BackgroundTasks(WHO)
     for wrong in (text, likely, f"task_{likely}"):
         with pytest.raises(ToolFailed):
-            tasks.shown(wrong)
+            tasks.status(wrong)
 
 
 @pytest.mark.proves("task.bounded")
 async def test_finished_tasks_are_forgotten_oldest_first_and_are_unknown_then() -> None:
-    tasks = Background(WHO)
+    tasks = BackgroundTasks(WHO)
     started: list[str] = []
-    for _ in range(MOST_KEPT + 3):
+    for _ in range(MAX_FINISHED + 3):
         started.append(tasks.start(_value, name="job"))
         await tasks.wait(started[-1], PATIENT)
     tasks.start(_value, name="job")
-    known = [tasks.shown(task_id)["status"] for task_id in started]
-    assert known == ["unknown"] * 3 + ["done"] * MOST_KEPT
+    known = [tasks.status(task_id)["status"] for task_id in started]
+    assert known == ["unknown"] * 3 + ["done"] * MAX_FINISHED
     await tasks.close()
 
 
@@ -169,6 +175,6 @@ _TEXTS = st.builds(
 @pytest.mark.proves("task.outcome")
 @given(st.lists(st.one_of(_TEXTS, st.text())))
 def test_a_journal_with_anything_in_it_says_how_its_tasks_stand(texts: list[str]) -> None:
-    found = standings(Noticed(TOPIC, text) for text in texts)
+    found = list_task_outcomes(Noticed(TOPIC, text) for text in texts)
     assert set(found.values()) <= {"unknown", "done", "failed", "cancelled"}
-    assert standings(Noticed("other", text) for text in texts) == {}
+    assert list_task_outcomes(Noticed("other", text) for text in texts) == {}

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from pydantic import BaseModel
 
 from ferrule.core.limits import OUTPUT_CAP
-from ferrule.engine.result_bounds import bound, jsonable
+from ferrule.engine.result_bounds import bound_text, jsonable
 
 
 class Colour(Enum):
@@ -61,7 +61,7 @@ def test_what_has_no_honest_json_form_is_refused_with_its_type(value: Any) -> No
 
 @pytest.mark.proves("bounds.cut-at-64-kib")
 def test_seventy_thousand_bytes_are_cut_at_the_cap_and_the_notice_names_it() -> None:
-    cut = bound("x" * 70_000, OUTPUT_CAP)
+    cut = bound_text("x" * 70_000, OUTPUT_CAP)
     assert (cut.data, cut.size, cut.partial) == ("x" * 65_536, 70_000, True)
     assert cut.notes == ("[output truncated at 65536 bytes of 70000]",)
 
@@ -71,30 +71,30 @@ def test_seventy_thousand_bytes_are_cut_at_the_cap_and_the_notice_names_it() -> 
 @pytest.mark.parametrize("shift", range(4))
 def test_a_character_is_never_split(character: str, shift: int) -> None:
     whole = "x" * shift + character * 40_000
-    cut = bound(whole, OUTPUT_CAP)
+    cut = bound_text(whole, OUTPUT_CAP)
     assert whole.startswith(cut.data)
     assert OUTPUT_CAP - 4 < len(cut.data.encode()) <= OUTPUT_CAP
 
 
 @pytest.mark.proves("bounds.cut-at-64-kib")
 def test_what_fits_exactly_is_not_cut() -> None:
-    assert bound("x" * OUTPUT_CAP, OUTPUT_CAP).partial is False
-    assert bound("x" * (OUTPUT_CAP + 1), OUTPUT_CAP).partial is True
+    assert bound_text("x" * OUTPUT_CAP, OUTPUT_CAP).partial is False
+    assert bound_text("x" * (OUTPUT_CAP + 1), OUTPUT_CAP).partial is True
 
 
 @given(st.text(), st.integers(0, 60))
 @pytest.mark.proves("bounds.twice-is-once")
 def test_cutting_twice_is_cutting_once(text: str, cap: int) -> None:
-    once = bound(text, cap)
+    once = bound_text(text, cap)
     assert len(once.data.encode()) <= cap
     assert once.size == len(text.encode())
     assert once.partial == (once.data != text)
-    assert bound(once.data, cap).data == once.data
+    assert bound_text(once.data, cap).data == once.data
 
 
 @pytest.mark.proves("bounds.cut-at-64-kib")
 def test_a_large_object_becomes_the_beginning_of_its_json_text_and_says_so() -> None:
-    cut = bound({"rows": ["x" * 100] * 1000}, 1000)
+    cut = bound_text({"rows": ["x" * 100] * 1000}, 1000)
     assert isinstance(cut.data, str) and cut.data.startswith('{"rows":["xxx')
     assert cut.partial and len(cut.notes) == 1
 
@@ -116,12 +116,12 @@ values = st.recursive(
 @given(values, st.sampled_from([8, 60, OUTPUT_CAP]))
 @pytest.mark.proves("bounds.surrogates")
 def test_lone_surrogates_never_leave_this_place(value: Any, cap: int) -> None:
-    kept = bound(value, cap)
+    kept = bound_text(value, cap)
     json.dumps(kept.data, ensure_ascii=False).encode("utf-8")
     assert len(kept.data.encode() if isinstance(kept.data, str) else b"") <= cap
 
 
 @pytest.mark.proves("bounds.surrogates")
 def test_a_file_name_that_is_not_utf_8_is_shown_with_a_question_mark() -> None:
-    assert bound("a\udcff.txt", 100).data == "a?.txt"
-    assert bound({"name": ["a\udcff.txt"]}, 100).data == {"name": ["a?.txt"]}
+    assert bound_text("a\udcff.txt", 100).data == "a?.txt"
+    assert bound_text({"name": ["a\udcff.txt"]}, 100).data == {"name": ["a?.txt"]}

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ferrule import Agent, ConfigError, LimitReached, Limits, Scripted, tool
-from ferrule.core.calls import Call
+from ferrule.core.calls import ToolCall
 from ferrule.core.events import (
     Event,
     ModelAnswered,
@@ -23,7 +23,7 @@ from ferrule.core.events import (
 )
 from ferrule.core.identity import Identity
 from ferrule.engine.delegation.sub_agent import SubAgent
-from ferrule.models.prices import cost
+from ferrule.models.prices import calculate_cost
 from ferrule.models.scripted import calls, says
 from ferrule.storage.journal.sqlite import SqliteJournal
 from grouped_options import grouped
@@ -97,11 +97,15 @@ async def test_a_run_says_what_it_cost_where_money_is_counted_and_nothing_else()
 @pytest.mark.proves("budgets.cached")
 def test_cached_and_written_tokens_have_their_own_price() -> None:
     usage = Usage(1_000_000, 100_000, cached=500_000, written=200_000)
-    assert cost("scripted:test", usage) == Decimal("0.3") + 1 + Decimal("0.05") + Decimal("0.25")
+    assert calculate_cost("scripted:test", usage) == Decimal("0.3") + 1 + Decimal("0.05") + Decimal(
+        "0.25"
+    )
     # As published: 3 for input, 0.3 for cached, 3.75 for written and 15 for output.
-    published = cost("anthropic:claude-sonnet-4-5", Usage(1000, 10, cached=400, written=100))
+    published = calculate_cost(
+        "anthropic:claude-sonnet-4-5", Usage(1000, 10, cached=400, written=100)
+    )
     assert published == Decimal("0.002145")
-    assert cost("local:smollm2", usage) == 0
+    assert calculate_cost("local:smollm2", usage) == 0
 
 
 @pytest.mark.proves("budgets.cached")
@@ -112,8 +116,8 @@ def test_of_the_same_tokens_cached_ones_never_cost_more(
 ) -> None:
     for model in ("scripted:test", "anthropic:claude-sonnet-4-5", "openai:gpt-5"):
         usage = Usage(fresh + cached + written, output, cached, written)
-        some = cost(model, usage)
-        none = cost(model, Usage(usage.input, output, 0, written))
+        some = calculate_cost(model, usage)
+        none = calculate_cost(model, Usage(usage.input, output, 0, written))
         assert some is not None and none is not None and 0 <= some <= none
 
 
@@ -123,9 +127,9 @@ def test_a_persons_own_prices_go_before_the_published_ones(prices: Path) -> None
     prices.write_text(
         "anthropic:claude-sonnet-4-5: {input: 2, output: 4}\nollama:*: {input: 0, output: 0}\n"
     )
-    assert cost("anthropic:claude-sonnet-4-5", million) == 2
-    assert cost("ollama:llama3.2", million) == 0
-    assert cost("scripted:test", million) is None
+    assert calculate_cost("anthropic:claude-sonnet-4-5", million) == 2
+    assert calculate_cost("ollama:llama3.2", million) == 0
+    assert calculate_cost("scripted:test", million) is None
 
 
 @pytest.mark.proves("budgets.own-prices")
@@ -145,7 +149,7 @@ def test_a_mistake_in_the_prices_is_named_with_its_place(
 ) -> None:
     prices.write_text(text)
     with pytest.raises(ConfigError, match=said):
-        cost("scripted:test", Usage(1, 1))
+        calculate_cost("scripted:test", Usage(1, 1))
 
 
 @pytest.mark.proves("budgets.unknown-price")
@@ -155,7 +159,7 @@ async def test_a_model_without_a_price_is_refused_before_it_is_asked(prices: Pat
     with pytest.raises(ConfigError, match="the price of `scripted:test` is not known") as caught:
         await ours.run("go")
     assert caught.value.code == "price_unknown" and "prices.yaml" in caught.value.hint
-    assert ours.wire.asks == []  # type: ignore[attr-defined]
+    assert ours.model_client.asks == []  # type: ignore[attr-defined]
 
 
 @pytest.mark.proves("budgets.calls")
@@ -228,9 +232,9 @@ def left_open(journal: SqliteJournal, limits: Limits, spent: Usage, seconds: int
     events: list[Event] = [
         SessionOpened("scripted:test", tools=("add",)),
         RunStarted("go", "scripted:test", limits),
-        ModelAnswered("", (Call("c1", "add", '{"a":1,"b":1}'),), usage=spent),
+        ModelAnswered("", (ToolCall("c1", "add", '{"a":1,"b":1}'),), usage=spent),
     ]
-    journal.append("s1", "r1", events, identity=who, at=[0, 0, seconds * 1000])
+    journal.append("s1", "r1", events, identity=who, times=[0, 0, seconds * 1000])
     return "s1"
 
 
@@ -271,14 +275,14 @@ async def test_the_time_of_a_run_that_is_gone_on_with_does_not_begin_anew() -> N
 
 @pytest.mark.proves("budgets.resumed")
 def test_time_in_which_no_process_drove_the_run_does_not_count() -> None:
-    from ferrule.engine.budgets import seconds_used
+    from ferrule.engine.budgets import count_seconds
 
     journal = SqliteJournal(":memory:")
     left_open(journal, Limits(), Usage(), seconds=5)
     who = Identity("local", "me", "s1", "r1")
     later: list[Event] = [Recovered("gone", asks=True), Noticed("x", "y")]
-    journal.append("s1", "r1", later, identity=who, at=[900_000, 902_000])
-    assert seconds_used(journal.records("s1")) == 7.0
+    journal.append("s1", "r1", later, identity=who, times=[900_000, 902_000])
+    assert count_seconds(journal.records("s1")) == 7.0
 
 
 @pytest.mark.proves("budgets.money")

@@ -19,38 +19,38 @@ from ferrule.core.events import (
     ContextCompacted,
     ContextRestored,
     Event,
+    JournalRecord,
     Noticed,
-    Record,
     ToolAnswered,
     Usage,
 )
 from ferrule.core.messages import AssistantMessage, Message, ToolMessage, UserMessage
-from ferrule.engine.context.compaction_plan import weight
-from ferrule.engine.context.options import ContextOptions, look_around
-from ferrule.engine.context.texts import REQUEST
+from ferrule.engine.context.compaction_plan import estimate_tokens
+from ferrule.engine.context.options import ContextOptions, measure_window
+from ferrule.engine.context.texts import SUMMARY_REQUEST
 from ferrule.engine.delegation.sub_agent import SubAgent
 from ferrule.engine.hooks.events import Action, CompletionPost, CompletionPre, allow, block
 from ferrule.engine.replay.replay import replay
 from ferrule.engine.replay.what_if import what_if
 from ferrule.engine.rewind.rewind import fork
 from ferrule.engine.session import Session
-from ferrule.engine.session_log import Shown
+from ferrule.engine.session_log import HistoryDigest
 from ferrule.extensions.hooks.decorator import hook
 from ferrule.models.anthropic.client import Anthropic
-from ferrule.models.client import Capabilities, ModelOptions, Wire
+from ferrule.models.client import Capabilities, ModelClient, ModelOptions
 from ferrule.models.ollama.client import Ollama
 from ferrule.models.openai.chat import OpenAIChat
 from ferrule.models.openai.responses import OpenAIResponses
-from ferrule.models.scripted import Ask, Scripted, Step, calls, says
-from ferrule.storage.audit.past_calls import past_calls
-from ferrule.storage.export.jsonl import import_jsonl, jsonl
-from ferrule.storage.export.transcripts import transcript
+from ferrule.models.scripted import RecordedAsk, Scripted, Step, calls, says
+from ferrule.storage.audit.past_calls import read_past_calls
+from ferrule.storage.export.jsonl import export_jsonl, import_jsonl
+from ferrule.storage.export.transcripts import write_transcript
 from ferrule.storage.journal.sqlite import SqliteJournal
 from ferrule.testing.provider_double import ProviderDouble
 from grouped_options import grouped
 
 WINDOW = 4_000
-ASKED = REQUEST.partition(".")[0]
+ASKED = SUMMARY_REQUEST.partition(".")[0]
 
 
 @tool(side_effect="none")
@@ -95,9 +95,9 @@ class Worker(Scripted):
         self.done = self.summaries = 0
         self.most = 0
 
-    async def take(self, ask: Ask) -> Step:
+    async def next_step(self, ask: RecordedAsk) -> Step:
         self.asks.append(ask)
-        size = sum(map(weight, ask.history))
+        size = sum(map(estimate_tokens, ask.history))
         if size > self.window:
             raise ProviderError(
                 f"{size} tokens do not fit", code="context_overflow", retryable=False
@@ -123,14 +123,14 @@ class Worker(Scripted):
         """Nothing can be left over."""
 
 
-def agent_of(wire: Wire, journal: SqliteJournal, **more: Any) -> Agent:
-    more.setdefault("limits", Limits(max_rounds=100))
+def agent_of(wire: ModelClient, journal: SqliteJournal, **more: Any) -> Agent:
+    more.setdefault("limits", Limits(max_turns=100))
     return Agent(wire, [look, glance], **grouped(journal=journal, user="me", **more))
 
 
 async def worked(
     wire: Worker, journal: SqliteJournal | None = None, **more: Any
-) -> tuple[Session, list[Record]]:
+) -> tuple[Session, list[JournalRecord]]:
     """A session in which all pages were read, and its records."""
     journal = journal or SqliteJournal(":memory:")
     session = agent_of(wire, journal, **more).session()
@@ -139,11 +139,11 @@ async def worked(
     return session, list(journal.records(session.id))
 
 
-def of(records: Sequence[Record], kind: type[Event]) -> list[Any]:
+def of(records: Sequence[JournalRecord], kind: type[Event]) -> list[Any]:
     return [record.event for record in records if isinstance(record.event, kind)]
 
 
-def notices(records: Sequence[Record]) -> list[str]:
+def notices(records: Sequence[JournalRecord]) -> list[str]:
     return [event.text for event in of(records, Noticed) if event.topic == "context"]
 
 
@@ -216,14 +216,14 @@ async def test_results_are_left_out_before_a_model_is_asked_for_anything() -> No
 @pytest.mark.proves("compaction.readable")
 async def test_the_model_can_read_what_was_left_out_as_an_artifact(tmp_path: Path) -> None:
     class Reader(Worker):
-        async def take(self, ask: Ask) -> Step:
+        async def next_step(self, ask: RecordedAsk) -> Step:
             for message in ask.history:
                 if "was left out here" in message.text and not self.summaries:
                     self.summaries = 1
                     name = message.text.partition("kept as ")[2].partition(";")[0]
                     assert name.startswith("art-")
                     return calls(("artifact_read", {"ref": name, "mode": "lines"}))
-            return await super().take(ask)
+            return await super().next_step(ask)
 
     wire = Reader(10, window=5_000)
     journal = SqliteJournal(":memory:")
@@ -254,7 +254,7 @@ async def test_the_oldest_part_becomes_a_summary_where_eliding_is_not_enough() -
     assert f"messages 1 to {summed[-1].through} " in history[1].text
     assert not any(ask.tools for ask in wire.asks if ask.history[-1].text.startswith(ASKED))
     keep = ContextOptions().keep
-    whole = session.driver.machine.compaction.whole(history)
+    whole = session.driver.machine.compaction.full_history(history)
     assert history[-keep:] == whole[-keep:]
     assert replay(records).same
 
@@ -305,12 +305,12 @@ async def test_the_window_is_what_the_server_was_asked_for() -> None:
             return {"model_info": {"general.architecture": "x", "x.context_length": 131_072}}
 
     wire = Shown_("m")
-    assert (await look_around(wire, ModelOptions(), "", ())).window == 32_768
-    assert (await look_around(wire, ModelOptions(num_ctx=9_000), "", ())).window == 9_000
+    assert (await measure_window(wire, ModelOptions(), "", ())).window == 32_768
+    assert (await measure_window(wire, ModelOptions(num_ctx=9_000), "", ())).window == 9_000
     scripted = Scripted([], capabilities=Capabilities(context=8_000))
-    assert (await look_around(scripted, ModelOptions(num_ctx=2_000), "", ())).window == 2_000
-    assert (await look_around(scripted, ModelOptions(), "x" * 3_500, ())).taken >= 1_000
-    assert (await look_around(Scripted([]), ModelOptions(num_ctx=5_000), "", ())).window == 5_000
+    assert (await measure_window(scripted, ModelOptions(num_ctx=2_000), "", ())).window == 2_000
+    assert (await measure_window(scripted, ModelOptions(), "x" * 3_500, ())).used >= 1_000
+    assert (await measure_window(Scripted([]), ModelOptions(num_ctx=5_000), "", ())).window == 5_000
 
 
 @pytest.mark.parametrize("given", ["sometimes", {"share": 0.99}, {"keep": 0}, {"window": 5}])
@@ -325,17 +325,19 @@ def test_options_that_cannot_be_meant_are_refused(given: Any) -> None:
 @pytest.mark.proves("compaction.counted")
 async def test_a_summary_counts_in_the_budgets_of_its_run() -> None:
     wire = Worker(30, text="I think about this page for a while. " * 20, counts=True)
-    session, records = await worked(wire, limits=Limits(max_rounds=100, max_tokens=10_000_000))
-    asked = sum(map(weight, [m for ask in wire.asks for m in ask.history]))
+    session, records = await worked(wire, limits=Limits(max_turns=100, max_tokens=10_000_000))
+    asked = sum(map(estimate_tokens, [m for ask in wire.asks for m in ask.history]))
     assert session.driver.machine.usage.input == asked
     spent = of(records, ContextCompacted)[0].usage
     assert spent.input > 0
 
-    before = sum(weight(m) for ask in wire.asks[: _first_summary(wire)] for m in ask.history)
+    before = sum(
+        estimate_tokens(m) for ask in wire.asks[: _first_summary(wire)] for m in ask.history
+    )
     most = before + 10 * _first_summary(wire) + spent.input // 2
     journal, again = SqliteJournal(":memory:"), Worker(30, text=wire.text, counts=True)
     with pytest.raises(LimitReached) as stopped:
-        await worked(again, journal, limits=Limits(max_rounds=100, max_tokens=most))
+        await worked(again, journal, limits=Limits(max_turns=100, max_tokens=most))
     assert stopped.value.limit == "max_tokens"
     records = list(journal.records(stopped.value.session))
     assert of(records, ContextCompacted)[-1].usage == spent
@@ -430,7 +432,7 @@ async def test_a_cancelled_summary_does_not_loosen_the_hooks_of_the_next_answer(
         await task
     # Without a compaction, that would open another conversation, the next question goes where the
     # last one went.
-    session.driver.room.option = ContextOptions("off")
+    session.driver.context_window.options = ContextOptions("off")
     wire.pages = wire.done + 1
     result = await session.run("one more")
     assert [one.success for one in result.results] == [False]
@@ -480,7 +482,7 @@ async def test_a_person_compacts_and_undoes_it_and_every_byte_is_back() -> None:
     assert session.restore()
     whole = session.driver.machine.history
     assert whole[: len(before)] == before
-    assert Shown().digest(whole[: len(before)]) == getattr(digest, "history", "")
+    assert HistoryDigest().digest(whole[: len(before)]) == getattr(digest, "history", "")
     assert whole[len(before) :] == grown[len(grown) - (len(whole) - len(before)) :]
     assert not session.restore()
     await session.run("and again?")
@@ -535,7 +537,7 @@ async def test_a_message_that_comes_while_a_person_compacts_waits_and_is_asked_w
     await asyncio.wait_for(asked.wait(), 10)
     wire.pages = 10
     running = asyncio.create_task(session.run("one more"))
-    while not session.driver.driving:
+    while not session.driver.is_running:
         await asyncio.sleep(0)
     go_on.set()
     made, result = await asyncio.gather(compacting, running)
@@ -548,12 +550,12 @@ async def test_a_message_that_comes_while_a_person_compacts_waits_and_is_asked_w
 @pytest.mark.proves("compaction.by-person")
 async def test_asked_for_while_a_run_is_under_way_it_is_done_before_the_next_question() -> None:
     class Telling(Worker):
-        async def take(self, ask: Ask) -> Step:
+        async def next_step(self, ask: RecordedAsk) -> Step:
             if self.done == 8 and not self.summaries:
                 assert await session.compact() is None
                 with pytest.raises(ConfigError, match="a run is under way"):
                     session.restore()
-            return await super().take(ask)
+            return await super().next_step(ask)
 
     wire = Telling(12, window=100_000)
     journal = SqliteJournal(":memory:")
@@ -662,7 +664,7 @@ async def test_a_fork_from_before_has_everything_and_one_from_after_is_compacted
     early = agent_of(wire, journal).resume(fork(journal, session.id, 1))
     late = agent_of(wire, journal).resume(fork(journal, session.id, 2))
     # What was done after a run and before the next belongs to what was before the next.
-    assert early.driver.machine.compaction.active
+    assert early.driver.machine.compaction.is_active
     assert early.restore()
     assert early.driver.machine.history == whole
     assert late.driver.machine.history == session.driver.machine.history
@@ -681,18 +683,18 @@ async def test_exports_tell_what_was_compacted_and_what_if_is_not_disturbed() ->
     session, records = await worked(wire)
     session.restore()
     records = list(session.driver.log.journal.records(session.id))
-    text = "".join(transcript(records))
+    text = "".join(write_transcript(records))
     assert "! compacted: about " in text
     assert "xyzzy is the word" in text
     assert "! restored: the whole conversation is sent again, by me" in text
     assert "word1 word1" in text
-    kinds = [json.loads(line)["kind"] for line in "".join(jsonl(records)).splitlines()[1:]]
+    kinds = [json.loads(line)["kind"] for line in "".join(export_jsonl(records)).splitlines()[1:]]
     assert "context.compacted" in kinds
     dispatcher = session.driver.dispatcher
     journal = session.driver.log.journal
     judged = list(
         what_if(
-            past_calls(journal, sessions=[session.id]),
+            read_past_calls(journal, sessions=[session.id]),
             lambda _: dispatcher.gate,
             dispatcher.catalog,
         )
@@ -705,17 +707,17 @@ async def test_a_sub_agent_keeps_within_its_window_and_its_summaries_count_for_t
     class Delegating(Worker):
         first = True
 
-        async def take(self, ask: Ask) -> Step:
+        async def next_step(self, ask: RecordedAsk) -> Step:
             if self.first:
                 self.first = False
                 return calls(("delegate", {"agent": "reader", "task": "read all pages"}))
             if isinstance(ask.history[-1], ToolMessage) and ask.history[-1].tool == "delegate":
                 return says("it is read")
-            return await super().take(ask)
+            return await super().next_step(ask)
 
     journal = SqliteJournal(":memory:")
     wire = Delegating(14, text="I think about this page for a while. " * 20, counts=True)
-    reader = SubAgent("reader", "reads pages", limits=Limits(max_rounds=50))
+    reader = SubAgent("reader", "reads pages", limits=Limits(max_turns=50))
     agent = agent_of(wire, journal, agents=[reader], allow=["delegate"])
     session = agent.session()
     result = await session.run("have it read")
@@ -744,7 +746,7 @@ async def test_providers_take_what_is_sent_after_a_compaction(kind: str) -> None
         calls(("look", {"n": 3}, "more")),
         says("end"),
     ]
-    makes: dict[str, Callable[[str], Wire]] = {
+    makes: dict[str, Callable[[str], ModelClient]] = {
         "openai": lambda url: OpenAIChat("gpt-5.5", base_url=f"{url}/v1", api_key="k"),
         "responses": lambda url: OpenAIResponses("gpt-5.5", base_url=f"{url}/v1", api_key="k"),
         "anthropic": lambda url: Anthropic("claude-opus-4-6", base_url=url, api_key="k"),
@@ -758,5 +760,5 @@ async def test_providers_take_what_is_sent_after_a_compaction(kind: str) -> None
         result = await session.run("go on")
         await session.close()
         await agent.close()
-    assert server.refused == []
+    assert server.refusals == []
     assert result.text == "end"

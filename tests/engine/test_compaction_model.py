@@ -13,7 +13,7 @@ from ferrule.models.local import pull
 from ferrule.models.local.client import Local
 from ferrule.storage.journal.sqlite import SqliteJournal
 
-PULLED = (pull.folder() / "SmolLM2-135M-Instruct.Q4_1.gguf").exists()
+PULLED = (pull.models_folder() / "SmolLM2-135M-Instruct.Q4_1.gguf").exists()
 WINDOW = 512
 PAGE = "The garden has beans, leeks, onions, marrows, sorrel and thyme in row {n}. " * 6
 
@@ -39,7 +39,7 @@ async def test_a_conversation_longer_than_the_window_of_a_real_model_goes_on() -
     for n in range(5):
         assert (await session.run(f"Page {n}. {PAGE.format(n=n)} Say a word.")).text
     machine = session.driver.machine
-    whole = machine.compaction.whole(machine.history)
+    whole = machine.compaction.full_history(machine.history)
     with pytest.raises(ProviderError) as refused:
         await wire.open("Be brief.", (), options).ask([*whole, UserMessage("And?")])
     assert refused.value.code == "context_overflow"

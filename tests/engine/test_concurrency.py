@@ -30,16 +30,16 @@ from ferrule import (
     Storage,
     tool,
 )
-from ferrule.core.calls import Result
+from ferrule.core.calls import ToolResult
 from ferrule.core.events import EVERYTHING, Cancelled, Noticed, RunFinished, ToolAnswered
 from ferrule.core.messages import Message, ToolMessage, UserMessage
-from ferrule.core.notices import PERSON
+from ferrule.core.notices import PERSON_SOURCE
 from ferrule.engine.delegation.sub_agent import SubAgent
 from ferrule.engine.live_events import Progress
 from ferrule.models.scripted import Script, Step, calls, says
-from ferrule.permissions.approvals import Answer, ApprovalRequest
-from ferrule.storage.artifacts.files import FileArtifacts
-from ferrule.storage.artifacts.store import Artifacts
+from ferrule.permissions.approvals import ApprovalAnswer, ApprovalRequest
+from ferrule.storage.artifacts.files import FileArtifactStore
+from ferrule.storage.artifacts.store import RunArtifacts
 from ferrule.storage.journal.sqlite import SqliteJournal
 from grouped_options import grouped
 
@@ -116,7 +116,7 @@ async def test_128_runs_of_different_people_over_one_catalog_keep_results_journa
         return [number * 2, context.identity.user]
 
     catalog = Catalog([mine, double])
-    store = Artifacts(FileArtifacts(tmp_path / "artifacts"), 8192)
+    store = RunArtifacts(FileArtifactStore(tmp_path / "artifacts"), 8192)
     refs: dict[int, str] = {}
 
     def read_again(number: int) -> Step:
@@ -405,7 +405,7 @@ class Branches:
 
         self.tool = branch
 
-    async def run(self, *does: str, join: str | int, **options: Any) -> tuple[Result, ...]:
+    async def run(self, *does: str, join: str | int, **options: Any) -> tuple[ToolResult, ...]:
         with SqliteJournal(":memory:") as journal:
             model = Scripted([calls(*(("branch", {"does": one}) for one in does)), says("ok")])
             agent = Agent(model, [self.tool], **grouped(journal=journal, **options))
@@ -420,7 +420,7 @@ class Branches:
             return ran.results
 
 
-def ends(results: Sequence[Result]) -> list[str]:
+def ends(results: Sequence[ToolResult]) -> list[str]:
     return [str(result.data) if result.success else str(result.error_type) for result in results]
 
 
@@ -493,7 +493,7 @@ class Asked:
     def __init__(self) -> None:
         self.asked, self.taken_back = asyncio.Event(), False
 
-    async def ask(self, request: ApprovalRequest) -> Answer:
+    async def ask(self, request: ApprovalRequest) -> ApprovalAnswer:
         self.asked.set()
         try:
             await asyncio.Event().wait()
@@ -549,7 +549,7 @@ async def test_a_person_who_stops_a_call_is_not_taken_for_a_join() -> None:
     session = agent.session()
     run = asyncio.ensure_future(session.run("go"))
     await asyncio.wait_for(branches.hanging.wait(), BOUND)
-    session.tell("stop that", PERSON)
+    session.tell("stop that", PERSON_SOURCE)
     assert session.driver.stop_call()
     ran = await asyncio.wait_for(run, BOUND)
     assert ran.results[0].error_message == "stopped" and not session.driver.stop_call()

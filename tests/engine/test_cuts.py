@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ferrule.core.calls import Call, Result
+from ferrule.core.calls import ToolCall, ToolResult
 from ferrule.core.events import (
     CallEvaluated,
     ContextCompacted,
@@ -21,15 +21,15 @@ from ferrule.core.limits import Limits
 from ferrule.core.machine import Machine
 from ferrule.core.messages import AssistantMessage, Message, ToolMessage, UserMessage
 from ferrule.engine.context.compaction_plan import (
-    STUB,
+    STUB_TOKENS,
     Plan,
-    kept_from,
-    plan,
-    tokens_of,
-    weight,
-    words_kept,
+    collect_messages,
+    estimate_text_tokens,
+    estimate_tokens,
+    find_kept_start,
+    plan_compaction,
 )
-from ferrule.engine.context.texts import head, stub
+from ferrule.engine.context.texts import build_result_stub, build_summary_message
 
 SIZES = st.integers(0, 9000)
 ROUNDS = st.lists(st.lists(SIZES, max_size=4), min_size=1, max_size=12)
@@ -41,21 +41,21 @@ follows.
 def held(rounds: list[list[int]]) -> Machine:
     """A session with these rounds, that is about to ask its model."""
     machine = Machine()
-    started = RunStarted("w" * 40, limits=Limits(max_rounds=99))
+    started = RunStarted("w" * 40, limits=Limits(max_turns=99))
     machine.feed(started)
     for number, sizes in enumerate(rounds):
-        if not machine.active:
+        if not machine.is_active:
             machine.feed(started)
-        calls = tuple(Call(f"c{number}_{at}", "look") for at in range(len(sizes)))
+        calls = tuple(ToolCall(f"c{number}_{at}", "look") for at in range(len(sizes)))
         events: list[Event] = [ModelAnswered("I think", calls)]
         events += [CallEvaluated(call.id, "allow", effect="none") for call in calls]
         events += [
-            ToolAnswered(Result(call.id, "look", True, "r" * size))
+            ToolAnswered(ToolResult(call.id, "look", True, "r" * size))
             for call, size in zip(calls, sizes, strict=True)
         ]
         for event in events:
             machine.feed(event)
-    if not machine.active:
+    if not machine.is_active:
         machine.feed(started)
     return machine
 
@@ -76,11 +76,13 @@ def valid(history: list[Message]) -> bool:
 def carried_out(machine: Machine, planned: Plan) -> None:
     """Feed the event that this plan comes to."""
     compaction, history = machine.compaction, machine.history
-    through = compaction.number(planned.cut - 1) if planned.cut else 0
-    elided = [n for n in map(compaction.number, planned.results) if n > through]
-    kept = words_kept(compaction.whole(history), through, 200)
-    text = head("sum", "a model", through, 0, "", readable=False) if through else ""
-    stubs = tuple(stub("r" * 900, 900, "", readable=False) for _ in elided)
+    through = compaction.message_number(planned.cut - 1) if planned.cut else 0
+    elided = [n for n in map(compaction.message_number, planned.results) if n > through]
+    kept = collect_messages(compaction.full_history(history), through, 200)
+    text = (
+        build_summary_message("sum", "a model", through, 0, "", readable=False) if through else ""
+    )
+    stubs = tuple(build_result_stub("r" * 900, 900, "", readable=False) for _ in elided)
     machine.feed(
         ContextCompacted(
             elided=tuple(elided), stubs=stubs, through=through, kept=tuple(kept), text=text
@@ -99,7 +101,7 @@ def planned_for(
     wished: bool,
 ) -> Plan:
     compaction = machine.compaction
-    return plan(
+    return plan_compaction(
         machine.history,
         weights,
         free,
@@ -108,7 +110,7 @@ def planned_for(
         most=most,
         summary=summary,
         wished=wished,
-        stubbed=lambda index: compaction.is_stub(compaction.number(index)),
+        stubbed=lambda index: compaction.is_stub(compaction.message_number(index)),
     )
 
 
@@ -128,11 +130,11 @@ def test_whatever_is_planned_fits_saves_and_leaves_the_last_messages_alone(
     machine = held(rounds)
     for _ in range(3):
         history, compaction = machine.history, machine.compaction
-        weights = [weight(message) for message in history]
-        last = kept_from(history, keep)
+        weights = [estimate_tokens(message) for message in history]
+        last = find_kept_start(history, keep)
         assert len(history) - last >= min(keep, len(history))
 
-        free = range(compaction.head, last)
+        free = range(compaction.head_length, last)
         planned = planned_for(
             machine, weights, free, over, most=most, summary=summary, wished=wished
         )
@@ -148,7 +150,7 @@ def test_whatever_is_planned_fits_saves_and_leaves_the_last_messages_alone(
         assert valid(machine.history)
         assert machine.history[len(machine.history) - len(tail) :] == tail
         if not planned.cut:
-            assert sum(map(weight, machine.history)) < before
+            assert sum(map(estimate_tokens, machine.history)) < before
         elif most < inf and not planned.light:
             assert sum(weights[: planned.cut]) <= most
 
@@ -156,17 +158,17 @@ def test_whatever_is_planned_fits_saves_and_leaves_the_last_messages_alone(
 @pytest.mark.proves("compaction.deterministic")
 @given(st.text(max_size=3000), st.integers(0, 10**9))
 def test_a_stub_is_small_and_one_line_whatever_it_stands_for(text: str, size: int) -> None:
-    made = stub(text, size, "art-" + "0" * 64, readable=True)
+    made = build_result_stub(text, size, "art-" + "0" * 64, readable=True)
     assert "\n" not in made
-    assert tokens_of(made) <= 2 * STUB
+    assert estimate_text_tokens(made) <= 2 * STUB_TOKENS
 
 
 @pytest.mark.proves("compaction.summary")
 def test_the_persons_words_are_kept_from_the_first_and_the_newest_on() -> None:
     said = [UserMessage(f"{n} " + "w" * 340) for n in range(6)]
     history = [message for one in said for message in (one, AssistantMessage("fine"))]
-    size = weight(said[0])
-    assert words_kept(history, 12, 10 * size) == [1, 3, 5, 7, 9, 11]
-    assert words_kept(history, 12, 3 * size) == [1, 9, 11]
-    assert words_kept(history, 8, 2 * size) == [1, 7]
-    assert words_kept(history, 12, size - 1) == []
+    size = estimate_tokens(said[0])
+    assert collect_messages(history, 12, 10 * size) == [1, 3, 5, 7, 9, 11]
+    assert collect_messages(history, 12, 3 * size) == [1, 9, 11]
+    assert collect_messages(history, 8, 2 * size) == [1, 7]
+    assert collect_messages(history, 12, size - 1) == []

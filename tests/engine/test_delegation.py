@@ -21,11 +21,11 @@ from ferrule import (
     LimitReached,
     Limits,
     ProviderError,
-    Result,
     RunResult,
     Scripted,
     Storage,
     ToolFailed,
+    ToolResult,
     tool,
 )
 from ferrule.core.events import (
@@ -55,7 +55,7 @@ from ferrule.engine.hooks.events import (
     modify,
 )
 from ferrule.extensions.hooks.decorator import hook
-from ferrule.models.client import Wire
+from ferrule.models.client import ModelClient
 from ferrule.models.scripted import calls, fails, says
 from ferrule.storage.journal.sqlite import SqliteJournal
 from ferrule.testing.fakes import RecordingApprover
@@ -107,7 +107,7 @@ def parent(steps: list[Any], agents: Any = (ADDER, WRITER, READER), **options: A
     return Agent(Scripted(steps), **grouped(agents=agents, **options))
 
 
-def delegations(result: RunResult) -> list[Result]:
+def delegations(result: RunResult) -> list[ToolResult]:
     return [one for one in result.results if one.tool == "delegate"]
 
 
@@ -138,12 +138,12 @@ async def test_an_agent_does_the_task_in_a_session_of_its_own_and_its_answer_is_
     result = await ours.run("2 + 3?")
     assert result.text == "It is five."
     answer = result.results[0].data
-    assert {key: answer[key] for key in ("status", "agent", "answer", "rounds")} == {
-        "status": "done", "agent": "adder", "answer": "five", "rounds": 2,
+    assert {key: answer[key] for key in ("status", "agent", "answer", "turns")} == {
+        "status": "done", "agent": "adder", "answer": "five", "turns": 2,
     }  # fmt: skip
-    asked = ours.wire.asks  # type: ignore[attr-defined]
+    asked = ours.model_client.asks  # type: ignore[attr-defined]
     assert [message.text for message in asked[1].history] == ["what is 2 + 3?"]
-    opened = ours.wire.opened[1]  # type: ignore[attr-defined]
+    opened = ours.model_client.opened[1]  # type: ignore[attr-defined]
     assert opened.system.startswith("You add.") and "untrusted" in opened.system
     assert [spec.name for spec in opened.tools] == ["add"]
 
@@ -179,15 +179,17 @@ async def test_both_journals_say_who_delegated_to_whom_and_the_chains_hold() -> 
 async def test_without_agents_there_is_no_tool_and_no_cost() -> None:
     plain = Agent(Scripted([]), [add], storage=Storage(journal=SqliteJournal(":memory:")))
     assert [tool.name for tool in plain.catalog] == ["add"]
-    assert plain.roster is None and type(plain.session().driver).__name__ == "Driver"
+    assert plain.sub_agents is None and type(plain.session().driver).__name__ == "Driver"
 
 
 @pytest.mark.proves("delegation.what-may-be-delegated")
 async def test_the_description_names_the_agents_but_not_those_that_are_denied() -> None:
     ours = parent([], deny=["Agent(writer)"])
-    shown = next(spec for spec in ours.offered.specs() if spec.name == "delegate").description
+    shown = next(spec for spec in ours.offered_tools.specs() if spec.name == "delegate").description
     assert "- adder: Adds numbers." in shown and "writer" not in shown
-    assert "delegate" not in [spec.name for spec in parent([], deny=["Agent"]).offered.specs()]
+    assert "delegate" not in [
+        spec.name for spec in parent([], deny=["Agent"]).offered_tools.specs()
+    ]
 
 
 # ---- what is refused
@@ -264,7 +266,7 @@ async def test_an_agent_has_those_tools_of_the_session_that_it_may_have(
         [ask("a"), says("x"), says("y")], [SubAgent("a", "A.", tools=tools, denied=denied)]
     )
     await ours.run("go")
-    assert {spec.name for spec in ours.wire.opened[1].tools} == found  # type: ignore[attr-defined]
+    assert {spec.name for spec in ours.model_client.opened[1].tools} == found  # type: ignore[attr-defined]
 
 
 async def test_an_agent_that_has_none_of_its_tools_here_is_an_error_and_one_that_has_some_is_said() -> (
@@ -328,14 +330,14 @@ async def test_what_was_granted_for_the_session_holds_in_its_agents_and_the_othe
     None
 ):
     def grants_all(request: Any) -> Any:
-        from ferrule.permissions.approvals import Answer
+        from ferrule.permissions.approvals import ApprovalAnswer
 
         rule = next(
             offer.rule
             for offer in request.offers
             if offer.choice == "session" and "**" in offer.rule
         )
-        return Answer("session", rule, by="ann")
+        return ApprovalAnswer("session", rule, by="ann")
 
     approver = RecordingApprover(grants_all)
     steps = [
@@ -535,24 +537,24 @@ async def test_agents_delegate_only_as_deep_as_allowed_and_only_if_they_may() ->
     ours = parent([down, down, down, says("3"), says("2"), says("1"), says("0")], [deep])
     result = await ours.run("go")
     assert (result.text, result.results[0].data["answer"]) == ("0", "1")
-    shown = [{spec.name for spec in one.tools} for one in ours.wire.opened]  # type: ignore[attr-defined]
+    shown = [{spec.name for spec in one.tools} for one in ours.model_client.opened]  # type: ignore[attr-defined]
     assert ["delegate" in names for names in shown] == [True, True, True, False]
     assert len(children(ours)) == 3
     flat = parent([down, says("1"), says("0")], [deep], delegation=DelegationLimits(max_depth=1))
     await flat.run("go")
-    assert "delegate" not in {spec.name for spec in flat.wire.opened[1].tools}  # type: ignore[attr-defined]
+    assert "delegate" not in {spec.name for spec in flat.model_client.opened[1].tools}  # type: ignore[attr-defined]
 
 
 @pytest.mark.proves("delegation.depth")
 async def test_rounds_are_fewer_the_deeper_an_agent_is() -> None:
     deep = SubAgent("deep", "Goes deeper.", tools=["delegate", "add"])
     more = calls(("add", {"a": 1, "b": 1}))
-    limits = DelegationLimits(rounds=(4, 2))
+    limits = DelegationLimits(turns=(4, 2))
     steps = [ask("deep"), ask("deep"), more, more, more, more, more, says("ok")]
-    ours = parent(steps, [deep], delegation=limits, limits=Limits(max_rounds=3))
+    ours = parent(steps, [deep], delegation=limits, limits=Limits(max_turns=3))
     [refused] = (await ours.run("go")).results
     assert refused.error_type is ErrorType.LIMIT
-    assert "the agent `deep` reached its limit max_rounds = 4" in (refused.error_message or "")
+    assert "the agent `deep` reached its limit max_turns = 4" in (refused.error_message or "")
     answers = {
         one[0].parent: sum(isinstance(event, ModelAnswered) for event in one)
         for one in children(ours)
@@ -568,8 +570,8 @@ async def test_rounds_are_fewer_the_deeper_an_agent_is() -> None:
         ({"max_depth": 6}, "1 to 5"),
         ({"max_depth": 0}, "1 to 5"),
         ({"max_concurrent": 6}, "1 to 5"),
-        ({"rounds": ()}, "at least one"),
-        ({"rounds": (3, 0)}, "at least 1"),
+        ({"turns": ()}, "at least one"),
+        ({"turns": (3, 0)}, "at least 1"),
     ],
 )
 @pytest.mark.proves("delegation.hard-bounds")
@@ -662,7 +664,7 @@ async def test_an_agent_that_uses_up_the_run_is_stopped_and_the_run_asks_no_mode
     ours = parent(steps, limits=Limits(max_tokens=100))
     with pytest.raises(LimitReached, match="max_tokens"):
         await ours.run("go")
-    assert len(ours.wire.asks) == 3  # type: ignore[attr-defined]
+    assert len(ours.model_client.asks) == 3  # type: ignore[attr-defined]
     [child] = children(ours)
     assert next(e for e in child if isinstance(e, RunFinished)).code == "limit_max_tokens"
     journal = events(ours, ours.journal.sessions()[0].session)
@@ -725,11 +727,11 @@ async def test_what_goes_wrong_in_an_agent_is_an_error_of_the_call_that_names_it
             "no server",
             "failed",
         ),
-        ([more] * 3, ErrorType.LIMIT, "max_rounds = 3 (session", "limit"),
+        ([more] * 3, ErrorType.LIMIT, "max_turns = 3 (session", "limit"),
         ([says("bad", stop="filter")], ErrorType.IO_ERROR, "withheld by the provider", "failed"),
     ]
     for steps, error, said, stop in cases:
-        ours = parent([ask(), *steps, says("ok")], delegation=DelegationLimits(rounds=(3,)))
+        ours = parent([ask(), *steps, says("ok")], delegation=DelegationLimits(turns=(3,)))
         result = await ours.run("go")
         [failed] = result.results
         assert (failed.success, failed.error_type) == (False, error)
@@ -739,7 +741,7 @@ async def test_what_goes_wrong_in_an_agent_is_an_error_of_the_call_that_names_it
     assert "it said last: I am adding" in str(
         (
             await parent(
-                [ask(), *[more] * 3, says("ok")], delegation=DelegationLimits(rounds=(3,))
+                [ask(), *[more] * 3, says("ok")], delegation=DelegationLimits(turns=(3,))
             ).run("go")
         ).results
     )
@@ -897,7 +899,7 @@ class Turns:
     def __init__(self, scripts: dict[str, list[Any]]) -> None:
         self._left = {first: list(steps) for first, steps in scripts.items()}
 
-    def wire(self) -> Wire:
+    def wire(self) -> ModelClient:
         return Scripted([self._step] * 50)
 
     async def _step(self, history: Any) -> Any:
@@ -936,7 +938,7 @@ async def test_an_agent_may_have_a_model_of_its_own_if_connect_gives_it() -> Non
     small = Scripted([says("small answer")], model="scripted:small")
     asked: list[str] = []
 
-    def connect(name: str) -> Wire:
+    def connect(name: str) -> ModelClient:
         asked.append(name)
         if name != "scripted:small":
             raise ConfigError(f"`{name}` may not be used")
@@ -986,7 +988,7 @@ async def test_work_is_checked_by_a_tool_and_corrected_until_it_passes() -> None
     assert [(one.attempt, one.passed) for one in checked] == [(1, False), (2, False), (3, True)]
     # The report reaches the agent as data, in a notice; the check is a call in the journal of the
     # session that delegates.
-    third = ours.wire.asks[3].history  # type: ignore[attr-defined]
+    third = ours.model_client.asks[3].history  # type: ignore[attr-defined]
     assert "two tests fail" in third[-1].text and "<notice" in third[-1].text
     direct = [e for e in events(ours, run.session) if isinstance(e, DirectCall)]
     assert [e.call.tool for e in direct] == ["run_tests"] * 3
@@ -1175,20 +1177,20 @@ def test_two_agents_with_one_name_are_refused() -> None:
 
 @pytest.mark.proves("delegation.questions-one-at-a-time")
 async def test_a_person_is_asked_one_question_at_a_time_whoever_has_it() -> None:
-    from ferrule.permissions.approvals import Answer
+    from ferrule.permissions.approvals import ApprovalAnswer
 
     asked: list[asyncio.Event] = []
     open_questions: list[int] = []
 
     class Slow:
-        async def ask(self, request: Any) -> Answer:
+        async def ask(self, request: Any) -> ApprovalAnswer:
             open_questions.append(1)
             assert len(open_questions) == 1
             for _ in range(10):
                 await asyncio.sleep(0)
             open_questions.pop()
             asked.append(asyncio.Event())
-            return Answer("once", by="ann")
+            return ApprovalAnswer("once", by="ann")
 
     look_at = calls(("look", {"path": "a"}))
     both = calls(*[("delegate", {"task": f"t{n}", "agent": "reader"}) for n in range(2)])
@@ -1237,7 +1239,7 @@ async def test_an_agent_made_for_one_task_has_the_tools_that_were_named_in_eithe
     ours = parent([step, says("x"), says("ok")], tools=[spaced, write, look])
     result = await ours.run("go")
     assert result.results[0].data["agent"] == "unnamed"
-    assert [spec.name for spec in ours.wire.opened[1].tools] == ["look", "sums::add"]  # type: ignore[attr-defined]
+    assert [spec.name for spec in ours.model_client.opened[1].tools] == ["look", "sums::add"]  # type: ignore[attr-defined]
 
 
 @pytest.mark.proves("delegation.repeated-failures")

@@ -19,7 +19,7 @@ from ferrule.models.scripted import calls, says
 from ferrule.storage.journal.sqlite import SqliteJournal
 from ferrule.toolkits.files import tools
 
-PULLED = (pull.folder() / "SmolLM2-135M-Instruct.Q4_1.gguf").exists()
+PULLED = (pull.models_folder() / "SmolLM2-135M-Instruct.Q4_1.gguf").exists()
 
 
 @pytest.mark.model

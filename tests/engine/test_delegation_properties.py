@@ -12,12 +12,12 @@ from hypothesis import strategies as st
 
 from ferrule import Agent, Limits, Risk, Scripted, SideEffect, Storage, SubAgents, Tool, tool
 from ferrule.core.events import RunStarted, SessionOpened
-from ferrule.engine.delegation.child_session import tightened
 from ferrule.engine.delegation.lineage import Budget
 from ferrule.engine.delegation.sub_agent import DelegationLimits, SubAgent
+from ferrule.engine.delegation.sub_agent_session import tighten
 from ferrule.models.scripted import calls, says
-from ferrule.permissions.approvals import NobodyToAsk
-from ferrule.permissions.gate import MODES, Gate
+from ferrule.permissions.approvals import DenyingApprover
+from ferrule.permissions.rule_evaluation import MODES, PermissionGate
 from ferrule.permissions.rules import RuleSet
 from ferrule.storage.journal.sqlite import SqliteJournal
 from ferrule.testing.fakes import RecordingApprover
@@ -36,8 +36,8 @@ TOOLS = [replace(add, name=name) for name in NAMES if name != "delegate"]
 patterns = st.none() | st.lists(st.sampled_from(PATTERNS), max_size=3)
 limits = st.builds(
     Limits,
-    max_rounds=st.integers(1, 30),
-    max_calls_per_round=st.integers(1, 30),
+    max_turns=st.integers(1, 30),
+    max_calls_per_turn=st.integers(1, 30),
     max_output_bytes=st.integers(256, 65_536),
     max_seconds=st.none() | st.integers(30, 90),
     max_tokens=st.none() | st.integers(1, 500),
@@ -70,7 +70,7 @@ async def test_no_agent_has_a_tool_or_a_limit_beyond_its_sessions(
         agents=SubAgents([agent], DelegationLimits(max_depth=depth)),
         limits=above,
     )
-    result = await ours.session().run("go") if above.max_rounds > 1 else None
+    result = await ours.session().run("go") if above.max_turns > 1 else None
     if result is None or not result.results[0].success:
         return
     journal = [record.event for record in ours.journal.records(result.results[0].data["session"])]
@@ -80,8 +80,8 @@ async def test_no_agent_has_a_tool_or_a_limit_beyond_its_sessions(
     assert not set(opened.tools) & set(denied)
     assert "delegate" not in opened.tools or ("delegate" in (tools or ()) and depth > 1)
     given = started.limits
-    assert given.max_rounds <= min(own.max_rounds, 10)
-    assert given.max_calls_per_round <= min(own.max_calls_per_round, above.max_calls_per_round)
+    assert given.max_turns <= min(own.max_turns, 10)
+    assert given.max_calls_per_turn <= min(own.max_calls_per_turn, above.max_calls_per_turn)
     assert given.max_output_bytes <= min(own.max_output_bytes, above.max_output_bytes)
     for name in ("max_seconds", "max_tokens"):
         wanted = [
@@ -109,17 +109,17 @@ def test_whatever_is_spent_below_is_spent_above(
     total = [0] * len(tree)
     for where, tokens in spent:
         where %= len(tree)
-        before = [budget.left() for budget in budgets]
+        before = [budget.remaining() for budget in budgets]
         budgets[where].spend(tokens)
         for index in above[where]:
             total[index] += tokens
         for old, budget in zip(before, budgets, strict=True):
-            now = budget.left()
+            now = budget.remaining()
             assert (old is None) == (now is None)
             assert old is None or now is None or now <= old
     for index, budget in enumerate(budgets):
         bounds = [most - total[up] for up in above[index] if (most := tree[up][0]) is not None]
-        assert budget.left() == (min(bounds) if bounds else None)
+        assert budget.remaining() == (min(bounds) if bounds else None)
 
 
 RULES = ("write", "look", "Edit(a/**)", "Read(a/**)", "Edit", "Agent(x)")
@@ -145,15 +145,17 @@ def test_no_mode_of_an_agent_allows_what_its_sessions_mode_does_not(
     """Orders the three answers: a no, a person's yes, a yes. Where nobody can be asked, a question
     is a no.
     """
-    gate = Gate(RuleSet.of(allow=allowed, ask=asked), mode=mode, root=Path("/w"))
+    gate = PermissionGate(RuleSet.parse(allow=allowed, ask=asked), mode=mode, root=Path("/w"))
     person = RecordingApprover()
-    tighter, approver = tightened(gate, person, own)
+    tighter, approver = tighten(gate, person, own)
 
     def worth(verdict: str, can_ask: bool) -> int:
         return {"deny": 0, "ask": 1 if can_ask else 0, "allow": 2}[verdict]
 
     of_tool = kind(effect, risk)
-    mine = worth(tighter.decide(of_tool, {"a": 1}).verdict, not isinstance(approver, NobodyToAsk))
+    mine = worth(
+        tighter.decide(of_tool, {"a": 1}).verdict, not isinstance(approver, DenyingApprover)
+    )
     theirs = worth(gate.decide(of_tool, {"a": 1}).verdict, True)
     assert mine <= theirs
     if own == "plan" and effect not in (SideEffect.NONE, SideEffect.READ):

@@ -17,24 +17,24 @@ from ferrule import (
     READS,
     WRITES,
     Block,
-    Call,
     Catalog,
     Change,
     ConfigError,
     Context,
     ErrorType,
-    Result,
     RetryCall,
     Tool,
+    ToolCall,
     ToolFailed,
+    ToolResult,
     tool,
 )
-from ferrule.core.errors import Control
+from ferrule.core.errors import EngineControl
 from ferrule.core.identity import Identity
 from ferrule.core.limits import OUTPUT_CAP
-from ferrule.engine.dispatcher import Dispatcher, Prepared, parse_arguments
+from ferrule.engine.dispatcher import Dispatcher, PreparedCall, parse_arguments
 from ferrule.engine.hooks.call_hooks import Hook
-from ferrule.permissions.gate import Gate
+from ferrule.permissions.rule_evaluation import PermissionGate
 from ferrule.permissions.rules import RuleSet
 from ferrule.testing.fakes import FakeClock
 from ferrule.toolkits.commands.plain import run_command
@@ -75,8 +75,8 @@ def catalog(trace: Trace) -> Catalog:
     return Catalog([read_file, write_file, restart])
 
 
-def gate(**rules: Any) -> Gate:
-    return Gate(RuleSet.of(**rules), root=ROOT)
+def gate(**rules: Any) -> PermissionGate:
+    return PermissionGate(RuleSet.parse(**rules), root=ROOT)
 
 
 def dispatcher(catalog: Catalog, *, hooks: tuple[Hook, ...] = (), **options: Any) -> Dispatcher:
@@ -88,22 +88,22 @@ def context() -> Context:
     return Context(Identity("t", "u", "s", "r"), "c1")
 
 
-def carry_out(of: Dispatcher, prepared: Prepared) -> Result | Prepared:
+def carry_out(of: Dispatcher, prepared: PreparedCall) -> ToolResult | PreparedCall:
     return asyncio.run(asyncio.wait_for(of.execute(prepared, context()), BOUND))
 
 
-def dispatch(of: Dispatcher, name: str, arguments: Any = None, call_id: str = "c1") -> Result:
+def dispatch(of: Dispatcher, name: str, arguments: Any = None, call_id: str = "c1") -> ToolResult:
     """A call through the whole pipeline; a question that would be asked is an error here."""
     text = arguments if isinstance(arguments, str) else json.dumps(arguments or {})
-    prepared = of.evaluate(Call(call_id, name, text))
+    prepared = of.evaluate(ToolCall(call_id, name, text))
     assert prepared.evaluation.verdict != "ask", "nobody is here to ask"
     answer = carry_out(of, prepared)
-    assert isinstance(answer, Result)
+    assert isinstance(answer, ToolResult)
     assert (answer.call_id, answer.tool) == (call_id, name)
     return answer
 
 
-def refused(result: Result, error: ErrorType, *words: str) -> None:
+def refused(result: ToolResult, error: ErrorType, *words: str) -> None:
     assert (result.success, result.data, result.error_type) == (False, None, error)
     for word in words:
         assert word in (result.error_message or "")
@@ -212,7 +212,7 @@ def test_what_was_repaired_is_told_to_the_model_after_the_value(
 ) -> None:
     result = dispatch(dispatcher(catalog), "read_file", {"path": "a", "limit": "5"})
     assert trace == [("read", "a", 5)]
-    assert result.text() == 'contents of a\n[note: `limit`: "5" was read as 5]'
+    assert result.to_text() == 'contents of a\n[note: `limit`: "5" was read as 5]'
 
 
 @pytest.mark.proves("bounds.refusals-too")
@@ -223,7 +223,7 @@ def test_thousands_of_repairs_are_not_listed(catalog: Catalog) -> None:
 
     result = dispatch(dispatcher(Catalog([total])), "total", {"numbers": ["1"] * 5000})
     assert result.data == 5000
-    assert len(result.text()) < 1000 and "and 4992 more" in result.text()
+    assert len(result.to_text()) < 1000 and "and 4992 more" in result.to_text()
 
 
 # ---- 5 policy
@@ -262,9 +262,9 @@ def test_a_refused_call_is_not_carried_out_even_if_somebody_tries(
     catalog: Catalog, trace: Trace
 ) -> None:
     of = dispatcher(catalog, gate=gate(deny=["read_file"]))
-    prepared = of.evaluate(Call("c1", "read_file", '{"path":"a"}'))
+    prepared = of.evaluate(ToolCall("c1", "read_file", '{"path":"a"}'))
     answer = carry_out(of, prepared)
-    assert isinstance(answer, Result)
+    assert isinstance(answer, ToolResult)
     refused(answer, ErrorType.PERMISSION_DENIED)
     assert trace == []
 
@@ -273,7 +273,9 @@ def test_a_refused_call_is_not_carried_out_even_if_somebody_tries(
 def test_a_write_that_no_rule_allows_is_a_question_bound_to_its_arguments(catalog: Catalog) -> None:
     of = dispatcher(catalog, gate=gate())
     one, other = (
-        of.evaluate(Call("c1", "write_file", json.dumps({"path": "a", "content": text}))).evaluation
+        of.evaluate(
+            ToolCall("c1", "write_file", json.dumps({"path": "a", "content": text}))
+        ).evaluation
         for text in "xy"
     )
     assert one.verdict == other.verdict == "ask"
@@ -282,7 +284,7 @@ def test_a_write_that_no_rule_allows_is_a_question_bound_to_its_arguments(catalo
 
 @pytest.mark.proves("dispatch.never-raises")
 def test_a_judge_that_fails_refuses_the_call(catalog: Catalog, trace: Trace) -> None:
-    class BrokenGate(Gate):
+    class BrokenGate(PermissionGate):
         def decide(self, tool: Tool, values: Mapping[str, Any]) -> Any:
             raise RuntimeError("broken")
 
@@ -302,7 +304,7 @@ def test_any_text_as_name_and_arguments_gets_one_answer(name: str, arguments: st
 
     of = Dispatcher(Catalog([echo]), gate())
     for called in (name, "echo"):
-        prepared = of.evaluate(Call("c1", called, arguments))
+        prepared = of.evaluate(ToolCall("c1", called, arguments))
         assert prepared.evaluation.verdict == "allow" or prepared.evaluation.result is not None
 
 
@@ -323,7 +325,7 @@ class Before:
             raise answer
         return answer
 
-    async def after(self, tool: Tool, result: Result, context: Context) -> Result | None:
+    async def after(self, tool: Tool, result: ToolResult, context: Context) -> ToolResult | None:
         return None
 
 
@@ -398,14 +400,14 @@ def test_a_change_after_the_approval_is_asked_once_more_and_then_runs(
     catalog: Catalog, trace: Trace
 ) -> None:
     of = dispatcher(catalog, gate=gate(), hooks=(Before(Change({"path": "b", "content": "x"})),))
-    approved = of.evaluate(Call("c1", "write_file", '{"path":"a","content":"x"}'))
+    approved = of.evaluate(ToolCall("c1", "write_file", '{"path":"a","content":"x"}'))
     again = carry_out(of, approved)
-    assert isinstance(again, Prepared), "other arguments than those that were approved"
+    assert isinstance(again, PreparedCall), "other arguments than those that were approved"
     assert again.evaluation.verdict == "ask"
     assert again.evaluation.digest != approved.evaluation.digest
     assert trace == []
     done = carry_out(of, again)
-    assert isinstance(done, Result) and done.success
+    assert isinstance(done, ToolResult) and done.success
     assert trace == [("write", "b", "x")]
 
 
@@ -421,7 +423,7 @@ class Odd(Exception):
         raise ValueError("even my text is broken")
 
 
-class SteersTheLoop(Control):
+class SteersTheLoop(EngineControl):
     """Not a tool's to raise; passes."""
 
 
@@ -487,7 +489,7 @@ def test_cancelling_the_run_stops_an_async_handler_and_is_not_swallowed() -> Non
             return "never"
 
         of = one(hangs)
-        task = asyncio.ensure_future(of.execute(of.evaluate(Call("c1", "act")), context()))
+        task = asyncio.ensure_future(of.execute(of.evaluate(ToolCall("c1", "act")), context()))
         await running.wait()
         task.cancel()
         with pytest.raises(asyncio.CancelledError):
@@ -599,11 +601,11 @@ class After:
 
     def __init__(self, answer: Any) -> None:
         self.answer = answer
-        self.seen: list[Result] = []
+        self.seen: list[ToolResult] = []
 
     async def before(self, tool: Tool, values: Mapping[str, Any], context: Context) -> None: ...
 
-    async def after(self, tool: Tool, result: Result, context: Context) -> Result | None:
+    async def after(self, tool: Tool, result: ToolResult, context: Context) -> ToolResult | None:
         self.seen.append(result)
         if isinstance(self.answer, Exception):
             raise self.answer
@@ -612,7 +614,7 @@ class After:
 
 @pytest.mark.proves("hooks.redact")
 def test_a_hook_redacts_a_result(catalog: Catalog) -> None:
-    hook = After(lambda result: Result(result.call_id, result.tool, True, "[redacted]"))
+    hook = After(lambda result: ToolResult(result.call_id, result.tool, True, "[redacted]"))
     assert (
         dispatch(dispatcher(catalog, hooks=(hook,)), "read_file", {"path": "a"}).data
         == "[redacted]"
@@ -625,19 +627,19 @@ def test_a_hook_that_fails_on_a_result_withholds_it(catalog: Catalog) -> None:
         dispatcher(catalog, hooks=(After(KeyError("x")),)), "read_file", {"path": "a"}
     )
     refused(result, ErrorType.INTERNAL_ERROR, "withheld")
-    assert "contents" not in result.text()
+    assert "contents" not in result.to_text()
 
 
 @pytest.mark.proves("hooks.bounded")
 def test_a_result_that_a_hook_made_is_bounded_and_answers_the_same_call(catalog: Catalog) -> None:
-    hook = After(lambda result: Result("another", "another", True, "x" * 1000))
+    hook = After(lambda result: ToolResult("another", "another", True, "x" * 1000))
     result = dispatch(dispatcher(catalog, hooks=(hook,), cap=300), "read_file", {"path": "a"})
     assert (result.partial, result.data) == (True, "x" * 300)
 
 
 @pytest.mark.proves("hooks.broken-withholds")
 def test_a_result_that_a_hook_made_and_that_is_no_json_is_withheld(catalog: Catalog) -> None:
-    hook = After(lambda result: Result(result.call_id, result.tool, True, object()))
+    hook = After(lambda result: ToolResult(result.call_id, result.tool, True, object()))
     refused(
         dispatch(dispatcher(catalog, hooks=(hook,)), "read_file", {"path": "a"}),
         ErrorType.INTERNAL_ERROR,
@@ -661,7 +663,7 @@ def test_a_hook_sees_results_of_calls_that_failed() -> None:
 def test_seventy_thousand_bytes_of_a_handler_are_cut_with_a_notice() -> None:
     result = dispatch(one(lambda: "x" * 70_000), "act")
     assert (result.partial, result.size) == (True, 70_000)
-    assert result.text() == "x" * 65_536 + "\n[output truncated at 65536 bytes of 70000]"
+    assert result.to_text() == "x" * 65_536 + "\n[output truncated at 65536 bytes of 70000]"
 
 
 @pytest.mark.proves("limits.tighten-only")
@@ -704,7 +706,7 @@ def test_a_result_says_when_how_long_and_how_large() -> None:
 def test_an_evaluation_carries_what_the_machine_and_the_journal_need(catalog: Catalog) -> None:
     evaluation = (
         dispatcher(catalog)
-        .evaluate(Call("c1", "write_file", '{"path":"d/a","content":"x"}'))
+        .evaluate(ToolCall("c1", "write_file", '{"path":"d/a","content":"x"}'))
         .evaluation
     )
     assert (evaluation.call_id, evaluation.verdict, evaluation.effect, evaluation.risk) == (
@@ -737,7 +739,7 @@ def test_what_steers_the_loop_passes_through_the_dispatcher() -> None:
 
     of = one(steers)
     with pytest.raises(SteersTheLoop):
-        carry_out(of, of.evaluate(Call("c1", "act")))
+        carry_out(of, of.evaluate(ToolCall("c1", "act")))
 
 
 @pytest.mark.proves("call.impossible")
@@ -755,8 +757,8 @@ def test_what_steers_the_loop_passes_through_the_dispatcher() -> None:
 def test_nobody_is_asked_about_a_call_that_can_never_work(
     arguments: dict[str, Any], why: str
 ) -> None:
-    dispatcher = Dispatcher(Catalog([run_command]), Gate(RuleSet.of(), root=ROOT))
-    refused = dispatcher.evaluate(Call("c1", "run_command", json.dumps(arguments))).evaluation
+    dispatcher = Dispatcher(Catalog([run_command]), PermissionGate(RuleSet.parse(), root=ROOT))
+    refused = dispatcher.evaluate(ToolCall("c1", "run_command", json.dumps(arguments))).evaluation
     assert refused.verdict == "refuse"
     assert refused.result is not None
     assert refused.result.error_type is ErrorType.VALIDATION_FAILED
@@ -773,8 +775,8 @@ def test_a_tool_says_itself_what_it_cannot_do_before_any_rule_is_looked_at() -> 
         """Span."""
         return "done"
 
-    dispatcher = Dispatcher(Catalog([span]), Gate(RuleSet.of(), root=ROOT))
-    asked = dispatcher.evaluate(Call("c1", "span", '{"start": 1, "end": 2}')).evaluation
-    refused = dispatcher.evaluate(Call("c2", "span", '{"start": 3, "end": 2}')).evaluation
+    dispatcher = Dispatcher(Catalog([span]), PermissionGate(RuleSet.parse(), root=ROOT))
+    asked = dispatcher.evaluate(ToolCall("c1", "span", '{"start": 1, "end": 2}')).evaluation
+    refused = dispatcher.evaluate(ToolCall("c2", "span", '{"start": 3, "end": 2}')).evaluation
     assert (asked.verdict, refused.verdict) == ("ask", "refuse")
     assert "`start` lies behind `end`" in refused.reason

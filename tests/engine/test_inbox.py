@@ -12,8 +12,8 @@ import pytest
 from ferrule import Agent, Context, Scripted, Storage, tool
 from ferrule.core.events import Noticed, NoticeGiven
 from ferrule.core.messages import ToolMessage, UserMessage
-from ferrule.engine.cleanup import Closers
-from ferrule.engine.session_log import Log
+from ferrule.engine.cleanup import Cleanup
+from ferrule.engine.session_log import SessionLog
 from ferrule.models.scripted import calls, says
 from ferrule.storage.journal.sqlite import SqliteJournal
 from ferrule.testing.journal_conformance import ME
@@ -43,7 +43,7 @@ async def test_a_tool_tells_the_model_from_a_task_of_its_own_and_from_a_thread()
     ours = agent([calls(("start", {})), says("ok")], [start])
     await ours.run("go")
     assert (
-        ours.wire.histories[-1][2].text
+        ours.model_client.histories[-1][2].text
         ==
         # type: ignore[attr-defined]
         (
@@ -63,7 +63,7 @@ async def test_a_blocking_tool_tells_the_model_from_its_thread() -> None:
 
     ours = agent([calls(("start", {})), says("ok")], [start])
     await ours.run("go")
-    assert "half way" in ours.wire.histories[-1][2].text  # type: ignore[attr-defined]
+    assert "half way" in ours.model_client.histories[-1][2].text  # type: ignore[attr-defined]
 
 
 @pytest.mark.proves("notices.person-speaks")
@@ -84,7 +84,7 @@ async def test_a_persons_words_reach_the_model_with_the_next_question() -> None:
     session.tell("use tabs")
     go_on.set()
     await task
-    told = ours.wire.histories[-1][-2:]  # type: ignore[attr-defined]
+    told = ours.model_client.histories[-1][-2:]  # type: ignore[attr-defined]
     assert [type(message) for message in told] == [ToolMessage, UserMessage]
     assert [message.text for message in told] == ["worked", "use tabs"]
 
@@ -108,7 +108,7 @@ async def test_words_between_runs_are_journaled_and_wait_also_across_a_restart()
     assert given == [NoticeGiven("the job ended", "start")]
     later = agent([says("I see")], [start], journal)
     await later.resume(session.id).run("more")
-    assert later.wire.histories[0][-1].text == (  # type: ignore[attr-defined]
+    assert later.model_client.histories[0][-1].text == (  # type: ignore[attr-defined]
         '<notice source="start">\nthe job ended\n</notice>\n\nmore'
     )
 
@@ -175,10 +175,10 @@ async def test_a_closer_that_fails_is_said_and_the_others_run_all_the_same() -> 
 
 @pytest.mark.proves("session.closers-are-bounded", "session.closers-are-reported")
 async def test_a_closer_that_never_ends_is_left_after_its_time_and_said() -> None:
-    journal, unclosed = SqliteJournal(":memory:"), set[Closers]()
-    log = Log(journal, ME)
-    log.begun = True
-    closers = Closers(log, unclosed, seconds=0.01)
+    journal, unclosed = SqliteJournal(":memory:"), set[Cleanup]()
+    log = SessionLog(journal, ME)
+    log.is_recorded = True
+    closers = Cleanup(log, unclosed, seconds=0.01)
     ran: list[str] = []
 
     async def never_begun() -> None:

@@ -43,9 +43,9 @@ def test_a_filter_that_lets_nothing_through_looks_at_no_more_than_the_bound(
     journal: SqliteJournal,
 ) -> None:
     page = past_events(journal, MINE, Redactor(), kinds=["model.*"], looked=6)
-    assert (page.events, page.looked, page.next) == ([], 6, 6)
+    assert (page.events, page.examined, page.next) == ([], 6, 6)
     page = past_events(journal, MINE, Redactor(), kinds=["model.*"], after=6, looked=6)
-    assert (page.events, page.looked, page.next) == ([], 4, 0)
+    assert (page.events, page.examined, page.next) == ([], 4, 0)
 
 
 @pytest.mark.proves("events.past")

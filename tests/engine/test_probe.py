@@ -15,11 +15,17 @@ from ferrule.core.identity import Identity
 from ferrule.core.messages import ToolMessage
 from ferrule.engine.replay.replay import replay
 from ferrule.models.scripted import Scripted, calls, says
-from ferrule.permissions.approvals import AllowThese, Answer, ApprovalRequest, Approver, NobodyToAsk
+from ferrule.permissions.approvals import (
+    AllowlistApprover,
+    ApprovalAnswer,
+    ApprovalRequest,
+    Approver,
+    DenyingApprover,
+)
 from ferrule.storage.journal.sqlite import SqliteJournal
 from ferrule.tools.context import Context
 from ferrule.tools.definition import Tool
-from ferrule.tools.outcome_probe import NOT_HAPPENED, UNKNOWN, Probe, Probed, happened
+from ferrule.tools.outcome_probe import NOT_HAPPENED, UNKNOWN, Probe, ProbeResult, happened
 
 
 class World:
@@ -38,7 +44,7 @@ class World:
 
         return send
 
-    async def look(self, values: Mapping[str, Any], context: Context) -> Probed:
+    async def look(self, values: Mapping[str, Any], context: Context) -> ProbeResult:
         self.probed.append((context.call_id, values["text"]))
         return happened(f"sent {values['text']}") if context.call_id in self.sent else NOT_HAPPENED
 
@@ -52,9 +58,9 @@ class Person:
         self.choice = choice
         self.asked: list[ApprovalRequest] = []
 
-    async def ask(self, request: ApprovalRequest) -> Answer:
+    async def ask(self, request: ApprovalRequest) -> ApprovalAnswer:
         self.asked.append(request)
-        return Answer(self.choice, by="a person")  # type: ignore[arg-type]
+        return ApprovalAnswer(self.choice, by="a person")  # type: ignore[arg-type]
 
 
 async def died(
@@ -122,21 +128,21 @@ async def test_a_probe_finds_out_and_the_effect_happens_exactly_once(did: bool) 
     assert sum(isinstance(event, ToolAnswered) for event in events) == 1
 
 
-async def knows_nothing(values: Mapping[str, Any], context: Context) -> Probed:
+async def knows_nothing(values: Mapping[str, Any], context: Context) -> ProbeResult:
     return UNKNOWN
 
 
-async def breaks(values: Mapping[str, Any], context: Context) -> Probed:
+async def breaks(values: Mapping[str, Any], context: Context) -> ProbeResult:
     raise OSError("the outbox is gone")
 
 
-async def answers_nonsense(values: Mapping[str, Any], context: Context) -> Probed:
+async def answers_nonsense(values: Mapping[str, Any], context: Context) -> ProbeResult:
     return True  # type: ignore[return-value]
 
 
 @pytest.mark.proves("crash.unknown-is-said")
 @pytest.mark.parametrize("probe", [None, knows_nothing, breaks, answers_nonsense])
-@pytest.mark.parametrize("approver", [None, NobodyToAsk(), AllowThese(["send"])])
+@pytest.mark.parametrize("approver", [None, DenyingApprover(), AllowlistApprover(["send"])])
 async def test_where_nobody_knows_the_outcome_is_unknown_and_nothing_runs_again(
     probe: Probe | None, approver: Approver | None
 ) -> None:
@@ -157,7 +163,7 @@ async def test_a_person_may_have_it_done_again_or_leave_it_unknown() -> None:
     (probed,) = [event for event in events if isinstance(event, CallProbed)]
     assert probed.by == "a person"
     (asked,) = person.asked
-    assert asked.died
+    assert asked.has_unknown_outcome
     assert "outcome is unknown" in asked.reason
     assert asked.offers == ()
 

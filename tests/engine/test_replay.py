@@ -21,20 +21,20 @@ from hypothesis import strategies as st
 from ferrule import Agent, Host, Limits, Permissions, Storage
 from ferrule.core import events
 from ferrule.core.errors import ConfigError, FerruleError, JournalError, ProviderError, RunCancelled
-from ferrule.core.events import Record
+from ferrule.core.events import JournalRecord
 from ferrule.core.identity import Identity
-from ferrule.engine.replay.recording import Recording, canonical
+from ferrule.engine.replay.recording import Recording, canonical_json
 from ferrule.engine.replay.replay import replay
 from ferrule.engine.replay.rerun import rerun
 from ferrule.engine.replay.what_if import what_if
 from ferrule.engine.session import Session
 from ferrule.models.scripted import Scripted, calls, fails, says
-from ferrule.permissions.gate import Gate
+from ferrule.permissions.rule_evaluation import PermissionGate
 from ferrule.permissions.rules import RuleSet
-from ferrule.storage.artifacts.files import FileArtifacts
+from ferrule.storage.artifacts.files import FileArtifactStore
 from ferrule.storage.artifacts.store import Scope
-from ferrule.storage.audit.past_calls import past_calls
-from ferrule.storage.export.bundles import import_bundle, open_bundle, recorded, write_bundle
+from ferrule.storage.audit.past_calls import read_past_calls
+from ferrule.storage.export.bundles import import_bundle, open_bundle, read_recording, write_bundle
 from ferrule.storage.journal.sqlite import SqliteJournal
 
 ran: list[object] = []
@@ -69,7 +69,7 @@ ALLOW = ("add", "fail", "endless")
 
 async def worked(
     script: Scripted, work: Callable[[Session], Awaitable[object]], limits: Limits | None = None
-) -> list[Record]:
+) -> list[JournalRecord]:
     """The records of a session in which this was done, whatever it raised."""
     journal = SqliteJournal(":memory:")
     agent = Agent(
@@ -87,7 +87,7 @@ async def worked(
     return list(journal.records(session.id))
 
 
-async def two_runs() -> list[Record]:
+async def two_runs() -> list[JournalRecord]:
     script = Scripted(
         [
             calls(("add", {"a": 1, "b": 2}), ("fail", {"why": "so"}), ("nope", {})),
@@ -128,12 +128,12 @@ CASES = {
     "rounds over the limit": (
         lambda: Scripted([calls(("add", {"a": n, "b": n})) for n in range(3)]),
         lambda session: session.run("go"),
-        Limits(max_rounds=3),
+        Limits(max_turns=3),
     ),
     "a last answer at the limit": (
         lambda: Scripted([calls(("add", {"a": 1, "b": 1})), says("enough")]),
         lambda session: session.run("go"),
-        Limits(max_rounds=1, on_limit="answer"),
+        Limits(max_turns=1, on_limit="answer"),
     ),
     "a model that fails": (
         lambda: Scripted([fails(ProviderError("no server", code="unreachable"))]),
@@ -210,15 +210,15 @@ def test_a_recording_that_did_not_happen_so_is_named_at_the_event(data: st.DataO
         assert len(finished) < 2 or _outside(records, numbered)
 
 
-_RECORDED: list[list[Record]] = []
+_RECORDED: list[list[JournalRecord]] = []
 
 
-def _outside(records: list[Record], numbered: list[Record]) -> bool:
+def _outside(records: list[JournalRecord], numbered: list[JournalRecord]) -> bool:
     """Whether what the model was shown is the same in both: only the place of what it never saw
     differs.
     """
 
-    def shown(of: list[Record]) -> list[str]:
+    def shown(of: list[JournalRecord]) -> list[str]:
         return [r.event.history for r in of if isinstance(r.event, events.RunFinished)]
 
     return shown(records) == shown(numbered)
@@ -228,7 +228,7 @@ def _outside(records: list[Record], numbered: list[Record]) -> bool:
 async def test_a_history_that_was_changed_is_found_by_its_digest() -> None:
     records = await two_runs()
 
-    def forged(record: Record) -> Record:
+    def forged(record: JournalRecord) -> JournalRecord:
         event = record.event
         if not isinstance(event, events.ToolAnswered) or event.result.data != 3:
             return record
@@ -325,9 +325,9 @@ async def test_a_rerun_that_could_not_differ_is_refused() -> None:
 
 
 def test_arguments_are_the_same_if_they_are_the_same_json() -> None:
-    assert canonical('{"b": 1, "a": [1, 2]}') == canonical({"a": [1, 2], "b": 1})
-    assert canonical("{broken") == "{broken"
-    assert canonical('{"a": 1}') != canonical('{"a": 1.5}')
+    assert canonical_json('{"b": 1, "a": [1, 2]}') == canonical_json({"a": [1, 2], "b": 1})
+    assert canonical_json("{broken") == "{broken"
+    assert canonical_json('{"a": 1}') != canonical_json('{"a": 1.5}')
 
 
 @pytest.mark.proves("replay.other-rules")
@@ -337,9 +337,9 @@ async def test_other_rules_say_which_past_calls_they_would_have_stopped() -> Non
     owner = Identity("local", "me", records[0].session, "r")
     journal.append(records[0].session, "r", [record.event for record in records], identity=owner)
     catalog = Agent(Scripted([]), TOOLS, storage=Storage(journal=":memory:")).catalog
-    strict = Gate(RuleSet.of(deny=["add"], ask=["fail"]))
+    strict = PermissionGate(RuleSet.parse(deny=["add"], ask=["fail"]))
     ran.clear()
-    judged = list(what_if(past_calls(journal), lambda workspace: strict, catalog))
+    judged = list(what_if(read_past_calls(journal), lambda workspace: strict, catalog))
     assert ran == []
     said = {(one.call.tool, one.verdict, one.ran) for one in judged}
     assert {("add", "deny", True), ("fail", "ask", True)} <= said
@@ -348,7 +348,7 @@ async def test_other_rules_say_which_past_calls_they_would_have_stopped() -> Non
     )
     gone = list(
         what_if(
-            past_calls(journal),
+            read_past_calls(journal),
             lambda workspace: strict,
             Agent(Scripted([]), [fail], storage=Storage(journal=":memory:")).catalog,
         )
@@ -366,8 +366,8 @@ async def test_a_bundle_holds_sessions_with_their_artifacts_and_shows_every_chan
     session = records[0].session
     for record in records:
         owner = Identity(record.tenant, record.user, session, record.run)
-        journal.append(session, record.run, [record.event], identity=owner, at=[record.time])
-    store = FileArtifacts(tmp_path / "artifacts")
+        journal.append(session, record.run, [record.event], identity=owner, times=[record.time])
+    store = FileArtifactStore(tmp_path / "artifacts")
     kept = store.put(
         Scope(records[0].tenant, records[0].user, session),
         [b"large " * 10_000],
@@ -380,14 +380,14 @@ async def test_a_bundle_holds_sessions_with_their_artifacts_and_shows_every_chan
     with pytest.raises(FileExistsError):
         write_bundle(file, journal, [session], store)
 
-    (again,) = recorded(file)
+    (again,) = read_recording(file)
     assert [(r.event, r.hash, r.time) for r in again] == [
         (r.event, r.hash, r.time) for r in journal.records(session)
     ]
     with open_bundle(file) as bundle:
         assert [one.sha256 for one in bundle.artifacts] == [kept.sha256]
 
-    elsewhere, its_store = SqliteJournal(":memory:"), FileArtifacts(tmp_path / "elsewhere")
+    elsewhere, its_store = SqliteJournal(":memory:"), FileArtifactStore(tmp_path / "elsewhere")
     assert import_bundle(file, elsewhere, its_store) == [session]
     elsewhere.verify(session)
     assert replay(elsewhere.records(session)).same
@@ -408,11 +408,11 @@ async def test_a_bundle_holds_sessions_with_their_artifacts_and_shows_every_chan
                 target.writestr(info.filename, change(data) if info.filename == name else data)
         fresh = SqliteJournal(":memory:")
         with pytest.raises(JournalError):
-            import_bundle(changed, fresh, FileArtifacts(tmp_path / "fresh"))
+            import_bundle(changed, fresh, FileArtifactStore(tmp_path / "fresh"))
         assert fresh.sessions() == []
     (tmp_path / "no.ferrule").write_bytes(b"no zip")
     with pytest.raises(JournalError, match="not a Ferrule bundle"):
-        list(recorded(tmp_path / "no.ferrule"))
+        list(read_recording(tmp_path / "no.ferrule"))
 
 
 MADE = [events.SessionOpened(system="x" * 200), events.RunStarted("hi"), events.RunFinished("done")]
@@ -422,10 +422,10 @@ MADE = [events.SessionOpened(system="x" * 200), events.RunStarted("hi"), events.
 def bundled(tmp_path_factory: pytest.TempPathFactory) -> bytes:
     """A bundle of the session `s1`, with an artifact."""
     folder = tmp_path_factory.mktemp("bundled")
-    journal, store = SqliteJournal(":memory:"), FileArtifacts(folder / "artifacts")
+    journal, store = SqliteJournal(":memory:"), FileArtifactStore(folder / "artifacts")
     owner = Identity("local", "me", "s1", "r1")
     journal.append("s1", "r1", MADE, identity=owner)
-    store.put(Scope.of(owner), [b"large " * 100])
+    store.put(Scope.from_identity(owner), [b"large " * 100])
     write_bundle(folder / "one.ferrule", journal, ["s1"], store)
     return (folder / "one.ferrule").read_bytes()
 
@@ -450,7 +450,7 @@ def test_a_bundle_with_any_byte_changed_is_whole_or_refused_and_never_a_defect(
     file.write_bytes(changed if cut < 80 else changed[: len(changed) * cut // 100])
     fresh = SqliteJournal(":memory:")
     try:
-        import_bundle(file, fresh, FileArtifacts(folder / "fresh"))
+        import_bundle(file, fresh, FileArtifactStore(folder / "fresh"))
     except JournalError:
         assert fresh.sessions() == []
     else:
@@ -482,7 +482,7 @@ def test_a_manifest_that_makes_no_sense_is_refused_before_anything_is_written(
         target.writestr(f"artifacts/{artifact['sha256']}", b"")
     fresh = SqliteJournal(":memory:")
     with pytest.raises(JournalError) as refused:
-        import_bundle(changed, fresh, FileArtifacts(tmp_path / "fresh"))
+        import_bundle(changed, fresh, FileArtifactStore(tmp_path / "fresh"))
     assert refused.value.code == "bundle_corrupt"
     assert fresh.sessions() == []
 
@@ -502,7 +502,7 @@ async def test_a_session_that_is_still_open_is_bundled_and_replayed_as_far_as_it
     # Its writer goes on while somebody else reads.
     with SqliteJournal(tmp_path / "journal.db") as other:
         assert write_bundle(tmp_path / "open.ferrule", other, [session])[0].events == 5
-    (again,) = recorded(tmp_path / "open.ferrule")
+    (again,) = read_recording(tmp_path / "open.ferrule")
     assert replay(again).same
     journal.close()
 

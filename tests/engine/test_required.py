@@ -27,7 +27,7 @@ from ferrule import (
 )
 from ferrule.core.calls import ErrorType
 from ferrule.core.events import RunFinished, RunStarted
-from ferrule.core.required_tools import parse_required, unmet
+from ferrule.core.required_tools import find_unmet, parse_required
 from ferrule.engine.session import RunResult
 from ferrule.models.scripted import calls, says
 from ferrule.storage.journal.sqlite import SqliteJournal
@@ -166,7 +166,7 @@ async def test_a_run_that_ended_at_a_limit_ended_there() -> None:
         Scripted(endless),
         [read_output, tail_output, run_command],
         storage=Storage(journal=SqliteJournal(":memory:")),
-        limits=Limits(max_rounds=2),
+        limits=Limits(max_turns=2),
         run_options={"require_successful_tools": ["run_command"]},
     )
     with pytest.raises(LimitReached):
@@ -229,4 +229,4 @@ def test_every_entry_needs_one_of_its_tools(
     did = {name for name, success in made if success}
     entries = [[entry] if isinstance(entry, str) else entry for entry in required]
     missing = [tuple(entry) for entry in entries if not did & set(entry)]
-    assert list(unmet(parse_required(required), did)) == missing
+    assert list(find_unmet(parse_required(required), did)) == missing

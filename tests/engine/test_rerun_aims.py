@@ -13,7 +13,7 @@ from ferrule.engine.hooks.call_hooks import Hook
 from ferrule.engine.replay.recording import Recording
 from ferrule.engine.replay.rerun import rerun
 from ferrule.engine.session import Session
-from ferrule.models.client import Wire
+from ferrule.models.client import ModelClient
 from ferrule.models.scripted import Scripted, calls, says
 from ferrule.storage.journal.sqlite import SqliteJournal
 
@@ -33,10 +33,10 @@ class Rehearsed(Agent):
 
     rehearsed: list[Session]
 
-    def rehearsing(
-        self, model: str | Wire, system: str, answers: Hook | None
+    def open_rehearsal(
+        self, model: str | ModelClient, system: str, answers: Hook | None
     ) -> tuple[Agent, Session]:
-        made, session = super().rehearsing(model, system, answers)
+        made, session = super().open_rehearsal(model, system, answers)
         self.rehearsed.append(session)
         return made, session
 
@@ -77,7 +77,7 @@ async def test_a_model_that_does_not_do_what_was_required_fails_again_as_it_woul
 @pytest.mark.proves("rerun.aims")
 async def test_the_join_is_the_recorded_one_and_tools_that_are_gone_are_not_required() -> None:
     recording = await recorded()
-    started = recording.told[0]
+    started = recording.messages[0]
     assert (started.join, started.require) == (1, ("north|south", "north"))
     agent = agent_of(south)
     again = await rerun(

@@ -22,13 +22,13 @@ from ferrule.core.identity import Identity
 from ferrule.core.messages import ToolMessage
 from ferrule.engine.replay.replay import replay
 from ferrule.engine.rewind import file_copies
-from ferrule.engine.rewind.file_copies import NOTHING, state
-from ferrule.engine.rewind.rewind import Point, fork, put_back, rewind_plan
+from ferrule.engine.rewind.file_copies import NOTHING, read_state
+from ferrule.engine.rewind.rewind import RewindPoint, fork, plan_rewind, restore_files
 from ferrule.models.scripted import Scripted, calls, says
-from ferrule.permissions.approvals import Answer, ApprovalRequest
+from ferrule.permissions.approvals import ApprovalAnswer, ApprovalRequest
 from ferrule.permissions.filesystem.workspace import Workspace
 from ferrule.storage import paths
-from ferrule.storage.artifacts.files import FileArtifacts
+from ferrule.storage.artifacts.files import FileArtifactStore
 from ferrule.storage.artifacts.store import Scope
 from ferrule.storage.journal.sqlite import SqliteJournal
 from ferrule.toolkits.files import tools
@@ -36,13 +36,15 @@ from ferrule.toolkits.files import tools
 Made = tuple[str, dict[str, object]]
 
 
-async def worked(folder: Path, runs: list[list[Made]]) -> tuple[SqliteJournal, FileArtifacts, str]:
+async def worked(
+    folder: Path, runs: list[list[Made]]
+) -> tuple[SqliteJournal, FileArtifactStore, str]:
     """A session in which each run makes these calls, one after another."""
     folder.mkdir(parents=True, exist_ok=True)
     script = [step for made in runs for step in (*(calls(call) for call in made), says("done"))]
     journal, store = (
         SqliteJournal(folder.parent / "journal.db"),
-        FileArtifacts(folder.parent / "artifacts"),
+        FileArtifactStore(folder.parent / "artifacts"),
     )
     agent = Agent(
         Scripted(script),
@@ -66,10 +68,15 @@ def content(folder: Path) -> dict[str, str | None]:
 
 
 def back(
-    folder: Path, journal: SqliteJournal, store: FileArtifacts, session: str, run: int, **how: bool
+    folder: Path,
+    journal: SqliteJournal,
+    store: FileArtifactStore,
+    session: str,
+    run: int,
+    **how: bool,
 ):
-    point = rewind_plan(journal.records(session), run)
-    return put_back(point, Workspace(folder), store, Scope("local", "me", session), **how)
+    point = plan_rewind(journal.records(session), run)
+    return restore_files(point, Workspace(folder), store, Scope("local", "me", session), **how)
 
 
 @pytest.mark.proves("rewind.files")
@@ -154,7 +161,7 @@ async def test_a_fork_goes_on_from_its_point_and_leaves_the_session_as_it_was(
     with pytest.raises(ConfigError, match="no finished run 9"):
         fork(journal, session, 9)
     with pytest.raises(ConfigError, match="no finished run 9"):
-        rewind_plan(journal.records(session), 9)
+        plan_rewind(journal.records(session), 9)
 
 
 @pytest.mark.proves("rewind.conflict")
@@ -191,13 +198,13 @@ def test_names_that_no_tool_may_touch_are_never_put_back_whatever_a_journal_says
     for name in names:
         (folder / name).write_text("mine\n")
     (tmp_path / "out.txt").write_text("mine\n")
-    store, scope = FileArtifacts(tmp_path / "artifacts"), Scope("local", "me", "s")
+    store, scope = FileArtifactStore(tmp_path / "artifacts"), Scope("local", "me", "s")
     kept = store.put(scope, [b"theirs"])
     for wanted in (NOTHING, f"file:{kept.sha256}", "dir"):
         paths = dict.fromkeys((*names, "../out.txt"), wanted)
-        point = Point(paths, {path: {"other", NOTHING} for path in paths}, 0)
+        point = RewindPoint(paths, {path: {"other", NOTHING} for path in paths}, 0)
         for dry in (True, False):
-            done = put_back(point, Workspace(folder), store, scope, force=True, dry=dry)
+            done = restore_files(point, Workspace(folder), store, scope, force=True, dry=dry)
             assert done.restored == []
     assert {(folder / name).read_text() for name in names} == {"mine\n"}
     assert (tmp_path / "out.txt").read_text() == "mine\n"
@@ -221,7 +228,7 @@ async def test_what_is_not_kept_any_more_is_left_alone_and_named(tmp_path: Path)
 async def test_a_file_too_large_to_be_compared_is_not_removed_unless_a_person_says_so(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(file_copies, "LARGEST", 8)
+    monkeypatch.setattr(file_copies, "MAX_FILE_SIZE", 8)
     folder = tmp_path / "work"
     journal, store, session = await worked(
         folder, [[("write_file", {"path": "a.txt", "content": "large enough\n"})]]
@@ -237,16 +244,16 @@ def test_what_may_not_be_looked_at_is_not_taken_for_missing(tmp_path: Path) -> N
     (tmp_path / "elsewhere.txt").write_text("of somebody else")
     os.link(tmp_path / "elsewhere.txt", folder / "linked.txt")
     workspace = Workspace(folder)
-    assert state(workspace, "linked.txt", None) == "other"
-    assert state(workspace, "nothing.txt", None) == NOTHING
-    assert state(workspace, "nothing/below.txt", None) == NOTHING
+    assert read_state(workspace, "linked.txt", None) == "other"
+    assert read_state(workspace, "nothing.txt", None) == NOTHING
+    assert read_state(workspace, "nothing/below.txt", None) == NOTHING
 
 
 @pytest.mark.proves("rewind.files")
 async def test_more_paths_than_are_kept_are_told_and_counted(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(file_copies, "MOST", 3)
+    monkeypatch.setattr(file_copies, "MAX_PATHS", 3)
     folder = tmp_path / "work"
     (folder / "d").mkdir(parents=True)
     for n in range(5):
@@ -258,14 +265,14 @@ async def test_more_paths_than_are_kept_are_told_and_counted(
     (told,) = [event for event in events if isinstance(event, Noticed)]
     assert "more than 3 paths" in told.text
     assert [len(event.paths) for event in events if isinstance(event, FilesSeen)] == [3, 3]
-    assert rewind_plan(journal.records(session), 0).uncovered == 1
+    assert plan_rewind(journal.records(session), 0).uncovered == 1
 
 
 class Yes:
     """A person who says yes."""
 
-    async def ask(self, request: ApprovalRequest) -> Answer:
-        return Answer("once", by="a person")
+    async def ask(self, request: ApprovalRequest) -> ApprovalAnswer:
+        return ApprovalAnswer("once", by="a person")
 
 
 @pytest.mark.proves("rewind.files")
@@ -295,7 +302,7 @@ async def test_calls_whose_changes_nobody_kept_are_counted_also_where_a_person_a
     await session.run("go")
     await session.run("again")
     await session.close()
-    uncovered = [rewind_plan(journal.records(session.id), run).uncovered for run in range(3)]
+    uncovered = [plan_rewind(journal.records(session.id), run).uncovered for run in range(3)]
     assert uncovered == [3, 1, 0]
 
 
@@ -371,7 +378,7 @@ def test_whatever_tools_did_to_files_can_be_undone_to_any_run(
     script = [step for made in runs for step in (*(calls(call) for call in made), says("done"))]
     journal, store = (
         SqliteJournal(folder.parent / "journal.db"),
-        FileArtifacts(folder.parent / "artifacts"),
+        FileArtifactStore(folder.parent / "artifacts"),
     )
     agent = Agent(
         Scripted(script),
@@ -469,7 +476,7 @@ def test_a_session_that_somebody_works_with_is_not_rewound(
     tmp_path: Path, written: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     rewind = ["sessions", "rewind", written, "--run", "0", "--yes"]
-    with SqliteJournal(paths.journal()) as other:
+    with SqliteJournal(paths.default_journal()) as other:
         other.lease(written)
         assert ferrule(rewind) != 0
         assert "in use" in capsys.readouterr().err

@@ -11,9 +11,9 @@ import pytest
 
 from ferrule import Agent, ConfigError, Permissions
 from ferrule.cli.root import run as ferrule
-from ferrule.cli.terminal_agent import seat
+from ferrule.cli.terminal_agent import assemble_at_terminal
 from ferrule.models.scripted import Scripted
-from ferrule.runtime.shipped_tools import PACKS, brought_by_runs, shipped
+from ferrule.runtime.shipped_tools import PACKS, load_shipped_tools, names_added_by_runs
 from grouped_options import grouped
 
 
@@ -28,7 +28,7 @@ def test_a_misspelled_tool_is_an_error_that_names_the_nearest(
 ) -> None:
     for rule in (name, f"{name}(x)"):
         with pytest.raises(ConfigError, match=f"no tool `{name}`") as caught:
-            Agent(Scripted([]), **grouped(tools=shipped(), **{given: [rule]}))  # pyright: ignore[reportArgumentType]
+            Agent(Scripted([]), **grouped(tools=load_shipped_tools(), **{given: [rule]}))  # pyright: ignore[reportArgumentType]
         assert f"`{meant}`" in caught.value.hint
 
 
@@ -37,13 +37,15 @@ def test_a_misspelled_tool_is_an_error_that_names_the_nearest(
     "name", ["srv__reed_file", "ns::reed_file", "mcp__srv", "deploy", "re*d_file"]
 )
 def test_a_name_that_may_come_from_elsewhere_stays_allowed(name: str) -> None:
-    Agent(Scripted([]), tools=shipped(), permissions=Permissions(allow=[name]))
+    Agent(Scripted([]), tools=load_shipped_tools(), permissions=Permissions(allow=[name]))
 
 
 @pytest.mark.proves("rules.misspelled-tool")
 def test_each_tool_that_a_run_can_have_may_be_named_where_it_is_not_there(tmp_path: Path) -> None:
-    names = [*(tool.full_name for tool in shipped(PACKS)), *brought_by_runs()]
-    seat({"workspace": str(tmp_path), "model": "scripted:none", "permissions__allow": tuple(names)})
+    names = [*(tool.full_name for tool in load_shipped_tools(PACKS)), *names_added_by_runs()]
+    assemble_at_terminal(
+        {"workspace": str(tmp_path), "model": "scripted:none", "permissions__allow": tuple(names)}
+    )
 
 
 @pytest.mark.proves("rules.misspelled-tool")

@@ -13,13 +13,13 @@ import pytest
 
 from ferrule import Agent, Storage
 from ferrule.core.errors import ConfigError, JournalError, SessionNotFound
-from ferrule.core.events import Event, Record, RunFinished, RunStarted, ToolAnswered
+from ferrule.core.events import Event, JournalRecord, RunFinished, RunStarted, ToolAnswered
 from ferrule.core.identity import Identity
 from ferrule.core.messages import Message, ToolMessage, UserMessage
 from ferrule.engine.distributed import job_run as working
-from ferrule.engine.distributed.draining import LeavingJournal
-from ferrule.engine.distributed.job_run import Turns, work
-from ferrule.engine.distributed.jobs import Job, driver_url, libpq_url, options
+from ferrule.engine.distributed.draining import DrainingJournal
+from ferrule.engine.distributed.job_run import SessionTurns, run_job
+from ferrule.engine.distributed.jobs import Job, driver_url, libpq_url, queue_options
 from ferrule.models.scripted import Scripted, Step, calls, says
 from ferrule.storage.journal.protocols import Journal
 from ferrule.storage.journal.sqlite import SqliteJournal
@@ -45,7 +45,7 @@ class Endless(Scripted):
     def __init__(self) -> None:
         super().__init__([step] * 3)
 
-    def finished(self) -> None:
+    def assert_finished(self) -> None:
         """Steps may be left over."""
 
 
@@ -97,8 +97,8 @@ def count(journal: Journal, kind: type, session: str = JOB.session) -> int:
 
 async def abandoned(job: Job, journal: Journal, acts: Acts) -> None:
     """A worker that is stopped in the middle of a call, so that nothing is written of its end."""
-    leaving = LeavingJournal(journal)
-    task = asyncio.create_task(work(job, leaving, acts.make))
+    leaving = DrainingJournal(journal)
+    task = asyncio.create_task(run_job(job, leaving, acts.make))
     await acts.inside.wait()
     leaving.leave()
     task.cancel()
@@ -108,7 +108,7 @@ async def abandoned(job: Job, journal: Journal, acts: Acts) -> None:
 
 @pytest.mark.proves("scale.outcome")
 def test_a_job_that_was_not_begun_begins_and_its_end_is_told(journal: SqliteJournal) -> None:
-    outcome = bounded(work(JOB, journal, make))
+    outcome = bounded(run_job(JOB, journal, make))
     assert outcome == {
         "stop": "done",
         "text": "saw look",
@@ -123,12 +123,12 @@ def test_a_job_that_was_not_begun_begins_and_its_end_is_told(journal: SqliteJour
 
 @pytest.mark.proves("scale.same-key")
 def test_a_job_that_has_ended_is_only_told_of(journal: SqliteJournal) -> None:
-    first = bounded(work(JOB, journal, make))
+    first = bounded(run_job(JOB, journal, make))
 
     def nobody(job: Job, journal: Journal) -> Agent:
         raise AssertionError("no agent is needed to tell of a run")
 
-    assert bounded(work(JOB, journal, nobody)) == first
+    assert bounded(run_job(JOB, journal, nobody)) == first
     assert count(journal, RunStarted) == 1
 
 
@@ -141,7 +141,7 @@ def test_a_run_that_was_left_in_the_middle_of_a_call_is_gone_on_with(
         job = Job("act", run="run-1", session="session-1", tenant="acme", user="ines")
         await abandoned(job, journal, acts)
         assert count(journal, RunFinished) == 0
-        outcome = await work(job, journal, acts.make)
+        outcome = await run_job(job, journal, acts.make)
         assert acts.acted == 1
         return outcome
 
@@ -164,8 +164,8 @@ def test_a_run_that_another_job_left_open_is_finished_before_the_next_begins(
         first = Job("act", run="first", session="session-1", tenant="acme", user="ines")
         second = Job("look", run="second", session="session-1", tenant="acme", user="ines")
         await abandoned(first, journal, acts)
-        after = await work(second, journal, acts.make)
-        return await work(first, journal, acts.make), after
+        after = await run_job(second, journal, acts.make)
+        return await run_job(first, journal, acts.make), after
 
     first, second = bounded(both())
     assert (first["run"], first["stop"], second["run"], second["text"]) == (
@@ -187,7 +187,7 @@ def test_a_cancelled_job_ends_its_run_with_a_result_for_every_call(journal: Sqli
     async def cancelled() -> None:
         acts = Acts()
         job = Job("act", run="run-1", session="session-1", tenant="acme", user="ines")
-        task = asyncio.create_task(work(job, journal, acts.make))
+        task = asyncio.create_task(run_job(job, journal, acts.make))
         await acts.inside.wait()
         task.cancel()
         with pytest.raises(asyncio.CancelledError):
@@ -206,14 +206,14 @@ def test_a_cancelled_job_ends_its_run_with_a_result_for_every_call(journal: Sqli
 @pytest.mark.proves("scale.session")
 def test_jobs_of_one_session_in_one_process_take_turns(journal: SqliteJournal) -> None:
     async def both() -> list[dict[str, Any]]:
-        acts, turns = Acts(), Turns()
+        acts, turns = Acts(), SessionTurns()
         first = Job("act", run="first", session="session-1", tenant="acme", user="ines")
         second = Job("look", run="second", session="session-1", tenant="acme", user="ines")
-        one = asyncio.create_task(work(first, journal, acts.make, turns))
+        one = asyncio.create_task(run_job(first, journal, acts.make, turns))
         await acts.inside.wait()
-        two = asyncio.create_task(work(second, journal, acts.make, turns))
+        two = asyncio.create_task(run_job(second, journal, acts.make, turns))
         elsewhere = Job("look", run="third", session="session-2", tenant="acme", user="ines")
-        assert (await work(elsewhere, journal, acts.make, turns))["stop"] == "done"
+        assert (await run_job(elsewhere, journal, acts.make, turns))["stop"] == "done"
         assert not two.done()
         acts.go_on.set()
         return [await one, await two]
@@ -250,10 +250,10 @@ class Passing:
         events: Sequence[Event],
         *,
         identity: Identity,
-        at: Sequence[int] | None = None,
-    ) -> list[Record]:
+        times: Sequence[int] | None = None,
+    ) -> list[JournalRecord]:
         self._refuse()
-        return self._journal.append(session, run, events, identity=identity, at=at)
+        return self._journal.append(session, run, events, identity=identity, times=times)
 
     def _refuse(self) -> None:
         if self.left:
@@ -266,9 +266,9 @@ class Passing:
 def test_a_job_waits_while_another_has_the_session_or_the_journal_is_away(
     journal: SqliteJournal, code: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(working, "AGAIN", 0)
+    monkeypatch.setattr(working, "RETRY_SECONDS", 0)
     passing = Passing(journal, code, 3)
-    assert bounded(work(JOB, passing, make))["stop"] == "done"
+    assert bounded(run_job(JOB, passing, make))["stop"] == "done"
     assert passing.left == 0
     assert count(journal, RunStarted) == 1
 
@@ -277,7 +277,7 @@ def test_a_job_waits_while_another_has_the_session_or_the_journal_is_away(
 def test_a_session_that_another_process_holds_is_worked_when_it_is_released(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(working, "AGAIN", 0)
+    monkeypatch.setattr(working, "RETRY_SECONDS", 0)
     with (
         SqliteJournal(tmp_path / "journal.db") as mine,
         SqliteJournal(tmp_path / "journal.db") as theirs,
@@ -291,7 +291,7 @@ def test_a_session_that_another_process_holds_is_worked_when_it_is_released(
                 tried.set()
                 return make(job, journal)
 
-            task = asyncio.create_task(work(JOB, mine, tries))
+            task = asyncio.create_task(run_job(JOB, mine, tries))
             await tried.wait()
             await asyncio.sleep(0)
             assert not task.done()
@@ -309,32 +309,35 @@ def test_a_job_whose_agent_cannot_be_made_raises_and_leaves_no_session(
         raise ConfigError("no such model")
 
     with pytest.raises(ConfigError, match="no such model"):
-        bounded(work(JOB, journal, refuses))
+        bounded(run_job(JOB, journal, refuses))
     assert journal.sessions() == []
 
 
 @pytest.mark.proves("scale.identity")
 def test_the_run_of_somebody_else_is_not_told(journal: SqliteJournal) -> None:
-    bounded(work(JOB, journal, make))
+    bounded(run_job(JOB, journal, make))
     theirs = Job("look", run="run-1", session="session-1", tenant="other", user="ines")
     with pytest.raises(SessionNotFound):
-        bounded(work(theirs, journal, make))
+        bounded(run_job(theirs, journal, make))
 
 
 @pytest.mark.proves("scale.same-key")
 def test_a_key_names_the_run_and_its_new_session() -> None:
-    job = Job("look", run="order-7").named()
+    job = Job("look", run="order-7").with_name()
     assert (job.run, job.session) == ("order-7", "order-7")
-    assert Job("look", run="order-7", session="talk").named().session == "talk"
-    assert Job("look").named().run != Job("look").named().run
+    assert Job("look", run="order-7", session="talk").with_name().session == "talk"
+    assert Job("look").with_name().run != Job("look").with_name().run
 
 
 @pytest.mark.proves("scale.outcome")
 def test_a_job_comes_out_of_the_queue_as_it_went_in_and_what_is_newer_is_dropped() -> None:
-    job = Job("look", tenant="acme", priority=3, options={"max_rounds": 2}).named()
+    job = Job("look", tenant="acme", priority=3, options={"max_turns": 2}).with_name()
     assert Job.of({**job.as_dict(), "colour": "red"}) == job
-    assert options(job, 2.5)["queue_partition_key"] == "acme"
-    assert (options(job, 2.5)["priority"], options(job, 2.5)["delay_seconds"]) == (3, 2.5)
+    assert queue_options(job, 2.5)["queue_partition_key"] == "acme"
+    assert (queue_options(job, 2.5)["priority"], queue_options(job, 2.5)["delay_seconds"]) == (
+        3,
+        2.5,
+    )
 
 
 @pytest.mark.proves("scale.errors")

@@ -55,9 +55,9 @@ def agent(steps: list[Any], tools: list[Any], **options: Any) -> Agent:
 async def test_a_question_becomes_a_call_a_result_and_an_answer() -> None:
     ours = agent([calls(("add", {"a": 2, "b": 3})), says("It is 5.")], [add])
     result = await ours.run("What is 2 + 3?")
-    assert (result.text, result.stop, result.rounds) == ("It is 5.", "done", 2)
+    assert (result.text, result.stop, result.turns) == ("It is 5.", "done", 2)
     assert [r.data for r in result.results] == [5]
-    history = ours.wire.histories[-1]  # type: ignore[attr-defined]
+    history = ours.model_client.histories[-1]  # type: ignore[attr-defined]
     assert [type(m) for m in history] == [
         UserMessage,
         AssistantMessage,
@@ -65,7 +65,7 @@ async def test_a_question_becomes_a_call_a_result_and_an_answer() -> None:
         AssistantMessage,
     ][: len(history)]
     assert history[-1].text == "5"
-    await ours.wire.close()
+    await ours.model_client.close()
 
 
 def test_run_sync_works_without_and_within_an_event_loop() -> None:
@@ -182,15 +182,15 @@ async def test_a_session_grant_holds_after_the_session_is_resumed() -> None:
     assert not (await third.run("another session")).results[0].success
 
 
-@pytest.mark.proves("limits.rounds")
+@pytest.mark.proves("limits.turns")
 async def test_too_many_rounds_is_a_typed_error_and_the_session_can_go_on() -> None:
     steps = [calls(("add", {"a": n, "b": 1})) for n in range(3)]
-    ours = agent([*steps, says("done now")], [add], limits=Limits(max_rounds=3))
+    ours = agent([*steps, says("done now")], [add], limits=Limits(max_turns=3))
     session = ours.session()
     with pytest.raises(LimitReached) as caught:
         await session.run("go")
     assert (caught.value.limit, caught.value.value, caught.value.session) == (
-        "max_rounds",
+        "max_turns",
         3,
         session.id,
     )
@@ -348,7 +348,7 @@ async def test_a_person_can_call_a_tool_without_a_model() -> None:
     assert (await session.call("note", text="milk")).data == "noted milk"
     assert ran == ["milk"], "what is denied does not run, what is allowed runs once"
 
-    assert ours.wire.asks == [], "no model is asked"  # type: ignore[attr-defined]
+    assert ours.model_client.asks == [], "no model is asked"  # type: ignore[attr-defined]
     events = [record.event for record in ours.journal.records(session.id)]
     made = [event.call for event in events if isinstance(event, DirectCall)]
     assert [call.tool for call in made] == ["add", "add", "ad", "erase", "note"]
@@ -447,7 +447,7 @@ async def test_envelope_shows_the_result_object_always_and_value_only_on_failure
             results=results,
         )
         await ours.run("go")
-        good, bad = (m for m in ours.wire.histories[-1] if isinstance(m, ToolMessage))  # type: ignore[attr-defined]
+        good, bad = (m for m in ours.model_client.histories[-1] if isinstance(m, ToolMessage))  # type: ignore[attr-defined]
         assert good.text.startswith(begins)
         assert bad.text.startswith(
             '{"success":false,"data":null,"error_message":"`add`: `b` is missing"'
@@ -461,7 +461,7 @@ async def test_the_system_text_frames_tool_output_as_data_and_never_changes() ->
     done = await ours.run("go")
     later = agent([says("two")], [add], journal=journal, instructions="Something else.")
     await later.resume(done.session).run("more")
-    first, second = ours.wire.opened[0].system, later.wire.opened[0].system  # type: ignore[attr-defined]
+    first, second = ours.model_client.opened[0].system, later.model_client.opened[0].system  # type: ignore[attr-defined]
     assert "untrusted" in first and first == second
 
 
@@ -474,7 +474,7 @@ async def test_a_tool_denied_by_name_is_not_shown_to_the_model() -> None:
 
     ours = agent([says("ok")], [add, secret], deny=["secret"])
     await ours.run("go")
-    assert [spec.name for spec in ours.wire.opened[0].tools] == ["add"]  # type: ignore[attr-defined]
+    assert [spec.name for spec in ours.model_client.opened[0].tools] == ["add"]  # type: ignore[attr-defined]
 
 
 @pytest.mark.proves("identity.never-crosses")
@@ -566,9 +566,9 @@ async def test_a_denied_path_is_not_found_by_a_search_or_a_listing_either(tmp_pa
     )
     session = ours.session()
     found = await session.call("search_files", pattern="canary")
-    assert found.success and "open.txt" in found.text() and "sings" not in found.text()
+    assert found.success and "open.txt" in found.to_text() and "sings" not in found.to_text()
     tree = await session.call("file_tree")
-    assert "plan.txt" not in tree.text()
+    assert "plan.txt" not in tree.to_text()
 
 
 async def test_a_grant_given_for_one_call_covers_the_next_of_the_same_round() -> None:
@@ -591,7 +591,7 @@ async def test_a_rule_for_a_command_is_enough_to_run_it(tmp_path: Path) -> None:
 
     (tmp_path / "a.txt").write_text("one\n")
     session = agent([], shell.TOOLS, workspace=tmp_path, allow=["Bash(cat:*)"]).session()
-    assert "one" in (await session.call("run_command", command=["cat", "a.txt"])).text()
+    assert "one" in (await session.call("run_command", command=["cat", "a.txt"])).to_text()
     assert (
         await session.call("run_command", command=["cat", "/etc/hostname"])
     ).error_type is ErrorType.PERMISSION_DENIED

@@ -17,11 +17,11 @@ from ferrule import (
     Hook,
     Host,
     Reliability,
-    Result,
     RetryCall,
     Storage,
     Tool,
     ToolFailed,
+    ToolResult,
     tool,
 )
 from ferrule.core.calls import ErrorType
@@ -75,7 +75,7 @@ def failing(
     """The failure that is left when no attempt works, and what was noted in the journal."""
     context = Listening()
     with pytest.raises(ToolFailed) as failed:
-        asyncio.run(reliability.run(made, attempt, clock or FakeClock(), context))
+        asyncio.run(reliability.run_with_policy(made, attempt, clock or FakeClock(), context))
     return failed.value, context.noted
 
 
@@ -88,7 +88,9 @@ def run(
     made: Tool, attempt: Callable[[], Awaitable[Any]], clock: FakeClock | None = None
 ) -> tuple[Any, list[str]]:
     context = Listening()
-    return asyncio.run(reliability.run(made, attempt, clock or FakeClock(), context)), context.shown
+    return asyncio.run(
+        reliability.run_with_policy(made, attempt, clock or FakeClock(), context)
+    ), context.shown
 
 
 def transient() -> ToolFailed:
@@ -201,7 +203,7 @@ def test_an_attempt_has_300_seconds_where_the_tool_says_nothing() -> None:
     async def attempt() -> tuple[ToolFailed, float]:
         began = asyncio.get_running_loop().time()
         with pytest.raises(ToolFailed) as failed:
-            await reliability.run(tool_that("write"), hangs, FakeClock(), Listening())
+            await reliability.run_with_policy(tool_that("write"), hangs, FakeClock(), Listening())
         return failed.value, asyncio.get_running_loop().time() - began
 
     with asyncio.Runner(loop_factory=SkippingLoop) as runner:
@@ -239,7 +241,9 @@ def test_a_timeout_of_an_effect_says_what_is_known() -> None:
 @pytest.mark.proves("cancel.passes-the-shell")
 def test_a_cancelled_run_is_not_taken_for_a_timeout() -> None:
     async def cancelled() -> bool:
-        task = asyncio.ensure_future(reliability.run(tool_that(), hangs, FakeClock(), Listening()))
+        task = asyncio.ensure_future(
+            reliability.run_with_policy(tool_that(), hangs, FakeClock(), Listening())
+        )
         await asyncio.sleep(0)
         task.cancel()
         try:
@@ -443,7 +447,7 @@ def test_a_wait_that_is_too_long_is_not_begun_and_the_result_says_how_long_it_wo
 
 async def journaled(
     made: Sequence[Tool], called: tuple[str, dict[str, Any]], clock: FakeClock
-) -> tuple[Result, list[Event]]:
+) -> tuple[ToolResult, list[Event]]:
     """The result of one call of a model, and all that the journal holds of the run."""
     with SqliteJournal(":memory:") as journal:
         agent = Agent(
@@ -540,7 +544,9 @@ async def test_a_result_that_a_hook_sees_is_that_of_all_attempts_together() -> N
     clock, times, seen = FakeClock(), list[int](), list[bool]()
 
     class Watching(Hook):
-        async def after(self, tool: Tool, result: Result, context: Context) -> Result | None:
+        async def after(
+            self, tool: Tool, result: ToolResult, context: Context
+        ) -> ToolResult | None:
             seen.append(result.success)
             return None
 

@@ -10,22 +10,28 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ferrule.core.calls import compact
-from ferrule.engine.artifacts.stubs import PREVIEW, TAIL, Ends, size_of, stub
+from ferrule.core.calls import encode_json
+from ferrule.engine.artifacts.stubs import (
+    MAX_PREVIEW,
+    TAIL_SIZE,
+    HeadAndTail,
+    build_stub,
+    json_size,
+)
 from ferrule.storage.artifacts.store import Artifact
 
 
-def stub_of(whole: Any, mime: str = "", room: int = PREVIEW) -> dict[str, Any]:
+def stub_of(whole: Any, mime: str = "", room: int = MAX_PREVIEW) -> dict[str, Any]:
     """The stub of a text, or of a JSON value."""
-    text = whole if isinstance(whole, str) else compact(whole)
+    text = whole if isinstance(whole, str) else encode_json(whole)
     data = text.encode("utf-8", "replace")
     mime = mime or ("text/plain" if isinstance(whole, str) else "application/json")
     artifact = Artifact(hashlib.sha256(data).hexdigest(), len(data), mime, data.count(b"\n"))
     value = None if isinstance(whole, str) else whole
-    return stub(artifact, Ends(data[:65536], data[-TAIL:], value), room)
+    return build_stub(artifact, HeadAndTail(data[:65536], data[-TAIL_SIZE:], value), room)
 
 
-def preview_of(whole: Any, mime: str = "", room: int = PREVIEW) -> Any:
+def preview_of(whole: Any, mime: str = "", room: int = MAX_PREVIEW) -> Any:
     return stub_of(whole, mime, room)["preview"]
 
 
@@ -43,9 +49,9 @@ def test_small_fields_of_an_object_stay_and_large_ones_are_named_with_their_size
         "total": 3,
         "note": "short",
         "log": "[omitted: text of 5000 characters]",
-        "rows": [{"id": 0}, f"[899 more items, {size_of(whole['rows'])} bytes]"],
+        "rows": [{"id": 0}, f"[899 more items, {json_size(whole['rows'])} bytes]"],
         "blobs": "[omitted: list of 2 items, 6007 bytes]",
-        "meta": f"[omitted: object of 20 keys, {size_of(whole['meta'])} bytes: "
+        "meta": f"[omitted: object of 20 keys, {json_size(whole['meta'])} bytes: "
         + ", ".join(f"key{n}" for n in range(12))
         + ", …]",
     }
@@ -122,7 +128,7 @@ json_values = st.recursive(
 @pytest.mark.proves("artifacts.preview")
 @given(json_values, st.integers(250, 20_000))
 def test_a_stub_of_any_value_fits_its_room(whole: Any, room: int) -> None:
-    assert size_of(stub_of(whole, room=room)) <= room
+    assert json_size(stub_of(whole, room=room)) <= room
 
 
 @pytest.mark.proves("artifacts.preview")
@@ -136,7 +142,7 @@ def test_a_stub_of_any_value_fits_its_room(whole: Any, room: int) -> None:
 def test_a_stub_of_any_text_fits_its_room(
     piece: str, times: int, mime: str, start: str, room: int
 ) -> None:
-    assert size_of(stub_of(start + piece * times, mime, room)) <= room
+    assert json_size(stub_of(start + piece * times, mime, room)) <= room
 
 
 @pytest.mark.proves("artifacts.preview")

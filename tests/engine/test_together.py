@@ -49,12 +49,12 @@ class Counting(SqliteJournal):
             raise JournalError("the disk is full", code="journal_full")
         return super().append(session, run, events, **more)
 
-    def append_all(self, batches: Any) -> None:
+    def append_batches(self, batches: Any) -> None:
         self.writes += 1
         self.shared = max(self.shared, len(batches))
         if refused := self.refused & {identity.session for identity, _ in batches}:
             raise JournalError(f"no room for {sorted(refused)}", code="journal_full")
-        super().append_all(batches)
+        super().append_batches(batches)
 
 
 class Afresh(Scripted):
@@ -100,7 +100,7 @@ def test_runs_at_once_need_far_fewer_writes_and_leave_the_same_journal(tmp_path:
         for info in told:
             many.verify(info.session)
             assert [type(event) for event in story(many, info.session)] == kinds
-        assert not many.findings()
+        assert not many.find_problems()
 
 
 @pytest.mark.proves("journal.shared-writes")
@@ -216,8 +216,10 @@ def test_what_is_written_together_stands_as_if_written_alone(tmp_path: Path) -> 
         SqliteJournal(":memory:", now=lambda: 1.0) as each,
     ):
         events: list[Event] = [RunStarted("a"), RunStarted("b")]
-        both.append_all([(ADA, events), (BOB, events[:1]), (Identity("t", "eve", "s3", "r3"), [])])
-        both.append_all([(BOB, events), (ADA, events)])
+        both.append_batches(
+            [(ADA, events), (BOB, events[:1]), (Identity("t", "eve", "s3", "r3"), [])]
+        )
+        both.append_batches([(BOB, events), (ADA, events)])
         for identity, given in ((ADA, events), (BOB, events[:1]), (BOB, events), (ADA, events)):
             each.append(identity.session, identity.run, given, identity=identity)
         for session in ("s1", "s2"):
@@ -234,8 +236,8 @@ def test_a_common_write_is_all_or_nothing(tmp_path: Path) -> None:
         odd = RunStarted({1, 2})  # type: ignore[arg-type]  # no JSON
         for wrong in ((stranger, [RunStarted("mine")]), (BOB, [odd])):
             with pytest.raises((JournalError, SessionNotFound)):
-                journal.append_all([(ADA, [RunStarted("b")]), wrong])
+                journal.append_batches([(ADA, [RunStarted("b")]), wrong])
             assert journal.head("s1")[0] == 1
-        journal.append_all([(ADA, [RunStarted("c")]), (BOB, [RunStarted("d")])])
+        journal.append_batches([(ADA, [RunStarted("c")]), (BOB, [RunStarted("d")])])
         assert journal.head("s1")[0] == 2 and journal.head("s2")[0] == 1
         journal.verify("s1")

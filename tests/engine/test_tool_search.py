@@ -22,8 +22,8 @@ from ferrule.core.events import (
     ModelAnswered,
     ToolSearchQuery,
     ToolSearchResult,
-    decode,
-    encode,
+    event_from_json,
+    event_to_json,
 )
 from ferrule.core.identity import Identity
 from ferrule.core.messages import Message, ToolMessage
@@ -32,10 +32,10 @@ from ferrule.engine.hooks.call_hooks import Answer
 from ferrule.engine.registration.registration import Registration, RegistrationLimits
 from ferrule.engine.replay.recording import Recording
 from ferrule.engine.replay.rerun import rerun
-from ferrule.engine.tool_search.discovery import footprint
+from ferrule.engine.tool_search.discovery import estimate_tool_tokens
 from ferrule.models.scripted import calls, says
-from ferrule.storage.export.jsonl import jsonl, read_jsonl
-from ferrule.storage.export.transcripts import markdown, screenplay, transcript
+from ferrule.storage.export.jsonl import export_jsonl, read_jsonl
+from ferrule.storage.export.transcripts import write_markdown, write_screenplay, write_transcript
 from ferrule.storage.journal.sqlite import SqliteJournal
 from ferrule.tools.catalog import Catalog
 from ferrule.tools.context import Context
@@ -80,7 +80,7 @@ def agent_of(
 
 def offered(agent: Agent) -> list[list[str]]:
     """The names that each opening of the conversation sent."""
-    wire = agent.wire
+    wire = agent.model_client
     assert isinstance(wire, Scripted)
     return [[spec.name for spec in opening.tools] for opening in wire.opened]
 
@@ -95,7 +95,7 @@ def searches(found: Sequence[Event]) -> list[Event]:
 
 def answer(agent: Agent, place: int = -1) -> Any:
     """What the model read of its last call, as JSON."""
-    wire = agent.wire
+    wire = agent.model_client
     assert isinstance(wire, Scripted)
     read = [message for message in wire.histories[place] if isinstance(message, ToolMessage)]
     return json.loads(read[-1].text)
@@ -150,7 +150,7 @@ async def test_the_published_numbers_of_hybrid_come_out_of_a_run() -> None:
     assert ranked == [("run_command", 0.04892), ("read_command_output", 0.04865)]
 
 
-@pytest.mark.proves("tool-search.next-round")
+@pytest.mark.proves("tool-search.next-turn")
 async def test_a_guessed_name_is_refused_with_the_way_to_find_it() -> None:
     agent = agent_of([calls(("deploy_service", {"env": "prod"})), says("done")])
     ran = await agent.run("go")
@@ -159,7 +159,7 @@ async def test_a_guessed_name_is_refused_with_the_way_to_find_it() -> None:
     assert "`tool_search`" in str(refused.error_message)
 
 
-@pytest.mark.proves("tool-search.next-round")
+@pytest.mark.proves("tool-search.next-turn")
 async def test_a_search_and_the_call_in_one_answer_refuse_the_call_which_works_a_round_later() -> (
     None
 ):
@@ -170,7 +170,7 @@ async def test_a_search_and_the_call_in_one_answer_refuse_the_call_which_works_a
     assert ran.results[2].data == "deploy_service in b"
 
 
-@pytest.mark.proves("tool-search.next-round")
+@pytest.mark.proves("tool-search.next-turn")
 async def test_a_call_whose_gate_is_passed_after_the_search_still_waits_for_the_next_round() -> (
     None
 ):
@@ -303,7 +303,7 @@ async def test_the_search_takes_a_query_perhaps_tags_and_a_limit_and_nothing_els
     ran = await agent.run("go")
     assert [result.error_type for result in ran.results] == [ErrorType.VALIDATION_FAILED] * 2
     schema = json.loads(
-        next(spec.schema for spec in agent.offered.specs() if spec.name == "tool_search")
+        next(spec.schema for spec in agent.offered_tools.specs() if spec.name == "tool_search")
     )
     assert schema["required"] == ["query"]
     assert set(schema["properties"]) == {"query", "tags", "limit"}
@@ -363,7 +363,7 @@ async def test_no_search_lists_what_the_run_may_not_use_nor_does_any_refusal() -
         assert result.error_type is ErrorType.NOT_FOUND
         said = str(result.error_message).replace(f"`{result.tool}`", "", 1)
         assert not any(name in said for name in ("deploy_secret", "deploy_denied", "deploy_inner"))
-    names = {spec.name for opening in agent.wire.opened for spec in opening.tools}  # type: ignore[attr-defined]
+    names = {spec.name for opening in agent.model_client.opened for spec in opening.tools}  # type: ignore[attr-defined]
     assert not names & {"deploy_secret", "deploy_denied", "deploy_inner"}
 
 
@@ -459,7 +459,7 @@ LONG = [
 
 @pytest.mark.proves("tool-search.budget")
 async def test_the_oldest_discoveries_leave_the_list_for_new_ones_and_can_be_found_again() -> None:
-    assert all(100 <= footprint(one) <= 150 for one in LONG)
+    assert all(100 <= estimate_tool_tokens(one) <= 150 for one in LONG)
     steps = [calls(search(name)) for name in ("alpha", "beta", "gamma", "alpha")]
     steps += [calls(("alpha", {"env": "x"}), ("beta", {"env": "x"})), says("done")]
     agent = agent_of(steps, [look, *LONG], tool_search={"variant": "bm25", "budget_tokens": 150})
@@ -713,13 +713,13 @@ async def test_the_two_events_reach_watchers_and_every_export() -> None:
     seen = [item.kind for item in live if isinstance(item, (ToolSearchQuery, ToolSearchResult))]
     assert seen == ["tool_search_query", "tool_search_result"]
     records = list(agent.journal.records(session.id))
-    for export in (transcript, markdown, screenplay):
+    for export in (write_transcript, write_markdown, write_screenplay):
         text = "".join(export(records))
         assert "tool_search" in text
         assert "unknown" not in text
     for event in searches([record.event for record in records]):
-        assert decode(*encode(event)) == event
-    back = [record.event for record in read_jsonl(jsonl(records))]
+        assert event_from_json(*event_to_json(event)) == event
+    back = [record.event for record in read_jsonl(export_jsonl(records))]
     assert searches(back) == searches([record.event for record in records])
 
 

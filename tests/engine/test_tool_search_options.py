@@ -18,7 +18,7 @@ from ferrule.models.scripted import calls, says
 from ferrule.storage.journal.sqlite import SqliteJournal
 from ferrule.tools import toolset
 from ferrule.tools.definition import Loading, Tool
-from ferrule.tools.search.options import Named, ToolSearch
+from ferrule.tools.search.options import NamedSearcher, ToolSearch
 from grouped_options import grouped
 
 
@@ -64,7 +64,7 @@ async def first_request(agent: Agent) -> tuple[list[tuple[str, bool]], str, str]
     strategy of Ferrule's.
     """
     ran = await agent.run("go")
-    opening = agent.wire.opened[0]  # type: ignore[attr-defined]
+    opening = agent.model_client.opened[0]  # type: ignore[attr-defined]
     asked = [
         r.event for r in agent.journal.records(ran.session) if isinstance(r.event, ToolSearchQuery)
     ]
@@ -96,7 +96,7 @@ NATIVE = [("deploy_service", True), ("look", False), ("paint_wall", True)]
         ({"strategy": mine}, "", "mine"),
         ({"strategy": {"handler": mine}}, "", "custom"),
         ({"strategy": {"handler": mine, "name": "ours"}}, "", "ours"),
-        ({"strategy": Named(mine, "ours"), "variant": None}, "", "ours"),
+        ({"strategy": NamedSearcher(mine, "ours"), "variant": None}, "", "ours"),
         ({"mode": "client"}, "", "default"),
         ({"mode": "client", "variant": "bm25"}, "", "bm25"),
         (
@@ -127,7 +127,7 @@ async def test_true_is_on_where_nothing_is_deferred_and_the_search_says_so() -> 
     agent = agent_of(True, tools=[look])
     sent, _, _ = await first_request(agent)
     assert sent == CLIENT
-    read = agent.wire.histories[-1][-1].text  # type: ignore[attr-defined]
+    read = agent.model_client.histories[-1][-1].text  # type: ignore[attr-defined]
     assert "there are no tools to be found" in read
 
 
@@ -188,7 +188,7 @@ async def test_native_with_a_model_that_cannot_points_at_client_mode_and_sends_n
         await agent.run("go")
     assert "`scripted:test` has no tool search of its own" in refused.value.detail
     assert '"client"' in refused.value.hint
-    assert agent.wire.asks == agent.wire.opened == []  # type: ignore[attr-defined]
+    assert agent.model_client.asks == agent.model_client.opened == []  # type: ignore[attr-defined]
 
 
 @pytest.mark.proves("tool-search.native-refused")
@@ -213,7 +213,7 @@ async def test_native_is_refused_where_calls_are_made_in_text() -> None:
         await agent.run("go")
     auto = agent_of(None, native=True, tool_mode="text")
     await auto.run("go")
-    system = auto.wire.opened[0].system  # type: ignore[attr-defined]
+    system = auto.model_client.opened[0].system  # type: ignore[attr-defined]
     assert "## tool_search" in system and "## deploy_service" not in system
 
 
@@ -228,7 +228,7 @@ async def test_a_model_with_nothing_but_deferred_tools_is_refused_before_any_req
     with pytest.raises(ConfigError) as refused:
         await agent.run("go")
     assert "all 2 tools are deferred" in refused.value.detail
-    assert agent.wire.asks == []  # type: ignore[attr-defined]
+    assert agent.model_client.asks == []  # type: ignore[attr-defined]
 
 
 @pytest.mark.proves("tool-search.always-loaded")
@@ -242,7 +242,7 @@ async def test_pins_are_sent_from_the_start_and_count_as_loaded_for_the_check(na
     assert ("paint_wall", True) in sent if native else "paint_wall" not in dict(sent)
     again = agent_of({"always_loaded": ["deploy_service"], "mode": "client"})
     await again.run("go")
-    assert '"tool_names":[]' in again.wire.histories[-1][-1].text  # type: ignore[attr-defined]
+    assert '"tool_names":[]' in again.model_client.histories[-1][-1].text  # type: ignore[attr-defined]
 
 
 @pytest.mark.proves("tool-search.stub-listing")
@@ -252,13 +252,13 @@ async def test_a_listing_names_deferred_tools_with_their_first_sentence_and_neve
 ) -> None:
     agent = agent_of({"include_stub_listing": True, "always_loaded": ["paint_wall"]}, native=native)
     await agent.run("go")
-    systems = {opening.system for opening in agent.wire.opened}  # type: ignore[attr-defined]
+    systems = {opening.system for opening in agent.model_client.opened}  # type: ignore[attr-defined]
     (system,) = systems
     assert "- deploy_service: Deploy a service\n" in f"{system}\n"
     assert "paint_wall" not in system and "- look" not in system
     plain = agent_of(None, native=native)
     await plain.run("go")
-    assert "deploy_service" not in plain.wire.opened[0].system  # type: ignore[attr-defined]
+    assert "deploy_service" not in plain.model_client.opened[0].system  # type: ignore[attr-defined]
 
 
 @pytest.mark.proves("tool-search.stub-listing")
@@ -275,7 +275,7 @@ async def test_a_long_listing_is_cut_and_says_so() -> None:
     ]
     agent = agent_of({"include_stub_listing": True}, tools=[look, *many])
     await agent.run("go")
-    system = agent.wire.opened[0].system  # type: ignore[attr-defined]
+    system = agent.model_client.opened[0].system  # type: ignore[attr-defined]
     assert len(system) < 20_000
     assert system.rstrip().endswith("more")
 
@@ -298,8 +298,8 @@ def test_a_tool_is_deferred_by_a_truth_value_and_by_nothing_else() -> None:
 
 @pytest.mark.proves("tool-search.definition")
 async def test_a_set_that_was_marked_as_deferred_is_searched_for() -> None:
-    pack = toolset.deferred([toolset.deferred([deploy_service], defer=False)[0]])
+    pack = toolset.mark_deferred([toolset.mark_deferred([deploy_service], defer=False)[0]])
     assert pack[0].loading is Loading.DEFERRED
-    assert toolset.deferred(pack, defer=False)[0].loading is Loading.ALWAYS
+    assert toolset.mark_deferred(pack, defer=False)[0].loading is Loading.ALWAYS
     sent, _, _ = await first_request(agent_of(None, tools=[look, *pack]))
     assert sent == CLIENT

@@ -20,9 +20,9 @@ from ferrule import Agent, ErrorType, Scripted, Storage, ToolCalling, define_too
 from ferrule.core.events import Event, ModelAnswered, ToolSearchQuery, ToolSearchResult
 from ferrule.core.messages import AssistantMessage, UserMessage
 from ferrule.models.anthropic.client import Anthropic
-from ferrule.models.capabilities import searches
-from ferrule.models.client import ModelOptions, ToolSpec, Wire
-from ferrule.models.exact_json import elements, members
+from ferrule.models.capabilities import has_tool_search
+from ferrule.models.client import ModelClient, ModelOptions, ToolSpec
+from ferrule.models.exact_json import split_elements, split_members
 from ferrule.models.openai.chat import OpenAIChat
 from ferrule.models.openai.responses import OpenAIResponses
 from ferrule.models.scripted import calls, says
@@ -32,9 +32,9 @@ from ferrule.testing.provider_double import (
     check_chat,
     check_messages,
     check_responses,
-    message_of,
+    make_message,
+    make_response,
     messages_stream,
-    response_of,
     responses_stream,
 )
 from ferrule.tools.definition import Tool
@@ -91,11 +91,11 @@ class Provider:
         if self.kind == "anthropic":
             check_messages(asked)
             ending = "tool_use" if any(part["type"] == "tool_use" for part in parts) else "end_turn"
-            message = message_of(parts, ending, {"input_tokens": 1, "output_tokens": 1})
+            message = make_message(parts, ending, {"input_tokens": 1, "output_tokens": 1})
             return messages_stream(message) if asked.get("stream") else Reply(json=message)
         if self.kind == "responses":
             check_responses(asked)
-            response = response_of(parts)
+            response = make_response(parts)
             return responses_stream(response) if asked.get("stream") else Reply(json=response)
         check_chat(asked)
         (message,) = parts
@@ -110,7 +110,7 @@ class Provider:
     @asynccontextmanager
     async def wire(self) -> Any:
         async with self._double as server:
-            wire: Wire
+            wire: ModelClient
             if self.kind == "anthropic":
                 wire = Anthropic(
                     "m", base_url=server.url, api_key="k", force_native_tool_search=True
@@ -126,7 +126,7 @@ class Provider:
 
     def part(self, name: str) -> list[str]:
         """One member of every request, as the text it was sent as; "" where it was not."""
-        return [members(body).get(name, "") for body in self.bodies]
+        return [split_members(body).get(name, "") for body in self.bodies]
 
 
 def a_call(kind: str, id: str, name: str, arguments: dict[str, Any]) -> dict[str, Any]:
@@ -203,7 +203,7 @@ def hosted_search(kind: str, id: str, query: dict[str, Any], found: Sequence[str
     ]
 
 
-async def told(wire: Wire, text: str = "go", **options: Any) -> tuple[Any, list[Event]]:
+async def told(wire: ModelClient, text: str = "go", **options: Any) -> tuple[Any, list[Event]]:
     """A run's outcome and its events."""
     agent = Agent(wire, TOOLS, **grouped(journal=SqliteJournal(":memory:"), **options))
     ran = await asyncio.wait_for(agent.run(text), 30)
@@ -358,7 +358,7 @@ async def test_what_ferrule_found_for_one_model_is_sent_whole_to_one_that_search
     await session.run("find it")
     async with provider.wire() as wire:
         agent.change_model(wire)
-        session.driver.reopen()
+        session.driver.reset_exchange()
         ran = await session.run("deploy")
     assert ran.results[0].data == "deploy_service in b"
     sent = json.loads(provider.part("tools")[0])
@@ -387,7 +387,9 @@ SPECS = (
 )
 
 
-async def tools_sent(wire: Wire, respond: Callable[[], Any], variant: str) -> list[dict[str, Any]]:
+async def tools_sent(
+    wire: ModelClient, respond: Callable[[], Any], variant: str
+) -> list[dict[str, Any]]:
     exchange = wire.open("", SPECS, ModelOptions(tool_search=variant))
     await exchange.ask([UserMessage("hi")])
     return respond()
@@ -414,7 +416,7 @@ async def test_a_gateway_may_get_the_namespaces_as_a_list_in_the_search() -> Non
 
     def handle(request: Request) -> Reply:
         bodies.append(request.json())
-        return Reply(json=response_of(words("responses", "hi")))
+        return Reply(json=make_response(words("responses", "hi")))
 
     async with HttpDouble(handle) as server:
         wire = OpenAIResponses(
@@ -433,12 +435,12 @@ async def test_a_gateway_may_get_the_namespaces_as_a_list_in_the_search() -> Non
 
 @pytest.mark.proves("tool-search.namespaces")
 async def test_a_call_in_a_history_that_another_wire_made_names_its_namespace() -> None:
-    from ferrule.core.calls import Call
+    from ferrule.core.calls import ToolCall
     from ferrule.core.messages import ToolMessage
 
     history = [
         UserMessage("hi"),
-        AssistantMessage("", (Call("c1", "deploy", "{}"), Call("c2", "look", "{}"))),
+        AssistantMessage("", (ToolCall("c1", "deploy", "{}"), ToolCall("c2", "look", "{}"))),
         ToolMessage("c1", "deploy", "ok"),
         ToolMessage("c2", "look", "ok"),
     ]
@@ -518,9 +520,9 @@ async def test_namespaces_and_servers_are_groups_on_the_wire_and_their_calls_com
     ],
 )
 async def test_who_searches_is_known_by_the_models_name(model: str, able: bool) -> None:
-    assert searches(model) is able
+    assert has_tool_search(model) is able
     if model.startswith("claude"):
-        wire: Wire = Anthropic(model, api_key="k", base_url="https://api.anthropic.com")
+        wire: ModelClient = Anthropic(model, api_key="k", base_url="https://api.anthropic.com")
         assert bool((await wire.capabilities()).tool_search) is able
     elif model.startswith(("gpt-5", "gpt-4")):
         wire = OpenAIResponses(model, api_key="k", base_url="https://api.openai.com/v1")
@@ -609,7 +611,7 @@ def test_whatever_is_discovered_every_request_begins_with_the_bytes_of_the_one_b
     assert grows(provider.part("messages"))
     assert grows(tools)
     # Each tool once, in the order in which the model asked for it.
-    sent = [json.loads(one)["function"]["name"] for one in elements(tools[-1])][3:]
+    sent = [json.loads(one)["function"]["name"] for one in split_elements(tools[-1])][3:]
     assert sent == list(dict.fromkeys(f"paint_{word}" for found in rounds for word in found))
 
 
@@ -626,7 +628,7 @@ def test_where_the_provider_searches_tools_and_system_text_never_change(
     if kind == "responses":
         assert grows(provider.part("input"))
     else:
-        turns = [elements(part) for part in provider.part("messages")]
+        turns = [split_elements(part) for part in provider.part("messages")]
         assert all(
             [*later[: len(earlier) - 1]] == earlier[:-1] for earlier, later in pairwise(turns)
         )

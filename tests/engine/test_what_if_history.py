@@ -9,9 +9,9 @@ import pytest
 
 from ferrule import Agent, Permissions, Scripted, Storage, tool
 from ferrule.core.errors import ConfigError
-from ferrule.engine.replay.what_if_history import Compared, over_history, parse_rules
+from ferrule.engine.replay.what_if_history import HistoryComparison, compare_history, parse_rules
 from ferrule.models.scripted import calls, says
-from ferrule.storage.audit.past_calls import past_calls
+from ferrule.storage.audit.past_calls import read_past_calls
 from ferrule.storage.journal.sqlite import SqliteJournal
 
 
@@ -55,10 +55,10 @@ async def test_past_calls_are_counted_by_what_other_rules_would_have_said() -> N
             permissions=Permissions(allow=["note"]),
         )
         await agent.run("go")
-        past = list(past_calls(journal))
+        past = list(read_past_calls(journal))
 
-        def tried(text: str, *, keep: bool = True, **more: Any) -> Compared:
-            return over_history(
+        def tried(text: str, *, keep: bool = True, **more: Any) -> HistoryComparison:
+            return compare_history(
                 past, agent.gate, parse_rules(text), agent.catalog, keep=keep, **more
             )
 

@@ -20,7 +20,7 @@ from faults.server import FaultServer, Refused, check, events, prompt, whole
 
 from ferrule import Agent, OpenAIChat, Storage, TextDelta, tool
 from ferrule.models.anthropic.client import Anthropic
-from ferrule.models.client import Wire
+from ferrule.models.client import ModelClient
 
 ROOT = Path(__file__).parents[2]
 ASKED_TWICE = ("order-twice", "order-again")
@@ -50,7 +50,7 @@ async def test_it_does_so_behind_the_messages_format_as_well(kind: str) -> None:
         )
 
 
-async def finishes(wire: Wire, server: FaultServer, kind: str, seeds: Iterable[int]) -> None:
+async def finishes(wire: ModelClient, server: FaultServer, kind: str, seeds: Iterable[int]) -> None:
     """Runs of a kind, the odd seeds streamed, each judged by its last words and by what was
     ordered.
     """

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from ferrule.extensions.starlark.pool import Pool
+from ferrule.extensions.starlark.pool import WorkerPool
 
 sys.path.insert(0, str(Path(__file__).parent))
 
@@ -19,28 +19,28 @@ from script_runs import Runs
 
 
 @pytest.fixture(scope="module")
-def shared_workers() -> Iterator[Pool]:
+def shared_workers() -> Iterator[WorkerPool]:
     """Workers for the tests of one file that leave them as they were."""
-    pool = Pool(warm=1)
+    pool = WorkerPool(warm=1)
     yield pool
     pool.close()
 
 
 @pytest.fixture
-def run(shared_workers: Pool) -> Runs:
+def run(shared_workers: WorkerPool) -> Runs:
     return Runs(shared_workers)
 
 
 @pytest.fixture
-def pool() -> Iterator[Pool]:
+def pool() -> Iterator[WorkerPool]:
     """Workers of one test alone."""
-    made = Pool()
+    made = WorkerPool()
     yield made
     made.close()
 
 
 @pytest.fixture
-async def room(tmp_path: Path, shared_workers: Pool) -> AsyncIterator[Room]:
+async def room(tmp_path: Path, shared_workers: WorkerPool) -> AsyncIterator[Room]:
     folder = tmp_path / "work"
     folder.mkdir()
     (folder / "a.txt").write_bytes(b"one\r\ntwo\n\nlast")

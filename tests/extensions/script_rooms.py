@@ -6,14 +6,14 @@ from pathlib import Path
 from typing import Any
 
 from ferrule import Agent
-from ferrule.core.calls import Result
+from ferrule.core.calls import ToolResult
 from ferrule.core.events import Event, Noticed
 from ferrule.engine.live_events import Progress
 from ferrule.engine.session import Session
-from ferrule.extensions.builtins.builtins import World
-from ferrule.extensions.starlark.pool import Pool
-from ferrule.extensions.tool_files.companions import COMPANIONS
+from ferrule.extensions.builtins.dispatch import ScriptEnvironment
+from ferrule.extensions.starlark.pool import WorkerPool
 from ferrule.extensions.tool_files.handlers import make_tool
+from ferrule.extensions.tool_files.internal_tools import INTERNAL_TOOLS
 from ferrule.extensions.tool_files.tool_file import parse_tool
 from ferrule.models.scripted import Scripted
 from ferrule.storage.journal.sqlite import SqliteJournal
@@ -30,13 +30,13 @@ class Room:
     def __init__(
         self,
         folder: Path,
-        pool: Pool,
+        pool: WorkerPool,
         *,
-        world: World | None = None,
+        world: ScriptEnvironment | None = None,
         commands: Any = None,
         **options: Any,
     ) -> None:
-        self.folder, self.pool, self.world = folder, pool, world or World()
+        self.folder, self.pool, self.world = folder, pool, world or ScriptEnvironment()
         self.options = {"mode": "bypassPermissions", "workspace": folder} | options
         self.commands = commands or (run_command,)
         self.journal = SqliteJournal(":memory:")
@@ -57,7 +57,7 @@ class Room:
         )
 
     def open(self, *tools: Tool) -> Session:
-        found = [*tools, *COMPANIONS, *files.TOOLS, *browse.TOOLS, *self.commands]
+        found = [*tools, *INTERNAL_TOOLS, *files.TOOLS, *browse.TOOLS, *self.commands]
         self.agent = Agent(Scripted([]), found, **grouped(journal=self.journal, **self.options))
         self.session = self.agent.session()
         self.session.observe(
@@ -67,7 +67,7 @@ class Room:
 
     async def run(
         self, body: str, arguments: dict[str, Any] | None = None, **fields: str
-    ) -> Result:
+    ) -> ToolResult:
         if self.session is None:
             self.open(self.tool(body, **fields))
         assert self.session is not None

@@ -10,8 +10,8 @@ import pytest
 
 from ferrule.core.calls import ErrorType
 from ferrule.core.errors import ToolFailed
-from ferrule.extensions.starlark.pool import Pool
-from ferrule.extensions.starlark.script import Bounds, Script, ScriptFailed
+from ferrule.extensions.starlark.pool import WorkerPool
+from ferrule.extensions.starlark.script import Script, ScriptFailed, ScriptLimits
 
 PATIENT = 60
 """Seconds that a test waits for an event at the most. None is ever waited for in full."""
@@ -22,7 +22,7 @@ class Runs:
     built-ins they used.
     """
 
-    def __init__(self, pool: Pool) -> None:
+    def __init__(self, pool: WorkerPool) -> None:
         self.pool = pool
         self.told: list[tuple[str, str, Mapping[str, Any]]] = []
         self.asked: list[tuple[str, list[Any], dict[str, Any]]] = []
@@ -37,8 +37,8 @@ class Runs:
             function,
             arguments or [{}],
             serve=self._serve,
-            told=self._hear,
-            bounds=Bounds(**bounds),
+            listener=self._hear,
+            limits=ScriptLimits(**bounds),
             pure=pure,
         )
 

@@ -19,16 +19,16 @@ from script_rooms import Room
 from script_runs import PATIENT
 
 from ferrule import Agent, Storage, tool
-from ferrule.core.calls import ErrorType, Result
+from ferrule.core.calls import ErrorType, ToolResult
 from ferrule.core.events import NoticeGiven, RunFinished, ToolAnswered
 from ferrule.engine import background
-from ferrule.engine.background import MOST_RUNNING, TASK_TOOLS, standings
+from ferrule.engine.background import MAX_RUNNING, TASK_TOOLS, list_task_outcomes
 from ferrule.engine.hooks.events import Action, ToolPost, block, modify
 from ferrule.engine.session import Session
-from ferrule.extensions.builtins.builtins import World
+from ferrule.extensions.builtins.dispatch import ScriptEnvironment
 from ferrule.extensions.hooks.decorator import hook
-from ferrule.extensions.starlark.pool import Pool
-from ferrule.extensions.tool_files.sources import load
+from ferrule.extensions.starlark.pool import WorkerPool
+from ferrule.extensions.tool_files.loading import load_tools
 from ferrule.models.scripted import Scripted, calls, says
 from ferrule.storage.journal.sqlite import SqliteJournal
 from ferrule.tools.context import Context
@@ -154,9 +154,9 @@ async def test_who_waits_for_a_task_is_not_told_a_second_time(room: Room, gate: 
     task_id = await begun(session)
     await gate.until_reached()
     waiting = asyncio.create_task(ended(session, task_id))
-    tasks = background.background_of(session.driver.memory)
+    tasks = background.find_background(session.driver.memory)
     assert tasks is not None
-    while not tasks._kept[task_id].awaited:
+    while not tasks._tasks[task_id].waiters:
         await asyncio.sleep(0)
     gate.passed.set()
     assert (await waiting)["status"] == "done"
@@ -248,12 +248,12 @@ class AroundCalls:
     """A program's own hook at the dispatcher, which breaks at whatever it does not know."""
 
     def __init__(self) -> None:
-        self.after_calls: list[Result] = []
+        self.after_calls: list[ToolResult] = []
 
     async def before(self, tool: Tool, values: Mapping[str, Any], context: Context) -> None:
         pass
 
-    async def after(self, tool: Tool, result: Result, context: Context) -> Result | None:
+    async def after(self, tool: Tool, result: ToolResult, context: Context) -> ToolResult | None:
         if tool.name != "slow":
             return None
         self.after_calls.append(result)
@@ -323,7 +323,7 @@ async def test_a_function_promises_the_outcome_of_its_task_and_not_the_launch(
 
 @pytest.mark.proves("async.ends")
 async def test_a_task_ends_with_its_session_and_leaves_nothing(
-    room: Room, gate: Gate, pool: Pool
+    room: Room, gate: Gate, pool: WorkerPool
 ) -> None:
     room.pool = pool
     session = opened(room, slow(room), gate.tool)
@@ -331,7 +331,7 @@ async def test_a_task_ends_with_its_session_and_leaves_nothing(
     await gate.until_reached()
     await session.close()
     assert gate.stopped.is_set()
-    assert standings(room.events()) == {task_id: "cancelled"}
+    assert list_task_outcomes(room.events()) == {task_id: "cancelled"}
     assert pool._computing == 0
     room.session = None
 
@@ -365,7 +365,7 @@ async def test_a_task_goes_on_when_the_run_that_began_it_is_over(room: Room, gat
 @pytest.mark.proves("async.bounded")
 async def test_only_so_many_tasks_of_a_session_run(room: Room, gate: Gate) -> None:
     session = opened(room, slow(room), gate.tool)
-    started = [await begun(session) for _ in range(MOST_RUNNING)]
+    started = [await begun(session) for _ in range(MAX_RUNNING)]
     result = await session.call("slow")
     assert (result.success, result.error_type) == (False, ErrorType.LIMIT)
     gate.passed.set()
@@ -404,12 +404,12 @@ def test_a_task_whose_process_was_killed_is_unknown_ever_after(tmp_path: Path) -
         import asyncio, os, signal, sys
         from ferrule import Agent, Permissions, Storage
         from ferrule.engine.background import TASK_TOOLS
-        from ferrule.extensions.builtins.builtins import World
-        from ferrule.extensions.tool_files.sources import load
+        from ferrule.extensions.builtins.dispatch import ScriptEnvironment
+        from ferrule.extensions.tool_files.loading import load_tools
         from ferrule.models.scripted import Scripted
         FILE = "---\\nasync: true\\nscript: |\\n  def run(args):\\n      sleep(60000)\\n---\\n"
         async def main():
-            tools = load({".harness/tools/slow.md": FILE.encode()}).make(World())
+            tools = load_tools({".harness/tools/slow.md": FILE.encode()}).make_tools(ScriptEnvironment())
             agent = Agent(Scripted([]), tools, storage=Storage(journal=sys.argv[1], user="ada"), permissions=Permissions(mode="bypassPermissions"))
             session = agent.session()
             print(session.id, (await session.call("slow")).data["task_id"], flush=True)
@@ -424,9 +424,12 @@ def test_a_task_whose_process_was_killed_is_unknown_ever_after(tmp_path: Path) -
         timeout=PATIENT,
         check=False,
     )
+    assert ran.stdout, ran.stderr
     session_id, task_id = ran.stdout.split()
     journal = SqliteJournal(file)
-    assert standings(record.event for record in journal.records(session_id)) == {task_id: "unknown"}
+    assert list_task_outcomes(record.event for record in journal.records(session_id)) == {
+        task_id: "unknown"
+    }
 
     async def asked() -> list[Any]:
         agent = Agent(Scripted([]), TASK_TOOLS, storage=Storage(journal=journal, user="ada"))
@@ -448,10 +451,10 @@ async def test_the_journal_says_when_a_task_began_and_how_it_ended(room: Room, g
     session = opened(room, slow(room), slow(room, "fail('x')", "broken"), gate.tool)
     first, second = await begun(session), await begun(session, "broken")
     await ended(session, second)
-    assert standings(room.events()) == {first: "unknown", second: "failed"}
+    assert list_task_outcomes(room.events()) == {first: "unknown", second: "failed"}
     gate.passed.set()
     await ended(session, first)
-    assert standings(room.events()) == {first: "done", second: "failed"}
+    assert list_task_outcomes(room.events()) == {first: "done", second: "failed"}
     assert re.fullmatch(r"task_[0-9a-f]{20} \(`slow`\) started", room.notices("task")[0])
 
 
@@ -461,14 +464,14 @@ async def test_the_journal_says_when_a_task_began_and_how_it_ended(room: Room, g
 @pytest.mark.proves("async.tools")
 def test_the_tools_for_tasks_are_there_only_with_an_async_tool_and_once() -> None:
     script = b"script: |\n  def run(args):\n      return 1\n---\n"
-    plain = load({".harness/tools/t.md": b"---\n" + script})
-    ours = load({".harness/tools/t.md": b"---\nasync: true\n" + script})
+    plain = load_tools({".harness/tools/t.md": b"---\n" + script})
+    ours = load_tools({".harness/tools/t.md": b"---\nasync: true\n" + script})
     of_tasks = {one.name for one in TASK_TOOLS}
-    assert not of_tasks & {one.name for one in plain.make(World())}
-    names = [one.name for one in ours.make(World())]
+    assert not of_tasks & {one.name for one in plain.make_tools(ScriptEnvironment())}
+    names = [one.name for one in ours.make_tools(ScriptEnvironment())]
     assert of_tasks <= set(names)
     assert len(names) == len(set(names))
-    again = [one.full_name for one in ours.make(World(), shipped=TASK_TOOLS)]
+    again = [one.full_name for one in ours.make_tools(ScriptEnvironment(), shipped=TASK_TOOLS)]
     assert len(again) == len(set(again))
 
 

@@ -17,13 +17,13 @@ from ferrule.core.errors import ToolFailed
 from ferrule.core.events import DirectCall, Noticed
 from ferrule.core.identity import Identity
 from ferrule.engine.hooks.events import Action, ToolPost, modify
-from ferrule.extensions.builtins import builtins
-from ferrule.extensions.builtins.builtins import Builtins, World
+from ferrule.extensions.builtins import dispatch as builtins
+from ferrule.extensions.builtins.dispatch import Builtins, ScriptEnvironment
 from ferrule.extensions.hooks.decorator import hook
 from ferrule.extensions.starlark.inside import names
 from ferrule.models.scripted import Scripted, calls, says
 from ferrule.toolkits.commands import CommandOptions, CommandPolicy, command_tools, run_command
-from ferrule.tools.context import SAID, Context
+from ferrule.tools.context import PROGRESS_TOPIC, Context
 from ferrule.tools.definition import Tool
 
 # ---- files
@@ -397,13 +397,13 @@ async def test_printed_lines_stand_in_the_journal_between_the_calls_they_were_pr
         if isinstance(event, (Noticed, DirectCall))
     ]
     assert said == ["mine", "mine: before", "stat_path", "mine: after n=1", "mine: error: odd"]
-    assert room.notices(SAID) == ["mine: before", "mine: after n=1", "mine: error: odd"]
+    assert room.notices(PROGRESS_TOPIC) == ["mine: before", "mine: after n=1", "mine: error: odd"]
 
 
 @pytest.mark.proves("starlark.print-journal")
 async def test_the_journal_keeps_a_bounded_part_of_what_is_printed_and_says_so(room: Room) -> None:
     await room.value("print('x' * 5000)\nfor n in range(500):\n    print(n)\nreturn 1")
-    kept = room.notices(SAID)
+    kept = room.notices(PROGRESS_TOPIC)
     assert len(kept) == 201
     assert kept[0].endswith("x [3006 more characters]")
     assert kept[-1] == "mine: [more than 200 lines; the rest is not kept]"
@@ -432,7 +432,7 @@ async def test_time_chance_and_waiting_are_answered_by_the_run(room: Room) -> No
 
 @pytest.mark.proves("starlark.env")
 async def test_a_script_sees_the_environment_that_child_processes_see(room: Room) -> None:
-    room.world = World(environment={"LANG": "C", "API_TOKEN": "secret", "OTHER": "x"})
+    room.world = ScriptEnvironment(variables={"LANG": "C", "API_TOKEN": "secret", "OTHER": "x"})
     body = "return [env('LANG'), env('API_TOKEN'), env('OTHER', 'none')]"
     assert await room.value(body) == ["C", None, "none"]
 
@@ -459,7 +459,7 @@ async def test_delegate_and_meta_reach_what_the_run_gives(room: Room) -> None:
         heard.append((action, dict(given)))
         return "ok"
 
-    room.world = World(delegate=delegate, meta=meta)
+    room.world = ScriptEnvironment(delegate=delegate, meta=meta)
     body = """
 meta.tool_register("t", {"script": "s"})
 meta.hook_register("h", on=["tool.pre"])
@@ -511,7 +511,9 @@ async def test_a_tool_that_calls_itself_ends_at_a_depth_and_is_one_result(room: 
 @pytest.mark.proves("starlark.built-ins")
 def test_every_asked_name_is_answered_and_no_other() -> None:
     listed = {
-        names.full(space, member) for space, members in names.ASKED.items() for member in members
+        names.full_name(space, member)
+        for space, members in names.OWNER_BUILTINS.items()
+        for member in members
     }
     assert listed == set(builtins.FUNCTIONS)
 
@@ -537,7 +539,7 @@ async def test_wrong_use_of_a_built_in_is_said(room: Room, body: str, said: str)
 
 
 async def test_a_built_in_outside_of_a_run_is_refused() -> None:
-    ours = Builtins(Context(Identity("t", "u", "s", "r"), "c"), World(), file="x.md")
+    ours = Builtins(Context(Identity("t", "u", "s", "r"), "c"), ScriptEnvironment(), file="x.md")
     with pytest.raises(ToolFailed, match="outside of a run"):
         await ours.serve("fs.read", ["a"], {})
     with pytest.raises(ToolFailed, match="no built-in"):

@@ -12,18 +12,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ferrule import Agent, ErrorType, Permissions, Scripted, Storage, tool
-from ferrule.core.calls import Result
+from ferrule.core.calls import ToolResult
 from ferrule.core.errors import ConfigError
 from ferrule.engine.hooks.events import Action, TurnStart, modify
-from ferrule.extensions.builtins.builtins import World
+from ferrule.extensions.builtins.dispatch import ScriptEnvironment
 from ferrule.extensions.front_matter import parse_document
 from ferrule.extensions.hooks.decorator import hook
 from ferrule.extensions.hooks.loading import LoadedHooks, load_hooks
-from ferrule.extensions.tool_files.bundles import Bundle, conditions, read_bundle
-from ferrule.extensions.tool_files.sources import load
+from ferrule.extensions.tool_files.bundles import Bundle, collect_conditions, parse_bundle
+from ferrule.extensions.tool_files.loading import load_tools
 from ferrule.models.scripted import calls, says
 from ferrule.storage.journal.sqlite import SqliteJournal
-from ferrule.storage.trust import Snapshot
+from ferrule.storage.trust import ConfigurationSnapshot
 
 SHIP = "tools:\n  - name: ship\n    script: |\n      def run(args):\n          return 'shipped'\n"
 GUARD = """hooks:
@@ -47,18 +47,18 @@ def plugin(name: str, *parts: str, head: str = "") -> bytes:
 
 
 def hooks_of(files: dict[str, bytes], state: Any = "trusted", **more: Any) -> LoadedHooks:
-    return load_hooks(Snapshot("/nowhere", state, "", files), **more)
+    return load_hooks(ConfigurationSnapshot("/nowhere", state, "", files), **more)
 
 
-async def turns(files: dict[str, bytes], *messages: str, extra: Any = ()) -> list[list[Result]]:
+async def turns(files: dict[str, bytes], *messages: str, extra: Any = ()) -> list[list[ToolResult]]:
     """What `ship` and `echo rm` come to in each turn of a session with these messages."""
-    world = World()
+    world = ScriptEnvironment()
     both = calls(("ship", {}), ("echo", {"text": "rm"}))
     steps = [step for _ in messages for step in (both, says("done"))]
     agent = Agent(
         Scripted(steps),
-        [*load(files).make(world), echo],
-        hooks=[*hooks_of(files, turns=world.turns).hooks, *extra],
+        [*load_tools(files).make_tools(world), echo],
+        hooks=[*hooks_of(files, messages=world.messages).hooks, *extra],
         storage=Storage(journal=SqliteJournal(":memory:")),
         permissions=Permissions(mode="bypassPermissions"),
     )
@@ -120,9 +120,11 @@ async def test_a_condition_that_cannot_be_decided_is_a_no() -> None:
 async def test_what_a_model_is_shown_does_not_change_from_turn_to_turn() -> None:
     files = {".harness/plugins/r.md": plugin("rel", SHIP, head='when: text == "x"\n')}
     agent = Agent(
-        Scripted([]), load(files).make(World()), storage=Storage(journal=SqliteJournal(":memory:"))
+        Scripted([]),
+        load_tools(files).make_tools(ScriptEnvironment()),
+        storage=Storage(journal=SqliteJournal(":memory:")),
     )
-    assert "ship" in [one.name for one in agent.offered.specs()]
+    assert "ship" in [one.name for one in agent.offered_tools.specs()]
 
 
 @pytest.mark.proves("bundle.when")
@@ -140,7 +142,7 @@ async def test_what_a_model_is_shown_does_not_change_from_turn_to_turn() -> None
 )
 def test_a_condition_that_cannot_be_read_is_an_error_with_its_place(head: str, said: str) -> None:
     files = {".harness/plugins/r.md": plugin("rel", SHIP, head=head)}
-    for loads in (load, hooks_of):
+    for loads in (load_tools, hooks_of):
         with pytest.raises(ConfigError) as caught:
             loads(files)
         assert said in caught.value.detail
@@ -179,7 +181,7 @@ def test_a_requirement_that_cannot_be_met_is_an_error(requires: dict[str, str], 
         f".harness/plugins/{name}.md": plugin(name, head=f"requires: {names}\n")
         for name, names in requires.items()
     }
-    for loads in (load, hooks_of):
+    for loads in (load_tools, hooks_of):
         with pytest.raises(ConfigError) as caught:
             loads(files)
         assert said in caught.value.detail
@@ -193,9 +195,9 @@ def test_a_required_name_that_two_bundles_have_is_an_error() -> None:
         ".harness/plugins/c.md": plugin("other", head="requires: [same]\n"),
     }
     with pytest.raises(ConfigError, match=r"`same` is required, and .* has that name too"):
-        load(files)
+        load_tools(files)
     del files[".harness/plugins/c.md"]
-    assert len(load(files).bundles) == 2
+    assert len(load_tools(files).bundles) == 2
 
 
 def _bundle(name: str, requires: set[str], *, when: bool) -> Bundle:
@@ -203,7 +205,7 @@ def _bundle(name: str, requires: set[str], *, when: bool) -> Bundle:
         f'when: text != "{name}"\n' if when else ""
     )
     data = plugin(name, head=head)
-    return read_bundle("plugin", parse_document(data, f".harness/plugins/{name}.md"), data)[0]
+    return parse_bundle("plugin", parse_document(data, f".harness/plugins/{name}.md"), data)[0]
 
 
 @pytest.mark.proves("bundle.requires")
@@ -216,7 +218,7 @@ def _bundle(name: str, requires: set[str], *, when: bool) -> Bundle:
 def test_a_bundle_holds_where_all_that_it_reaches_hold_or_it_is_refused(
     graph: dict[str, tuple[set[str], bool]],
 ) -> None:
-    found, wrong = conditions(
+    found, wrong = collect_conditions(
         _bundle(name, names, when=when) for name, (names, when) in graph.items()
     )
     refused = 0
@@ -234,7 +236,7 @@ def test_a_bundle_holds_where_all_that_it_reaches_hold_or_it_is_refused(
         guarded = {one for one in reached if graph[one][1]}
         condition = found.get(f".harness/plugins/{name}.md")
         for text in "abcdef":
-            assert (condition is None or condition.holds(text)) is (text not in guarded)
+            assert (condition is None or condition.is_met(text)) is (text not in guarded)
     assert len(wrong) == refused
 
 
@@ -329,24 +331,26 @@ def test_hooks_of_bundles_and_main_files_do_nothing_before_they_are_trusted() ->
 
 @pytest.mark.proves("hook.untrusted")
 def test_a_bundle_that_is_a_link_is_an_error_where_hooks_are_read() -> None:
-    seen = Snapshot("/nowhere", "trusted", "", {}, {".harness/plugins/p.md": "../../x.md"})
+    seen = ConfigurationSnapshot(
+        "/nowhere", "trusted", "", {}, {".harness/plugins/p.md": "../../x.md"}
+    )
     with pytest.raises(ConfigError, match="is a link"):
         load_hooks(seen)
 
 
 @pytest.mark.proves("bundle.when")
 async def test_a_session_that_ends_is_forgotten(tmp_path: Path) -> None:
-    world = World()
+    world = ScriptEnvironment()
     files = {".harness/plugins/r.md": plugin("rel", SHIP, head='when: text == "x"\n')}
     agent = Agent(
         Scripted([says("a")]),
-        load(files).make(world),
-        hooks=hooks_of(files, turns=world.turns).hooks,
+        load_tools(files).make_tools(world),
+        hooks=hooks_of(files, messages=world.messages).hooks,
         storage=Storage(journal=SqliteJournal(":memory:")),
     )
     session = agent.session()
     await session.run("x")
     identity = session.driver.log.identity
-    assert world.turns.text(identity) == "x"
+    assert world.messages.message_of(identity) == "x"
     await session.close()
-    assert world.turns.text(identity) == ""
+    assert world.messages.message_of(identity) == ""

@@ -12,14 +12,14 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from ferrule.extensions.checks.files import check_file, holds_artifacts, tools_of
+from ferrule.extensions.checks.files import check_file, is_checkable, parse_tools
 from ferrule.extensions.checks.hooks import check_hook
-from ferrule.extensions.checks.scripts import Text
-from ferrule.extensions.checks.tool_file import Problem, check_tool, problem
+from ferrule.extensions.checks.script_text import ScriptText
+from ferrule.extensions.checks.tool_file import Problem, check_tool, make_problem
 from ferrule.extensions.checks.workspace import check_workspace
-from ferrule.extensions.starlark.pool import Pool
-from ferrule.extensions.tool_files.sources import INLINE
-from ferrule.storage.trust import COVERED, Trust
+from ferrule.extensions.starlark.pool import WorkerPool
+from ferrule.extensions.tool_files.loading import MAIN_FILES
+from ferrule.storage.trust import COVERED_NAMES, TrustStore
 
 CASES = int(os.environ.get("FERRULE_FILE_CASES", "250"))
 """How many texts a property is tried with. `make files` asks for 100,000."""
@@ -52,13 +52,13 @@ tests:
 
 
 @pytest.mark.proves("tools-check.everything-at-once")
-async def test_a_good_file_has_nothing_wrong(shared_workers: Pool) -> None:
+async def test_a_good_file_has_nothing_wrong(shared_workers: WorkerPool) -> None:
     assert await check_tool(front(GOOD), "t.md", pool=shared_workers) == []
 
 
 @pytest.mark.proves("tools-check.everything-at-once")
 async def test_every_kind_of_problem_of_one_file_is_said_at_once_with_its_line(
-    shared_workers: Pool,
+    shared_workers: WorkerPool,
 ) -> None:
     text = """
     parameters:
@@ -112,7 +112,7 @@ async def test_every_kind_of_problem_of_one_file_is_said_at_once_with_its_line(
     ],
 )
 async def test_a_script_that_cannot_be_called_is_found(
-    shared_workers: Pool, script: str, said: str
+    shared_workers: WorkerPool, script: str, said: str
 ) -> None:
     found = shown(
         await check_tool(
@@ -134,7 +134,9 @@ async def test_a_script_that_cannot_be_called_is_found(
         "def other(a):\n    return a\nrun = other",
     ],
 )
-async def test_every_way_to_take_one_argument_is_right(shared_workers: Pool, script: str) -> None:
+async def test_every_way_to_take_one_argument_is_right(
+    shared_workers: WorkerPool, script: str
+) -> None:
     assert (
         await check_tool(
             front("script: |\n" + textwrap.indent(script, "  ")), "t.md", pool=shared_workers
@@ -164,9 +166,9 @@ async def test_every_way_to_take_one_argument_is_right(shared_workers: Pool, scr
 def test_what_a_script_reads_of_its_arguments_is_seen(
     script: str, read: set[str], hidden: bool
 ) -> None:
-    looked = Text(script).looks("run", 0)
+    looked = ScriptText(script).trace_argument("run", 0)
     assert looked is not None
-    assert (set(looked.read), looked.hidden) == (read, hidden)
+    assert (set(looked.read), looked.escapes) == (read, hidden)
 
 
 @pytest.mark.proves("tools-check.runs-nothing")
@@ -211,11 +213,11 @@ async def test_checking_runs_no_built_in_and_writes_nothing(
     ).map("\n".join)
 )
 def test_any_text_of_a_script_can_be_looked_at(source: str) -> None:
-    text = Text(source)
-    assert text.entry("run", ("args",)) is None or text.readable
-    looked = text.looks("run", 0)
-    assert looked is None or not set(looked.read) & looked.made
-    assert all(line >= 1 for line, _, _ in text.strangers())
+    text = ScriptText(source)
+    assert text.check_entry_point("run", ("args",)) is None or text.is_readable
+    looked = text.trace_argument("run", 0)
+    assert looked is None or not set(looked.read) & looked.assigned
+    assert all(line >= 1 for line, _, _ in text.find_unknown_builtins())
 
 
 @pytest.mark.proves("tools-check.places")
@@ -231,7 +233,7 @@ def test_any_text_of_a_script_can_be_looked_at(source: str) -> None:
     ],
 )
 def test_a_place_is_taken_apart(where: str, message: str, place: tuple[str, int, int, str]) -> None:
-    found = problem(where, message)
+    found = make_problem(where, message)
     assert (found.file, found.line, found.column, found.message) == place
 
 
@@ -280,14 +282,14 @@ def test_a_place_is_taken_apart(where: str, message: str, place: tuple[str, int,
     ],
 )
 async def test_what_is_wrong_with_a_hook_is_found_before_it_is_asked(
-    shared_workers: Pool, text: str, said: str
+    shared_workers: WorkerPool, text: str, said: str
 ) -> None:
     found = shown(await check_hook(front(text), "h.md", pool=shared_workers))
     assert any(said in one for one in found), found
 
 
 @pytest.mark.proves("tools-check.hooks")
-async def test_a_good_hook_has_nothing_wrong(shared_workers: Pool) -> None:
+async def test_a_good_hook_has_nothing_wrong(shared_workers: WorkerPool) -> None:
     text = (
         "events: [tool.pre, custom.made]\nscript: |\n  def handle(event, payload):\n      return "
         "block(payload['anything'])"
@@ -303,15 +305,17 @@ async def test_a_good_hook_has_nothing_wrong(shared_workers: Pool) -> None:
 # ---- files by their place
 
 
-async def test_a_file_outside_its_place_is_what_its_front_matter_says(shared_workers: Pool) -> None:
+async def test_a_file_outside_its_place_is_what_its_front_matter_says(
+    shared_workers: WorkerPool,
+) -> None:
     hook = front("events: [tool.pos]\nscript: x = 1")
     assert "this hook" in str((await check_file("drafts/h.md", hook, pool=shared_workers))[0])
-    assert [one.name for one in tools_of("drafts/count.md", front("script: x = 1"))] == ["count"]
-    assert tools_of("drafts/h.md", hook) == []
-    assert holds_artifacts(".ferrule/hooks.json") and not holds_artifacts(
+    assert [one.name for one in parse_tools("drafts/count.md", front("script: x = 1"))] == ["count"]
+    assert parse_tools("drafts/h.md", hook) == []
+    assert is_checkable(".ferrule/hooks.json") and not is_checkable(
         ".ferrule/hooks.json", hooks=False
     )
-    assert not holds_artifacts("drafts/h.md")
+    assert not is_checkable("drafts/h.md")
 
 
 # ---- a workspace
@@ -319,7 +323,7 @@ async def test_a_file_outside_its_place_is_what_its_front_matter_says(shared_wor
 
 FILES = {
     ".ferrule/ferrule.yaml": (
-        b"model: 3\nlimits: { max_rounds: -1 }\njournal: { path: x }\npermissions: "
+        b"model: 3\nlimits: { max_turns: -1 }\njournal: { path: x }\npermissions: "
         b"{ allow: [NoSuch, 'Bash((('] }\n"
     ),
     ".ferrule/tools/t.md": front("script: |\n  def run(a, b):\n      return 1"),
@@ -347,7 +351,7 @@ def written(root: Path, files: dict[str, bytes]) -> Path:
 
 @pytest.mark.proves("validate.everything-at-once")
 async def test_everything_that_is_wrong_with_a_workspace_is_said_at_once(
-    tmp_path: Path, shared_workers: Pool
+    tmp_path: Path, shared_workers: WorkerPool
 ) -> None:
     checked = await check_workspace(
         written(tmp_path, FILES), shipped=["read_file"], pool=shared_workers
@@ -380,18 +384,18 @@ async def test_everything_that_is_wrong_with_a_workspace_is_said_at_once(
 
 @pytest.mark.proves("validate.needs-no-trust")
 async def test_a_workspace_is_checked_without_trust_and_gets_none(
-    tmp_path: Path, shared_workers: Pool
+    tmp_path: Path, shared_workers: WorkerPool
 ) -> None:
     root = written(tmp_path, FILES)
     first = await check_workspace(root, pool=shared_workers)
-    assert Trust().state(root) == "untrusted"
-    Trust().trust(root)
+    assert TrustStore().state(root) == "untrusted"
+    TrustStore().trust(root)
     assert (await check_workspace(root, pool=shared_workers)).problems == first.problems
 
 
 @pytest.mark.proves("validate.everything-at-once")
 async def test_what_is_shadowed_and_what_is_a_link_are_warnings(
-    tmp_path: Path, shared_workers: Pool
+    tmp_path: Path, shared_workers: WorkerPool
 ) -> None:
     tool = front("script: |\n  def run(args):\n      return 1")
     bundle = front("tools: [{ name: t, description: d, script: 'def run(args): return 1' }]")
@@ -440,7 +444,7 @@ async def test_settings_that_name_tools_that_there_are_not_are_errors_at_their_p
     ],
 )
 async def test_what_cannot_be_read_is_said_at_its_own_line(
-    shared_workers: Pool, body: str, line: int
+    shared_workers: WorkerPool, body: str, line: int
 ) -> None:
     data = front("script: |\n  def run(args):\n      " + body)
     found = await check_tool(data, "t.md", pool=shared_workers)
@@ -459,7 +463,7 @@ async def test_what_cannot_be_read_is_said_at_its_own_line(
     ],
 )
 async def test_asking_for_what_nobody_declared_is_wrong_only_where_it_cannot_come(
-    shared_workers: Pool, expression: str, strict: bool, level: str
+    shared_workers: WorkerPool, expression: str, strict: bool, level: str
 ) -> None:
     header = "strict: true\n" if strict else ""
     data = front(f"{header}script: |\n  def run(args):\n      return {expression}")
@@ -475,8 +479,8 @@ async def test_an_empty_workspace_has_nothing_wrong(tmp_path: Path) -> None:
 
 
 @pytest.mark.proves("trust.covers-what-is-read")
-@pytest.mark.parametrize("name", INLINE)
+@pytest.mark.parametrize("name", MAIN_FILES)
 def test_every_file_that_tools_are_read_from_is_covered_by_trust(name: str, tmp_path: Path) -> None:
-    assert name.partition("/")[0] in COVERED
+    assert name.partition("/")[0] in COVERED_NAMES
     written(tmp_path, {name: b"---\ntools: []\n---\n"})
-    assert Trust().state(tmp_path) == "untrusted"
+    assert TrustStore().state(tmp_path) == "untrusted"

@@ -11,10 +11,10 @@ from typing import Any
 import pytest
 
 from ferrule.core.errors import ConfigError
-from ferrule.extensions.checks.runs import Bench, Outcome, run_cases
-from ferrule.extensions.starlark.pool import Pool
+from ferrule.extensions.checks.tool_cases import CaseEnvironment, CaseOutcome, run_cases
+from ferrule.extensions.starlark.pool import WorkerPool
 from ferrule.extensions.tool_files.tool_file import ToolFile, parse_tool
-from ferrule.sandbox.policy import Policy
+from ferrule.sandbox.policy import SandboxPolicy
 from ferrule.toolkits import commands
 from ferrule.toolkits.commands import CommandPolicy
 from ferrule.toolkits.files import browse, tools
@@ -29,11 +29,13 @@ def tool(text: str, name: str = "t") -> ToolFile:
 
 
 def resources(folder: Path) -> list[object]:
-    return [CommandPolicy(confine=Policy(root=folder))]
+    return [CommandPolicy(confine=SandboxPolicy(root=folder))]
 
 
-async def outcomes(text: str, pool: Pool, *, beside: tuple[ToolFile, ...] = ()) -> list[Outcome]:
-    return await run_cases(tool(text), Bench(TOOLS, resources, pool), beside=beside)
+async def outcomes(
+    text: str, pool: WorkerPool, *, beside: tuple[ToolFile, ...] = ()
+) -> list[CaseOutcome]:
+    return await run_cases(tool(text), CaseEnvironment(TOOLS, resources, pool), beside=beside)
 
 
 READ = """
@@ -88,7 +90,7 @@ script: |
     ],
 )
 async def test_a_test_passes_if_all_it_says_holds(
-    case: str, said: str, shared_workers: Pool
+    case: str, said: str, shared_workers: WorkerPool
 ) -> None:
     (found,) = await outcomes(f"{READ}\ntests:\n  - {case}", shared_workers)
     assert (found.passed, said in found.said) == (said == "", True), found
@@ -96,7 +98,7 @@ async def test_a_test_passes_if_all_it_says_holds(
 
 @pytest.mark.proves("tools-test.isolated")
 async def test_each_test_has_a_folder_of_its_own_that_is_gone_afterwards(
-    shared_workers: Pool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    shared_workers: WorkerPool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "mine.txt").write_text("private")
     monkeypatch.chdir(tmp_path)
@@ -118,7 +120,7 @@ async def test_each_test_has_a_folder_of_its_own_that_is_gone_afterwards(
 
 @pytest.mark.proves("tools-test.isolated")
 async def test_a_hostile_test_reaches_neither_files_nor_network_nor_environment(
-    shared_workers: Pool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    shared_workers: WorkerPool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     secret = tmp_path / "secret.txt"
     secret.write_text("private")
@@ -148,7 +150,7 @@ async def test_a_hostile_test_reaches_neither_files_nor_network_nor_environment(
 
 @pytest.mark.proves("tools-test.real-gate")
 async def test_commands_of_a_test_run_in_the_sandbox_and_what_ran_is_said(
-    shared_workers: Pool,
+    shared_workers: WorkerPool,
 ) -> None:
     text = """
     script: |
@@ -157,11 +159,13 @@ async def test_commands_of_a_test_run_in_the_sandbox_and_what_ran_is_said(
     tests: [{ name: lists, files: { a: x }, contains: a }]
     """
     (found,) = await outcomes(text, shared_workers)
-    assert found == Outcome("t", "test", "t.md:5:9", "lists", True, "", ("exec.run",))
+    assert found == CaseOutcome("t", "test", "t.md:5:9", "lists", True, "", ("exec.run",))
 
 
 @pytest.mark.proves("tools-test.real-gate")
-async def test_a_test_may_call_the_other_tools_of_the_repository(shared_workers: Pool) -> None:
+async def test_a_test_may_call_the_other_tools_of_the_repository(
+    shared_workers: WorkerPool,
+) -> None:
     other = tool("script: |\n  def run(args):\n      return fs.read('a') + '!'", "other")
     text = """
     script: |
@@ -184,14 +188,14 @@ async def test_a_test_may_call_the_other_tools_of_the_repository(shared_workers:
     ],
 )
 async def test_an_example_fails_only_by_the_files_own_fault(
-    example: str, passed: bool, shared_workers: Pool
+    example: str, passed: bool, shared_workers: WorkerPool
 ) -> None:
     (found,) = await outcomes(f"{READ}\nexamples: [{example}]", shared_workers)
     assert (found.kind, found.passed) == ("example", passed), found
 
 
 @pytest.mark.proves("tools-test.examples")
-async def test_an_example_that_breaks_the_script_fails(shared_workers: Pool) -> None:
+async def test_an_example_that_breaks_the_script_fails(shared_workers: WorkerPool) -> None:
     text = "script: |\n  def run(args):\n      return args['gone']\nexamples: [{ a: 1 }]"
     (found,) = await outcomes(text, shared_workers)
     assert not found.passed
@@ -199,7 +203,7 @@ async def test_an_example_that_breaks_the_script_fails(shared_workers: Pool) -> 
 
 
 @pytest.mark.proves("tools-test.bounded")
-async def test_a_test_that_does_not_end_is_ended(shared_workers: Pool) -> None:
+async def test_a_test_that_does_not_end_is_ended(shared_workers: WorkerPool) -> None:
     text = (
         "timeout_ms: 300\nscript: |\n  def run(args):\n      for i in range(1000000000):\n       "
         "   pass\ntests: [{ returns: 1 }]"
@@ -210,7 +214,7 @@ async def test_a_test_that_does_not_end_is_ended(shared_workers: Pool) -> None:
 
 @pytest.mark.proves("tools-test.isolated")
 async def test_what_a_link_leads_to_is_not_read_by_what_a_test_leaves(
-    shared_workers: Pool, tmp_path: Path
+    shared_workers: WorkerPool, tmp_path: Path
 ) -> None:
     (tmp_path / "secret.txt").write_text("private")
     text = (
@@ -244,5 +248,5 @@ def test_a_test_that_says_nothing_clear_is_an_error_with_its_place(case: str, sa
 def test_a_tool_without_a_script_has_nothing_to_run() -> None:
     import asyncio
 
-    found: list[Any] = asyncio.run(run_cases(tool("tests: [{ returns: 1 }]"), Bench()))
+    found: list[Any] = asyncio.run(run_cases(tool("tests: [{ returns: 1 }]"), CaseEnvironment()))
     assert found == []

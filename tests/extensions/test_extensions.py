@@ -10,11 +10,11 @@ import pytest
 
 from ferrule import Agent, Catalog, Scripted, ToolPre, block, hook
 from ferrule.engine.hooks.events import Action
-from ferrule.extensions.builtins.builtins import World
+from ferrule.extensions.builtins.dispatch import ScriptEnvironment
 from ferrule.extensions.extensions import Extensions, load_extensions
-from ferrule.extensions.starlark.pool import Pool
-from ferrule.extensions.tool_files.sources import load
-from ferrule.storage.trust import Trust
+from ferrule.extensions.starlark.pool import WorkerPool
+from ferrule.extensions.tool_files.loading import load_tools
+from ferrule.storage.trust import TrustStore
 from ferrule.toolkits import commands
 from ferrule.toolkits.files import tools as files
 from ferrule.tools.definition import Tool
@@ -54,15 +54,15 @@ def agent_with(tools: tuple[Tool, ...], folder: Path, **options: object) -> Agen
     return Agent(Scripted([]), Catalog(tools), **grouped(workspace=folder, **options))  # type: ignore[arg-type]
 
 
-def extensions(folder: Path, pool: Pool) -> Extensions:
-    return load_extensions(Trust().look(folder), shipped=SHIPPED, pool=pool)
+def extensions(folder: Path, pool: WorkerPool) -> Extensions:
+    return load_extensions(TrustStore().read(folder), shipped=SHIPPED, pool=pool)
 
 
 @pytest.fixture
-def taken(tmp_path: Path, shared_workers: Pool) -> tuple[Tool, ...]:
+def taken(tmp_path: Path, shared_workers: WorkerPool) -> tuple[Tool, ...]:
     """The tools that ship, beside a file that is named like one of them and uses it."""
-    return load({".ferrule/tools/run_command.md": ECHO}).make(
-        World(), shipped=SHIPPED, pool=shared_workers
+    return load_tools({".ferrule/tools/run_command.md": ECHO}).make_tools(
+        ScriptEnvironment(), shipped=SHIPPED, pool=shared_workers
     )
 
 
@@ -71,7 +71,7 @@ async def test_a_file_takes_the_name_of_a_tool_that_ships_and_its_script_still_u
     taken: tuple[Tool, ...], tmp_path: Path
 ) -> None:
     agent = agent_with(taken, tmp_path, allow=["run_command", "Bash(echo:*)"])
-    shown = [spec.name for spec in agent.offered.specs()]
+    shown = [spec.name for spec in agent.offered_tools.specs()]
     assert shown.count("run_command") == 1
     assert not [name for name in shown if "::" in name or name in ("read_text", "stat_path")]
     session = agent.session()
@@ -83,11 +83,11 @@ async def test_a_file_takes_the_name_of_a_tool_that_ships_and_its_script_still_u
 @pytest.mark.proves("file.own-name")
 @pytest.mark.parametrize("rules", [{"deny": ["Bash(echo:*)"]}, {"ask": ["run_command"]}, {}])
 async def test_the_tool_that_lost_its_name_keeps_its_rules(
-    rules: dict[str, list[str]], taken: tuple[Tool, ...], tmp_path: Path, shared_workers: Pool
+    rules: dict[str, list[str]], taken: tuple[Tool, ...], tmp_path: Path, shared_workers: WorkerPool
 ) -> None:
     """The script's own command meets the gate: a yes to the file is no yes to what it runs."""
-    other = load({".ferrule/tools/other.md": ECHO, ".ferrule/tools/run_command.md": ECHO})
-    tools = other.make(World(), shipped=SHIPPED, pool=shared_workers)
+    other = load_tools({".ferrule/tools/other.md": ECHO, ".ferrule/tools/run_command.md": ECHO})
+    tools = other.make_tools(ScriptEnvironment(), shipped=SHIPPED, pool=shared_workers)
     session = agent_with(tools, tmp_path, allow=["other"], **rules).session()
     result = await session.call("other", text="hello")
     assert (result.success, result.error_type) == (False, "permission_denied")
@@ -97,7 +97,7 @@ async def test_the_tool_that_lost_its_name_keeps_its_rules(
 
 @pytest.mark.proves("file.own-name")
 async def test_a_guard_knows_the_tool_that_lost_its_name_by_that_name(
-    taken: tuple[Tool, ...], tmp_path: Path, shared_workers: Pool
+    taken: tuple[Tool, ...], tmp_path: Path, shared_workers: WorkerPool
 ) -> None:
     seen: list[str] = []
 
@@ -116,7 +116,7 @@ async def test_a_guard_knows_the_tool_that_lost_its_name_by_that_name(
 
 @pytest.mark.proves("file.trust")
 async def test_before_trust_files_bring_nothing_and_afterwards_their_tools_and_hooks(
-    repository: Path, shared_workers: Pool
+    repository: Path, shared_workers: WorkerPool
 ) -> None:
     before = extensions(repository, shared_workers)
     assert before.tools == SHIPPED
@@ -124,7 +124,7 @@ async def test_before_trust_files_bring_nothing_and_afterwards_their_tools_and_h
     assert before.notices == (
         "hooks of this folder have no effect until you trust it: .ferrule/hooks/guard.md",
     )
-    Trust().trust(repository)
+    TrustStore().trust(repository)
     brought = extensions(repository, shared_workers)
     assert [hook.name for hook in brought.hooks] == ["guard"]
     assert any("run_command.md has the same name" in notice for notice in brought.notices)

@@ -9,7 +9,7 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from ferrule.core.errors import ConfigError
-from ferrule.extensions.front_matter import parse_document, plain
+from ferrule.extensions.front_matter import parse_document, to_plain
 from ferrule.extensions.tool_files.tool_file import parse_tool
 
 CASES = int(os.environ.get("FERRULE_FILE_CASES", "250"))
@@ -20,7 +20,7 @@ LOTS = settings(max_examples=CASES, deadline=None, suppress_health_check=[Health
 
 def test_front_matter_and_body_are_told_apart() -> None:
     document = parse_document(b"---\na: 1\nb: [x, y]\n---\n\n# Title\n\n---\n\nMore\n", "t.md")
-    assert plain(document.fields) == {"a": 1, "b": ["x", "y"]}
+    assert to_plain(document.fields) == {"a": 1, "b": ["x", "y"]}
     assert document.body == "# Title\n\n---\n\nMore"
 
 
@@ -36,13 +36,13 @@ def test_front_matter_and_body_are_told_apart() -> None:
 )
 def test_marks_may_have_white_space_and_a_byte_order_mark(text: str) -> None:
     document = parse_document(text.encode(), "t.md")
-    assert (plain(document.fields), document.body) == ({"a": 1}, "body")
+    assert (to_plain(document.fields), document.body) == ({"a": 1}, "body")
 
 
 @pytest.mark.proves("file.front-matter")
 def test_a_line_of_dashes_inside_a_script_does_not_close_it() -> None:
     document = parse_document(b"---\nscript: |\n  ---\n  x\n---\nbody", "t.md")
-    assert (plain(document.fields), document.body) == ({"script": "---\nx\n"}, "body")
+    assert (to_plain(document.fields), document.body) == ({"script": "---\nx\n"}, "body")
 
 
 @pytest.mark.proves("file.places")

@@ -13,9 +13,9 @@ from script_rooms import Room
 from script_runs import PATIENT, descriptors
 
 from ferrule import Agent, Permissions, Storage
-from ferrule.core.calls import ErrorType, Result
+from ferrule.core.calls import ErrorType, ToolResult
 from ferrule.engine.live_events import Progress
-from ferrule.extensions.starlark.pool import Pool
+from ferrule.extensions.starlark.pool import WorkerPool
 from ferrule.models.scripted import Scripted, calls, says
 
 ENDLESS = "for i in range(1 << 30):\n    for j in range(1 << 30):\n        pass"
@@ -47,7 +47,9 @@ will do.
 """
 
 
-async def through_an_agent(room: Room, body: str, *, kill: Pool | None = None) -> list[Result]:
+async def through_an_agent(
+    room: Room, body: str, *, kill: WorkerPool | None = None
+) -> list[ToolResult]:
     """A model calls the bad tool, then a good one. With `kill`, workers are killed as soon as the
     script says something.
     """
@@ -83,7 +85,7 @@ async def through_an_agent(room: Room, body: str, *, kill: Pool | None = None) -
 @pytest.mark.proves("starlark.hard-limits")
 @pytest.mark.parametrize("case", BAD)
 async def test_a_script_that_goes_too_far_is_one_typed_error_and_the_next_call_is_fine(
-    room: Room, pool: Pool, case: str
+    room: Room, pool: WorkerPool, case: str
 ) -> None:
     body, error_type, said = BAD[case]
     room.pool = pool
@@ -97,7 +99,7 @@ async def test_a_script_that_goes_too_far_is_one_typed_error_and_the_next_call_i
 
 @pytest.mark.proves("starlark.hard-limits")
 async def test_a_worker_that_is_killed_from_outside_is_one_typed_error_and_the_next_call_is_fine(
-    room: Room, pool: Pool
+    room: Room, pool: WorkerPool
 ) -> None:
     room.pool = pool
     bad, good = await through_an_agent(room, "print('here')\n" + ENDLESS, kill=pool)
@@ -110,12 +112,12 @@ async def test_a_worker_that_is_killed_from_outside_is_one_typed_error_and_the_n
 async def test_no_process_and_no_descriptor_is_left_of_scripts_that_went_too_far(
     room: Room,
 ) -> None:
-    pool = room.pool = Pool()
+    pool = room.pool = WorkerPool()
     room.journal.records("")  # The journal has its file open from here on.
     await through_an_agent(room, "return 1")
     pool.close()
     before = descriptors()
-    pool = room.pool = Pool()
+    pool = room.pool = WorkerPool()
     pids: set[int] = set()
     for body, _, _ in BAD.values():
         await through_an_agent(room, body)

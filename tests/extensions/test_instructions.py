@@ -16,9 +16,9 @@ from hypothesis import strategies as st
 from ferrule.core.errors import ConfigError
 from ferrule.extensions import repository
 from ferrule.extensions.instructions import Instructions, read_instructions
-from ferrule.extensions.untrusted_frames import cut, framed, harmless
-from ferrule.permissions.gate import Gate
-from ferrule.permissions.protected_names import DEFAULT
+from ferrule.extensions.untrusted_frames import cut_text, frame_text, neutralize
+from ferrule.permissions.protected_names import DEFAULT_NAMES
+from ferrule.permissions.rule_evaluation import PermissionGate
 from ferrule.permissions.rules import RuleSet
 
 SECRET = "the-secret-of-the-person"
@@ -113,7 +113,7 @@ def test_a_fallback_is_a_name_and_no_path(root: Path, name: str) -> None:
 def test_the_nearest_file_is_cut_last_and_a_cut_is_said(root: Path) -> None:
     (root / "AGENTS.md").write_text("far away\n" * 100)
     (root / "app/AGENTS.md").write_text("close by\n" * 50)
-    found = read(root, "app", most=600)
+    found = read(root, "app", max_bytes=600)
     assert found.text.count("close by") == 50 and found.text.count("far away") == 16
     assert "[cut here: the file has 900 bytes" in found.text
     assert found.warnings == (
@@ -135,10 +135,10 @@ def test_a_giant_file_is_not_read_whole(root: Path) -> None:
 def test_a_cut_text_is_a_beginning_within_the_bound_and_cut_twice_is_cut_once(
     text: str, most: int
 ) -> None:
-    text = harmless(text)
-    head = cut(text, most)
+    text = neutralize(text)
+    head = cut_text(text, most)
     assert text.startswith(head) and len(head.encode()) <= most
-    assert cut(head, most) == head
+    assert cut_text(head, most) == head
 
 
 # ---- what a hostile repository tries
@@ -239,11 +239,11 @@ def test_a_link_to_another_file_of_the_repository_is_followed_once(root: Path) -
 def test_secret_names_and_denied_paths_are_not_read_as_fallbacks(root: Path) -> None:
     for name in (".env", "private.md", "other.md"):
         (root / name).write_text(SECRET)
-    gate = Gate(RuleSet.of(deny=["Read(private.md)"]), root=root)
+    gate = PermissionGate(RuleSet.parse(deny=["Read(private.md)"]), root=root)
     assert SECRET not in repr(read(root, fallbacks=(".env",)))
-    found = read(root, fallbacks=("private.md",), refuses=gate.refuses)
+    found = read(root, fallbacks=("private.md",), refuses=gate.find_refusal)
     assert SECRET not in repr(found) and "Read(private.md)" in found.warnings[0]
-    names = DEFAULT.extended(secret=("other.md",))
+    names = DEFAULT_NAMES.extend(secret=("other.md",))
     assert SECRET not in repr(read(root, fallbacks=("other.md",), names=names))
 
 
@@ -285,11 +285,11 @@ def test_a_file_cannot_close_its_frame_or_hide_words(root: Path) -> None:
 @pytest.mark.proves("instructions.cannot-pose")
 @given(st.text(), st.text())
 def test_whatever_a_text_says_there_is_one_frame(text: str, fact: str) -> None:
-    said = framed("instructions", text, file=fact)
+    said = frame_text("instructions", text, file=fact)
     first, *inner, last = said.split("\n")
     assert (
         first.startswith('<instructions file="') and first.endswith('">') and first.count('"') == 2
     )
     assert last == "</instructions>" and "<instructions" not in "\n".join(inner).lower()
     assert "</instructions" not in "\n".join(inner).lower()
-    assert harmless(harmless(text)) == harmless(text)
+    assert neutralize(neutralize(text)) == neutralize(text)

@@ -14,10 +14,13 @@ from script_rooms import Room
 from ferrule import Agent
 from ferrule.engine.hooks.events import Action, Custom, block, modify
 from ferrule.engine.registration.registration import RegistrationLimits
-from ferrule.extensions.builtins.builtins import World
+from ferrule.extensions.builtins.dispatch import ScriptEnvironment
 from ferrule.extensions.hooks.decorator import hook
 from ferrule.extensions.starlark.inside import names
-from ferrule.extensions.tool_files.registering import meta, registration_tools
+from ferrule.extensions.tool_files.registration_tools import (
+    handle_meta_call,
+    make_registration_tools,
+)
 from ferrule.models.scripted import Scripted, calls, says
 from ferrule.tools.context import Context
 from grouped_options import grouped
@@ -254,7 +257,9 @@ REFUSED = ("http.get", "http.post", "task.poll", "task.wait")
 @pytest.mark.proves("starlark.matrix")
 def test_the_table_is_the_whole_matrix() -> None:
     members = {
-        names.full(space, one) for space, found in names.namespaces().items() for one in found
+        names.full_name(space, one)
+        for space, found in names.list_namespaces().items()
+        for one in found
     }
     assert set(MATRIX) == members
 
@@ -274,15 +279,15 @@ async def _delegate(context: Context, given: Mapping[str, Any]) -> Any:
 async def test_each_member_does_what_the_matrix_says(room: Room, member: str) -> None:
     expression, expected = MATRIX[member]
     before, _, last = expression.rpartition("=> ")
-    room.world = World(
+    room.world = ScriptEnvironment(
         delegate=_delegate,
-        meta=meta,
-        environment={"LANG": "C", "API_TOKEN": "secret"},
+        meta=handle_meta_call,
+        variables={"LANG": "C", "API_TOKEN": "secret"},
         arguments=["--fast", "x"],
     )
     if member.startswith("meta."):
         room.options["registration"] = RegistrationLimits()
-        room.open(room.tool(f"{before}return {last}"), *registration_tools(room.pool))
+        room.open(room.tool(f"{before}return {last}"), *make_registration_tools(room.pool))
     result = await room.run(f"{before}return {last}")
     if member in REFUSED:
         assert not result.success
@@ -307,7 +312,7 @@ async def test_a_script_learns_nothing_of_the_machine_that_a_person_did_not_give
 
 @pytest.mark.proves("starlark.surroundings")
 async def test_a_script_learns_what_a_person_gave(room: Room) -> None:
-    room.world = World(arguments=("a",), hostname="build-7")
+    room.world = ScriptEnvironment(arguments=("a",), hostname="build-7")
     assert await room.value("return [os.hostname(), os.args()]") == ["build-7", ["a"]]
 
 

@@ -16,7 +16,7 @@ from ferrule.core.errors import ConfigError
 from ferrule.extensions.checks.workspace import check_workspace
 from ferrule.extensions.extensions import Extensions, load_extensions
 from ferrule.storage.settings.settings import load_settings
-from ferrule.storage.trust import Trust
+from ferrule.storage.trust import TrustStore
 from ferrule.toolkits.files import tools as shipped_files
 
 HEAD = "from ferrule import Context, Workspace, tool\n"
@@ -49,7 +49,7 @@ def put(folder: Path, *names: str, trusted: bool = True, **texts: str) -> None:
         path.parent.mkdir(exist_ok=True)
         path.write_text(text)
     if trusted:
-        Trust().trust(folder)
+        TrustStore().trust(folder)
 
 
 def tool_file(folder: Path, name: str, text: str) -> None:
@@ -62,7 +62,7 @@ def brought(folder: Path, **more: Any) -> Extensions:
     settings = load_settings(workspace=folder)
     where = settings.origin("tools.python").where
     return load_extensions(
-        settings.repository, python=settings["tools.python"], python_from=where, **more
+        settings.repository, python=settings["tools.python"], python_place=where, **more
     )
 
 
@@ -103,9 +103,9 @@ def test_what_is_run_is_what_was_trusted_and_a_change_asks_again(folder: Path) -
     # The bytes that trust has read, not those that are there now.
     tools = load_extensions(seen.repository, python=seen["tools.python"]).tools
     assert [tool.name for tool in tools] == ["add"]
-    assert Trust().state(folder) == "changed"
+    assert TrustStore().state(folder) == "changed"
     assert brought(folder).tools == () and load_settings(workspace=folder)["tools.python"] == ()
-    (change,) = Trust().diff(folder)
+    (change,) = TrustStore().diff(folder)
     assert change.name == "lib/tools.py" and "+raise SystemExit" in change.diff
 
 
@@ -117,7 +117,7 @@ def test_a_file_is_run_once_in_a_process_and_again_when_it_changed(folder: Path)
     brought(folder)
     assert (folder / "ran").read_text() == "x"
     (folder / "tools.py").write_text(ADD.replace("add", "plus"))
-    Trust().trust(folder)
+    TrustStore().trust(folder)
     assert names(folder) == ["plus"]
 
 
@@ -172,11 +172,11 @@ def test_a_person_names_their_own_files_and_none_that_a_tool_could_change(folder
     own.mkdir(parents=True, exist_ok=True)
     (own / "mine.py").write_text(ADD)
     (own / "ferrule.yaml").write_text("tools.python: [mine.py]\n")
-    assert [tool.name for tool in brought(folder, own=own).tools] == ["add"]
+    assert [tool.name for tool in brought(folder, settings_folder=own).tools] == ["add"]
     (folder / "tools.py").write_text(ADD)
     (own / "ferrule.yaml").write_text(f"tools.python: ['{folder / 'tools.py'}']\n")
     with pytest.raises(ConfigError, match="lies in the workspace, where a tool could change it"):
-        brought(folder, own=own)
+        brought(folder, settings_folder=own)
 
 
 @pytest.mark.proves("python.modules")
@@ -228,7 +228,7 @@ def test_everything_that_is_wrong_is_said_at_once_with_the_place_of_the_setting(
 ) -> None:
     put(folder, "tools.py", "gone.py", "nothing_like_it", "ok.py", tools="def (", ok=ADD)
     tool_file(folder, "broken", "---\nparameters: 1\n---\n")
-    Trust().trust(folder)
+    TrustStore().trust(folder)
     with pytest.raises(ConfigError) as refused:
         brought(folder)
     said = refused.value.detail
@@ -271,7 +271,7 @@ def test_a_tool_in_python_and_a_tool_file_of_one_name_are_an_error_and_an_overri
 ) -> None:
     put(folder, "tools.py", tools=ADD)
     tool_file(folder, "add", WEATHER)
-    Trust().trust(folder)
+    TrustStore().trust(folder)
     with pytest.raises(ConfigError, match="tool `add` is defined more than once") as refused:
         brought(folder)
     assert "take `@tool` away where the function is meant as the handler" in refused.value.hint
@@ -280,7 +280,7 @@ def test_a_tool_in_python_and_a_tool_file_of_one_name_are_an_error_and_an_overri
     script = "script: |\n      def run(args):\n        return 7\n"
     text = f"---\nname: over\ndescription: Over.\ntools:\n  - name: add\n    {script}---\nOver.\n"
     (folder / ".ferrule/overrides/over.md").write_text(text)
-    Trust().trust(folder)
+    TrustStore().trust(folder)
     made = brought(folder)
     assert [tool.source for tool in made.tools if tool.name == "add"] == [
         "file .ferrule/overrides/over.md"
@@ -322,7 +322,7 @@ async def test_a_plain_function_is_the_handler_of_the_tool_file_of_its_name(
 ) -> None:
     put(folder, "tools.py", tools=text)
     tool_file(folder, "weather", WEATHER)
-    Trust().trust(folder)
+    TrustStore().trust(folder)
     assert not [one for one in brought(folder).notices if "no `script`" in one]
     result = await called(folder, "weather", city="Lima")
     assert (result.success, result.data) == (True, "Lima 20 c")
@@ -336,11 +336,11 @@ async def test_a_plain_function_is_the_handler_of_the_tool_file_of_its_name(
 async def test_without_a_function_of_its_name_the_file_says_what_is_missing(folder: Path) -> None:
     put(folder, "tools.py", tools=ADD)
     tool_file(folder, "get-weather", WEATHER)
-    Trust().trust(folder)
+    TrustStore().trust(folder)
     assert [one for one in brought(folder).notices if "without a function of its name" in one]
     assert (await called(folder, "get-weather", city="Lima")).error_type == "not_found"
     (folder / "tools.py").write_text(ADD + HANDLERS["a function"].replace("weather", "get_weather"))
-    Trust().trust(folder)
+    TrustStore().trust(folder)
     assert (await called(folder, "get-weather", city="Lima")).data == "Lima 20 c"
 
 
@@ -359,7 +359,7 @@ def test_a_handler_that_does_not_fit_its_file_is_an_error_that_names_both(
 ) -> None:
     put(folder, "tools.py", tools=f"from __future__ import annotations\n{text}\n")
     tool_file(folder, "weather", WEATHER)
-    Trust().trust(folder)
+    TrustStore().trust(folder)
     with pytest.raises(ConfigError, match=UNFIT[text]) as refused:
         brought(folder)
     assert refused.value.detail.startswith(".ferrule/tools/weather.md: ")
@@ -371,7 +371,7 @@ def test_two_handlers_for_one_file_are_an_error(folder: Path) -> None:
     text = HANDLERS["a function"]
     put(folder, "a.py", "b.py", a=text, b=text)
     tool_file(folder, "weather", WEATHER)
-    Trust().trust(folder)
+    TrustStore().trust(folder)
     with pytest.raises(
         ConfigError, match=r"a\.py:1 and b\.py:1: both are a handler for the tool file `weather`"
     ):

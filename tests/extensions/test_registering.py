@@ -17,25 +17,29 @@ from hypothesis import strategies as st
 from script_rooms import Room
 
 from ferrule import Agent, hook
-from ferrule.core.calls import ErrorType, Result
+from ferrule.core.calls import ErrorType, ToolResult
 from ferrule.core.errors import ToolDefinitionError
 from ferrule.core.events import DirectCall, ModelAnswered, Noticed, PersonAnswered
 from ferrule.engine.hooks.events import Action, CompletionPre, ToolPre, block, modify
 from ferrule.engine.registration.exchange import GrowingExchange
-from ferrule.engine.registration.registration import MOST, RegistrationLimits
+from ferrule.engine.registration.registration import MAX_LIMIT, RegistrationLimits
 from ferrule.engine.registration.session_catalog import SessionCatalog
 from ferrule.engine.session import Session
-from ferrule.extensions.agents.scripts import delegate
-from ferrule.extensions.builtins.builtins import World
-from ferrule.extensions.front_matter import parse_document, plain
-from ferrule.extensions.tool_files.companions import COMPANIONS
-from ferrule.extensions.tool_files.definitions import MOST_BYTES, written
-from ferrule.extensions.tool_files.registering import BEHIND_BUILTINS, meta, registration_tools
-from ferrule.extensions.web.domains import Domains
-from ferrule.extensions.web.fetch import Web
+from ferrule.extensions.agents.scripts import delegate_from_script
+from ferrule.extensions.builtins.dispatch import ScriptEnvironment
+from ferrule.extensions.front_matter import parse_document, to_plain
+from ferrule.extensions.tool_files.definitions import MAX_BYTES, render_definition
+from ferrule.extensions.tool_files.internal_tools import INTERNAL_TOOLS
+from ferrule.extensions.tool_files.registration_tools import (
+    RESERVED_NAMES,
+    handle_meta_call,
+    make_registration_tools,
+)
+from ferrule.extensions.web.domains import AllowedDomains
+from ferrule.extensions.web.fetch import WebClient
 from ferrule.models.client import ToolSpec
 from ferrule.models.scripted import Scripted, calls, says
-from ferrule.permissions.approvals import Answer, ApprovalRequest
+from ferrule.permissions.approvals import ApprovalAnswer, ApprovalRequest
 from ferrule.tools.catalog import Catalog
 from ferrule.tools.decorator import tool
 from ferrule.tools.definition import Loading, Tool
@@ -69,13 +73,13 @@ def look() -> str:
 @pytest.fixture
 async def growing(room: Room) -> AsyncIterator[Room]:
     """A room whose sessions may gain something."""
-    room.world = World(meta=meta, delegate=delegate)
+    room.world = ScriptEnvironment(meta=handle_meta_call, delegate=delegate_from_script)
     room.options["registration"] = RegistrationLimits()
     yield room
 
 
 def opened(room: Room, *tools: Tool) -> Session:
-    return room.open(*tools, *registration_tools(room.pool))
+    return room.open(*tools, *make_registration_tools(room.pool))
 
 
 def registers(
@@ -85,7 +89,9 @@ def registers(
     return room.tool(f"return {REGISTER[kind]}({name!r}, {definition!r})", own, **fields)
 
 
-async def registered(room: Room, kind: str, name: str, definition: Any, **fields: str) -> Result:
+async def registered(
+    room: Room, kind: str, name: str, definition: Any, **fields: str
+) -> ToolResult:
     session = opened(room, registers(room, kind, name, definition, **fields))
     return await session.call("maker")
 
@@ -94,7 +100,7 @@ def agent_of(
     room: Room, steps: Iterable[Any], *tools: Tool, **options: Any
 ) -> tuple[Agent, Scripted]:
     wire = Scripted(steps)
-    found = [*tools, *COMPANIONS, *registration_tools(room.pool)]
+    found = [*tools, *INTERNAL_TOOLS, *make_registration_tools(room.pool)]
     return Agent(wire, found, **grouped(journal=room.journal, **room.options, **options)), wire
 
 
@@ -236,9 +242,9 @@ class Asked:
         self.requests: list[ApprovalRequest] = []
         self._choice: Any = choice
 
-    async def ask(self, request: ApprovalRequest) -> Answer:
+    async def ask(self, request: ApprovalRequest) -> ApprovalAnswer:
         self.requests.append(request)
-        return Answer(self._choice)
+        return ApprovalAnswer(self._choice)
 
 
 @pytest.mark.proves("registering.gate")
@@ -307,7 +313,7 @@ async def test_what_was_registered_passes_the_gate_like_any_tool(growing: Room) 
 async def test_where_it_is_off_it_is_refused_with_the_name_of_the_setting(
     room: Room, kind: str
 ) -> None:
-    room.world = World(meta=meta)
+    room.world = ScriptEnvironment(meta=handle_meta_call)
     session = room.open(registers(room, kind, "shout", DEFINITIONS[kind]))
     result = await session.call("maker")
     assert result.error_type is ErrorType.PERMISSION_DENIED
@@ -318,7 +324,7 @@ async def test_where_it_is_off_it_is_refused_with_the_name_of_the_setting(
 async def test_the_tools_alone_register_nothing_where_the_agent_does_not_allow_it(
     room: Room,
 ) -> None:
-    room.world = World(meta=meta)
+    room.world = ScriptEnvironment(meta=handle_meta_call)
     session = opened(
         room,
         room.tool(
@@ -393,13 +399,15 @@ async def test_a_tool_that_a_rule_denies_is_not_registered(growing: Room) -> Non
 
 
 def test_no_name_behind_a_built_in_is_free() -> None:
-    folder = Path(meta.__code__.co_filename).parents[1] / "builtins"
+    folder = Path(handle_meta_call.__code__.co_filename).parents[1] / "builtins"
     used = {
         name
         for file in folder.glob("*.py")
-        for name in re.findall(r'scope\.(?:value|shipped|result)\(\s*"(\w+)"', file.read_text())
+        for name in re.findall(
+            r'scope\.(?:call_for_value|call_shipped_tool|call_tool)\(\s*"(\w+)"', file.read_text()
+        )
     }
-    assert used <= BEHIND_BUILTINS
+    assert used <= RESERVED_NAMES
     assert "read_text" in used
 
 
@@ -523,7 +531,7 @@ async def test_one_more_than_the_bound_is_refused(growing: Room, kind: str, most
 
 
 @pytest.mark.proves("registering.limits")
-@pytest.mark.parametrize("wrong", [{"tools": -1}, {"hooks": MOST + 1}])
+@pytest.mark.parametrize("wrong", [{"tools": -1}, {"hooks": MAX_LIMIT + 1}])
 def test_bounds_that_are_none_are_refused(wrong: dict[str, int]) -> None:
     from ferrule.core.errors import ConfigError
 
@@ -535,9 +543,9 @@ def test_bounds_that_are_none_are_refused(wrong: dict[str, int]) -> None:
 @pytest.mark.parametrize(
     "change",
     [
-        {"script": "def run(args):\n    return 1\n" + "#" * MOST_BYTES},
+        {"script": "def run(args):\n    return 1\n" + "#" * MAX_BYTES},
         {"description": "x" * 2_001},
-        {"parameters": {"p": {"type": "string", "description": "y" * MOST_BYTES}}},
+        {"parameters": {"p": {"type": "string", "description": "y" * MAX_BYTES}}},
     ],
 )
 async def test_a_giant_definition_is_refused(growing: Room, change: dict[str, Any]) -> None:
@@ -599,7 +607,7 @@ async def test_a_broken_definition_is_refused(growing: Room, change: dict[str, A
     [
         {"mode": "wild"},
         {"model": "openai:dearest"},
-        {"limits": {"max_rounds": -1}},
+        {"limits": {"max_turns": -1}},
         {"description": ""},
         {"hooks": []},
         {"tools": 3},
@@ -620,7 +628,9 @@ async def test_what_is_registered_reaches_no_further_than_who_registered_it(grow
         "network": ["*"],
         "script": "def run(args):\n    return http.get('http://b.test/')\n",
     }
-    growing.world = World(meta=meta, web=Web(Domains.parse(["a.test", "b.test"])))
+    growing.world = ScriptEnvironment(
+        meta=handle_meta_call, web=WebClient(AllowedDomains.parse(["a.test", "b.test"]))
+    )
     session = opened(growing, registers(growing, "tool", "wide", wide, network="[a.test]"))
     assert (await session.call("maker")).success
     result = await session.call("wide")
@@ -724,7 +734,7 @@ async def test_hooks_that_change_questions_and_a_growing_list_of_tools_get_along
     def change(event: CompletionPre) -> Action:
         first, *rest = event.messages
         return modify(
-            {"messages": [{**first, "content": f"changed in round {event.round}"}, *rest]}
+            {"messages": [{**first, "content": f"changed in turn {event.turn}"}, *rest]}
         )
 
     growing.options["hooks"] = [change]
@@ -735,7 +745,7 @@ async def test_hooks_that_change_questions_and_a_growing_list_of_tools_get_along
     run = await agent.run("go")
     assert run.results[-1].data == "A"
     assert wire.opened[-1].tools[-1].name == "shout"
-    assert wire.histories[-1][0].text == "changed in round 3"
+    assert wire.histories[-1][0].text == "changed in turn 3"
 
 
 class Falling:
@@ -799,7 +809,7 @@ async def test_a_session_that_is_resumed_says_once_what_is_gone(growing: Room) -
 
 @pytest.mark.proves("registering.list")
 async def test_a_script_lists_what_this_run_may_use(room: Room) -> None:
-    room.world = World(meta=meta)
+    room.world = ScriptEnvironment(meta=handle_meta_call)
     room.options["deny"] = ["write_file"]
     session = room.open(
         room.tool(
@@ -849,7 +859,10 @@ values = st.recursive(
     )
 )
 def test_a_definition_is_read_back_as_it_was_given(fields: dict[str, Any]) -> None:
-    assert plain(parse_document(written(fields, "text").encode(), "x.md").fields) == fields
+    assert (
+        to_plain(parse_document(render_definition(fields, "text").encode(), "x.md").fields)
+        == fields
+    )
 
 
 @pytest.mark.proves("registering.definitions")
@@ -858,9 +871,9 @@ def test_a_definition_is_read_back_as_it_was_given(fields: dict[str, Any]) -> No
     | st.text("a \n\t-:#|'\"\u2028\x85\r", max_size=30)
 )
 def test_no_script_ends_its_own_place(script: str) -> None:
-    text = written({"script": script, "network": []}, "body\n---\nmore")
+    text = render_definition({"script": script, "network": []}, "body\n---\nmore")
     found = parse_document(text.encode(), "x.md")
-    fields = plain(found.fields)
+    fields = to_plain(found.fields)
     assert fields["network"] == []
     assert fields["script"].rstrip("\n") == script.rstrip("\n")
     assert found.body == "body\n---\nmore"
@@ -872,8 +885,8 @@ def test_a_session_catalog_leaves_the_names_of_others_alone() -> None:
     layer = SessionCatalog(base)
     layer.add(replace(look, name="a-b", namespace="x"), replace(look, name="a", namespace="b"))
     layer.add(replace(look, name="a", namespace="a"), replace(look, name="b", namespace="a"))
-    assert {name: layer.wire_table()[name] for name in base.wire_table()} == base.wire_table()
-    wires = layer.wire_table()
+    assert {name: layer.api_names()[name] for name in base.api_names()} == base.api_names()
+    wires = layer.api_names()
     assert len(set(wires.values())) == len(wires) == len(layer)
     assert all(layer.get(wire) is layer.get(name) is not None for name, wire in wires.items())
     assert [one.full_name for one in layer][2:] == ["x::a-b", "b::a", "a::a", "a::b"]
@@ -881,11 +894,11 @@ def test_a_session_catalog_leaves_the_names_of_others_alone() -> None:
     with pytest.raises(ToolDefinitionError):
         layer.add(replace(look, name="new"), replace(look, name="plain"))
     assert "new" not in layer
-    assert layer.wire_name(layer.added[0]) == wires["x::a-b"]
+    assert layer.api_name(layer.added[0]) == wires["x::a-b"]
     assert layer.nearest("plane") == ["plain"]
 
 
-@pytest.mark.parametrize("made", registration_tools())
+@pytest.mark.parametrize("made", make_registration_tools())
 def test_no_model_is_shown_the_tools_that_register(made: Tool) -> None:
     assert (made.loading, str(made.side_effect), str(made.risk)) == (
         Loading.INTERNAL,

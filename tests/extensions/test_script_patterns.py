@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ferrule.extensions.starlark.inside import pure
+from ferrule.extensions.starlark.inside import computed as pure
 
 ATOMS = st.sampled_from(
     ["a", "b", "ä", ".", "[ab]", "[^b]", "(a)", "(?:ab)", "(b|ä)", "(?P<n>a)", "^", "$", r"\b"]

@@ -12,12 +12,12 @@ from hypothesis import strategies as st
 
 from ferrule import Agent, Permissions, Storage
 from ferrule.core.errors import ConfigError
-from ferrule.extensions.builtins.builtins import World
-from ferrule.extensions.starlark.pool import Pool
-from ferrule.extensions.tool_files.sources import KINDS, load, look
+from ferrule.extensions.builtins.dispatch import ScriptEnvironment
+from ferrule.extensions.starlark.pool import WorkerPool
+from ferrule.extensions.tool_files.loading import KINDS, load_tools, load_trusted_tools
 from ferrule.models.scripted import Scripted, calls, says
 from ferrule.storage.journal.sqlite import SqliteJournal
-from ferrule.storage.trust import Trust
+from ferrule.storage.trust import TrustStore
 
 SCRIPT = "script: |\n  def run(args):\n      return 1\n"
 
@@ -34,7 +34,7 @@ def bundle(*names: str, head: str = "name: my-bundle\ndescription: Things.\n") -
 
 @pytest.mark.proves("file.sources")
 def test_tools_come_from_folders_bundles_and_main_files() -> None:
-    loaded = load(
+    loaded = load_tools(
         {
             ".harness/tools/a.md": tool_file("First."),
             ".ferrule/tools/b.md": tool_file("Second."),
@@ -66,7 +66,7 @@ def test_of_builtin_plugin_and_override_the_override_holds_and_the_others_are_re
         ".harness/overrides/three.md": bundle("t"),
         ".harness/tools/t.md": tool_file("Own."),
     }
-    loaded = load(files)
+    loaded = load_tools(files)
     assert [one.file for one in loaded.tools] == [".harness/overrides/three.md"]
     assert [(one.kind, one.by_kind) for one in loaded.shadowed] == [
         ("harness", "override"),
@@ -77,7 +77,7 @@ def test_of_builtin_plugin_and_override_the_override_holds_and_the_others_are_re
         loaded.shadowed[0]
     )
     del files[".harness/overrides/three.md"]
-    assert [one.description for one in load(files).tools] == ["Own."]
+    assert [one.description for one in load_tools(files).tools] == ["Own."]
 
 
 @pytest.mark.proves("file.precedence")
@@ -89,7 +89,7 @@ def test_the_first_kind_there_is_holds_and_every_other_is_shadowed(kinds: set[st
         "plugin": ".harness/plugins/x.md",
         "harness": ".harness/tools/t.md",
     }
-    loaded = load(
+    loaded = load_tools(
         {places[kind]: tool_file() if kind == "harness" else bundle("t") for kind in kinds}
     )
     first, *rest = sorted(kinds, key=KINDS.index)
@@ -106,7 +106,7 @@ def test_two_tools_of_one_kind_with_one_name_are_an_error() -> None:
             r"\.harness/tools/t\.md"
         ),
     ):
-        load({".harness/tools/t.md": tool_file(), ".ferrule/tools/t.md": tool_file()})
+        load_tools({".harness/tools/t.md": tool_file(), ".ferrule/tools/t.md": tool_file()})
 
 
 @pytest.mark.proves("file.all-problems")
@@ -121,30 +121,33 @@ def test_everything_that_is_wrong_is_said_at_once() -> None:
         ".harness/harness.md": b"---\ntools: {}\n---\n",
     }
     with pytest.raises(ConfigError) as caught:
-        load(files)
+        load_tools(files)
     lines = caught.value.detail.splitlines()
     assert len(lines) == len(files)
     assert {line.partition(":")[0] for line in lines} == set(files)
 
 
 def test_a_settings_file_with_a_section_of_that_name_has_no_tools() -> None:
-    assert load({".ferrule/ferrule.yaml": b"tools: { enabled: true }\n"}).tools == ()
+    assert load_tools({".ferrule/ferrule.yaml": b"tools: { enabled: true }\n"}).tools == ()
     assert [
         one.name
-        for one in load({".ferrule/ferrule.yaml": b"tools: [{name: t, script: x}]\n"}).tools
+        for one in load_tools({".ferrule/ferrule.yaml": b"tools: [{name: t, script: x}]\n"}).tools
     ] == ["t"]
 
 
 def test_warnings_of_the_tools_that_hold_are_gathered() -> None:
-    loaded = load({".harness/tools/t.md": tool_file(extra="paramters: {}\n")})
+    loaded = load_tools({".harness/tools/t.md": tool_file(extra="paramters: {}\n")})
     assert "did you mean `parameters`?" in str(loaded.warnings[0])
 
 
 @pytest.mark.proves("file.companions")
 def test_tools_with_scripts_come_with_what_scripts_read_files_with() -> None:
-    names = [tool.name for tool in load({".harness/tools/t.md": tool_file()}).make(World())]
+    names = [
+        tool.name
+        for tool in load_tools({".harness/tools/t.md": tool_file()}).make_tools(ScriptEnvironment())
+    ]
     assert names == ["t", "read_text", "stat_path", "web_request", "web_body"]
-    assert load({}).make(World()) == ()
+    assert load_tools({}).make_tools(ScriptEnvironment()) == ()
 
 
 # ---- trust
@@ -160,12 +163,16 @@ def repository(tmp_path: Path) -> Path:
 
 @pytest.mark.proves("file.trust")
 def test_a_repository_brings_nothing_until_it_is_trusted(repository: Path) -> None:
-    trust = Trust()
-    loaded = look(repository, trust)
-    assert (loaded.state, loaded.tools, loaded.make(World())) == ("untrusted", (), ())
+    trust = TrustStore()
+    loaded = load_trusted_tools(repository, trust)
+    assert (loaded.state, loaded.tools, loaded.make_tools(ScriptEnvironment())) == (
+        "untrusted",
+        (),
+        (),
+    )
     assert [(one.name, one.what) for one in loaded.changes] == [(".harness/tools/t.md", "added")]
     trust.trust(repository)
-    loaded = look(repository, trust)
+    loaded = load_trusted_tools(repository, trust)
     assert (loaded.state, [one.name for one in loaded.tools], loaded.changes) == (
         "trusted",
         ["t"],
@@ -175,36 +182,39 @@ def test_a_repository_brings_nothing_until_it_is_trusted(repository: Path) -> No
 
 @pytest.mark.proves("file.trust")
 def test_a_changed_file_asks_again_and_shows_what_changed(repository: Path) -> None:
-    trust = Trust()
+    trust = TrustStore()
     trust.trust(repository)
     (repository / ".harness/tools/t.md").write_bytes(
         tool_file().replace(b"return 1", b"return exec.run('x')")
     )
-    loaded = look(repository, trust)
+    loaded = load_trusted_tools(repository, trust)
     assert (loaded.state, loaded.tools) == ("changed", ())
     (change,) = loaded.changes
     assert change.what == "changed"
     assert "-      return 1" in change.diff
     assert "+      return exec.run('x')" in change.diff
     (repository / ".harness/tools/u.md").write_bytes(tool_file())
-    assert [one.what for one in look(repository, trust).changes] == ["changed", "added"]
+    assert [one.what for one in load_trusted_tools(repository, trust).changes] == [
+        "changed",
+        "added",
+    ]
 
 
 @pytest.mark.proves("file.trust")
 def test_an_untrusted_file_is_not_even_read_as_a_tool(repository: Path) -> None:
     (repository / ".harness/tools/broken.md").write_bytes(b"no front matter")
-    assert look(repository).state == "untrusted"
-    Trust().trust(repository)
+    assert load_trusted_tools(repository).state == "untrusted"
+    TrustStore().trust(repository)
     with pytest.raises(ConfigError, match=r"broken\.md"):
-        look(repository)
+        load_trusted_tools(repository)
 
 
 @pytest.mark.proves("file.trust")
 def test_a_link_to_a_tool_is_not_followed_and_said(repository: Path) -> None:
     (repository / "outside.md").write_bytes(tool_file())
     (repository / ".harness/tools/linked.md").symlink_to("../../outside.md")
-    Trust().trust(repository)
-    loaded = look(repository)
+    TrustStore().trust(repository)
+    loaded = load_trusted_tools(repository)
     assert [one.name for one in loaded.tools] == ["t"]
     assert (
         str(loaded.warnings[0])
@@ -213,12 +223,14 @@ def test_a_link_to_a_tool_is_not_followed_and_said(repository: Path) -> None:
 
 
 def test_a_repository_without_configuration_brings_nothing(tmp_path: Path) -> None:
-    loaded = look(tmp_path)
+    loaded = load_trusted_tools(tmp_path)
     assert (loaded.state, loaded.tools, loaded.changes) == ("absent", (), ())
 
 
 @pytest.mark.proves("file.sources")
-async def test_a_trusted_file_is_called_by_a_model(repository: Path, shared_workers: Pool) -> None:
+async def test_a_trusted_file_is_called_by_a_model(
+    repository: Path, shared_workers: WorkerPool
+) -> None:
     script = "def run(args):\n      return fs.read(args['path']).split('\\n')[0]\n"
     text = (
         "---\nside_effect: read\nparameters: "
@@ -227,8 +239,8 @@ async def test_a_trusted_file_is_called_by_a_model(repository: Path, shared_work
     )
     (repository / ".harness/tools/first_line.md").write_text(text)
     (repository / "poem.txt").write_text("roses are red\nviolets are blue\n")
-    Trust().trust(repository)
-    tools = look(repository).make(World(), pool=shared_workers)
+    TrustStore().trust(repository)
+    tools = load_trusted_tools(repository).make_tools(ScriptEnvironment(), pool=shared_workers)
     steps = [calls(("first_line", {"path": "poem.txt"})), says("done")]
     agent = Agent(
         Scripted(steps),

@@ -19,10 +19,11 @@ from script_runs import PATIENT, Runs, descriptors
 
 from ferrule.core.calls import ErrorType
 from ferrule.core.errors import ToolFailed
-from ferrule.extensions.starlark.inside import names, pure
+from ferrule.extensions.starlark.inside import computed as pure
+from ferrule.extensions.starlark.inside import names
 from ferrule.extensions.starlark.inside.preprocessing import find_recursion
-from ferrule.extensions.starlark.pool import Pool, shared
-from ferrule.extensions.starlark.script import Bounds, Script, ScriptFailed
+from ferrule.extensions.starlark.pool import WorkerPool, shared_pool
+from ferrule.extensions.starlark.script import Script, ScriptFailed, ScriptLimits
 
 ENDLESS = (
     "def run(args):\n    for i in range(2000000000):\n        for j in range(2000000000):\n      "
@@ -308,7 +309,9 @@ async def test_a_built_in_that_fails_fails_the_script_with_its_type(run: Runs) -
 
 
 @pytest.mark.proves("starlark.killed-worker")
-async def test_a_worker_killed_from_outside_answers_its_call_and_is_replaced(pool: Pool) -> None:
+async def test_a_worker_killed_from_outside_answers_its_call_and_is_replaced(
+    pool: WorkerPool,
+) -> None:
     started = asyncio.Event()
 
     async def serve(name: str, positional: Any, named: Any) -> Any:
@@ -338,7 +341,7 @@ async def test_a_worker_killed_from_outside_answers_its_call_and_is_replaced(poo
 
 
 @pytest.mark.proves("starlark.killed-worker")
-async def test_an_idle_worker_that_died_is_not_used(pool: Pool) -> None:
+async def test_an_idle_worker_that_died_is_not_used(pool: WorkerPool) -> None:
     assert await pool.run(Script(HELLO, "t.md"), "run", [{}]) == "hello"
     (pid,) = pool.pids
     process = next(iter(pool._live))  # The test needs the handle, to wait for the end of it.
@@ -380,7 +383,9 @@ async def test_a_flood_of_lines_is_cut_and_says_so(run: Runs) -> None:
 @pytest.mark.proves("starlark.built-ins")
 def test_every_computed_name_is_there_and_no_other() -> None:
     listed = {
-        names.full(space, member) for space, members in names.COMPUTED.items() for member in members
+        names.full_name(space, member)
+        for space, members in names.WORKER_BUILTINS.items()
+        for member in members
     }
     assert listed | {"assert"} == set(pure.FUNCTIONS)
 
@@ -501,20 +506,20 @@ async def test_a_pure_run_has_no_name_that_does_something(run: Runs) -> None:
 
 
 @pytest.mark.proves("starlark.pool")
-async def test_a_worker_that_has_forgotten_a_script_is_sent_it_again(pool: Pool) -> None:
+async def test_a_worker_that_has_forgotten_a_script_is_sent_it_again(pool: WorkerPool) -> None:
     script = Script(HELLO, "t.md")
     assert await pool.run(script, "run", [{}]) == "hello"
     for number in range(300):
         with contextlib.suppress(ScriptFailed):
             await pool.run(Script(f"x = {number}\n", "t.md"), "run", [{}])
     (process,) = pool._live
-    process.known.add(script.digest)
+    process.known_scripts.add(script.digest)
     assert await pool.run(script, "run", [{}]) == "hello"
     assert process.calls == 302
 
 
 @pytest.mark.proves("starlark.jail")
-async def test_a_worker_can_open_nothing(pool: Pool) -> None:
+async def test_a_worker_can_open_nothing(pool: WorkerPool) -> None:
     await pool.run(Script(HELLO, "t.md"), "run", [{}])
     (pid,) = pool.pids
     with open(f"/proc/{pid}/limits") as file:
@@ -533,10 +538,10 @@ def test_a_worker_lives_with_the_limits_of_its_owner() -> None:
 import asyncio, resource
 resource.setrlimit(resource.RLIMIT_AS, (3 << 30, 3 << 30))
 resource.setrlimit(resource.RLIMIT_NOFILE, (64, 64))
-from ferrule.extensions.starlark.pool import shared
-from ferrule.extensions.starlark.script import Bounds, Script
+from ferrule.extensions.starlark.pool import shared_pool
+from ferrule.extensions.starlark.script import Script, ScriptLimits
 script = Script("def run(a):\\n    return 1\\n", "t.md")
-print(asyncio.run(shared().run(script, "run", [{}], bounds=Bounds(memory=8 << 30))))
+print(asyncio.run(shared_pool().run(script, "run", [{}], limits=ScriptLimits(memory=8 << 30))))
 """
     ran = subprocess.run(
         [sys.executable, "-c", program],
@@ -550,7 +555,7 @@ print(asyncio.run(shared().run(script, "run", [{}], bounds=Bounds(memory=8 << 30
 
 @pytest.mark.proves("starlark.pool")
 async def test_scripts_run_beside_each_other_and_none_waits_for_itself() -> None:
-    pool = Pool(warm=2, most=1)
+    pool = WorkerPool(warm=2, max_computing=1)
     depth = 4
 
     async def serve(name: str, positional: Any, named: Any) -> Any:
@@ -571,7 +576,7 @@ async def test_scripts_run_beside_each_other_and_none_waits_for_itself() -> None
 
 @pytest.mark.proves("starlark.pool")
 async def test_a_caller_that_is_cancelled_while_it_waits_gives_its_place_away() -> None:
-    pool = Pool(warm=1, most=1)
+    pool = WorkerPool(warm=1, max_computing=1)
     try:
         entered = asyncio.Event()
         busy = asyncio.create_task(
@@ -586,7 +591,7 @@ async def test_a_caller_that_is_cancelled_while_it_waits_gives_its_place_away() 
                 ),
                 "run",
                 [{}],
-                told=lambda *a: entered.set(),
+                listener=lambda *a: entered.set(),
             )
         )
         await asyncio.wait_for(entered.wait(), PATIENT)
@@ -608,7 +613,7 @@ async def test_a_caller_that_is_cancelled_while_it_waits_gives_its_place_away() 
 
 @pytest.mark.proves("starlark.pool")
 def test_one_pool_serves_event_loops_one_after_the_other() -> None:
-    pool = Pool(warm=1)
+    pool = WorkerPool(warm=1)
     try:
         pids: set[int] = set()
         for _ in range(3):
@@ -621,7 +626,7 @@ def test_one_pool_serves_event_loops_one_after_the_other() -> None:
 
 @pytest.mark.proves("starlark.pool")
 def test_one_pool_serves_event_loops_in_threads_at_the_same_time() -> None:
-    pool = Pool(warm=2, most=2)
+    pool = WorkerPool(warm=2, max_computing=2)
 
     async def many(name: str) -> list[Any]:
         script = Script("def run(args):\n    return env(args)\n", "t.md")
@@ -645,14 +650,16 @@ def test_one_pool_serves_event_loops_in_threads_at_the_same_time() -> None:
 @pytest.mark.proves("starlark.leaks-nothing")
 def test_no_process_and_no_descriptor_is_left() -> None:
     before = descriptors()
-    pool = Pool(warm=2)
+    pool = WorkerPool(warm=2)
 
     async def everything() -> set[int]:
         seen: set[int] = set()
         sources = [HELLO, "def run(a):\n    fail('x')\n", "def run(a)\n", "x = " + "[" * 100_000]
         for source in sources * 2:
             with contextlib.suppress(ScriptFailed):
-                await pool.run(Script(source, "t.md"), "run", [{}], bounds=Bounds(seconds=PATIENT))
+                await pool.run(
+                    Script(source, "t.md"), "run", [{}], limits=ScriptLimits(seconds=PATIENT)
+                )
             seen |= set(pool.pids)
         loop = Script(
             (
@@ -662,7 +669,7 @@ def test_no_process_and_no_descriptor_is_left() -> None:
             "t.md",
         )
         with pytest.raises(ScriptFailed):
-            await pool.run(loop, "run", [{}], bounds=Bounds(seconds=0.05))
+            await pool.run(loop, "run", [{}], limits=ScriptLimits(seconds=0.05))
         return seen | set(pool.pids)
 
     pids = asyncio.run(everything())
@@ -676,15 +683,15 @@ def test_no_process_and_no_descriptor_is_left() -> None:
 def test_workers_end_with_their_owner_however_that_ends() -> None:
     program = """
 import asyncio, os, signal, sys
-from ferrule.extensions.starlark.pool import shared
+from ferrule.extensions.starlark.pool import shared_pool
 from ferrule.extensions.starlark.script import Script
 busy = Script("def run(a):\\n    print('in')\\n    for i in range(100000):\\n        for j in range(100000):\\n            pass\\n", "t.md")
 async def main():
-    await shared().run(Script("def run(a):\\n    return 1\\n", "t.md"), "run", [{}])
+    await shared_pool().run(Script("def run(a):\\n    return 1\\n", "t.md"), "run", [{}])
     def told(*a):
-        print(*shared().pids, flush=True)
+        print(*shared_pool().pids, flush=True)
         os.kill(os.getpid(), signal.SIGKILL)
-    await shared().run(busy, "run", [{}], told=told)
+    await shared_pool().run(busy, "run", [{}], listener=told)
 asyncio.run(main())
 """
     ran = subprocess.run(
@@ -720,9 +727,9 @@ def _gone(pid: int) -> None:
 def test_the_shared_pool_ends_with_the_process_and_says_nothing() -> None:
     program = """
 import asyncio
-from ferrule.extensions.starlark.pool import shared
+from ferrule.extensions.starlark.pool import shared_pool
 from ferrule.extensions.starlark.script import Script
-print(asyncio.run(shared().run(Script("def run(a):\\n    return 1\\n", "t.md"), "run", [{}])), *shared().pids)
+print(asyncio.run(shared_pool().run(Script("def run(a):\\n    return 1\\n", "t.md"), "run", [{}])), *shared_pool().pids)
 """
     ran = subprocess.run(
         [sys.executable, "-W", "error", "-c", program],
@@ -737,4 +744,4 @@ print(asyncio.run(shared().run(Script("def run(a):\\n    return 1\\n", "t.md"), 
 
 
 def test_there_is_one_shared_pool() -> None:
-    assert shared() is shared()
+    assert shared_pool() is shared_pool()

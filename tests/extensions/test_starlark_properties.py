@@ -16,8 +16,8 @@ from hypothesis import strategies as st
 
 from ferrule.core.calls import ErrorType
 from ferrule.core.errors import ToolFailed
-from ferrule.extensions.starlark.pool import Pool
-from ferrule.extensions.starlark.script import Bounds, Script, ScriptFailed
+from ferrule.extensions.starlark.pool import WorkerPool
+from ferrule.extensions.starlark.script import Script, ScriptFailed, ScriptLimits
 
 CASES = int(os.environ.get("FERRULE_FILE_CASES", "250"))
 """How many scripts and values a property is tried with. `make files` asks for 100,000."""
@@ -75,7 +75,7 @@ class Asked:
 
     def __init__(self) -> None:
         self.loop = asyncio.new_event_loop()
-        self.pool = Pool(warm=1)
+        self.pool = WorkerPool(warm=1)
 
     def run(self, work: Coroutine[Any, Any, Any]) -> Any:
         return self.loop.run_until_complete(work)
@@ -113,9 +113,9 @@ def test_whatever_a_script_says_its_call_has_one_outcome(
     asked: Asked, lines: list[str], value: Any
 ) -> None:
     script = Script("\n".join(lines) + "\n", "any.md")
-    bounds = Bounds(seconds=0.2, memory=64 << 20, result=1 << 20)
+    bounds = ScriptLimits(seconds=0.2, memory=64 << 20, result=1 << 20)
     try:
-        got = asked.run(asked.pool.run(script, "run", [value], serve=refuse, bounds=bounds))
+        got = asked.run(asked.pool.run(script, "run", [value], serve=refuse, limits=bounds))
     except ScriptFailed as failed:
         assert failed.message
         assert failed.error_type is not ErrorType.NONE

@@ -10,14 +10,14 @@ from typing import Any
 import pytest
 
 from ferrule import Agent, Block, Hook, Limits, tool
-from ferrule.core.calls import ErrorType, Result
+from ferrule.core.calls import ErrorType, ToolResult
 from ferrule.core.errors import ConfigError, LimitReached
 from ferrule.core.identity import Identity
-from ferrule.extensions.builtins.builtins import World
+from ferrule.extensions.builtins.dispatch import ScriptEnvironment
 from ferrule.extensions.checks.tool_file import find_problems
-from ferrule.extensions.starlark.pool import Pool
-from ferrule.extensions.tool_files.companions import COMPANIONS
+from ferrule.extensions.starlark.pool import WorkerPool
 from ferrule.extensions.tool_files.handlers import CONTEXT, make_tool
+from ferrule.extensions.tool_files.internal_tools import INTERNAL_TOOLS
 from ferrule.extensions.tool_files.tool_file import ToolFile, parse_tool
 from ferrule.models.scripted import Scripted, calls, says
 from ferrule.storage.journal.sqlite import SqliteJournal
@@ -236,7 +236,7 @@ def test_a_tool_without_a_script_and_one_without_run_are_warned_of() -> None:
 def test_what_a_tool_does_is_what_it_says_or_what_its_script_reaches(
     text: str, effect: SideEffect, risk: Risk
 ) -> None:
-    made = make_tool(fields(text), World())
+    made = make_tool(fields(text), ScriptEnvironment())
     assert (made.side_effect, made.risk) == (effect, risk)
 
 
@@ -261,9 +261,9 @@ def session_of(*tools: Tool, steps: tuple[Any, ...] = (), **options: Any) -> Age
 
 
 async def run(
-    found: ToolFile, pool: Pool, arguments: dict[str, Any] | None = None, **options: Any
-) -> Result:
-    session = session_of(make_tool(found, World(), pool=pool), **options).session()
+    found: ToolFile, pool: WorkerPool, arguments: dict[str, Any] | None = None, **options: Any
+) -> ToolResult:
+    session = session_of(make_tool(found, ScriptEnvironment(), pool=pool), **options).session()
     try:
         return await session.call("t", **(arguments or {}))
     finally:
@@ -271,15 +271,16 @@ async def run(
 
 
 @pytest.mark.proves("file.json-result")
-async def test_a_model_reads_the_result_as_json(shared_workers: Pool) -> None:
+async def test_a_model_reads_the_result_as_json(shared_workers: WorkerPool) -> None:
     found = fields(
         "script: |\n  def run(args):\n      return {'ok': True, 'none': None, 'args': args}\n"
     )
     agent = session_of(
-        make_tool(found, World(), pool=shared_workers), steps=(calls(("t", {"a": 1})), says("done"))
+        make_tool(found, ScriptEnvironment(), pool=shared_workers),
+        steps=(calls(("t", {"a": 1})), says("done")),
     )
     await agent.run("go")
-    answer = agent.wire.histories[-1][-1].text  # type: ignore[attr-defined]
+    answer = agent.model_client.histories[-1][-1].text  # type: ignore[attr-defined]
     assert answer == '{"ok":true,"none":null,"args":{"a":1}}'
 
 
@@ -293,7 +294,7 @@ async def test_a_model_reads_the_result_as_json(shared_workers: Pool) -> None:
     ],
 )
 async def test_arguments_are_checked_before_hooks_and_script(
-    shared_workers: Pool, arguments: dict[str, Any], said: str
+    shared_workers: WorkerPool, arguments: dict[str, Any], said: str
 ) -> None:
     fired: list[str] = []
 
@@ -317,7 +318,7 @@ async def test_arguments_are_checked_before_hooks_and_script(
 
 @pytest.mark.proves("file.extra-arguments")
 async def test_arguments_that_nobody_declared_pass_unless_the_file_is_strict(
-    shared_workers: Pool,
+    shared_workers: WorkerPool,
 ) -> None:
     text = "parameters: { a: { type: string } }\n" + ECHO
     passed = await run(fields(text), shared_workers, {"a": "x", "self": 1, "name": 2, CONTEXT: 3})
@@ -328,7 +329,7 @@ async def test_arguments_that_nobody_declared_pass_unless_the_file_is_strict(
 
 
 @pytest.mark.proves("file.timeout")
-async def test_an_endless_loop_ends_with_the_tools_own_time(shared_workers: Pool) -> None:
+async def test_an_endless_loop_ends_with_the_tools_own_time(shared_workers: WorkerPool) -> None:
     loop = (
         "script: |\n  def run(args):\n      for i in range(2000000000):\n          for j in "
         "range(2000000000):\n              pass\n"
@@ -340,14 +341,14 @@ async def test_an_endless_loop_ends_with_the_tools_own_time(shared_workers: Pool
 
 @pytest.mark.proves("file.timeout")
 async def test_a_run_that_is_out_of_time_ends_a_script_without_a_time_of_its_own(
-    pool: Pool,
+    pool: WorkerPool,
 ) -> None:
     loop = (
         "timeout_ms: 0\nscript: |\n  def run(args):\n      for i in range(2000000000):\n         "
         " for j in range(2000000000):\n              pass\n"
     )
     agent = session_of(
-        make_tool(fields(loop), World(), pool=pool),
+        make_tool(fields(loop), ScriptEnvironment(), pool=pool),
         steps=(calls(("t", {})), says("no")),
         limits=Limits(max_seconds=1),
     )
@@ -361,7 +362,7 @@ async def test_a_run_that_is_out_of_time_ends_a_script_without_a_time_of_its_own
     ("header", "ends"), [("", False), ("timeout_ms: 0\n", False), ("timeout_ms: 86400000\n", True)]
 )
 async def test_without_a_time_or_with_0_a_script_goes_on_for_days(
-    shared_workers: Pool, monkeypatch: pytest.MonkeyPatch, header: str, ends: bool
+    shared_workers: WorkerPool, monkeypatch: pytest.MonkeyPatch, header: str, ends: bool
 ) -> None:
     """Two days pass on the loop's clock while the script waits for a tool. A bound of one day is
     seen to end it.
@@ -377,7 +378,7 @@ async def test_without_a_time_or_with_0_a_script_goes_on_for_days(
         return "open"
 
     script = "script: |\n  def run(args):\n      return meta.call_tool('gate', {})\n"
-    made = make_tool(fields(header + script), World(), pool=shared_workers)
+    made = make_tool(fields(header + script), ScriptEnvironment(), pool=shared_workers)
     session = session_of(made, gate).session()
     call = asyncio.create_task(session.call("t"))
     await asyncio.wait_for(reached.wait(), 10)
@@ -398,7 +399,7 @@ async def test_without_a_time_or_with_0_a_script_goes_on_for_days(
 @pytest.mark.proves("file.timeout")
 @pytest.mark.parametrize(("policy", "attempts"), [("", 1), ("policy: {max_attempts: 2}\n", 2)])
 async def test_a_script_that_ran_out_of_time_is_tried_again_only_if_its_file_says_so(
-    shared_workers: Pool, policy: str, attempts: int
+    shared_workers: WorkerPool, policy: str, attempts: int
 ) -> None:
     tried: list[int] = []
 
@@ -413,7 +414,9 @@ async def test_a_script_that_ran_out_of_time_is_tried_again_only_if_its_file_say
         "range(2000000000):\n          pass\n"
     )
     header = "side_effect: none\ntimeout_ms: 100\n" + policy
-    agent = session_of(make_tool(fields(header + loop), World(), pool=shared_workers), count)
+    agent = session_of(
+        make_tool(fields(header + loop), ScriptEnvironment(), pool=shared_workers), count
+    )
     session = agent.session()
     result = await session.call("t")
     await session.close()
@@ -422,7 +425,7 @@ async def test_a_script_that_ran_out_of_time_is_tried_again_only_if_its_file_say
 
 
 @pytest.mark.proves("file.script-errors")
-async def test_a_failing_script_is_a_result_with_the_files_line(shared_workers: Pool) -> None:
+async def test_a_failing_script_is_a_result_with_the_files_line(shared_workers: WorkerPool) -> None:
     result = await run(
         fields("script: |\n  def run(args):\n      fail('no such thing')\n"), shared_workers
     )
@@ -431,7 +434,7 @@ async def test_a_failing_script_is_a_result_with_the_files_line(shared_workers: 
 
 @pytest.mark.proves("file.no-script")
 async def test_a_tool_without_a_script_takes_its_handler_from_a_program(
-    shared_workers: Pool,
+    shared_workers: WorkerPool,
 ) -> None:
     found = fields("parameters: { a: { type: number, required: true } }")
     result = await run(found, shared_workers, {"a": 1})
@@ -440,29 +443,31 @@ async def test_a_tool_without_a_script_takes_its_handler_from_a_program(
     async def handler(a: float) -> float:
         return a * 2
 
-    session = session_of(make_tool(found, World(), handler=handler)).session()
+    session = session_of(make_tool(found, ScriptEnvironment(), handler=handler)).session()
     assert (await session.call("t", a=2)).data == 4
     assert (await session.call("t")).error_type is ErrorType.VALIDATION_FAILED
     await session.close()
     with pytest.raises(ConfigError, match="takes no handler"):
-        make_tool(fields(ECHO), World(), handler=handler)
+        make_tool(fields(ECHO), ScriptEnvironment(), handler=handler)
 
 
 @pytest.mark.proves("file.parameters")
 def test_a_schema_that_cannot_be_used_names_the_file() -> None:
     with pytest.raises(ConfigError, match=r"^\.harness/tools/t\.md: "):
-        make_tool(fields("parameters:\n  a: { type: string, pattern: '(' }\n" + ECHO), World())
+        make_tool(
+            fields("parameters:\n  a: { type: string, pattern: '(' }\n" + ECHO), ScriptEnvironment()
+        )
 
 
 @pytest.mark.proves("file.network")
-async def test_a_tools_network_narrows_what_the_run_may_reach(shared_workers: Pool) -> None:
+async def test_a_tools_network_narrows_what_the_run_may_reach(shared_workers: WorkerPool) -> None:
     text = (
         "side_effect: read\nnetwork: {}\nscript: |\n  def run(args):\n      return "
         "http.get('https://other.test/')\n"
     )
     for entries in ("[example.com]", "[]"):
-        tool = make_tool(fields(text.format(entries)), World(), pool=shared_workers)
-        session = session_of(tool, *COMPANIONS, allow=["t"]).session()
+        tool = make_tool(fields(text.format(entries)), ScriptEnvironment(), pool=shared_workers)
+        session = session_of(tool, *INTERNAL_TOOLS, allow=["t"]).session()
         result = await session.call("t")
         await session.close()
         assert result.error_type is ErrorType.PERMISSION_DENIED
@@ -481,7 +486,7 @@ def test_examples_are_requests_with_arguments() -> None:
 
 
 @pytest.mark.proves("file.checked")
-async def test_a_good_file_has_no_problems(shared_workers: Pool) -> None:
+async def test_a_good_file_has_no_problems(shared_workers: WorkerPool) -> None:
     text = """
     parameters: { n: { type: number, required: true } }
     examples: [{ n: 2 }]
@@ -522,13 +527,13 @@ async def test_a_good_file_has_no_problems(shared_workers: Pool) -> None:
     ],
 )
 async def test_what_is_wrong_with_a_file_is_found_before_it_is_used(
-    shared_workers: Pool, text: str, said: str
+    shared_workers: WorkerPool, text: str, said: str
 ) -> None:
     found = await find_problems(fields(text), pool=shared_workers)
     assert any(said in str(one) for one in found), found
 
 
-async def test_a_handler_needs_no_run_to_be_tried(shared_workers: Pool) -> None:
-    made = make_tool(fields(ECHO), World(), pool=shared_workers)
+async def test_a_handler_needs_no_run_to_be_tried(shared_workers: WorkerPool) -> None:
+    made = make_tool(fields(ECHO), ScriptEnvironment(), pool=shared_workers)
     context = Context(Identity("t", "u", "s", "r"), "c")
     assert await made(a=1, **{CONTEXT: context}) == {"a": 1}

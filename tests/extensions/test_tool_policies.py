@@ -7,8 +7,8 @@ import pytest
 from ferrule import Agent, Permissions, Storage
 from ferrule.core.errors import ConfigError
 from ferrule.core.events import Noticed
-from ferrule.extensions.builtins.builtins import World
-from ferrule.extensions.starlark.pool import Pool
+from ferrule.extensions.builtins.dispatch import ScriptEnvironment
+from ferrule.extensions.starlark.pool import WorkerPool
 from ferrule.extensions.tool_files.handlers import make_tool
 from ferrule.extensions.tool_files.tool_file import ToolFile, parse_tool
 from ferrule.models.scripted import Scripted, calls, says
@@ -31,11 +31,11 @@ def test_a_tool_file_says_attempts_and_waits_and_its_time_under_either_name() ->
         "policy: {max_attempts: 2, timeout_ms: 1500, retry_on: [timeout], backoff_base_ms: 0}"
     )
     assert found.timeout_ms == 1500
-    assert make_tool(found, World()).reliability == Reliability(
+    assert make_tool(found, ScriptEnvironment()).reliability == Reliability(
         timeout=3.5, max_attempts=2, backoff=0, retry_on=("timeout",)
     )
     assert make_tool(
-        file("timeout_ms: 1500\npolicy: {max_attempts: 2}"), World()
+        file("timeout_ms: 1500\npolicy: {max_attempts: 2}"), ScriptEnvironment()
     ).reliability == Reliability(timeout=3.5, max_attempts=2)
     with pytest.raises(ConfigError, match=r"t\.md:2:\d+: tool `t`: its timeout is given twice"):
         file("timeout_ms: 1500\npolicy: {timeout_ms: 1500}")
@@ -53,14 +53,14 @@ def test_what_the_policy_of_a_tool_file_cannot_mean_is_an_error_at_its_place(lin
     ("effect", "attempts"), [("read", "2 attempts, the last failed as timeout"), ("write", "")]
 )
 async def test_a_script_that_runs_out_of_time_is_tried_again_if_it_only_reads(
-    shared_workers: Pool, effect: str, attempts: str
+    shared_workers: WorkerPool, effect: str, attempts: str
 ) -> None:
     loop = file(
         f"side_effect: {effect}\npolicy: {{max_attempts: 2, timeout_ms: 50, backoff_base_ms: 0}}",
         LOOP,
     )
     with SqliteJournal(":memory:") as journal:
-        tools = [make_tool(loop, World(), pool=shared_workers)]
+        tools = [make_tool(loop, ScriptEnvironment(), pool=shared_workers)]
         agent = Agent(
             Scripted([calls(("t", {})), says("so be it")]),
             tools,

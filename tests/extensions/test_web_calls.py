@@ -12,17 +12,17 @@ from typing import Any
 
 import pytest
 
-from ferrule.core.calls import ErrorType, Result
+from ferrule.core.calls import ErrorType, ToolResult
 from ferrule.engine.agent import Agent
 from ferrule.engine.hooks.events import block
-from ferrule.extensions.builtins.scope import World
+from ferrule.extensions.builtins.scope import ScriptEnvironment
 from ferrule.extensions.checks.tool_file import check_tool
 from ferrule.extensions.hooks.decorator import hook
-from ferrule.extensions.starlark.pool import Pool
-from ferrule.extensions.tool_files.sources import Loaded
+from ferrule.extensions.starlark.pool import WorkerPool
+from ferrule.extensions.tool_files.loading import LoadedTools
 from ferrule.extensions.tool_files.tool_file import parse_tool
-from ferrule.extensions.web.domains import Domains
-from ferrule.extensions.web.fetch import Web
+from ferrule.extensions.web.domains import AllowedDomains
+from ferrule.extensions.web.fetch import WebClient
 from ferrule.models.scripted import Scripted, calls, says
 from ferrule.storage.journal.sqlite import SqliteJournal
 from ferrule.testing.fakes import RecordingApprover
@@ -43,11 +43,13 @@ def text(line: str = POST, keys: str = "side_effect: none\n") -> bytes:
 
 @asynccontextmanager
 async def asking(
-    pool: Pool, folder: Path, data: bytes, **options: Any
+    pool: WorkerPool, folder: Path, data: bytes, **options: Any
 ) -> AsyncGenerator[Callable[..., Any]]:
     """`ask(url)` has the tool `t` ask; `ask.journal` is all that was written down."""
-    world = World(web=Web(Domains.parse(["localhost", "127.0.0.1"]), environment={}))
-    tools = Loaded("trusted", (parse_tool(data, "t.md"),)).make(world, pool=pool)
+    world = ScriptEnvironment(
+        web=WebClient(AllowedDomains.parse(["localhost", "127.0.0.1"]), environment={})
+    )
+    tools = LoadedTools("trusted", (parse_tool(data, "t.md"),)).make_tools(world, pool=pool)
     given: dict[str, Any] = {"allow": ["t"], **options}
     ours = Agent(
         given.pop("model", Scripted([])),
@@ -56,7 +58,7 @@ async def asking(
     )
     session = ours.session()
 
-    async def ask(url: str) -> Result:
+    async def ask(url: str) -> ToolResult:
         return await session.call("t", url=url)
 
     ask.__dict__["journal"] = lambda: [record.body for record in ours.journal.records(session.id)]
@@ -69,7 +71,7 @@ async def asking(
 
 
 @pytest.mark.proves("starlark.http")
-async def test_a_script_posts_text_or_json(shared_workers: Pool, tmp_path: Path) -> None:
+async def test_a_script_posts_text_or_json(shared_workers: WorkerPool, tmp_path: Path) -> None:
     lines = (
         "return http.post(args['url'], {'a': 1})",
         "return http.post(args['url'], body='text', headers={'Content-Type': 'text/plain'})",
@@ -88,7 +90,9 @@ async def test_a_script_posts_text_or_json(shared_workers: Pool, tmp_path: Path)
 
 
 @pytest.mark.proves("starlark.http")
-async def test_a_body_of_many_results_comes_whole(shared_workers: Pool, tmp_path: Path) -> None:
+async def test_a_body_of_many_results_comes_whole(
+    shared_workers: WorkerPool, tmp_path: Path
+) -> None:
     whole = "\u00e4\x01" * 60_000
     line = "return len(http.get(args['url'])['body'])"
     async with (
@@ -116,18 +120,18 @@ async def test_a_body_of_many_results_comes_whole(shared_workers: Pool, tmp_path
     ids=str,
 )
 async def test_what_a_rule_forbids_no_script_does(
-    shared_workers: Pool, tmp_path: Path, keys: str, options: dict[str, Any]
+    shared_workers: WorkerPool, tmp_path: Path, keys: str, options: dict[str, Any]
 ) -> None:
     async with HttpDouble(lambda request: Reply(pieces=[b"reached"])) as server:
         async with asking(shared_workers, tmp_path, text(keys=keys), **options) as ask:
             result = await ask(f"http://localhost:{server.port}/")
         assert result.error_type is ErrorType.PERMISSION_DENIED, result
-        assert server.connections == 0
+        assert server.connection_count == 0
 
 
 @pytest.mark.proves("starlark.http-gate")
 async def test_a_rule_holds_for_where_a_redirect_leads(
-    shared_workers: Pool, tmp_path: Path
+    shared_workers: WorkerPool, tmp_path: Path
 ) -> None:
     async with HttpDouble(lambda request: Reply(pieces=[b"reached"])) as other:
         there = f"http://127.0.0.1:{other.port}/"
@@ -137,7 +141,7 @@ async def test_a_rule_holds_for_where_a_redirect_leads(
         ):
             result = await ask(f"http://localhost:{server.port}/")
         assert result.error_type is ErrorType.PERMISSION_DENIED
-        assert (len(server.requests), other.connections) == (1, 0)
+        assert (len(server.requests), other.connection_count) == (1, 0)
 
 
 def _refusing(call: Any) -> Any:
@@ -146,7 +150,7 @@ def _refusing(call: Any) -> Any:
 
 @pytest.mark.proves("starlark.http-gate")
 async def test_a_person_who_is_asked_sees_the_address_and_hooks_see_the_call(
-    shared_workers: Pool, tmp_path: Path
+    shared_workers: WorkerPool, tmp_path: Path
 ) -> None:
     approver = RecordingApprover(["once"])
     seen: list[Request] = []
@@ -172,7 +176,9 @@ async def test_a_person_who_is_asked_sees_the_address_and_hooks_see_the_call(
 
 
 @pytest.mark.proves("starlark.http-gate")
-async def test_a_model_cannot_make_the_call_itself(shared_workers: Pool, tmp_path: Path) -> None:
+async def test_a_model_cannot_make_the_call_itself(
+    shared_workers: WorkerPool, tmp_path: Path
+) -> None:
     async with HttpDouble(lambda request: Reply(pieces=[b"reached"])) as server:
         given = {"method": "GET", "url": f"http://localhost:{server.port}/", "script": "x"}
         model = Scripted([calls(("web_request", given)), says("done")])
@@ -181,7 +187,7 @@ async def test_a_model_cannot_make_the_call_itself(shared_workers: Pool, tmp_pat
         ) as ask:
             run = await ask.__dict__["agent"].run("go")
         assert [one.error_type for one in run.results] == [ErrorType.NOT_FOUND]
-        assert server.connections == 0
+        assert server.connection_count == 0
 
 
 @pytest.mark.proves("file.effect-not-less")

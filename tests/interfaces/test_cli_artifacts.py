@@ -6,14 +6,14 @@ from pathlib import Path
 
 import pytest
 
-from ferrule.cli.terminal_agent import Seated, seat
-from ferrule.storage.artifacts.files import FileArtifacts
-from ferrule.storage.artifacts.store import Artifacts
+from ferrule.cli.terminal_agent import TerminalAssembly, assemble_at_terminal
+from ferrule.storage.artifacts.files import FileArtifactStore
+from ferrule.storage.artifacts.store import RunArtifacts
 
 
-def kept_by(assembly: Seated) -> Artifacts:
+def kept_by(assembly: TerminalAssembly) -> RunArtifacts:
     kept = assembly.agent.artifacts
-    assert kept is not None and isinstance(kept.store, FileArtifacts)
+    assert kept is not None and isinstance(kept.store, FileArtifactStore)
     return kept
 
 
@@ -21,11 +21,11 @@ def kept_by(assembly: Seated) -> Artifacts:
 def test_the_settings_say_from_which_size_on_results_are_kept(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    assembly = seat({"workspace": str(tmp_path)})
+    assembly = assemble_at_terminal({"workspace": str(tmp_path)})
     assert kept_by(assembly).threshold == 32_768
     assert "artifact_read" in assembly.agent.catalog and "artifact_fetch" in assembly.agent.catalog
     monkeypatch.setenv("FERRULE_ARTIFACTS_THRESHOLD", "2048")
-    assert kept_by(seat({"workspace": str(tmp_path)})).threshold == 2048
+    assert kept_by(assemble_at_terminal({"workspace": str(tmp_path)})).threshold == 2048
 
 
 @pytest.mark.proves("settings.artifacts")
@@ -33,7 +33,7 @@ def test_without_the_tools_that_read_them_the_model_gets_no_stubs(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("FERRULE_TOOLS_DENIED", "artifact_read")
-    assembly = seat({"workspace": str(tmp_path)})
+    assembly = assemble_at_terminal({"workspace": str(tmp_path)})
     assert kept_by(assembly).threshold is None
     assert "artifact_read" not in assembly.agent.catalog
 
@@ -48,4 +48,4 @@ def test_a_file_may_lower_the_threshold(
 ) -> None:
     (own_folders / "config").mkdir()
     (own_folders / "config" / "ferrule.yaml").write_text(f"artifacts:\n  {written}\n")
-    assert kept_by(seat({"workspace": str(tmp_path)})).threshold == threshold
+    assert kept_by(assemble_at_terminal({"workspace": str(tmp_path)})).threshold == threshold

@@ -14,12 +14,12 @@ from typing import Any
 import click
 import pytest
 
-from ferrule.cli.init.settings_template import template
+from ferrule.cli.init.settings_template import render_settings
 from ferrule.cli.root import COMMANDS, LazyGroup
 from ferrule.cli.root import ferrule as root
 from ferrule.core.errors import ProviderError
-from ferrule.models.local.pull import installed
-from ferrule.runtime.options import SETTING_OPTIONS, common
+from ferrule.models.local.pull import installed_path
+from ferrule.runtime.options import SETTING_OPTIONS, common_options
 from ferrule.storage.settings.settings import load_settings
 from ferrule.storage.settings.table import SETTINGS
 
@@ -119,7 +119,7 @@ def test_a_mistyped_command_or_option_names_the_nearest(ferrule: Any) -> None:
 
 @pytest.mark.proves("cli.flags-match-settings")
 def test_the_options_are_those_of_the_table_of_settings() -> None:
-    @common
+    @common_options
     def probe() -> None: ...
 
     options = {
@@ -288,7 +288,7 @@ def test_pulling_what_is_here_gets_nothing_and_an_unknown_name_is_refused(ferrul
     ran = ferrule("models", "pull", "smollm9")
     assert ran.code == 2 and "smollm2" in ran.err
     try:
-        place = installed("smollm2")
+        place = installed_path("smollm2")
     except ProviderError:
         pytest.skip("the embedded model is not pulled")
     ran = ferrule("models", "pull")
@@ -317,7 +317,7 @@ def test_the_doctor_says_what_works_and_what_is_not_protected(
 def test_every_line_of_the_template_can_be_uncommented(
     tmp_path: Path, own_folders: Path, project: bool
 ) -> None:
-    text = template(project=project)
+    text = render_settings(project=project)
     lines = text.splitlines()
     settings = [
         number
@@ -337,14 +337,14 @@ def test_init_writes_once_and_never_through_a_link(
     folder: Path, ferrule: Any, tmp_path: Path, own_folders: Path
 ) -> None:
     file = folder / ".ferrule/ferrule.yaml"
-    assert ferrule("init", "--settings-only").code == 0 and file.read_text() == template(
+    assert ferrule("init", "--settings-only").code == 0 and file.read_text() == render_settings(
         project=True
     )
     file.write_text("mine")
     assert ferrule("init", "--settings-only").code == 2 and file.read_text() == "mine"
-    assert ferrule("init", "--settings-only", "--force").code == 0 and file.read_text() == template(
-        project=True
-    )
+    assert ferrule(
+        "init", "--settings-only", "--force"
+    ).code == 0 and file.read_text() == render_settings(project=True)
     file.unlink()
     target = tmp_path / "elsewhere"
     file.symlink_to(target)
@@ -367,17 +367,17 @@ def test_trust_is_shown_given_by_content_lost_by_a_change_and_taken_back(
     assert ferrule("trust", "--yes").code == 2
     file = folder / ".ferrule/ferrule.yaml"
     file.parent.mkdir()
-    file.write_text("limits.max_rounds: 3\n")
+    file.write_text("limits.max_turns: 3\n")
     ran = ferrule("trust")
-    assert ran.code == 7 and "+limits.max_rounds: 3" in ran.err
+    assert ran.code == 7 and "+limits.max_turns: 3" in ran.err
     assert ferrule("trust", "--status").out == "untrusted\n"
     assert ferrule("trust", "--yes").code == 0
     assert ferrule("trust", "--status").out == "trusted\n"
-    file.write_text("limits.max_rounds: 2\n\x1b[2J")
+    file.write_text("limits.max_turns: 2\n\x1b[2J")
     ran = ferrule("trust")
     assert ferrule("trust", "--status").out == "changed\n"
-    assert "-limits.max_rounds: 3" in ran.err and "\x1b" not in ran.err
-    file.write_text("limits.max_rounds: 3\n")
+    assert "-limits.max_turns: 3" in ran.err and "\x1b" not in ran.err
+    file.write_text("limits.max_turns: 3\n")
     assert ferrule("trust", "--revoke").err.endswith("is no longer trusted\n")
     assert ferrule("trust", "--status").out == "untrusted\n"
 
@@ -417,7 +417,7 @@ def test_a_session_that_hit_a_limit_is_resumed(
     folder: Path, ferrule: Any, script: Any, a_call: Any
 ) -> None:
     model = script(a_call("list_files"), {"say": "at last"})
-    ferrule("run", "-m", model, "--max-rounds", "1", "go")
+    ferrule("run", "-m", model, "--max-turns", "1", "go")
     session = ferrule("sessions", "list").lines[0].split()[0]
     ran = ferrule("sessions", "resume", session, "-m", script({"say": "at last"}), "go", "on")
     assert (ran.code, ran.out) == (0, "at last\n")

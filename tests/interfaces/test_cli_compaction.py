@@ -11,16 +11,16 @@ from pathlib import Path
 
 import pytest
 
-from ferrule.cli.chat.slash_commands import COMMANDS, Chat, context_lines
+from ferrule.cli.chat.slash_commands import COMMANDS, Chat, describe_context
 from ferrule.cli.root import run as ferrule
-from ferrule.cli.terminal_agent import seat
+from ferrule.cli.terminal_agent import assemble_at_terminal
 from ferrule.core.errors import ConfigError
 from ferrule.core.events import ContextCompacted, ContextRestored, Noticed
 from ferrule.engine.context.options import ContextOptions
 from ferrule.engine.context.usage import ContextPart, ContextUsage
 from ferrule.engine.live_events import Live
 from ferrule.engine.replay.replay import replay
-from ferrule.runtime.assemble import journal
+from ferrule.runtime.assemble import open_journal
 
 ROUNDS = 9
 
@@ -57,7 +57,7 @@ def session(folder: Path, capsys: pytest.CaptureFixture[str]) -> str:
 
 
 def events(session: str) -> list[ContextCompacted | ContextRestored]:
-    with journal() as store:
+    with open_journal() as store:
         records = list(store.records(session))
     assert replay(records).same
     return [
@@ -112,13 +112,15 @@ def test_without_a_model_results_are_left_out_and_the_exit_code_says_so(
 async def test_in_a_chat_it_is_two_words_and_what_came_of_it_is_shown(
     folder: Path, session: str
 ) -> None:
-    assembly = seat({"workspace": str(folder), "model": f"scripted:{folder.parent}/sums.yaml"})
-    chat = Chat(assembly, assembly.open(session))
+    assembly = assemble_at_terminal(
+        {"workspace": str(folder), "model": f"scripted:{folder.parent}/sums.yaml"}
+    )
+    chat = Chat(assembly, assembly.open_session(session))
     seen: list[Live] = []
     chat.session.observe(seen.append)
-    await COMMANDS["compact"].carry_out(chat, "")
-    await COMMANDS["uncompact"].carry_out(chat, "")
-    await COMMANDS["compact"].carry_out(chat, "results")
+    await COMMANDS["compact"].run(chat, "")
+    await COMMANDS["uncompact"].run(chat, "")
+    await COMMANDS["compact"].run(chat, "results")
     told = [item.text for item in seen if isinstance(item, Noticed) and item.topic == "context"]
     assert "is asked for a summary" in told[0]
     assert told[1].startswith("compacted, from about")
@@ -133,7 +135,11 @@ def test_the_settings_say_when_and_how(folder: Path, own_folders: Path) -> None:
     (own_folders / "config" / "ferrule.yaml").write_text(
         "context: {compact: elide, share: 0.6, keep: 3}\n"
     )
-    option = seat({"workspace": str(folder)}).agent.session().driver.room.option
+    option = (
+        assemble_at_terminal({"workspace": str(folder)})
+        .agent.session()
+        .driver.context_window.options
+    )
     assert (option.compact, option.share, option.keep) == ("elide", 0.6, 3)
 
 
@@ -141,11 +147,13 @@ def test_the_settings_say_when_and_how(folder: Path, own_folders: Path) -> None:
 async def test_the_chat_says_what_fills_the_window_and_what_is_left(
     folder: Path, session: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assembly = seat({"workspace": str(folder), "model": f"scripted:{folder.parent}/sums.yaml"})
-    chat = Chat(assembly, assembly.open(session))
-    with journal() as store:
+    assembly = assemble_at_terminal(
+        {"workspace": str(folder), "model": f"scripted:{folder.parent}/sums.yaml"}
+    )
+    chat = Chat(assembly, assembly.open_session(session))
+    with open_journal() as store:
         recorded = len(list(store.records(session)))
-    await COMMANDS["context"].carry_out(chat, "")
+    await COMMANDS["context"].run(chat, "")
     before = capsys.readouterr().out
     usage = await chat.session.context_usage()
     parts = {part.name: part for part in usage.parts}
@@ -159,18 +167,18 @@ async def test_the_chat_says_what_fills_the_window_and_what_is_left(
     assert f"about {usage.tokens:,} tokens (estimated)" in before
     assert "results (9)" in before
     assert "compacted:" not in before
-    await COMMANDS["compact"].carry_out(chat, "")
+    await COMMANDS["compact"].run(chat, "")
     capsys.readouterr()
-    await COMMANDS["context"].carry_out(chat, "")
+    await COMMANDS["context"].run(chat, "")
     after = capsys.readouterr().out
     assert "are sent as a summary; `/uncompact` undoes it" in after
     assert "summary, and words kept beside it" in after
     assert (await chat.session.context_usage()).tokens < usage.tokens
-    with journal() as store:
+    with open_journal() as store:
         kinds = [record.event.kind for record in store.records(session)][recorded:]
     assert "context.added" not in kinds, "it is for the person, not for the model"
     with pytest.raises(ConfigError, match="takes no argument"):
-        await COMMANDS["context"].carry_out(chat, "all")
+        await COMMANDS["context"].run(chat, "all")
     await assembly.close(chat.session)
 
 
@@ -178,10 +186,10 @@ async def test_the_chat_says_what_fills_the_window_and_what_is_left(
 def test_what_is_left_of_the_window_is_said_and_when_it_is_compacted() -> None:
     part = ContextPart("tools", 0, 2_500)
     usage = ContextUsage("m", 10_000, 2_500, True, (part,), summarized=0, elided=3)
-    text = "\n".join(context_lines(usage, ContextOptions(share=0.6)))
+    text = "\n".join(describe_context(usage, ContextOptions(share=0.6)))
     assert "left: 7,500 of 10,000 tokens (75%)" in text
     assert "from 6,000 tokens" in text
     assert "3 results sent as a stub" in text
-    assert "context.compact` is off" in "\n".join(context_lines(usage, ContextOptions("off")))
+    assert "context.compact` is off" in "\n".join(describe_context(usage, ContextOptions("off")))
     unknown = replace(usage, window=0)
-    assert "set `num_ctx` for this model" in "\n".join(context_lines(unknown, ContextOptions()))
+    assert "set `num_ctx` for this model" in "\n".join(describe_context(unknown, ContextOptions()))

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from ferrule.cli.terminal_agent import seat
+from ferrule.cli.terminal_agent import assemble_at_terminal
 
 sys.path.insert(0, str(Path(__file__).parent))
 
@@ -44,10 +44,10 @@ def test_the_model_is_told_what_agents_md_says_and_which_skills_there_are(folder
     skill = folder / ".agents/skills/lamps/SKILL.md"
     skill.parent.mkdir(parents=True)
     skill.write_text("---\nname: lamps\ndescription: How lamps are kept.\n---\nWith care.\n")
-    told = seat({}).agent
+    told = assemble_at_terminal({}).agent
     assert "Lamps are dimmed at dawn." in told.instructions
     assert "How lamps are kept." in told.instructions
     assert "skill" in told.catalog
-    without = seat({"tools__denied": ("skill",)}).agent
+    without = assemble_at_terminal({"tools__denied": ("skill",)}).agent
     assert "How lamps are kept." not in without.instructions
     assert "skill" not in without.catalog

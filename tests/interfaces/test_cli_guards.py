@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from ferrule.storage.trust import Trust
+from ferrule.storage.trust import TrustStore
 
 SECRET = "ghp_" + "a1B2" * 9
 GUARDS = {
@@ -50,7 +50,7 @@ def guarded(folder: Path) -> Path:
     for name, text in GUARDS.items():
         (folder / f".ferrule/hooks/{name}.md").write_text(f"---\n{text}---\nKeeps order.\n")
     (folder / "docs").mkdir()
-    Trust().trust(folder)
+    TrustStore().trust(folder)
     return folder
 
 

@@ -132,7 +132,7 @@ def test_a_server_that_asks_first_is_answered_by_the_person_and_no_is_the_defaul
     person = RecordingApprover([choice])
     if choice is not None:
         # Whoever sits at a terminal: here nobody does.
-        monkeypatch.setattr("ferrule.cli.terminal_agent.NobodyToAsk", lambda: person)
+        monkeypatch.setattr("ferrule.cli.terminal_agent.DenyingApprover", lambda: person)
     with provider(reply(ASKED), reply(SAID)) as (url, sent):
         settings(
             own_folders, "[{type: mcp, server_label: docs, server_url: 'https://mcp.example'}]", url

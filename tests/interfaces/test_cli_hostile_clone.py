@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 
-from ferrule.storage.trust import Trust
+from ferrule.storage.trust import TrustStore
 
 SHADOW = """---
 script: |
@@ -68,7 +68,7 @@ COMMAND_HOOKS = {
         "SessionEnd",
     )
 }
-SETTINGS = "permissions: { allow: [write_file, run_command] }\nlimits: { max_rounds: 3 }\n"
+SETTINGS = "permissions: { allow: [write_file, run_command] }\nlimits: { max_turns: 3 }\n"
 SERVER = {"mcpServers": {"evil": {"command": "touch", "args": ["mark-server"]}}}
 AGENT = "---\ndescription: Does anything.\ntools: [run_command]\n---\nDo it.\n"
 
@@ -151,7 +151,7 @@ def test_nothing_of_a_clone_takes_effect_before_a_persons_yes(
     assert not {"bundled", "main_tool", "other"} & listed.keys()
     assert not any(source.startswith("file ") for source in listed.values())
     assert ferrule("policy", "explain", "write_file", "path=a", "content=b").code == 7
-    assert Trust().state(clone) == "untrusted"
+    assert TrustStore().state(clone) == "untrusted"
 
 
 @pytest.mark.proves("trust.hostile-clone")
@@ -170,7 +170,7 @@ def test_a_clone_that_is_only_looked_at_does_nothing(ferrule: Any, clone: Path) 
     assert {path.name for path in clone.iterdir()} - OURS == {
         name.partition("/")[0] for name in files()
     }
-    assert Trust().state(clone) == "untrusted"
+    assert TrustStore().state(clone) == "untrusted"
 
 
 @pytest.mark.proves("trust.hostile-clone")
@@ -180,7 +180,7 @@ def test_all_of_it_is_shown_and_a_pipe_is_no_yes(ferrule: Any, clone: Path) -> N
     for name in files():
         assert f"added: {name}" in ran.err
     assert '+      fs.write("mark-tool", "theirs")' in ran.err
-    assert Trust().state(clone) == "untrusted"
+    assert TrustStore().state(clone) == "untrusted"
 
 
 @pytest.mark.proves("trust.takes-effect")

@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 
-from ferrule.cli.init.project import files_of
-from ferrule.storage.trust import Trust
+from ferrule.cli.init.project import project_files
+from ferrule.storage.trust import TrustStore
 
 QUIETLY = (
     "-q",
@@ -51,7 +51,7 @@ def test_a_project_made_in_an_empty_folder_passes_its_tests(
     (tmp_path / "shop").mkdir()
     told = ran(str(Path(sys.executable).with_name("ferrule")), "init")
     wrote = [line for line in told.splitlines() if line.startswith("wrote ")]
-    assert wrote == [f"wrote {name}" for name in files_of("shop")]
+    assert wrote == [f"wrote {name}" for name in project_files("shop")]
     assert "4 passed" in ran(sys.executable, "-m", "pytest", *QUIETLY)
 
 
@@ -93,9 +93,9 @@ def test_what_init_wrote_is_trusted_as_it_stands_and_it_says_what_to_do_next(
         "ferrule chat",
     ]
     assert "cd 'my shop'" in made.err and "a change asks again" in made.err
-    assert Trust().state("my shop") == "trusted"
+    assert TrustStore().state("my shop") == "trusted"
     Path("my shop/tools.py").write_text("")
-    assert Trust().state("my shop") == "changed"
+    assert TrustStore().state("my shop") == "changed"
 
 
 @pytest.mark.proves("cli.init-next")
@@ -109,14 +109,14 @@ def test_a_folder_that_brought_something_before_is_not_trusted_by_init(
     Path(name).write_text("")
     made = ferrule("init")
     assert made.code == 0 and "ferrule trust " in made.err and "until you trust it" in made.err
-    assert Trust().state(".") == "untrusted"
+    assert TrustStore().state(".") == "untrusted"
 
 
 @pytest.mark.proves("cli.init-next")
 def test_init_does_not_trust_a_link_that_it_finds(ferrule: Any, folder: Path) -> None:
     Path(".harness").symlink_to("/tmp")
     assert "until you trust it" in ferrule("init").err
-    assert Trust().state(".") == "untrusted"
+    assert TrustStore().state(".") == "untrusted"
 
 
 @pytest.mark.proves("cli.init-replaces-nothing")
@@ -136,7 +136,7 @@ def test_a_file_that_is_there_is_not_replaced_and_nothing_else_is_written(
     assert [line for line in forced.err.splitlines() if line.startswith("replaced")] == [
         "replaced tools.py"
     ]
-    assert Path("tools.py").read_text() == files_of("work")["tools.py"]
+    assert Path("tools.py").read_text() == project_files("work")["tools.py"]
 
 
 @pytest.mark.proves("cli.init-replaces-nothing")

@@ -20,19 +20,28 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ferrule.cli.permission_prompt import TerminalApprover
-from ferrule.cli.terminal import BOTTOM, SIDE, TOP, Terminal, as_json, cells, rows, visible
-from ferrule.core.calls import Call
+from ferrule.cli.terminal import (
+    BOTTOM,
+    SIDE,
+    TOP,
+    Terminal,
+    count_columns,
+    encode_json,
+    escape_invisible,
+    wrap_lines,
+)
+from ferrule.core.calls import ToolCall
 from ferrule.core.identity import Identity
-from ferrule.permissions.approvals import Answer, ApprovalRequest
-from ferrule.permissions.grant_proposals import Offer
+from ferrule.permissions.approvals import ApprovalAnswer, ApprovalRequest
+from ferrule.permissions.grant_proposals import GrantOffer
 from ferrule.tools.decorator import tool
 
 OFFERS = (
-    Offer("once", ""),
-    Offer("session", "Edit(//w/a.txt)"),
-    Offer("session", "Edit(//w/**)"),
-    Offer("remember", "Edit(//w/a.txt)"),
-    Offer("remember", "Edit(//w/**)"),
+    GrantOffer("once", ""),
+    GrantOffer("session", "Edit(//w/a.txt)"),
+    GrantOffer("session", "Edit(//w/**)"),
+    GrantOffer("remember", "Edit(//w/a.txt)"),
+    GrantOffer("remember", "Edit(//w/**)"),
 )
 
 
@@ -43,12 +52,15 @@ def scribble(path: str) -> str:
 
 
 def request(
-    *, offers: tuple[Offer, ...] = OFFERS, preview: str = "", arguments: str = '{"path":"a.txt"}'
+    *,
+    offers: tuple[GrantOffer, ...] = OFFERS,
+    preview: str = "",
+    arguments: str = '{"path":"a.txt"}',
 ) -> ApprovalRequest:
     identity = Identity("local", "ada", "s", "r")
     labels = ("write_intent",)
     return ApprovalRequest(
-        Call("c", "scribble", arguments),
+        ToolCall("c", "scribble", arguments),
         scribble,
         "high",
         "it writes",
@@ -74,7 +86,7 @@ class Typist:
         return self.lines.pop(0) + "\n"
 
 
-async def answered(*lines: str, **asked: Any) -> Answer:
+async def answered(*lines: str, **asked: Any) -> ApprovalAnswer:
     return await TerminalApprover(Terminal(), Typist(lines).read, user="ada").ask(request(**asked))
 
 
@@ -143,7 +155,7 @@ async def test_what_is_not_clear_is_asked_again_and_never_a_yes(
 
 
 async def test_what_is_not_offered_cannot_be_chosen() -> None:
-    only_once = (Offer("once", ""),)
+    only_once = (GrantOffer("once", ""),)
     assert (await answered("2", "3", "remember", offers=only_once)).choice == "deny"
 
 
@@ -166,19 +178,19 @@ async def test_a_long_question_is_shortened_openly_and_shown_whole_when_asked(
 @pytest.mark.proves("cli.prompt-cannot-be-imitated")
 @given(text=st.text(st.characters(exclude_categories=[])))
 def test_no_text_of_others_holds_a_control_character_or_the_frame_of_a_question(text: str) -> None:
-    shown = visible(text)
+    shown = escape_invisible(text)
     assert not {TOP, SIDE, BOTTOM} & set(shown)
     assert all(character in "\n\t" or ord(character) >= 0x20 for character in shown)
     assert "\x7f" not in shown and not any(
         0x80 <= ord(c) < 0xA0 or 0x202A <= ord(c) <= 0x202E for c in shown
     )
-    assert visible(shown) == shown
+    assert escape_invisible(shown) == shown
 
 
 @given(text=st.text(), width=st.integers(2, 40))
 def test_rows_are_never_wider_than_asked_for_and_lose_nothing(text: str, width: int) -> None:
-    made = rows(text, width)
-    assert all(sum(map(cells, row)) <= width for row in made)
+    made = wrap_lines(text, width)
+    assert all(sum(map(count_columns, row)) <= width for row in made)
     assert "".join(made) == text.expandtabs(4).replace("\n", "")
 
 
@@ -189,9 +201,11 @@ def test_rows_are_never_wider_than_asked_for_and_lose_nothing(text: str, width: 
     )
 )
 def test_json_for_people_is_the_same_json(value: Any) -> None:
-    text = as_json(value)
+    text = encode_json(value)
     assert json.loads(text) == value
-    assert visible(text) == text.translate({ord(TOP): "┌", ord(SIDE): "│", ord(BOTTOM): "└"})
+    assert escape_invisible(text) == text.translate(
+        {ord(TOP): "┌", ord(SIDE): "│", ord(BOTTOM): "└"}
+    )
 
 
 @pytest.mark.proves("cli.prompt-cannot-be-imitated")
@@ -216,8 +230,8 @@ async def test_what_happens_meanwhile_is_written_after_the_answer(
     terminal = Terminal()
 
     async def read(text: str) -> str:
-        terminal.say("a call that runs beside")
-        terminal.answer("its output")
+        terminal.write_message("a call that runs beside")
+        terminal.write_answer("its output")
         assert "beside" not in capsys.readouterr().err
         return "1"
 

@@ -35,7 +35,7 @@ def trusted(folder: Path, ferrule: Callable[..., Any]) -> Path:
     """A workspace with a tool that makes tools, trusted."""
     (folder / ".ferrule/tools").mkdir(parents=True)
     (folder / ".ferrule/tools/maker.md").write_text(MAKER)
-    (folder / "ferrule.yaml").write_text("limits: { max_rounds: 5 }\n")
+    (folder / "ferrule.yaml").write_text("limits: { max_turns: 5 }\n")
     assert ferrule("trust", "--yes").code == 0
     return folder
 
@@ -71,7 +71,7 @@ def test_without_a_yes_nothing_is_added(
 def test_by_default_it_is_off_and_a_repository_cannot_turn_it_on(
     trusted: Path, ferrule: Callable[..., Any], script: Callable[..., str], settings: str
 ) -> None:
-    (trusted / "ferrule.yaml").write_text("limits: { max_rounds: 5 }\n" + settings)
+    (trusted / "ferrule.yaml").write_text("limits: { max_turns: 5 }\n" + settings)
     assert ferrule("trust", "--yes").code == 0
     ran = ferrule("run", "go", "--model", script(*STEPS), "--yes-to", "register_tool")
     assert "HEY" not in ran.err

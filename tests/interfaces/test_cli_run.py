@@ -68,9 +68,9 @@ def test_a_limit_is_5_and_says_how_to_go_on(
     folder: Path, ferrule: Any, script: Any, a_call: Any
 ) -> None:
     model = script(a_call("list_files"))
-    ran = ferrule("run", "-m", model, "--max-rounds", "1", "go")
+    ran = ferrule("run", "-m", model, "--max-turns", "1", "go")
     assert ran.code == 5
-    assert "limit reached: max_rounds = 1" in ran.err
+    assert "limit reached: max_turns = 1" in ran.err
     assert "ferrule sessions resume" in ran.err
 
 
@@ -95,7 +95,7 @@ def test_a_model_that_cannot_be_had_is_6_and_its_hint_is_shown(
         ["run", "-m", "opnai:x", "x"],
         ["run", "--json", "--json-stream", "x"],
         ["run", "-C", "/no/such/folder", "x"],
-        ["run", "--max-rounds", "0", "x"],
+        ["run", "--max-turns", "0", "x"],
         ["run", "--allow", "Bash(", "x"],
         ["run", "--resume", "feed", "x"],
         ["chat"],
@@ -115,7 +115,7 @@ def test_a_defect_is_1_and_a_sentence(
     def broken() -> None:
         raise LookupError("a table is gone")
 
-    monkeypatch.setattr("ferrule.runtime.assemble.person", broken)
+    monkeypatch.setattr("ferrule.runtime.assemble.current_user", broken)
     ran = ferrule("tools", "list")
     assert ran.code == 1
     assert ran.err.startswith("error: a defect in Ferrule: LookupError: a table is gone\nhint: ")
@@ -167,7 +167,7 @@ def test_json_is_one_object_also_when_it_fails(
 ) -> None:
     ran = ferrule("run", "--json", "-m", script(a_call("list_files"), {"say": "ok"}), "go")
     made = json.loads(ran.out)
-    assert (made["v"], made["text"], made["stop"], made["rounds"], made["error"]) == (
+    assert (made["v"], made["text"], made["stop"], made["turns"], made["error"]) == (
         1,
         "ok",
         "done",

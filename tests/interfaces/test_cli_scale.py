@@ -13,10 +13,10 @@ from typing import Any
 import pytest
 import yaml
 
-from ferrule.cli.distributed import assembled, worker
-from ferrule.engine.distributed.jobs import Job, Jobs, NoScale, libpq_url
+from ferrule.cli.distributed import assemble_for_job, worker
+from ferrule.engine.distributed.jobs import DistributedExtraMissing, Job, Jobs, libpq_url
 from ferrule.engine.distributed.worker import Worker
-from ferrule.permissions.approvals import NobodyToAsk
+from ferrule.permissions.approvals import DenyingApprover
 from ferrule.storage.journal.sqlite import SqliteJournal
 
 NOWHERE = "postgresql://nobody@localhost:1/none"
@@ -78,8 +78,11 @@ def test_without_the_extra_it_is_said_what_to_install(
 ) -> None:
     monkeypatch.setitem(sys.modules, "dbos", None)
     with SqliteJournal(tmp_path / "journal.db") as journal:
-        for start in (lambda: Jobs(NOWHERE), Worker(NOWHERE, assembled, journal=journal)._launch):
-            with pytest.raises(NoScale) as error:
+        for start in (
+            lambda: Jobs(NOWHERE),
+            Worker(NOWHERE, assemble_for_job, journal=journal)._launch,
+        ):
+            with pytest.raises(DistributedExtraMissing) as error:
                 start()
             assert "ferrule[scale]" in error.value.hint
 
@@ -96,14 +99,14 @@ def test_a_worker_without_a_factory_makes_the_agent_that_run_would_make_for_the_
         user="ines",
         workspace=str(folder),
         model=f"scripted:{tmp_path}/talk.yaml",
-        options={"limits.max_rounds": 3, "permissions.deny": ["Edit(**)"]},
-    ).named()
+        options={"limits.max_turns": 3, "permissions.deny": ["Edit(**)"]},
+    ).with_name()
     with SqliteJournal(tmp_path / "shared.db") as journal:
-        agent = assembled(job, journal)
+        agent = assemble_for_job(job, journal)
         assert agent.journal is journal
-        assert agent.limits.max_rounds == 3
+        assert agent.limits.max_turns == 3
         assert agent.workspace is not None and agent.workspace.root == folder
-        assert isinstance(agent.approver, NobodyToAsk)
+        assert isinstance(agent.approver, DenyingApprover)
         assert agent.run_sync("hello").text == "done"
         assert [(one.tenant, one.user) for one in journal.sessions()] == [("acme", "ines")]
 

@@ -12,10 +12,17 @@ import jsonschema_rs
 import pytest
 
 from ferrule.cli.problem_report import SCHEMA
-from ferrule.cli.tools.command_to_tool import Seen, Varied, file_of, name_of, seen_of, varied
+from ferrule.cli.tools.command_to_tool import (
+    ParameterWord,
+    RecordedCommand,
+    find_parameters,
+    read_recorded_command,
+    render_tool_file,
+    suggest_name,
+)
 from ferrule.core.errors import ConfigError
 from ferrule.extensions.tool_files.tool_file import parse_tool
-from ferrule.storage.trust import Trust
+from ferrule.storage.trust import TrustStore
 
 BAD = (
     "---\nparameters: { path: { type: string, required: true } }\nscript: |\n  def run(args):\n  "
@@ -42,7 +49,7 @@ def test_a_new_tool_is_valid_and_passes_its_own_tests(ferrule: Any, folder: Path
     tested = ferrule("tools", "test", "count_words")
     assert (tested.code, [line[:4] for line in tested.lines]) == (0, ["ok  ", "ok  ", "ok  "])
     assert "running 3 tests and examples of 1 tool, each in its own empty folder" in tested.err
-    assert Trust().state(folder) == "untrusted"
+    assert TrustStore().state(folder) == "untrusted"
 
 
 @pytest.mark.proves("tools-new.never-replaces")
@@ -139,7 +146,7 @@ def test_tests_of_files_that_nobody_trusts_run_in_a_folder_of_their_own_and_noth
     assert ran.code == 0, ran
     assert (folder / "note.txt").read_text() == "one\ntwo\n"
     assert not (folder / "ran").exists()
-    assert Trust().state(folder) == "untrusted"
+    assert TrustStore().state(folder) == "untrusted"
 
 
 # ---- validate
@@ -240,7 +247,7 @@ def test_a_command_of_a_session_becomes_a_tool_that_passes_its_tests(
     assert (folder / ".ferrule/tools/first_lines.md").read_text() == shown.out
     assert ferrule("tools", "check", "--strict").code == 0
     assert ferrule("tools", "test").code == 0
-    Trust().trust(folder)
+    TrustStore().trust(folder)
     words = (
         "tools",
         "call",
@@ -323,7 +330,9 @@ def test_where_more_than_one_command_could_be_meant_they_are_listed(
 def test_words_that_look_as_if_they_vary_become_parameters(
     words: list[str], made: dict[str, str]
 ) -> None:
-    assert {one.name: one.value for one in varied(words, {}) if isinstance(one, Varied)} == made
+    assert {
+        one.name: one.value for one in find_parameters(words, {}) if isinstance(one, ParameterWord)
+    } == made
 
 
 @pytest.mark.proves("tools-promote.file")
@@ -336,13 +345,13 @@ def test_words_that_look_as_if_they_vary_become_parameters(
     ],
 )
 async def test_any_words_make_a_file_that_asks_for_the_same_command(words: list[str]) -> None:
-    from ferrule.extensions.checks.runs import Bench, run_cases
+    from ferrule.extensions.checks.tool_cases import CaseEnvironment, run_cases
     from ferrule.extensions.checks.tool_file import check_tool
 
-    seen = Seen(tuple(words), "sub dir", 5000, 'said "so"\n---\n\x85')
-    text = file_of(seen, varied(words, {}), with_output=True)
+    seen = RecordedCommand(tuple(words), "sub dir", 5000, 'said "so"\n---\n\x85')
+    text = render_tool_file(seen, find_parameters(words, {}), with_output=True)
     assert [one for one in await check_tool(text.encode(), "t.md") if one.level == "error"] == []
-    ran = await run_cases(parse_tool(text.encode(), "t.md"), Bench())
+    ran = await run_cases(parse_tool(text.encode(), "t.md"), CaseEnvironment())
     assert [one.said for one in ran if one.kind == "test"] == [""] * len(
         [one for one in ran if one.kind == "test"]
     )
@@ -365,9 +374,9 @@ def test_only_a_single_command_that_worked_can_become_a_tool(
     arguments: Any, data: Any, said: str
 ) -> None:
     with pytest.raises(ConfigError, match=said):
-        seen_of(arguments, data)
+        read_recorded_command(arguments, data)
 
 
 def test_a_tool_is_named_after_its_command() -> None:
-    assert name_of(varied(["/usr/bin/git", "log", "-5"], {})) == "git_log"
-    assert name_of(["make"]) == "make"
+    assert suggest_name(find_parameters(["/usr/bin/git", "log", "-5"], {})) == "git_log"
+    assert suggest_name(["make"]) == "make"

@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from ferrule.cli.terminal_agent import Seated, seat
+from ferrule.cli.terminal_agent import TerminalAssembly, assemble_at_terminal
 from ferrule.core.errors import ConfigError
 from ferrule.models.openai.responses import OpenAIResponses
-from ferrule.runtime.assemble import wire_of
+from ferrule.runtime.assemble import create_client
 from ferrule.storage.settings.settings import load_settings
 from ferrule.tools.definition import Loading
 
@@ -29,8 +29,8 @@ def settings(own_folders: Path) -> Callable[[str], Path]:
     return written
 
 
-def option_of(assembly: Seated) -> Any:
-    return assembly.agent.offered.search
+def option_of(assembly: TerminalAssembly) -> Any:
+    return assembly.agent.offered_tools.search
 
 
 @pytest.mark.proves("settings.tool-loading")
@@ -58,7 +58,7 @@ def test_an_entry_defers_a_tool_and_a_run_finds_it(
 
 @pytest.mark.proves("settings.tool-loading")
 def test_without_an_entry_there_is_no_search_and_nothing_of_it_is_offered(folder: Path) -> None:
-    assembly = seat({"workspace": str(folder)})
+    assembly = assemble_at_terminal({"workspace": str(folder)})
     assert option_of(assembly) is None
     assert "tool_search" not in assembly.agent.catalog
 
@@ -74,17 +74,17 @@ def test_the_settings_refine_the_search(folder: Path, settings: Any) -> None:
         "[write_file]\n"
     )
     settings(f"tools:\n{entries}{more}")
-    assembly = seat({"workspace": str(folder)})
+    assembly = assemble_at_terminal({"workspace": str(folder)})
     option = option_of(assembly)
     assert (option.variant, option.mode, option.budget_tokens) == ("hybrid", "client", 900)
-    sent = [spec.name for spec in assembly.agent.offered.specs()]
+    sent = [spec.name for spec in assembly.agent.offered_tools.specs()]
     assert "write_file" in sent and "read_file" not in sent
     settings(f"tools:\n{entries}  tool_search: off\n")
-    assert option_of(seat({"workspace": str(folder)})) is None
+    assert option_of(assemble_at_terminal({"workspace": str(folder)})) is None
     settings(f"tools:\n{entries}  denied: [tool_search]\n")
-    denied = seat({"workspace": str(folder)})
+    denied = assemble_at_terminal({"workspace": str(folder)})
     assert option_of(denied) is None
-    assert "read_file" in [spec.name for spec in denied.agent.offered.specs()]
+    assert "read_file" in [spec.name for spec in denied.agent.offered_tools.specs()]
 
 
 @pytest.mark.proves("settings.tool-loading")
@@ -105,7 +105,7 @@ def test_what_cannot_be_meant_is_refused_with_its_place(
 ) -> None:
     file = settings(f"tools:\n  {written}\n")
     with pytest.raises(ConfigError) as refused:
-        seat({"workspace": str(folder)})
+        assemble_at_terminal({"workspace": str(folder)})
     assert named in refused.value.detail
     assert str(file) in refused.value.detail
 
@@ -115,7 +115,7 @@ def test_an_entry_for_a_servers_tool_that_is_not_there_is_told_and_no_error(
     folder: Path, settings: Any, capsys: pytest.CaptureFixture[str]
 ) -> None:
     settings("tools:\n  entries: [{name: git__log, loading_mode: deferred}]\n")
-    assembly = seat({"workspace": str(folder)})
+    assembly = assemble_at_terminal({"workspace": str(folder)})
     assert "name a tool `git__log`, and there is none" in capsys.readouterr().err.replace("\n", " ")
     assert not [tool for tool in assembly.agent.catalog if tool.loading is Loading.DEFERRED]
 
@@ -126,9 +126,9 @@ async def test_a_provider_setting_says_that_a_gateway_passes_the_search_on(setti
         "providers:\n  openai-responses: "
         "{base_url: 'http://127.0.0.1:9/v1', force_native_tool_search: true}\n"
     )
-    wire = wire_of(load_settings(), "openai-responses:my-clone")
+    wire = create_client(load_settings(), "openai-responses:my-clone")
     assert isinstance(wire, OpenAIResponses) and wire.force_tool_search
     await wire.close()
     settings("providers:\n  ollama: {force_native_tool_search: true}\n")
     with pytest.raises(ConfigError, match="cannot be set up"):
-        wire_of(load_settings(), "ollama:llama3.2")
+        create_client(load_settings(), "ollama:llama3.2")

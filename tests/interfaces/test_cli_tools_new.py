@@ -16,11 +16,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as some
 
-from ferrule.cli.tools.fields import Field, Kind, parse_field
-from ferrule.cli.tools.files import bench_of_tests
-from ferrule.cli.tools.templates import python_tool, tool_file
+from ferrule.cli.tools.fields import Field, FieldType, parse_field
+from ferrule.cli.tools.files import workbench_for_tests
+from ferrule.cli.tools.templates import render_python_tool, render_tool_file
 from ferrule.core.errors import ConfigError
-from ferrule.extensions.checks.runs import run_cases
+from ferrule.extensions.checks.tool_cases import run_cases
 from ferrule.extensions.checks.tool_file import check_tool
 from ferrule.extensions.tool_files.tool_file import parse_tool
 from ferrule.tools.definition import Tool
@@ -38,17 +38,23 @@ FIELDS = (
 @pytest.mark.parametrize(
     ("text", "field"),
     [
-        ("a:string", Field("a", Kind("string"), True)),
-        ("a:text,b", Field("a", Kind("string"), True, None, "b")),
-        ("a:int?", Field("a", Kind("integer"), False)),
-        ("a:int=3", Field("a", Kind("integer"), False, 3)),
-        ("a:float?=3,x", Field("a", Kind("number"), False, 3, "x")),
-        ("a:bool=true", Field("a", Kind("boolean"), False, True)),
-        ("a:string=", Field("a", Kind("string"), False, "")),
-        ('a:string="x, y",z', Field("a", Kind("string"), False, "x, y", "z")),
-        ("a:x|y z=y z", Field("a", Kind("string", ("x", "y z")), False, "y z")),
-        ("a:list[int]=[1,2],d", Field("a", Kind("array", of=Kind("integer")), False, [1, 2], "d")),
-        ("a:list[x|y]", Field("a", Kind("array", of=Kind("string", ("x", "y"))), True)),
+        ("a:string", Field("a", FieldType("string"), True)),
+        ("a:text,b", Field("a", FieldType("string"), True, None, "b")),
+        ("a:int?", Field("a", FieldType("integer"), False)),
+        ("a:int=3", Field("a", FieldType("integer"), False, 3)),
+        ("a:float?=3,x", Field("a", FieldType("number"), False, 3, "x")),
+        ("a:bool=true", Field("a", FieldType("boolean"), False, True)),
+        ("a:string=", Field("a", FieldType("string"), False, "")),
+        ('a:string="x, y",z', Field("a", FieldType("string"), False, "x, y", "z")),
+        ("a:x|y z=y z", Field("a", FieldType("string", ("x", "y z")), False, "y z")),
+        (
+            "a:list[int]=[1,2],d",
+            Field("a", FieldType("array", items=FieldType("integer")), False, [1, 2], "d"),
+        ),
+        (
+            "a:list[x|y]",
+            Field("a", FieldType("array", items=FieldType("string", ("x", "y"))), True),
+        ),
     ],
 )
 def test_a_field_is_read(text: str, field: Field) -> None:
@@ -167,12 +173,12 @@ def test_a_field_that_comes_twice_and_a_description_that_cannot_be_seen_are_refu
 # ---- what is made of any fields
 
 WORDS = some.text("abc |", min_size=1).map(lambda text: text.strip().replace("|", "x") or "a")
-PLAIN = some.sampled_from([Kind(name) for name in ("string", "integer", "number", "boolean")])
+PLAIN = some.sampled_from([FieldType(name) for name in ("string", "integer", "number", "boolean")])
 CHOICES = some.lists(WORDS, min_size=2, max_size=4, unique=True).map(
-    lambda all: Kind("string", tuple(all))
+    lambda all: FieldType("string", tuple(all))
 )
 ITEMS = PLAIN | CHOICES
-KINDS = ITEMS | ITEMS.map(lambda kind: Kind("array", of=kind))
+KINDS = ITEMS | ITEMS.map(lambda kind: FieldType("array", items=kind))
 TEXTS = some.text(
     some.characters(exclude_categories=("C", "Z")) | some.just(" "), max_size=20
 ).filter(str.isprintable)
@@ -186,8 +192,8 @@ def any_fields(draw: some.DrawFn) -> tuple[Field, ...]:
     made: list[Field] = []
     for name in names:
         kind, how = draw(KINDS), draw(some.sampled_from(["required", "optional", "default"]))
-        default = kind.sample() if how == "default" else None
-        if how == "default" and kind == Kind("string"):
+        default = kind.make_sample() if how == "default" else None
+        if how == "default" and kind == FieldType("string"):
             default = draw(TEXTS)
         made.append(Field(name, kind, how == "required", default, draw(TEXTS).strip()))
     return tuple(made)
@@ -197,10 +203,10 @@ def any_fields(draw: some.DrawFn) -> tuple[Field, ...]:
 @settings(max_examples=40, deadline=None)
 @given(any_fields(), TEXTS)
 def test_a_file_made_of_any_fields_says_them(fields: tuple[Field, ...], said: str) -> None:
-    text = tool_file(fields, said.strip() or "x")
+    text = render_tool_file(fields, said.strip() or "x")
     assert asyncio.run(check_tool(text.encode(), "t.md")) == []
     made = parse_tool(text.encode(), "t.md")
-    properties = {field.name: field.kind.schema() for field in fields}
+    properties = {field.name: field.type.to_schema() for field in fields}
     found = {
         name: {key: one[key] for key in ("type", "enum", "items") if key in one}
         for name, one in made.schema["properties"].items()
@@ -212,10 +218,10 @@ def test_a_file_made_of_any_fields_says_them(fields: tuple[Field, ...], said: st
 @pytest.mark.proves("tools-new.fields")
 def test_names_that_mean_something_in_a_script_are_fine_as_fields() -> None:
     fields = tuple(
-        Field(name, Kind("integer"), True) for name in ("args", "in", "def", "load", "run")
+        Field(name, FieldType("integer"), True) for name in ("args", "in", "def", "load", "run")
     )
-    made = parse_tool(tool_file(fields).encode(), "t.md")
-    outcomes = asyncio.run(run_cases(made, bench_of_tests(), beside=[made]))
+    made = parse_tool(render_tool_file(fields).encode(), "t.md")
+    outcomes = asyncio.run(run_cases(made, workbench_for_tests(), beside=[made]))
     assert [outcome.passed for outcome in outcomes] == [True]
 
 
@@ -226,9 +232,12 @@ def test_a_module_made_of_any_fields_is_a_tool_that_takes_them(
     fields: tuple[Field, ...], said: str
 ) -> None:
     module = ModuleType("made")
-    exec(compile(python_tool("made", fields, said.strip()), "made.py", "exec"), module.__dict__)
+    exec(
+        compile(render_python_tool("made", fields, said.strip()), "made.py", "exec"),
+        module.__dict__,
+    )
     made: Tool = module.made
-    values = {field.name: field.kind.sample() for field in fields}
+    values = {field.name: field.type.make_sample() for field in fields}
     checked = made.arguments.check(values)
     assert not checked.problems
     assert set(made.arguments.schema.get("required", [])) == {

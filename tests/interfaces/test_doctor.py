@@ -15,10 +15,10 @@ from typing import Any
 
 import pytest
 
-from ferrule.runtime.confinement import policy_of
+from ferrule.runtime.sandbox_policy import make_sandbox_policy
 from ferrule.sandbox.backends import probes as probes_module
 from ferrule.sandbox.backends.probes import Probes, probe
-from ferrule.sandbox.policy import MUST, Aspect
+from ferrule.sandbox.policy import DEFAULT_REQUIRED, Protection
 from ferrule.storage.settings.settings import load_settings
 
 _WITHOUT = Path(__file__).parents[1] / "sandbox/without.py"
@@ -58,13 +58,19 @@ ONLY_BUBBLEWRAP = replace(
 )
 OLD_LANDLOCK = replace(NO_NAMESPACES, landlock_abi=2)
 BY_LANDLOCK = {
-    Aspect.FILE_WRITES,
-    Aspect.NEW_NAMES,
-    Aspect.EXEC,
-    Aspect.NETWORK,
-    Aspect.UNIX_SOCKETS,
+    Protection.FILE_WRITES,
+    Protection.NEW_NAMES,
+    Protection.EXEC,
+    Protection.NETWORK,
+    Protection.UNIX_SOCKETS,
 }
-PARTLY = {Aspect.FILE_READS, Aspect.NAMES, Aspect.SIGNALS, Aspect.MEMORY, Aspect.PROCESSES}
+PARTLY = {
+    Protection.FILE_READS,
+    Protection.NAMES,
+    Protection.SIGNALS,
+    Protection.MEMORY,
+    Protection.PROCESSES,
+}
 NOTHING = Probes(why={"namespaces": "unshare(user): ENOSYS"})
 
 Machine = Callable[[Probes], None]
@@ -85,11 +91,11 @@ def said(ferrule: Any, *words: str) -> tuple[int, dict[str, dict[str, str]]]:
 @pytest.mark.parametrize(
     ("probes", "held", "partly"),
     [
-        (FULL, set(Aspect), set[Aspect]()),
-        (ONLY_BUBBLEWRAP, MUST, {Aspect.MEMORY, Aspect.PROCESSES}),
+        (FULL, set(Protection), set[Protection]()),
+        (ONLY_BUBBLEWRAP, DEFAULT_REQUIRED, {Protection.MEMORY, Protection.PROCESSES}),
         (NO_NAMESPACES, BY_LANDLOCK, PARTLY),
         (OLD_LANDLOCK, BY_LANDLOCK, PARTLY),
-        (NOTHING, set[Aspect](), set[Aspect]()),
+        (NOTHING, set[Protection](), set[Protection]()),
     ],
     ids=["everything", "only bubblewrap", "no namespaces", "old landlock", "nothing"],
 )
@@ -98,19 +104,19 @@ def test_each_aspect_is_said_as_it_is_held(
     ferrule: Any,
     machine: Machine,
     probes: Probes,
-    held: set[Aspect],
-    partly: set[Aspect],
+    held: set[Protection],
+    partly: set[Protection],
 ) -> None:
     machine(probes)
     code, found = said(ferrule)
     assert code == 0
-    for aspect in Aspect:
+    for aspect in Protection:
         finding = found[f"sandbox.{aspect}"]
         assert finding["detail"].startswith(
             "yes: " if aspect in held else "partly" if aspect in partly else "no"
         )
         assert finding["level"] == ("ok" if aspect in held else "note")
-    assert found["sandbox"]["level"] == ("ok" if held >= MUST else "note")
+    assert found["sandbox"]["level"] == ("ok" if held >= DEFAULT_REQUIRED else "note")
     assert ("can be signalled" in found["sandbox.signals"]["detail"]) is (probes is OLD_LANDLOCK)
     assert found["sandbox.preview"]["detail"].startswith("yes: " if probes.overlay else "no: ")
 
@@ -118,10 +124,18 @@ def test_each_aspect_is_said_as_it_is_held(
 @pytest.mark.proves("doctor.sandbox.gap")
 @pytest.mark.parametrize(
     ("probes", "step", "missing"),
-    [(NO_NAMESPACES, "sysctl", MUST - BY_LANDLOCK), (NOTHING, "no user namespaces", MUST)],
+    [
+        (NO_NAMESPACES, "sysctl", DEFAULT_REQUIRED - BY_LANDLOCK),
+        (NOTHING, "no user namespaces", DEFAULT_REQUIRED),
+    ],
 )
 def test_a_gap_is_said_with_what_is_missing_and_the_next_step(
-    folder: Path, ferrule: Any, machine: Machine, probes: Probes, step: str, missing: set[Aspect]
+    folder: Path,
+    ferrule: Any,
+    machine: Machine,
+    probes: Probes,
+    step: str,
+    missing: set[Protection],
 ) -> None:
     machine(probes)
     ran = ferrule("doctor")
@@ -236,19 +250,19 @@ def test_the_settings_become_the_policy(tmp_path: Path) -> None:
         "sandbox.processes": 8,
         "sandbox.file_size": 2,
     }
-    policy = policy_of(load_settings(workspace=tmp_path, flags=flags, environment={}))
+    policy = make_sandbox_policy(load_settings(workspace=tmp_path, flags=flags, environment={}))
     assert (
         policy.root == tmp_path.resolve()
         and policy.network == ("packages.example",)
         and policy.readable == ("/data",)
     )
-    assert policy.require == {Aspect.NETWORK, Aspect.MEMORY}
-    assert (policy.bounds.memory, policy.bounds.processes, policy.bounds.file_size) == (
+    assert policy.require == {Protection.NETWORK, Protection.MEMORY}
+    assert (policy.limits.memory, policy.limits.processes, policy.limits.file_size) == (
         64 << 20,
         8,
         2 << 20,
     )
-    plain = policy_of(load_settings(workspace=tmp_path, environment={}))
-    assert plain.require == MUST and plain.bounds == replace(
-        plain.bounds, memory=8 << 30, processes=1024, file_size=4 << 30
+    plain = make_sandbox_policy(load_settings(workspace=tmp_path, environment={}))
+    assert plain.require == DEFAULT_REQUIRED and plain.limits == replace(
+        plain.limits, memory=8 << 30, processes=1024, file_size=4 << 30
     )

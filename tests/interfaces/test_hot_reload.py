@@ -11,19 +11,19 @@ from typing import Any
 import pytest
 
 from ferrule import Agent, SessionEnd, SessionStart, Storage, hook, tool
-from ferrule.cli.chat.hot_reload import Fresh
+from ferrule.cli.chat.hot_reload import ChatReloader
 from ferrule.cli.chat.slash_commands import Chat
-from ferrule.cli.terminal_agent import seat
+from ferrule.cli.terminal_agent import assemble_at_terminal
 from ferrule.core.errors import ConfigError
 from ferrule.core.events import Noticed
 from ferrule.core.machine import Machine
 from ferrule.engine.hooks.events import EventHook
-from ferrule.engine.session_log import Log
+from ferrule.engine.session_log import SessionLog
 from ferrule.models.scripted import Scripted, calls, says
 from ferrule.runtime.assemble import Assembly, assemble
-from ferrule.runtime.hot_reload import Reloading, Tools
+from ferrule.runtime.hot_reload import HotReloader, ToolChanges
 from ferrule.storage.journal.sqlite import SqliteJournal
-from ferrule.storage.trust import Trust
+from ferrule.storage.trust import TrustStore
 from ferrule.testing.fakes import RecordingApprover
 
 GREET = """\
@@ -62,11 +62,11 @@ class World:
     def __init__(self, options: dict[str, Any], **more: Any) -> None:
         self.told: list[str] = []
         self.assembly: Assembly = assemble(options, notice=self.told.append, **more)
-        self.session = self.assembly.open(None)
-        self.reloading = Reloading(self.assembly, options)
+        self.session = self.assembly.open_session(None)
+        self.reloading = HotReloader(self.assembly, options)
         self.told.clear()
 
-    async def reload(self) -> Tools | None:
+    async def reload(self) -> ToolChanges | None:
         return await self.reloading.reload(self.session)
 
     async def greeting(self, name: str = "greet") -> str:
@@ -86,7 +86,7 @@ class World:
 
     @property
     def model(self) -> Scripted:
-        wire = self.assembly.agent.wire
+        wire = self.assembly.agent.model_client
         assert isinstance(wire, Scripted)
         return wire
 
@@ -97,7 +97,7 @@ async def world(folder: Path, script: Callable[..., str]) -> AsyncIterator[Calla
 
     def begin(*steps: dict[str, Any], **more: Any) -> World:
         if Path(".ferrule").exists():
-            Trust().trust(".")
+            TrustStore().trust(".")
         made.append(World({"model": script(*steps)}, **more))
         return made[-1]
 
@@ -117,16 +117,20 @@ async def test_a_changed_tool_is_withdrawn_until_it_is_trusted_and_then_it_is_th
     here = world({"say": "Hi."}, {"say": "Bye."})
     assert await here.greeting() == "one"
     greet("two")
-    changed = here.reloading.look()
-    assert changed is not None and changed.asks and changed.files == (".ferrule/tools/greet.md",)
+    changed = here.reloading.find_changes()
+    assert (
+        changed is not None
+        and changed.needs_trust
+        and changed.files == (".ferrule/tools/greet.md",)
+    )
     tools = await here.reload()
     assert tools is not None and tools.gone == ("greet",)
     assert ["withdrawn until you trust it again" in said for said in here.noticed] == [True]
     assert (await here.greeting()).startswith("not_found: ")
-    assert here.reloading.look() is None
-    Trust().trust(".")
-    changed = here.reloading.look()
-    assert changed is not None and not changed.asks
+    assert here.reloading.find_changes() is None
+    TrustStore().trust(".")
+    changed = here.reloading.find_changes()
+    assert changed is not None and not changed.needs_trust
     await here.reload()
     assert await here.greeting() == "two", here.told
 
@@ -139,10 +143,10 @@ async def test_a_changed_hook_is_asked_nothing_before_it_is_trusted_and_trust_ta
     put(".ferrule/hooks/guard.md", GUARD.format(answer="allow()"))
     here = world()
     put(".ferrule/hooks/guard.md", GUARD.format(answer='block("closed")'))
-    Trust().trust(".")
+    TrustStore().trust(".")
     await here.reload()
     assert "closed" in await here.greeting()
-    Trust().revoke(".")
+    TrustStore().revoke(".")
     await here.reload()
     assert (await here.greeting()).startswith("not_found: ")
     assert (await here.session.call("list_files")).success, "the guard is gone with its trust"
@@ -156,9 +160,9 @@ async def test_a_folder_that_nobody_ever_trusted_is_not_asked_about_and_changes_
     agent = here.assembly.agent
     for word in ("one", "two"):
         greet(word)
-        changed = here.reloading.look()
-        assert changed is not None and not changed.asks
-        assert await here.reload() is None and here.reloading.look() is None
+        changed = here.reloading.find_changes()
+        assert changed is not None and not changed.needs_trust
+        assert await here.reload() is None and here.reloading.find_changes() is None
     assert here.assembly.agent is agent and len(here.told) == 2 and "not trusted" in here.told[0]
 
 
@@ -175,8 +179,8 @@ async def test_tools_hooks_agents_skills_and_settings_hold_from_the_next_message
         ".ferrule/skills/knots/SKILL.md",
         "---\nname: knots\ndescription: How to tie knots.\n---\nTie.\n",
     )
-    put(".ferrule/ferrule.yaml", "limits: { max_rounds: 3 }\ntools: { denied: [git_command] }\n")
-    Trust().trust(".")
+    put(".ferrule/ferrule.yaml", "limits: { max_turns: 3 }\ntools: { denied: [git_command] }\n")
+    TrustStore().trust(".")
     await here.reload()
     await here.session.run("Bye.")
     first, second = here.model.opened
@@ -184,9 +188,7 @@ async def test_tools_hooks_agents_skills_and_settings_hold_from_the_next_message
     assert (
         "added" in names and "delegate" in names and "skill" in names and "git_command" not in names
     )
-    assert (
-        here.session.limits.max_rounds == 3 and here.session.driver.machine.limits.max_rounds == 3
-    )
+    assert here.session.limits.max_turns == 3 and here.session.driver.machine.limits.max_turns == 3
     assert second.system == first.system
     told = here.model.histories[-1][-1].text
     assert '<notice source="reload">' in told and "How to tie knots." in told and "`added`" in told
@@ -203,7 +205,7 @@ async def test_what_is_the_same_keeps_its_place_and_its_bytes_and_the_history_go
     await here.session.run("Hello.")
     greet("two", about="Greets differently.")
     greet("a", name="aardvark")
-    Trust().trust(".")
+    TrustStore().trust(".")
     await here.reload()
     await here.session.run("And now?")
     before, after = ([(tool.name, tool) for tool in opened.tools] for opened in here.model.opened)
@@ -221,7 +223,7 @@ async def test_a_session_that_has_said_nothing_yet_begins_with_the_new_tools(
     greet("one")
     here = world({"say": "Hi."})
     greet("two")
-    Trust().trust(".")
+    TrustStore().trust(".")
     await here.reload()
     await here.session.run("Hello.")
     assert await here.greeting() == "two" and len(here.model.opened) == 1
@@ -243,13 +245,13 @@ async def test_a_broken_file_keeps_the_last_good_version_of_everything_and_is_na
         "---\nparameters:\n  a: { type: nonsense }\nscript: |\n  def run(args): return 1\n---\nx\n",
     )
     greet("new", name="added")
-    Trust().trust(".")
+    TrustStore().trust(".")
     assert await here.reload() is None
     [told] = here.told
     assert "the last good version stays" in told and "greet.md:3:" in told and "nonsense" in told
-    assert await here.greeting() == "one" and here.reloading.look() is None
+    assert await here.greeting() == "one" and here.reloading.find_changes() is None
     greet("three")
-    Trust().trust(".")
+    TrustStore().trust(".")
     await here.reload()
     assert await here.greeting() == "three" and await here.greeting("added") == "new"
 
@@ -260,14 +262,14 @@ async def test_a_broken_file_of_the_person_s_own_stays_what_it_was(
 ) -> None:
     mine = own_folders / "config/ferrule.yaml"
     mine.parent.mkdir()
-    mine.write_text("limits: { max_rounds: 4 }\n")
+    mine.write_text("limits: { max_turns: 4 }\n")
     here = world()
-    mine.write_text("limits: { max_rounds: many }\n")
+    mine.write_text("limits: { max_turns: many }\n")
     assert await here.reload() is None
-    assert f"{mine}:1:" in here.told[0] and here.session.limits.max_rounds == 4
-    mine.write_text("limits: { max_rounds: 5 }\n")
+    assert f"{mine}:1:" in here.told[0] and here.session.limits.max_turns == 4
+    mine.write_text("limits: { max_turns: 5 }\n")
     await here.reload()
-    assert here.session.limits.max_rounds == 5
+    assert here.session.limits.max_turns == 5
 
 
 @pytest.mark.proves("reload.asks-again")
@@ -303,7 +305,7 @@ async def test_grants_stay_but_not_for_a_tool_whose_file_is_another_one_now(
     assert [await here.greeting(name) for name in ("greet", "other")] == ["one", "one"]
     count = len(asked.requests)
     greet("two", effect="write", about=about)
-    Trust().trust(".")
+    TrustStore().trust(".")
     await here.reload()
     assert await here.greeting("other") == "one" and len(asked.requests) == count
     assert await here.greeting() == "two" and len(asked.requests) == count + 1
@@ -322,9 +324,9 @@ async def test_memory_mode_model_and_whoever_watches_stay(
     seen: list[Any] = []
     here.session.observe(seen.append)
     greet("one")
-    Trust().trust(".")
+    TrustStore().trust(".")
     await here.reload()
-    assert "Paint the boat." in (await here.session.call("list_tasks")).text()
+    assert "Paint the boat." in (await here.session.call("list_tasks")).to_text()
     assert here.session.driver.dispatcher.gate.mode == "plan"
     assert here.session.model == here.assembly.agent.model == other
     assert (await here.session.run("Who are you?")).text == "I am the other." and seen
@@ -343,7 +345,7 @@ async def test_a_session_that_works_goes_on_as_it_was_and_is_renewed_when_it_is_
         async def ask(self, request: Any) -> Any:
             for word in ("between", "two"):
                 greet(word)
-                Trust().trust(".")
+                TrustStore().trust(".")
                 seen.append(await here.reload())
             return await RecordingApprover(["once"]).ask(request)
 
@@ -352,7 +354,7 @@ async def test_a_session_that_works_goes_on_as_it_was_and_is_renewed_when_it_is_
     )
     result = await here.session.run("Go.")
     assert [answer.data for answer in result.results][1] == "one" and seen[0].changed == ("greet",)
-    await here.reloading.renew(here.session)
+    await here.reloading.update_session(here.session)
     assert await here.greeting() == "two", here.told
     await here.reloading.close()
 
@@ -367,7 +369,7 @@ async def test_nothing_of_a_session_that_goes_on_holds_on_to_another_log_or_mach
     here = world()
     before = here.session.driver
     greet("two")
-    Trust().trust(".")
+    TrustStore().trust(".")
     await here.reload()
     driver = here.session.driver
     assert driver is not before and [type(one).__name__ for one in driver.extensions] == [
@@ -385,7 +387,7 @@ async def test_nothing_of_a_session_that_goes_on_holds_on_to_another_log_or_mach
     ]
     held = [value for part in parts for value in vars(part).values()]
     held += [getattr(value, "__self__", None) for value in held]
-    assert [each for each in held if isinstance(each, Log) and each is not driver.log] == []
+    assert [each for each in held if isinstance(each, SessionLog) and each is not driver.log] == []
     assert [each for each in held if isinstance(each, Machine) and each is not driver.machine] == []
     assert [each for each in held if each is before] == []
 
@@ -413,7 +415,7 @@ async def test_a_hook_that_is_gone_is_not_asked_at_the_session_s_end_and_one_tha
     await session.run("And you?")
     await session.close()
     assert asked == ["a SessionStart", "c SessionEnd"]
-    told = [message.text for message in agents[3].wire.histories[-1]]  # type: ignore[attr-defined]
+    told = [message.text for message in agents[3].model_client.histories[-1]]  # type: ignore[attr-defined]
     assert told == ["Hello.", "Hi.", "And you?"], "where nothing was lost nothing is said of it"
 
 
@@ -476,20 +478,20 @@ async def test_the_chat_shows_what_changed_and_asks_before_the_next_line(
     folder: Path, script: Any, capsys: pytest.CaptureFixture[str], said: str, greeting: str | None
 ) -> None:
     greet("one")
-    Trust().trust(".")
+    TrustStore().trust(".")
     options = {"model": script()}
-    seated = seat(options, interruptible=True)
-    chat = Chat(seated, seated.open(None))
+    seated = assemble_at_terminal(options, interruptible=True)
+    chat = Chat(seated, seated.open_session(None))
     asked: list[str] = []
 
     async def ask(text: str) -> str:
         asked.append(text)
         return said
 
-    fresh = Fresh(chat, options, ask)
+    fresh = ChatReloader(chat, options, ask)
     greet("two")
     try:
-        assert await fresh.look() and await fresh.look()
+        assert await fresh.reload_changes() and await fresh.reload_changes()
         shown = capsys.readouterr().err
         assert asked == ["trust it as it is now? [y/N] "] and '+      return "two"' in shown
         result = await chat.session.call("greet")
@@ -503,21 +505,23 @@ async def test_a_file_that_changes_while_the_person_reads_is_not_trusted_with_th
     folder: Path, script: Any, capsys: pytest.CaptureFixture[str]
 ) -> None:
     greet("one")
-    Trust().trust(".")
+    TrustStore().trust(".")
     options = {"model": script()}
-    seated = seat(options, interruptible=True)
-    chat = Chat(seated, seated.open(None))
+    seated = assemble_at_terminal(options, interruptible=True)
+    chat = Chat(seated, seated.open_session(None))
 
     async def slowly(text: str) -> str:
         greet("three")
         return "y"
 
-    fresh = Fresh(chat, options, slowly)
+    fresh = ChatReloader(chat, options, slowly)
     greet("two")
     try:
-        assert await fresh.look()
+        assert await fresh.reload_changes()
         assert "changed while you were looking at it" in capsys.readouterr().err
-        assert Trust().state(".") == "changed" and not (await chat.session.call("greet")).success
+        assert (
+            TrustStore().state(".") == "changed" and not (await chat.session.call("greet")).success
+        )
     finally:
         await seated.close(chat.session)
 
@@ -527,20 +531,20 @@ async def test_the_chat_does_nothing_while_what_must_go_cannot_be_replaced(
     folder: Path, script: Any, own_folders: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     greet("one")
-    Trust().trust(".")
+    TrustStore().trust(".")
     options = {"model": script()}
-    seated = seat(options, interruptible=True)
-    chat = Chat(seated, seated.open(None))
+    seated = assemble_at_terminal(options, interruptible=True)
+    chat = Chat(seated, seated.open_session(None))
 
     async def nobody(text: str) -> str:
         raise EOFError
 
-    fresh = Fresh(chat, options, nobody)
+    fresh = ChatReloader(chat, options, nobody)
     Path(".ferrule/tools/greet.md").unlink()
     Path(".ferrule/tools/greet.md").symlink_to("/etc/hostname")
     (own_folders / "config").mkdir(exist_ok=True)
     (own_folders / "config/ferrule.yaml").write_text("mode: [")
-    assert not await fresh.look()
+    assert not await fresh.reload_changes()
     assert "error: nothing was done:" in capsys.readouterr().err
     await seated.close(chat.session)
 
@@ -558,15 +562,15 @@ async def test_a_changed_python_file_is_withdrawn_until_it_is_trusted_and_then_i
     here = world({"say": "Hi."})
     assert await here.greeting() == "first"
     put("tools.py", text.replace("first", "second"))
-    changed = here.reloading.look()
-    assert changed is not None and changed.asks and changed.files == ("tools.py",)
+    changed = here.reloading.find_changes()
+    assert changed is not None and changed.needs_trust and changed.files == ("tools.py",)
     await here.reload()
     assert (await here.greeting()).startswith("not_found: ")
-    Trust().trust(".")
+    TrustStore().trust(".")
     await here.reload()
     assert await here.greeting() == "second", here.told
     put("tools.py", "def (")
-    Trust().trust(".")
+    TrustStore().trust(".")
     await here.reload()
     assert await here.greeting() == "second", "one that is broken keeps what there was"
     assert any("tools.py:1: it cannot be loaded" in said for said in here.told)

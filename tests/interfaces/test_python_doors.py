@@ -17,12 +17,12 @@ from typing import Any, cast
 
 import pytest
 
-from ferrule.cli.init.project import files_of
-from ferrule.cli.terminal_agent import seat
+from ferrule.cli.init.project import project_files
+from ferrule.cli.terminal_agent import assemble_at_terminal
 from ferrule.runtime.assemble import assemble
 from ferrule.storage import paths
 from ferrule.storage.journal.sqlite import SqliteJournal
-from ferrule.storage.trust import Trust
+from ferrule.storage.trust import TrustStore
 
 ARGUMENTS = {"item": "coffee", "count": 4321}
 PRICE = "12098.8"
@@ -36,8 +36,8 @@ Told = list[str]
 
 async def chat(options: Options, told: Told) -> None:
     """What a line comes to there; the terminal itself is that of `test_chat`."""
-    seated = seat(options)
-    session = seated.open(None)
+    seated = assemble_at_terminal(options)
+    session = seated.open_session(None)
     try:
         await session.run("go")
     finally:
@@ -45,7 +45,7 @@ async def chat(options: Options, told: Told) -> None:
 
 
 async def acp(options: Options, told: Told) -> None:
-    from ferrule.servers.acp.conversation import begin
+    from ferrule.servers.acp.conversation import open_conversation
 
     class Editor:
         async def update(self, session: str, update: Any) -> None:
@@ -54,7 +54,7 @@ async def acp(options: Options, told: Told) -> None:
         async def request(self, method: str, params: Any) -> Any:
             raise AssertionError(f"asked for {method}")
 
-    conversation = await begin(options, Editor(), folder=".", servers={})
+    conversation = await open_conversation(options, Editor(), folder=".", servers={})
     try:
         await conversation.prompt("go")
     finally:
@@ -65,10 +65,10 @@ async def console(options: Options, told: Told) -> None:
     import httpx
 
     from ferrule.console.app import make_app
-    from ferrule.console.setup import close, console_of
+    from ferrule.console.setup import build_console, close_console
     from ferrule.runtime.http.http_security import Visitor
 
-    made = console_of(options, told.append)
+    made = build_console(options, told.append)
     app = make_app(made)
 
     async def owner(scope: Any, receive: Any, send: Any) -> None:
@@ -84,7 +84,7 @@ async def console(options: Options, told: Told) -> None:
             answer = await browser.post("/tools/try", data=fields, follow_redirects=True)
             told.append(answer.text)
     finally:
-        await close(made)
+        await close_console(made)
 
 
 async def mcp(options: Options, told: Told) -> None:
@@ -189,7 +189,7 @@ def project(folder: Path) -> Path:
     """What `ferrule init` writes, in the current folder, and a mark that `tools.py` leaves beside
     that.
     """
-    for name, text in files_of("work").items():
+    for name, text in project_files("work").items():
         Path(name).parent.mkdir(parents=True, exist_ok=True)
         Path(name).write_text(text)
     with Path("tools.py").open("a") as file:
@@ -206,9 +206,9 @@ def model(script: Any, a_call: Any) -> str:
 
 def journaled() -> str:
     """All that the person's journal holds."""
-    if not paths.journal().exists():
+    if not paths.default_journal().exists():
         return ""
-    with SqliteJournal(paths.journal()) as journal:
+    with SqliteJournal(paths.default_journal()) as journal:
         return "".join(
             one.body for info in journal.sessions() for one in journal.records(info.session)
         )
@@ -223,7 +223,7 @@ async def test_a_projects_python_tool_works_at_every_door_once_it_is_trusted_and
     if importlib.util.find_spec(NEEDS[door]) is None:
         pytest.skip("its extra is not installed here")
     if trusted:
-        Trust().trust(".")
+        TrustStore().trust(".")
     told: Told = []
     await DOORS[door]({"model": model, "workspace": "."}, told)
     said = "".join([*told, *capsys.readouterr(), journaled()])
@@ -239,7 +239,7 @@ def test_a_projects_python_tool_is_there_for_commands_once_it_is_trusted_and_is_
     command: str, trusted: bool, project: Path, model: str, ferrule: Any
 ) -> None:
     if trusted:
-        Trust().trust(".")
+        TrustStore().trust(".")
     ran = ferrule(*COMMANDS[command], *(("-m", model) if command == "run" else ()))
     assert project.exists() == trusted
     assert "it is imported" not in ran.out, "what it prints is no answer of a command"

@@ -26,23 +26,30 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from pydantic import TypeAdapter
 
-from ferrule.core.calls import compact
+from ferrule.core.calls import encode_json
 from ferrule.core.errors import ProviderError
 from ferrule.core.events import ModelAnswered, Usage
 from ferrule.models.anthropic.client import Anthropic
 from ferrule.models.any_llm.client import AnyLLM
-from ferrule.models.client import ModelOptions, Wire
+from ferrule.models.client import ModelClient, ModelOptions
 from ferrule.models.http.transport import Transport
 from ferrule.models.ollama.client import Ollama
 from ferrule.models.openai.chat import OpenAIChat
 from ferrule.models.openai.responses import OpenAIResponses
-from ferrule.testing.byte_stream import Arrival, Ending, arriving, as_chunks, cut, head
-from ferrule.testing.wire_conformance import ADD, HELLO, Listener
+from ferrule.testing.byte_stream import (
+    Arrival,
+    Ending,
+    cut_at,
+    encode_chunks,
+    response_head,
+    serve_in_pieces,
+)
+from ferrule.testing.model_client_conformance import ADD, HELLO, RecordingSink
 
 pytest.importorskip("openai", reason="`openai` is not installed: its types say what is legal")
 pytest.importorskip("anthropic", reason="`anthropic` is not installed: its types say what is legal")
 
-from ferrule.testing.provider_double import fits
+from ferrule.testing.provider_double import check_type
 
 CASES = int(os.environ.get("FERRULE_TEST_STREAMS", "25"))
 EVERY = 1 if CASES > 1000 else 13
@@ -216,7 +223,7 @@ class Protocol:
     late: Sequence[bytes] = ()
     """What servers of this protocol are known to send after the end."""
 
-    def client(self, transport: Transport) -> Wire:
+    def client(self, transport: Transport) -> ModelClient:
         raise NotImplementedError
 
     def streamed(self, plan: Plan, spelling: Spelling) -> Spelled:
@@ -245,7 +252,7 @@ class Chat(Protocol):
         b'data: {"id":"x","object":"chat.completion.chunk","choices":[],"usage":',
     )
 
-    def client(self, transport: Transport) -> Wire:
+    def client(self, transport: Transport) -> ModelClient:
         return OpenAIChat("m", base_url="http://double/v1", api_key="k", transport=transport)
 
     def _chunk(
@@ -264,7 +271,7 @@ class Chat(Protocol):
         return (
             value | more
             if thoughts
-            else fits(value | more, "openai.types.chat", "ChatCompletionChunk")
+            else check_type(value | more, "openai.types.chat", "ChatCompletionChunk")
         )
 
     def streamed(self, plan: Plan, spelling: Spelling) -> Spelled:
@@ -317,7 +324,7 @@ class Chat(Protocol):
             "object": "chat.completion",
             "choices": [choice],
         }
-        fits(value | {"usage": self.usage(plan)}, "openai.types.chat", "ChatCompletion")
+        check_type(value | {"usage": self.usage(plan)}, "openai.types.chat", "ChatCompletion")
         if plan.thoughts:
             message["reasoning_content"] = "".join(plan.thoughts)
         return value | {"usage": self.usage(plan)}
@@ -327,7 +334,7 @@ class Responses(Protocol):
     name = "openai responses"
     late = (b"data: [DONE]\n\n", b'event: response.completed\ndata: {"type":"response.com')
 
-    def client(self, transport: Transport) -> Wire:
+    def client(self, transport: Transport) -> ModelClient:
         return OpenAIResponses("m", base_url="http://double/v1", api_key="k", transport=transport)
 
     def stop(self, plan: Plan) -> str:
@@ -431,7 +438,9 @@ class Responses(Protocol):
         events.append({"type": f"response.{response['status']}", "response": response})
         needed = 0
         for number, one in enumerate(events):
-            fits(one | {"sequence_number": number}, "openai.types.responses", "ResponseStreamEvent")
+            check_type(
+                one | {"sequence_number": number}, "openai.types.responses", "ResponseStreamEvent"
+            )
             needed = spelling.event(spelling.json(one | {"sequence_number": number}), one["type"])
         return Spelled(b"".join(spelling.parts), needed, needed)
 
@@ -450,14 +459,14 @@ class Responses(Protocol):
         value |= {"incomplete_details": {"reason": "max_output_tokens"} if cut_off else None}
         value |= {"parallel_tool_calls": True, "tool_choice": "auto", "tools": []}
         value["output"] = [whole for _, whole, _ in self._items(plan)]
-        return fits(value, "openai.types.responses", "Response")
+        return check_type(value, "openai.types.responses", "Response")
 
 
 class Messages(Protocol):
     name = "anthropic"
     late = (b'event: ping\ndata: {"type": "ping"}\n\n', b'event: message_stop\ndata: {"type":"mess')
 
-    def client(self, transport: Transport) -> Wire:
+    def client(self, transport: Transport) -> ModelClient:
         return Anthropic("m", base_url="http://double", api_key="k", transport=transport)
 
     def stop(self, plan: Plan) -> str:
@@ -543,7 +552,7 @@ class Messages(Protocol):
         }
         value |= {"stop_reason": self._stop_reason(plan), "stop_sequence": None}
         usage = {"input_tokens": plan.usage.input, "output_tokens": plan.usage.output}
-        return fits(value | {"usage": usage}, "anthropic.types", "Message")
+        return check_type(value | {"usage": usage}, "anthropic.types", "Message")
 
 
 class OllamaLines(Protocol):
@@ -555,11 +564,11 @@ class OllamaLines(Protocol):
         b'{"model":',
     )
 
-    def client(self, transport: Transport) -> Wire:
+    def client(self, transport: Transport) -> ModelClient:
         return Ollama("m", base_url="http://double:11434", transport=transport)
 
     def expected(self, plan: Plan) -> tuple[Any, ...]:
-        calls = [("", call.name, compact(json.loads(call.arguments))) for call in plan.calls]
+        calls = [("", call.name, encode_json(json.loads(call.arguments))) for call in plan.calls]
         return "".join(plan.words), "".join(plan.thoughts), calls, plan.stop
 
     @staticmethod
@@ -615,7 +624,7 @@ class AnyLibrary(Chat):
     def __init__(self) -> None:
         self.arrival = Arrival(())
 
-    def client(self, transport: Transport) -> Wire:
+    def client(self, transport: Transport) -> ModelClient:
         return AnyLLM("openai/m", client=SdkClient(self))
 
 
@@ -660,20 +669,20 @@ BY_NAME = [pytest.param(protocol, id=protocol.name.replace(" ", "-")) for protoc
 
 # ---- asking
 
-SHOW = compact({"capabilities": ["completion", "tools"], "model_info": {}}).encode()
+SHOW = encode_json({"capabilities": ["completion", "tools"], "model_info": {}}).encode()
 
 
 async def _ask(
     protocol: Protocol, arrival: Arrival, *, streamed: bool
-) -> tuple[ModelAnswered, Listener]:
+) -> tuple[ModelAnswered, RecordingSink]:
     def answer(request: bytes) -> Arrival:
         if b" /api/show " in request[:40]:
             described = b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n" % len(SHOW)
             return Arrival([described + SHOW])
         return arrival
 
-    transport, listener = Transport(), Listener()
-    with arriving(answer):
+    transport, listener = Transport(), RecordingSink()
+    with serve_in_pieces(answer):
         try:
             exchange = protocol.client(transport).open("", [ADD], ModelOptions())
             answered = await exchange.ask(HELLO, sink=listener if streamed else None)
@@ -684,10 +693,10 @@ async def _ask(
 
 def ask(
     protocol: Protocol, arrival: Arrival, *, streamed: bool = True
-) -> tuple[ModelAnswered, Listener]:
+) -> tuple[ModelAnswered, RecordingSink]:
     """The answer that the client makes of these bytes."""
 
-    async def story() -> tuple[ModelAnswered, Listener]:
+    async def story() -> tuple[ModelAnswered, RecordingSink]:
         async with asyncio.timeout(20):
             return await _ask(protocol, arrival, streamed=streamed)
 
@@ -721,12 +730,12 @@ def on_the_line(
     protocol: Protocol, body: bytes, rng: random.Random, ending: str, framing: str
 ) -> Arrival:
     """The body under a head, in HTTP chunks of any size, in pieces of any size."""
-    raw = head(protocol.content_type, "close" if framing == "close" else "chunked")
+    raw = response_head(protocol.content_type, "close" if framing == "close" else "chunked")
     if framing == "close":
         raw += body
     else:
         places = [rng.randrange(len(body) + 1) for _ in range(rng.randrange(6))]
-        raw += as_chunks(cut(body, places))
+        raw += encode_chunks(cut_at(body, places))
         raw += {"end": b"0\r\n\r\n", "malformed": b"not a chunk\r\n"}.get(ending, b"")
     ends: Ending = "reset" if ending == "reset" else "close" if ending == "close" else "stay"
     if framing == "close" and ends == "stay":
@@ -734,7 +743,7 @@ def on_the_line(
     places = [rng.randrange(len(raw) + 1) for _ in range(rng.randrange(12))]
     if rng.random() < 0.2:
         places = list(range(len(raw)))
-    return Arrival(cut(raw, places), ends)
+    return Arrival(cut_at(raw, places), ends)
 
 
 def spelled(protocol: Protocol, plan: Plan, rng: random.Random) -> Spelled:
@@ -777,7 +786,9 @@ def test_an_answer_is_the_same_however_it_is_cut_and_whatever_follows(
     ending, framing = data.draw(ENDINGS), data.draw(st.sampled_from(["chunked", "close"]))
     one = spelled(protocol, plan, rng)
     tail = after(protocol, one.body, rng, data.draw(st.binary(max_size=20)))
-    plain = Arrival([head(protocol.content_type) + as_chunks([one.body]) + b"0\r\n\r\n"])
+    plain = Arrival(
+        [response_head(protocol.content_type) + encode_chunks([one.body]) + b"0\r\n\r\n"]
+    )
     known, _ = ask(protocol, plain)
     answered, listener = ask(protocol, on_the_line(protocol, one.body + tail, rng, ending, framing))
     assert says(known) == protocol.expected(plan)
@@ -839,12 +850,12 @@ def test_an_answer_in_one_piece_is_all_of_it_or_an_error(
     unsized = b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\n\r\n"
     places = [rng.randrange(len(sized + body)) for _ in range(rng.randrange(8))]
     answered, _ = ask(
-        protocol, Arrival(cut(sized + body + b"\r\ntrailing", places)), streamed=False
+        protocol, Arrival(cut_at(sized + body + b"\r\ntrailing", places)), streamed=False
     )
     expected = protocol.expected(plan)
     if protocol.name == "anthropic":
         spelled_calls = [
-            (id, name, compact(json.loads(arguments))) for id, name, arguments in expected[2]
+            (id, name, encode_json(json.loads(arguments))) for id, name, arguments in expected[2]
         ]
         expected = (*expected[:2], spelled_calls, expected[3])
     assert says(answered) == expected
@@ -856,7 +867,7 @@ def test_an_answer_in_one_piece_is_all_of_it_or_an_error(
     ]
     for pieces, ending in broken:
         with pytest.raises(ProviderError) as raised:
-            ask(protocol, Arrival(cut(pieces, places), ending), streamed=False)
+            ask(protocol, Arrival(cut_at(pieces, places), ending), streamed=False)
         framed = pieces.startswith(sized)
         assert raised.value.code == "interrupted" if framed else raised.value.code in _UNREADABLE
 
@@ -872,11 +883,11 @@ def test_what_a_library_reads_is_whole_or_interrupted(data: st.DataObject) -> No
     one = spelled_plainly(protocol, plan, rng)
     ending: Ending = data.draw(st.sampled_from(["stay", "reset"]))
     places = [rng.randrange(len(one.body) + 1) for _ in range(rng.randrange(12))]
-    answered, _ = ask(protocol, Arrival(cut(one.body, places), ending))
+    answered, _ = ask(protocol, Arrival(cut_at(one.body, places), ending))
     assert says(answered) == protocol.expected(plan)
     short = one.body[: data.draw(st.integers(0, one.needed - 1))]
     with pytest.raises(ProviderError) as raised:
-        ask(protocol, Arrival(cut(short, places), ending))
+        ask(protocol, Arrival(cut_at(short, places), ending))
     assert raised.value.code in ("interrupted", "not_understood", "provider")
     assert not raised.value.retryable
 
@@ -896,14 +907,14 @@ def test_one_answer_is_cut_at_any_byte_and_before_every_byte_of_a_tail(protocol:
     )
     rng = random.Random(7)
     one = spelled(protocol, plan, rng)
-    start = head(protocol.content_type)
-    raw = start + as_chunks([one.body])
+    start = response_head(protocol.content_type)
+    raw = start + encode_chunks([one.body])
     tails = [tail for late in protocol.late for tail in (late, late[:-3])]
     answers = {says(ask(protocol, Arrival([raw, b"0\r\n\r\n"]))[0])[0]}
     for at in range(CASES % EVERY, len(raw), EVERY):
         answers.add(says(ask(protocol, Arrival([raw[:at], raw[at:] + b"0\r\n\r\n"]))[0])[0])
     for tail in tails:
         for at in range(CASES % EVERY, len(tail) + 1, EVERY):
-            behind = as_chunks([tail[:at]]) + b"0\r\n\r\n"
+            behind = encode_chunks([tail[:at]]) + b"0\r\n\r\n"
             answers.add(says(ask(protocol, Arrival([raw + behind]))[0])[0])
     assert answers == {"Drei 🙂"}

@@ -12,15 +12,22 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ferrule.core.calls import Call
+from ferrule.core.calls import ToolCall
 from ferrule.core.errors import ConfigError, ProviderError
 from ferrule.core.events import ModelAnswered, Usage
 from ferrule.core.messages import AssistantMessage, Message, ToolMessage, UserMessage
 from ferrule.models.anthropic.client import Anthropic, AnthropicExchange
-from ferrule.models.client import ModelOptions, ToolSpec, Wire
+from ferrule.models.client import ModelClient, ModelOptions, ToolSpec
 from ferrule.models.http.transport import Transport
 from ferrule.testing.http_double import HttpDouble, Reply, Request
-from ferrule.testing.wire_conformance import ADD, HELLO, Listener, Said, SaidCall, WireConformance
+from ferrule.testing.model_client_conformance import (
+    ADD,
+    HELLO,
+    ModelClientConformance,
+    RecordingSink,
+    ServerAnswer,
+    ServerCall,
+)
 
 SEARCH = {"type": "web_search_20250305", "name": "web_search"}
 STOPS = {"end": "end_turn", "calls": "tool_use", "length": "max_tokens"}
@@ -72,15 +79,15 @@ def streamed(
 
 
 @pytest.mark.proves("wire.conformance", "wire.encoded-once")
-class TestAnthropicConforms(WireConformance):
+class TestAnthropicConforms(ModelClientConformance):
     object_arguments = True
     string_arguments = False
-    until_text = 4
+    pieces_before_text = 4
 
-    def make(self, url: str, transport: Transport) -> Wire:
+    def make_client(self, url: str, transport: Transport) -> ModelClient:
         return Anthropic("claude-test", base_url=url, api_key="k", transport=transport)
 
-    def encode(self, said: Said, streamed_: bool) -> Reply:
+    def encode(self, said: ServerAnswer, streamed_: bool) -> Reply:
         if not streamed_:
             content: list[dict[str, Any]] = []
             if said.reasoning:
@@ -119,11 +126,11 @@ class TestAnthropicConforms(WireConformance):
         return streamed(*blocks, stop=STOPS[said.stop])
 
     @staticmethod
-    def arguments(call: SaidCall) -> Any:
+    def arguments(call: ServerCall) -> Any:
         return json.loads(call.arguments) if isinstance(call.arguments, str) else call.arguments
 
 
-def used(call: SaidCall, given: Any) -> dict[str, Any]:
+def used(call: ServerCall, given: Any) -> dict[str, Any]:
     block = {"type": "tool_use", "id": call.id, "name": call.name, "input": given}
     return block if call.id else {name: value for name, value in block.items() if name != "id"}
 
@@ -159,14 +166,14 @@ class Conversation:
         system: str = "Be brief.",
         tools: Sequence[ToolSpec] = (ADD,),
         options: ModelOptions | None = None,
-        sink: Listener | None = None,
+        sink: RecordingSink | None = None,
         allow: bool = True,
         schema: Mapping[str, Any] | None = None,
     ) -> list[ModelAnswered]:
         """The answers to these histories, one after another in one exchange."""
 
         async def told() -> list[ModelAnswered]:
-            transport = Transport(sleep=self._sleep, dice=lambda: 0.5)
+            transport = Transport(sleep=self._sleep, random_fraction=lambda: 0.5)
             async with asyncio.timeout(20), HttpDouble(self._answer) as server:
                 wire = Anthropic(
                     self._model, base_url=server.url, api_key="k", transport=transport, **self._more
@@ -224,7 +231,7 @@ def test_signed_and_redacted_thinking_goes_back_byte_for_byte(as_stream: bool) -
         else whole(blocks, "tool_use")
     )
     talk = Conversation(first, whole([{"type": "text", "text": "3"}]))
-    answer = talk.ask(sink=Listener() if as_stream else None)[0]
+    answer = talk.ask(sink=RecordingSink() if as_stream else None)[0]
     assert (answer.reasoning, answer.calls[0].tool) == ("one two", "math::add")
     talk.ask([*HELLO, said(answer), ToolMessage("toolu_1", "math::add", "3")])
     turn = talk.sent[1]["messages"][1]
@@ -234,7 +241,7 @@ def test_signed_and_redacted_thinking_goes_back_byte_for_byte(as_stream: bool) -
 
 
 def test_a_history_of_another_model_is_sent_without_its_thinking() -> None:
-    answer = Conversation(streamed(THINKING, CALL, stop="tool_use")).ask(sink=Listener())[0]
+    answer = Conversation(streamed(THINKING, CALL, stop="tool_use")).ask(sink=RecordingSink())[0]
     other = Conversation(whole([{"type": "text", "text": "3"}]), model="claude-other")
     other.ask([*HELLO, said(answer), ToolMessage("toolu_1", "math::add", "3")])
     kinds = [block["type"] for block in other.sent[0]["messages"][1]["content"]]
@@ -243,7 +250,7 @@ def test_a_history_of_another_model_is_sent_without_its_thinking() -> None:
 
 @pytest.mark.proves("wire.raw-only-for-its-calls")
 def test_blocks_are_not_replayed_for_a_message_whose_calls_were_left_out() -> None:
-    answer = Conversation(streamed(THINKING, CALL, stop="tool_use")).ask(sink=Listener())[0]
+    answer = Conversation(streamed(THINKING, CALL, stop="tool_use")).ask(sink=RecordingSink())[0]
     talk = Conversation(whole([{"type": "text", "text": "3"}]))
     talk.ask([*HELLO, replace(said(answer), calls=(), text="I stop."), UserMessage("go on")])
     assert talk.sent[0]["messages"][1]["content"] == [{"type": "text", "text": "I stop."}]
@@ -252,14 +259,14 @@ def test_blocks_are_not_replayed_for_a_message_whose_calls_were_left_out() -> No
 def test_what_the_message_spells_itself_is_not_kept_twice() -> None:
     text = ({"type": "text", "text": ""}, [{"type": "text_delta", "text": "Drei ☃"}])
     plain = ({"type": "tool_use", "id": "toolu_1", "name": "math_add", "input": {}}, CALL[1])
-    answer = Conversation(streamed(text, plain, stop="tool_use")).ask(sink=Listener())[0]
+    answer = Conversation(streamed(text, plain, stop="tool_use")).ask(sink=RecordingSink())[0]
     assert answer.raw is None
-    assert answer.calls == (Call("toolu_1", "math::add", '{"a": 1, "b": 2}'),)
+    assert answer.calls == (ToolCall("toolu_1", "math::add", '{"a": 1, "b": 2}'),)
 
 
 @pytest.mark.proves("anthropic.results-in-one-turn")
 def test_results_of_a_round_and_the_words_after_them_are_one_turn() -> None:
-    calls = (Call("a.1:x", "math::add", '{"a":1}'), Call("t2", "math::add", "{}"))
+    calls = (ToolCall("a.1:x", "math::add", '{"a":1}'), ToolCall("t2", "math::add", "{}"))
     history = [
         *HELLO,
         AssistantMessage("", calls),
@@ -297,7 +304,7 @@ def test_the_stable_prefix_and_the_moving_end_are_marked_for_the_cache() -> None
 
 
 def test_deferred_tools_say_so_and_carry_no_mark() -> None:
-    late = replace(ADD, name="late", wire_name="late", deferred=True)
+    late = replace(ADD, name="late", api_name="late", deferred=True)
     talk = Conversation(whole([{"type": "text", "text": "3"}]), cache="1h")
     talk.ask(system="", tools=[ADD, late])
     first, second = talk.sent[0]["tools"]
@@ -315,7 +322,7 @@ def test_input_tokens_are_those_of_the_cache_too() -> None:
     }
     usage["output_tokens_details"] = {"thinking_tokens": 3}  # type: ignore[assignment]
     text = ({"type": "text", "text": ""}, [{"type": "text_delta", "text": "3"}])
-    answers = Conversation(streamed(text, usage=usage)).ask(sink=Listener())
+    answers = Conversation(streamed(text, usage=usage)).ask(sink=RecordingSink())
     answers += Conversation(whole([{"type": "text", "text": "3"}], usage=usage)).ask()
     assert [answer.usage for answer in answers] == [Usage(550, 7, 500, 40, 3)] * 2
 
@@ -367,7 +374,7 @@ def test_a_provider_that_only_pauses_is_asked_a_bounded_number_of_times() -> Non
 def test_reasons_to_stop_are_told_apart(reason: str, stop: str) -> None:
     text = ({"type": "text", "text": ""}, [{"type": "text_delta", "text": "so far"}])
     answers = (
-        Conversation(streamed(text, stop=reason)).ask(sink=Listener())
+        Conversation(streamed(text, stop=reason)).ask(sink=RecordingSink())
         + Conversation(whole([{"type": "text", "text": "so far"}], reason)).ask()
     )
     assert [(answer.text, answer.stop) for answer in answers] == [("so far", stop)] * 2
@@ -375,9 +382,12 @@ def test_reasons_to_stop_are_told_apart(reason: str, stop: str) -> None:
 
 def test_nothing_of_a_refused_answer_or_of_mere_thinking_is_replayed() -> None:
     assert (
-        Conversation(streamed(THINKING, CALL, stop="refusal")).ask(sink=Listener())[0].raw is None
+        Conversation(streamed(THINKING, CALL, stop="refusal")).ask(sink=RecordingSink())[0].raw
+        is None
     )
-    assert Conversation(streamed(THINKING, stop="max_tokens")).ask(sink=Listener())[0].raw is None
+    assert (
+        Conversation(streamed(THINKING, stop="max_tokens")).ask(sink=RecordingSink())[0].raw is None
+    )
 
 
 def test_a_call_that_was_cut_off_stands_as_it_is_and_its_block_stays_valid() -> None:
@@ -385,7 +395,7 @@ def test_a_call_that_was_cut_off_stands_as_it_is_and_its_block_stays_valid() -> 
         {"type": "tool_use", "id": "toolu_1", "name": "math_add", "input": {}},
         [{"type": "input_json_delta", "partial_json": '{"a": 1, "b'}],
     )
-    answer = Conversation(streamed(THINKING, cut, stop="max_tokens")).ask(sink=Listener())[0]
+    answer = Conversation(streamed(THINKING, cut, stop="max_tokens")).ask(sink=RecordingSink())[0]
     assert (answer.stop, answer.calls[0].arguments) == ("length", '{"a": 1, "b')
     talk = Conversation(whole([{"type": "text", "text": "3"}]))
     talk.ask([*HELLO, said(answer), ToolMessage("toolu_1", "math::add", "broken", success=False)])
@@ -455,7 +465,7 @@ def test_an_overloaded_server_is_asked_again_also_where_it_says_so_in_a_stream()
     begun = Reply(200, [event(told)], headers={"content-type": "text/event-stream"})
     text = ({"type": "text", "text": ""}, [{"type": "text_delta", "text": "3"}])
     talk = Conversation(over, begun, streamed(text))
-    assert talk.ask(sink=Listener())[0].text == "3"
+    assert talk.ask(sink=RecordingSink())[0].text == "3"
     assert (len(talk.sent), talk.waits[0]) == (3, 2.0)
 
 
@@ -465,7 +475,7 @@ def test_an_overloaded_server_is_not_asked_again_once_words_were_seen() -> None:
     begun = streamed(text).body()[:4]
     talk = Conversation(Reply(200, [*begun, told], headers={"content-type": "text/event-stream"}))
     with pytest.raises(ProviderError) as raised:
-        talk.ask(sink=Listener())
+        talk.ask(sink=RecordingSink())
     assert (raised.value.code, len(talk.sent)) == ("overloaded", 1)
 
 
@@ -586,7 +596,7 @@ def test_capabilities_come_from_the_table_or_from_the_server() -> None:
 
 def test_the_result_of_a_replayed_call_names_it_as_it_was() -> None:
     odd = ({**CALL[0], "id": "functions.add:0"}, CALL[1])
-    answer = Conversation(streamed(THINKING, odd, stop="tool_use")).ask(sink=Listener())[0]
+    answer = Conversation(streamed(THINKING, odd, stop="tool_use")).ask(sink=RecordingSink())[0]
     talk = Conversation(whole([{"type": "text", "text": "3"}]))
     talk.ask([*HELLO, said(answer), ToolMessage("functions.add:0", "math::add", "3")])
     made, result = (

@@ -16,9 +16,9 @@ from ferrule.core.events import ModelAnswered, Usage
 from ferrule.core.messages import AssistantMessage, Message, ToolMessage
 from ferrule.models.any_llm.client import AnyLLM
 from ferrule.models.client import ModelOptions
-from ferrule.models.registry import resolve
+from ferrule.models.registry import create_model_client
 from ferrule.models.scripted import Step, calls, fails, says
-from ferrule.testing.wire_conformance import ADD, HELLO, Listener
+from ferrule.testing.model_client_conformance import ADD, HELLO, RecordingSink
 
 if importlib.util.find_spec("openai") is None:
     pytest.skip(
@@ -64,7 +64,7 @@ async def _streamed(chunks: Sequence[Any]) -> AsyncIterator[Any]:
 
 
 def asked(
-    steps: Sequence[Step], *histories: Sequence[Message], sink: Listener | None = None
+    steps: Sequence[Step], *histories: Sequence[Message], sink: RecordingSink | None = None
 ) -> tuple[list[ModelAnswered], ProviderDouble]:
     """The answers that come through OpenAI's client, and the server that gave them."""
 
@@ -86,7 +86,7 @@ def asked(
 @pytest.mark.parametrize("streamed", [False, True])
 def test_words_calls_and_results_go_there_and_back(streamed: bool) -> None:
     made = calls(("math_add", {"a": 1, "b": 2}, "c1"), text="Let me add ☃.", usage=Usage(1000, 7))
-    listener = Listener() if streamed else None
+    listener = RecordingSink() if streamed else None
     answers, double = asked([made], sink=listener)
     assert (answers[0].text, answers[0].stop, answers[0].usage) == (
         "Let me add ☃.",
@@ -103,7 +103,7 @@ def test_words_calls_and_results_go_there_and_back(streamed: bool) -> None:
         ToolMessage("c1", "math::add", "3"),
     ]
     answers, double = asked([says("3")], history)
-    assert (answers[0].text, double.refused) == ("3", [])
+    assert (answers[0].text, double.refusals) == ("3", [])
 
 
 @pytest.mark.proves("any.errors")
@@ -183,10 +183,10 @@ def test_what_comes_beside_a_call_goes_back_with_it() -> None:
 
 def test_a_name_without_a_provider_and_hosted_tools_are_refused() -> None:
     with pytest.raises(ConfigError) as raised:
-        resolve("any:mistral-small")
+        create_model_client("any:mistral-small")
     assert "any:provider/model" in raised.value.hint
     with pytest.raises(ConfigError):
-        resolve("any:mistral/m").open(
+        create_model_client("any:mistral/m").open(
             "", (), ModelOptions(provider_tools=({"type": "web_search"},))
         )
 
@@ -209,7 +209,7 @@ def test_the_library_itself_reaches_a_server(streamed: bool) -> None:
         ):
             wire = AnyLLM("openai/m", base_url=f"{double.url}/v1", api_key="k")
             return await wire.open("", [ADD], ModelOptions()).ask(
-                HELLO, sink=Listener() if streamed else None
+                HELLO, sink=RecordingSink() if streamed else None
             )
 
     answer = asyncio.run(story())

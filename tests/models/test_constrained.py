@@ -11,7 +11,7 @@ from typing import Any
 import jsonschema_rs
 import pytest
 
-from ferrule.core.calls import Call, compact
+from ferrule.core.calls import ToolCall, encode_json
 from ferrule.core.errors import ProviderError
 from ferrule.core.messages import AssistantMessage, Message, ToolMessage, UserMessage
 from ferrule.models.client import ModelOptions, ToolSpec
@@ -47,7 +47,7 @@ class Heard:
 
 
 def call(tool: str = "files__read", **arguments: Any) -> str:
-    return compact({"reply": {"calls": [{"tool": tool, "arguments": arguments}]}})
+    return encode_json({"reply": {"calls": [{"tool": tool, "arguments": arguments}]}})
 
 
 def opened(*replies: str, tools: Sequence[ToolSpec] = (READ, TREE)) -> tuple[Scripted, Any]:
@@ -59,7 +59,7 @@ def opened(*replies: str, tools: Sequence[ToolSpec] = (READ, TREE)) -> tuple[Scr
 async def test_a_reply_with_a_call_becomes_a_call_under_the_tools_full_name() -> None:
     wire, exchange = opened(call(path="a.txt"))
     answer = await exchange.ask([ASKED])
-    assert answer.calls == (Call("", "files::read", '{"path":"a.txt"}'),)
+    assert answer.calls == (ToolCall("", "files::read", '{"path":"a.txt"}'),)
     assert (answer.text, answer.stop, answer.way) == ("", "calls", "constrained")
     assert wire.asks[0].schema == reply_schema([READ, TREE])
 
@@ -93,7 +93,7 @@ async def test_a_reply_that_does_not_fit_is_sent_back_once_with_what_is_wrong() 
 async def test_a_call_that_never_fits_goes_to_the_dispatcher_as_it_is() -> None:
     _, exchange = opened(call(file="a.txt"), call(file="a.txt"))
     answer = await exchange.ask([ASKED])
-    assert answer.calls == (Call("", "files::read", '{"file":"a.txt"}'),)
+    assert answer.calls == (ToolCall("", "files::read", '{"file":"a.txt"}'),)
 
 
 @pytest.mark.proves("constrained.falls")

@@ -21,10 +21,10 @@ from dialect_forms import FORMS, LegalForm, Wanted
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from ferrule.core.calls import Call
+from ferrule.core.calls import ToolCall
 from ferrule.core.errors import ToolFailed
 from ferrule.engine.dispatcher import parse_arguments
-from ferrule.models.dialects import Reader, Reading
+from ferrule.models.dialects import Reading, ReplyReader
 
 CASES = int(os.environ.get("FERRULE_MARK_CASES", "6"))
 MANY = settings(
@@ -304,13 +304,13 @@ def read(
     reply: str, cuts: Sequence[int] = (), *, cut: bool = False, **options: Any
 ) -> tuple[Reading, str]:
     """The reading of a reply that arrives in pieces, and what was shown while it arrived."""
-    reader = Reader(tools=TOOLS, **options)
+    reader = ReplyReader(tools=TOOLS, **options)
     bounds = [0, *sorted(min(at, len(reply)) for at in cuts), len(reply)]
     given_out = "".join(reader.feed(reply[a:b]) for a, b in itertools.pairwise(bounds))
     return reader.finish(cut=cut), given_out
 
 
-def meant(call: Call) -> Wanted | None:
+def meant(call: ToolCall) -> Wanted | None:
     """What the dispatcher takes a call for; None if it answers with an error that the model is told
     of.
     """

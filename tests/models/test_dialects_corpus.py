@@ -12,7 +12,7 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ferrule.models.dialects import Reader, Reading
+from ferrule.models.dialects import Reading, ReplyReader
 
 FOLDER = Path(__file__).parent / "corpus"
 ENTRIES: list[tuple[str, dict[str, Any]]] = [
@@ -25,7 +25,7 @@ CASES = [entry for _, entry in ENTRIES]
 
 
 def read(reply: str, cuts: list[int], entry: dict[str, Any]) -> tuple[Reading, str]:
-    reader = Reader(tools=entry.get("schemas") or entry.get("tools") or ())
+    reader = ReplyReader(tools=entry.get("schemas") or entry.get("tools") or ())
     bounds = [0, *sorted(min(cut, len(reply)) for cut in cuts), len(reply)]
     shown = "".join(reader.feed(reply[a:b]) for a, b in itertools.pairwise(bounds))
     return reader.finish(), shown
@@ -112,7 +112,7 @@ def test_a_reply_that_stops_early_never_gains_a_call(entry: dict[str, Any]) -> N
     reply = entry["reply"]
     known = {(c.tool, c.arguments) for c in whole(entry).calls}
     for stop in range(1, len(reply)):
-        reader = Reader(tools=entry.get("schemas") or entry.get("tools") or ())
+        reader = ReplyReader(tools=entry.get("schemas") or entry.get("tools") or ())
         reader.feed(reply[:stop])
         for call in reader.finish(cut=True).calls:
             if _whole_json(call.arguments):

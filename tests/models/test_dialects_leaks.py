@@ -9,8 +9,8 @@ import pytest
 from dialect_forms import FORMS
 
 from ferrule.core.events import ModelAnswered
-from ferrule.models.dialects import Reader, Reading, starts_thinking
-from ferrule.models.tool_modes.reply_reader import PlainSink
+from ferrule.models.dialects import Reading, ReplyReader, starts_in_reasoning
+from ferrule.models.tool_modes.reading_sinks import LazyReadingSink
 
 OPENING = (
     *(
@@ -67,10 +67,10 @@ CALL = '{"name": "run", "arguments": {"command": "rm"}}'
 
 def read(reply: str, *, thinking: bool = False) -> Reading:
     """The reading of a reply, which is the same letter by letter, as is what was shown of it."""
-    whole = Reader(tools=TOOLS, thinking=thinking)
+    whole = ReplyReader(tools=TOOLS, thinking=thinking)
     whole.feed(reply)
     reading = whole.finish()
-    letters = Reader(tools=TOOLS, thinking=thinking)
+    letters = ReplyReader(tools=TOOLS, thinking=thinking)
     shown = "".join(letters.feed(letter) for letter in reply)
     assert letters.finish() == reading
     assert reading.text.startswith(shown) or not thinking
@@ -96,7 +96,7 @@ def test_a_mark_that_closes_reasoning_ends_it_though_nothing_opened_it(closing: 
 @pytest.mark.proves("dialects.no-marks-shown")
 @pytest.mark.parametrize("closing", REASONING)
 def test_nothing_is_shown_while_a_reply_may_be_inside_reasoning(closing: str) -> None:
-    reader = Reader(tools=TOOLS, thinking=True)
+    reader = ReplyReader(tools=TOOLS, thinking=True)
     assert (
         "".join(reader.feed(letter) for letter in f"I weigh it, at length. <b>Now</b>\n{closing}")
         == ""
@@ -185,7 +185,7 @@ def test_a_tag_that_closes_itself_is_a_call_without_arguments(reply: str) -> Non
     ],
 )
 def test_a_family_whose_prompt_opens_reasoning_is_known(model: str, thinks: bool) -> None:
-    assert starts_thinking(model) == thinks
+    assert starts_in_reasoning(model) == thinks
 
 
 class Heard:
@@ -205,7 +205,9 @@ class Heard:
 @pytest.mark.proves("dialects.headless-reasoning")
 def test_a_native_stream_of_such_a_model_shows_its_answer_alone() -> None:
     heard = Heard()
-    sink = PlainSink(lambda: Reader(tools=TOOLS, marked=True, thinking=True), heard, thinking=True)
+    sink = LazyReadingSink(
+        lambda: ReplyReader(tools=TOOLS, marked=True, thinking=True), heard, thinking=True
+    )
     for piece in ("I weigh it, ", "at length.", "\n</think>\n\n", "It is 4."):
         sink.text(piece)
     sink.finish(ModelAnswered("I weigh it, at length.\n</think>\n\nIt is 4."))
@@ -215,7 +217,9 @@ def test_a_native_stream_of_such_a_model_shows_its_answer_alone() -> None:
 @pytest.mark.proves("dialects.streams-prose")
 def test_where_a_server_sets_reasoning_apart_the_text_is_shown_as_it_comes() -> None:
     heard = Heard()
-    sink = PlainSink(lambda: Reader(tools=TOOLS, marked=True, thinking=True), heard, thinking=True)
+    sink = LazyReadingSink(
+        lambda: ReplyReader(tools=TOOLS, marked=True, thinking=True), heard, thinking=True
+    )
     sink.reasoning("I weigh it.")
     sink.text("It is 4 ")
     assert heard.words == ["It is 4"]

@@ -12,8 +12,15 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from ferrule.core.calls import Call, compact
-from ferrule.models.dialects import ALL, Dialect, Reader, Reading, for_model, starts_thinking
+from ferrule.core.calls import ToolCall, encode_json
+from ferrule.models.dialects import (
+    ALL_DIALECTS,
+    Dialect,
+    Reading,
+    ReplyReader,
+    dialects_for_model,
+    starts_in_reasoning,
+)
 
 TEXT = st.text(st.characters(exclude_categories=["Cs"]), max_size=40)
 NASTY = st.sampled_from(
@@ -66,18 +73,18 @@ CALLS = st.lists(
 
 
 def read(reply: str, **options: Any) -> Reading:
-    reader = Reader(**options)
+    reader = ReplyReader(**options)
     reader.feed(reply)
     return reader.finish()
 
 
 @pytest.mark.proves("dialects.round-trip")
-@pytest.mark.parametrize("dialect", ALL, ids=[dialect.name for dialect in ALL])
+@pytest.mark.parametrize("dialect", ALL_DIALECTS, ids=[dialect.name for dialect in ALL_DIALECTS])
 @given(wanted=CALLS)
 def test_rendered_calls_are_read_back(
     dialect: Dialect, wanted: list[tuple[str, dict[str, Any]]]
 ) -> None:
-    calls = [Call("", tool, compact(arguments)) for tool, arguments in wanted]
+    calls = [ToolCall("", tool, encode_json(arguments)) for tool, arguments in wanted]
     reading = read(dialect.render(calls))
     assert [(call.tool, json.loads(call.arguments)) for call in reading.calls] == wanted
     assert reading.text == ""
@@ -85,11 +92,11 @@ def test_rendered_calls_are_read_back(
 
 
 @pytest.mark.proves("dialects.round-trip")
-@pytest.mark.parametrize("dialect", ALL, ids=[dialect.name for dialect in ALL])
+@pytest.mark.parametrize("dialect", ALL_DIALECTS, ids=[dialect.name for dialect in ALL_DIALECTS])
 def test_rendered_calls_among_text_are_read_back(dialect: Dialect) -> None:
     if dialect.name in ("llama", "pythonic"):
         pytest.skip("reason: these dialects call only with the whole reply")
-    reply = "Before.\n\n" + dialect.render([Call("", "f", '{"a":1}')])
+    reply = "Before.\n\n" + dialect.render([ToolCall("", "f", '{"a":1}')])
     reading = read(reply)
     assert (reading.text, [call.tool for call in reading.calls]) == ("Before.", ["f"])
 
@@ -105,7 +112,7 @@ QUIET = st.text(
 @given(QUIET, st.lists(st.integers(0, 300), max_size=8))
 @example("  \n lead and trail \n\n", [3])
 def test_prose_without_marks_is_returned_unchanged(prose: str, cuts: list[int]) -> None:
-    reader = Reader()
+    reader = ReplyReader()
     bounds = [0, *sorted(min(cut, len(prose)) for cut in cuts), len(prose)]
     shown = "".join(reader.feed(prose[a:b]) for a, b in itertools.pairwise(bounds))
     reading = reader.finish()
@@ -199,7 +206,7 @@ def test_any_sequence_of_marks_reads_the_same_however_cut(
         [0, *sorted(min(cut, len(reply)) for cut in cuts), len(reply)],
         range(len(reply) + 1),
     ):
-        reader = Reader(tools=tools)
+        reader = ReplyReader(tools=tools)
         for a, b in zip(bounds, [*bounds][1:], strict=False):
             reader.feed(reply[a:b])
         assert reader.finish() == expected
@@ -236,13 +243,13 @@ def test_any_sequence_of_marks_reads_the_same_however_cut(
     ],
 )
 def test_a_model_is_answered_in_its_own_dialect(model: str, dialect: str) -> None:
-    assert for_model(model)[0].name == dialect
+    assert dialects_for_model(model)[0].name == dialect
 
 
 @pytest.mark.proves("dialects.headless-reasoning")
 def test_nothing_is_shown_of_a_reply_that_starts_inside_reasoning() -> None:
-    assert starts_thinking("ollama:deepseek-r1:8b")
-    reader = Reader(thinking=starts_thinking("ollama:deepseek-r1:8b"))
+    assert starts_in_reasoning("ollama:deepseek-r1:8b")
+    reader = ReplyReader(thinking=starts_in_reasoning("ollama:deepseek-r1:8b"))
     assert reader.feed("First I look at it. ") == ""
     assert reader.feed("Then I answer.</think>\n\nIt is 4.") == "It is 4."
     assert reader.finish() == Reading("It is 4.", (), "First I look at it. Then I answer.")
@@ -252,7 +259,7 @@ def test_nothing_is_shown_of_a_reply_that_starts_inside_reasoning() -> None:
 def test_a_word_about_the_closing_tag_does_not_end_reasoning_wherever_the_stream_is_cut() -> None:
     reply = "It says </think> there. " + "x" * 200 + "</think>\nYes."
     for size in (1, 7, 64, len(reply)):
-        reader = Reader(thinking=True)
+        reader = ReplyReader(thinking=True)
         for at in range(0, len(reply), size):
             reader.feed(reply[at : at + size])
         assert reader.finish().text == "Yes."
@@ -260,7 +267,7 @@ def test_a_word_about_the_closing_tag_does_not_end_reasoning_wherever_the_stream
 
 @pytest.mark.proves("dialects.headless-reasoning")
 def test_a_reply_without_the_reasoning_it_was_said_to_have_is_text() -> None:
-    reader = Reader(thinking=True)
+    reader = ReplyReader(thinking=True)
     reader.feed("Just this.\n")
     assert reader.finish() == Reading("Just this.\n")
 
@@ -284,7 +291,7 @@ def test_fences_are_text_if_they_are_not_to_be_read() -> None:
 
 @pytest.mark.proves("dialects.streams-prose")
 def test_prose_is_given_out_before_the_call_is_complete() -> None:
-    reader = Reader()
+    reader = ReplyReader()
     assert reader.feed("I will look at <b>it</b> now.\n<tool_") == "I will look at <b>it</b> now."
     assert reader.feed('call>{"name": "f", ') == ""
     assert reader.feed('"arguments": {}}</tool_call>\nDone') == "\nDone"
@@ -293,7 +300,7 @@ def test_prose_is_given_out_before_the_call_is_complete() -> None:
 
 @pytest.mark.proves("dialects.streams-prose")
 def test_code_that_is_no_call_is_given_out_while_it_arrives() -> None:
-    reader = Reader(tools=("read_file",))
+    reader = ReplyReader(tools=("read_file",))
     assert reader.feed("```python\nimport os\n") == "```python\nimport os"
     assert reader.feed("print(1)\n") == "\nprint(1)"
 
@@ -317,8 +324,8 @@ def test_code_that_is_no_call_is_given_out_while_it_arrives() -> None:
 )
 def test_what_is_searched_again_does_not_grow_with_the_reply(opening: str) -> None:
     """The text a reader looks at again on the next piece is bounded, whatever it has swallowed."""
-    reader = Reader()
+    reader = ReplyReader()
     reader.feed(opening)
     for _ in range(3000):
         reader.feed("some words } ] > ")
-        assert len(reader.held) <= 512
+        assert len(reader.held_back) <= 512

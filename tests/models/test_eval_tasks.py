@@ -11,7 +11,7 @@ import pytest
 import yaml
 
 from ferrule.models.small_models.argument_filling import INVENTED
-from ferrule.models.small_models.tool_choice import EVERYDAY, SMALL_TALK, asked
+from ferrule.models.small_models.tool_choice import EVERYDAY_REQUESTS, SMALL_TALK, request_prompt
 from ferrule.toolkits import clock, commands, tasks
 from ferrule.toolkits.examples import EXAMPLES, examples_for
 from ferrule.toolkits.files import browse, tools
@@ -51,13 +51,16 @@ def test_there_are_enough_tasks_and_every_built_in_tool_has_one() -> None:
 
 @pytest.mark.proves("eval.unseen")
 def test_no_task_stands_in_a_prompt_or_an_example_whatever_its_names() -> None:
-    shown = {asked(request) for examples in EXAMPLES.values() for request, _ in examples}
-    shown |= {asked(request) for request in (*EVERYDAY, *SMALL_TALK, *(r for _, r, _ in INVENTED))}
+    shown = {request_prompt(request) for examples in EXAMPLES.values() for request, _ in examples}
+    shown |= {
+        request_prompt(request)
+        for request in (*EVERYDAY_REQUESTS, *SMALL_TALK, *(r for _, r, _ in INVENTED))
+    }
     seen = [
         t["request"]
         for name in ("tasks", "heldout")
         for t in load(name)
-        if asked(t["request"]) in shown
+        if request_prompt(t["request"]) in shown
     ]
     assert seen == []
 

@@ -23,15 +23,15 @@ from ferrule.core.events import ModelAnswered, Usage
 from ferrule.core.messages import AssistantMessage, Message, ToolMessage, UserMessage
 from ferrule.engine.agent import Agent
 from ferrule.engine.agent_options import Storage
-from ferrule.models.answer_folding import Answer
+from ferrule.models.answer_building import AnswerBuilder
 from ferrule.models.anthropic import answers
 from ferrule.models.anthropic.client import Anthropic
-from ferrule.models.client import ModelOptions, Wire
-from ferrule.models.http.server_sent_events import Events
+from ferrule.models.client import ModelClient, ModelOptions
+from ferrule.models.http.server_sent_events import EventSplitter
 from ferrule.models.openai import responses_answers
 from ferrule.models.openai.responses import OpenAIResponses
 from ferrule.testing.http_double import HttpDouble, Reply, Request
-from ferrule.testing.wire_conformance import ADD, HELLO, Listener
+from ferrule.testing.model_client_conformance import ADD, HELLO, RecordingSink
 from ferrule.tools.decorator import tool
 
 GOLDEN = Path(__file__).parent / "golden"
@@ -182,29 +182,29 @@ def folded(wire: str, chunks: list[bytes]) -> ModelAnswered:
 
 
 def _folded_message(chunks: list[bytes]) -> ModelAnswered:
-    message = answers.Message(Answer())
-    fold = answers.StreamFold(message, "m", tools=True)
+    message = answers.MessageBuilder(AnswerBuilder())
+    fold = answers.MessageStreamParser(message, "m", tools=True)
     _feed(fold, chunks)
-    fold.finished()
-    return message.sealed("m", message.answered({}), "")
+    fold.finish()
+    return message.with_raw("m", message.build({}), "")
 
 
 def _folded_output(chunks: list[bytes]) -> ModelAnswered:
-    output = responses_answers.Output(Answer())
-    fold = responses_answers.StreamFold(output, "m", tools=True)
+    output = responses_answers.OutputBuilder(AnswerBuilder())
+    fold = responses_answers.ResponseStreamParser(output, "m", tools=True)
     _feed(fold, chunks)
-    fold.finished()
-    return output.sealed("m", output.answered({}), "")
+    fold.finish()
+    return output.with_raw("m", output.build({}), "")
 
 
 def _feed(fold: Any, chunks: list[bytes]) -> None:
-    stream = Events()
+    stream = EventSplitter()
     for chunk in chunks:
         fold.add(stream.feed(chunk))
     fold.add(stream.close())
 
 
-MAKE: dict[str, Callable[[str], Wire]] = {
+MAKE: dict[str, Callable[[str], ModelClient]] = {
     "anthropic": lambda url: Anthropic("m", base_url=url, api_key="k"),
     "openai-responses": lambda url: OpenAIResponses("m", base_url=f"{url}/v1", api_key="k"),
 }
@@ -242,7 +242,7 @@ def exchanged(wire: str, case: str, *, streamed: bool) -> tuple[ModelAnswered, b
             client = MAKE[wire](server.url)
             try:
                 found = await client.open("Be brief.", [ADD], ModelOptions()).ask(
-                    HELLO, sink=Listener() if streamed else None
+                    HELLO, sink=RecordingSink() if streamed else None
                 )
                 kept = stored(found)
                 history: list[Message] = [
@@ -267,8 +267,8 @@ def exchanged(wire: str, case: str, *, streamed: bool) -> tuple[ModelAnswered, b
 
 def stored(answer: ModelAnswered) -> ModelAnswered:
     """As the journal keeps it."""
-    kind, body = events.spell(answer)
-    found = events.decode(kind, json.loads(body))
+    kind, body = events.dump_event(answer)
+    found = events.event_from_json(kind, json.loads(body))
     assert isinstance(found, ModelAnswered)
     return found
 
@@ -316,10 +316,10 @@ def test_a_golden_answer_goes_back_byte_for_byte(wire: str, case: str, streamed:
 @pytest.mark.parametrize(("wire", "case"), CASES)
 def test_a_golden_stream_may_be_cut_at_every_byte(wire: str, case: str) -> None:
     data = golden(wire, case, streamed=True)
-    whole = Events()
+    whole = EventSplitter()
     expected = whole.feed(data) + whole.close()
     for at in range(1, len(data)):
-        stream = Events()
+        stream = EventSplitter()
         assert stream.feed(data[:at]) + stream.feed(data[at:]) + stream.close() == expected, at
     assert folded(wire, [data[i : i + 1] for i in range(len(data))]) == folded(wire, [data])
 
@@ -441,8 +441,8 @@ def test_the_sdk_puts_a_stream_together_as_we_do(case: str) -> None:
                 return await stream.get_final_message()
 
     theirs = asyncio.run(story())
-    message = answers.Message(Answer())
-    _feed(answers.StreamFold(message, "m", tools=True), [data])
+    message = answers.MessageBuilder(AnswerBuilder())
+    _feed(answers.MessageStreamParser(message, "m", tools=True), [data])
     shown = json.loads(theirs.to_json(exclude_unset=True))["content"]
     for block in shown:
         block.pop("parsed_output", None)

@@ -8,7 +8,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ferrule.models.http.http1 import HEAD_LIMIT, MalformedResponse, ResponseParser, request_head
+from ferrule.models.http.http1 import (
+    HEAD_LIMIT,
+    MalformedResponse,
+    ResponseParser,
+    encode_request_head,
+)
 
 OK = b"HTTP/1.1 200 OK\r\n"
 
@@ -17,7 +22,7 @@ def parsed(*pieces: bytes, eof: bool = False) -> tuple[ResponseParser, bytes]:
     parser = ResponseParser()
     body = b"".join(parser.feed(piece) for piece in pieces)
     if eof:
-        parser.eof()
+        parser.feed_eof()
     return parser, body
 
 
@@ -119,7 +124,7 @@ def test_an_answer_that_stops_in_the_middle_is_refused(answer: bytes) -> None:
 
 
 def test_a_request_head_is_what_the_standard_says() -> None:
-    head = request_head("POST", "/v1/x?y=1", "host:80", {"Authorization": "Bearer k"}, 5)
+    head = encode_request_head("POST", "/v1/x?y=1", "host:80", {"Authorization": "Bearer k"}, 5)
     assert head == (
         b"POST /v1/x?y=1 HTTP/1.1\r\nHost: host:80\r\nAuthorization: Bearer "
         b"k\r\nContent-Length: 5\r\n\r\n"
@@ -139,5 +144,5 @@ def test_a_request_head_is_what_the_standard_says() -> None:
 )
 def test_nothing_can_be_smuggled_into_a_request(name: str, value: str, target: str) -> None:
     with pytest.raises(ValueError, match="HTTP does not allow") as raised:
-        request_head("GET", target, "host", {name: value}, None)
+        encode_request_head("GET", target, "host", {name: value}, None)
     assert "Y: b" not in str(raised.value)

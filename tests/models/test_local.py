@@ -14,7 +14,7 @@ from ferrule.core.messages import AssistantMessage, ToolMessage, UserMessage
 from ferrule.models.client import ModelOptions, ToolSpec
 from ferrule.models.local import client
 from ferrule.models.local.client import Local
-from ferrule.models.local.vectors import VectorStore
+from ferrule.models.local.vector_cache import VectorCache
 from ferrule.models.tool_modes.selection import open_exchange
 
 PATH = '{"type":"object","properties":{"path":{"type":"string","description":"Path of the file"}},"required":["path"]}'
@@ -59,9 +59,9 @@ async def test_without_the_extra_the_hint_says_how_to_install_it(
 def test_threads_leave_busy_cores_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(os, "sched_getaffinity", lambda pid: set(range(8)), raising=False)
     monkeypatch.setattr(os, "getloadavg", lambda: (5.2, 0.0, 0.0))
-    assert client.free_cores() == 3
+    assert client.count_free_cores() == 3
     monkeypatch.setattr(os, "getloadavg", lambda: (40.0, 0.0, 0.0))
-    assert client.free_cores() == 1
+    assert client.count_free_cores() == 1
 
 
 def test_importing_the_wire_does_not_load_llama_cpp() -> None:
@@ -72,12 +72,12 @@ def test_importing_the_wire_does_not_load_llama_cpp() -> None:
 def test_vectors_are_kept_across_stores_and_a_broken_file_costs_only_time(tmp_path: Path) -> None:
     model = tmp_path / "m.gguf"
     model.write_bytes(b"GGUF")
-    VectorStore(tmp_path, model).put({"a": [0.5, 1.0]})
-    assert VectorStore(tmp_path, model).get(["a", "b"]) == {"a": [0.5, 1.0]}
+    VectorCache(tmp_path, model).put({"a": [0.5, 1.0]})
+    assert VectorCache(tmp_path, model).get(["a", "b"]) == {"a": [0.5, 1.0]}
     model.write_bytes(b"GGUF2")
-    assert VectorStore(tmp_path, model).get(["a"]) == {}
+    assert VectorCache(tmp_path, model).get(["a"]) == {}
     (tmp_path / "vectors.sqlite").write_bytes(b"not a database at all, and longer than a header")
-    store = VectorStore(tmp_path, model)
+    store = VectorCache(tmp_path, model)
     assert store.get(["a"]) == {}
     store.put({"a": [2.0]})
     assert store.get(["a"]) == {"a": [2.0]}

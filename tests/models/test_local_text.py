@@ -11,14 +11,14 @@ from typing import Any
 
 import pytest
 
-from ferrule.core.calls import Call
+from ferrule.core.calls import ToolCall
 from ferrule.core.errors import ProviderError
 from ferrule.core.messages import AssistantMessage, Message, ToolMessage, UserMessage
 from ferrule.models.client import ModelOptions, ToolSpec
 from ferrule.models.http.transport import Transport
 from ferrule.models.local import gguf
 from ferrule.models.local.client import Local
-from ferrule.models.local.prompt_text import ControlTokens
+from ferrule.models.local.local_exchange import ControlTokens
 from ferrule.models.openai.chat import OpenAIChat
 from ferrule.models.tool_modes.selection import open_exchange
 
@@ -103,11 +103,11 @@ async def model(
     monkeypatch.setenv("FERRULE_MODELS", str(tmp_path))
     wire = Local(path=smollm2_path)
     heard = Listening()
-    base, _ = await wire.server()
+    base, _ = await wire.connect_server()
     wire._chat = OpenAIChat(
         "m", base_url=f"{base}/v1", api_key="none", name="local", transport=heard
     )  # pyright: ignore[reportPrivateUsage]  to listen in
-    kinds = [kind for _, kind in gguf.vocabulary(smollm2_path)]
+    kinds = [kind for _, kind in gguf.read_vocabulary(smollm2_path)]
     special = frozenset(place for place, kind in enumerate(kinds) if kind == gguf.CONTROL)
     yield Model(wire, heard, base, special)
     await wire.close()
@@ -117,7 +117,7 @@ async def model(
 def positions(text: str) -> dict[str, tuple[str, list[Message]]]:
     """System text and history with a text in every place of a request."""
     asked = UserMessage("Read the file plan.txt")
-    call = Call("c1", "read_file", json.dumps({"path": text}))
+    call = ToolCall("c1", "read_file", json.dumps({"path": text}))
     return {
         "system": (text, [asked]),
         "person": ("s", [UserMessage(f"Summarize this: {text}")]),

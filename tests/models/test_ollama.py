@@ -11,32 +11,38 @@ from typing import Any
 
 import pytest
 
-from ferrule.core.calls import Call, compact
+from ferrule.core.calls import ToolCall, encode_json
 from ferrule.core.errors import ConfigError, ProviderError
 from ferrule.core.events import ModelAnswered, Usage
 from ferrule.core.messages import AssistantMessage, Message, ToolMessage, UserMessage
-from ferrule.models.client import Capabilities, ModelOptions, ToolSpec, Wire
+from ferrule.models.client import Capabilities, ModelClient, ModelOptions, ToolSpec
 from ferrule.models.http.transport import Transport
 from ferrule.models.ollama.client import Ollama
 from ferrule.models.openai.chat import OpenAIChat
 from ferrule.models.scripted import Step, calls, fails, says
 from ferrule.testing.http_double import Reply, Request
-from ferrule.testing.ollama_double import SHOW, OllamaDouble
-from ferrule.testing.wire_conformance import ADD, HELLO, Listener, Said, WireConformance
+from ferrule.testing.model_client_conformance import (
+    ADD,
+    HELLO,
+    ModelClientConformance,
+    RecordingSink,
+    ServerAnswer,
+)
+from ferrule.testing.ollama_double import MODEL_DETAILS, OllamaDouble
 
 
 @pytest.mark.proves("wire.conformance", "wire.encoded-once")
-class TestOllamaConforms(WireConformance):
+class TestOllamaConforms(ModelClientConformance):
     object_arguments = True
     string_arguments = True
 
-    def make(self, url: str, transport: Transport) -> Wire:
+    def make_client(self, url: str, transport: Transport) -> ModelClient:
         return Ollama("llama3.2", base_url=url, transport=transport)
 
-    def other(self, request: Request) -> Reply | None:
-        return Reply(json=SHOW) if request.target == "/api/show" else None
+    def answer_other_request(self, request: Request) -> Reply | None:
+        return Reply(json=MODEL_DETAILS) if request.target == "/api/show" else None
 
-    def encode(self, said: Said, streamed: bool) -> Reply:
+    def encode(self, said: ServerAnswer, streamed: bool) -> Reply:
         made: list[dict[str, Any]] = []
         for call in said.calls:
             shape = {"function": {"name": call.name, "arguments": call.arguments}}
@@ -61,7 +67,7 @@ class TestOllamaConforms(WireConformance):
         parts += [{"content": "", "tool_calls": [call]} for call in made]
         chunks = [{"message": {"role": "assistant", **part}, "done": False} for part in parts]
         lines = [*chunks, {"message": {"role": "assistant", "content": ""}, **end}]
-        return Reply(200, [compact(line).encode() + b"\n" for line in lines])
+        return Reply(200, [encode_json(line).encode() + b"\n" for line in lines])
 
 
 Told = tuple[ModelAnswered, list[dict[str, Any]], list[tuple[str, str]]]
@@ -69,7 +75,7 @@ Told = tuple[ModelAnswered, list[dict[str, Any]], list[tuple[str, str]]]
 
 def ask(
     *steps: Step,
-    sink: Listener | None = None,
+    sink: RecordingSink | None = None,
     tools: Sequence[ToolSpec] = (ADD,),
     history: Sequence[Message] = HELLO,
     options: ModelOptions | None = None,
@@ -92,7 +98,7 @@ def ask(
             exchange = wire.open("Be brief.", tools, options or ModelOptions())
             try:
                 answer = await exchange.ask(history, tools=allow, sink=sink, schema=schema)
-                return answer, server.asks, exchange.notices
+                return answer, server.requests, exchange.notices
             finally:
                 await wire.close()
                 await wire.transport.close()
@@ -117,9 +123,9 @@ def failed(*steps: Step, **more: Any) -> ProviderError:
 def test_a_conversation_is_sent_as_ollama_wants_it() -> None:
     history = [
         UserMessage("1+2?"),
-        AssistantMessage("", (Call("c1", "math::add", '{"a":1,"b":2}'),), "adding"),
+        AssistantMessage("", (ToolCall("c1", "math::add", '{"a":1,"b":2}'),), "adding"),
         ToolMessage("c1", "math::add", "3"),
-        AssistantMessage("so", (Call("c2", "nope", "{broken"),)),
+        AssistantMessage("so", (ToolCall("c2", "nope", "{broken"),)),
         ToolMessage("c2", "nope", "no such tool", False),
     ]
     options = ModelOptions(temperature=0.5, max_tokens=9, seed=4, extra={"options": {"top_k": 3}})
@@ -158,13 +164,13 @@ def test_a_conversation_is_sent_as_ollama_wants_it() -> None:
 
 @pytest.mark.proves("wire.ollama.arguments")
 def test_calls_in_any_chunk_and_objects_as_arguments_are_understood() -> None:
-    listener = Listener()
+    listener = RecordingSink()
     step = calls(("math_add", {"a": 1, "n": None}), ("math_add", {"b": "ä"}), text="adding now")
     answer, _, _ = ask(step, sink=listener)
     assert answer.text == "".join(listener.pieces) == "adding now"
     assert answer.calls == (
-        Call("", "math::add", '{"a":1,"n":null}'),
-        Call("", "math::add", '{"b":"ä"}'),
+        ToolCall("", "math::add", '{"a":1,"n":null}'),
+        ToolCall("", "math::add", '{"b":"ä"}'),
     )
     assert (answer.stop, answer.usage.output) == ("calls", 5)
 
@@ -221,9 +227,9 @@ def test_thinking_is_asked_for_as_the_model_takes_it(
 @pytest.mark.parametrize(
     ("show", "options", "window"),
     [
-        (SHOW, ModelOptions(), 32768),
-        (SHOW, ModelOptions(num_ctx=65536), 65536),
-        ({**SHOW, "parameters": 'num_ctx 12000\nstop "x"'}, ModelOptions(), 12000),
+        (MODEL_DETAILS, ModelOptions(), 32768),
+        (MODEL_DETAILS, ModelOptions(num_ctx=65536), 65536),
+        ({**MODEL_DETAILS, "parameters": 'num_ctx 12000\nstop "x"'}, ModelOptions(), 12000),
         (
             {
                 "model_info": {"general.architecture": "a", "a.context_length": 2048},
@@ -277,14 +283,14 @@ def test_the_compatible_route_cannot_set_the_window_and_rings_the_alarm() -> Non
 
     notices, prompts = asyncio.run(story())
     assert [topic for topic, _ in notices] == ["truncated"]
-    assert "The secret is 7" not in compact(prompts), "the double really cut it"
+    assert "The secret is 7" not in encode_json(prompts), "the double really cut it"
 
 
 @pytest.mark.proves("wire.ollama.no-user-query")
 def test_when_the_question_itself_was_cut_off_it_is_an_overflow_and_not_repeated() -> None:
     asked = [
         UserMessage("q"),
-        AssistantMessage("", (Call("c", "math::add"),)),
+        AssistantMessage("", (ToolCall("c", "math::add"),)),
         ToolMessage("c", "math::add", "x" * 9000),
     ]
     error = failed(says("never"), history=asked, options=ModelOptions(num_ctx=512))
@@ -337,7 +343,7 @@ def test_whether_a_model_calls_tools_is_yes_no_or_unknown(
 
 
 def test_window_and_thinking_are_read_too() -> None:
-    show = {**SHOW, "capabilities": ["completion", "thinking"]}
+    show = {**MODEL_DETAILS, "capabilities": ["completion", "thinking"]}
     assert detect(show) == Capabilities(False, True, 131_072, True, "/api/show capabilities")
 
 

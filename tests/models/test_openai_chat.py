@@ -11,15 +11,22 @@ from typing import Any
 
 import pytest
 
-from ferrule.core.calls import Call
+from ferrule.core.calls import ToolCall
 from ferrule.core.errors import ConfigError, ProviderError
 from ferrule.core.events import ModelAnswered, Usage
 from ferrule.core.messages import AssistantMessage, Message, ToolMessage, UserMessage
-from ferrule.models.client import Capabilities, ModelOptions, ToolSpec, Wire
+from ferrule.models.client import Capabilities, ModelClient, ModelOptions, ToolSpec
 from ferrule.models.http.transport import Transport
 from ferrule.models.openai.chat import OpenAIChat
 from ferrule.testing.http_double import HttpDouble, Reply, Request
-from ferrule.testing.wire_conformance import ADD, HELLO, Listener, Said, SaidCall, WireConformance
+from ferrule.testing.model_client_conformance import (
+    ADD,
+    HELLO,
+    ModelClientConformance,
+    RecordingSink,
+    ServerAnswer,
+    ServerCall,
+)
 
 
 def event(value: object) -> bytes:
@@ -43,20 +50,20 @@ def usage_of(usage: Usage) -> dict[str, int]:
     return {"prompt_tokens": usage.input, "completion_tokens": usage.output}
 
 
-def said_call(index: int, call: SaidCall) -> dict[str, Any]:
+def said_call(index: int, call: ServerCall) -> dict[str, Any]:
     function = {"name": call.name, "arguments": call.arguments}
     shape: dict[str, Any] = {"index": index, "type": "function", "function": function}
     return {**shape, "id": call.id} if call.id else shape
 
 
 @pytest.mark.proves("wire.conformance", "wire.encoded-once")
-class TestOpenAIChatConforms(WireConformance):
+class TestOpenAIChatConforms(ModelClientConformance):
     object_arguments = True
 
-    def make(self, url: str, transport: Transport) -> Wire:
+    def make_client(self, url: str, transport: Transport) -> ModelClient:
         return OpenAIChat("m", base_url=f"{url}/v1", api_key="k", transport=transport)
 
-    def encode(self, said: Said, streamed: bool) -> Reply:
+    def encode(self, said: ServerAnswer, streamed: bool) -> Reply:
         if not streamed:
             calls = [said_call(i, call) for i, call in enumerate(said.calls)]
             message = {"role": "assistant", "content": "".join(said.text) or None}
@@ -77,12 +84,12 @@ class TestOpenAIChatConforms(WireConformance):
         return Reply(200, pieces, headers={"content-type": "text/event-stream"})
 
 
-def call_deltas(index: int, call: SaidCall) -> list[bytes]:
+def call_deltas(index: int, call: ServerCall) -> list[bytes]:
     """A call as OpenAI streams it: its head with empty arguments, then their text in pieces."""
     if not isinstance(call.arguments, str):
         return [chunk({"tool_calls": [said_call(index, call)]})]
     text = call.arguments
-    head = chunk({"tool_calls": [said_call(index, SaidCall(call.name, "", call.id))]})
+    head = chunk({"tool_calls": [said_call(index, ServerCall(call.name, "", call.id))]})
     pieces = [text[i : i + 3] for i in range(0, len(text), 3)]
     tail = [chunk({"tool_calls": [{"index": index, "function": {"arguments": p}}]}) for p in pieces]
     return [head, *tail]
@@ -95,7 +102,7 @@ Answering = Callable[[Request], Reply]
 
 def ask(
     *replies: Reply,
-    sink: Listener | None = None,
+    sink: RecordingSink | None = None,
     tools: Sequence[ToolSpec] = (ADD,),
     history: Sequence[Message] = HELLO,
     options: ModelOptions | None = None,
@@ -132,10 +139,10 @@ def whole(text: str = "3", finish: str = "stop", **message: Any) -> Reply:
     )
 
 
-def folded(*deltas: Mapping[str, Any], finish: str = "tool_calls") -> tuple[Call, ...]:
+def folded(*deltas: Mapping[str, Any], finish: str = "tool_calls") -> tuple[ToolCall, ...]:
     """The calls that come of these elements of `tool_calls`, each in a chunk of its own."""
     pieces = [chunk({"tool_calls": [delta]}) for delta in deltas]
-    return ask(stream(*pieces, finish=finish), sink=Listener())[0].calls
+    return ask(stream(*pieces, finish=finish), sink=RecordingSink())[0].calls
 
 
 def function(name: str | None = None, arguments: Any = None) -> dict[str, Any]:
@@ -152,7 +159,7 @@ def test_a_delta_without_id_and_index_belongs_to_the_last_call() -> None:
         function(None, "2}"),
         {"id": "a", **function(None, "1}")},
     )
-    assert calls == (Call("a", "one", '{"x":1}'), Call("b", "two", '{"y":2}'))
+    assert calls == (ToolCall("a", "one", '{"x":1}'), ToolCall("b", "two", '{"y":2}'))
 
 
 @pytest.mark.proves("wire.calls.merge")
@@ -163,7 +170,7 @@ def test_interleaved_indexes_stay_apart() -> None:
         {"index": 1, **function(None, ":2}")},
         {"index": 0, **function(None, ":1}")},
     )
-    assert calls == (Call("b", "two", '{"y":2}'), Call("a", "one", '{"x":1}'))
+    assert calls == (ToolCall("b", "two", '{"y":2}'), ToolCall("a", "one", '{"x":1}'))
 
 
 @pytest.mark.proves("wire.calls.merge")
@@ -173,7 +180,7 @@ def test_a_name_repeated_in_every_delta_is_not_doubled() -> None:
         {"index": 0, "id": "a", **function("add", '{"y":')},
         {"index": 0, "id": "a", **function("add", "1}}")},
     )
-    assert calls == (Call("a", "add", '{"x":{"y":1}}'),)
+    assert calls == (ToolCall("a", "add", '{"x":{"y":1}}'),)
 
 
 @pytest.mark.parametrize(
@@ -187,7 +194,7 @@ def test_a_name_in_pieces_is_put_together(names: tuple[str, str]) -> None:
         {"index": 0, **function(names[1])},
         {"index": 0, **function(None, "{}")},
     )
-    assert calls == (Call("a", "math::add", "{}"),)
+    assert calls == (ToolCall("a", "math::add", "{}"),)
 
 
 @pytest.mark.proves("wire.calls.merge")
@@ -206,18 +213,22 @@ def test_streamed_calls_that_all_say_index_zero_are_told_apart_by_their_ids() ->
         {"index": 0, "id": "b", **function("add", "")},
         {"index": 0, **function(None, '{"x":2}')},
     )
-    assert calls == (Call("a", "add", '{"x":1}'), Call("b", "add", '{"x":2}'))
+    assert calls == (ToolCall("a", "add", '{"x":1}'), ToolCall("b", "add", '{"x":2}'))
 
 
 def test_whole_calls_without_index_and_id_stay_apart() -> None:
     calls = folded(function("one", ""), function("two", {"b": 2}), function("two", {"b": 3}))
-    assert calls == (Call("", "one", "{}"), Call("", "two", '{"b":2}'), Call("", "two", '{"b":3}'))
+    assert calls == (
+        ToolCall("", "one", "{}"),
+        ToolCall("", "two", '{"b":2}'),
+        ToolCall("", "two", '{"b":3}'),
+    )
 
 
 def test_no_arguments_are_an_empty_object_unless_the_call_was_cut_off() -> None:
     opened = {"index": 0, "id": "a", **function("add", "")}
-    assert folded(opened) == (Call("a", "add", "{}"),)
-    assert folded(opened, finish="length") == (Call("a", "add", ""),)
+    assert folded(opened) == (ToolCall("a", "add", "{}"),)
+    assert folded(opened, finish="length") == (ToolCall("a", "add", ""),)
 
 
 def test_nonsense_in_a_delta_is_passed_over() -> None:
@@ -231,13 +242,13 @@ def test_nonsense_in_a_delta_is_passed_over() -> None:
         chunk({"content": [{"type": "text", "text": "par"}, {"type": "image"}, 7]}),
         chunk({"content": "ts"}),
     ]
-    assert ask(stream(*pieces), sink=Listener())[0].text == "parts"
+    assert ask(stream(*pieces), sink=RecordingSink())[0].text == "parts"
 
 
 def test_an_emoji_cut_in_two_is_put_together_again() -> None:
     pieces = [b'"ok \\ud83d"', b'"\\ude42 and "', b'"\\ud83d"', b'"x"', b'"\\ude42"']
     events = [b'data: {"choices":[{"delta":{"content":' + piece + b"}}]}\n\n" for piece in pieces]
-    listener = Listener()
+    listener = RecordingSink()
     answer = ask(stream(*events), sink=listener)[0]
     assert answer.text == "".join(listener.pieces) == "ok 🙂 and \ufffdx\ufffd"
 
@@ -245,7 +256,7 @@ def test_an_emoji_cut_in_two_is_put_together_again() -> None:
 @pytest.mark.parametrize("name", ["reasoning_content", "reasoning", "thinking"])
 def test_reasoning_is_found_under_every_name(name: str) -> None:
     assert (
-        ask(stream(chunk({name: "hm"}), chunk({"content": "3"})), sink=Listener())[0].reasoning
+        ask(stream(chunk({name: "hm"}), chunk({"content": "3"})), sink=RecordingSink())[0].reasoning
         == "hm"
     )
     assert ask(whole(**{name: "hm"}))[0].reasoning == "hm"
@@ -263,11 +274,11 @@ def test_reasoning_is_found_under_every_name(name: str) -> None:
 )
 def test_why_it_ended_is_said_in_our_words(finish: str, stop: str) -> None:
     assert ask(whole(finish=finish))[0].stop == stop
-    assert ask(stream(chunk({"content": "3"}), finish=finish), sink=Listener())[0].stop == stop
+    assert ask(stream(chunk({"content": "3"}), finish=finish), sink=RecordingSink())[0].stop == stop
 
 
 def test_a_server_that_stops_for_calls_but_says_stop_is_believed_about_the_calls() -> None:
-    assert ask(whole(tool_calls=[said_call(0, SaidCall())]))[0].stop == "calls"
+    assert ask(whole(tool_calls=[said_call(0, ServerCall())]))[0].stop == "calls"
 
 
 def test_cached_tokens_are_counted() -> None:
@@ -282,13 +293,13 @@ def test_cached_tokens_are_counted() -> None:
 
 
 def test_a_server_that_cannot_stream_may_answer_in_one_piece() -> None:
-    listener = Listener()
+    listener = RecordingSink()
     assert ask(whole("three"), sink=listener)[0].text == "three"
     assert listener.pieces == ["three"]
 
 
 def test_done_without_a_finish_reason_is_an_end() -> None:
-    assert ask(stream(chunk({"content": "3"}), finish=None), sink=Listener())[0].text == "3"
+    assert ask(stream(chunk({"content": "3"}), finish=None), sink=RecordingSink())[0].text == "3"
 
 
 def test_an_error_in_the_middle_of_a_stream_is_raised_with_its_words() -> None:
@@ -296,7 +307,7 @@ def test_an_error_in_the_middle_of_a_stream_is_raised_with_its_words() -> None:
         chunk({"content": "3"}), event({"error": {"message": "gpu fell off", "code": 500}})
     )
     with pytest.raises(ProviderError, match="gpu fell off"):
-        ask(reply, sink=Listener())
+        ask(reply, sink=RecordingSink())
 
 
 # ---- what is sent
@@ -306,10 +317,10 @@ def test_an_error_in_the_middle_of_a_stream_is_raised_with_its_words() -> None:
 def test_a_conversation_is_sent_as_the_format_wants_it() -> None:
     history = [
         UserMessage("1+2?"),
-        AssistantMessage("", (Call("c1", "math::add", '{"a":1,"b":2}'),), "thinking"),
+        AssistantMessage("", (ToolCall("c1", "math::add", '{"a":1,"b":2}'),), "thinking"),
         ToolMessage("c1", "math::add", "3"),
         UserMessage("sure?"),
-        AssistantMessage("yes", (Call("c2", "what?!", "{broken"),)),
+        AssistantMessage("yes", (ToolCall("c2", "what?!", "{broken"),)),
         ToolMessage("c2", "what?!", "no such tool", False),
     ]
     _, sent, _ = ask(
@@ -358,7 +369,7 @@ def test_without_tools_and_options_nothing_else_is_sent() -> None:
 
 
 def test_a_stream_asks_for_its_usage() -> None:
-    _, sent, _ = ask(stream(chunk({"content": "3"})), sink=Listener())
+    _, sent, _ = ask(stream(chunk({"content": "3"})), sink=RecordingSink())
     assert (sent[0]["stream"], sent[0]["stream_options"]) == (True, {"include_usage": True})
 
 
@@ -379,7 +390,7 @@ def test_a_server_that_refuses_tool_choice_is_asked_without_tools_and_not_tried_
 @pytest.mark.proves("wire.tools-off.keeps-cache")
 def test_a_server_that_ignores_tool_choice_is_asked_without_tools() -> None:
     answer, sent, notices = ask(
-        whole("", tool_calls=[said_call(0, SaidCall())]), whole("three"), allow=False
+        whole("", tool_calls=[said_call(0, ServerCall())]), whole("three"), allow=False
     )
     assert (answer.text, answer.calls) == ("three", ())
     assert ["tools" in body for body in sent] == [True, False]
@@ -470,7 +481,7 @@ def test_a_server_that_read_far_less_than_was_sent_rings_the_alarm() -> None:
     long = [UserMessage("word " * 8000)]
     _, _, notices = ask(whole(), history=long)
     assert [topic for topic, _ in notices] == ["truncated"]
-    listener = Listener()
+    listener = RecordingSink()
     reply = stream(
         chunk({"content": "3"}), event({"choices": [], "usage": {"prompt_tokens": 2048}})
     )
@@ -597,8 +608,11 @@ def test_llama_cpp_is_detected_and_answers_in_a_schema(llama_url: str) -> None:
         "additionalProperties": False,
     }
 
-    async def story() -> tuple[Capabilities, ModelAnswered, ModelAnswered, Listener]:
-        wire, listener = OpenAIChat("smollm2", base_url=f"{llama_url}/v1", api_key=""), Listener()
+    async def story() -> tuple[Capabilities, ModelAnswered, ModelAnswered, RecordingSink]:
+        wire, listener = (
+            OpenAIChat("smollm2", base_url=f"{llama_url}/v1", api_key=""),
+            RecordingSink(),
+        )
         try:
             exchange = wire.open(
                 "You call tools.", [], ModelOptions(temperature=0, max_tokens=24, seed=1)

@@ -13,22 +13,29 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ferrule.core.calls import Call, compact
+from ferrule.core.calls import ToolCall, encode_json
 from ferrule.core.errors import ConfigError, ProviderError
 from ferrule.core.events import ModelAnswered, Usage
 from ferrule.core.messages import AssistantMessage, Message, ToolMessage, UserMessage
 from ferrule.engine.agent import Agent
 from ferrule.engine.agent_options import Permissions, Storage
-from ferrule.models.client import ModelOptions, ToolSpec, Wire
-from ferrule.models.hosted_tools import APPROVAL
+from ferrule.models.client import ModelClient, ModelOptions, ToolSpec
+from ferrule.models.hosted_tools import APPROVAL_TOOL
 from ferrule.models.http.transport import Transport
 from ferrule.models.openai.responses import OpenAIResponses, ResponsesExchange
 from ferrule.models.scripted import Scripted, says
-from ferrule.storage.export.story import Story, Told
+from ferrule.storage.export.steps import NoticeStep, StepReader
 from ferrule.storage.journal.sqlite import SqliteJournal
 from ferrule.testing.fakes import RecordingApprover
 from ferrule.testing.http_double import HttpDouble, Reply, Request
-from ferrule.testing.wire_conformance import ADD, HELLO, Listener, Said, SaidCall, WireConformance
+from ferrule.testing.model_client_conformance import (
+    ADD,
+    HELLO,
+    ModelClientConformance,
+    RecordingSink,
+    ServerAnswer,
+    ServerCall,
+)
 from ferrule.toolkits import remote_mcp
 
 STATUS = {"end": "completed", "calls": "completed", "length": "incomplete"}
@@ -39,7 +46,7 @@ MAY_ADD = replace(
 
 
 def event(value: Mapping[str, Any]) -> bytes:
-    return f"event: {value['type']}\ndata: {compact(value)}\n\n".encode()
+    return f"event: {value['type']}\ndata: {encode_json(value)}\n\n".encode()
 
 
 def response(
@@ -137,13 +144,13 @@ def texts(*pieces: str) -> list[dict[str, Any]]:
 
 
 @pytest.mark.proves("wire.conformance", "wire.encoded-once")
-class TestOpenAIResponsesConforms(WireConformance):
-    until_text = 3
+class TestOpenAIResponsesConforms(ModelClientConformance):
+    pieces_before_text = 3
 
-    def make(self, url: str, transport: Transport) -> Wire:
+    def make_client(self, url: str, transport: Transport) -> ModelClient:
         return OpenAIResponses("m", base_url=f"{url}/v1", api_key="k", transport=transport)
 
-    def encode(self, said: Said, streamed_: bool) -> Reply:
+    def encode(self, said: ServerAnswer, streamed_: bool) -> Reply:
         items: list[tuple[Mapping[str, Any], Sequence[Mapping[str, Any]]]] = []
         if said.reasoning:
             deltas = [
@@ -160,12 +167,12 @@ class TestOpenAIResponsesConforms(WireConformance):
         return streamed(*items, status=STATUS[said.stop])
 
     @staticmethod
-    def call(one: SaidCall) -> dict[str, Any]:
+    def call(one: ServerCall) -> dict[str, Any]:
         assert isinstance(one.arguments, str)
         return call(one.arguments, one.id, one.name)
 
     @staticmethod
-    def deltas(one: SaidCall) -> list[dict[str, Any]]:
+    def deltas(one: ServerCall) -> list[dict[str, Any]]:
         assert isinstance(one.arguments, str)
         cut = [one.arguments[i : i + 3] for i in range(0, len(one.arguments), 3)]
         return [{"type": "response.function_call_arguments.delta", "delta": piece} for piece in cut]
@@ -201,7 +208,7 @@ class Conversation:
         system: str = "Be brief.",
         tools: Sequence[ToolSpec] = (ADD,),
         options: ModelOptions | None = None,
-        sink: Listener | None = None,
+        sink: RecordingSink | None = None,
         allow: bool = True,
         schema: Mapping[str, Any] | None = None,
     ) -> list[ModelAnswered]:
@@ -249,15 +256,15 @@ def test_encrypted_reasoning_and_its_calls_go_back_byte_for_byte(as_stream: bool
         else whole(*items)
     )
     talk = Conversation(first, whole(message("3")))
-    answer = talk.ask(sink=Listener() if as_stream else None)[0]
+    answer = talk.ask(sink=RecordingSink() if as_stream else None)[0]
     assert (answer.reasoning, answer.text) == ("one and two", "Let me add. ☃")
-    assert answer.calls == (Call("call_1", "math::add", '{"a": 1, "b": 2}'),)
+    assert answer.calls == (ToolCall("call_1", "math::add", '{"a": 1, "b": 2}'),)
     talk.ask([*HELLO, said(answer), ToolMessage("call_1", "math::add", "3")])
     assert talk.sent[1]["input"][1:] == [
         *items,
         {"type": "function_call_output", "call_id": "call_1", "output": "3"},
     ]
-    assert compact(items[0]).encode() in talk.bodies[1]
+    assert encode_json(items[0]).encode() in talk.bodies[1]
     assert (talk.sent[0]["store"], talk.sent[0]["include"]) == (
         False,
         ["reasoning.encrypted_content"],
@@ -266,7 +273,7 @@ def test_encrypted_reasoning_and_its_calls_go_back_byte_for_byte(as_stream: bool
 
 def test_a_history_of_another_provider_is_sent_as_words_and_calls() -> None:
     talk = Conversation(whole(message("3")))
-    calls = (Call("toolu_1", "math::add", '{"a":1}'),)
+    calls = (ToolCall("toolu_1", "math::add", '{"a":1}'),)
     foreign = AssistantMessage(
         "So:", calls, "thoughts", '{"wire":"anthropic:m","calls":["toolu_1"],"content":[]}'
     )
@@ -361,10 +368,12 @@ def test_a_hosted_call_is_in_the_journal_and_its_transcript_and_met_no_gate(tmp_
     assert not {"call.evaluated", "call.started", "call.answered"} & set(kinds)
     (answer,) = [record.event for record in records if isinstance(record.event, ModelAnswered)]
     assert [made.provider_tool_id for made in answer.provider_calls] == ["ws_1"]
-    teller = Story()
-    told = [step for record in records for step in teller.feed(record) if isinstance(step, Told)]
+    teller = StepReader()
+    told = [
+        step for record in records for step in teller.feed(record) if isinstance(step, NoticeStep)
+    ]
     assert told == [
-        Told("provider_tool_call", "the provider ran web_search (search) itself: completed")
+        NoticeStep("provider_tool_call", "the provider ran web_search (search) itself: completed")
     ]
 
 
@@ -392,9 +401,9 @@ ASKED = {
 @pytest.mark.parametrize("yes", [True, False])
 def test_the_question_of_a_remote_server_is_a_call_and_its_result_the_answer(yes: bool) -> None:
     talk = Conversation(whole(ASKED), whole(message("done")))
-    answer = talk.ask(tools=[ADD, replace(ADD, name=APPROVAL, wire_name=APPROVAL)])[0]
+    answer = talk.ask(tools=[ADD, replace(ADD, name=APPROVAL_TOOL, api_name=APPROVAL_TOOL)])[0]
     (made,) = answer.calls
-    assert (made.id, made.tool, answer.stop) == ("mcpr_1", APPROVAL, "calls")
+    assert (made.id, made.tool, answer.stop) == ("mcpr_1", APPROVAL_TOOL, "calls")
     assert json.loads(made.arguments) == {
         "server": "docs",
         "tool": "search",
@@ -404,7 +413,7 @@ def test_the_question_of_a_remote_server_is_a_call_and_its_result_the_answer(yes
         "the model cannot approve for itself"
     )
     talk.ask(
-        [*HELLO, said(answer), ToolMessage("mcpr_1", APPROVAL, "not run: denied", success=yes)]
+        [*HELLO, said(answer), ToolMessage("mcpr_1", APPROVAL_TOOL, "not run: denied", success=yes)]
     )
     told = {"type": "mcp_approval_response", "approval_request_id": "mcpr_1", "approve": yes}
     assert talk.sent[1]["input"][1:] == [
@@ -445,14 +454,14 @@ def test_a_history_that_the_provider_compacted_stands_for_everything_before_it(
             await session.run("1+2?")
             await session.run("2+2?")
             await session.close()
-            await first.wire.close()
+            await first.model_client.close()
             first.journal.close()
             # Another process goes on from the journal, on this wire and on another one.
             second = agent()
             resumed = second.resume(session.id)
             await resumed.run("2+3?")
             await resumed.close()
-            await second.wire.close()
+            await second.model_client.close()
             second.journal.close()
             journal = SqliteJournal(path)
             other = Scripted([says("6")])
@@ -466,7 +475,7 @@ def test_a_history_that_the_provider_compacted_stands_for_everything_before_it(
     asked = [{"role": "user", "content": text} for text in ("1+2?", "2+2?", "2+3?")]
     assert bodies[1]["input"] == [asked[0], message("3"), asked[1]]
     assert bodies[2]["input"] == [folded, four, asked[2]], "nothing before it is sent again"
-    assert compact(folded).encode() in sent[2].body
+    assert encode_json(folded).encode() in sent[2].body
     told = [one.text for one in elsewhere if isinstance(one, (UserMessage, AssistantMessage))]
     assert told[:7] == ["1+2?", "3", "2+2?", "4", "2+3?", "5", "3+3?"], (
         "the journal keeps all of it"
@@ -482,7 +491,7 @@ def test_several_messages_and_thoughts_are_paragraphs() -> None:
         [{**thought, "delta": "b"}],
         texts("Tw", "o."),
     ]
-    listener = Listener()
+    listener = RecordingSink()
     answers = (
         Conversation(streamed(*zip(items, parts, strict=True))).ask(sink=listener)
         + Conversation(whole(*items)).ask()
@@ -492,7 +501,7 @@ def test_several_messages_and_thoughts_are_paragraphs() -> None:
 
 
 def test_a_server_without_deltas_is_heard_at_the_end_of_each_item() -> None:
-    listener = Listener()
+    listener = RecordingSink()
     answer = Conversation(streamed((reasoning(), []), (message("3 ☃"), []), (call(), []))).ask(
         sink=listener
     )[0]
@@ -509,7 +518,7 @@ def test_a_refusal_is_heard_and_not_replayed() -> None:
     }
     delta = [{"type": "response.refusal.delta", "content_index": 0, "delta": "I will not."}]
     for answer in Conversation(whole(refused)).ask() + Conversation(streamed((refused, delta))).ask(
-        sink=Listener()
+        sink=RecordingSink()
     ):
         assert (answer.text, answer.stop, answer.raw) == ("I will not.", "filter", None)
 
@@ -552,7 +561,7 @@ def test_tools_are_sent_strict_and_the_nulls_that_this_asks_for_are_dropped() ->
     open_map = replace(
         ADD,
         name="put",
-        wire_name="put",
+        api_name="put",
         schema='{"type":"object","properties":{"v":{"type":"object"}}}',
     )
     talk = Conversation(whole(call('{"a": 1, "b": null}')), whole(message("3")), strict=True)
@@ -650,7 +659,7 @@ def test_failures_inside_an_answer_have_stable_codes(
         else Reply(200, [event(events[how])], headers={"content-type": "text/event-stream"})
     )
     with pytest.raises(ProviderError) as raised:
-        Conversation(*[reply] * 4).ask(sink=None if how == "whole" else Listener())
+        Conversation(*[reply] * 4).ask(sink=None if how == "whole" else RecordingSink())
     assert raised.value.code == code
 
 
@@ -698,7 +707,7 @@ def test_items_nobody_knows_come_back_in_the_bytes_they_came_in(
         body = b"".join(events) + b'data: {"type":"response.completed","response":{}}\n\n'
     kind = "text/event-stream" if as_stream else "application/json"
     talk = Conversation(Reply(pieces=[body], headers={"content-type": kind}), whole(message("3")))
-    answer = talk.ask(sink=Listener() if as_stream else None)[0]
+    answer = talk.ask(sink=RecordingSink() if as_stream else None)[0]
     talk.ask([*HELLO, said(answer), UserMessage("?")])
     for one in spelled:
         assert one.encode() in talk.bodies[1]
@@ -760,5 +769,5 @@ def test_a_remote_server_is_approved_by_a_person_or_not_at_all(
     asyncio.run(story())
     assert sent[1]["input"][-1]["approve"] is approved
     assert [request.tool.full_name for request in approver.requests] == (
-        [APPROVAL] if tools else []
+        [APPROVAL_TOOL] if tools else []
     )

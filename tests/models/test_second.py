@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from ferrule import Agent, Storage, tool
-from ferrule.core.calls import Call
+from ferrule.core.calls import ToolCall
 from ferrule.core.errors import ProviderError
 from ferrule.core.events import ModelAnswered, Usage
 from ferrule.core.messages import AssistantMessage, Message, ToolMessage, UserMessage
@@ -74,7 +74,7 @@ def ask(steps: Sequence[Script], **options: Any) -> tuple[ModelAnswered, Heard, 
 @pytest.mark.parametrize("words", IN_WORDS)
 def test_a_call_in_words_is_not_run_and_the_model_is_told_so_once(words: str) -> None:
     answer, heard, wire = ask([says(words), MEANT])
-    assert answer.calls == (Call("id1", "read_file", '{"path":"a"}'),)
+    assert answer.calls == (ToolCall("id1", "read_file", '{"path":"a"}'),)
     assert (answer.text, answer.stop, "".join(heard.words)) == (words, "calls", words)
     first, second = wire.histories
     told = second[-1]
@@ -142,7 +142,7 @@ def test_an_empty_answer_is_asked_for_again_as_it_was() -> None:
     assert (answer.text, "".join(heard.words), answer.usage) == ("Hello.", "Hello.", Usage(20, 2))
     assert wire.histories == [ASK, ASK]
     assert heard.notices == [("retry", "the answer was empty: asked again")]
-    assert ask([says(""), MEANT])[0].calls == (Call("id1", "read_file", '{"path":"a"}'),)
+    assert ask([says(""), MEANT])[0].calls == (ToolCall("id1", "read_file", '{"path":"a"}'),)
     tagged = '<tool_call>\n{"name": "read_file", "arguments": {"path": "a"}}\n</tool_call>'
     assert [call.tool for call in ask([says(""), says(tagged)])[0].calls] == ["read_file"]
 

@@ -16,12 +16,12 @@ from hypothesis import strategies as st
 from ferrule.core.messages import AssistantMessage, ToolMessage, UserMessage
 from ferrule.models.client import ModelOptions, ToolSpec
 from ferrule.models.scripted import Scripted, says
-from ferrule.models.small_models.argument_filling import Filling
-from ferrule.models.small_models.candidates import values
+from ferrule.models.small_models.argument_filling import ArgumentFiller
+from ferrule.models.small_models.candidates import find_values
 from ferrule.models.small_models.request import Request
 from ferrule.models.small_models.slots import read_slots
-from ferrule.models.small_models.spans import atoms, number, spans
-from ferrule.models.small_models.tool_choice import Chooser, Offer, asked, ridge
+from ferrule.models.small_models.spans import find_spans, parse_number, split_atoms
+from ferrule.models.small_models.tool_choice import ToolChooser, ToolOffer, request_prompt, ridge
 from ferrule.models.tool_modes.constrained import open_constrained
 
 
@@ -68,7 +68,7 @@ PLANT = schema(
 
 
 def texts(request: str) -> list[str]:
-    return [span.text for span in spans(request, atoms(request))]
+    return [span.text for span in find_spans(request, split_atoms(request))]
 
 
 @pytest.mark.parametrize(
@@ -91,7 +91,9 @@ def test_a_request_is_cut_where_people_read_a_value(request_text: str, piece: st
 
 @given(st.text(max_size=60))
 def test_every_span_is_found_in_the_request(request_text: str) -> None:
-    assert all(span.text in request_text for span in spans(request_text, atoms(request_text)))
+    assert all(
+        span.text in request_text for span in find_spans(request_text, split_atoms(request_text))
+    )
 
 
 @pytest.mark.parametrize(
@@ -108,13 +110,13 @@ def test_every_span_is_found_in_the_request(request_text: str) -> None:
     ],
 )
 def test_numbers_are_read_with_their_units(text: str, value: float | None) -> None:
-    assert number(text) == value
+    assert parse_number(text) == value
 
 
 @pytest.mark.proves("small.copies")
 async def test_what_the_request_settles_alone_needs_no_model() -> None:
     model = Model()
-    filled = await Filling(model, "grow", "Plant seeds.", PLANT).arguments(
+    filled = await ArgumentFiller(model, "grow", "Plant seeds.", PLANT).fill(
         "Plant 'kale' in 4 rows at a depth of 7 cm"
     )
     assert filled == {"seed": "kale", "rows": 4, "depth": 7}
@@ -124,8 +126,10 @@ async def test_what_the_request_settles_alone_needs_no_model() -> None:
 @pytest.mark.proves("small.copies")
 async def test_where_several_pieces_would_do_the_model_may_only_write_one_of_them() -> None:
     slots = read_slots(schema(["dish"], dish={**STRING, "description": "What to cook"}))
-    offered = [v.value for v in values(slots[0], Request("Cook some green soup with bread today"))]
-    filled = await Filling(Model(), "cook", "Cook.", schema(["dish"], dish=STRING)).arguments(
+    offered = [
+        v.value for v in find_values(slots[0], Request("Cook some green soup with bread today"))
+    ]
+    filled = await ArgumentFiller(Model(), "cook", "Cook.", schema(["dish"], dish=STRING)).fill(
         "Cook some green soup with bread today"
     )
     assert filled["dish"] in offered
@@ -133,7 +137,7 @@ async def test_where_several_pieces_would_do_the_model_may_only_write_one_of_the
 
 async def test_a_piece_is_not_used_twice() -> None:
     both = schema(["path", "text"], path=STRING, text=STRING)
-    filled = await Filling(Model(), "note", "Note.", both).arguments(
+    filled = await ArgumentFiller(Model(), "note", "Note.", both).fill(
         "Note 'be kind' in days/monday.txt"
     )
     assert filled == {"path": "days/monday.txt", "text": "be kind"}
@@ -141,10 +145,12 @@ async def test_a_piece_is_not_used_twice() -> None:
 
 async def test_an_optional_slot_nobody_spoke_of_is_left_out() -> None:
     find = schema(["dish"], dish=STRING, hot={"type": "boolean", "default": False}, limit=INTEGER)
-    assert await Filling(Model(), "find", "Find.", find).arguments("Find 'soup'") == {
+    assert await ArgumentFiller(Model(), "find", "Find.", find).fill("Find 'soup'") == {
         "dish": "soup"
     }
-    assert await Filling(Model(), "find", "Find.", find).arguments("Find hot 'soup', limit 5") == {
+    assert await ArgumentFiller(Model(), "find", "Find.", find).fill(
+        "Find hot 'soup', limit 5"
+    ) == {
         "dish": "soup",
         "hot": True,
         "limit": 5,
@@ -153,7 +159,7 @@ async def test_an_optional_slot_nobody_spoke_of_is_left_out() -> None:
 
 async def test_a_switch_that_is_denied_stays_off() -> None:
     find = schema(["dish"], dish=STRING, hot={"type": "boolean", "default": False})
-    assert await Filling(Model(), "find", "Find.", find).arguments("Find 'soup', not hot") == {
+    assert await ArgumentFiller(Model(), "find", "Find.", find).fill("Find 'soup', not hot") == {
         "dish": "soup"
     }
 
@@ -200,7 +206,7 @@ async def test_nothing_can_run_away_whatever_the_schema_and_the_request(
     part: dict[str, Any], words: list[str]
 ) -> None:
     model = Watching()
-    filled = await Filling(model, "go", "Go.", schema(["a"], a=part)).arguments(" ".join(words))
+    filled = await ArgumentFiller(model, "go", "Go.", schema(["a"], a=part)).fill(" ".join(words))
     assert not [g for g in model.grammars if ENDLESS.search(LITERALS.sub("", g))]
     assert model.most <= 64
     assert len(json.dumps(filled)) < 2000
@@ -212,7 +218,7 @@ async def test_a_value_the_request_does_not_hold_is_bounded_by_its_grammar(
     part: dict[str, Any],
 ) -> None:
     model = Watching()
-    await Filling(model, "go", "Go.", schema(["a"], a=part)).arguments("to it")
+    await ArgumentFiller(model, "go", "Go.", schema(["a"], a=part)).fill("to it")
     assert len(model.grammars) == 1
     assert re.search(r"\{\d,\d+\}", model.grammars[0])
 
@@ -221,7 +227,7 @@ async def test_a_value_the_request_does_not_hold_is_bounded_by_its_grammar(
 async def test_a_pasted_text_makes_neither_grammar_nor_prompt_without_end() -> None:
     model = Watching()
     text = " ".join(f"green{n} and tall trees of the north" for n in range(400))
-    await Filling(model, "go", "Go.", schema(["a"], a=STRING)).arguments(text)
+    await ArgumentFiller(model, "go", "Go.", schema(["a"], a=STRING)).fill(text)
     assert all(len(grammar) < 20_000 for grammar in model.grammars)
     assert model.most <= 64
 
@@ -233,16 +239,18 @@ def test_ridge_tells_apart_what_it_was_shown() -> None:
 
 
 async def test_names_in_a_request_do_not_change_what_it_is_about() -> None:
-    assert asked("Water 'roses' in a/b.txt") == asked("Water 'tulips and more' in x/y.md")
+    assert request_prompt("Water 'roses' in a/b.txt") == request_prompt(
+        "Water 'tulips and more' in x/y.md"
+    )
 
 
 async def test_a_tool_that_needs_what_the_request_lacks_comes_after_one_that_fits() -> None:
-    plant = Offer("plant", "Handle a garden.", tuple(read_slots(PLANT)))
-    visit = Offer("visit", "Handle a garden.", ())
-    chooser = Chooser([plant, visit])
+    plant = ToolOffer("plant", "Handle a garden.", tuple(read_slots(PLANT)))
+    visit = ToolOffer("visit", "Handle a garden.", ())
+    chooser = ToolChooser([plant, visit])
     chooser.learn(await Model().embed(chooser.prompts()))
     request = Request("Handle the garden")
-    ranked = chooser.rank(request, (await Model().embed([asked(request.text)]))[0])
+    ranked = chooser.rank(request, (await Model().embed([request_prompt(request.text)]))[0])
     names = [offer.name for _, offer in ranked if offer]
     assert names == ["visit", "plant"]
 

@@ -11,11 +11,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ferrule.models.small_models.argument_filling import Filling
-from ferrule.models.small_models.dates import Day, days, form_of, in_form
-from ferrule.models.small_models.evidence import listed_in
+from ferrule.models.small_models.argument_filling import ArgumentFiller
+from ferrule.models.small_models.dates import Date, find_dates, format_date, requested_format
+from ferrule.models.small_models.evidence import find_values_in_description
 from ferrule.models.small_models.request import Request
-from ferrule.models.small_models.units import agrees
+from ferrule.models.small_models.units import is_unit_for
 
 
 class NoModel:
@@ -40,7 +40,7 @@ async def filled(
     request: str, required: Sequence[str], tool: str = "act", **properties: Any
 ) -> dict[str, Any]:
     schema = {"type": "object", "properties": properties, "required": list(required)}
-    return await Filling(NoModel(), tool, "Act.", schema).arguments(request)
+    return await ArgumentFiller(NoModel(), tool, "Act.", schema).fill(request)
 
 
 @pytest.mark.proves("small.evidence")
@@ -66,14 +66,14 @@ async def test_a_date_is_written_in_the_form_that_the_parameter_asks_for(
 
 @given(st.dates())
 def test_a_date_survives_being_written_and_read(day: Any) -> None:
-    wanted = Day(day.year, day.month, day.day)
-    text = in_form(wanted, ("-", "y", "m", "d"))
-    assert [found for _, _, found in days(f"on {text} at noon")] == [wanted]
+    wanted = Date(day.year, day.month, day.day)
+    text = format_date(wanted, ("-", "y", "m", "d"))
+    assert [found for _, _, found in find_dates(f"on {text} at noon")] == [wanted]
 
 
 def test_the_form_of_a_date_is_read_from_a_description() -> None:
-    assert form_of("Start, as MM/DD/YYYY") == ("/", "m", "d", "y")
-    assert form_of("the month of the year") is None
+    assert requested_format("Start, as MM/DD/YYYY") == ("/", "m", "d", "y")
+    assert requested_format("the month of the year") is None
 
 
 @pytest.mark.proves("small.evidence")
@@ -237,16 +237,20 @@ def test_a_formula_is_one_piece_and_an_equation_of_a_number_is_none() -> None:
 
 
 def test_units_know_what_they_measure() -> None:
-    assert agrees("kilogram", frozenset(["mass"])) is True
-    assert agrees("kilogram", frozenset(["temperatur"])) is False
-    assert agrees("kilogram", frozenset(["seed"])) is None
+    assert is_unit_for("kilogram", frozenset(["mass"])) is True
+    assert is_unit_for("kilogram", frozenset(["temperatur"])) is False
+    assert is_unit_for("kilogram", frozenset(["seed"])) is None
 
 
 def test_a_description_lists_values_quoted_or_after_for_example() -> None:
-    assert listed_in("The soil, e.g. sand, clay or loam") == ["sand", "clay", "loam"]
-    assert listed_in("Either 'wet' or 'dry'.") == ["wet", "dry"]
-    assert listed_in("Which bed, like `bed_1`") == ["bed_1"]
-    assert listed_in("Place, e.g. Oslo, NO") == ["Oslo, NO"]
+    assert find_values_in_description("The soil, e.g. sand, clay or loam") == [
+        "sand",
+        "clay",
+        "loam",
+    ]
+    assert find_values_in_description("Either 'wet' or 'dry'.") == ["wet", "dry"]
+    assert find_values_in_description("Which bed, like `bed_1`") == ["bed_1"]
+    assert find_values_in_description("Place, e.g. Oslo, NO") == ["Oslo, NO"]
 
 
 @given(st.text(max_size=80))
@@ -255,4 +259,4 @@ def test_any_text_is_a_request(text: str) -> None:
     assert all(
         0 <= s.first <= s.last < len(request.atoms) for s in (*request.names, *request.formulas)
     )
-    assert all(d.last < len(request.atoms) for d, _ in request.days)
+    assert all(d.last < len(request.atoms) for d, _ in request.dates)

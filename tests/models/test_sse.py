@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ferrule.models.answer_folding import Answer
-from ferrule.models.http.server_sent_events import Events, Lines
-from ferrule.models.openai.chat_answers import StreamFold
+from ferrule.models.answer_building import AnswerBuilder
+from ferrule.models.http.server_sent_events import EventSplitter, LineSplitter
+from ferrule.models.openai.chat_answers import ChatStreamParser
 
 STREAM = (
     b"\xef\xbb\xbf: hello\n\n"
@@ -41,17 +41,17 @@ def cut(data: bytes, cuts: Sequence[int]) -> list[bytes]:
     return [data[a:b] for a, b in zip([0, *ends], [*ends, len(data)], strict=True)]
 
 
-def fed(splitter: Lines, pieces: Sequence[bytes]) -> list[bytes]:
+def fed(splitter: LineSplitter, pieces: Sequence[bytes]) -> list[bytes]:
     out = [item for piece in pieces for item in splitter.feed(piece)]
     return out + splitter.close()
 
 
 @pytest.mark.proves("wire.split-anywhere")
 def test_events_are_the_same_cut_at_every_byte() -> None:
-    assert fed(Events(), [STREAM]) == EVENTS
-    assert fed(Events(), cut(STREAM, range(1, len(STREAM)))) == EVENTS
+    assert fed(EventSplitter(), [STREAM]) == EVENTS
+    assert fed(EventSplitter(), cut(STREAM, range(1, len(STREAM)))) == EVENTS
     for at in range(len(STREAM)):
-        assert fed(Events(), cut(STREAM, [at])) == EVENTS
+        assert fed(EventSplitter(), cut(STREAM, [at])) == EVENTS
 
 
 @given(
@@ -67,23 +67,23 @@ def test_lines_are_the_same_however_they_are_cut(lines: list[str], data: st.Data
     stream = b"\n\n".join(raw) + data.draw(st.sampled_from([b"", b"\n"]))
     cuts = data.draw(st.lists(st.integers(0, len(stream)), max_size=9))
     kept = [line for line in raw if not line.isspace()]
-    assert fed(Lines(), cut(stream, cuts)) == kept
+    assert fed(LineSplitter(), cut(stream, cuts)) == kept
 
 
 def test_closing_without_anything_open_gives_nothing() -> None:
-    assert fed(Events(), [b"data: x\n\n"]) == [b"x"]
-    assert Lines().close() == Events().close() == []
+    assert fed(EventSplitter(), [b"data: x\n\n"]) == [b"x"]
+    assert LineSplitter().close() == EventSplitter().close() == []
 
 
 @pytest.mark.proves("wire.split-anywhere")
 @given(st.lists(st.integers(0, 700), max_size=12))
 def test_a_streamed_call_folds_the_same_however_it_is_cut(cuts: list[int]) -> None:
     def folded(pieces: Sequence[bytes]) -> object:
-        events, fold = Events(), StreamFold(Answer(), "m", tools=True)
+        events, fold = EventSplitter(), ChatStreamParser(AnswerBuilder(), "m", tools=True)
         for piece in pieces:
             fold.add(events.feed(piece))
         fold.add(events.close())
-        return fold.finished().answered({})
+        return fold.finish().build({})
 
     deltas = ['{"tool_calls":[{"index":0,"id":"a","function":{"name":"f","arguments":""}}]}']
     deltas += [
@@ -107,7 +107,7 @@ def test_a_long_line_in_many_pieces_is_joined_once() -> None:
             Counted.copies += 1
             return bytes(self) + other
 
-    lines = Lines()
+    lines = LineSplitter()
     for _ in range(1000):
         assert lines.feed(Counted(b"x" * 10)) == []
     assert lines.feed(b"\n") == [b"x" * 10_000]

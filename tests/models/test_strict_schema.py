@@ -10,29 +10,29 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ferrule.core.calls import compact
+from ferrule.core.calls import encode_json
 from ferrule.models.openai.strict_schema import (
-    DEPTH,
-    ENUM_VALUES,
-    PROPERTIES,
-    Strict,
+    MAX_DEPTH,
+    MAX_ENUM_VALUES,
+    MAX_PROPERTIES,
+    CompiledSchema,
     compile_strict,
 )
 from ferrule.tools.decorator import tool
 
 
-def compiled(**schema: Any) -> Strict:
-    return compile_strict(compact({"type": "object", **schema}))
+def compiled(**schema: Any) -> CompiledSchema:
+    return compile_strict(encode_json({"type": "object", **schema}))
 
 
-def parameter(schema: Any, *, required: bool = True) -> Strict:
+def parameter(schema: Any, *, required: bool = True) -> CompiledSchema:
     """An object with this one parameter, `x`."""
     return compiled(
         properties={"x": schema}, required=["x"] if required else [], additionalProperties=False
     )
 
 
-def sent(strict: Strict) -> Any:
+def sent(strict: CompiledSchema) -> Any:
     return json.loads(strict.schema)
 
 
@@ -40,7 +40,7 @@ def sent(strict: Strict) -> Any:
 def test_a_schema_in_the_subset_is_sent_as_it_stands() -> None:
     text = '{"type":"object","properties":{"x":{"type":"string"}},"required":["x"],"additionalProperties":false}'
     found = compile_strict(text)
-    assert (found.verdict, found.schema, found.lines()) == ("clean", text, ["clean"])
+    assert (found.verdict, found.schema, found.report_lines()) == ("clean", text, ["clean"])
 
 
 @pytest.mark.proves("strict.report")
@@ -71,7 +71,7 @@ def test_what_is_optional_may_be_null_instead(optional: Any, expected: Any) -> N
         "required": ["x"],
         "additionalProperties": False,
     }
-    assert "  /x: is optional and may be null instead" in found.lines()
+    assert "  /x: is optional and may be null instead" in found.report_lines()
 
 
 def test_an_optional_reference_is_offered_beside_null() -> None:
@@ -118,7 +118,7 @@ def test_an_optional_reference_is_offered_beside_null() -> None:
 def test_what_only_narrows_is_left_out_and_said(given_: Any, expected: Any, told: str) -> None:
     found = parameter(given_)
     assert (found.verdict, sent(found)["properties"]["x"]) == ("rewritten", expected)
-    assert f"  /x: {told}" in found.lines()
+    assert f"  /x: {told}" in found.report_lines()
 
 
 def test_words_beside_a_reference_are_put_around_it() -> None:
@@ -174,7 +174,7 @@ def test_what_cannot_be_said_strictly_has_its_reason(given_: Any, why: str) -> N
     found = parameter(given_)
     assert found.verdict == "not_strict"
     assert why in found.reasons
-    assert found.schema == compact(
+    assert found.schema == encode_json(
         {
             "type": "object",
             "properties": {"x": given_},
@@ -196,23 +196,26 @@ def test_what_cannot_be_said_strictly_has_its_reason(given_: Any, why: str) -> N
     ],
 )
 def test_a_root_that_is_no_plain_object_is_not_strict(text: str) -> None:
-    assert compile_strict(text).strict is (text == "")
+    assert compile_strict(text).is_strict is (text == "")
 
 
 def test_the_providers_bounds_are_kept() -> None:
     deep: Any = {"type": "string"}
-    for _ in range(DEPTH + 1):
+    for _ in range(MAX_DEPTH + 1):
         deep = {
             "type": "object",
             "properties": {"x": deep},
             "required": ["x"],
             "additionalProperties": False,
         }
-    assert f"objects are nested more than {DEPTH} deep" in compile_strict(compact(deep)).reasons[0]
-    many = {f"p{n}": {"type": "string"} for n in range(PROPERTIES + 1)}
-    assert f"{PROPERTIES + 1} properties" in compiled(properties=many).reasons[0]
-    values = parameter({"type": "integer", "enum": list(range(ENUM_VALUES + 1))})
-    assert f"{ENUM_VALUES + 1} enum values" in values.reasons[0]
+    assert (
+        f"objects are nested more than {MAX_DEPTH} deep"
+        in compile_strict(encode_json(deep)).reasons[0]
+    )
+    many = {f"p{n}": {"type": "string"} for n in range(MAX_PROPERTIES + 1)}
+    assert f"{MAX_PROPERTIES + 1} properties" in compiled(properties=many).reasons[0]
+    values = parameter({"type": "integer", "enum": list(range(MAX_ENUM_VALUES + 1))})
+    assert f"{MAX_ENUM_VALUES + 1} enum values" in values.reasons[0]
 
 
 @pytest.mark.proves("strict.nulls-dropped")
@@ -235,13 +238,13 @@ def test_only_nulls_that_strictness_asked_for_are_dropped() -> None:
         **{"$defs": {"I": {**inner, "required": []}}},
     )
     text = '{"one": null, "many": [{"a": 1, "b": null}], "either": {"a": null, "b": null}, "kept": null}'
-    assert json.loads(found.restored(text)) == {
+    assert json.loads(found.drop_nulls(text)) == {
         "many": [{"a": 1, "b": None}],
         "either": {"b": None},
         "kept": None,
     }
     for same in ('{"many": [ ]}', "not json null", '{"many": null}', "null", '{"kept": null}'):
-        assert found.restored(same) == same
+        assert found.drop_nulls(same) == same
 
 
 def test_schemas_that_signatures_make_are_strict() -> None:
@@ -253,9 +256,9 @@ def test_schemas_that_signatures_make_are_strict() -> None:
         return f"{pattern}{folder}{kinds}{limit}"
 
     found = compile_strict(search.schema_json())
-    assert found.verdict == "rewritten", found.lines()
+    assert found.verdict == "rewritten", found.report_lines()
     assert sent(found)["required"] == ["pattern", "folder", "kinds", "limit"]
-    restored = found.restored('{"pattern":"x","folder":null,"kinds":null,"limit":null}')
+    restored = found.drop_nulls('{"pattern":"x","folder":null,"kinds":null,"limit":null}')
     # A null that the tool's own schema takes may be meant.
     assert json.loads(restored) == {"pattern": "x", "limit": None}
 
@@ -364,14 +367,14 @@ def values_of(schema: Any, draw: Any) -> Any:
 def test_what_fits_the_strict_schema_fits_the_tools_own_once_restored(
     schema: Any, data: st.DataObject
 ) -> None:
-    found = compile_strict(compact(schema))
-    assert found.strict, found.reasons
+    found = compile_strict(encode_json(schema))
+    assert found.is_strict, found.reasons
     assert in_the_subset(sent(found))
     value = values_of(sent(found), data.draw)
     assert jsonschema_rs.is_valid(sent(found), value)
-    restored = found.restored(compact(value))
+    restored = found.drop_nulls(encode_json(value))
     assert jsonschema_rs.is_valid(schema, json.loads(restored)), (schema, value)
-    assert found.restored(restored) == restored
+    assert found.drop_nulls(restored) == restored
 
 
 @settings(max_examples=300, deadline=None)
@@ -408,6 +411,6 @@ def test_what_fits_the_strict_schema_fits_the_tools_own_once_restored(
     )
 )
 def test_nothing_that_is_no_schema_breaks_the_compiler(junk: Any) -> None:
-    for found in (compile_strict(compact(junk)), parameter(junk, required=False)):
+    for found in (compile_strict(encode_json(junk)), parameter(junk, required=False)):
         assert found.verdict in ("clean", "rewritten", "not_strict")
-        assert found.restored('{"x":{"x":null}}')
+        assert found.drop_nulls('{"x":{"x":null}}')

@@ -16,8 +16,8 @@ from typing import Any
 import pytest
 
 from ferrule.core.errors import ConfigError, ProviderError
-from ferrule.models.http.proxies import loopback, proxy_for
-from ferrule.models.http.retry import parse_retry_after, retrying
+from ferrule.models.http.proxies import find_proxy, is_loopback
+from ferrule.models.http.retry import parse_retry_after, retry
 from ferrule.models.http.transport import Timeouts, Transport
 from ferrule.testing.http_double import Handler, HttpDouble, Reply, Request
 
@@ -87,8 +87,8 @@ def test_a_large_body_goes_and_comes_whole() -> None:
 def test_a_stream_can_be_left_to_wait_without_losing_bytes() -> None:
     async def story(server: HttpDouble, transport: Transport) -> bytes:
         async with transport.stream(server.url, b"", {}) as stream:
-            first = await stream.chunk()
-            await server.asked.wait()
+            first = await stream.read_chunk()
+            await server.request_received.wait()
             return first + await stream.read()
 
     assert told(lambda _: Reply(pieces=[b"y" * 400_000] * 10), story) == b"y" * 4_000_000
@@ -99,7 +99,7 @@ def test_one_connection_serves_many_requests_one_after_another() -> None:
     async def story(server: HttpDouble, transport: Transport) -> int:
         for _ in range(5):
             await post(server, transport)
-        return server.connections
+        return server.connection_count
 
     assert told(echo, story) == 1
 
@@ -110,7 +110,7 @@ def test_requests_at_once_get_connections_of_their_own() -> None:
             *(transport.post(server.url, b"%d" % i, {}) for i in range(20))
         )
         assert [a.body for a in answers] == [b"%d" % i for i in range(20)]
-        return server.connections
+        return server.connection_count
 
     assert 1 < told(lambda r: Reply(pieces=[r.body]), story) <= 20
 
@@ -121,7 +121,7 @@ def test_a_connection_that_the_server_closed_while_idle_is_replaced() -> None:
 
     async def story(server: HttpDouble, transport: Transport) -> tuple[bytes, int]:
         await post(server, transport)
-        return (await post(server, transport)).body, server.connections
+        return (await post(server, transport)).body, server.connection_count
 
     assert told(lambda _: replies.pop(0), story) == (b"2", 2)
 
@@ -144,11 +144,11 @@ def cancelled(reply: Reply, streamed: bool) -> None:
                 await post(server, transport)
 
         task = asyncio.create_task(read())
-        await server.asked.wait()
+        await server.request_received.wait()
         task.cancel()
         with pytest.raises(asyncio.CancelledError):
             await task
-        await server.abandoned.wait()
+        await server.client_left.wait()
 
     told(lambda _: reply, story)
 
@@ -169,7 +169,7 @@ def test_cancelling_closes_the_connection(reply: Reply, streamed: bool) -> None:
 def test_when_the_cancellation_goes_on_the_socket_is_already_closed() -> None:
     async def story(server: HttpDouble, transport: Transport) -> int:
         task = asyncio.create_task(post(server, transport))
-        await server.asked.wait()
+        await server.request_received.wait()
         before = len(os.listdir("/proc/self/fd"))
         task.cancel()
         with pytest.raises(asyncio.CancelledError):
@@ -185,8 +185,8 @@ def test_leaving_a_stream_early_closes_its_connection_and_spares_the_others() ->
 
     async def story(server: HttpDouble, transport: Transport) -> bytes:
         async with transport.stream(server.url, b"", {}) as stream:
-            assert await stream.chunk() == b"begun"
-        await server.abandoned.wait()
+            assert await stream.read_chunk() == b"begun"
+        await server.client_left.wait()
         return (await post(server, transport)).body
 
     assert told(lambda _: replies.pop(0), story) == b"next"
@@ -229,7 +229,7 @@ def test_a_silent_server_runs_into_the_timeout(reply: Reply, timeouts: Timeouts)
         try:
             return await post(server, transport)
         finally:
-            await server.abandoned.wait()
+            await server.client_left.wait()
 
     error = failing(lambda _: reply, story, Transport(timeouts=timeouts))
     assert (error.code, error.retryable) == ("timeout", False)
@@ -348,11 +348,11 @@ def test_a_bundle_that_is_not_there_is_named(tmp_path: Path) -> None:
 def test_cancelling_closes_a_tls_connection_too(certificate: Path) -> None:
     async def story(server: HttpDouble, transport: Transport) -> None:
         task = asyncio.create_task(post(server, transport))
-        await server.asked.wait()
+        await server.request_received.wait()
         task.cancel()
         with pytest.raises(asyncio.CancelledError):
             await task
-        await server.abandoned.wait()
+        await server.client_left.wait()
 
     told(
         lambda _: Reply(hold_head=True),
@@ -467,24 +467,24 @@ def test_a_proxy_that_says_no_is_named(certificate: Path) -> None:
 def test_the_environment_names_the_proxy(
     secure: bool, host: str, env: dict[str, str], expected: Any
 ) -> None:
-    assert proxy_for(secure, host, 443 if secure else 80, None, env) == expected
+    assert find_proxy(secure, host, 443 if secure else 80, None, env) == expected
 
 
 def test_an_explicit_proxy_wins_and_an_empty_one_means_none() -> None:
     env = {"https_proxy": "p:1"}
-    assert proxy_for(True, "api.x", 443, "http://q:2", env) == ("q", 2, "")
-    assert proxy_for(True, "api.x", 443, "", env) is None
+    assert find_proxy(True, "api.x", 443, "http://q:2", env) == ("q", 2, "")
+    assert find_proxy(True, "api.x", 443, "", env) is None
 
 
 @pytest.mark.parametrize("url", ["socks5://p:1", "https://p:1", "http://"])
 def test_a_proxy_of_another_kind_is_refused(url: str) -> None:
     with pytest.raises(ConfigError):
-        proxy_for(True, "api.x", 443, url, {})
+        find_proxy(True, "api.x", 443, url, {})
 
 
 def test_names_that_look_like_loopback_are_not() -> None:
     assert not any(
-        map(loopback, ("localhost.evil.example", "127.evil.example", "mylocalhost", "128.0.0.1"))
+        map(is_loopback, ("localhost.evil.example", "127.evil.example", "mylocalhost", "128.0.0.1"))
     )
 
 
@@ -506,8 +506,11 @@ def attempts(*outcomes: ProviderError | str) -> tuple[list[float], list[str], Pr
 
     async def run() -> ProviderError | str:
         try:
-            return await retrying(
-                attempt, notice=lambda t, _: notices.append(t), sleep=sleep, dice=lambda: 0.5
+            return await retry(
+                attempt,
+                notice=lambda t, _: notices.append(t),
+                sleep=sleep,
+                random_fraction=lambda: 0.5,
             )
         except ProviderError as error:
             return error

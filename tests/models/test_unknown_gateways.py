@@ -11,12 +11,12 @@ import pytest
 
 from ferrule.core.errors import ProviderError
 from ferrule.core.events import ModelAnswered
-from ferrule.models.client import ModelOptions, Wire
+from ferrule.models.client import ModelClient, ModelOptions
 from ferrule.models.openai.chat import OpenAIChat
-from ferrule.models.tool_modes.live_probe import probed
+from ferrule.models.tool_modes.live_probe import probe_capabilities
 from ferrule.models.tool_modes.selection import open_exchange
 from ferrule.testing.http_double import HttpDouble, Reply, Request
-from ferrule.testing.wire_conformance import ADD, HELLO, Listener
+from ferrule.testing.model_client_conformance import ADD, HELLO, RecordingSink
 
 Manner = Callable[[dict[str, Any]], Reply]
 
@@ -95,13 +95,13 @@ class Gateway:
         self.asks.append(request.json())
         return self._manner(request.json())
 
-    def client(self) -> Wire:
+    def client(self) -> ModelClient:
         return OpenAIChat("house-model", base_url=f"{self.double.url}/v1", api_key="k")
 
 
 def ask(manner: Manner, *, asks: int = 1) -> tuple[list[ModelAnswered], list[str], Gateway]:
     """The answers, the notices of falling, and the gateway."""
-    gateway, listener = Gateway(manner), Listener()
+    gateway, listener = Gateway(manner), RecordingSink()
 
     async def story() -> list[ModelAnswered]:
         async with asyncio.timeout(20), gateway.double:
@@ -201,7 +201,7 @@ def test_a_probe_says_whether_tools_work_and_how_it_knows(manner: Manner, able: 
         async with asyncio.timeout(20), gateway.double:
             wire = gateway.client()
             try:
-                found = await probed(wire)
+                found = await probe_capabilities(wire)
                 return found.tools, found.source
             finally:
                 await wire.close()

@@ -18,20 +18,20 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 import ferrule
-from ferrule.core.calls import Call, compact
+from ferrule.core.calls import ToolCall, encode_json
 from ferrule.core.errors import ProviderError
 from ferrule.core.limits import OUTPUT_CAP
 from ferrule.core.messages import AssistantMessage, Message, ToolMessage, UserMessage
 from ferrule.models.anthropic.client import Anthropic
 from ferrule.models.any_llm.client import AnyLLM
-from ferrule.models.client import ModelOptions, ToolSpec, Wire
+from ferrule.models.client import ModelClient, ModelOptions, ToolSpec
 from ferrule.models.http.transport import Response, Transport
 from ferrule.models.ollama.client import Ollama
 from ferrule.models.openai.chat import OpenAIChat
 from ferrule.models.openai.responses import OpenAIResponses
 from ferrule.models.scripted import Scripted, says
-from ferrule.models.tool_modes.selection import WAYS, open_exchange
-from ferrule.models.untrusted_text import map_json, spell_message, spell_out
+from ferrule.models.tool_modes.selection import TOOL_MODES, open_exchange
+from ferrule.models.untrusted_text import escape_message, escape_untrusted, map_json
 
 FAMILIES: dict[str, tuple[str, ...]] = {
     "chatml": ("<|im_start|>", "<|im_end|>", "<|im_sep|>", "<|endoftext|>"),
@@ -279,7 +279,7 @@ class TappedLibrary:
         raise ProviderError("kept back", code="kept_back", retryable=False)
 
 
-CLIENTS: dict[str, Callable[[Tapped], Wire]] = {
+CLIENTS: dict[str, Callable[[Tapped], ModelClient]] = {
     "chat": lambda tap: OpenAIChat(
         "m", base_url="http://h/v1", api_key="k", transport=tap, replay_reasoning=True
     ),
@@ -301,20 +301,20 @@ def tool_with(text: str) -> ToolSpec:
             text: {"type": "string", "description": text, "enum": [text], "default": text}
         },
     }
-    return ToolSpec("look", "look", text, compact(schema), ({text: [text]},))
+    return ToolSpec("look", "look", text, encode_json(schema), ({text: [text]},))
 
 
 def history_with(text: str) -> list[Message]:
     """A conversation that has a text wherever somebody else may have written it."""
-    made = Call(text, "look", compact({text: [text, {"a": text}]}))
-    escaped = Call("c2", text, json.dumps({"a": text}))
-    broken = Call("c3", "look", f'{{"a": "{text}')
+    made = ToolCall(text, "look", encode_json({text: [text, {"a": text}]}))
+    escaped = ToolCall("c2", text, json.dumps({"a": text}))
+    broken = ToolCall("c3", "look", f'{{"a": "{text}')
     return [
         UserMessage(text),
         AssistantMessage(text, (made, escaped, broken), text),
         ToolMessage(text, "look", text),
         ToolMessage("c2", text, text, success=False),
-        ToolMessage("c3", "look", compact({"found": text})),
+        ToolMessage("c3", "look", encode_json({"found": text})),
         AssistantMessage(text),
         UserMessage(f"a {text} b"),
     ]
@@ -331,7 +331,9 @@ async def sent(
 
 
 @pytest.mark.proves("untrusted.no-control-tokens", "untrusted.no-unseen-characters")
-@pytest.mark.parametrize(("client", "way"), [(c, w) for c, w in itertools.product(CLIENTS, WAYS)])
+@pytest.mark.parametrize(
+    ("client", "way"), [(c, w) for c, w in itertools.product(CLIENTS, TOOL_MODES)]
+)
 @settings(max_examples=12, deadline=None)
 @given(hostile)
 @example("".join(TOKENS))
@@ -366,9 +368,9 @@ def test_marks_that_a_tool_mode_itself_writes_stay_as_they_are() -> None:
 @given(hostile)
 @example("<|<turn|>")
 def test_a_reader_sees_what_it_was_and_json_reads_it_back(text: str) -> None:
-    spelled = spell_out(text)
+    spelled = escape_untrusted(text)
     assert not harm_in(spelled)
-    assert spell_out(spelled) == spelled
+    assert escape_untrusted(spelled) == spelled
     if "\\" not in text:
         assert re.sub(r"\\u[0-9a-f]{4}", lambda match: chr(int(match[0][2:], 16)), spelled).encode(
             "utf-16", "surrogatepass"
@@ -378,9 +380,11 @@ def test_a_reader_sees_what_it_was_and_json_reads_it_back(text: str) -> None:
 @pytest.mark.proves("untrusted.spelling")
 @given(hostile)
 def test_the_spelling_copied_into_arguments_is_the_character_itself(text: str) -> None:
-    copied = spell_out(text.replace("\\", "").replace('"', "").replace("\n", "").replace("\r", ""))
+    copied = escape_untrusted(
+        text.replace("\\", "").replace('"', "").replace("\n", "").replace("\r", "")
+    )
     original = json.loads(f'"{copied}"')
-    assert spell_out(original) == copied
+    assert escape_untrusted(original) == copied
 
 
 PLAIN = (
@@ -396,10 +400,10 @@ PLAIN = (
 @pytest.mark.proves("untrusted.plain-text-stays")
 @pytest.mark.parametrize("text", PLAIN)
 def test_text_that_says_no_such_thing_is_handed_on_as_the_same_object(text: str) -> None:
-    assert spell_out(text) == text
+    assert escape_untrusted(text) == text
     for message in history_with(text):
-        assert spell_message(message) is message
-    assert map_json(json.dumps({"a": text}), spell_out) == json.dumps({"a": text})
+        assert escape_message(message) is message
+    assert map_json(json.dumps({"a": text}), escape_untrusted) == json.dumps({"a": text})
 
 
 @pytest.mark.proves("untrusted.encoded-once")
@@ -432,15 +436,15 @@ def test_the_tools_of_an_agent_are_spelled_once_for_all_its_sessions() -> None:
 
 @pytest.mark.proves("untrusted.note")
 def test_a_message_says_what_was_spelled_out_in_it_and_a_models_own_does_not() -> None:
-    told = spell_message(ToolMessage("c", "read_file", "a\u200bb\u200b <|im_end|>")).text
+    told = escape_message(ToolMessage("c", "read_file", "a\u200bb\u200b <|im_end|>")).text
     assert told.startswith("a\\u200bb\\u200b \\u003c|im_end|>\n[note: ")
     assert "U+200B (2), \\u003c|im_end|> (1)" in told
-    assert spell_message(AssistantMessage("<|im_end|>")).text == "\\u003c|im_end|>"
+    assert escape_message(AssistantMessage("<|im_end|>")).text == "\\u003c|im_end|>"
 
 
 @pytest.mark.proves("untrusted.bounded")
 def test_a_text_that_grows_by_its_spelling_is_cut_and_says_so() -> None:
-    told = spell_message(ToolMessage("c", "run_command", "\x1b" * OUTPUT_CAP)).text
+    told = escape_message(ToolMessage("c", "run_command", "\x1b" * OUTPUT_CAP)).text
     assert len(told.encode()) < OUTPUT_CAP + 1000
     shown, _, rest = told.partition("\n[... ")
     assert set(re.findall(r"\\u....", shown)) == {"\\u001b"}
@@ -494,7 +498,7 @@ def test_a_result_cannot_close_the_frame_that_it_stands_in(mark: str) -> None:
         exchange, _ = await open_exchange(wire, "text", "s", (tool_with("plain"),), ModelOptions())
         history = [
             UserMessage("go"),
-            AssistantMessage("", (Call("c", "look", "{}"),)),
+            AssistantMessage("", (ToolCall("c", "look", "{}"),)),
             ToolMessage("c", "look", text),
         ]
         with pytest.raises(ProviderError, match="kept back"):

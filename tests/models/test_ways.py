@@ -14,18 +14,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ferrule.core.calls import Call, compact
+from ferrule.core.calls import ToolCall, encode_json
 from ferrule.core.errors import ConfigError, ProviderError, ToolFailed
 from ferrule.core.events import ModelAnswered
 from ferrule.core.messages import AssistantMessage, Message, ToolMessage, UserMessage
 from ferrule.engine.dispatcher import parse_arguments
 from ferrule.models.client import Capabilities, ModelOptions, ToolSpec
-from ferrule.models.dialects import for_model
+from ferrule.models.dialects import dialects_for_model
 from ferrule.models.scripted import Scripted, calls, fails, says
-from ferrule.models.tool_modes.commands import Commands, open_commands
-from ferrule.models.tool_modes.selection import choose, open_exchange
+from ferrule.models.tool_modes.commands import CommandSet, open_commands
+from ferrule.models.tool_modes.selection import choose_tool_mode, open_exchange
 from ferrule.models.tool_modes.text import open_text, text_prompt
-from ferrule.runtime.shipped_tools import shipped
+from ferrule.runtime.shipped_tools import load_shipped_tools
 
 T = TypeVar("T")
 
@@ -45,7 +45,7 @@ def spec(
     }
     schema = {"type": "object", "properties": properties, "required": list(required)}
     wire_name = more.get("wire_name", name)
-    return ToolSpec(name, wire_name, f"Does {name}.", compact(schema), more.get("examples", ()))
+    return ToolSpec(name, wire_name, f"Does {name}.", encode_json(schema), more.get("examples", ()))
 
 
 SPECS = [
@@ -78,7 +78,7 @@ class Heard:
 
 
 def tagged(tool: str, arguments: dict[str, Any]) -> str:
-    return f"<tool_call>\n{compact({'name': tool, 'arguments': arguments})}\n</tool_call>"
+    return f"<tool_call>\n{encode_json({'name': tool, 'arguments': arguments})}\n</tool_call>"
 
 
 def made(answer: ModelAnswered) -> list[tuple[str, Any]]:
@@ -112,13 +112,13 @@ def test_the_wire_is_opened_without_tools_and_told_of_them_in_words() -> None:
     opened = wire.opened[0]
     assert (opened.tools, opened.options.seed) == ((), 3)
     assert opened.system.startswith("Be brief.\n\n# Tools")
-    assert all(tool.wire_name in opened.system and tool.schema in opened.system for tool in SPECS)
+    assert all(tool.api_name in opened.system and tool.schema in opened.system for tool in SPECS)
     assert "<tool_call>" in opened.system
 
 
 @pytest.mark.proves("ways.text")
 def test_the_section_on_tools_is_the_same_every_time() -> None:
-    dialect = for_model("ollama:mistral")[0]
+    dialect = dialects_for_model("ollama:mistral")[0]
     assert text_prompt(SPECS, dialect) == text_prompt(list(SPECS), dialect)
     assert "[TOOL_CALLS]" in text_prompt(SPECS, dialect)
 
@@ -126,7 +126,7 @@ def test_the_section_on_tools_is_the_same_every_time() -> None:
 @pytest.mark.proves("ways.text.history")
 def test_earlier_calls_and_results_go_back_as_words() -> None:
     wire = Scripted([says("Done.")], model="x:qwen2.5")
-    call = Call("call_1", "notes::add", '{"text":"hi"}')
+    call = ToolCall("call_1", "notes::add", '{"text":"hi"}')
     history = (
         *ASK,
         AssistantMessage("Adding.", (call,), "secret thoughts"),
@@ -235,7 +235,7 @@ REFUSED_CALL = "the dispatcher refuses it"
 
 SHIPPED = tuple(
     ToolSpec(tool.full_name, tool.full_name, tool.description, tool.schema_json())
-    for tool in shipped()
+    for tool in load_shipped_tools()
 )
 NOTES = spec("notes::add", ["text"], wire_name="notes__add")
 
@@ -367,7 +367,7 @@ def test_commands_in_a_reply(reply: str, expected: list[tuple[str, Any]]) -> Non
 
 @pytest.mark.proves("ways.commands")
 def test_every_tool_that_ships_has_a_command_that_makes_a_valid_call_of_it() -> None:
-    by_name = {tool.full_name: tool for tool in shipped()}
+    by_name = {tool.full_name: tool for tool in load_shipped_tools()}
     called: set[str] = set()
     for _, calls_made in WRITTEN:
         for tool, arguments in calls_made:
@@ -394,7 +394,7 @@ def test_commands_are_explained_and_the_wire_gets_no_tools() -> None:
 
 @pytest.mark.proves("ways.commands")
 def test_no_file_is_written_by_a_block_if_no_tool_for_it_is_offered() -> None:
-    assert Commands(SPECS[:-1]).read("```path=a.txt\nx\n```") == []
+    assert CommandSet(SPECS[:-1]).read_calls("```path=a.txt\nx\n```") == []
 
 
 @pytest.mark.proves("dialects.cut-call-stays-broken")
@@ -407,7 +407,7 @@ def test_a_block_that_was_cut_writes_nothing() -> None:
 @pytest.mark.proves("ways.commands")
 def test_commands_stay_in_the_history_as_the_model_said_them() -> None:
     wire = Scripted([says("Ok.")])
-    call = Call("1", "read_file", '{"path":"notes.txt"}')
+    call = ToolCall("1", "read_file", '{"path":"notes.txt"}')
     history = (
         *ASK,
         AssistantMessage("See `/read notes.txt`.", (call,)),
@@ -420,7 +420,7 @@ def test_commands_stay_in_the_history_as_the_model_said_them() -> None:
 @pytest.mark.proves("ways.commands")
 @given(st.text(st.characters(exclude_characters="`", exclude_categories=["Cs"]), max_size=200))
 def test_text_without_back_ticks_makes_no_command(text: str) -> None:
-    assert Commands(SPECS).read(text) == []
+    assert CommandSet(SPECS).read_calls(text) == []
 
 
 # ---- the ladder
@@ -439,7 +439,7 @@ def test_text_without_back_ticks_makes_no_command(text: str) -> None:
     ],
 )
 def test_capabilities_choose_the_way(tools: bool | None, structured: bool | None, way: str) -> None:
-    assert choose(Capabilities(tools, structured)) == way
+    assert choose_tool_mode(Capabilities(tools, structured)) == way
 
 
 @pytest.mark.proves("ways.choice")
@@ -588,5 +588,5 @@ def test_native_calls_stay_as_they_came() -> None:
     exchange, _ = run(open_exchange(wire, "auto", "S", SPECS))
     answer = run(exchange.ask(ASK))
     assert answer == ModelAnswered(
-        "Now.", (Call("id7", "read_file", '{"path":"a"}'),), stop="calls"
+        "Now.", (ToolCall("id7", "read_file", '{"path":"a"}'),), stop="calls"
     )

@@ -11,9 +11,9 @@ from typing import Any
 
 import pytest
 
-from ferrule.permissions.gate import Gate
+from ferrule.permissions.rule_evaluation import PermissionGate
 from ferrule.permissions.rules import RuleSet
-from ferrule.tools.definition import Checked, Risk, SideEffect, Tool, Touch
+from ferrule.tools.definition import CheckedArguments, Risk, SideEffect, Tool, Touch
 
 ROOT, HOME = Path("/work/project"), Path("/home/person")
 
@@ -23,8 +23,8 @@ class Anything:
 
     schema: dict[str, Any] = {"type": "object"}  # noqa: RUF012
 
-    def check(self, arguments: Any) -> Checked:
-        return Checked(dict(arguments), [], [])
+    def check(self, arguments: Any) -> CheckedArguments:
+        return CheckedArguments(dict(arguments), [], [])
 
 
 def make_tool(
@@ -65,11 +65,11 @@ def tools() -> SimpleNamespace:
 
 
 @pytest.fixture
-def gate() -> Callable[..., Gate]:
+def gate() -> Callable[..., PermissionGate]:
     """`gate(allow=[...], deny=[...], ask=[...], mode=..., grants=...)`."""
 
-    def build(*, deny: Any = (), ask: Any = (), allow: Any = (), **options: Any) -> Gate:
-        rules = RuleSet.of(deny=deny, ask=ask, allow=allow)
-        return Gate(rules, **{"root": ROOT, "home": HOME, **options})
+    def build(*, deny: Any = (), ask: Any = (), allow: Any = (), **options: Any) -> PermissionGate:
+        rules = RuleSet.parse(deny=deny, ask=ask, allow=allow)
+        return PermissionGate(rules, **{"root": ROOT, "home": HOME, **options})
 
     return build

@@ -15,8 +15,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ferrule.permissions.commands.analysis import MAX_PARTS, Analysis, analyse
-from ferrule.permissions.gate import Gate
+from ferrule.permissions.command_analysis.analysis import (
+    MAX_PARTS,
+    CommandAnalysis,
+    analyse_command,
+)
+from ferrule.permissions.rule_evaluation import PermissionGate
 
 
 def _table() -> ModuleType:
@@ -33,18 +37,18 @@ TABLE = _table()
 ROWS = TABLE.COMMANDS
 
 
-def look(command: str | list[str]) -> Analysis:
-    return analyse(command, root="/work/project", home="/home/person")
+def look(command: str | list[str]) -> CommandAnalysis:
+    return analyse_command(command, root="/work/project", home="/home/person")
 
 
 def programs(command: str | list[str]) -> list[str]:
-    return [part.target for part in look(command).parts]
+    return [part.wrapped_program for part in look(command).parts]
 
 
 @pytest.mark.proves("command.attacks-not-allowed")
 @pytest.mark.parametrize("row", ROWS, ids=lambda row: row.id)
 def test_hostile_command_is_not_allowed_by_permissive_rules(
-    row: SimpleNamespace, gate: Callable[..., Gate], tools: SimpleNamespace
+    row: SimpleNamespace, gate: Callable[..., PermissionGate], tools: SimpleNamespace
 ) -> None:
     decision = gate(allow=TABLE.PERMISSIVE).decide(tools.run, {"command": row.command})
     assert decision.verdict in ("ask", "deny"), row.harm
@@ -53,7 +57,7 @@ def test_hostile_command_is_not_allowed_by_permissive_rules(
 @pytest.mark.proves("command.twins-allowed")
 @pytest.mark.parametrize("row", ROWS, ids=lambda row: row.id)
 def test_harmless_twin_is_allowed_by_the_same_rules(
-    row: SimpleNamespace, gate: Callable[..., Gate], tools: SimpleNamespace
+    row: SimpleNamespace, gate: Callable[..., PermissionGate], tools: SimpleNamespace
 ) -> None:
     decision = gate(allow=TABLE.PERMISSIVE).decide(tools.run, {"command": row.twin})
     assert decision.verdict == "allow", decision.reason
@@ -348,8 +352,8 @@ SHELLY = st.lists(
 
 @given(SHELLY)
 def test_shell_like_text_is_analysed_without_an_error(text: str) -> None:
-    analyse(text)
-    analyse(["sh", "-c", text])
+    analyse_command(text)
+    analyse_command(["sh", "-c", text])
 
 
 @pytest.mark.proves("command.misread-is-problem")
@@ -365,6 +369,6 @@ def test_shell_like_text_is_analysed_without_an_error(text: str) -> None:
     ],
 )
 def test_text_for_a_shell_that_is_not_bash_is_not_taken_for_bashs(command: Any) -> None:
-    assert any("may read its text otherwise" in doubt for doubt in analyse(command).doubts)
+    assert any("may read its text otherwise" in doubt for doubt in analyse_command(command).doubts)
     for harmless in (["sh", "-c", "ls | wc -l"], ["bash", "-c", "echo $'a b' && [[ -f x ]]"]):
-        assert not any("otherwise" in doubt for doubt in analyse(harmless).doubts)
+        assert not any("otherwise" in doubt for doubt in analyse_command(harmless).doubts)

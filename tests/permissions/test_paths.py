@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from ferrule.core.calls import ErrorType
 from ferrule.core.errors import ToolFailed
-from ferrule.permissions.filesystem.paths import LONGEST, parts, shown
+from ferrule.permissions.filesystem.paths import MAX_PATH_LENGTH, quote_path, split_below_root
 
 ROOTS = ("/srv/work",)
 
@@ -76,22 +76,31 @@ OUTSIDE = [
     "\\x",
 ]
 
-NO_PATHS = ["a\0b", "\0", "a\nb", "a\x1b[2Jb", "a\x7f", "a\\b", "a\ud800", "x" * (LONGEST + 1)]
+NO_PATHS = [
+    "a\0b",
+    "\0",
+    "a\nb",
+    "a\x1b[2Jb",
+    "a\x7f",
+    "a\\b",
+    "a\ud800",
+    "x" * (MAX_PATH_LENGTH + 1),
+]
 
 
 @pytest.mark.proves("workspace.names")
 @pytest.mark.parametrize(("path", "name"), [(p, n) for p, n in INSIDE.items() if n is not None])
 def test_a_path_inside_becomes_its_name_below_the_root(path: str, name: str) -> None:
-    assert "/".join(parts(path, ROOTS)) == name
+    assert "/".join(split_below_root(path, ROOTS)) == name
 
 
 @pytest.mark.proves("workspace.escape")
 @pytest.mark.parametrize("path", [*OUTSIDE, "missing/../../work"])
 def test_a_path_that_leads_out_is_a_denial_that_says_so(path: str) -> None:
     with pytest.raises(ToolFailed) as failure:
-        parts(path, ROOTS)
+        split_below_root(path, ROOTS)
     assert failure.value.error_type is ErrorType.PERMISSION_DENIED
-    assert shown(path) in failure.value.message
+    assert quote_path(path) in failure.value.message
     assert "relative to the workspace" in failure.value.message
 
 
@@ -99,7 +108,7 @@ def test_a_path_that_leads_out_is_a_denial_that_says_so(path: str) -> None:
 @pytest.mark.parametrize("path", NO_PATHS)
 def test_what_is_no_path_is_refused_as_an_argument(path: str) -> None:
     with pytest.raises(ToolFailed) as failure:
-        parts(path, ROOTS)
+        split_below_root(path, ROOTS)
     assert failure.value.error_type is ErrorType.VALIDATION_FAILED
     assert failure.value.message.isprintable()
     assert len(failure.value.message) < 400
@@ -110,7 +119,7 @@ def test_a_message_shows_at_most_200_characters_of_a_path() -> None:
     for length, whole in ((197, True), (198, False)):
         path = "C:/" + "a" * length
         with pytest.raises(ToolFailed) as failure:
-            parts(path, ROOTS)
+            split_below_root(path, ROOTS)
         shown = failure.value.message.split("`")[1]
         assert len(shown) == 200
         assert (shown == path) == whole
@@ -125,10 +134,10 @@ _PATHS = st.lists(
 @given(st.one_of(_PATHS, _PATHS.map(lambda p: "/" + p), st.text(max_size=30)))
 def test_a_path_that_passes_normalises_to_something_below_the_root(path: str) -> None:
     try:
-        name = parts(path, ROOTS)
+        name = split_below_root(path, ROOTS)
     except ToolFailed:
         return
     assert not {"", ".", ".."} & set(name)
-    assert "/".join(parts("/".join(name), ROOTS)) == "/".join(name)
+    assert "/".join(split_below_root("/".join(name), ROOTS)) == "/".join(name)
     meant = os.path.normpath(os.path.join("/srv/work", path))
     assert meant.replace("//", "/") == os.path.normpath("/srv/work/" + "/".join(name))

@@ -11,8 +11,8 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from ferrule import ConfigError
-from ferrule.permissions.redaction import Redactor, mark
-from ferrule.permissions.secret_patterns import FORMS, names_secret
+from ferrule.permissions.redaction import Redactor, make_mark
+from ferrule.permissions.secret_patterns import SECRET_FORMATS, is_secret_name
 from ferrule.tools.safe_patterns import compile_regex
 
 REDACTOR = Redactor()
@@ -48,7 +48,7 @@ VALUES = {
 
 
 @pytest.mark.proves("redaction.forms")
-@pytest.mark.parametrize("form", FORMS, ids=lambda form: form.what)
+@pytest.mark.parametrize("form", SECRET_FORMATS, ids=lambda form: form.name)
 def test_every_form_is_found_in_text_in_json_and_in_json_within_json(form: object) -> None:
     assert isinstance(form, tuple)
     value = VALUES[form[0]]
@@ -58,19 +58,19 @@ def test_every_form_is_found_in_text_in_json_and_in_json_within_json(form: objec
     )
     inner = json.dumps({"url": f"see {value} there"})
     for shown in (
-        REDACTOR.text(f"see {value} there"),
-        REDACTOR.text(f"说{value}。"),
-        json.dumps(REDACTOR.value({"deep": [{"x": f"see {value}"}]}), ensure_ascii=False),
-        REDACTOR.body(json.dumps({"data": f"see {value} there", "n": 1})),
-        REDACTOR.body(json.dumps({"arguments": inner})),
-        REDACTOR.body(json.dumps({"arguments": inner[:-2]})),
+        REDACTOR.redact_text(f"see {value} there"),
+        REDACTOR.redact_text(f"说{value}。"),
+        json.dumps(REDACTOR.redact_value({"deep": [{"x": f"see {value}"}]}), ensure_ascii=False),
+        REDACTOR.redact_json(json.dumps({"data": f"see {value} there", "n": 1})),
+        REDACTOR.redact_json(json.dumps({"arguments": inner})),
+        REDACTOR.redact_json(json.dumps({"arguments": inner[:-2]})),
     ):
         assert secret not in shown, form[0]
         assert "[redacted" in shown
 
 
 @pytest.mark.proves("redaction.forms")
-@pytest.mark.parametrize("form", FORMS, ids=lambda form: form.what)
+@pytest.mark.parametrize("form", SECRET_FORMATS, ids=lambda form: form.name)
 def test_every_form_is_read_by_both_engines_and_holds_one_of_its_signs(form: object) -> None:
     assert isinstance(form, tuple)
     what, signs, pattern = form
@@ -89,12 +89,12 @@ def test_what_stands_under_a_secret_name_is_taken_out_whatever_it_looks_like() -
         "connection_string"
     )
     for name in names.split():
-        assert names_secret(name), name
+        assert is_secret_name(name), name
         for value in ("correct horse", 123456, ["a", "b"], {"user": "ada"}):
-            shown = REDACTOR.value({name: value, "other": "stays"})
+            shown = REDACTOR.redact_value({name: value, "other": "stays"})
             assert str(shown[name]).startswith("[redacted")
             assert shown["other"] == "stays"
-        assert "correct" not in REDACTOR.text(json.dumps({name: "correct horse"}))
+        assert "correct" not in REDACTOR.redact_text(json.dumps({name: "correct horse"}))
 
 
 @pytest.mark.proves("redaction.readable")
@@ -124,9 +124,9 @@ def test_what_is_no_secret_stays_as_it_is() -> None:
         "id": "call_1_0",
         "task": "task-force-of-twenty-four-people",
     }
-    assert REDACTOR.value(plain) == plain
+    assert REDACTOR.redact_value(plain) == plain
     body = json.dumps(plain)
-    assert REDACTOR.body(body) is body
+    assert REDACTOR.redact_json(body) is body
 
 
 @pytest.mark.proves("redaction.assigned")
@@ -145,28 +145,29 @@ def test_what_is_no_secret_stays_as_it_is() -> None:
     ],
 )
 def test_what_is_assigned_to_a_secret_name_in_text_is_taken_out(text: str, shown: str) -> None:
-    assert REDACTOR.text(text) == shown
+    assert REDACTOR.redact_text(text) == shown
 
 
 @pytest.mark.proves("redaction.digest")
 def test_equal_secrets_have_equal_marks_and_short_ones_have_no_digest() -> None:
-    assert mark("a" * 12) == f"[redacted sha256:{sha256(b'a' * 12).hexdigest()[:8]}]"
-    assert mark("a" * 11) == "[redacted]"
-    assert REDACTOR.value({"token": R}) == {"token": mark(R)}
+    assert make_mark("a" * 12) == f"[redacted sha256:{sha256(b'a' * 12).hexdigest()[:8]}]"
+    assert make_mark("a" * 11) == "[redacted]"
+    assert REDACTOR.redact_value({"token": R}) == {"token": make_mark(R)}
 
 
 @pytest.mark.proves("redaction.own-patterns")
 def test_a_persons_own_names_and_patterns_hold_and_broken_ones_are_refused() -> None:
     own = Redactor(["X-Employee"], [r"EMP-\d{6}", r"case \d+ of \d+"])
-    assert own.value({"x_employee": "ada", "xEmployee": 5}) == {
+    assert own.redact_value({"x_employee": "ada", "xEmployee": 5}) == {
         "x_employee": "[redacted]",
         "xEmployee": "[redacted]",
     }
-    assert own.text("see EMP-123456, now") == "see [redacted], now".replace(
-        "[redacted],", mark("EMP-123456,")
+    assert own.redact_text("see EMP-123456, now") == "see [redacted], now".replace(
+        "[redacted],", make_mark("EMP-123456,")
     )
     assert (
-        own.text("one\ncase 12 of 30 is here\ntwo") == f"one\n{mark('case 12 of 30 is here')}\ntwo"
+        own.redact_text("one\ncase 12 of 30 is here\ntwo")
+        == f"one\n{make_mark('case 12 of 30 is here')}\ntwo"
     )
     for wrong in ("(", "a*", "x" * 5000):
         with pytest.raises(ConfigError, match="redaction pattern"):
@@ -175,7 +176,7 @@ def test_a_persons_own_names_and_patterns_hold_and_broken_ones_are_refused() -> 
 
 @pytest.mark.proves("redaction.known-values")
 def test_the_values_of_this_processes_secret_variables_are_taken_out_wherever_they_stand() -> None:
-    known = Redactor.of_process(
+    known = Redactor.for_environment(
         {
             "OPENAI_API_KEY": "no form at all 1",
             "PATH": "/usr/bin",
@@ -183,8 +184,8 @@ def test_the_values_of_this_processes_secret_variables_are_taken_out_wherever_th
             "PW": "x",
         }
     )
-    assert known.by_line
-    shown = known.body(
+    assert known.needs_whole_lines
+    shown = known.redact_json(
         json.dumps(
             {
                 "a": "it is no form at all 1.",
@@ -223,8 +224,8 @@ JSON = st.recursive(
 @settings(max_examples=300, deadline=None)
 @given(SAMPLES.map("".join))
 def test_redacting_a_text_twice_is_redacting_it_once(text: str) -> None:
-    once = REDACTOR.text(text)
-    assert REDACTOR.text(once) == once
+    once = REDACTOR.redact_text(text)
+    assert REDACTOR.redact_text(once) == once
 
 
 @pytest.mark.proves("redaction.idempotent")
@@ -234,10 +235,10 @@ def test_redacting_a_value_twice_is_redacting_it_once_and_its_text_says_the_same
     value: object,
 ) -> None:
     before = json.dumps(value)
-    once = REDACTOR.value(value)
+    once = REDACTOR.redact_value(value)
     assert json.dumps(value) == before
-    assert REDACTOR.value(once) == once
-    assert json.loads(REDACTOR.body(json.dumps(value, ensure_ascii=False))) == once
+    assert REDACTOR.redact_value(once) == once
+    assert json.loads(REDACTOR.redact_json(json.dumps(value, ensure_ascii=False))) == once
 
 
 @pytest.mark.proves("redaction.never-partly")
@@ -245,7 +246,7 @@ def test_redacting_a_value_twice_is_redacting_it_once_and_its_text_says_the_same
 @given(TEXT, TEXT, st.sampled_from([f"ghp_{R}", f"sk-{R}", f"glpat-{R[:20]}"]))
 def test_a_key_is_found_whatever_stands_around_it(before: str, after: str, key: str) -> None:
     assume(not before[-1:].isascii() or not (before[-1:].isalnum() or before.endswith("_")))
-    assert key[:16] not in REDACTOR.text(f"{before}{key} {after}")
+    assert key[:16] not in REDACTOR.redact_text(f"{before}{key} {after}")
 
 
 @pytest.mark.proves("redaction.linear")
@@ -274,4 +275,4 @@ def test_no_text_makes_it_slow(unit: str) -> None:
     # No clock: the work is counted in how often an expression is tried, by a size that quadratic
     # work would not survive.
     text = unit * (200_000 // len(unit))
-    assert REDACTOR.text(REDACTOR.text(text)) == REDACTOR.text(text)
+    assert REDACTOR.redact_text(REDACTOR.redact_text(text)) == REDACTOR.redact_text(text)

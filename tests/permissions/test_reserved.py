@@ -10,7 +10,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ferrule.permissions import protected_names as reserved
-from ferrule.permissions.protected_names import DEFAULT, PROTECTED, RESERVED, SECRET, Names
+from ferrule.permissions.protected_names import (
+    DEFAULT_NAMES,
+    PROTECTED,
+    RESERVED,
+    SECRET,
+    ProtectedNames,
+)
 
 UNREADABLE = [
     # Ferrule's and other harnesses' own state
@@ -235,41 +241,42 @@ ORDINARY = [
 @pytest.mark.proves("reserved.unreadable")
 @pytest.mark.parametrize("name", UNREADABLE)
 def test_a_reserved_or_secret_name_is_neither_read_nor_written(name: str) -> None:
-    assert DEFAULT.check(name, write=False)
-    assert DEFAULT.check(name, write=True)
+    assert DEFAULT_NAMES.check(name, write=False)
+    assert DEFAULT_NAMES.check(name, write=True)
 
 
 @pytest.mark.proves("reserved.spellings")
 @pytest.mark.parametrize("name", OTHER_SPELLINGS)
 def test_no_other_spelling_of_such_a_name_slips_through(name: str) -> None:
-    assert DEFAULT.check(name, write=False)
+    assert DEFAULT_NAMES.check(name, write=False)
 
 
 @pytest.mark.proves("reserved.protected")
 @pytest.mark.parametrize("name", UNWRITABLE)
 def test_a_name_that_can_start_programs_may_be_read_but_not_written(name: str) -> None:
-    assert DEFAULT.check(name, write=False) is None
-    assert DEFAULT.check(name, write=True)
+    assert DEFAULT_NAMES.check(name, write=False) is None
+    assert DEFAULT_NAMES.check(name, write=True)
 
 
 @pytest.mark.proves("reserved.benign")
 @pytest.mark.parametrize("name", ORDINARY)
 def test_an_ordinary_name_beside_them_is_left_alone(name: str) -> None:
-    assert DEFAULT.check(name, write=True) is None
+    assert DEFAULT_NAMES.check(name, write=True) is None
 
 
 def test_the_reason_says_what_kind_of_name_it_is_and_which_rule_matched() -> None:
     assert (
-        DEFAULT.check("agents/x", write=False) == "reserved: no tool may touch it (rule `/agents`)"
+        DEFAULT_NAMES.check("agents/x", write=False)
+        == "reserved: no tool may touch it (rule `/agents`)"
     )
-    assert "secrets" in (DEFAULT.check("a.pem", write=False) or "")
-    assert "rule `*.pem`" in (DEFAULT.check("a.pem", write=False) or "")
-    assert "not written" in (DEFAULT.check(".bashrc", write=True) or "")
+    assert "secrets" in (DEFAULT_NAMES.check("a.pem", write=False) or "")
+    assert "rule `*.pem`" in (DEFAULT_NAMES.check("a.pem", write=False) or "")
+    assert "not written" in (DEFAULT_NAMES.check(".bashrc", write=True) or "")
 
 
 @pytest.mark.proves("reserved.extend-only")
 def test_settings_make_the_lists_longer() -> None:
-    names = DEFAULT.extended(
+    names = DEFAULT_NAMES.extend(
         reserved=("/state",), secret=("*.vault", "Ops/Tokens"), protected=("Makefile",)
     )
     assert names.check("state/x", write=False)
@@ -297,14 +304,14 @@ def test_no_extension_allows_a_name_that_was_refused(
     protected: tuple[str, ...],
     write: bool,
 ) -> None:
-    if DEFAULT.check(name, write=write):
-        assert Names(reserved, secret, protected).check(name, write=write)
+    if DEFAULT_NAMES.check(name, write=write):
+        assert ProtectedNames(reserved, secret, protected).check(name, write=write)
 
 
 @given(_NAMES)
 def test_what_may_not_be_read_may_not_be_written(name: str) -> None:
-    if DEFAULT.check(name, write=False):
-        assert DEFAULT.check(name, write=True)
+    if DEFAULT_NAMES.check(name, write=False):
+        assert DEFAULT_NAMES.check(name, write=True)
 
 
 @pytest.mark.proves("reserved.spellings")
@@ -320,13 +327,13 @@ def test_respelling_a_refused_name_keeps_it_refused(name: str, data: st.DataObje
         return wide + data.draw(st.sampled_from(["", ".", " ", "..", ". ", "::$DATA", "\u200b"]))
 
     spelled = "/".join(respelled(part) for part in name.split("/"))
-    assert DEFAULT.check(spelled, write=False)
+    assert DEFAULT_NAMES.check(spelled, write=False)
 
 
 @given(_NAMES, st.booleans())
 def test_what_lies_below_a_refused_name_is_refused(name: str, write: bool) -> None:
-    if DEFAULT.check(name, write=write):
-        assert DEFAULT.check(f"{name}/x", write=write)
+    if DEFAULT_NAMES.check(name, write=write):
+        assert DEFAULT_NAMES.check(f"{name}/x", write=write)
 
 
 @given(_PATTERNS, st.lists(st.text("ab./", max_size=6), max_size=3).map("/".join))

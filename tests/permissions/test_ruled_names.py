@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ferrule.permissions.denied_names import created_patterns
-from ferrule.permissions.protected_names import Names
-from ferrule.permissions.rule_matching import Matcher, normal
+from ferrule.permissions.path_denials import make_creation_patterns
+from ferrule.permissions.protected_names import ProtectedNames
+from ferrule.permissions.rule_matching import RuleMatcher, normalise_path
 from ferrule.permissions.rules import RuleSet
 
 ROOT = "/home/me/work"
@@ -33,12 +33,12 @@ specifiers = st.builds(_joined, starts, pieces, st.sampled_from(("", "/", "/**")
 @pytest.mark.proves("sandbox.path-rules")
 @given(specifiers, paths)
 def test_what_a_rule_denies_may_not_be_created(specifier: str, path: str) -> None:
-    rules = RuleSet.of(deny=[f"Edit({specifier})"], root=ROOT).deny
-    patterns = created_patterns(rules, ROOT, HOME)
-    matcher = Matcher(rules[0], ROOT, HOME)
+    rules = RuleSet.parse(deny=[f"Edit({specifier})"], root=ROOT).deny
+    patterns = make_creation_patterns(rules, ROOT, HOME)
+    matcher = RuleMatcher(rules[0], ROOT, HOME)
     denies = matcher._matches_path  # pyright: ignore[reportPrivateUsage]  what the gate asks; none: every path (`Edit(*)`)
-    if denies is None or denies(normal(path, ROOT, HOME)):
-        assert Names(reserved=patterns).check(path, write=True) is not None
+    if denies is None or denies(normalise_path(path, ROOT, HOME)):
+        assert ProtectedNames(reserved=patterns).check(path, write=True) is not None
 
 
 @pytest.mark.parametrize(
@@ -57,5 +57,5 @@ def test_what_a_rule_denies_may_not_be_created(specifier: str, path: str) -> Non
 def test_a_rule_names_what_lies_below_the_workspace(
     specifier: str, patterns: tuple[str, ...]
 ) -> None:
-    rules = RuleSet.of(deny=[f"Edit({specifier})"], root=ROOT).deny
-    assert created_patterns(rules, ROOT, HOME) == patterns
+    rules = RuleSet.parse(deny=[f"Edit({specifier})"], root=ROOT).deny
+    assert make_creation_patterns(rules, ROOT, HOME) == patterns

@@ -9,10 +9,10 @@ from types import SimpleNamespace
 import pytest
 
 from ferrule.core.errors import ConfigError
-from ferrule.permissions.gate import Gate
-from ferrule.permissions.rules import RuleSet, names_tool, parse_rule
+from ferrule.permissions.rule_evaluation import PermissionGate
+from ferrule.permissions.rules import RuleSet, matches_tool, parse_rule
 
-BuildGate = Callable[..., Gate]
+BuildGate = Callable[..., PermissionGate]
 
 
 @pytest.mark.proves("rules.grammar")
@@ -69,7 +69,7 @@ def test_wrong_rules_are_refused_with_rule_column_and_next_step(text: str, colum
 
 def test_a_wrong_rule_stops_the_whole_set() -> None:
     with pytest.raises(ConfigError):
-        RuleSet.of(allow=["Bash(ls)"], deny=["Bash(rm"])
+        RuleSet.parse(allow=["Bash(ls)"], deny=["Bash(rm"])
 
 
 @pytest.mark.parametrize(
@@ -90,7 +90,7 @@ def test_a_wrong_rule_stops_the_whole_set() -> None:
 def test_tool_names_are_matched_whole_or_with_wildcards(
     rule: str, name: str, matches: bool
 ) -> None:
-    assert names_tool(parse_rule(rule), name) is matches
+    assert matches_tool(parse_rule(rule), name) is matches
 
 
 @pytest.mark.proves("rules.path-patterns")
@@ -121,8 +121,8 @@ def test_path_patterns_follow_gitignore(
 
 
 def test_settings_root_anchors_a_leading_slash(tools: SimpleNamespace) -> None:
-    rules = RuleSet.of(allow=["Read(/a.txt)"], root="/work/project/sub")
-    gate = Gate(rules, root=Path("/work/project"), home=Path("/home/person"))
+    rules = RuleSet.parse(allow=["Read(/a.txt)"], root="/work/project/sub")
+    gate = PermissionGate(rules, root=Path("/work/project"), home=Path("/home/person"))
     assert gate.decide(tools.read, {"path": "sub/a.txt"}).verdict == "allow"
     assert gate.decide(tools.read, {"path": "a.txt"}).verdict == "ask"
 
@@ -333,11 +333,11 @@ def test_a_tool_of_ones_own_may_be_called_as_it_is() -> None:
 def test_lint_names_rules_that_do_nothing_or_too_much(
     lists: dict[str, list[str]], said: str
 ) -> None:
-    assert any(said in line for line in RuleSet.of(**lists).lint(["read_file", "run_command"]))
+    assert any(said in line for line in RuleSet.parse(**lists).lint(["read_file", "run_command"]))
 
 
 def test_lint_is_silent_about_good_rules() -> None:
-    rules = RuleSet.of(
+    rules = RuleSet.parse(
         deny=["Bash(rm:*)"],
         ask=["Edit(ci/**)"],
         allow=["Bash(git diff:*)", "read_file", "Read(docs/**)"],
@@ -350,7 +350,7 @@ def test_the_stronger_layer_is_named_as_the_reason(tools: SimpleNamespace) -> No
         parse_rule("Bash", "deny", layer="user"),
         parse_rule("Bash(ls)", "deny", layer="managed"),
     ]
-    decision = Gate(RuleSet(rules), root=Path("/w"), home=Path("/h")).decide(
+    decision = PermissionGate(RuleSet(rules), root=Path("/w"), home=Path("/h")).decide(
         tools.run, {"command": "ls"}
     )
     assert (decision.rule, decision.layer) == ("Bash(ls)", "managed")

@@ -22,7 +22,7 @@ from ferrule.core.calls import ErrorType
 from ferrule.core.errors import ConfigError, ToolFailed
 from ferrule.permissions.filesystem import open_beneath
 from ferrule.permissions.filesystem.workspace import ABSENT, Workspace
-from ferrule.permissions.protected_names import DEFAULT
+from ferrule.permissions.protected_names import DEFAULT_NAMES
 
 SECRET = b"outside, and not for tools"
 
@@ -47,8 +47,13 @@ def root(tmp_path: Path) -> Path:
 
 @pytest.fixture(params=["openat2", "walk"])
 def workspace(root: Path, request: pytest.FixtureRequest) -> Iterator[Workspace]:
-    way = {"openat2": open_beneath.by_openat2, "walk": open_beneath.by_walk}[request.param]
-    if way is open_beneath.by_openat2 and open_beneath.best() is open_beneath.by_walk:
+    way = {"openat2": open_beneath.open_by_openat2, "walk": open_beneath.open_by_walk}[
+        request.param
+    ]
+    if (
+        way is open_beneath.open_by_openat2
+        and open_beneath.select_open_folder() is open_beneath.open_by_walk
+    ):
         pytest.skip("this kernel (or a filter on system calls) has no openat2")
     opened = Workspace(root, open_folder=way)
     yield opened
@@ -128,7 +133,7 @@ def test_no_link_is_followed_wherever_it_points(
         lambda: workspace.make_dir(path + "/new"),
         lambda: workspace.entries(path),
         lambda: list(workspace.walk(path)),
-        lambda: workspace.descriptor(path),
+        lambda: workspace.open_descriptor(path),
         lambda: workspace.move("a.txt", path + "/new"),
     ):
         failure = refused(call)
@@ -288,11 +293,11 @@ def test_an_untouchable_name_is_refused_by_every_method_whether_it_exists_or_not
         lambda: workspace.make_dir(path + "/below"),
         lambda: workspace.entries(path),
         lambda: workspace.walk(path),
-        lambda: workspace.descriptor(path),
+        lambda: workspace.open_descriptor(path),
         lambda: workspace.delete(path, recursive=True),
         lambda: workspace.move(path, "mine.txt"),
         lambda: workspace.move("a.txt", path, overwrite=True),
-        lambda: workspace.permit(str(root / path), write=False),
+        lambda: workspace.check_name(str(root / path), write=False),
     ):
         failure = refused(call)
         assert failure.error_type is ErrorType.PERMISSION_DENIED
@@ -665,7 +670,7 @@ def test_listing_a_file_is_refused_with_the_tool_to_use(workspace: Workspace) ->
 
 
 def test_a_folder_can_be_had_as_a_descriptor(workspace: Workspace, root: Path) -> None:
-    descriptor = workspace.descriptor("src")
+    descriptor = workspace.open_descriptor("src")
     try:
         assert os.listdir(descriptor) == ["b.py"]
     finally:
@@ -792,19 +797,19 @@ def test_a_file_swapped_for_a_link_while_it_is_used_never_leads_out(
 
 
 def test_this_kernel_has_openat2_or_we_say_so() -> None:
-    if open_beneath.best() is open_beneath.by_walk:
+    if open_beneath.select_open_folder() is open_beneath.open_by_walk:
         pytest.skip("no openat2 here: only the walk is tested")
-    assert open_beneath.best() is open_beneath.by_openat2
+    assert open_beneath.select_open_folder() is open_beneath.open_by_openat2
 
 
 def test_without_openat2_the_walk_is_used(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(open_beneath, "_openat2", lambda: lambda root, path, flags: -errno.ENOSYS)
-    open_beneath.best.cache_clear()
+    open_beneath.select_open_folder.cache_clear()
     try:
-        assert open_beneath.best() is open_beneath.by_walk
+        assert open_beneath.select_open_folder() is open_beneath.open_by_walk
     finally:
         monkeypatch.undo()
-        open_beneath.best.cache_clear()
+        open_beneath.select_open_folder.cache_clear()
 
 
 def test_a_disturbed_lookup_is_repeated_and_given_up_in_the_end(
@@ -812,10 +817,10 @@ def test_a_disturbed_lookup_is_repeated_and_given_up_in_the_end(
 ) -> None:
     answers = iter([-errno.EAGAIN, -errno.EAGAIN, 7])
     monkeypatch.setattr(open_beneath, "_openat2", lambda: lambda root, path, flags: next(answers))
-    assert open_beneath.by_openat2(0, ("a",)) == 7
+    assert open_beneath.open_by_openat2(0, ("a",)) == 7
     monkeypatch.setattr(open_beneath, "_openat2", lambda: lambda root, path, flags: -errno.EAGAIN)
     with pytest.raises(BlockingIOError):
-        open_beneath.by_openat2(0, ("a",))
+        open_beneath.open_by_openat2(0, ("a",))
 
 
 @pytest.fixture(scope="module")
@@ -872,9 +877,9 @@ def test_whatever_opens_is_a_permitted_file_beneath_the_root_and_both_ways_agree
     path = absolute.format(root=maze) + "/".join(steps)
     permitted = {(maze / name).stat().st_ino: name.encode() for name in ("f", "d/f", "d/d/f")}
     ways = (
-        [open_beneath.by_walk]
-        if open_beneath.best() is open_beneath.by_walk
-        else [open_beneath.by_walk, open_beneath.by_openat2]
+        [open_beneath.open_by_walk]
+        if open_beneath.select_open_folder() is open_beneath.open_by_walk
+        else [open_beneath.open_by_walk, open_beneath.open_by_openat2]
     )
     outcomes: list[object] = []
     for way in ways:
@@ -901,6 +906,6 @@ def test_what_is_written_is_read_back_to_the_byte(maze: Path, first: bytes, seco
 
 
 def test_more_names_can_be_forbidden(root: Path) -> None:
-    workspace = Workspace(root, names=DEFAULT.extended(secret=("a.txt",)))
+    workspace = Workspace(root, names=DEFAULT_NAMES.extend(secret=("a.txt",)))
     assert refused(lambda: workspace.read("a.txt")).error_type is ErrorType.PERMISSION_DENIED
     assert workspace.read("src/b.py") == b"pass\n"

@@ -22,7 +22,7 @@ from ferrule.storage.journal.postgres import PostgresJournal
 from ferrule.storage.journal.protocols import Journal
 from ferrule.tools.context import Context
 from ferrule.tools.decorator import tool
-from ferrule.tools.outcome_probe import NOT_HAPPENED, Probed, happened
+from ferrule.tools.outcome_probe import NOT_HAPPENED, ProbeResult, happened
 
 DATABASE = os.environ["SCALE_DATABASE"]
 LOOK = 0.05
@@ -39,7 +39,7 @@ def key(context: Context) -> str:
     return f"{context.identity.session}/{context.call_id}"
 
 
-async def done(values: Mapping[str, Any], context: Context) -> Probed:
+async def done(values: Mapping[str, Any], context: Context) -> ProbeResult:
     """The probe: whether the effect is there."""
     found = await said("SELECT 1 FROM effects WHERE call = %s", key(context))
     return happened("held") if found else NOT_HAPPENED
@@ -75,7 +75,7 @@ class Endless(Scripted):
     def __init__(self) -> None:
         super().__init__([step] * 4)
 
-    def finished(self) -> None:
+    def assert_finished(self) -> None:
         """Steps may be left over."""
 
 

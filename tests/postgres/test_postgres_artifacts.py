@@ -16,20 +16,20 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from ferrule.core.errors import FerruleError
-from ferrule.storage.artifacts.postgres import BATCH, DAY, PostgresArtifacts
+from ferrule.storage.artifacts.postgres import BATCH_CHUNKS, DAY, PostgresArtifactStore
 from ferrule.storage.artifacts.store import (
-    PIECE,
+    CHUNK_SIZE,
     Artifact,
     ArtifactMissing,
     ArtifactStore,
     ArtifactTooLarge,
     Scope,
 )
-from ferrule.storage.journal.postgres_schema import grants, script
+from ferrule.storage.journal.postgres_schema import create_script, grant_script
 from ferrule.testing.artifact_conformance import MINE, ArtifactConformance
 
 Sql = Callable[..., list[tuple[object, ...]]]
-LARGE = PIECE * BATCH
+LARGE = CHUNK_SIZE * BATCH_CHUNKS
 
 
 @pytest.mark.proves("artifacts.store-contract", "postgres.artifacts")
@@ -39,7 +39,7 @@ class TestPostgres(ArtifactConformance):
         self.dsn, self.schema = dsn, schema
 
     def open_store(self) -> ArtifactStore:
-        return PostgresArtifacts(self.dsn, schema=self.schema, seconds=60)
+        return PostgresArtifactStore(self.dsn, schema=self.schema, seconds=60)
 
 
 class Days:
@@ -53,8 +53,8 @@ class Days:
 
 
 @pytest.fixture
-def store(dsn: str, schema: str) -> Iterator[PostgresArtifacts]:
-    one = PostgresArtifacts(dsn, schema=schema, seconds=60)
+def store(dsn: str, schema: str) -> Iterator[PostgresArtifactStore]:
+    one = PostgresArtifactStore(dsn, schema=schema, seconds=60)
     yield one
     one.close()
 
@@ -65,43 +65,43 @@ def store(dsn: str, schema: str) -> Iterator[PostgresArtifacts]:
 )
 @given(
     st.lists(st.tuples(st.binary(min_size=1, max_size=20), st.integers(0, 40_000)), max_size=5),
-    st.integers(0, 2 * PIECE),
-    st.integers(0, 2 * PIECE),
+    st.integers(0, 2 * CHUNK_SIZE),
+    st.integers(0, 2 * CHUNK_SIZE),
 )
 def test_any_range_of_any_bytes_comes_back(
-    store: PostgresArtifacts, repeated: list[tuple[bytes, int]], offset: int, size: int
+    store: PostgresArtifactStore, repeated: list[tuple[bytes, int]], offset: int, size: int
 ) -> None:
     parts = [piece * times for piece, times in repeated]
     whole = b"".join(parts)
     kept = store.put(MINE, parts)
     assert (kept.sha256, kept.size) == (hashlib.sha256(whole).hexdigest(), len(whole))
     assert store.read(MINE, kept.reference, offset, size) == whole[offset : offset + size]
-    assert b"".join(store.pieces(MINE, kept.reference, offset)) == whole[offset:]
+    assert b"".join(store.read_chunks(MINE, kept.reference, offset)) == whole[offset:]
 
 
 @pytest.mark.parametrize("size", [LARGE - 1, LARGE, LARGE + 1, 3 * LARGE])
 def test_what_is_about_a_batch_is_kept_once_however_often(
-    store: PostgresArtifacts, sql: Sql, size: int
+    store: PostgresArtifactStore, sql: Sql, size: int
 ) -> None:
     parts = [b"x" * 1000] * (size // 1000) + [b"y" * (size % 1000)]
     first, second = store.put(MINE, parts), store.put(MINE, [b"".join(parts)], mime="text/csv")
     assert first.sha256 == second.sha256
     assert store.find(MINE, first.reference) == second
-    assert b"".join(store.pieces(MINE, first.reference)) == b"".join(parts)
+    assert b"".join(store.read_chunks(MINE, first.reference)) == b"".join(parts)
     assert sql("SELECT count(*) FROM artifacts") == [(1,)]
     assert sql("SELECT sum(length(data)) FROM chunks") == [(size,)]
 
 
 GROWN = """
 import resource, sys
-from ferrule.storage.artifacts.postgres import PostgresArtifacts
-from ferrule.storage.artifacts.store import PIECE
+from ferrule.storage.artifacts.postgres import PostgresArtifactStore
+from ferrule.storage.artifacts.store import CHUNK_SIZE
 from ferrule.testing.artifact_conformance import MINE
-store, piece = PostgresArtifacts(sys.argv[1], schema=sys.argv[2]), b"x" * PIECE
+store, piece = PostgresArtifactStore(sys.argv[1], schema=sys.argv[2]), b"x" * CHUNK_SIZE
 store.put(MINE, [piece] * 9)
 before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
 kept = store.put(MINE, (piece for _ in range(80)))
-assert kept.size == sum(map(len, store.pieces(MINE, kept.reference))) == 80 * PIECE
+assert kept.size == sum(map(len, store.read_chunks(MINE, kept.reference))) == 80 * CHUNK_SIZE
 print((resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) * 1024)
 """
 
@@ -115,13 +115,13 @@ def test_a_large_artifact_is_written_and_read_in_bounded_memory(dsn: str, schema
 
 DIES = """
 import os, signal, sys
-from ferrule.storage.artifacts.postgres import BATCH, PostgresArtifacts
-from ferrule.storage.artifacts.store import PIECE
+from ferrule.storage.artifacts.postgres import BATCH_CHUNKS, PostgresArtifactStore
+from ferrule.storage.artifacts.store import CHUNK_SIZE
 from ferrule.testing.artifact_conformance import MINE
 def parts():
-    yield b"x" * (PIECE * BATCH * 2)
+    yield b"x" * (CHUNK_SIZE * BATCH_CHUNKS * 2)
     os.kill(os.getpid(), signal.SIGKILL)
-PostgresArtifacts(sys.argv[1], schema=sys.argv[2]).put(MINE, parts())
+PostgresArtifactStore(sys.argv[1], schema=sys.argv[2]).put(MINE, parts())
 """
 
 
@@ -136,7 +136,7 @@ def test_a_process_that_dies_while_it_keeps_leaves_nothing_to_be_seen(
     (made,) = sql("SELECT made FROM artifacts")[0]
     assert isinstance(made, int)
     clock.seconds = made / 1000
-    store = PostgresArtifacts(dsn, schema=schema, seconds=60, now=clock)
+    store = PostgresArtifactStore(dsn, schema=schema, seconds=60, now=clock)
     assert store.list(MINE) == []
     # It might be somebody's who still writes: it goes when it is a day old.
     assert store.sweep() == 0 and sql("SELECT count(*) FROM artifacts") == [(1,)]
@@ -151,7 +151,7 @@ def test_what_is_too_old_goes_and_keeping_it_again_makes_it_young(
     dsn: str, schema: str, sql: Sql
 ) -> None:
     clock, day = Days(), DAY / 1000
-    store = PostgresArtifacts(dsn, schema=schema, seconds=60, days=10, now=clock)
+    store = PostgresArtifactStore(dsn, schema=schema, seconds=60, days=10, now=clock)
     old, used = store.put(MINE, [b"old"]), store.put(MINE, [b"used"])
     clock.seconds += 6 * day
     store.put(MINE, [b"used"])
@@ -171,7 +171,7 @@ def test_the_oldest_of_all_scopes_go_when_there_is_too_much_but_never_the_newest
     dsn: str, schema: str
 ) -> None:
     clock = Days()
-    store = PostgresArtifacts(
+    store = PostgresArtifactStore(
         dsn, schema=schema, seconds=60, max_bytes=10_000, days=None, now=clock
     )
     scopes = [Scope("t", "u", f"s{n}") for n in range(5)]
@@ -199,20 +199,22 @@ def test_too_much_that_came_piece_by_piece_is_not_kept_and_not_read_to_its_end(
         nonlocal read
         while True:
             read += 1
-            yield b"x" * PIECE
+            yield b"x" * CHUNK_SIZE
 
-    store = PostgresArtifacts(dsn, schema=schema, seconds=60, max_bytes=2 * LARGE)
+    store = PostgresArtifactStore(dsn, schema=schema, seconds=60, max_bytes=2 * LARGE)
     with pytest.raises(ArtifactTooLarge):
         store.put(MINE, endless())
-    assert read == 2 * BATCH + 1
+    assert read == 2 * BATCH_CHUNKS + 1
     assert sql("SELECT count(*) FROM artifacts") == [(0,)]
     store.close()
 
 
-def test_an_artifact_that_is_removed_while_it_is_read_is_missing(store: PostgresArtifacts) -> None:
-    kept = store.put(MINE, [b"x" * 3 * PIECE])
-    reading = store.pieces(MINE, kept.reference)
-    assert len(next(reading)) == PIECE
+def test_an_artifact_that_is_removed_while_it_is_read_is_missing(
+    store: PostgresArtifactStore,
+) -> None:
+    kept = store.put(MINE, [b"x" * 3 * CHUNK_SIZE])
+    reading = store.read_chunks(MINE, kept.reference)
+    assert len(next(reading)) == CHUNK_SIZE
     store.delete(MINE, kept.reference)
     with pytest.raises(ArtifactMissing):
         next(reading)
@@ -230,11 +232,11 @@ def test_however_the_line_breaks_an_artifact_is_whole(
     faulty: Faulty, schema: str, plan: list[str], size: int
 ) -> None:
     faulty.plan.clear()
-    store = PostgresArtifacts(faulty.dsn, schema=schema, seconds=60)
+    store = PostgresArtifactStore(faulty.dsn, schema=schema, seconds=60)
     assert store.delete(MINE, "art-" + "0" * 64) is False
     faulty.plan.extend(plan)
     kept = store.put(MINE, [b"x" * size])
-    assert b"".join(store.pieces(MINE, kept.reference)) == b"x" * size
+    assert b"".join(store.read_chunks(MINE, kept.reference)) == b"x" * size
     faulty.plan.clear()
     store.close()
 
@@ -250,12 +252,14 @@ def test_a_line_that_breaks_at_the_last_statement_leaves_one_artifact(
         # Asked for more, with everything written but the end.
         faulty.plan.append(word)
 
-    store = PostgresArtifacts(faulty.dsn, schema=schema, seconds=60)
+    store = PostgresArtifactStore(faulty.dsn, schema=schema, seconds=60)
     for _ in range(1 + again):
         kept = store.put(MINE, parts())
     assert faulty.plan == type(faulty.plan)()
     assert store.find(MINE, kept.reference) == kept and store.list(MINE) == [kept]
-    assert sql("SELECT count(*), (SELECT count(*) FROM chunks) FROM artifacts") == [(1, 2 * BATCH)]
+    assert sql("SELECT count(*), (SELECT count(*) FROM chunks) FROM artifacts") == [
+        (1, 2 * BATCH_CHUNKS)
+    ]
     store.close()
 
 
@@ -263,10 +267,10 @@ def test_the_same_bytes_kept_and_removed_by_many_at_once_are_whole_or_missing(
     dsn: str, schema: str
 ) -> None:
     data = b"x" * (LARGE + 5)
-    stores = [PostgresArtifacts(dsn, schema=schema, seconds=60) for _ in range(4)]
+    stores = [PostgresArtifactStore(dsn, schema=schema, seconds=60) for _ in range(4)]
     wrong: list[object] = []
 
-    def work(store: PostgresArtifacts, number: int) -> None:
+    def work(store: PostgresArtifactStore, number: int) -> None:
         for _ in range(5):
             kept = store.put(MINE, [data])
             try:
@@ -292,10 +296,10 @@ def test_a_worker_needs_no_right_to_change_chunks(cluster: Cluster, schema: str)
     import psycopg
 
     role = f"worker_{schema}"
-    cluster.sql(script(schema, "artifacts"))
-    cluster.sql(f"CREATE ROLE {role} LOGIN; " + grants(role, schema, "artifacts"))
+    cluster.sql(create_script(schema, "artifacts"))
+    cluster.sql(f"CREATE ROLE {role} LOGIN; " + grant_script(role, schema, "artifacts"))
     try:
-        store = PostgresArtifacts(cluster.dsn(role), schema=schema, seconds=60)
+        store = PostgresArtifactStore(cluster.dsn(role), schema=schema, seconds=60)
         kept = store.put(MINE, [b"x" * (LARGE + 1)])
         assert store.put(MINE, [b"small"]).size == 5
         assert store.delete(MINE, kept.reference) is True and store.sweep() == 0
@@ -309,7 +313,7 @@ def test_a_worker_needs_no_right_to_change_chunks(cluster: Cluster, schema: str)
 
 
 def test_a_database_that_is_not_there_is_an_error_that_says_nothing_of_an_artifact() -> None:
-    store = PostgresArtifacts("postgresql://me:s3cret@127.0.0.1:1/none", seconds=2)
+    store = PostgresArtifactStore("postgresql://me:s3cret@127.0.0.1:1/none", seconds=2)
     with pytest.raises(FerruleError, match="cannot be reached") as refused:
         store.put(MINE, [b"x"])
     assert refused.value.code == "artifacts_unreachable" and "s3cret" not in str(refused.value)

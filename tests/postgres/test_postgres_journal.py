@@ -26,9 +26,9 @@ from ferrule.core.events import Event, Noticed, RunFinished, RunStarted
 from ferrule.core.identity import Identity
 from ferrule.models.scripted import calls, says
 from ferrule.storage.audit.verification import verify_sessions
-from ferrule.storage.export.jsonl import import_jsonl, jsonl
-from ferrule.storage.journal.postgres import PAGE, PostgresJournal
-from ferrule.storage.journal.postgres_schema import PARTS, grants, script
+from ferrule.storage.export.jsonl import export_jsonl, import_jsonl
+from ferrule.storage.journal.postgres import PAGE_ROWS, PostgresJournal
+from ferrule.storage.journal.postgres_schema import MIGRATIONS, create_script, grant_script
 from ferrule.storage.journal.protocols import Journal
 from ferrule.storage.journal.sqlite import SqliteJournal
 from ferrule.testing.journal_conformance import ME, STORY, JournalConformance
@@ -47,7 +47,7 @@ class TestPostgres(JournalConformance):
     def open_journal(self) -> Journal:
         return PostgresJournal(self.dsn, schema=self.schema, lease_seconds=LONG, seconds=60)
 
-    def open_again(self, journal: Journal) -> Journal:
+    def reopen(self, journal: Journal) -> Journal:
         return PostgresJournal(self.dsn, schema=self.schema, lease_seconds=LONG, seconds=60)
 
 
@@ -99,8 +99,8 @@ def test_the_same_events_have_the_same_hashes_as_in_sqlite(
     with SqliteJournal(":memory:") as file:
         for batch in batches:
             at = [1_800_000_000_000] * len(batch)
-            kept = journal.append(session, "r1", batch, identity=ME, at=at)
-            assert kept == file.append(session, "r1", batch, identity=ME, at=at)
+            kept = journal.append(session, "r1", batch, identity=ME, times=at)
+            assert kept == file.append(session, "r1", batch, identity=ME, times=at)
         assert list(journal.records(session)) == list(file.records(session))
         assert journal.head(session) == file.head(session)
         journal.verify(session)
@@ -115,10 +115,10 @@ def test_sessions_go_from_a_file_to_the_database_and_back_with_their_hashes(
     with SqliteJournal(tmp_path / "j.db") as file, SqliteJournal(":memory:") as back:
         file.append("s1", "r1", STORY, identity=ME)
         file.append("s1", "r2", STORY[1:], identity=ME)
-        exported = list(jsonl(file.records("s1")))
+        exported = list(export_jsonl(file.records("s1")))
         assert import_jsonl(journal, exported) == ["s1"]
-        assert list(jsonl(journal.records("s1"))) == exported
-        assert import_jsonl(back, jsonl(journal.records("s1"))) == ["s1"]
+        assert list(export_jsonl(journal.records("s1"))) == exported
+        assert import_jsonl(back, export_jsonl(journal.records("s1"))) == ["s1"]
         assert back.head("s1") == file.head("s1") == journal.head("s1")
         with pytest.raises(JournalError, match="already"):
             import_jsonl(journal, exported)
@@ -398,14 +398,14 @@ def test_a_restart_of_the_database_between_two_appends_goes_unnoticed(
 ) -> None:
     journal.append("s1", "r1", note("one"), identity=ME)
     reading = journal.records("s1")
-    journal.append("s1", "r1", [event for n in range(PAGE) for event in note(n)], identity=ME)
+    journal.append("s1", "r1", [event for n in range(PAGE_ROWS) for event in note(n)], identity=ME)
     next(reading)
     cluster.restart(restart)
     with pytest.raises(JournalError, match="in use"):
         other.lease("s1")
     journal.append("s1", "r1", note("two"), identity=ME)
-    assert [record.seq for record in reading] == list(range(2, PAGE + 3))
-    assert texts(other) == ["one", *map(str, range(PAGE)), "two"]
+    assert [record.seq for record in reading] == list(range(2, PAGE_ROWS + 3))
+    assert texts(other) == ["one", *map(str, range(PAGE_ROWS)), "two"]
     other.verify("s1")
 
 
@@ -473,7 +473,7 @@ def test_a_row_that_somebody_keeps_locked_is_an_error_and_nothing_is_recorded(
 
     journal.append("s1", "r1", note("one"), identity=ME)
     if first == "server":
-        journal._db.ask("SELECT set_config('lock_timeout', '50ms', false)", doing="hurrying")
+        journal._db.query("SELECT set_config('lock_timeout', '50ms', false)", doing="hurrying")
     with psycopg.connect(cluster.dsn()) as locking:
         locking.execute(f'UPDATE "{schema}".sessions SET seq = seq'.encode())
         with (
@@ -574,9 +574,9 @@ def test_what_no_chain_holds_is_checked_too(
 ) -> None:
     journal.append("s1", "r1", STORY, identity=ME)
     journal.release("s1")
-    assert verify_sessions(journal).whole
+    assert verify_sessions(journal).is_intact
     sql(statement)
-    assert not verify_sessions(journal).whole
+    assert not verify_sessions(journal).is_intact
 
 
 @pytest.mark.proves("postgres.tamper-evident")
@@ -650,7 +650,9 @@ def test_reading_past_a_gap_or_a_broken_body_is_an_error(
 def test_checking_a_session_that_grows_meanwhile_finds_nothing_wrong(
     journal: PostgresJournal, other: PostgresJournal
 ) -> None:
-    journal.append("s1", "r1", [event for n in range(PAGE + 1) for event in note(n)], identity=ME)
+    journal.append(
+        "s1", "r1", [event for n in range(PAGE_ROWS + 1) for event in note(n)], identity=ME
+    )
     stop = threading.Event()
 
     def grow() -> int:
@@ -694,11 +696,11 @@ def test_tables_are_brought_from_each_version_to_the_next_and_keep_what_they_hol
 ) -> None:
     journal.append("s1", "r1", STORY, identity=ME)
     later = (
-        *PARTS["journal"],
+        *MIGRATIONS["journal"],
         'ALTER TABLE "{schema}".sessions ADD COLUMN colour text;',
         "SELECT 1;",
     )
-    monkeypatch.setitem(PARTS, "journal", later)
+    monkeypatch.setitem(MIGRATIONS, "journal", later)
     for _ in range(2):
         with PostgresJournal(dsn, schema=schema, seconds=60) as late:
             assert len(list(late.records("s1"))) == len(STORY)
@@ -718,8 +720,8 @@ def test_a_worker_needs_no_right_to_make_tables_or_to_change_what_was_recorded(
     import psycopg
 
     role = f"worker_{schema}"
-    cluster.sql(script(schema, "journal"))
-    cluster.sql(f"CREATE ROLE {role} LOGIN; " + grants(role, schema, "journal"))
+    cluster.sql(create_script(schema, "journal"))
+    cluster.sql(f"CREATE ROLE {role} LOGIN; " + grant_script(role, schema, "journal"))
     try:
         with PostgresJournal(cluster.dsn(role), schema=schema, seconds=60) as journal:
             journal.lease("s0")

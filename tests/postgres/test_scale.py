@@ -22,8 +22,8 @@ from ferrule.cli.root import run as ferrule
 from ferrule.core.errors import ConfigError, SessionNotFound
 from ferrule.core.events import (
     CallProbed,
+    JournalRecord,
     ModelAnswered,
-    Record,
     RunFinished,
     RunStarted,
     ToolAnswered,
@@ -100,7 +100,7 @@ class Fleet:
     def worker(self, pid: int) -> subprocess.Popen[bytes]:
         return next(worker for worker in self.workers if worker.pid == pid)
 
-    def records(self, session: str) -> list[Record]:
+    def records(self, session: str) -> list[JournalRecord]:
         self.journal.verify(session)
         return list(self.journal.records(session))
 
@@ -125,11 +125,11 @@ def fleet(cluster: Cluster) -> Iterator[Fleet]:
         made.close()
 
 
-def of(records: list[Record], kind: type) -> list[Any]:
+def of(records: list[JournalRecord], kind: type) -> list[Any]:
     return [record.event for record in records if isinstance(record.event, kind)]
 
 
-def answered_once(records: list[Record]) -> bool:
+def answered_once(records: list[JournalRecord]) -> bool:
     """Whether every call that the model made has exactly one result."""
     made = sorted(call.id for answer in of(records, ModelAnswered) for call in answer.calls)
     return made == sorted(answer.result.call_id for answer in of(records, ToolAnswered))

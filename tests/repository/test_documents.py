@@ -62,7 +62,7 @@ PAGES = pages()
 def model_is_pulled() -> bool:
     from ferrule.models.local import pull
 
-    folder = Path(os.environ.get("FERRULE_MODELS") or pull.folder())
+    folder = Path(os.environ.get("FERRULE_MODELS") or pull.models_folder())
     return any(folder.rglob("*.gguf")) if folder.exists() else False
 
 

@@ -30,9 +30,9 @@ from typing import Any
 import pytest
 from source import ROOT
 
-from ferrule.cli.init.project import files_of
-from ferrule.cli.new_files import write_new
-from ferrule.storage.trust import Trust
+from ferrule.cli.init.project import project_files
+from ferrule.cli.new_files import write_new_files
+from ferrule.storage.trust import TrustStore
 
 FENCE = re.compile(r"^```(?P<info>\S[^\n]*)\n(?P<body>.*?)^```$", re.MULTILINE | re.DOTALL)
 PAGE = ROOT / "docs/tutorial.md"
@@ -267,8 +267,8 @@ def test_the_local_model_of_the_tutorial_calls_the_tool(tmp_path: Path, own_fold
 
     if not MODEL:
         pytest.skip("the embedded model is not pulled")
-    write_new(tmp_path, files_of("shop"))
-    Trust().trust(tmp_path)
+    write_new_files(tmp_path, project_files("shop"))
+    TrustStore().trust(tmp_path)
     reader = Reader(
         tmp_path, {**os.environ, "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}"}
     )

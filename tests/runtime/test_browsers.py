@@ -10,8 +10,8 @@ import httpx
 import pytest
 
 from ferrule.runtime.http import sign_in
-from ferrule.runtime.http.http_security import Door, Who
-from ferrule.runtime.http.sign_in import Browsers
+from ferrule.runtime.http.http_security import HttpGuard, Principal
+from ferrule.runtime.http.sign_in import BrowserSignIn
 
 ADAS, BOBS = "the-token-of-ada-herself", "the-token-of-bob-himself"
 HERE = "http://127.0.0.1:8000"
@@ -33,14 +33,16 @@ async def _who(scope: Any, receive: Any, send: Any) -> None:
     await send({"type": "http.response.body", "body": json.dumps(said).encode()})
 
 
-def door(**more: Any) -> Door:
-    people = {ADAS: Who("ada", operator=True), BOBS: Who("bob")}
-    signing = Browsers([HERE, "https://ferrule.example"], **more)
+def door(**more: Any) -> HttpGuard:
+    people = {ADAS: Principal("ada", operator=True), BOBS: Principal("bob")}
+    signing = BrowserSignIn([HERE, "https://ferrule.example"], **more)
     hosts = ["127.0.0.1:8000", "127.0.0.1:8001", "ferrule.example"]
-    return Door(_who, token=people, hosts=hosts, reads=["/open", "/static/"], browsers=signing)
+    return HttpGuard(
+        _who, token=people, hosts=hosts, open_paths=["/open", "/static/"], browsers=signing
+    )
 
 
-def browser(at: Door, base: str = HERE) -> httpx.AsyncClient:
+def browser(at: HttpGuard, base: str = HERE) -> httpx.AsyncClient:
     return httpx.AsyncClient(transport=httpx.ASGITransport(app=at), base_url=base)
 
 
@@ -71,7 +73,7 @@ async def test_a_visit_ends_with_its_time_with_the_process_and_with_another_sign
     async with browser(at) as one:
         await one.get("/login", params={"token": ADAS})
         old = dict(one.cookies)
-        clock.now = sign_in.SECONDS
+        clock.now = sign_in.VISIT_SECONDS
         assert (await one.get("/")).status_code == 200
         clock.now += 1
         assert (await one.get("/")).status_code == 401
@@ -88,7 +90,7 @@ async def test_a_visit_ends_with_its_time_with_the_process_and_with_another_sign
 
 @pytest.mark.proves("console.login")
 async def test_visits_are_bounded_and_the_oldest_goes(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sign_in, "MOST_VISITS", 2)
+    monkeypatch.setattr(sign_in, "MAX_VISITS", 2)
     at = door()
     all_of_them = [browser(at) for _ in range(3)]
     for one in all_of_them:

@@ -1,6 +1,6 @@
 """Runs a program under Landlock alone. As a program: `landlocked.py RECORD WORDS…`; RECORD is JSON.
 
-`granted`: pairs of a path and words; further keys as of `landlock.Spec`. Says on standard error
+`granted`: pairs of a path and words; further keys as of `landlock.Ruleset`. Says on standard error
 which version was used. It gives up its capabilities first: with some of them a process sees others'
 memory whatever Landlock says.
 """
@@ -21,8 +21,8 @@ record = json.loads(sys.argv[1])
 granted = [(path, tuple(words)) for path, words in record.pop("granted")]
 file_calls.keep_capabilities(0)
 try:
-    version = landlock.restrict(landlock.Spec(granted, **record))
-except landlock.Unavailable as error:
+    version = landlock.restrict(landlock.Ruleset(granted, **record))
+except landlock.LandlockUnavailable as error:
     sys.exit(f"unavailable: {error}")
 print(f"version {version}", file=sys.stderr, flush=True)
 os.execvp(sys.argv[2], sys.argv[2:])

@@ -21,7 +21,7 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "src" / "ferrule" / "sandbox"))
 
 from inside.kernel import seccomp
-from inside.kernel.libc import call
+from inside.kernel.libc import call_libc
 from inside.mediator import file_calls, name_rules
 from inside.mediator import mediator as creation
 
@@ -33,30 +33,32 @@ PR_SET_DUMPABLE = 4
 def enter() -> None:
     """New namespaces, the same user in them."""
     user, group = os.getuid(), os.getgid()
-    call("unshare", CLONE_NEWUSER | CLONE_NEWNS | CLONE_NEWPID)
+    call_libc("unshare", CLONE_NEWUSER | CLONE_NEWNS | CLONE_NEWPID)
     Path("/proc/self/setgroups").write_text("deny")
     Path("/proc/self/uid_map").write_text(f"{user} {user} 1")
     Path("/proc/self/gid_map").write_text(f"{group} {group} 1")
 
 
 def first_process(report: int, record: dict[str, object], words: list[str]) -> None:
-    call("mount", b"none", b"/", None, MS_REC | MS_PRIVATE, None)
-    call("mount", b"proc", b"/proc", b"proc", 0, None)
+    call_libc("mount", b"none", b"/", None, MS_REC | MS_PRIVATE, None)
+    call_libc("mount", b"proc", b"/proc", b"proc", 0, None)
     for masked in record.get("masks", ()):
         empty = f"/tmp/.empty-{os.getpid()}-{os.getppid()}"
         Path(empty).touch(mode=0)
-        call("mount", empty.encode(), os.fsencode(masked), None, MS_BIND, None)
+        call_libc("mount", empty.encode(), os.fsencode(masked), None, MS_BIND, None)
         os.unlink(empty)
-    call("prctl", PR_SET_DUMPABLE, 0, 0, 0, 0)
+    call_libc("prctl", PR_SET_DUMPABLE, 0, 0, 0, 0)
     keys = ("reserved", "secret", "protected")
-    rules = name_rules.Rules(tuple(record["roots"]), *(tuple(record.get(key, ())) for key in keys))
+    rules = name_rules.NameRules(
+        tuple(record["roots"]), *(tuple(record.get(key, ())) for key in keys)
+    )
     mediate = bool(record.get("mediate", True))
     unix_only, connect = bool(record.get("unix_only", False)), bool(record.get("connect", True))
     ours, theirs = socket.socketpair()
     child = os.fork()
     if child == 0:
         file_calls.keep_capabilities(0)
-        listener = seccomp.install(unix_only, mediate, connect=connect)
+        listener = seccomp.install_filter(unix_only, mediate, connect=connect)
         if listener is not None:
             socket.send_fds(theirs, [b"l"], [listener])
             theirs.recv(1)
@@ -66,7 +68,7 @@ def first_process(report: int, record: dict[str, object], words: list[str]) -> N
         descriptors = array.array("i")
         _, found, _, _ = socket.recv_fds(ours, 1, 1)
         descriptors.extend(found)
-        creation.lower_rights()
+        creation.drop_file_capabilities()
         lock = os.open(record["lock"], os.O_RDWR) if "lock" in record else os.memfd_create("lock")
         mediator = creation.Mediator(found[0], rules, lock)
         ours.send(b"g")
@@ -74,8 +76,8 @@ def first_process(report: int, record: dict[str, object], words: list[str]) -> N
     code = serve(child, mediator)
     result: dict[str, object] = {"code": code}
     if mediator is not None:
-        result["refused"] = mediator.refused
-        result["made"] = [(made.identity, made.name) for made in mediator.made]
+        result["refused"] = mediator.refused_names
+        result["made"] = [(made.identity, made.name) for made in mediator.created_files]
     os.write(report, json.dumps(result).encode())
 
 

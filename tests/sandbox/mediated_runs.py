@@ -10,7 +10,7 @@ import sys
 from dataclasses import dataclass
 from pathlib import Path
 
-from ferrule.permissions.protected_names import DEFAULT
+from ferrule.permissions.protected_names import DEFAULT_NAMES
 
 HERE = Path(__file__).resolve().parent
 
@@ -76,7 +76,7 @@ def forbidden(root: Path) -> list[str]:
         for name in (*folders, *files):
             path = Path(folder, name)
             relative = str(path.relative_to(root))
-            verdict = DEFAULT.check(relative, write=False) or ""
+            verdict = DEFAULT_NAMES.check(relative, write=False) or ""
             a_file = name.casefold() == ".git" and (path.is_symlink() or not path.is_dir())
             if verdict.startswith("reserved") or a_file or relative.endswith(".git/commondir"):
                 found.append(relative)

@@ -12,9 +12,9 @@ from collections.abc import Awaitable, Callable, Sequence
 from types import TracebackType
 
 from ferrule.core.identity import Identity
-from ferrule.sandbox.network.allowed_hosts import Hosts
-from ferrule.sandbox.network.dialing import Upstream, directly
-from ferrule.sandbox.network.proxy import Contact, Patience, Proxy, proxy_environment
+from ferrule.sandbox.network.allowed_hosts import AllowedHosts
+from ferrule.sandbox.network.dialing import Upstream, no_upstream
+from ferrule.sandbox.network.proxy import ConnectionAttempt, Proxy, ProxyLimits, proxy_environment
 
 WHO = Identity("here", "person", "session-1", "run-1")
 LONG = 30.0
@@ -32,19 +32,19 @@ class Proxied:
         self,
         *network: str,
         names: dict[str, Sequence[Sequence[str]]] | None = None,
-        upstream: Upstream = directly,
-        patience: Patience | None = None,
+        upstream: Upstream = no_upstream,
+        patience: ProxyLimits | None = None,
     ) -> None:
-        self.contacts: list[Contact] = []
+        self.contacts: list[ConnectionAttempt] = []
         self.looked_up: list[str] = []
         self.recorded = asyncio.Event()
         self._names = {name: list(answers) for name, answers in (names or {}).items()}
         self.proxy = Proxy(
-            Hosts.parse(network),
+            AllowedHosts.parse(network),
             self._record,
             upstream=upstream,
             resolve=self._resolve,
-            patience=patience,
+            limits=patience,
         )
         self._listener = socket.create_server(("127.0.0.1", 0))
         self.port = int(self._listener.getsockname()[1])
@@ -61,7 +61,7 @@ class Proxied:
     ) -> None:
         await self.proxy.close()
 
-    def _record(self, contact: Contact) -> None:
+    def _record(self, contact: ConnectionAttempt) -> None:
         self.contacts.append(contact)
         self.recorded.set()
 
@@ -110,7 +110,7 @@ class Proxied:
         assert process.returncode is not None
         return process.returncode, out.decode("utf-8", "replace")
 
-    async def contacted(self, count: int) -> list[Contact]:
+    async def contacted(self, count: int) -> list[ConnectionAttempt]:
         """The first so many records, waiting for them."""
         async with asyncio.timeout(LONG):
             while len(self.contacts) < count:

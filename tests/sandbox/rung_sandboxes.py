@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from ferrule.sandbox.backends.probes import probe
-from ferrule.sandbox.backends.selection import ladder
-from ferrule.sandbox.policy import Policy
+from ferrule.sandbox.backends.selection import available_backends
+from ferrule.sandbox.policy import SandboxPolicy
 from ferrule.sandbox.sandbox import Sandbox
 
 RUNGS = ("namespaces", "bubblewrap", "landlock")
@@ -23,11 +23,13 @@ async def opens(request: pytest.FixtureRequest) -> AsyncIterator[Opens]:
     made: list[Sandbox] = []
 
     def open_one(root: Path) -> Sandbox:
-        policy = replace(Policy(root), require=frozenset())
-        rung = next((one for one in ladder(policy, probe()) if one.name == request.param), None)
+        policy = replace(SandboxPolicy(root), require=frozenset())
+        rung = next(
+            (one for one in available_backends(policy, probe()) if one.name == request.param), None
+        )
         if rung is None:
             pytest.skip(f"this machine cannot start `{request.param}`: {dict(probe().why)}")
-        made.append(Sandbox(policy, rung=rung))
+        made.append(Sandbox(policy, backend=rung))
         return made[-1]
 
     yield open_one

@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from ferrule.sandbox.command import Command, Ended, Sink
+from ferrule.sandbox.command import Command, CommandResult, OutputSink
 from ferrule.sandbox.sandbox import Sandbox
 
 
@@ -43,7 +43,7 @@ def shell(
     script: str,
     directory: int,
     *,
-    output: Sink | None = None,
+    output: OutputSink | None = None,
     timeout: float | None = 60,
     stdin: bytes | int = b"",
     environment: dict[str, str] | None = None,
@@ -64,7 +64,7 @@ def shell(
 
 async def says(
     sandbox: Sandbox, script: str, folder: str | os.PathLike[str] = "/", **how: object
-) -> tuple[Ended, str]:
+) -> tuple[CommandResult, str]:
     """Run a command line: how it ended, and what it said."""
     text = Text()
     with opened(folder) as directory:

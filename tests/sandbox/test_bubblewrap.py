@@ -12,13 +12,13 @@ import pytest
 
 from ferrule.sandbox.backends.bubblewrap_arguments import bubblewrap_argv
 from ferrule.sandbox.backends.probes import probe
-from ferrule.sandbox.policy import Policy
-from ferrule.sandbox.view.layout import Places, Step, finishing, layout
-from ferrule.sandbox.view.machine_folders import look
-from ferrule.sandbox.view.masks import Scanner
+from ferrule.sandbox.policy import SandboxPolicy
+from ferrule.sandbox.view.layout import SessionPaths, Step, final_steps, session_steps
+from ferrule.sandbox.view.machine_folders import inspect_machine
+from ferrule.sandbox.view.masks import MaskScanner
 from ferrule.sandbox.view.session_folder import SessionFolder
 
-PLACES = Places("/base")
+PLACES = SessionPaths("/base")
 
 
 def argv_of(*steps: Step) -> list[str]:
@@ -95,19 +95,24 @@ def root(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def places() -> Iterator[Places]:
+def places() -> Iterator[SessionPaths]:
     folder = SessionFolder()
     yield folder.make()
     folder.remove()
 
 
-def in_bubblewrap(root: Path, places: Places, script: str) -> subprocess.CompletedProcess[str]:
+def in_bubblewrap(
+    root: Path, places: SessionPaths, script: str
+) -> subprocess.CompletedProcess[str]:
     bwrap = probe().bwrap
     if not bwrap:
         pytest.skip(f"no bubblewrap that works here: {probe().why.get('bwrap')}")
-    policy = Policy(root)
-    found = look({"PATH": os.environ["PATH"]}, str(Path.home()), places)
-    steps = [*layout(policy, found), *finishing(Scanner(root, policy.names).scan().items, {}, root)]
+    policy = SandboxPolicy(root)
+    found = inspect_machine({"PATH": os.environ["PATH"]}, str(Path.home()), places)
+    steps = [
+        *session_steps(policy, found),
+        *final_steps(MaskScanner(root, policy.names).scan().masks, {}, root),
+    ]
     argv = bubblewrap_argv(
         bwrap, steps, places, directory=str(root), program="/bin/sh", argv=("sh", "-c", script)
     )
@@ -118,7 +123,7 @@ def in_bubblewrap(root: Path, places: Places, script: str) -> subprocess.Complet
 
 
 @pytest.mark.proves("sandbox.rung.bubblewrap")
-def test_ordinary_work_goes_on(root: Path, places: Places) -> None:
+def test_ordinary_work_goes_on(root: Path, places: SessionPaths) -> None:
     ran = in_bubblewrap(
         root,
         places,
@@ -162,7 +167,7 @@ def test_ordinary_work_goes_on(root: Path, places: Places) -> None:
     ],
 )
 def test_what_is_covered_or_outside_is_out_of_reach(
-    root: Path, places: Places, script: str
+    root: Path, places: SessionPaths, script: str
 ) -> None:
     ran = in_bubblewrap(root, places, script.format(root=root, pid=os.getpid()))
     assert ran.returncode != 0, ran.stdout
@@ -172,7 +177,7 @@ def test_what_is_covered_or_outside_is_out_of_reach(
 
 
 @pytest.mark.proves("sandbox.rung.bubblewrap")
-def test_no_packet_leaves_not_even_to_this_machine(root: Path, places: Places) -> None:
+def test_no_packet_leaves_not_even_to_this_machine(root: Path, places: SessionPaths) -> None:
     with socket.create_server(("127.0.0.1", 0)) as server:
         ran = in_bubblewrap(root, places, f"exec 3<>/dev/tcp/127.0.0.1/{server.getsockname()[1]}")
         bash = f"bash -c 'exec 3<>/dev/tcp/127.0.0.1/{server.getsockname()[1]} && echo reached'"

@@ -13,11 +13,11 @@ from shelled import below, opened, says, shell
 
 from ferrule.core.errors import ToolFailed
 from ferrule.sandbox.backends import bubblewrap
-from ferrule.sandbox.backends.probes import interpreter, probe
-from ferrule.sandbox.backends.selection import ladder
-from ferrule.sandbox.policy import MUST, Policy
+from ferrule.sandbox.backends.probes import interpreter_path, probe
+from ferrule.sandbox.backends.selection import available_backends
+from ferrule.sandbox.policy import DEFAULT_REQUIRED, SandboxPolicy
 from ferrule.sandbox.sandbox import Sandbox
-from ferrule.sandbox.view.layout import Places, Step, Surroundings
+from ferrule.sandbox.view.layout import MachineFolders, SessionPaths, Step
 
 Opens = Callable[..., Sandbox]
 
@@ -36,11 +36,13 @@ async def wrapped(root: Path) -> AsyncIterator[Opens]:
     made: list[Sandbox] = []
 
     def opens(**changes: object) -> Sandbox:
-        policy = replace(Policy(root), **changes)  # pyright: ignore[reportArgumentType]  a test's words
-        rung = next((one for one in ladder(policy, probe()) if one.name == "bubblewrap"), None)
+        policy = replace(SandboxPolicy(root), **changes)  # pyright: ignore[reportArgumentType]  a test's words
+        rung = next(
+            (one for one in available_backends(policy, probe()) if one.name == "bubblewrap"), None
+        )
         if rung is None:
             pytest.skip(f"no bubblewrap that works here: {probe().why.get('bwrap')}")
-        made.append(Sandbox(policy, rung=rung))
+        made.append(Sandbox(policy, backend=rung))
         return made[-1]
 
     yield opens
@@ -53,7 +55,7 @@ async def test_what_is_required_by_default_is_held_and_ordinary_work_goes_on(
     wrapped: Opens, root: Path
 ) -> None:
     sandbox = wrapped()
-    assert sandbox.applied().missing(MUST) == ()
+    assert sandbox.protections().missing(DEFAULT_REQUIRED) == ()
     ended, said = await says(
         sandbox,
         "cat note.txt; echo new > made; cat made; mv made sub/; rm -r sub/a.py; id -u",
@@ -70,7 +72,7 @@ async def test_a_reserved_name_is_not_created_and_the_refusal_is_reported(
     ended, _ = await says(
         wrapped(), "mkdir .harness; ln -s sub agents; mv sub agents; echo x > sub/.git", root
     )
-    assert ended.refused == (".harness", "agents", "sub/.git")
+    assert ended.refused_names == (".harness", "agents", "sub/.git")
     assert sorted(os.listdir(root)) == [".env", ".ferrule", "note.txt", "sub"]
 
 
@@ -114,7 +116,7 @@ async def test_who_mediates_is_out_of_reach(wrapped: Opens, root: Path, attempt:
     ended, said = await says(
         wrapped(), f"({attempt}; mkdir .harness) 2> /dev/null; echo still here", root
     )
-    assert (said, ended.refused) == ("still here\n", (".harness",))
+    assert (said, ended.refused_names) == ("still here\n", (".harness",))
 
 
 @pytest.mark.proves("sandbox.rung.bubblewrap-default")
@@ -129,12 +131,12 @@ async def test_a_program_that_is_not_there_is_an_error_and_not_an_exit_status(
 async def test_what_bubblewrap_refuses_is_said(
     wrapped: Opens, root: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    real = bubblewrap.layout
+    real = bubblewrap.session_steps
 
-    def more(policy: Policy, found: Surroundings) -> tuple[Step, ...]:
+    def more(policy: SandboxPolicy, found: MachineFolders) -> tuple[Step, ...]:
         return (("read", "/x", "/not-there"), *real(policy, found))
 
-    monkeypatch.setattr(bubblewrap, "layout", more)
+    monkeypatch.setattr(bubblewrap, "session_steps", more)
     with pytest.raises(ToolFailed, match="/not-there"):
         await says(wrapped(), "true", root)
 
@@ -144,7 +146,7 @@ async def test_nothing_is_left_of_many_at_once(wrapped: Opens, root: Path) -> No
     sandbox = wrapped()
     ends = await asyncio.gather(*(says(sandbox, "sleep 0.01 & echo x", root) for _ in range(8)))
     assert [said for _, said in ends] == ["x\n"] * 8
-    assert sandbox.server is not None and len(below(sandbox.server)) <= 1
+    assert sandbox.server_pid is not None and len(below(sandbox.server_pid)) <= 1
 
 
 @pytest.mark.proves("sandbox.rung.bubblewrap-program")
@@ -165,14 +167,14 @@ async def test_what_runs_inside_is_a_copy_made_before_any_command(
 @pytest.mark.proves("sandbox.rung.bubblewrap-program")
 def test_the_copy_is_compiled_and_made_once(tmp_path: Path) -> None:
     (tmp_path / "held").mkdir()
-    bubblewrap.copy_program(Places(str(tmp_path)))
+    bubblewrap.copy_program(SessionPaths(str(tmp_path)))
     copied = tmp_path / "held/program"
     assert {"permissions", "sandbox"} <= set(os.listdir(copied))
     assert list(copied.glob("sandbox/inside/__pycache__/bubblewrap_supervisor.*.pyc"))
     before = copied.stat().st_mtime_ns
-    bubblewrap.copy_program(Places(str(tmp_path)))
+    bubblewrap.copy_program(SessionPaths(str(tmp_path)))
     assert copied.stat().st_mtime_ns == before
 
 
 def test_the_interpreter_is_a_program_and_no_link_of_an_environment() -> None:
-    assert os.path.isabs(interpreter()) and not Path(interpreter()).is_symlink()
+    assert os.path.isabs(interpreter_path()) and not Path(interpreter_path()).is_symlink()

@@ -10,18 +10,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ferrule.sandbox.inside.mediator.callers import Refusal
-from ferrule.sandbox.inside.mediator.withheld_files import Covers
+from ferrule.sandbox.inside.mediator.callers import CallRefused
+from ferrule.sandbox.inside.mediator.withheld_files import WithheldFiles
 
 PARTS = st.text("abc.", min_size=1, max_size=3).filter(lambda part: part not in (".", ".."))
 PATHS = st.lists(PARTS, min_size=1, max_size=4).map(lambda parts: "/w/" + "/".join(parts))
 
 
-def refused(covers: Covers, path: str, *, change: bool = True) -> int:
+def refused(covers: WithheldFiles, path: str, *, change: bool = True) -> int:
     folder, _, name = os.fsencode(path).rpartition(b"/")
     try:
-        covers.enter(folder or b"/", name, change=change)
-    except Refusal as refusal:
+        covers.check_name(folder or b"/", name, change=change)
+    except CallRefused as refusal:
         return refusal.error
     return 0
 
@@ -42,7 +42,7 @@ def test_what_is_hidden_is_refused_with_all_below_it_and_nothing_else(
     steps = [("cover", path, "/.held/closed") for path in hidden] + [
         ("hold", path, "") for path in held
     ]
-    covers = Covers(steps)
+    covers = WithheldFiles(steps)
     for path in (*asked, *hidden, *held):
         expected = EACCES if below(path, hidden) else EROFS if below(path, held) else 0
         assert refused(covers, path) == expected
@@ -53,11 +53,11 @@ def test_what_is_hidden_is_refused_with_all_below_it_and_nothing_else(
 def test_a_hidden_file_is_refused_by_every_name_it_has(tmp_path: Path) -> None:
     (tmp_path / ".env").write_text("x")
     os.link(tmp_path / ".env", tmp_path / "other")
-    covers = Covers([("cover", str(tmp_path / ".env"), "/.held/closed")])
-    with pytest.raises(Refusal):
-        covers.touch((tmp_path / "other").stat())
+    covers = WithheldFiles([("cover", str(tmp_path / ".env"), "/.held/closed")])
+    with pytest.raises(CallRefused):
+        covers.check_file((tmp_path / "other").stat())
     (tmp_path / "free").touch()
-    covers.touch((tmp_path / "free").stat())
+    covers.check_file((tmp_path / "free").stat())
 
 
 @pytest.mark.proves("sandbox.rung.landlock")
@@ -65,19 +65,19 @@ def test_what_stands_in_for_a_file_is_opened_in_its_place(tmp_path: Path) -> Non
     (tmp_path / "held").mkdir()
     (tmp_path / "held/text").write_text("safe")
     (tmp_path / "config").write_text("secret")
-    covers = Covers(
+    covers = WithheldFiles(
         [("cover", str(tmp_path / "config"), "/.held/text")], ("/.held", str(tmp_path / "held"))
     )
     status = (tmp_path / "config").stat()
-    found = covers.seen(os.fsencode(tmp_path), b"config", status, os.O_RDONLY)
+    found = covers.open_replacement(os.fsencode(tmp_path), b"config", status, os.O_RDONLY)
     assert found is not None and Path(f"/proc/self/fd/{found}").read_text() == "safe"
     os.close(found)
 
 
 def test_only_roots_may_be_written_and_only_shared_memory_is_elsewhere() -> None:
-    covers = Covers((), roots=("/w", "/t/"), shared="/h/.shared")
+    covers = WithheldFiles((), roots=("/w", "/t/"), shared="/h/.shared")
     assert [
-        covers.writable(path) for path in (b"/w", b"/w/a", b"/t/x", b"/wx", b"/", b"/etc/passwd")
+        covers.is_writable(path) for path in (b"/w", b"/w/a", b"/t/x", b"/wx", b"/", b"/etc/passwd")
     ] == [
         True,
         True,
@@ -86,8 +86,8 @@ def test_only_roots_may_be_written_and_only_shared_memory_is_elsewhere() -> None
         False,
         False,
     ]
-    assert covers.instead(b"/dev/shm/x") == b"/h/.shared/x"
-    assert [covers.instead(path) for path in (b"/dev/shm", b"x", b"/dev/shmx")] == [
+    assert covers.redirect(b"/dev/shm/x") == b"/h/.shared/x"
+    assert [covers.redirect(path) for path in (b"/dev/shm", b"x", b"/dev/shmx")] == [
         b"/dev/shm",
         b"x",
         b"/dev/shmx",

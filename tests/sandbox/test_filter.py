@@ -54,7 +54,7 @@ class Filter:
         self, machine: str, unix_only: bool = False, mediate: bool = True, connect: bool = True
     ) -> None:
         self.machine = machine
-        self.program = seccomp.program(unix_only, mediate, connect=connect, machine=machine)
+        self.program = seccomp.assemble_filter(unix_only, mediate, connect=connect, machine=machine)
 
     def __call__(self, name: str | int, *arguments: int) -> int | str:
         number = system_calls.number(name, self.machine) if isinstance(name, str) else name
@@ -229,7 +229,7 @@ def test_the_numbers_are_those_of_this_machine() -> None:
         line.split() for line in header.read_text().splitlines() if line.startswith("#define __NR_")
     )
     known = {words[1].removeprefix("__NR_"): int(words[2]) for words in pairs}
-    ours = {name: number for number, name in system_calls.named("x86_64").items()}
+    ours = {name: number for number, name in system_calls.names_by_number("x86_64").items()}
     # Headers may be older than the table.
     assert {name: known.get(name, number) for name, number in ours.items()} == ours
 

@@ -11,10 +11,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ferrule.core.errors import ConfigError
-from ferrule.sandbox.network.allowed_hosts import Hosts, Unreadable, canonical
-from ferrule.sandbox.network.ip_addresses import is_open
+from ferrule.sandbox.network.allowed_hosts import AllowedHosts, InvalidHost, canonicalize_host
+from ferrule.sandbox.network.ip_addresses import is_public
 
-NAMED = Hosts.parse(
+NAMED = AllowedHosts.parse(
     (
         "example.com",
         "files.example.org:8443",
@@ -150,8 +150,8 @@ def test_a_refusal_says_what_was_named() -> None:
 
 @pytest.mark.proves("sandbox.network.only-named")
 def test_without_entries_nothing_is_allowed() -> None:
-    assert not Hosts.parse(())
-    assert not Hosts.parse(()).allows("example.com", 443)
+    assert not AllowedHosts.parse(())
+    assert not AllowedHosts.parse(()).allows("example.com", 443)
 
 
 NONSENSE = [
@@ -211,7 +211,7 @@ def test_an_entry_that_does_not_say_exactly_what_it_opens_is_an_error_with_a_nex
     entry: str,
 ) -> None:
     with pytest.raises(ConfigError) as problem:
-        Hosts.parse(("example.com", entry))
+        AllowedHosts.parse(("example.com", entry))
     assert problem.value.code == "network"
     assert f"`{entry}`" in problem.value.detail
     assert "`*.example.com`" in problem.value.hint
@@ -257,7 +257,7 @@ LEADS_INSIDE = [
 @pytest.mark.proves("sandbox.network.inside-addresses")
 @pytest.mark.parametrize("address", LEADS_INSIDE)
 def test_a_name_does_not_open_an_address_that_is_not_the_open_internet(address: str) -> None:
-    assert NAMED.closed("example.com", 443, address)
+    assert NAMED.address_refusal("example.com", 443, address)
 
 
 @pytest.mark.proves("sandbox.network.inside-addresses")
@@ -273,15 +273,15 @@ def test_a_name_does_not_open_an_address_that_is_not_the_open_internet(address: 
     ],
 )
 def test_a_name_opens_addresses_of_the_open_internet(address: str) -> None:
-    assert NAMED.closed("example.com", 443, address) is None
+    assert NAMED.address_refusal("example.com", 443, address) is None
 
 
 @pytest.mark.proves("sandbox.network.inside-addresses")
 def test_an_inside_address_is_reached_by_name_only_if_the_address_was_named_too() -> None:
-    assert NAMED.closed("intranet.example", 443, "10.1.2.3") is None
-    assert NAMED.closed("intranet.example", 443, "::ffff:10.1.2.3") is None
-    assert NAMED.closed("intranet.example", 80, "10.1.2.3")
-    assert NAMED.closed("intranet.example", 443, "10.1.2.4") == (
+    assert NAMED.address_refusal("intranet.example", 443, "10.1.2.3") is None
+    assert NAMED.address_refusal("intranet.example", 443, "::ffff:10.1.2.3") is None
+    assert NAMED.address_refusal("intranet.example", 80, "10.1.2.3")
+    assert NAMED.address_refusal("intranet.example", 443, "10.1.2.4") == (
         "`intranet.example` leads to 10.1.2.4, a private or reserved address: "
         "a name does not open that, only the address itself in the `network` setting does"
     )
@@ -289,10 +289,10 @@ def test_an_inside_address_is_reached_by_name_only_if_the_address_was_named_too(
 
 @pytest.mark.proves("sandbox.network.inside-addresses")
 def test_localhost_means_this_machine_and_nothing_else() -> None:
-    assert NAMED.closed("localhost", 5432, "127.0.0.1") is None
-    assert NAMED.closed("localhost", 5432, "::1") is None
-    assert NAMED.closed("localhost", 5432, "93.184.215.14")
-    assert NAMED.closed("localhost", 5432, "10.1.2.3")
+    assert NAMED.address_refusal("localhost", 5432, "127.0.0.1") is None
+    assert NAMED.address_refusal("localhost", 5432, "::1") is None
+    assert NAMED.address_refusal("localhost", 5432, "93.184.215.14")
+    assert NAMED.address_refusal("localhost", 5432, "10.1.2.3")
 
 
 @pytest.mark.parametrize(
@@ -307,7 +307,7 @@ def test_localhost_means_this_machine_and_nothing_else() -> None:
     ],
 )
 def test_it_is_known_whether_this_machine_was_opened(entry: str, opens: bool) -> None:
-    assert Hosts.parse((entry,)).this_machine is opens
+    assert AllowedHosts.parse((entry,)).includes_loopback is opens
 
 
 @given(
@@ -316,10 +316,10 @@ def test_it_is_known_whether_this_machine_was_opened(entry: str, opens: bool) ->
 )
 def test_a_host_has_one_spelling_and_it_stays(text: str) -> None:
     try:
-        host = canonical(text)
-    except Unreadable:
+        host = canonicalize_host(text)
+    except InvalidHost:
         return
-    assert canonical(host) == host
+    assert canonicalize_host(host) == host
     assert host.isascii() and host == host.lower() and not set(host) & set(" %@/\\?#[]\r\n\0*")
 
 
@@ -327,7 +327,7 @@ def test_a_host_has_one_spelling_and_it_stays(text: str) -> None:
 def test_an_address_that_is_open_is_global_for_python_too(
     address: IPv4Address | IPv6Address,
 ) -> None:
-    if is_open(address) and not (
+    if is_public(address) and not (
         address.version == 6 and address.exploded.startswith("0064:ff9b:")
     ):
         assert address.is_global

@@ -15,11 +15,11 @@ from hypothesis import strategies as st
 from shelled import says
 
 from ferrule.sandbox.backends.probes import probe
-from ferrule.sandbox.policy import Policy
+from ferrule.sandbox.policy import SandboxPolicy
 from ferrule.sandbox.sandbox import Sandbox
-from ferrule.sandbox.view.git_config import identity
-from ferrule.sandbox.view.layout import Places
-from ferrule.sandbox.view.machine_folders import introduce
+from ferrule.sandbox.view.git_config import extract_identity
+from ferrule.sandbox.view.layout import SessionPaths
+from ferrule.sandbox.view.machine_folders import write_git_identity
 
 PERSON = """\
 [user]
@@ -46,30 +46,30 @@ def home(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def places(tmp_path: Path) -> Places:
+def places(tmp_path: Path) -> SessionPaths:
     (tmp_path / "session/home").mkdir(parents=True)
-    return Places(str(tmp_path / "session"))
+    return SessionPaths(str(tmp_path / "session"))
 
 
-def given_home(places: Places) -> str:
+def given_home(places: SessionPaths) -> str:
     file = Path(places.home, ".gitconfig")
     return file.read_text() if file.exists() else ""
 
 
 @pytest.mark.proves("sandbox.identity")
-def test_name_and_address_are_taken_and_nothing_else(home: Path, places: Places) -> None:
-    introduce({}, str(home), places)
+def test_name_and_address_are_taken_and_nothing_else(home: Path, places: SessionPaths) -> None:
+    write_git_identity({}, str(home), places)
     assert given_home(places) == SAID
 
 
 @pytest.mark.proves("sandbox.identity")
 def test_settings_in_the_xdg_folder_count_and_those_of_the_home_win(
-    home: Path, places: Places
+    home: Path, places: SessionPaths
 ) -> None:
     (home / "xdg/git").mkdir(parents=True)
     (home / "xdg/git/config").write_text("[user]\n\tname = Xdg\n\temail = xdg@example.org\n")
     (home / ".gitconfig").write_text("[user]\n\temail = home@example.org\n")
-    introduce({"XDG_CONFIG_HOME": str(home / "xdg")}, str(home), places)
+    write_git_identity({"XDG_CONFIG_HOME": str(home / "xdg")}, str(home), places)
     assert given_home(places) == '[user]\n\tname = "Xdg"\n\temail = "home@example.org"\n'
 
 
@@ -83,29 +83,29 @@ def test_settings_in_the_xdg_folder_count_and_those_of_the_home_win(
         "[alias]\n\tname = x\n\temail = y\n",
     ],
 )
-def test_who_does_not_say_both_says_nothing(home: Path, places: Places, text: str) -> None:
+def test_who_does_not_say_both_says_nothing(home: Path, places: SessionPaths, text: str) -> None:
     (home / ".gitconfig").write_text(text)
-    introduce({}, str(home), places)
+    write_git_identity({}, str(home), places)
     assert given_home(places) == ""
 
 
 @pytest.mark.proves("sandbox.identity")
 def test_settings_in_the_folder_we_happen_to_be_in_are_not_the_persons(
-    home: Path, places: Places, monkeypatch: pytest.MonkeyPatch
+    home: Path, places: SessionPaths, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(home)
-    introduce({"XDG_CONFIG_HOME": "."}, ".", places)
+    write_git_identity({"XDG_CONFIG_HOME": "."}, ".", places)
     assert given_home(places) == ""
 
 
 @pytest.mark.proves("sandbox.identity")
 def test_what_a_command_put_in_its_place_is_neither_followed_nor_replaced(
-    home: Path, places: Places
+    home: Path, places: SessionPaths
 ) -> None:
     elsewhere = home / "elsewhere"
     for target in (elsewhere, home / "more"):
         Path(places.home, ".gitconfig").symlink_to(target)
-        introduce({}, str(home), places)
+        write_git_identity({}, str(home), places)
         assert (
             not elsewhere.exists() and (home / "more").read_text() == "[user]\n\tname = Included\n"
         )
@@ -113,18 +113,18 @@ def test_what_a_command_put_in_its_place_is_neither_followed_nor_replaced(
 
 
 def test_a_pipe_in_place_of_the_settings_does_not_stop_a_session(
-    home: Path, places: Places
+    home: Path, places: SessionPaths
 ) -> None:
     (home / ".gitconfig").unlink()
     os.mkfifo(home / ".gitconfig")
-    introduce({}, str(home), places)
+    write_git_identity({}, str(home), places)
     assert given_home(places) == ""
 
 
 @pytest.mark.proves("sandbox.identity")
 @given(st.lists(st.text('[]user.nameil= "\\x#;\n\t@', max_size=60), max_size=3))
 def test_whatever_settings_hold_only_a_name_and_an_address_come_out(texts: list[str]) -> None:
-    said = identity(*texts).splitlines()
+    said = extract_identity(*texts).splitlines()
     assert [line.partition(" = ")[0] for line in said] in ([], ["[user]", "\tname", "\temail"])
     assert all(line.count('"') == 2 and "\\" not in line for line in said[1:])
 
@@ -141,7 +141,7 @@ async def test_a_commit_of_a_command_is_the_persons_unless_the_repository_says_o
     root = tmp_path / "work"
     root.mkdir()
     subprocess.run(["git", "init", "-q", str(root)], check=True)
-    sandbox = Sandbox(Policy(root))
+    sandbox = Sandbox(SandboxPolicy(root))
     try:
         commit = (
             "git commit -q --allow-empty -m x && git log -1 --format='%an <%ae> %cn'; cat "

@@ -18,7 +18,7 @@ import pytest
 from ferrule.sandbox.inside.kernel import landlock, landlock_rules
 
 HERE = Path(__file__).resolve().parent
-ABI = landlock.abi() if sys.platform == "linux" else 0
+ABI = landlock.kernel_abi() if sys.platform == "linux" else 0
 
 on_landlock = pytest.mark.skipif(ABI < 1, reason="this kernel has no Landlock")
 
@@ -30,12 +30,15 @@ def since(version: int) -> pytest.MarkDecorator:
 
 
 SYSTEM = tuple(
-    (path, landlock.LOOK) for path in (*landlock_rules.SYSTEM, os.path.realpath(sys.base_prefix))
+    (path, landlock.READ_RIGHTS)
+    for path in (*landlock_rules.SYSTEM, os.path.realpath(sys.base_prefix))
 )
 
 
 def run(granted: object, *command: str, **settings: object) -> subprocess.CompletedProcess[str]:
-    record = json.dumps({"granted": [*SYSTEM, *landlock_rules.devices(), *granted], **settings})
+    record = json.dumps(
+        {"granted": [*SYSTEM, *landlock_rules.device_rules(), *granted], **settings}
+    )
     words = [sys.executable, "-I", "-S", str(HERE / "landlocked.py"), record, *command]
     return subprocess.run(words, capture_output=True, text=True, timeout=60, check=False)
 
@@ -52,10 +55,10 @@ def shell(granted: object, script: str, **settings: object) -> subprocess.Comple
 def test_each_version_is_asked_only_for_what_it_knows(
     version: int, highest: int, size: int
 ) -> None:
-    assert landlock.handled(version) == (1 << highest + 1) - 1
-    attributes = landlock.ruleset(landlock.Spec(()), version)
+    assert landlock.handled_rights(version) == (1 << highest + 1) - 1
+    attributes = landlock.pack_ruleset(landlock.Ruleset(()), version)
     assert len(attributes) == size
-    assert struct.unpack_from("=Q", attributes)[0] == landlock.handled(version)
+    assert struct.unpack_from("=Q", attributes)[0] == landlock.handled_rights(version)
     if version >= 4:
         assert struct.unpack_from("=Q", attributes, 8)[0] == 3
     if version >= 6:
@@ -64,16 +67,16 @@ def test_each_version_is_asked_only_for_what_it_knows(
 
 def test_words_mean_no_bits_that_a_version_or_a_file_does_not_know() -> None:
     for version in range(1, 8):
-        everything = landlock.access(landlock.ALL, version)
-        assert everything & ~landlock.handled(version) == 0
+        everything = landlock.rights_mask(landlock.ALL_RIGHTS, version)
+        assert everything & ~landlock.handled_rights(version) == 0
         assert everything & (landlock.MAKE_CHAR | landlock.MAKE_BLOCK) == 0
-    assert landlock.access(("write",), 2) == landlock.WRITE_FILE
-    assert landlock.access(("list", "create", "read"), 7, folder=False) == landlock.READ_FILE
+    assert landlock.rights_mask(("write",), 2) == landlock.WRITE_FILE
+    assert landlock.rights_mask(("list", "create", "read"), 7, folder=False) == landlock.READ_FILE
 
 
 def test_what_is_allowed_beside_files_is_left_out_of_what_is_handled() -> None:
-    spec = landlock.Spec((), tcp=True, signals=True, abstract_sockets=True)
-    assert struct.unpack("=QQQ", landlock.ruleset(spec, 7))[1:] == (0, 0)
+    spec = landlock.Ruleset((), tcp=True, signals=True, abstract_sockets=True)
+    assert struct.unpack("=QQQ", landlock.pack_ruleset(spec, 7))[1:] == (0, 0)
 
 
 @on_landlock
@@ -93,7 +96,7 @@ cat {inside}/file {outside}/file; ls {outside}; echo x > {outside}/new; echo x >
 mkdir {inside}/d && echo x > {inside}/d/f && mv {inside}/d/f {inside}/d/g && echo made > {inside}/new && cat {inside}/new
 ln -s {outside}/file {inside}/l; cat {inside}/l; mv {inside}/new {outside}/moved; ln {outside}/file {inside}/hard
 """
-    done = shell([(str(inside), landlock.ALL)], script, abi=version)
+    done = shell([(str(inside), landlock.ALL_RIGHTS)], script, abi=version)
     assert f"version {version}" in done.stderr
     assert "words of inside" in done.stdout
     assert "made" in done.stdout
@@ -170,7 +173,10 @@ def test_a_link_among_the_granted_grants_nothing(tmp_path: Path) -> None:
     (tmp_path / "secret").write_text("words")
     (tmp_path / "link").symlink_to("secret")
     done = shell(
-        [(str(tmp_path / "link"), landlock.ALL), (str(tmp_path / "missing"), landlock.ALL)],
+        [
+            (str(tmp_path / "link"), landlock.ALL_RIGHTS),
+            (str(tmp_path / "missing"), landlock.ALL_RIGHTS),
+        ],
         f"cat {tmp_path}/link",
     )
     assert done.stdout == ""
@@ -183,8 +189,8 @@ def test_a_process_outside_cannot_be_looked_into() -> None:
 
 
 def test_where_there_is_no_landlock_it_says_so(tmp_path: Path) -> None:
-    with pytest.raises(landlock.Unavailable, match="no Landlock"):
-        landlock.restrict(landlock.Spec((), abi=0))
+    with pytest.raises(landlock.LandlockUnavailable, match="no Landlock"):
+        landlock.restrict(landlock.Ruleset((), abi=0))
 
 
 TREE = {
@@ -205,36 +211,36 @@ MASKED = ("/w/.env", "/w/sub/k.pem", "/w/.git/config")
 
 @pytest.mark.proves("sandbox.landlock.masked-names")
 def test_a_folder_with_a_masked_name_below_grants_its_other_entries_one_by_one() -> None:
-    found = landlock_rules.grants("/w", MASKED, TREE.__getitem__, read_only=["/w/ci.yml"])
+    found = landlock_rules.folder_rules("/w", MASKED, TREE.__getitem__, read_only=["/w/ci.yml"])
     on_file = ("read", "write", "execute", "device")
     assert dict(found) == {
         "/w": ("list",),
         "/w/.git": ("list",),
         "/w/.git/HEAD": on_file,
-        "/w/.git/objects": landlock.ALL,
-        "/w/src": landlock.ALL,
+        "/w/.git/objects": landlock.ALL_RIGHTS,
+        "/w/src": landlock.ALL_RIGHTS,
         "/w/sub": ("list",),
         "/w/sub/b.py": on_file,
-        "/w/sub/deep": landlock.ALL,
+        "/w/sub/deep": landlock.ALL_RIGHTS,
         "/w/a.py": on_file,
         "/w/ci.yml": ("read", "execute"),
     }
 
 
 def test_a_workspace_without_masked_names_is_one_grant() -> None:
-    assert landlock_rules.grants("/w", (), TREE.__getitem__) == (("/w", landlock.ALL),)
+    assert landlock_rules.folder_rules("/w", (), TREE.__getitem__) == (("/w", landlock.ALL_RIGHTS),)
 
 
 def test_what_is_readable_is_granted_around_its_masked_names_too() -> None:
     etc = {"/etc": {"passwd": "file", "shadow": "file", "ssl": "folder"}}
-    found = landlock_rules.grants(
+    found = landlock_rules.folder_rules(
         "/w", ["/etc/shadow"], {**TREE, **etc}.__getitem__, readable=["/etc"]
     )
     assert found == (
         ("/etc", ("list",)),
         ("/etc/passwd", ("read", "execute")),
-        ("/etc/ssl", landlock.LOOK),
-        ("/w", landlock.ALL),
+        ("/etc/ssl", landlock.READ_RIGHTS),
+        ("/w", landlock.ALL_RIGHTS),
     )
 
 
@@ -246,7 +252,7 @@ def test_masked_names_are_neither_read_nor_changed_and_the_rest_is(tmp_path: Pat
         (root / name).parent.mkdir(parents=True, exist_ok=True)
         (root / name).write_text(f"<{name}>")
     masked = [str(root / name) for name in (".env", "sub/k.pem", ".git/config")]
-    granted = landlock_rules.grants(str(root), masked, landlock_rules.listing)
+    granted = landlock_rules.folder_rules(str(root), masked, landlock_rules.list_folder)
     script = f"""
 cd {root}; cat .env sub/k.pem .git/config sub/b.py src/c.py .git/HEAD
 echo x > .env; rm sub/k.pem; mv .git/config src/; ln .env src/hard; ln -s ../.env src/soft; cat src/hard src/soft

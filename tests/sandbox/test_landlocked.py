@@ -15,8 +15,8 @@ import pytest
 from shelled import below, says
 
 from ferrule.sandbox.backends.probes import probe
-from ferrule.sandbox.backends.selection import ladder
-from ferrule.sandbox.policy import Policy
+from ferrule.sandbox.backends.selection import available_backends
+from ferrule.sandbox.policy import SandboxPolicy
 from ferrule.sandbox.sandbox import Sandbox
 
 sys.path.insert(0, str(Path(__file__).parent))
@@ -53,11 +53,13 @@ async def landlocked(root: Path) -> AsyncIterator[Opens]:
     made: list[Sandbox] = []
 
     def opens(**changes: object) -> Sandbox:
-        policy = replace(Policy(root, require=frozenset()), **changes)  # pyright: ignore[reportArgumentType]  a test's words
-        rung = next((one for one in ladder(policy, probe()) if one.name == "landlock"), None)
+        policy = replace(SandboxPolicy(root, require=frozenset()), **changes)  # pyright: ignore[reportArgumentType]  a test's words
+        rung = next(
+            (one for one in available_backends(policy, probe()) if one.name == "landlock"), None
+        )
         if rung is None:
             pytest.skip("no Landlock here, or nothing that can mediate")
-        made.append(Sandbox(policy, rung=rung))
+        made.append(Sandbox(policy, backend=rung))
         return made[-1]
 
     yield opens
@@ -261,7 +263,7 @@ async def test_other_processes_are_neither_read_nor_signalled(
     )
     ended, shown = await says(landlocked(), f"({script}) 2> /dev/null", root)
     assert shown == "own\n" if probe().landlock_abi >= 6 else "own\n" in shown
-    assert ended.left == ()
+    assert ended.leftover_processes == ()
 
 
 @pytest.mark.proves("sandbox.rung.landlock")
@@ -274,9 +276,13 @@ async def test_its_supervisor_cannot_be_ended_and_nothing_outlives_the_command(
     )
     ended, _ = await says(sandbox, script, root)
     if probe().landlock_abi >= 6:
-        assert (ended.exit_code, ended.refused, ended.alive) == (3, (".harness",), ())
+        assert (ended.exit_code, ended.refused_names, ended.surviving_processes) == (
+            3,
+            (".harness",),
+            (),
+        )
     assert not (root / ".harness").exists()
-    assert sandbox.server is not None and len(below(sandbox.server)) <= 1
+    assert sandbox.server_pid is not None and len(below(sandbox.server_pid)) <= 1
 
 
 @pytest.mark.proves("sandbox.rung.landlock")
@@ -327,7 +333,7 @@ async def test_home_and_temporary_folder_are_the_sessions_own(
         'echo x > "$TMPDIR/t"; echo y > "$HOME/h"; cat "$TMPDIR/t" "$HOME/h"; echo "$TMPDIR"',
         root,
     )
-    place, seen = sandbox.scratch or (Path(), "")
+    place, seen = sandbox.scratch_folder or (Path(), "")
     assert shown.split() == ["x", "y", seen] and str(place) == seen and (place / "t").exists()
     await sandbox.close()
     assert not place.exists()
@@ -336,21 +342,21 @@ async def test_home_and_temporary_folder_are_the_sessions_own(
 _SCRIPT = """
 import asyncio, sys
 from pathlib import Path
-from ferrule.sandbox.policy import Aspect, Policy
+from ferrule.sandbox.policy import Protection, SandboxPolicy
 from ferrule.sandbox.sandbox import Sandbox
-from ferrule.sandbox.backends.missing_protection import SandboxGap
-from ferrule.testing.sandbox_conformance import says
+from ferrule.sandbox.backends.missing_protection import MissingProtections
+from ferrule.testing.sandbox_conformance import run_script
 
 async def main():
     root = Path(sys.argv[1])
     try:
-        Sandbox(Policy(root))
-    except SandboxGap as gap:
-        print("refused:", gap.rung.name, *(one.aspect for one in gap.missing))
-    needed = frozenset({Aspect.FILE_WRITES, Aspect.NEW_NAMES, Aspect.EXEC, Aspect.NETWORK, Aspect.UNIX_SOCKETS})
-    sandbox = Sandbox(Policy(root, require=needed))
-    ended, said = await says(sandbox, "cat note.txt; cat .env; echo n > new; cat new; mkdir .harness")
-    print(sandbox.applied().rung, ended.exit_code, said, ended.refused)
+        Sandbox(SandboxPolicy(root))
+    except MissingProtections as gap:
+        print("refused:", gap.backend.name, *(one.protection for one in gap.missing))
+    needed = frozenset({Protection.FILE_WRITES, Protection.NEW_NAMES, Protection.EXEC, Protection.NETWORK, Protection.UNIX_SOCKETS})
+    sandbox = Sandbox(SandboxPolicy(root, require=needed))
+    ended, said = await run_script(sandbox, "cat note.txt; cat .env; echo n > new; cat new; mkdir .harness")
+    print(sandbox.protections().backend, ended.exit_code, said, ended.refused_names)
     await sandbox.close()
 
 asyncio.run(main())

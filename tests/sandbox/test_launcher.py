@@ -18,7 +18,7 @@ from shelled import Text, Watch, below, descriptors, has_ended, opened, says, sh
 
 from ferrule.core.errors import ToolFailed
 from ferrule.sandbox.command import Command
-from ferrule.sandbox.sandbox import Sandbox, plain
+from ferrule.sandbox.sandbox import Sandbox, unconfined_sandbox
 
 DAEMON = (
     """sh -c 'sh -c "trap : TERM HUP; echo \\$\\$; exec 0<&-; while :; do sleep 1000; done" &' """
@@ -48,7 +48,7 @@ async def test_two_hundred_commands_leave_no_descriptor_and_no_process(
             *(says(plain_sandbox, "sleep 1000 & exit 3", grace=0.0) for _ in range(20))
         )
     assert descriptors() == before
-    server = plain_sandbox.server
+    server = plain_sandbox.server_pid
     assert server is not None
     assert len(below(server)) <= 1
     assert len(os.listdir(f"/proc/{server}/fd")) < 12
@@ -60,7 +60,7 @@ async def test_a_daemon_that_holds_the_pipes_ends_with_its_command(plain_sandbox
     with opened("/") as folder:
         ended = await plain_sandbox.run(shell(f"{DAEMON}; sleep 0.3; exit 4", folder, output=watch))
     assert ended.exit_code == 4
-    assert ended.left
+    assert ended.leftover_processes
     assert watch.ended()
 
 
@@ -117,13 +117,13 @@ async def test_a_descriptor_can_be_its_standard_input(plain_sandbox: Sandbox) ->
 
 async def test_the_next_command_runs_although_the_server_was_killed(plain_sandbox: Sandbox) -> None:
     await says(plain_sandbox, "true")
-    killed = plain_sandbox.server
+    killed = plain_sandbox.server_pid
     assert killed is not None
     os.kill(killed, signal.SIGKILL)
     assert has_ended(killed)
     ended, text = await says(plain_sandbox, "echo again")
     assert (ended.exit_code, text) == (0, "again\n")
-    assert plain_sandbox.server != killed
+    assert plain_sandbox.server_pid != killed
 
 
 async def test_what_runs_goes_on_when_the_server_is_killed_and_can_still_be_ended(
@@ -131,12 +131,12 @@ async def test_what_runs_goes_on_when_the_server_is_killed_and_can_still_be_ende
 ) -> None:
     with opened("/") as folder:
         running = await plain_sandbox.start(shell("sleep 1000", folder))
-        server = plain_sandbox.server
+        server = plain_sandbox.server_pid
         assert server is not None
         os.kill(server, signal.SIGKILL)
         assert has_ended(server)
     ended = await asyncio.wait_for(running.end(), 30)
-    assert (ended.killed, ended.alive) == (True, ())
+    assert (ended.killed, ended.surviving_processes) == (True, ())
     assert has_ended(running.pid)
 
 
@@ -147,7 +147,7 @@ async def test_what_a_killed_supervisor_leaves_is_ended_by_the_server(
     script = f"{DAEMON}; sleep 0.3; kill -9 $PPID; sleep 1000"
     with opened("/") as folder:
         ended = await plain_sandbox.run(shell(script, folder, output=watch))
-    assert "supervisor" in ended.alive[0]
+    assert "supervisor" in ended.surviving_processes[0]
     assert watch.ended()
 
 
@@ -155,7 +155,7 @@ async def test_closing_ends_what_runs_and_refuses_what_comes_later() -> None:
     sandbox = Sandbox()
     with opened("/") as folder:
         running = await sandbox.start(shell("sleep 1000", folder))
-        server = sandbox.server
+        server = sandbox.server_pid
         await sandbox.close()
         assert (await running.wait()).killed
         with pytest.raises(RuntimeError, match="closed"):
@@ -178,7 +178,7 @@ async def test_a_command_that_is_cancelled_while_it_starts_is_gone(plain_sandbox
             starting.cancel()
             with pytest.raises(asyncio.CancelledError):
                 await starting
-    server = plain_sandbox.server
+    server = plain_sandbox.server_pid
     if server is not None:
         assert len(below(server)) <= 1
 
@@ -190,7 +190,7 @@ def test_a_command_nobody_waits_for_ends_with_the_event_loop() -> None:
         seen = asyncio.Event()
         watch.then(seen.set)
         with opened("/") as folder:
-            await plain().start(
+            await unconfined_sandbox().start(
                 shell("echo $$; exec sleep 1000", folder, output=watch, timeout=None)
             )
         await asyncio.wait_for(seen.wait(), 30)
@@ -201,7 +201,7 @@ def test_a_command_nobody_waits_for_ends_with_the_event_loop() -> None:
 
 def test_the_shared_sandbox_serves_one_loop_after_the_other() -> None:
     for word in ("one", "two"):
-        ended, text = asyncio.run(says(plain(), f"echo {word}"))
+        ended, text = asyncio.run(says(unconfined_sandbox(), f"echo {word}"))
         assert (ended.exit_code, text) == (0, f"{word}\n")
 
 
@@ -209,8 +209,8 @@ def test_a_sandbox_that_nobody_closed_ends_when_it_is_dropped() -> None:
     async def scenario() -> int:
         sandbox = Sandbox()
         await says(sandbox, "true")
-        assert sandbox.server is not None
-        return sandbox.server
+        assert sandbox.server_pid is not None
+        return sandbox.server_pid
 
     server = asyncio.run(scenario())
     gc.collect()
@@ -232,7 +232,7 @@ def test_everything_ends_when_our_process_dies_although_a_fork_of_it_lives(tmp_p
         "    running = await sandbox.start(command)\n"
         "    if os.fork() == 0:\n"
         "        os.close(1); os.read(0, 1); os._exit(0)\n"
-        "    os.write(1, b'server %d\\n' % sandbox.server)\n"
+        "    os.write(1, b'server %d\\n' % sandbox.server_pid)\n"
         "    await running.wait()\n"
         "asyncio.run(main())\n"
     )

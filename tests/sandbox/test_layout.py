@@ -9,37 +9,37 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ferrule.sandbox.inside.kernel import mounts
-from ferrule.sandbox.policy import Bounds, Policy
+from ferrule.sandbox.policy import ResourceLimits, SandboxPolicy
 from ferrule.sandbox.view.layout import (
-    HELD,
+    HELD_FOLDER,
     SYSTEM,
-    Places,
+    MachineFolders,
+    SessionPaths,
     Step,
-    Surroundings,
-    finishing,
-    layout,
-    limits,
-    own,
-    wall,
+    command_steps,
+    final_steps,
+    landlock_rules,
+    process_limits,
+    session_steps,
 )
-from ferrule.sandbox.view.masks import Kind, Mask
-from ferrule.sandbox.view.toolchains import Bind
+from ferrule.sandbox.view.masks import Mask, MaskKind
+from ferrule.sandbox.view.toolchains import ReadOnlyBind
 
-FOUND = Surroundings(
-    places=Places("/tmp/ferrule-1"),
+FOUND = MachineFolders(
+    session=SessionPaths("/tmp/ferrule-1"),
     home="/home/me",
-    top={"usr": "", "etc": "", "bin": "usr/bin"},
+    root_entries={"usr": "", "etc": "", "bin": "usr/bin"},
     closed={"/etc/shadow": False, "/etc/ssl/private": True},
     proc=frozenset({"cpuinfo", "keys", "bus"}),
     devices=frozenset({"null", "tty", "sda", "kvm"}),
-    toolchains=(Bind("/home/me/.cargo/bin", hidden=("/home/me/.cargo/bin/credentials",)),),
+    toolchains=(ReadOnlyBind("/home/me/.cargo/bin", hidden=("/home/me/.cargo/bin/credentials",)),),
 )
-POLICY = Policy(Path("/home/me/work"))
+POLICY = SandboxPolicy(Path("/home/me/work"))
 
 names = st.text("abcdefg", min_size=1, max_size=4)
 paths = st.lists(names, min_size=1, max_size=4).map(lambda parts: "/" + "/".join(parts))
 policies = st.builds(
-    Policy,
+    SandboxPolicy,
     root=paths.map(Path),
     readable=st.lists(paths, max_size=3).map(tuple),
     writable=st.lists(paths, max_size=3).map(tuple),
@@ -52,8 +52,12 @@ def at(steps: tuple[Step, ...], place: str) -> list[Step]:
 
 
 @given(policies)
-def test_every_step_is_one_that_can_be_carried_out(policy: Policy) -> None:
-    for action, place, _ in (*layout(policy, FOUND), *own(FOUND), *finishing((), {}, policy.root)):
+def test_every_step_is_one_that_can_be_carried_out(policy: SandboxPolicy) -> None:
+    for action, place, _ in (
+        *session_steps(policy, FOUND),
+        *command_steps(FOUND),
+        *final_steps((), {}, policy.root),
+    ):
         assert action in {*mounts.ACTIONS, *mounts.ATTRIBUTES}
         assert place.startswith("/")
         assert ".." not in PurePosixPath(place).parts
@@ -61,19 +65,25 @@ def test_every_step_is_one_that_can_be_carried_out(policy: Policy) -> None:
 
 @pytest.mark.proves("sandbox.system-read-only")
 @given(policies)
-def test_nothing_is_writable_but_what_the_policy_opens_and_the_session_owns(policy: Policy) -> None:
-    sources = {source for action, _, source in layout(policy, FOUND) if action == "write"}
-    ours = {FOUND.places.tmp, FOUND.places.home, f"{FOUND.places.held}/previews"}
+def test_nothing_is_writable_but_what_the_policy_opens_and_the_session_owns(
+    policy: SandboxPolicy,
+) -> None:
+    sources = {source for action, _, source in session_steps(policy, FOUND) if action == "write"}
+    ours = {FOUND.session.tmp, FOUND.session.home, f"{FOUND.session.held}/previews"}
     opened = {str(policy.root), *(() if policy.preview else policy.writable)}
     assert sources <= ours | opened
 
 
 @given(policies)
-def test_what_is_opened_comes_after_what_is_above_it(policy: Policy) -> None:
+def test_what_is_opened_comes_after_what_is_above_it(policy: SandboxPolicy) -> None:
     """Otherwise the folder above would hide it."""
-    places = [place for action, place, _ in layout(policy, FOUND) if action in ("read", "write")]
+    places = [
+        place for action, place, _ in session_steps(policy, FOUND) if action in ("read", "write")
+    ]
     outer = [
-        place for place in places if place not in ("/tmp", HELD) and not place.startswith(HELD)
+        place
+        for place in places
+        if place not in ("/tmp", HELD_FOLDER) and not place.startswith(HELD_FOLDER)
     ]
     for index, place in enumerate(outer):
         later = outer[index + 1 :]
@@ -83,12 +93,12 @@ def test_what_is_opened_comes_after_what_is_above_it(policy: Policy) -> None:
 
 
 @given(policies)
-def test_the_root_is_closed_last(policy: Policy) -> None:
-    assert layout(policy, FOUND)[-1] == ("seal", "/", "")
+def test_the_root_is_closed_last(policy: SandboxPolicy) -> None:
+    assert session_steps(policy, FOUND)[-1] == ("seal", "/", "")
 
 
 def test_the_home_is_the_sessions_own_with_toolchains_read_only() -> None:
-    steps = layout(POLICY, FOUND)
+    steps = session_steps(POLICY, FOUND)
     assert at(steps, "/home/me") == [("write", "/home/me", "/tmp/ferrule-1/home")]
     assert at(steps, "/home/me/.cargo/bin") == [
         ("read", "/home/me/.cargo/bin", "/home/me/.cargo/bin")
@@ -97,27 +107,27 @@ def test_the_home_is_the_sessions_own_with_toolchains_read_only() -> None:
 
 
 def test_a_workspace_that_is_the_home_is_not_replaced_by_an_empty_one() -> None:
-    steps = layout(Policy(Path("/home/me")), FOUND)
+    steps = session_steps(SandboxPolicy(Path("/home/me")), FOUND)
     assert at(steps, "/home/me") == [("write", "/home/me", "/home/me")]
 
 
 def test_a_file_is_covered_by_a_file_and_a_folder_by_a_folder() -> None:
     covered = {
-        place: source for action, place, source in layout(POLICY, FOUND) if action == "cover"
+        place: source for action, place, source in session_steps(POLICY, FOUND) if action == "cover"
     }
     assert covered["/etc/shadow"] == "/tmp/ferrule-1/held/closed"
     assert covered["/etc/ssl/private"] == "/tmp/ferrule-1/held/empty"
 
 
 def test_no_disk_and_no_other_device_is_there() -> None:
-    assert [place for action, place, _ in layout(POLICY, FOUND) if action == "device"] == [
+    assert [place for action, place, _ in session_steps(POLICY, FOUND) if action == "device"] == [
         "/dev/null",
         "/dev/tty",
     ]
 
 
 def test_a_workspace_that_holds_the_sessions_folder_does_not_show_it() -> None:
-    steps = layout(Policy(Path("/tmp")), FOUND)
+    steps = session_steps(SandboxPolicy(Path("/tmp")), FOUND)
     assert at(steps, "/tmp/ferrule-1") == [("cover", "/tmp/ferrule-1", "/tmp/ferrule-1/held/empty")]
 
 
@@ -140,12 +150,12 @@ def test_only_system_folders_are_taken_over_from_the_root() -> None:
 
 def test_masks_become_steps_in_their_order_and_then_our_own_folder_goes() -> None:
     masks = (
-        Mask("/w/.env", Kind.UNREADABLE),
-        Mask("/w/.ferrule", Kind.EMPTY_FOLDER),
-        Mask("/w/.git/config", Kind.TEXT, "[core]"),
-        Mask("/w/.vscode", Kind.READ_ONLY),
+        Mask("/w/.env", MaskKind.UNREADABLE),
+        Mask("/w/.ferrule", MaskKind.EMPTY_FOLDER),
+        Mask("/w/.git/config", MaskKind.TEXT, "[core]"),
+        Mask("/w/.vscode", MaskKind.READ_ONLY),
     )
-    assert finishing(masks, {"/w/.git/config": "abc"}, Path("/w"), "p1") == [
+    assert final_steps(masks, {"/w/.git/config": "abc"}, Path("/w"), "p1") == [
         ("overlay", "/w", "/.held/previews/p1"),
         ("cover", "/w/.env", "/.held/closed"),
         ("cover", "/w/.ferrule", "/.held/empty"),
@@ -156,17 +166,17 @@ def test_masks_become_steps_in_their_order_and_then_our_own_folder_goes() -> Non
 
 
 @given(policies)
-def test_the_second_wall_lets_write_only_where_the_view_does(policy: Policy) -> None:
-    walled = {path for path, words in wall(policy, FOUND) if "create" in words}
-    written = {place for action, place, _ in layout(policy, FOUND) if action == "write"}
+def test_the_second_wall_lets_write_only_where_the_view_does(policy: SandboxPolicy) -> None:
+    walled = {path for path, words in landlock_rules(policy, FOUND) if "create" in words}
+    written = {place for action, place, _ in session_steps(policy, FOUND) if action == "write"}
     assert walled <= written | {"/dev/shm", "/var/tmp", FOUND.home, *policy.writable}
-    assert written - walled <= {f"{HELD}/previews"}
+    assert written - walled <= {f"{HELD_FOLDER}/previews"}
 
 
 def test_what_a_control_group_bounds_is_not_bounded_for_each_process_as_well() -> None:
-    policy = Policy(Path("/w"), bounds=Bounds(memory=1, processes=2, file_size=3))
-    assert limits(policy, frozenset()) == {"FSIZE": 3, "DATA": 1, "NPROC": 2}
-    assert limits(policy, frozenset({"memory", "processes"})) == {
+    policy = SandboxPolicy(Path("/w"), limits=ResourceLimits(memory=1, processes=2, file_size=3))
+    assert process_limits(policy, frozenset()) == {"FSIZE": 3, "DATA": 1, "NPROC": 2}
+    assert process_limits(policy, frozenset({"memory", "processes"})) == {
         "FSIZE": 3,
         "DATA": None,
         "NPROC": None,

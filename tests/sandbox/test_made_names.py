@@ -87,7 +87,7 @@ MANY = 10
 async def test_names_that_must_be_hidden_are_bounded_whatever_they_are(
     opens: Opens, root: Path, maker: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(namespaces, "MOST_ROOM", MANY)
+    monkeypatch.setattr(namespaces, "MAX_HIDDEN_NAMES", MANY)
     sandbox = opens(root)
     script = f"({MAKERS[maker]}) 2>&1"
     first, second = await asyncio.gather(says(sandbox, script, root), says(sandbox, "true", root))
@@ -97,8 +97,8 @@ async def test_names_that_must_be_hidden_are_bounded_whatever_they_are(
     await says(sandbox, script.replace("seq ", "seq 41 "), root)
     # What another session would have to hide, who knows nothing of what was made here.
     other = opens(root)
-    masks = await other._confinement.masks()  # pyright: ignore[reportPrivateUsage, reportOptionalMemberAccess]  what blocks is counted
-    assert len(masks.items) <= MANY
+    masks = await other._confinement.scan_masks()  # pyright: ignore[reportPrivateUsage, reportOptionalMemberAccess]  what blocks is counted
+    assert len(masks.masks) <= MANY
     ended, said = await says(other, "echo still here", root)
     assert (ended.exit_code, said.strip()) == (0, "still here")
 
@@ -107,7 +107,7 @@ async def test_names_that_must_be_hidden_are_bounded_whatever_they_are(
 async def test_what_is_taken_away_makes_room_again(
     opens: Opens, root: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(namespaces, "MOST_ROOM", MANY)
+    monkeypatch.setattr(namespaces, "MAX_HIDDEN_NAMES", MANY)
     sandbox = opens(root)
     await says(sandbox, MAKERS["files"], root)
     assert len(os.listdir(root)) == MANY
@@ -124,7 +124,7 @@ async def test_a_socket_that_a_command_made_is_in_reach_of_the_next_one_and_of_n
     bind = "python3 -c 'import socket; socket.socket(socket.AF_UNIX).bind(\"x.s\")'"
     ended, said = await says(sandbox, bind, root)
     assert ended.exit_code == 0, said
-    found = [mask.path for mask in (await sandbox._confinement.masks()).items]  # pyright: ignore[reportPrivateUsage, reportOptionalMemberAccess]
+    found = [mask.path for mask in (await sandbox._confinement.scan_masks()).masks]  # pyright: ignore[reportPrivateUsage, reportOptionalMemberAccess]
     assert found == []
-    hidden = [mask.path for mask in (await opens(root)._confinement.masks()).items]  # pyright: ignore[reportPrivateUsage, reportOptionalMemberAccess]
+    hidden = [mask.path for mask in (await opens(root)._confinement.scan_masks()).masks]  # pyright: ignore[reportPrivateUsage, reportOptionalMemberAccess]
     assert hidden == [f"{root}/x.s"]

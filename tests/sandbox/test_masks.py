@@ -13,13 +13,13 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from ferrule.core.errors import ConfigError
-from ferrule.permissions.denied_names import RuledNames
-from ferrule.permissions.protected_names import DEFAULT, Names
+from ferrule.permissions.path_denials import NamesAndDenyRules
+from ferrule.permissions.protected_names import DEFAULT_NAMES, ProtectedNames
 from ferrule.sandbox.inside.mediator.file_identity import identify_path
 from ferrule.sandbox.view import masks as masks_module
-from ferrule.sandbox.view.mask_rules import What, cover
-from ferrule.sandbox.view.masks import Kind, Mask, Masks, Scanner
-from ferrule.sandbox.view.ordinary_names import Ordinary
+from ferrule.sandbox.view.mask_rules import FileType, required_mask
+from ferrule.sandbox.view.masks import Mask, MaskKind, MaskScanner, ScanResult
+from ferrule.sandbox.view.ordinary_names import OrdinaryNames
 
 Make = Callable[..., Path]
 
@@ -47,16 +47,18 @@ def make(root: Path) -> Make:
 @pytest.fixture
 def quiet(monkeypatch: pytest.MonkeyPatch) -> None:
     """Folders count as quiet at once, so that the next scan believes what is known of them."""
-    monkeypatch.setattr(masks_module, "RACY", -(10**18))
+    monkeypatch.setattr(masks_module, "QUIET_NANOSECONDS", -(10**18))
 
 
-def scanned(root: Path, names: Names = DEFAULT, **options: object) -> dict[str, Kind]:
+def scanned(
+    root: Path, names: ProtectedNames = DEFAULT_NAMES, **options: object
+) -> dict[str, MaskKind]:
     """Kinds by path relative to the root."""
-    return kinds(root, Scanner(root, names, home=str(root.parent / "home")).scan(**options))  # type: ignore[arg-type]
+    return kinds(root, MaskScanner(root, names, home=str(root.parent / "home")).scan(**options))  # type: ignore[arg-type]
 
 
-def kinds(root: Path, found: Masks) -> dict[str, Kind]:
-    return {os.path.relpath(mask.path, root): mask.kind for mask in found.items}
+def kinds(root: Path, found: ScanResult) -> dict[str, MaskKind]:
+    return {os.path.relpath(mask.path, root): mask.kind for mask in found.masks}
 
 
 # ---- which names
@@ -75,11 +77,11 @@ def test_reserved_and_secret_names_are_covered_at_any_depth(root: Path, make: Ma
         make(name)
     make("src/environment.py")
     assert scanned(root) == {
-        ".env": Kind.UNREADABLE,
-        "a/b/server.key": Kind.UNREADABLE,
-        "a/.ssh": Kind.EMPTY_FOLDER,
-        ".ferrule": Kind.EMPTY_FOLDER,
-        "agents": Kind.EMPTY_FOLDER,
+        ".env": MaskKind.UNREADABLE,
+        "a/b/server.key": MaskKind.UNREADABLE,
+        "a/.ssh": MaskKind.EMPTY_FOLDER,
+        ".ferrule": MaskKind.EMPTY_FOLDER,
+        "agents": MaskKind.EMPTY_FOLDER,
     }
 
 
@@ -87,9 +89,9 @@ def test_reserved_and_secret_names_are_covered_at_any_depth(root: Path, make: Ma
 def test_the_persons_own_names_and_deny_rules_are_covered_too(root: Path, make: Make) -> None:
     for name in ("notes/plan.txt", "deep/down/vault/x", "open.txt", "frozen.txt"):
         make(name)
-    names = RuledNames(
+    names = NamesAndDenyRules(
         reserved=("vault",),
-        refuses=lambda path, write: (
+        find_refusal=lambda path, write: (
             "denied by Read(notes/**)"
             if path.startswith("notes/")
             else "denied"
@@ -98,9 +100,9 @@ def test_the_persons_own_names_and_deny_rules_are_covered_too(root: Path, make: 
         ),
     )
     assert scanned(root, names) == {
-        "notes/plan.txt": Kind.UNREADABLE,
-        "deep/down/vault": Kind.EMPTY_FOLDER,
-        "frozen.txt": Kind.READ_ONLY,
+        "notes/plan.txt": MaskKind.UNREADABLE,
+        "deep/down/vault": MaskKind.EMPTY_FOLDER,
+        "frozen.txt": MaskKind.READ_ONLY,
     }
 
 
@@ -119,19 +121,19 @@ def test_protected_names_are_read_only_at_the_root_and_only_there(root: Path, ma
     ):
         make(name)
     assert scanned(root) == {
-        ".vscode": Kind.READ_ONLY,
-        ".github/workflows": Kind.READ_ONLY,
-        "Jenkinsfile": Kind.READ_ONLY,
-        ".bashrc": Kind.READ_ONLY,
-        "site-packages/b.pth": Kind.READ_ONLY,
+        ".vscode": MaskKind.READ_ONLY,
+        ".github/workflows": MaskKind.READ_ONLY,
+        "Jenkinsfile": MaskKind.READ_ONLY,
+        ".bashrc": MaskKind.READ_ONLY,
+        "site-packages/b.pth": MaskKind.READ_ONLY,
     }
 
 
 @pytest.mark.proves("sandbox.mask.protected")
 def test_a_secret_inside_a_read_only_folder_is_covered_after_it(root: Path, make: Make) -> None:
     make(".vscode/.env")
-    found = Scanner(root, DEFAULT).scan()
-    assert [mask.kind for mask in found.items] == [Kind.READ_ONLY, Kind.UNREADABLE]
+    found = MaskScanner(root, DEFAULT_NAMES).scan()
+    assert [mask.kind for mask in found.masks] == [MaskKind.READ_ONLY, MaskKind.UNREADABLE]
 
 
 @pytest.mark.proves("sandbox.mask.git")
@@ -167,14 +169,14 @@ def test_git_works_on_a_configuration_without_secrets(root: Path, make: Make) ->
     make(".git/refs/heads/config", "0" * 40)
     make(".git/logs/refs/heads/hooks/one")
     make("vendor/lib/.git/config", config)
-    found = Scanner(root, DEFAULT).scan()
+    found = MaskScanner(root, DEFAULT_NAMES).scan()
     assert kinds(root, found) == {
-        ".git/config": Kind.TEXT,
-        ".git/hooks": Kind.EMPTY_FOLDER,
-        ".git/modules/lib/config": Kind.TEXT,
-        "vendor/lib/.git/config": Kind.TEXT,
+        ".git/config": MaskKind.TEXT,
+        ".git/hooks": MaskKind.EMPTY_FOLDER,
+        ".git/modules/lib/config": MaskKind.TEXT,
+        "vendor/lib/.git/config": MaskKind.TEXT,
     }
-    assert found.items[0].text == (
+    assert found.masks[0].text == (
         "[core]\n\trepositoryformatversion = 1\n\tbare = false\n[extensions]\n\tobjectformat "
         "= sha256\n"
         '[remote "origin"]\n\tfetch = +refs/heads/*:refs/remotes/origin/*\n'
@@ -188,7 +190,7 @@ def test_git_works_on_a_configuration_without_secrets(root: Path, make: Make) ->
 def test_a_git_file_that_leads_elsewhere_cannot_be_changed(root: Path, make: Make) -> None:
     make("sub/.git", "gitdir: ../.git/modules/sub\n")
     make(".git/commondir", "..")
-    assert scanned(root) == {"sub/.git": Kind.READ_ONLY, ".git/commondir": Kind.READ_ONLY}
+    assert scanned(root) == {"sub/.git": MaskKind.READ_ONLY, ".git/commondir": MaskKind.READ_ONLY}
 
 
 @pytest.mark.proves("sandbox.mask.sockets")
@@ -198,7 +200,7 @@ def test_sockets_are_covered_and_links_of_reserved_names_too(root: Path, make: M
     os.symlink("real/ferrule.txt", root / ".env")
     with socket.socket(socket.AF_UNIX) as listening:
         listening.bind(str(root / "agent.sock"))
-    assert scanned(root) == {".ferrule": Kind.UNREADABLE, "agent.sock": Kind.UNREADABLE}
+    assert scanned(root) == {".ferrule": MaskKind.UNREADABLE, "agent.sock": MaskKind.UNREADABLE}
 
 
 @pytest.mark.proves("sandbox.mask.no-links")
@@ -262,7 +264,7 @@ def test_only_what_is_surely_public_is_no_secret(
     root: Path, make: Make, name: str, content: str | bytes, hidden: bool
 ) -> None:
     make(f"lib/{name}", content)
-    wanted = {f"lib/{name}": Kind.UNREADABLE} if hidden else {}
+    wanted = {f"lib/{name}": MaskKind.UNREADABLE} if hidden else {}
     assert scanned(root) == wanted
 
 
@@ -270,16 +272,18 @@ def test_only_what_is_surely_public_is_no_secret(
 def test_the_bundle_of_this_virtual_environment_is_no_secret() -> None:
     import certifi
 
-    from ferrule.sandbox.view.certificates import only_public
+    from ferrule.sandbox.view.certificates import is_only_public
 
-    assert only_public(Path(certifi.where()).read_bytes())
+    assert is_only_public(Path(certifi.where()).read_bytes())
 
 
 @pytest.mark.proves("sandbox.mask.certificates")
 def test_a_name_that_the_person_added_is_hidden_whatever_is_in_it(root: Path, make: Make) -> None:
     make("certs/root.pem", PUBLIC)
     make("other.pem", PUBLIC)
-    assert scanned(root, Names(secret=("certs/*",))) == {"certs/root.pem": Kind.UNREADABLE}
+    assert scanned(root, ProtectedNames(secret=("certs/*",))) == {
+        "certs/root.pem": MaskKind.UNREADABLE
+    }
 
 
 @pytest.mark.proves("sandbox.mask.certificates")
@@ -287,22 +291,25 @@ def test_a_bundle_that_becomes_a_key_is_hidden_at_the_next_scan(
     root: Path, make: Make, quiet: None
 ) -> None:
     file = make("lib/root.pem", PUBLIC)
-    scanner = Scanner(root, DEFAULT)
-    assert scanner.scan().items == ()
+    scanner = MaskScanner(root, DEFAULT_NAMES)
+    assert scanner.scan().masks == ()
     with file.open("a") as opened:  # the folder does not change
         opened.write(pem("PRIVATE KEY", PRIVATE_DER))
     found = scanner.scan()
-    assert kinds(root, found) == {"lib/root.pem": Kind.UNREADABLE}
+    assert kinds(root, found) == {"lib/root.pem": MaskKind.UNREADABLE}
     assert found.added == (str(file),) and found.removed == ()
 
 
 @pytest.mark.proves("sandbox.mask.own")
 def test_what_commands_made_is_theirs_but_never_a_reserved_name(root: Path, make: Make) -> None:
     made, reserved, others = make("test.key"), make(".ferrule/x").parent, make("other.key")
-    scanner = Scanner(root, DEFAULT)
+    scanner = MaskScanner(root, DEFAULT_NAMES)
     found = scanner.scan({identify_path(made), identify_path(reserved), "1:2:0.0:00"})
-    assert kinds(root, found) == {".ferrule": Kind.EMPTY_FOLDER, "other.key": Kind.UNREADABLE}
-    assert found.own_met == {identify_path(made)}
+    assert kinds(root, found) == {
+        ".ferrule": MaskKind.EMPTY_FOLDER,
+        "other.key": MaskKind.UNREADABLE,
+    }
+    assert found.own_seen == {identify_path(made)}
     others.unlink()
     assert scanner.scan().removed == (str(others),)
 
@@ -315,10 +322,10 @@ def test_an_environment_named_like_a_secret_that_commands_made_can_be_used(
     make(".env/lib/.ferrule/x")
     make(".env/lib/token.key")
     own = {identify_path(root / ".env")}
-    assert scanned(root) == {".env": Kind.EMPTY_FOLDER}
+    assert scanned(root) == {".env": MaskKind.EMPTY_FOLDER}
     assert scanned(root, own=own) == {
-        ".env/lib/.ferrule": Kind.EMPTY_FOLDER,
-        ".env/lib/token.key": Kind.UNREADABLE,
+        ".env/lib/.ferrule": MaskKind.EMPTY_FOLDER,
+        ".env/lib/token.key": MaskKind.UNREADABLE,
     }
 
 
@@ -333,7 +340,7 @@ def test_a_file_with_a_name_elsewhere_is_covered_and_one_with_all_names_here_is_
     outside.write_text("x")
     os.link(outside, root / "notes.txt")
     os.link(make("a/one.txt"), root / "two.txt")
-    assert scanned(root) == {"notes.txt": Kind.UNREADABLE}
+    assert scanned(root) == {"notes.txt": MaskKind.UNREADABLE}
     outside.unlink()
     assert scanned(root) == {}
 
@@ -346,12 +353,12 @@ def test_another_name_of_a_secret_is_covered_wherever_it_is(root: Path, make: Ma
     os.link(make(".git/config", "[core]\n\tbare = false\n"), root / "config.txt")
     os.link(make("web/.ssh/id"), root / "node_modules/id.js")
     assert scanned(root) == {
-        ".env": Kind.UNREADABLE,
-        "node_modules/index.js": Kind.UNREADABLE,
-        ".git/config": Kind.TEXT,
-        "config.txt": Kind.UNREADABLE,
-        "web/.ssh": Kind.EMPTY_FOLDER,
-        "node_modules/id.js": Kind.UNREADABLE,
+        ".env": MaskKind.UNREADABLE,
+        "node_modules/index.js": MaskKind.UNREADABLE,
+        ".git/config": MaskKind.TEXT,
+        "config.txt": MaskKind.UNREADABLE,
+        "web/.ssh": MaskKind.EMPTY_FOLDER,
+        "node_modules/id.js": MaskKind.UNREADABLE,
     }
 
 
@@ -371,7 +378,7 @@ def test_packages_linked_from_a_cache_can_be_read_unless_it_is_a_known_secret(
     make("env/conda-meta/history")
     os.link(cache, root / "env/python")
     os.link(cache, root / ".git/objects/ab/linked")
-    assert scanned(root) == {".venv/lib/site-packages/evil.py": Kind.UNREADABLE}
+    assert scanned(root) == {".venv/lib/site-packages/evil.py": MaskKind.UNREADABLE}
 
 
 @pytest.mark.proves("sandbox.mask.hard-links", "sandbox.mask.cache")
@@ -380,14 +387,14 @@ def test_a_link_between_a_known_folder_and_a_new_one_is_understood(
 ) -> None:
     first = make("a/one.txt")
     (root / "b").mkdir()
-    scanner = Scanner(root, DEFAULT, home=str(tmp_path))
+    scanner = MaskScanner(root, DEFAULT_NAMES, home=str(tmp_path))
     scanner.scan()
     os.link(first, root / "b/two.txt")
-    assert scanner.scan().items == ()
+    assert scanner.scan().masks == ()
     os.link(make("a/.env"), root / "b/three.txt")
     assert kinds(root, scanner.scan()) == {
-        "a/.env": Kind.UNREADABLE,
-        "b/three.txt": Kind.UNREADABLE,
+        "a/.env": MaskKind.UNREADABLE,
+        "b/three.txt": MaskKind.UNREADABLE,
     }
 
 
@@ -400,7 +407,7 @@ def test_a_repeat_reads_only_the_folders_that_changed(
 ) -> None:
     for number in range(20):
         make(f"part{number}/file.txt")
-    scanner = Scanner(root, DEFAULT)
+    scanner = MaskScanner(root, DEFAULT_NAMES)
     scanner.scan()
     reads: list[object] = []
     real = os.scandir
@@ -410,47 +417,47 @@ def test_a_repeat_reads_only_the_folders_that_changed(
         return real(folder)
 
     monkeypatch.setattr(os, "scandir", counted)
-    assert scanner.scan().items == () and reads == []
+    assert scanner.scan().masks == () and reads == []
     make("part7/.env")
     found = scanner.scan()
-    assert kinds(root, found) == {"part7/.env": Kind.UNREADABLE} and len(reads) == 1
+    assert kinds(root, found) == {"part7/.env": MaskKind.UNREADABLE} and len(reads) == 1
     (root / "part7").rename(root / "part8/moved")
     found = scanner.scan()
-    assert kinds(root, found) == {"part8/moved/.env": Kind.UNREADABLE}
+    assert kinds(root, found) == {"part8/moved/.env": MaskKind.UNREADABLE}
     assert [len(found.added), len(found.removed)] == [1, 1]
 
 
 @pytest.mark.proves("sandbox.mask.cache")
 def test_a_folder_that_changed_just_now_is_not_believed(root: Path, make: Make) -> None:
     make("a/one.txt")
-    scanner = Scanner(root, DEFAULT)
+    scanner = MaskScanner(root, DEFAULT_NAMES)
     scanner.scan()
     before = (root / "a").stat()
     make("a/.env")
     os.utime(root / "a", ns=(before.st_atime_ns, before.st_mtime_ns))
-    assert kinds(root, scanner.scan()) == {"a/.env": Kind.UNREADABLE}
+    assert kinds(root, scanner.scan()) == {"a/.env": MaskKind.UNREADABLE}
 
 
 @pytest.mark.proves("sandbox.mask.bounded")
 def test_what_cannot_be_looked_at_is_covered_whole(root: Path, make: Make) -> None:
     for name in ("a/one.txt", "a/deep/two.txt", "b/three.txt"):
         make(name)
-    found = Scanner(root, DEFAULT).scan(limit=2)
-    assert set(kinds(root, found).values()) == {Kind.EMPTY_FOLDER}
-    assert found.unseen == tuple(sorted(str(root / name) for name in ("a", "b")))
+    found = MaskScanner(root, DEFAULT_NAMES).scan(limit=2)
+    assert set(kinds(root, found).values()) == {MaskKind.EMPTY_FOLDER}
+    assert found.unreadable == tuple(sorted(str(root / name) for name in ("a", "b")))
     with pytest.raises(ConfigError, match="No such file"):
-        Scanner(root / "none", DEFAULT).scan()
+        MaskScanner(root / "none", DEFAULT_NAMES).scan()
 
 
 @pytest.mark.proves("sandbox.mask.bounded")
 def test_more_masks_than_a_command_can_have_are_an_error(
     root: Path, make: Make, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(masks_module, "MOST", 2)
+    monkeypatch.setattr(masks_module, "MAX_MASKS", 2)
     for name in ("a.key", "b.key", "c.key"):
         make(name)
     with pytest.raises(ConfigError, match="3 names must be hidden") as raised:
-        Scanner(root, DEFAULT).scan()
+        MaskScanner(root, DEFAULT_NAMES).scan()
     assert raised.value.code == "sandbox_masks"
 
 
@@ -499,13 +506,15 @@ NAMES = st.lists(PARTS, min_size=1, max_size=5).map("/".join)
 @settings(max_examples=400, deadline=None)
 @pytest.mark.proves("sandbox.mask.names")
 def test_every_name_that_no_tool_may_read_is_covered_and_no_other_is_hidden(name: str) -> None:
-    refused = DEFAULT.check(name, write=False)
-    covered = cover(name, What.FILE, DEFAULT)
+    refused = DEFAULT_NAMES.check(name, write=False)
+    covered = required_mask(name, FileType.FILE, DEFAULT_NAMES)
     if refused is None:
-        assert covered is None or covered.kind is Kind.READ_ONLY
+        assert covered is None or covered.kind is MaskKind.READ_ONLY
     else:
         branch = ".git/refs/" in name or ".git/logs/" in name
-        assert branch or (covered is not None and covered.kind in (Kind.UNREADABLE, Kind.TEXT))
+        assert branch or (
+            covered is not None and covered.kind in (MaskKind.UNREADABLE, MaskKind.TEXT)
+        )
 
 
 @given(NAMES)
@@ -513,18 +522,18 @@ def test_every_name_that_no_tool_may_read_is_covered_and_no_other_is_hidden(name
 @pytest.mark.proves("sandbox.mask.names")
 def test_a_name_is_called_ordinary_only_if_nothing_is_to_be_laid_over_it(name: str) -> None:
     above = name.rpartition("/")[0]
-    assume(not above or cover(above, What.FOLDER, DEFAULT) is None)
-    for what in (What.FILE, What.FOLDER):
-        if Ordinary(DEFAULT).certainly(name, name.rpartition("/")[2]):
-            assert cover(name, what, DEFAULT) is None
+    assume(not above or required_mask(above, FileType.FOLDER, DEFAULT_NAMES) is None)
+    for what in (FileType.FILE, FileType.FOLDER):
+        if OrdinaryNames(DEFAULT_NAMES).is_ordinary(name, name.rpartition("/")[2]):
+            assert required_mask(name, what, DEFAULT_NAMES) is None
 
 
 def test_masks_are_ordered_from_the_top(root: Path, make: Make) -> None:
     for name in ("a/x.key", "a-b/x.key", ".vscode/.env"):
         make(name)
-    items = Scanner(root, DEFAULT).scan().items
+    items = MaskScanner(root, DEFAULT_NAMES).scan().masks
     assert items == tuple(sorted(items, key=lambda mask: mask.path.split("/")))
-    assert items[0] == Mask(str(root / ".vscode"), Kind.READ_ONLY)
+    assert items[0] == Mask(str(root / ".vscode"), MaskKind.READ_ONLY)
     assert stat.S_ISDIR(Path(items[0].path).stat().st_mode)
 
 
@@ -534,5 +543,5 @@ def test_names_that_are_no_text_or_hold_a_line_break_are_covered_too(root: Path)
     for name in odd:
         with open(os.path.join(os.fsencode(root), name), "wb") as file:
             file.write(b"x")
-    found = Scanner(root, DEFAULT).scan()
-    assert {os.path.basename(os.fsencode(mask.path)) for mask in found.items} == set(odd)
+    found = MaskScanner(root, DEFAULT_NAMES).scan()
+    assert {os.path.basename(os.fsencode(mask.path)) for mask in found.masks} == set(odd)

@@ -8,12 +8,12 @@ from pathlib import Path
 import pytest
 
 from ferrule.core.errors import ConfigError
-from ferrule.permissions.protected_names import Names
+from ferrule.permissions.protected_names import ProtectedNames
 from ferrule.sandbox.inside.mediator.file_identity import identify_path
-from ferrule.sandbox.policy import Policy
+from ferrule.sandbox.policy import SandboxPolicy
 from ferrule.sandbox.view import opened_folders
-from ferrule.sandbox.view.masks import Kind, Masks, Scanner
-from ferrule.sandbox.view.opened_folders import OpenedFolders
+from ferrule.sandbox.view.masks import MaskKind, MaskScanner, ScanResult
+from ferrule.sandbox.view.opened_folders import OpenedFolderScanner
 
 SECRET = (
     ".env",
@@ -39,15 +39,17 @@ def base(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def scan(base: Path, **opened: tuple[str, ...]) -> Masks:
+def scan(base: Path, **opened: tuple[str, ...]) -> ScanResult:
     absolute = {kind: tuple(str(base / name) for name in names) for kind, names in opened.items()}
-    return OpenedFolders(Policy(base / "work", **absolute), home=str(base / "home")).scan()  # pyright: ignore[reportArgumentType]  folders alone
+    return OpenedFolderScanner(
+        SandboxPolicy(base / "work", **absolute), home=str(base / "home")
+    ).scan()  # pyright: ignore[reportArgumentType]  folders alone
 
 
-def kinds(found: Masks, folder: Path) -> dict[str, Kind]:
+def kinds(found: ScanResult, folder: Path) -> dict[str, MaskKind]:
     return {
         os.path.relpath(mask.path, folder): mask.kind
-        for mask in found.items
+        for mask in found.masks
         if Path(mask.path).is_relative_to(folder)
     }
 
@@ -55,21 +57,21 @@ def kinds(found: Masks, folder: Path) -> dict[str, Kind]:
 @pytest.mark.proves("sandbox.mask.opened")
 def test_opened_folders_get_the_masks_of_a_workspace(base: Path) -> None:
     found = scan(base, readable=("library",), writable=("shared",))
-    alone = kinds(Scanner(base / "work", Names()).scan(), base / "work")
-    assert alone[".env"] is Kind.UNREADABLE and alone[".git/config"] is Kind.TEXT
+    alone = kinds(MaskScanner(base / "work", ProtectedNames()).scan(), base / "work")
+    assert alone[".env"] is MaskKind.UNREADABLE and alone[".git/config"] is MaskKind.TEXT
     assert kinds(found, base / "work") == kinds(found, base / "shared") == alone
     # Where nothing is written, what may only be read needs no mask.
     assert kinds(found, base / "library") == {
-        n: k for n, k in alone.items() if k is not Kind.READ_ONLY
+        n: k for n, k in alone.items() if k is not MaskKind.READ_ONLY
     }
-    assert all("token" not in mask.text for mask in found.items)
-    paths = [mask.path.split("/") for mask in found.items]
+    assert all("token" not in mask.text for mask in found.masks)
+    paths = [mask.path.split("/") for mask in found.masks]
     assert paths == sorted(paths)
 
 
 @pytest.mark.proves("sandbox.mask.opened")
 def test_what_changes_in_an_opened_folder_is_seen_by_the_next_scan(base: Path) -> None:
-    scanner = OpenedFolders(Policy(base / "work", writable=(str(base / "shared"),)))
+    scanner = OpenedFolderScanner(SandboxPolicy(base / "work", writable=(str(base / "shared"),)))
     scanner.scan()
     made = base / "shared/src/new.key"
     made.write_text("x")
@@ -77,17 +79,19 @@ def test_what_changes_in_an_opened_folder_is_seen_by_the_next_scan(base: Path) -
     assert found.added == (str(made),)
     own = scanner.scan([identify_path(made)])
     assert own.removed == (str(made),)
-    assert own.own_met == {identify_path(made)}
+    assert own.own_seen == {identify_path(made)}
 
 
 @pytest.mark.proves("sandbox.mask.opened")
 def test_the_inner_of_two_folders_decides_for_what_is_in_it(base: Path) -> None:
     (base / "work/notes").mkdir()
     (base / "work/notes/x.txt").write_text("x")
-    policy = Policy(base / "work", names=Names(reserved=("/notes",)), readable=(str(base),))
-    found = kinds(OpenedFolders(policy, home=str(base / "home")).scan(), base)
-    assert found["work/notes"] is Kind.EMPTY_FOLDER  # a name of the workspace's root
-    assert found["shared/.env"] is found["work/.env"] is Kind.UNREADABLE
+    policy = SandboxPolicy(
+        base / "work", names=ProtectedNames(reserved=("/notes",)), readable=(str(base),)
+    )
+    found = kinds(OpenedFolderScanner(policy, home=str(base / "home")).scan(), base)
+    assert found["work/notes"] is MaskKind.EMPTY_FOLDER  # a name of the workspace's root
+    assert found["shared/.env"] is found["work/.env"] is MaskKind.UNREADABLE
 
 
 @pytest.mark.proves("sandbox.mask.opened")
@@ -96,7 +100,7 @@ def test_a_folder_that_would_hide_the_workspace_is_an_error_that_says_so(tmp_pat
     root.mkdir(parents=True)
     (tmp_path / ".aws/credentials").write_text("x")
     with pytest.raises(ConfigError, match="below") as raised:
-        OpenedFolders(Policy(root, readable=(str(tmp_path),))).scan()
+        OpenedFolderScanner(SandboxPolicy(root, readable=(str(tmp_path),))).scan()
     assert "smaller" in raised.value.hint
 
 
@@ -110,7 +114,7 @@ def test_links_in_opened_folders_are_covered_only_if_they_are_known_secrets(base
     os.link(base / "home/.ssh/id_rsa", base / "library/notes.txt")
     found = kinds(scan(base, readable=("library",)), base / "library")
     assert "module.py" not in found
-    assert found["notes.txt"] is Kind.UNREADABLE
+    assert found["notes.txt"] is MaskKind.UNREADABLE
 
 
 @pytest.mark.proves("sandbox.mask.opened")
@@ -120,7 +124,7 @@ def test_a_folder_of_packages_has_packages_by_every_name(base: Path) -> None:
         (packages / name).parent.mkdir(parents=True, exist_ok=True)
         (packages / name).write_text("x")
     found = kinds(scan(base, readable=("v/lib/python3/site-packages",)), packages)
-    assert found == {"x/.env": Kind.UNREADABLE, "x/server.key": Kind.UNREADABLE}
+    assert found == {"x/.env": MaskKind.UNREADABLE, "x/server.key": MaskKind.UNREADABLE}
 
 
 def test_a_single_file_that_was_opened_is_left_as_it_is(base: Path) -> None:
@@ -130,6 +134,6 @@ def test_a_single_file_that_was_opened_is_left_as_it_is(base: Path) -> None:
 def test_the_masks_of_all_folders_together_are_bounded(
     base: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(opened_folders, "MOST", 8)
+    monkeypatch.setattr(opened_folders, "MAX_MASKS", 8)
     with pytest.raises(ConfigError, match="at most 8"):
         scan(base, writable=("shared",))

@@ -15,7 +15,7 @@ from contextlib import asynccontextmanager
 import pytest
 from proxied import LONG, WHO, Proxied
 
-from ferrule.sandbox.inside.kernel.proxy_ports import PORT, hand_out, listen
+from ferrule.sandbox.inside.kernel.proxy_ports import PORT, listen, send_sockets
 from ferrule.sandbox.network.proxy import proxy_environment
 from ferrule.testing.http_double import HttpDouble, Reply, Request
 
@@ -27,7 +27,7 @@ if ctypes.CDLL(None, use_errno=True).unshare(NEW_USER | NEW_NETWORK):
     sys.exit(77)
 ports.bring_up_loopback()
 control = socket.socket(fileno=int(sys.argv[1]))
-ports.hand_out(control, b"ports", ports.listen())
+ports.send_sockets(control, b"ports", ports.listen())
 control.recv(1)
 os.set_inheritable(control.fileno(), False)
 os.execvp(sys.argv[2], sys.argv[2:])
@@ -181,7 +181,7 @@ def test_sockets_are_closed_here_once_they_are_handed_out() -> None:
     with ours, theirs:
         made = listen(0)
         assert all(not os.get_inheritable(sock.fileno()) for sock in made)
-        hand_out(theirs, b"here", made)
+        send_sockets(theirs, b"here", made)
         assert all(sock.fileno() == -1 for sock in made)
         message, descriptors, *_ = socket.recv_fds(ours, 16, 4)
         assert message == b"here"

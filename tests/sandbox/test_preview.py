@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ferrule.sandbox.command import Change
-from ferrule.sandbox.preview import DEEPEST, Preview, preview
+from ferrule.sandbox.preview import MAX_DEPTH, PreviewedChanges, list_changes
 
 pytestmark = pytest.mark.skipif(
     not (shutil.which("unshare") and hasattr(os, "getxattr")), reason="needs Linux with unshare(1)"
@@ -101,7 +101,9 @@ class Overlay:
 
     def changes(self, script: str) -> list[tuple[str, str]]:
         self.run(script)
-        return [(change.name, change.kind) for change in preview(self.upper, self.root).changes]
+        return [
+            (change.name, change.kind) for change in list_changes(self.upper, self.root).changes
+        ]
 
 
 @pytest.fixture
@@ -132,7 +134,7 @@ def test_created_changed_and_deleted_files_are_listed_by_name(overlay: Overlay) 
         "echo more >> src/a.py; rm docs/x.md; echo new > src/new.py; mkdir -p made/empty; ln "
         "-sf docs link; mkfifo pipe"
     )
-    assert preview(overlay.upper, overlay.root) == Preview((
+    assert list_changes(overlay.upper, overlay.root) == PreviewedChanges((
         Change("docs/x.md", "deleted"),
         Change("link", "changed"),
         Change("made/empty/", "created"),
@@ -248,7 +250,7 @@ def test_of_a_name_that_no_tool_may_read_neither_size_nor_content_is_told(overla
         "echo longer-than-before > secret/.env; echo k > server.key; mkdir -p agents; echo x "
         "> agents/a"
     )
-    assert preview(overlay.upper, overlay.root).changes == (
+    assert list_changes(overlay.upper, overlay.root).changes == (
         Change("agents/a", "created"),
         Change("secret/.env", "changed"),
         Change("server.key", "created"),
@@ -263,10 +265,10 @@ def test_whether_a_secret_file_is_what_it_was_is_not_looked_at(overlay: Overlay)
 @pytest.mark.proves("sandbox.preview.bounded")
 def test_a_long_list_is_cut_and_says_so(overlay: Overlay) -> None:
     overlay.run("for i in $(seq 50); do echo x > f$i; done; rm -r src docs")
-    whole = preview(overlay.upper, overlay.root)
-    assert len(whole.changes) == 55 and not whole.cut
-    some = preview(overlay.upper, overlay.root, most=20)
-    assert len(some.changes) == 20 and some.cut
+    whole = list_changes(overlay.upper, overlay.root)
+    assert len(whole.changes) == 55 and not whole.truncated
+    some = list_changes(overlay.upper, overlay.root, max_changes=20)
+    assert len(some.changes) == 20 and some.truncated
     assert set(some.changes) <= set(whole.changes)
 
 
@@ -275,18 +277,20 @@ def test_no_more_is_compared_than_was_agreed_and_the_rest_counts_as_changed(
     overlay: Overlay,
 ) -> None:
     overlay.run("touch README src/a.py")
-    assert preview(overlay.upper, overlay.root, compared=20).changes == (
+    assert list_changes(overlay.upper, overlay.root, max_compared_bytes=20).changes == (
         Change("src/a.py", "changed", 17),
     )
 
 
 @pytest.mark.proves("sandbox.preview.bounded")
 def test_folders_within_folders_end_somewhere(overlay: Overlay) -> None:
-    folder = "/".join(["d"] * (DEEPEST + 50))
+    folder = "/".join(["d"] * (MAX_DEPTH + 50))
     overlay.run(f"mkdir -p {folder}; echo x > {folder}/f; echo y > z")
     before = len(os.listdir("/proc/self/fd"))
-    seen = preview(overlay.upper, overlay.root)
-    assert seen.cut and ("z", "created") in [(change.name, change.kind) for change in seen.changes]
+    seen = list_changes(overlay.upper, overlay.root)
+    assert seen.truncated and ("z", "created") in [
+        (change.name, change.kind) for change in seen.changes
+    ]
     assert len(os.listdir("/proc/self/fd")) == before
 
 
@@ -317,7 +321,8 @@ def test_attributes_that_a_command_sets_itself_hide_nothing(overlay: Overlay) ->
         os.setxattr(overlay.upper / "src", "user.overlay.opaque", b"y")
     except OSError as problem:
         pytest.skip(f"no attributes here: {problem}")
-    assert len(preview(overlay.upper, overlay.root).changes) == 3
+    assert len(list_changes(overlay.upper, overlay.root).changes) == 3
     assert [
-        change.name for change in preview(overlay.upper, overlay.root, attributes="trusted").changes
+        change.name
+        for change in list_changes(overlay.upper, overlay.root, attributes="trusted").changes
     ] == ["src/a.py"]

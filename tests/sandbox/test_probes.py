@@ -12,10 +12,10 @@ from pathlib import Path
 import pytest
 
 from ferrule.sandbox.backends import kernel_probe
-from ferrule.sandbox.backends.probes import Probes, bwrap_trial, probe
-from ferrule.sandbox.backends.selection import SandboxGap, choose
-from ferrule.sandbox.policy import Aspect, Policy
-from ferrule.sandbox.view.toolchains import toolchains
+from ferrule.sandbox.backends.probes import Probes, bwrap_trial_command, probe
+from ferrule.sandbox.backends.selection import MissingProtections, choose_backend
+from ferrule.sandbox.policy import Protection, SandboxPolicy
+from ferrule.sandbox.view.toolchains import find_toolchains
 
 sys.path.insert(0, str(Path(__file__).parent))
 from without import without_user_namespaces
@@ -47,7 +47,7 @@ def test_what_is_said_to_be_there_is_there() -> None:
         library = ctypes.CDLL(None, use_errno=True)
         assert library.syscall(444, None, ctypes.c_size_t(0), 1) == found.landlock_abi
     if found.bwrap:
-        assert subprocess.run(bwrap_trial(found.bwrap), check=False).returncode == 0
+        assert subprocess.run(bwrap_trial_command(found.bwrap), check=False).returncode == 0
     if found.user_namespaces and found.namespaces:
         command = [
             "unshare",
@@ -68,8 +68,11 @@ def test_without_user_namespaces_the_probe_says_so_and_why() -> None:
     found = json.loads(ran.stdout)
     assert "user_namespaces" not in found and "ENOSPC" in found["why"]["namespaces"]
     known = {name: value for name, value in found.items() if name in Probes.__dataclass_fields__}
-    with pytest.raises(SandboxGap) as raised:
-        choose(Policy(Path("/work"), require=frozenset({Aspect.FILE_READS})), Probes(**known))
+    with pytest.raises(MissingProtections) as raised:
+        choose_backend(
+            SandboxPolicy(Path("/work"), require=frozenset({Protection.FILE_READS})),
+            Probes(**known),
+        )
     assert "max_user_namespaces" in raised.value.hint
 
 
@@ -99,7 +102,7 @@ def test_only_the_folders_of_programs_are_bound_never_what_is_beside_them(tmp_pa
     path = os.pathsep.join([str(home / ".ssh"), str(home / ".cargo/bin"), "relative", str(home)])
     binds = {
         os.path.relpath(bind.path, home): bind.hidden
-        for bind in toolchains(home, path, (str(home / ".ssh"),))
+        for bind in find_toolchains(home, path, (str(home / ".ssh"),))
     }
     assert binds == {
         ".cargo/bin": (),
@@ -118,7 +121,7 @@ def test_a_link_of_the_table_opens_nothing_but_programs(tmp_path: Path) -> None:
     (home / ".local").mkdir()
     os.symlink(home / ".ssh", home / ".local/bin")
     os.symlink(home / ".pyenv/versions", home / "bin")
-    assert {os.path.relpath(bind.path, home) for bind in toolchains(home)} == {
+    assert {os.path.relpath(bind.path, home) for bind in find_toolchains(home)} == {
         ".pyenv/versions",
         "bin",
     }
@@ -129,4 +132,6 @@ def test_the_running_interpreter_is_bound_also_from_another_home(tmp_path: Path)
     other = tmp_path / "other/.pyenv/versions/3.11"
     (other / "bin").mkdir(parents=True)
     (tmp_path / "home").mkdir()
-    assert [bind.path for bind in toolchains(tmp_path / "home", "", (str(other),))] == [str(other)]
+    assert [bind.path for bind in find_toolchains(tmp_path / "home", "", (str(other),))] == [
+        str(other)
+    ]

@@ -12,9 +12,9 @@ import pytest
 from proxied import LONG, WHO, Proxied, Talker, http, text
 
 from ferrule.sandbox.network import listener
-from ferrule.sandbox.network.allowed_hosts import Hosts
+from ferrule.sandbox.network.allowed_hosts import AllowedHosts
 from ferrule.sandbox.network.http_heads import HEAD_LIMIT
-from ferrule.sandbox.network.proxy import Contact, Patience, Proxy
+from ferrule.sandbox.network.proxy import ConnectionAttempt, Proxy, ProxyLimits
 from ferrule.testing.http_double import HttpDouble, Reply, Request
 
 HERE = [["127.0.0.1"]]
@@ -171,8 +171,8 @@ async def test_a_host_that_was_not_named_is_refused_with_its_name_and_the_settin
     assert proxied.looked_up == []
     reason = "`evil.test` is not one of the hosts in the `network` setting"
     assert proxied.contacts == [
-        Contact(WHO, "evil.test", 80, "GET", False, reason),
-        Contact(WHO, "evil.test", 443, "CONNECT", False, reason),
+        ConnectionAttempt(WHO, "evil.test", 80, "GET", False, reason),
+        ConnectionAttempt(WHO, "evil.test", 443, "CONNECT", False, reason),
     ]
 
 
@@ -316,7 +316,7 @@ async def test_a_request_hidden_in_a_body_stays_a_body() -> None:
         await proxied.ask(head.encode() + hidden + b"GET http://evil.test/2 HTTP/1.1\r\n\r\n")
         contacts = await proxied.contacted(1)
     assert [request.body for request in site.requests] == [hidden]
-    assert site.connections == 1
+    assert site.connection_count == 1
     assert (
         [contact.host for contact in contacts]
         == [contact.host for contact in proxied.contacts]
@@ -429,7 +429,7 @@ async def test_a_huge_head_is_refused_before_it_has_arrived() -> None:
 
 @pytest.mark.proves("sandbox.network.bounded")
 async def test_a_head_that_does_not_come_to_its_end_is_given_up() -> None:
-    async with Proxied("site.example", patience=Patience(head=0.05)) as proxied:
+    async with Proxied("site.example", patience=ProxyLimits(head=0.05)) as proxied:
         answer = await proxied.ask(b"GET http://site.exam")
     assert answer.startswith(b"HTTP/1.1 408 ")
 
@@ -441,7 +441,9 @@ async def test_a_silent_client_and_a_silent_tunnel_are_closed() -> None:
 
     async with Talker(silent) as site:
         names = {"site.example": HERE}
-        async with Proxied(*opened(site.port), names=names, patience=Patience(idle=0.3)) as proxied:
+        async with Proxied(
+            *opened(site.port), names=names, patience=ProxyLimits(idle=0.3)
+        ) as proxied:
             assert await proxied.ask(b"") == b""
             answer = await proxied.ask(
                 f"CONNECT site.example:{site.port} HTTP/1.1\r\n\r\n".encode()
@@ -464,14 +466,14 @@ async def test_only_so_many_connections_are_served_at_once_and_the_others_wait()
     async with (
         HttpDouble(held) as site,
         Proxied(
-            *opened(site.port), names={"site.example": HERE}, patience=Patience(per_command=2)
+            *opened(site.port), names={"site.example": HERE}, patience=ProxyLimits(per_command=2)
         ) as proxied,
     ):
         request = (
             f"GET http://site.example:{site.port}/ HTTP/1.1\r\nConnection: close\r\n\r\n".encode()
         )
         asking = [asyncio.create_task(proxied.ask(request)) for _ in range(5)]
-        while site.connections < 2:
+        while site.connection_count < 2:
             await asyncio.sleep(0)
         # The others are connected, by the kernel, but nothing they send is looked at.
         assert len(proxied.looked_up) == 2
@@ -488,7 +490,7 @@ async def test_a_connection_that_is_silent_makes_room_for_one_that_waits(
     async with (
         Talker(echoing) as site,
         Proxied(
-            *opened(site.port), names={"site.example": HERE}, patience=Patience(per_command=1)
+            *opened(site.port), names={"site.example": HERE}, patience=ProxyLimits(per_command=1)
         ) as proxied,
     ):
         connect = f"CONNECT site.example:{site.port} HTTP/1.1\r\n\r\n".encode()
@@ -564,7 +566,7 @@ async def test_closing_ends_both_sides_of_every_connection() -> None:
 
 async def test_a_single_connection_can_be_served_and_cancelled() -> None:
     async with Talker(echoing) as site:
-        proxy = Proxy(Hosts.parse(opened(site.port)))
+        proxy = Proxy(AllowedHosts.parse(opened(site.port)))
         ours, theirs = socket.socketpair()
         with ours:
             ours.setblocking(False)

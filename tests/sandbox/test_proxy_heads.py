@@ -8,13 +8,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ferrule.sandbox.network.allowed_hosts import Unreadable
+from ferrule.sandbox.network.allowed_hosts import InvalidHost
 from ferrule.sandbox.network.http_heads import (
     FIELDS_LIMIT,
-    Ends,
-    Malformed,
-    parse_answer,
+    BodyEnd,
+    MalformedMessage,
     parse_request,
+    parse_response,
 )
 
 GET = b"GET http://example.com/a?b=c HTTP/1.1"
@@ -43,7 +43,7 @@ def test_a_request_is_written_anew_for_its_server() -> None:
         )
     )
     assert (asked.host, asked.port, asked.framing) == ("example.com", 8080, 3)
-    assert asked.head() == (
+    assert asked.encode() == (
         b"POST /a?b=c HTTP/1.1\r\nHost: example.com:8080\r\nAccept: a\r\naccept: b\r\nVia: "
         b"1.0 before\r\n"
         b"Content-Length: 3\r\nConnection: close\r\n\r\n"
@@ -52,7 +52,7 @@ def test_a_request_is_written_anew_for_its_server() -> None:
 
 def test_for_another_proxy_the_target_stays_absolute() -> None:
     asked = parse_request(lines(GET, b"Host: x"))
-    assert asked.head("Basic abc") == (
+    assert asked.encode("Basic abc") == (
         b"GET http://example.com/a?b=c HTTP/1.1\r\nHost: example.com\r\nProxy-Authorization: "
         b"Basic abc\r\nConnection: close\r\n\r\n"
     )
@@ -131,7 +131,7 @@ SMUGGLED = [
 @pytest.mark.proves("sandbox.network.no-smuggling")
 @pytest.mark.parametrize("head", SMUGGLED)
 def test_a_request_that_can_be_read_in_two_ways_is_not_passed_on(head: list[bytes]) -> None:
-    with pytest.raises((Malformed, Unreadable)):
+    with pytest.raises((MalformedMessage, InvalidHost)):
         parse_request(head)
 
 
@@ -139,17 +139,17 @@ def test_a_request_that_can_be_read_in_two_ways_is_not_passed_on(head: list[byte
     ("first", "fields", "method", "framing"),
     [
         (b"HTTP/1.1 200 OK", [b"Content-Length: 5"], "GET", 5),
-        (b"HTTP/1.1 200 OK", [b"Transfer-Encoding: Chunked"], "GET", Ends.CHUNKED),
-        (b"HTTP/1.0 200", [], "GET", Ends.CLOSE),
+        (b"HTTP/1.1 200 OK", [b"Transfer-Encoding: Chunked"], "GET", BodyEnd.CHUNKED),
+        (b"HTTP/1.0 200", [], "GET", BodyEnd.CLOSE),
         (b"HTTP/1.1 200 OK", [b"Content-Length: 5"], "HEAD", 0),
         (b"HTTP/1.1 304 Not Modified", [b"Content-Length: 5"], "GET", 0),
         (b"HTTP/1.1 204 No Content", [], "GET", 0),
     ],
 )
 def test_where_an_answer_ends(
-    first: bytes, fields: list[bytes], method: str, framing: int | Ends
+    first: bytes, fields: list[bytes], method: str, framing: int | BodyEnd
 ) -> None:
-    assert parse_answer([first, *fields], method).framing == framing
+    assert parse_response([first, *fields], method).framing == framing
 
 
 @pytest.mark.proves("sandbox.network.no-smuggling")
@@ -165,12 +165,12 @@ def test_where_an_answer_ends(
     ],
 )
 def test_an_answer_that_can_be_read_in_two_ways_is_not_passed_on(head: list[bytes]) -> None:
-    with pytest.raises(Malformed):
-        parse_answer(head, "GET")
+    with pytest.raises(MalformedMessage):
+        parse_response(head, "GET")
 
 
 def test_an_answer_keeps_its_fields_in_order_and_its_repeated_ones_apart() -> None:
-    answer = parse_answer(
+    answer = parse_response(
         lines(
             b"HTTP/1.1 200 Fine",
             b"Set-Cookie: a=1",
@@ -181,20 +181,20 @@ def test_an_answer_keeps_its_fields_in_order_and_its_repeated_ones_apart() -> No
         ),
         "GET",
     )
-    assert answer.head(chunks=True, keep=True) == (
+    assert answer.encode(chunks=True, keep=True) == (
         b"HTTP/1.1 200 Fine\r\nSet-Cookie: a=1\r\nSet-Cookie: b=2\r\nTransfer-Encoding: "
         b"chunked\r\n\r\n"
     )
-    assert answer.head(chunks=False, keep=False).endswith(b"b=2\r\nConnection: close\r\n\r\n")
+    assert answer.encode(chunks=False, keep=False).endswith(b"b=2\r\nConnection: close\r\n\r\n")
 
 
 @given(st.lists(st.binary(max_size=40), min_size=1, max_size=6))
 def test_whatever_comes_is_passed_on_as_one_head_or_refused(head: list[bytes]) -> None:
     try:
         asked = parse_request([GET, *head])
-    except (Malformed, Unreadable):
+    except (MalformedMessage, InvalidHost):
         return
-    written = asked.head()
+    written = asked.encode()
     assert written.count(b"\r\n\r\n") == 1 and written.endswith(b"\r\n\r\n")
     assert written.lower().count(b"\r\nhost:") == 1
     again = parse_request(

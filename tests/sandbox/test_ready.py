@@ -15,7 +15,7 @@ import pytest
 from shelled import has_ended, says
 
 from ferrule.sandbox.backends.probes import probe
-from ferrule.sandbox.policy import Policy
+from ferrule.sandbox.policy import SandboxPolicy
 from ferrule.sandbox.sandbox import Sandbox
 
 pytestmark = pytest.mark.skipif(
@@ -26,7 +26,7 @@ pytestmark = pytest.mark.skipif(
 
 @pytest.fixture
 async def sandbox(tmp_path: Path) -> AsyncIterator[Sandbox]:
-    sandbox = Sandbox(Policy(tmp_path))
+    sandbox = Sandbox(SandboxPolicy(tmp_path))
     await says(sandbox, "true", tmp_path)
     yield sandbox
     await sandbox.close()
@@ -51,9 +51,9 @@ def waiting(sandbox: Sandbox) -> list[int]:
     """Supervisor, pid 1 and the process that becomes the next command, once that one can gain
     nothing. Bounded.
     """
-    assert sandbox.server is not None
+    assert sandbox.server_pid is not None
     for _ in range(3000):
-        chain = [sandbox.server]
+        chain = [sandbox.server_pid]
         while below := _children(chain[-1]):
             chain.append(below[-1])
         if len(chain) == 4 and _status(chain[-1]).get("NoNewPrivs") == "1":
@@ -106,4 +106,7 @@ async def test_a_command_that_ends_at_once_is_told_from_its_beginning_to_its_end
                 *(says(sandbox, f"exit {code}", tmp_path) for code in range(3))
             )
             assert [ended.exit_code for ended, _ in results] == [0, 1, 2]
-            assert all(ended.alive == () and ended.left == () for ended, _ in results)
+            assert all(
+                ended.surviving_processes == () and ended.leftover_processes == ()
+                for ended, _ in results
+            )

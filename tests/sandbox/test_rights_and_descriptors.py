@@ -89,7 +89,7 @@ async def test_no_file_is_made_to_run_as_its_owner(opens: Opens, root: Path) -> 
             for name in files:
                 mode = os.lstat(os.path.join(folder, name)).st_mode
                 assert not mode & (stat.S_ISUID | stat.S_ISGID), (way, name, oct(mode))
-    scratch = sandbox.scratch
+    scratch = sandbox.scratch_folder
     assert scratch is not None
     assert not [
         one for one in scratch[0].rglob("*") if one.is_file() and one.stat().st_mode & 0o6000

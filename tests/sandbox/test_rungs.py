@@ -13,11 +13,31 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ferrule.core.identity import Identity
-from ferrule.permissions.approvals import AllowThese, Answer, ApprovalRequest, NobodyToAsk
-from ferrule.sandbox.backends.missing_protection import Consent, Mode, settle
+from ferrule.permissions.approvals import (
+    AllowlistApprover,
+    ApprovalAnswer,
+    ApprovalRequest,
+    DenyingApprover,
+)
+from ferrule.sandbox.backends.missing_protection import (
+    ReducedProtectionApproval,
+    SandboxMode,
+    accept_or_raise,
+)
 from ferrule.sandbox.backends.probes import Probes
-from ferrule.sandbox.backends.selection import SandboxGap, choose, ladder
-from ferrule.sandbox.policy import ALL, MUST, Aspect, Bounds, Holds, Policy
+from ferrule.sandbox.backends.selection import (
+    MissingProtections,
+    available_backends,
+    choose_backend,
+)
+from ferrule.sandbox.policy import (
+    ALL_PROTECTIONS,
+    DEFAULT_REQUIRED,
+    Enforcement,
+    Protection,
+    ResourceLimits,
+    SandboxPolicy,
+)
 
 FULL = Probes(
     user_namespaces=True,
@@ -31,7 +51,7 @@ FULL = Probes(
     callers=True,
     cgroup="v2",
 )
-POLICY = Policy(Path("/work"))
+POLICY = SandboxPolicy(Path("/work"))
 EVERY = {"namespaces", "bubblewrap", "landlock", "seatbelt", "none"}
 ME = Identity("local", "me", "s1", "r1")
 
@@ -41,62 +61,73 @@ NO_NAMESPACES = replace(
 NOTHING = replace(NO_NAMESPACES, landlock_abi=0)
 
 
-def holds(probes: Probes, rung: str, policy: Policy = POLICY) -> dict[Aspect, Holds]:
-    return dict(next(one for one in ladder(policy, probes) if one.name == rung).applied.holds)
+def holds(
+    probes: Probes, rung: str, policy: SandboxPolicy = POLICY
+) -> dict[Protection, Enforcement]:
+    return dict(
+        next(
+            one for one in available_backends(policy, probes) if one.name == rung
+        ).protections.enforcement
+    )
 
 
 @pytest.mark.proves("sandbox.rung.order")
 def test_the_best_rung_comes_first_and_none_is_always_last() -> None:
-    assert [rung.name for rung in ladder(POLICY, replace(FULL, bwrap="/usr/bin/bwrap"))] == [
+    assert [rung.name for rung in available_backends(POLICY, replace(FULL, bwrap="/usr/bin/bwrap"))] == [
         "namespaces", "bubblewrap", "landlock", "none",
     ]  # fmt: skip
-    assert [rung.name for rung in ladder(POLICY, Probes(platform="darwin", seatbelt=True))] == [
+    assert [
+        rung.name for rung in available_backends(POLICY, Probes(platform="darwin", seatbelt=True))
+    ] == [
         "seatbelt",
         "none",
     ]
-    assert [rung.name for rung in ladder(POLICY, Probes(platform="win32"))] == ["none"]
-    assert choose(POLICY, FULL).name == "namespaces"
+    assert [rung.name for rung in available_backends(POLICY, Probes(platform="win32"))] == ["none"]
+    assert choose_backend(POLICY, FULL).name == "namespaces"
 
 
 @pytest.mark.proves("sandbox.rung.order")
 def test_root_without_user_namespaces_has_namespaces_all_the_same() -> None:
     assert (
-        choose(POLICY, replace(FULL, user_namespaces=False, as_root=True, root=True)).name
+        choose_backend(POLICY, replace(FULL, user_namespaces=False, as_root=True, root=True)).name
         == "namespaces"
     )
 
 
 @pytest.mark.proves("sandbox.rung.truth")
 def test_with_namespaces_all_aspects_hold() -> None:
-    assert set(holds(FULL, "namespaces").values()) == {Holds.YES}
+    assert set(holds(FULL, "namespaces").values()) == {Enforcement.YES}
 
 
 @pytest.mark.proves("sandbox.rung.truth")
 @pytest.mark.parametrize(
     ("probes", "aspect", "how_far"),
     [
-        (replace(FULL, seccomp_notify=False), Aspect.NEW_NAMES, Holds.NO),
-        (replace(FULL, cgroup=""), Aspect.MEMORY, Holds.PARTLY),
-        (replace(FULL, cgroup=""), Aspect.PROCESSES, Holds.YES),
-        (replace(FULL, cgroup="", root=True), Aspect.PROCESSES, Holds.PARTLY),
+        (replace(FULL, seccomp_notify=False), Protection.NEW_NAMES, Enforcement.NO),
+        (replace(FULL, cgroup=""), Protection.MEMORY, Enforcement.PARTLY),
+        (replace(FULL, cgroup=""), Protection.PROCESSES, Enforcement.YES),
+        (replace(FULL, cgroup="", root=True), Protection.PROCESSES, Enforcement.PARTLY),
         (
             replace(FULL, cgroup="", as_root=True, user_namespaces=False),
-            Aspect.PROCESSES,
-            Holds.PARTLY,
+            Protection.PROCESSES,
+            Enforcement.PARTLY,
         ),
     ],
 )
 def test_what_the_machine_lacks_is_said_of_namespaces(
-    probes: Probes, aspect: Aspect, how_far: Holds
+    probes: Probes, aspect: Protection, how_far: Enforcement
 ) -> None:
     assert holds(probes, "namespaces")[aspect] is how_far
 
 
 @pytest.mark.proves("sandbox.rung.truth")
 def test_a_bound_that_the_policy_does_not_set_is_not_claimed() -> None:
-    unbounded = replace(POLICY, bounds=Bounds(memory=None, processes=None))
+    unbounded = replace(POLICY, limits=ResourceLimits(memory=None, processes=None))
     found = holds(FULL, "namespaces", unbounded)
-    assert (found[Aspect.MEMORY], found[Aspect.PROCESSES]) == (Holds.NO, Holds.PARTLY)
+    assert (found[Protection.MEMORY], found[Protection.PROCESSES]) == (
+        Enforcement.NO,
+        Enforcement.PARTLY,
+    )
 
 
 BWRAP = replace(
@@ -108,11 +139,14 @@ BWRAP = replace(
 def test_where_only_bubblewrap_may_make_namespaces_all_that_is_required_by_default_is_held() -> (
     None
 ):
-    rung = choose(POLICY, BWRAP)
-    assert rung.name == "bubblewrap" and rung.applied.missing(MUST) == ()
-    assert set(rung.applied.holds.values()) == {Holds.YES}
+    rung = choose_backend(POLICY, BWRAP)
+    assert rung.name == "bubblewrap" and rung.protections.missing(DEFAULT_REQUIRED) == ()
+    assert set(rung.protections.enforcement.values()) == {Enforcement.YES}
     without = replace(BWRAP, cgroup="")
-    assert choose(POLICY, without).applied.missing(ALL) == (Aspect.MEMORY, Aspect.PROCESSES)
+    assert choose_backend(POLICY, without).protections.missing(ALL_PROTECTIONS) == (
+        Protection.MEMORY,
+        Protection.PROCESSES,
+    )
 
 
 @pytest.mark.proves("sandbox.rung.truth")
@@ -129,17 +163,22 @@ def test_where_only_bubblewrap_may_make_namespaces_all_that_is_required_by_defau
 def test_bubblewrap_does_not_claim_new_names_where_nothing_trustworthy_can_mediate(
     probes: Probes, why: str
 ) -> None:
-    with pytest.raises(SandboxGap) as raised:
-        choose(POLICY, replace(probes, callers=False))
-    assert raised.value.rung.name == "bubblewrap" and why in raised.value.detail
-    assert [one.aspect for one in raised.value.missing] == [Aspect.NEW_NAMES]
-    assert choose(replace(POLICY, require=MUST - {Aspect.NEW_NAMES}), probes).name == "bubblewrap"
+    with pytest.raises(MissingProtections) as raised:
+        choose_backend(POLICY, replace(probes, callers=False))
+    assert raised.value.backend.name == "bubblewrap" and why in raised.value.detail
+    assert [one.protection for one in raised.value.missing] == [Protection.NEW_NAMES]
+    assert (
+        choose_backend(
+            replace(POLICY, require=DEFAULT_REQUIRED - {Protection.NEW_NAMES}), probes
+        ).name
+        == "bubblewrap"
+    )
 
 
 @pytest.mark.proves("sandbox.rung.truth")
 def test_a_bubblewrap_that_commands_could_replace_is_not_used() -> None:
     probes = replace(NO_NAMESPACES, bwrap="/work/.venv/lib/bwrap")
-    assert "bubblewrap" not in [rung.name for rung in ladder(POLICY, probes)]
+    assert "bubblewrap" not in [rung.name for rung in available_backends(POLICY, probes)]
 
 
 @pytest.mark.proves("sandbox.rung.truth")
@@ -149,57 +188,72 @@ def test_a_bubblewrap_that_commands_could_replace_is_not_used() -> None:
 )
 def test_an_older_landlock_claims_less(abi: int, scoped: bool) -> None:
     rung = next(
-        r for r in ladder(POLICY, replace(NO_NAMESPACES, landlock_abi=abi)) if r.name == "landlock"
+        r
+        for r in available_backends(POLICY, replace(NO_NAMESPACES, landlock_abi=abi))
+        if r.name == "landlock"
     )
-    found, how = rung.applied.holds, rung.applied.how
-    assert ("can be signalled" in how[Aspect.SIGNALS]) is not scoped
-    assert {found[a] for a in (Aspect.NAMES, Aspect.SIGNALS, Aspect.FILE_READS)} == {Holds.PARTLY}
-    assert {found[a] for a in (Aspect.NEW_NAMES, Aspect.FILE_WRITES, Aspect.NETWORK)} == {Holds.YES}
+    found, how = rung.protections.enforcement, rung.protections.mechanisms
+    assert ("can be signalled" in how[Protection.SIGNALS]) is not scoped
+    assert {found[a] for a in (Protection.NAMES, Protection.SIGNALS, Protection.FILE_READS)} == {
+        Enforcement.PARTLY
+    }
+    assert {
+        found[a] for a in (Protection.NEW_NAMES, Protection.FILE_WRITES, Protection.NETWORK)
+    } == {Enforcement.YES}
 
 
 @pytest.mark.proves("sandbox.rung.truth")
 @pytest.mark.parametrize("lacking", ["seccomp_notify", "callers", "no_new_privileges"])
 def test_landlock_is_no_rung_where_nothing_can_mediate(lacking: str) -> None:
     probes = replace(NO_NAMESPACES, **{lacking: False})
-    assert [rung.name for rung in ladder(POLICY, probes)] == ["none"]
+    assert [rung.name for rung in available_backends(POLICY, probes)] == ["none"]
 
 
 @pytest.mark.proves("sandbox.rung.landlock")
 def test_landlock_alone_holds_less_than_is_required_by_default_and_says_what() -> None:
-    with pytest.raises(SandboxGap) as raised:
-        choose(POLICY, NO_NAMESPACES)
+    with pytest.raises(MissingProtections) as raised:
+        choose_backend(POLICY, NO_NAMESPACES)
     gap = raised.value
-    assert gap.rung.name == "landlock"
-    assert [one.aspect for one in gap.missing] == [Aspect.FILE_READS, Aspect.NAMES, Aspect.SIGNALS]
+    assert gap.backend.name == "landlock"
+    assert [one.protection for one in gap.missing] == [
+        Protection.FILE_READS,
+        Protection.NAMES,
+        Protection.SIGNALS,
+    ]
     assert "install bubblewrap" in gap.hint
 
 
 @pytest.mark.proves("sandbox.rung.truth")
 def test_landlock_alone_is_enough_only_where_little_is_required() -> None:
-    little = replace(POLICY, require=frozenset({Aspect.NETWORK, Aspect.EXEC}))
-    assert choose(little, NO_NAMESPACES, starts=EVERY).name == "landlock"
-    with pytest.raises(SandboxGap):
-        choose(little, replace(NO_NAMESPACES, seccomp_notify=False, landlock_abi=4), starts=EVERY)
+    little = replace(POLICY, require=frozenset({Protection.NETWORK, Protection.EXEC}))
+    assert choose_backend(little, NO_NAMESPACES, startable=EVERY).name == "landlock"
+    with pytest.raises(MissingProtections):
+        choose_backend(
+            little, replace(NO_NAMESPACES, seccomp_notify=False, landlock_abi=4), startable=EVERY
+        )
 
 
 @pytest.mark.proves("sandbox.rung.untried")
 @pytest.mark.parametrize("platform", ["darwin", "win32", "freebsd14"])
 def test_no_aspect_is_claimed_where_nobody_tried_it(platform: str) -> None:
     probes = Probes(platform=platform, seatbelt=platform == "darwin")
-    assert all(Holds.YES not in rung.applied.holds.values() for rung in ladder(POLICY, probes))
-    with pytest.raises(SandboxGap) as raised:
-        choose(POLICY, probes, starts=EVERY)
-    assert {one.aspect for one in raised.value.missing} == MUST
+    assert all(
+        Enforcement.YES not in rung.protections.enforcement.values()
+        for rung in available_backends(POLICY, probes)
+    )
+    with pytest.raises(MissingProtections) as raised:
+        choose_backend(POLICY, probes, startable=EVERY)
+    assert {one.protection for one in raised.value.missing} == DEFAULT_REQUIRED
 
 
 @pytest.mark.proves("sandbox.rung.preview")
 def test_a_preview_without_a_copy_on_write_view_is_a_gap() -> None:
-    with pytest.raises(SandboxGap, match="EPERM"):
-        choose(
+    with pytest.raises(MissingProtections, match="EPERM"):
+        choose_backend(
             replace(POLICY, preview=True),
             replace(FULL, overlay=False, why={"overlay": "mount(overlay): EPERM"}),
         )
-    assert choose(replace(POLICY, preview=True), FULL).name == "namespaces"
+    assert choose_backend(replace(POLICY, preview=True), FULL).name == "namespaces"
 
 
 # ---- the gap
@@ -218,11 +272,13 @@ def test_a_preview_without_a_copy_on_write_view_is_a_gap() -> None:
     ],
 )
 def test_a_gap_names_what_is_missing_why_and_the_next_step(why: str, step: str) -> None:
-    with pytest.raises(SandboxGap) as raised:
-        choose(POLICY, replace(NOTHING, why={"namespaces": why}))
+    with pytest.raises(MissingProtections) as raised:
+        choose_backend(POLICY, replace(NOTHING, why={"namespaces": why}))
     gap = raised.value
-    assert (gap.code, gap.exit_code, gap.rung.name) == ("sandbox_gap", 7, "none")
-    assert {one.aspect for one in gap.missing} == MUST and all(one.why for one in gap.missing)
+    assert (gap.code, gap.exit_code, gap.backend.name) == ("sandbox_gap", 7, "none")
+    assert {one.protection for one in gap.missing} == DEFAULT_REQUIRED and all(
+        one.why for one in gap.missing
+    )
     assert step in gap.hint and "network" in gap.detail and why in gap.detail
     assert copy.copy(gap).missing == gap.missing and str(copy.copy(gap)) == str(gap)
 
@@ -248,23 +304,27 @@ def test_a_gap_names_what_is_missing_why_and_the_next_step(why: str, step: str) 
         bwrap=st.sampled_from(["", "/usr/bin/bwrap"]),
         seatbelt=st.booleans(),
     ),
-    required=st.frozensets(st.sampled_from(sorted(ALL))),
+    required=st.frozensets(st.sampled_from(sorted(ALL_PROTECTIONS))),
 )
 def test_what_is_chosen_holds_all_that_is_required_on_any_machine(
-    probes: Probes, required: frozenset[Aspect]
+    probes: Probes, required: frozenset[Protection]
 ) -> None:
     policy = replace(POLICY, require=required)
     try:
-        rung = choose(policy, probes, starts=EVERY)
-    except SandboxGap as gap:
+        rung = choose_backend(policy, probes, startable=EVERY)
+    except MissingProtections as gap:
         assert gap.missing
-        for other in ladder(policy, probes):
-            missing = other.applied.missing(required)
+        for other in available_backends(policy, probes):
+            missing = other.protections.missing(required)
             assert len(missing) >= len(gap.missing) > 0
-        assert tuple(one.aspect for one in gap.missing) == gap.rung.applied.missing(required)
+        assert tuple(one.protection for one in gap.missing) == gap.backend.protections.missing(
+            required
+        )
     else:
-        assert rung.applied.missing(required) == ()
-        assert set(rung.applied.holds) == set(rung.applied.how) == ALL
+        assert rung.protections.missing(required) == ()
+        assert (
+            set(rung.protections.enforcement) == set(rung.protections.mechanisms) == ALL_PROTECTIONS
+        )
 
 
 # ---- the question
@@ -274,26 +334,26 @@ class Person:
     """Answers the same each time and remembers what was asked."""
 
     def __init__(self, choice: Any, note: str = "") -> None:
-        self.answer = Answer(choice, by="me", note=note)
+        self.answer = ApprovalAnswer(choice, by="me", note=note)
         self.asked: list[ApprovalRequest] = []
 
-    async def ask(self, request: ApprovalRequest) -> Answer:
+    async def ask(self, request: ApprovalRequest) -> ApprovalAnswer:
         self.asked.append(request)
         await asyncio.sleep(0)
         return self.answer
 
 
-def a_gap(probes: Probes = NOTHING) -> SandboxGap:
-    with pytest.raises(SandboxGap) as raised:
-        choose(POLICY, probes)
+def a_gap(probes: Probes = NOTHING) -> MissingProtections:
+    with pytest.raises(MissingProtections) as raised:
+        choose_backend(POLICY, probes)
     return raised.value
 
 
 @pytest.mark.proves("sandbox.rung.question")
 async def test_a_person_is_asked_once_in_a_session_however_many_commands_wait() -> None:
     person, gap = Person("session"), a_gap()
-    consent = Consent(person, ME)
-    rungs = await asyncio.gather(*(settle(POLICY, gap, "ask", consent) for _ in range(5)))
+    consent = ReducedProtectionApproval(person, ME)
+    rungs = await asyncio.gather(*(accept_or_raise(POLICY, gap, "ask", consent) for _ in range(5)))
     assert [rung.name for rung in rungs] == ["none"] * 5
     (request,) = person.asked
     assert "network" in request.reason and request.risk == "critical" and request.identity == ME
@@ -304,39 +364,39 @@ async def test_a_person_is_asked_once_in_a_session_however_many_commands_wait() 
 @pytest.mark.proves("sandbox.rung.question")
 async def test_a_no_is_an_error_with_the_reason_and_is_not_asked_again() -> None:
     person, gap = Person("deny", "not on this machine"), a_gap()
-    consent = Consent(person, ME)
+    consent = ReducedProtectionApproval(person, ME)
     for _ in range(2):
-        with pytest.raises(SandboxGap, match="not on this machine"):
-            await settle(POLICY, gap, "ask", consent)
+        with pytest.raises(MissingProtections, match="not on this machine"):
+            await accept_or_raise(POLICY, gap, "ask", consent)
     assert len(person.asked) == 1
 
 
 @pytest.mark.proves("sandbox.rung.question")
 async def test_a_wider_gap_is_another_question() -> None:
     person = Person("session")
-    consent = Consent(person, ME)
-    await settle(POLICY, a_gap(replace(FULL, seccomp_notify=False)), "ask", consent)
-    await settle(POLICY, a_gap(), "ask", consent)
-    await settle(POLICY, a_gap(replace(FULL, seccomp_notify=False)), "ask", consent)
+    consent = ReducedProtectionApproval(person, ME)
+    await accept_or_raise(POLICY, a_gap(replace(FULL, seccomp_notify=False)), "ask", consent)
+    await accept_or_raise(POLICY, a_gap(), "ask", consent)
+    await accept_or_raise(POLICY, a_gap(replace(FULL, seccomp_notify=False)), "ask", consent)
     assert len(person.asked) == 2
 
 
 @pytest.mark.proves("sandbox.rung.question")
-@pytest.mark.parametrize("approver", [NobodyToAsk(), AllowThese(["*"])])
+@pytest.mark.parametrize("approver", [DenyingApprover(), AllowlistApprover(["*"])])
 async def test_where_nobody_sits_a_gap_is_an_error_also_with_yes_to_everything(
     approver: Any,
 ) -> None:
-    with pytest.raises(SandboxGap, match="no one was available"):
-        await settle(POLICY, a_gap(), "ask", Consent(approver, ME))
+    with pytest.raises(MissingProtections, match="no one was available"):
+        await accept_or_raise(POLICY, a_gap(), "ask", ReducedProtectionApproval(approver, ME))
 
 
 @pytest.mark.proves("sandbox.rung.modes")
 @pytest.mark.parametrize(("mode", "asked"), [("required", 0), ("ask", 1), ("off", 0)])
-async def test_the_mode_says_whether_a_gap_is_a_question(mode: Mode, asked: int) -> None:
+async def test_the_mode_says_whether_a_gap_is_a_question(mode: SandboxMode, asked: int) -> None:
     person = Person("session")
     try:
-        rung = await settle(POLICY, a_gap(), mode, Consent(person, ME))
-    except SandboxGap:
+        rung = await accept_or_raise(POLICY, a_gap(), mode, ReducedProtectionApproval(person, ME))
+    except MissingProtections:
         assert mode == "required"
     else:
         assert rung.name == "none"

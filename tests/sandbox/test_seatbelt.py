@@ -9,18 +9,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ferrule.sandbox.backends.seatbelt import profile, quoted
-from ferrule.sandbox.policy import Policy
-from ferrule.sandbox.view.masks import Kind, Mask
+from ferrule.sandbox.backends.seatbelt import build_profile, quote
+from ferrule.sandbox.policy import SandboxPolicy
+from ferrule.sandbox.view.masks import Mask, MaskKind
 
-POLICY = Policy(
+POLICY = SandboxPolicy(
     Path("/Users/ann/my work"), readable=("/Users/ann/data",), writable=("/Users/ann/out",)
 )
 MASKS = (
-    Mask("/Users/ann/my work/.env", Kind.UNREADABLE),
-    Mask("/Users/ann/my work/.ferrule", Kind.EMPTY_FOLDER),
-    Mask("/Users/ann/my work/.git/config", Kind.TEXT, "[core]\n"),
-    Mask("/Users/ann/my work/.vscode", Kind.READ_ONLY),
+    Mask("/Users/ann/my work/.env", MaskKind.UNREADABLE),
+    Mask("/Users/ann/my work/.ferrule", MaskKind.EMPTY_FOLDER),
+    Mask("/Users/ann/my work/.git/config", MaskKind.TEXT, "[core]\n"),
+    Mask("/Users/ann/my work/.vscode", MaskKind.READ_ONLY),
 )
 
 GOLDEN = """\
@@ -41,7 +41,9 @@ GOLDEN = """\
 
 @pytest.mark.proves("sandbox.rung.seatbelt")
 def test_the_profile_denies_all_opens_little_and_closes_names_last() -> None:
-    text = profile(POLICY, MASKS, temporary="/private/tmp/f", toolchains=("/Users/ann/.cargo/bin",))
+    text = build_profile(
+        POLICY, MASKS, temporary="/private/tmp/f", toolchains=("/Users/ann/.cargo/bin",)
+    )
     assert text.startswith("(version 1)\n(deny default)\n")
     assert text.endswith(GOLDEN)
     opened = text[: text.index("(deny network*)")]
@@ -58,7 +60,9 @@ def test_the_profile_denies_all_opens_little_and_closes_names_last() -> None:
 @pytest.mark.proves("sandbox.rung.seatbelt")
 @given(st.text(min_size=1, max_size=30).map(lambda name: "/work/" + name.replace("/", "_")))
 def test_no_name_ends_its_string_early(path: str) -> None:
-    inside = quoted(path)[1:-1]
+    inside = quote(path)[1:-1]
     assert re.fullmatch(r'(?:[^"\\\n\r]|\\.)*', inside, re.DOTALL)
-    text = profile(Policy(Path("/work")), [Mask(path, Kind.UNREADABLE)], temporary="/tmp/f")
-    assert f"(subpath {quoted(path)})" in text
+    text = build_profile(
+        SandboxPolicy(Path("/work")), [Mask(path, MaskKind.UNREADABLE)], temporary="/tmp/f"
+    )
+    assert f"(subpath {quote(path)})" in text

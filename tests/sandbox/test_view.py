@@ -16,11 +16,11 @@ import pytest
 from shelled import Text, below, descriptors, has_ended, opened, says, shell
 
 from ferrule.core.errors import ToolFailed
-from ferrule.permissions.protected_names import Names
+from ferrule.permissions.protected_names import ProtectedNames
 from ferrule.sandbox.backends import namespaces
 from ferrule.sandbox.backends.probes import probe
 from ferrule.sandbox.command import Change, Command
-from ferrule.sandbox.policy import Bounds, Policy
+from ferrule.sandbox.policy import ResourceLimits, SandboxPolicy
 from ferrule.sandbox.sandbox import Sandbox
 
 pytestmark = pytest.mark.skipif(
@@ -45,7 +45,7 @@ def root(tmp_path: Path) -> Path:
 
 @pytest.fixture
 async def sandbox(root: Path) -> AsyncIterator[Sandbox]:
-    sandbox = Sandbox(Policy(root))
+    sandbox = Sandbox(SandboxPolicy(root))
     yield sandbox
     await sandbox.close()
 
@@ -126,7 +126,7 @@ async def test_the_workspace_the_home_and_tmp_can_be_written(sandbox: Sandbox, r
 
 
 async def test_its_folder_is_gone_when_the_session_is_closed(root: Path) -> None:
-    sandbox = Sandbox(Policy(root))
+    sandbox = Sandbox(SandboxPolicy(root))
     _, text = await says(
         sandbox,
         "mkdir -p /tmp/a/b; chmod 0 /tmp/a/b /tmp/a; grep ' /tmp ' /proc/self/mountinfo",
@@ -221,7 +221,7 @@ async def test_reserved_and_secret_names_cannot_be_seen_changed_or_created(
     assert (root / ".env").read_text() == "TOKEN=secret"
     assert (root / ".ferrule/rules").read_text() == "allow everything"
     assert sorted(os.listdir(root)) == [".env", ".ferrule", "a", "src"]
-    assert set(ended.refused) >= {"agents", "a/.harness", ".git"}
+    assert set(ended.refused_names) >= {"agents", "a/.harness", ".git"}
 
 
 async def test_a_folder_that_holds_a_masked_name_stays_where_it_is(
@@ -246,17 +246,19 @@ async def test_a_key_that_a_command_made_is_its_own(sandbox: Sandbox, root: Path
 
 
 async def test_names_of_the_settings_are_reserved_too(root: Path) -> None:
-    sandbox = Sandbox(Policy(root, names=Names(reserved=("plans",))))
+    sandbox = Sandbox(SandboxPolicy(root, names=ProtectedNames(reserved=("plans",))))
     ended, _ = await says(sandbox, "mkdir plans", root)
     await sandbox.close()
-    assert (ended.exit_code, ended.refused) == (1, ("plans",))
+    assert (ended.exit_code, ended.refused_names) == (1, ("plans",))
 
 
 async def test_further_folders_are_there_as_the_policy_opens_them(
     root: Path, tmp_path: Path
 ) -> None:
     (tmp_path / "data").mkdir()
-    policy = Policy(root, readable=(str(tmp_path / "other"),), writable=(str(tmp_path / "data"),))
+    policy = SandboxPolicy(
+        root, readable=(str(tmp_path / "other"),), writable=(str(tmp_path / "data"),)
+    )
     sandbox = Sandbox(policy)
     script = "cat ../other/file; echo x > ../other/y; echo z > ../data/z"
     _, text = await says(sandbox, script, root)
@@ -281,8 +283,8 @@ async def test_a_file_given_as_standard_input_cannot_be_opened_for_writing(
 
 
 async def test_the_scratch_folder_is_theirs_and_ours(sandbox: Sandbox, root: Path) -> None:
-    assert sandbox.scratch is not None
-    outside, inside = sandbox.scratch
+    assert sandbox.scratch_folder is not None
+    outside, inside = sandbox.scratch_folder
     (outside / "a").write_text("ours")
     _, text = await says(sandbox, f"cat {inside}/a; echo theirs > {inside}/b", root)
     assert text == "ours"
@@ -295,7 +297,7 @@ async def test_root_is_held_without_a_user_namespace_too(
 ) -> None:
     without = replace(probe(), user_namespaces=False)
     monkeypatch.setattr(namespaces, "probe", lambda: without)
-    sandbox = Sandbox(Policy(root))
+    sandbox = Sandbox(SandboxPolicy(root))
     script = (
         "readlink /proc/self/ns/user; grep CapEff /proc/self/status; mount -t tmpfs x /tmp; "
         "cat .env; mkdir agents; "
@@ -323,8 +325,8 @@ async def test_a_daemon_in_a_session_of_its_own_ends_with_the_command(
     with opened(root) as folder:
         ended = await sandbox.run(shell(script, folder, output=text))
     assert ended.exit_code == 3
-    assert any("sleep" in name for name in ended.left)
-    assert ended.alive == ()
+    assert any("sleep" in name for name in ended.leftover_processes)
+    assert ended.surviving_processes == ()
 
 
 @pytest.mark.parametrize(
@@ -337,13 +339,13 @@ async def test_a_command_is_ended_whatever_it_ignores(
         running = await sandbox.start(shell(script, folder))
     ended = await asyncio.wait_for(running.end(), 30)
     assert ended.killed
-    assert ended.alive == ()
+    assert ended.surviving_processes == ()
     assert has_ended(running.pid)
 
 
 async def test_time_runs_out_inside_as_well(sandbox: Sandbox, root: Path) -> None:
     ended, _ = await says(sandbox, "sleep 1000 & sleep 1000", root, timeout=0.5)
-    assert (ended.timed_out, ended.alive) == (True, ())
+    assert (ended.timed_out, ended.surviving_processes) == (True, ())
 
 
 @pytest.mark.proves("sandbox.owner-dies")
@@ -353,14 +355,14 @@ def test_all_of_it_ends_when_our_process_is_killed(root: Path, tmp_path: Path) -
         "import asyncio, os, sys\n"
         "from pathlib import Path\n"
         "from ferrule.sandbox.command import Command\n"
-        "from ferrule.sandbox.policy import Policy\n"
+        "from ferrule.sandbox.policy import SandboxPolicy\n"
         "from ferrule.sandbox.sandbox import Sandbox\n"
         "async def main():\n"
-        "    sandbox, folder = Sandbox(Policy(Path(sys.argv[1]))), os.open(sys.argv[1], "
+        "    sandbox, folder = Sandbox(SandboxPolicy(Path(sys.argv[1]))), os.open(sys.argv[1], "
         "os.O_RDONLY)\n"
         "    command = Command(('sleep', '1000'), '/bin/sleep', folder, {}, lambda data: True)\n"
         "    running = await sandbox.start(command)\n"
-        "    print(running.pid, sandbox.server, flush=True)\n"
+        "    print(running.pid, sandbox.server_pid, flush=True)\n"
         "    await running.wait()\n"
         "asyncio.run(main())\n"
     )
@@ -392,7 +394,7 @@ async def test_many_commands_leave_no_descriptor_process_or_group(
                 (i, f"{i}\n") for i in range(10)
             ]
     assert descriptors() == before
-    server = sandbox.server
+    server = sandbox.server_pid
     assert server is not None
     assert len(below(server, most=1)) <= 1, "the one that waits for the next command"
     assert len(os.listdir(f"/proc/{server}/fd")) < 20
@@ -444,8 +446,8 @@ async def test_a_program_out_of_sight_is_told_from_one_that_is_not_there(
 
 @pytest.mark.proves("sandbox.bounds")
 async def test_memory_processes_and_file_sizes_are_bounded(root: Path) -> None:
-    bounds = Bounds(memory=100 * 1024 * 1024, processes=20, file_size=1024 * 1024)
-    sandbox = Sandbox(Policy(root, bounds=bounds))
+    bounds = ResourceLimits(memory=100 * 1024 * 1024, processes=20, file_size=1024 * 1024)
+    sandbox = Sandbox(SandboxPolicy(root, limits=bounds))
     environment = {"PATH": os.environ["PATH"]}
     big, _ = await says(sandbox, "head -c 2000000 /dev/zero > big", root)
     greedy, _ = await says(
@@ -462,7 +464,7 @@ async def test_memory_processes_and_file_sizes_are_bounded(root: Path) -> None:
     assert (core.exit_code, limit) == (0, "0\n")
     if not probe().cgroup:
         pytest.skip("no control group can be made here: processes of root are not bounded")
-    assert len(forks.left) < 20
+    assert len(forks.leftover_processes) < 20
     assert "fork" in text.lower() or "resource" in text.lower()
 
 
@@ -474,7 +476,7 @@ async def test_a_preview_tells_what_would_change_and_changes_nothing(root: Path)
     if not probe().overlay:
         pytest.skip(f"no overlay here: {probe().why.get('overlay', 'the kernel refuses it')}")
     (root / "gone").write_text("x")
-    sandbox = Sandbox(Policy(root, preview=True))
+    sandbox = Sandbox(SandboxPolicy(root, preview=True))
     ended, text = await says(
         sandbox, "echo more >> src/a.txt; rm gone; echo new > n; cat src/a.txt n; cat .env", root
     )
@@ -496,7 +498,7 @@ async def test_a_preview_tells_what_would_change_and_changes_nothing(root: Path)
 async def test_a_workspace_may_lie_where_the_view_has_folders_of_its_own(parent: str) -> None:
     with tempfile.TemporaryDirectory(dir=parent) as folder:
         Path(folder, "a").write_text("here\n")
-        sandbox = Sandbox(Policy(Path(folder)))
+        sandbox = Sandbox(SandboxPolicy(Path(folder)))
         _, text = await says(sandbox, "cat a; echo b > b", folder)
         await sandbox.close()
         assert text == "here\n"
@@ -507,7 +509,7 @@ async def test_a_folder_that_was_opened_through_a_link_is_there_by_its_real_path
     root: Path, tmp_path: Path
 ) -> None:
     (root / "link").symlink_to(tmp_path / "other")
-    sandbox = Sandbox(Policy(root, readable=(str(root / "link"),)))
+    sandbox = Sandbox(SandboxPolicy(root, readable=(str(root / "link"),)))
     _, text = await says(sandbox, "cat link/file; echo x > link/new", root)
     await sandbox.close()
     assert text.startswith("another project")

@@ -8,10 +8,10 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from ferrule.permissions.commands.analysis import analyse
-from ferrule.permissions.gate import Gate
+from ferrule.permissions.command_analysis.analysis import analyse_command
+from ferrule.permissions.rule_evaluation import PermissionGate
 from ferrule.permissions.rules import RuleSet
-from ferrule.tools.definition import Checked, Risk, SideEffect, Tool, Touch
+from ferrule.tools.definition import CheckedArguments, Risk, SideEffect, Tool, Touch
 
 from .grammar import HARMLESS, Grammar
 from .judge import HOME, ROOT, STUBS, Verdict, describe, judge
@@ -24,8 +24,8 @@ BLOCK = 200
 class _Anything:
     schema: dict[str, Any] = {"type": "object"}  # noqa: RUF012
 
-    def check(self, arguments: Any) -> Checked:
-        return Checked(dict(arguments), [], [])
+    def check(self, arguments: Any) -> CheckedArguments:
+        return CheckedArguments(dict(arguments), [], [])
 
 
 _RUN = Tool(
@@ -34,9 +34,9 @@ _RUN = Tool(
 )  # fmt: skip
 
 
-def _gate(**rules: Sequence[str]) -> Gate:
+def _gate(**rules: Sequence[str]) -> PermissionGate:
     mode = "bypassPermissions" if "deny" in rules else "default"
-    return Gate(RuleSet.of(**rules), mode=mode, root=Path(ROOT), home=Path(HOME))
+    return PermissionGate(RuleSet.parse(**rules), mode=mode, root=Path(ROOT), home=Path(HOME))
 
 
 _TRUSTING = _gate(allow=[f"Bash({program}:*)" for program in HARMLESS])
@@ -52,7 +52,7 @@ def compare_block(
     counts: Counter[str] = Counter()
     findings: list[dict[str, object]] = []
     for program, (status, events) in zip(programs, bash.run(programs), strict=True):
-        verdict = judge(analyse(program, root=ROOT, home=HOME), events)
+        verdict = judge(analyse_command(program, root=ROOT, home=HOME), events)
         why = [*describe(verdict.unsaid)]
         # What is not clear is asked about: that the gate does so is seen often enough in one block
         # of ten.

@@ -7,12 +7,12 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
-from ferrule.permissions.commands.analysis import Analysis
-from ferrule.permissions.commands.path_arguments import possible_folders
-from ferrule.permissions.commands.program_facts import RUNNERS, base
-from ferrule.permissions.commands.shell_words import ANY, BRACE, ONE, UNKNOWN, Word
-from ferrule.permissions.commands.syntax import Part
-from ferrule.permissions.commands.working_directory import absolute
+from ferrule.permissions.command_analysis.analysis import CommandAnalysis
+from ferrule.permissions.command_analysis.path_arguments import possible_folders
+from ferrule.permissions.command_analysis.program_facts import RUNNERS, program_name
+from ferrule.permissions.command_analysis.shell_words import ANY, BRACE, ONE, UNKNOWN, Word
+from ferrule.permissions.command_analysis.syntax import CommandPart
+from ferrule.permissions.command_analysis.working_directory import absolute_folders
 
 from .oracle import Event
 
@@ -44,7 +44,7 @@ class Verdict:
     unsaid: tuple[Event, ...] = ()
 
 
-def judge(analysis: Analysis, events: Iterable[Event]) -> Verdict:
+def judge(analysis: CommandAnalysis, events: Iterable[Event]) -> Verdict:
     """Compare. Where the reading asks, nothing can be missing from it."""
     if analysis.problem or analysis.over_limit:
         return Verdict("problem")
@@ -55,14 +55,14 @@ def judge(analysis: Analysis, events: Iterable[Event]) -> Verdict:
     return Verdict("clear", unsaid)
 
 
-def _said(analysis: Analysis, event: Event, anywhere: list[str]) -> bool:
+def _said(analysis: CommandAnalysis, event: Event, anywhere: list[str]) -> bool:
     parts = [part for part in analysis.parts if _may_be_in(part, event, anywhere)]
     if event.kind == "E":
         path = event.fields[0]
         if path.startswith("evil/") and any(
             "PATH=" in text for p in analysis.parts for text in p.assignments
         ):
-            event = Event("E", (STUBS + base(path), *event.fields[1:]))
+            event = Event("E", (STUBS + program_name(path), *event.fields[1:]))
         return any(_starts(part, event) for part in parts)
     if event.kind == "B":
         if event.fields == ("read",):
@@ -75,31 +75,31 @@ def _said(analysis: Analysis, event: Event, anywhere: list[str]) -> bool:
         return _opened(parts, event)
     if event.kind == "N":
         return "network_exfil" in analysis.labels
-    return any(part.target == "enable" for part in analysis.parts)
+    return any(part.wrapped_program == "enable" for part in analysis.parts)
 
 
-def _may_be_in(part: Part, event: Event, anywhere: list[str]) -> bool:
+def _may_be_in(part: CommandPart, event: Event, anywhere: list[str]) -> bool:
     """True if the folder of an event is one that the part was said to start in."""
-    return (event.folder or ROOT) in absolute(part, ROOT, anywhere)
+    return (event.folder or ROOT) in absolute_folders(part, ROOT, anywhere)
 
 
-def _starts(part: Part, event: Event) -> bool:
+def _starts(part: CommandPart, event: Event) -> bool:
     """True if this part is the program that was started, or a runner that names it."""
     path = event.fields[0]
     words = (path, *event.fields[2:])
-    starts: list[Sequence[Word]] = [part.words, part.stripped]
+    starts: list[Sequence[Word]] = [part.words, part.words_after_wrappers]
     if part.program in RUNNERS:
         starts += [part.words[index:] for index in range(1, len(part.words))]
-    if base(path) in ("from_file", "from_value", "bash", "ok") and any(
-        base(w.text) in _RUNS_FILES for w in part.words
+    if program_name(path) in ("from_file", "from_value", "bash", "ok") and any(
+        program_name(w.text) in _RUNS_FILES for w in part.words
     ):
         return True
     if (
         any(value.startswith(("BASH_ENV=", "ENV=")) for value in part.assignments)
-        and base(path) == "from_file"
+        and program_name(path) == "from_file"
     ):
         return True
-    fed = any(said and said[0].text == "xargs" for said in starts) or part.target in (
+    fed = any(said and said[0].text == "xargs" for said in starts) or part.wrapped_program in (
         "mapfile",
         "readarray",
     )
@@ -110,24 +110,24 @@ def _starts(part: Part, event: Event) -> bool:
 
 def _is_program(said: Sequence[Word], path: str) -> bool:
     word = said[0]
-    if not word.known:
+    if not word.is_known:
         return False
     if "/" in word.text:
         return word.text == path
     return path in (STUBS + word.text, "/usr/bin/" + word.text, "/bin/" + word.text)
 
 
-def _is_builtin(part: Part, fields: tuple[str, ...]) -> bool:
+def _is_builtin(part: CommandPart, fields: tuple[str, ...]) -> bool:
     names = _SYNONYMS.get(fields[0], (fields[0],))
-    starts: list[Sequence[Word]] = [part.words, part.stripped]
+    starts: list[Sequence[Word]] = [part.words, part.words_after_wrappers]
     if part.program in RUNNERS:
         starts += [part.words[index:] for index in range(1, len(part.words))]
     # Assignments of `declare` and the like are no words of the reading: the name of the built-in
     # must do.
-    return any(said and said[0].known and said[0].text in names for said in starts)
+    return any(said and said[0].is_known and said[0].text in names for said in starts)
 
 
-def _opened(parts: Iterable[Part], event: Event) -> bool:
+def _opened(parts: Iterable[CommandPart], event: Event) -> bool:
     path = event.fields[0]
     for part in parts:
         for redirect in part.redirects:
@@ -135,7 +135,9 @@ def _opened(parts: Iterable[Part], event: Event) -> bool:
                 _joined((path,))
             ):
                 return True
-        if event.kind == "R" and any(base(w.text) in _TAKES_FILES for w in part.words if w.known):
+        if event.kind == "R" and any(
+            program_name(w.text) in _TAKES_FILES for w in part.words if w.is_known
+        ):
             return True
     return False
 

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from ferrule.permissions.commands.analysis import analyse
+from ferrule.permissions.command_analysis.analysis import analyse_command
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
@@ -79,8 +79,8 @@ def test_a_reading_that_leaves_something_out_is_a_finding(bash: Bash) -> None:
     """The comparison itself: one command's events against another's reading."""
     events = events_of(bash, "touch x > out")
     for wrong in ("touch y > out", "touch > out", "rm x > out", "touch x", "echo touch x > out"):
-        assert judge(analyse(wrong, root=ROOT, home=HOME), events).unsaid, wrong
-    assert judge(analyse("touch x > out", root=ROOT, home=HOME), events).unsaid == ()
+        assert judge(analyse_command(wrong, root=ROOT, home=HOME), events).unsaid, wrong
+    assert judge(analyse_command("touch x > out", root=ROOT, home=HOME), events).unsaid == ()
     assert list(slipped("ls x", events)) == [
         "allowed, and did /tmp/fuzz/stubs/touch",
         "touch is denied, and ran",

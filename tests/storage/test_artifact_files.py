@@ -15,7 +15,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ferrule.storage.artifacts.files import DAY, FileArtifacts
+from ferrule.storage.artifacts.files import DAY, FileArtifactStore
 from ferrule.storage.artifacts.store import (
     Artifact,
     ArtifactMissing,
@@ -29,7 +29,7 @@ from ferrule.testing.artifact_conformance import MINE, ArtifactConformance
 @pytest.mark.proves("artifacts.store-contract")
 class TestFiles(ArtifactConformance):
     def open_store(self) -> ArtifactStore:
-        return FileArtifacts(tempfile.mkdtemp(prefix="ferrule-artifacts-"))
+        return FileArtifactStore(tempfile.mkdtemp(prefix="ferrule-artifacts-"))
 
 
 class Days:
@@ -43,11 +43,11 @@ class Days:
 
 
 @pytest.fixture
-def store(tmp_path: Path) -> FileArtifacts:
-    return FileArtifacts(tmp_path / "artifacts")
+def store(tmp_path: Path) -> FileArtifactStore:
+    return FileArtifactStore(tmp_path / "artifacts")
 
 
-def folder_of(store: FileArtifacts, scope: Scope = MINE) -> Path:
+def folder_of(store: FileArtifactStore, scope: Scope = MINE) -> Path:
     return store.root / scope.key
 
 
@@ -60,15 +60,15 @@ def folder_of(store: FileArtifacts, scope: Scope = MINE) -> Path:
 )
 def test_any_range_of_any_bytes_comes_back(parts: list[bytes], offset: int, size: int) -> None:
     with tempfile.TemporaryDirectory() as folder:
-        store, whole = FileArtifacts(folder), b"".join(parts)
+        store, whole = FileArtifactStore(folder), b"".join(parts)
         kept = store.put(MINE, parts)
         assert store.read(MINE, kept.reference, offset, size) == whole[offset : offset + size]
-        assert b"".join(store.pieces(MINE, kept.reference, offset)) == whole[offset:]
+        assert b"".join(store.read_chunks(MINE, kept.reference, offset)) == whole[offset:]
         assert (kept.size, kept.lines) == (len(whole), whole.count(b"\n"))
 
 
 @pytest.mark.proves("artifacts.private")
-def test_folders_and_files_are_for_their_owner_alone(store: FileArtifacts) -> None:
+def test_folders_and_files_are_for_their_owner_alone(store: FileArtifactStore) -> None:
     before = os.umask(0)
     try:
         store.put(MINE, [b"secret"])
@@ -84,7 +84,7 @@ def test_folders_and_files_are_for_their_owner_alone(store: FileArtifacts) -> No
 
 
 def test_the_person_s_own_store_lies_in_their_state_folder(own_folders: Path) -> None:
-    kept = FileArtifacts().put(MINE, [b"x"])
+    kept = FileArtifactStore().put(MINE, [b"x"])
     assert (own_folders / "state" / "artifacts" / MINE.key / kept.sha256).read_bytes() == b"x"
 
 
@@ -144,7 +144,7 @@ TRICKS = (
 @pytest.mark.proves("artifacts.no-links")
 @pytest.mark.parametrize("trick", TRICKS, ids=lambda trick: trick.__name__)
 def test_what_is_not_the_file_that_was_kept_does_not_exist(
-    store: FileArtifacts, tmp_path: Path, trick: object
+    store: FileArtifactStore, tmp_path: Path, trick: object
 ) -> None:
     kept = store.put(MINE, [b"password"])
     outside = tmp_path / "outside"
@@ -159,7 +159,7 @@ def test_what_is_not_the_file_that_was_kept_does_not_exist(
 
 @pytest.mark.proves("artifacts.no-links")
 def test_nothing_is_written_through_a_link_in_place_of_the_folder(
-    store: FileArtifacts, tmp_path: Path
+    store: FileArtifactStore, tmp_path: Path
 ) -> None:
     target = tmp_path / "target"
     target.mkdir()
@@ -172,7 +172,7 @@ def test_nothing_is_written_through_a_link_in_place_of_the_folder(
 
 @pytest.mark.proves("artifacts.no-links")
 def test_keeping_replaces_a_link_and_does_not_follow_it(
-    store: FileArtifacts, tmp_path: Path
+    store: FileArtifactStore, tmp_path: Path
 ) -> None:
     kept = store.put(MINE, [b"mine"])
     outside = tmp_path / "outside"
@@ -195,7 +195,7 @@ def dying(*given, **more):
     replaced += 1
     return real(*given, **more)
 real, artifact_files.os.replace = os.replace, dying
-artifact_files.FileArtifacts(sys.argv[1]).put(MINE, [b"never ", b"whole"])
+artifact_files.FileArtifactStore(sys.argv[1]).put(MINE, [b"never ", b"whole"])
 """
 
 
@@ -211,7 +211,7 @@ def test_a_process_that_dies_while_it_keeps_leaves_nothing_to_be_seen(
     )
     assert ran.returncode == -signal.SIGKILL
     clock = Days()
-    store = FileArtifacts(tmp_path / "a", now=clock)
+    store = FileArtifactStore(tmp_path / "a", now=clock)
     left = sorted(folder_of(store).iterdir())
     assert len(left) == 1 + renames
     assert store.list(MINE) == []
@@ -233,7 +233,7 @@ def test_a_process_that_dies_while_it_keeps_leaves_nothing_to_be_seen(
 @pytest.mark.proves("artifacts.retention")
 def test_what_is_too_old_goes_and_keeping_it_again_makes_it_young(tmp_path: Path) -> None:
     clock = Days()
-    store = FileArtifacts(tmp_path / "a", days=10, now=clock)
+    store = FileArtifactStore(tmp_path / "a", days=10, now=clock)
     old, used = store.put(MINE, [b"old"]), store.put(MINE, [b"used"])
     clock.seconds += 6 * DAY
     store.put(MINE, [b"used"])
@@ -252,7 +252,7 @@ def test_the_oldest_of_all_scopes_go_when_there_is_too_much_but_never_the_newest
     tmp_path: Path,
 ) -> None:
     clock = Days()
-    store = FileArtifacts(tmp_path / "a", max_bytes=10_000, days=None, now=clock)
+    store = FileArtifactStore(tmp_path / "a", max_bytes=10_000, days=None, now=clock)
     scopes = [Scope("t", "u", f"s{n}") for n in range(5)]
     kept: list[Artifact] = []
     for n, scope in enumerate(scopes):
@@ -272,9 +272,9 @@ def test_the_first_artifact_that_a_process_keeps_sends_what_is_too_old_away(
     tmp_path: Path, most: int | None
 ) -> None:
     clock = Days()
-    FileArtifacts(tmp_path / "a", max_bytes=most, days=10, now=clock).put(MINE, [b"old"])
+    FileArtifactStore(tmp_path / "a", max_bytes=most, days=10, now=clock).put(MINE, [b"old"])
     clock.seconds += 11 * DAY
-    later = FileArtifacts(tmp_path / "a", max_bytes=most, days=10, now=clock)
+    later = FileArtifactStore(tmp_path / "a", max_bytes=most, days=10, now=clock)
     new = later.put(MINE, [b"new"])
     assert later.list(MINE) == [new]
 
@@ -284,7 +284,7 @@ def test_keeping_little_goes_through_all_folders_only_after_a_sixteenth_of_the_b
     tmp_path: Path,
 ) -> None:
     clock = Days()
-    store = FileArtifacts(tmp_path / "a", max_bytes=16_000, days=10, now=clock)
+    store = FileArtifactStore(tmp_path / "a", max_bytes=16_000, days=10, now=clock)
     old = store.put(MINE, [b"old"])
     clock.seconds += 11 * DAY
     store.put(MINE, [b"0" * 400])
@@ -306,7 +306,7 @@ def test_what_is_more_than_all_may_be_together_is_not_kept_and_not_read_to_its_e
             read += 1
             yield b"x" * 1000
 
-    store = FileArtifacts(tmp_path / "a", max_bytes=10_000)
+    store = FileArtifactStore(tmp_path / "a", max_bytes=10_000)
     with pytest.raises(ArtifactTooLarge, match="10000 bytes"):
         store.put(MINE, endless())
     assert read == 11
@@ -316,7 +316,7 @@ def test_what_is_more_than_all_may_be_together_is_not_kept_and_not_read_to_its_e
 @pytest.mark.proves("artifacts.retention")
 def test_a_sweep_leaves_alone_what_is_not_its_own(tmp_path: Path) -> None:
     clock = Days()
-    store = FileArtifacts(tmp_path / "a", days=1, now=clock)
+    store = FileArtifactStore(tmp_path / "a", days=1, now=clock)
     store.put(MINE, [b"x"])
     (store.root / "notes").mkdir()
     (store.root / "notes" / "mine.txt").write_text("keep")

@@ -26,7 +26,7 @@ import pytest
 
 from ferrule.core.errors import ConfigError
 from ferrule.storage.artifacts.intake import ArtifactsUnavailable
-from ferrule.storage.artifacts.objects import DAY, PART, ObjectArtifacts
+from ferrule.storage.artifacts.objects import DAY, PART_BYTES, ObjectArtifactStore
 from ferrule.storage.artifacts.store import ArtifactMissing, ArtifactStore, ArtifactTooLarge, Scope
 from ferrule.testing.artifact_conformance import MINE, ArtifactConformance
 
@@ -39,13 +39,13 @@ pytest.importorskip("obstore", reason="needs the extra `objects`")
 @pytest.mark.proves("artifacts.store-contract")
 class TestMemory(ArtifactConformance):
     def open_store(self) -> ArtifactStore:
-        return ObjectArtifacts("memory:///")
+        return ObjectArtifactStore("memory:///")
 
 
 @pytest.mark.proves("artifacts.store-contract")
 class TestFolder(ArtifactConformance):
     def open_store(self) -> ArtifactStore:
-        return ObjectArtifacts(f"file://{tempfile.mkdtemp(prefix='ferrule-objects-')}/of/many")
+        return ObjectArtifactStore(f"file://{tempfile.mkdtemp(prefix='ferrule-objects-')}/of/many")
 
 
 @pytest.fixture(scope="session")
@@ -92,7 +92,7 @@ class TestS3(ArtifactConformance):
         self.address = s3
 
     def open_store(self) -> ArtifactStore:
-        return ObjectArtifacts(bucket(self.address))
+        return ObjectArtifactStore(bucket(self.address))
 
 
 def bucket(address: str) -> ObjectStore:
@@ -109,7 +109,7 @@ def bucket(address: str) -> ObjectStore:
     )
 
 
-LARGE = PART * 2 + 12_345
+LARGE = PART_BYTES * 2 + 12_345
 
 
 class Days:
@@ -137,16 +137,16 @@ def memory() -> ObjectStore:
 
 
 @pytest.mark.proves("objects.streamed")
-@pytest.mark.parametrize("size", [PART - 1, PART, PART + 1, LARGE])
+@pytest.mark.parametrize("size", [PART_BYTES - 1, PART_BYTES, PART_BYTES + 1, LARGE])
 def test_what_is_more_than_a_part_is_uploaded_in_parts_and_leaves_no_draft(size: int) -> None:
     store = memory()
-    artifacts = ObjectArtifacts(store)
+    artifacts = ObjectArtifactStore(store)
     block = bytes(range(256)) * 256
     parts = [block] * (size // len(block)) + [block[: size % len(block)]]
     kept = artifacts.put(MINE, parts, mime="application/x-bytes")
     whole = b"".join(parts)
     assert (kept.size, kept.sha256) == (size, hashlib.sha256(whole).hexdigest())
-    assert b"".join(artifacts.pieces(MINE, kept.reference, 5)) == whole[5:]
+    assert b"".join(artifacts.read_chunks(MINE, kept.reference, 5)) == whole[5:]
     assert artifacts.read(MINE, kept.reference, size - 3, 10) == whole[-3:]
     assert artifacts.put(MINE, [whole]).reference == kept.reference
     assert paths(store) == [f"{MINE.key}/{kept.sha256}", f"{MINE.key}/{kept.sha256}.json"]
@@ -154,14 +154,14 @@ def test_what_is_more_than_a_part_is_uploaded_in_parts_and_leaves_no_draft(size:
 
 GROWN = """
 import resource, sys
-from ferrule.storage.artifacts.objects import ObjectArtifacts
-from ferrule.storage.artifacts.store import PIECE
+from ferrule.storage.artifacts.objects import ObjectArtifactStore
+from ferrule.storage.artifacts.store import CHUNK_SIZE
 from ferrule.testing.artifact_conformance import MINE
-artifacts, piece = ObjectArtifacts(sys.argv[1]), b"x" * PIECE
+artifacts, piece = ObjectArtifactStore(sys.argv[1]), b"x" * CHUNK_SIZE
 artifacts.put(MINE, [piece])
 before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
 kept = artifacts.put(MINE, (piece for _ in range(800)))
-assert kept.size == sum(map(len, artifacts.pieces(MINE, kept.reference))) == 800 * PIECE
+assert kept.size == sum(map(len, artifacts.read_chunks(MINE, kept.reference))) == 800 * CHUNK_SIZE
 print((resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) * 1024)
 """
 
@@ -170,7 +170,7 @@ print((resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) * 1024)
 def test_two_hundred_megabytes_take_no_more_memory_than_a_few_parts(tmp_path: Path) -> None:
     command = [sys.executable, "-c", GROWN, f"file://{tmp_path}/objects"]
     ran = subprocess.run(command, capture_output=True, text=True, timeout=120, check=True)
-    assert int(ran.stdout) < 10 * PART
+    assert int(ran.stdout) < 10 * PART_BYTES
 
 
 @pytest.mark.proves("objects.streamed")
@@ -182,7 +182,7 @@ def test_a_source_that_breaks_after_the_first_part_leaves_no_object_at_all() -> 
         raise RuntimeError("the source is gone")
 
     with pytest.raises(RuntimeError, match="the source is gone"):
-        ObjectArtifacts(store).put(MINE, broken())
+        ObjectArtifactStore(store).put(MINE, broken())
     assert paths(store) == []
 
 
@@ -190,11 +190,11 @@ DIES = """
 import os, signal, sys
 from ferrule.storage.artifacts import objects as artifact_objects
 from ferrule.testing.artifact_conformance import MINE
-class Dying(artifact_objects.ObjectArtifacts):
+class Dying(artifact_objects.ObjectArtifactStore):
     def _describe(self, scope, artifact):
         os.kill(os.getpid(), signal.SIGKILL)
 def parts():
-    yield b"x" * (2 * artifact_objects.PART)
+    yield b"x" * (2 * artifact_objects.PART_BYTES)
     if sys.argv[2] == "upload":
         os.kill(os.getpid(), signal.SIGKILL)
 Dying(sys.argv[1]).put(MINE, parts())
@@ -210,10 +210,10 @@ def test_a_process_that_dies_while_it_keeps_leaves_nothing_to_be_seen(
     ran = subprocess.run([sys.executable, "-c", DIES, url, when], check=False, timeout=60)
     assert ran.returncode == -signal.SIGKILL
     clock = Days()
-    artifacts = ObjectArtifacts(url, now=clock)
+    artifacts = ObjectArtifactStore(url, now=clock)
     assert artifacts.list(MINE) == []
     with pytest.raises(ArtifactMissing):
-        artifacts.find(MINE, f"art-{hashlib.sha256(b'x' * (2 * PART)).hexdigest()}")
+        artifacts.find(MINE, f"art-{hashlib.sha256(b'x' * (2 * PART_BYTES)).hexdigest()}")
     kept = artifacts.put(MINE, [b"after"])
     clock.seconds += 2 * DAY
     assert artifacts.sweep() == 0
@@ -227,7 +227,7 @@ def test_a_process_that_dies_while_it_keeps_leaves_nothing_to_be_seen(
 @pytest.mark.proves("artifacts.retention")
 def test_what_is_too_old_goes_and_keeping_it_again_makes_it_young() -> None:
     clock, store = Days(), memory()
-    artifacts = ObjectArtifacts(store, days=10, now=clock)
+    artifacts = ObjectArtifactStore(store, days=10, now=clock)
     old, used = artifacts.put(MINE, [b"old"]), artifacts.put(MINE, [b"used"])
     clock.seconds += 6 * DAY
     artifacts.put(MINE, [b"used"])
@@ -243,7 +243,7 @@ def test_what_is_too_old_goes_and_keeping_it_again_makes_it_young() -> None:
 
 @pytest.mark.proves("artifacts.retention")
 def test_the_oldest_of_all_scopes_go_when_there_is_too_much_but_never_the_newest() -> None:
-    artifacts = ObjectArtifacts(memory(), max_bytes=10_000, days=None)
+    artifacts = ObjectArtifactStore(memory(), max_bytes=10_000, days=None)
     scopes = [Scope("t", "u", f"s{n}") for n in range(5)]
     for n, scope in enumerate(scopes):
         artifacts.put(scope, [b"%d" % n * 4000])
@@ -261,7 +261,7 @@ def test_a_description_that_is_broken_or_of_other_bytes_describes_nothing() -> N
     other = b'{"version":1,"size":3,"mime":"","lines":0,"made":1,"tool":""}'
     for broken in (b"{", b"[]", b'{"size": "many"}', other):
         store = memory()
-        artifacts = ObjectArtifacts(store)
+        artifacts = ObjectArtifactStore(store)
         kept = artifacts.put(MINE, [b"data"])
         obstore.put(store, f"{MINE.key}/{kept.sha256}.json", broken)
         with pytest.raises(ArtifactMissing):
@@ -281,10 +281,10 @@ def test_a_store_that_cannot_be_reached_is_an_error_that_says_nothing_of_an_arti
         client_options={"allow_http": True, "timeout": "2s"},
         retry_config={"max_retries": 0},
     )
-    artifacts = ObjectArtifacts(store)
+    artifacts = ObjectArtifactStore(store)
     for act in (
         lambda: artifacts.put(MINE, [b"x"]),
-        lambda: artifacts.put(MINE, [b"x" * (PART + 1)]),
+        lambda: artifacts.put(MINE, [b"x" * (PART_BYTES + 1)]),
         lambda: artifacts.find(MINE, "art-" + "0" * 64),
         lambda: artifacts.list(MINE),
         lambda: artifacts.delete(MINE, "art-" + "0" * 64),
@@ -309,10 +309,10 @@ def test_an_address_that_is_none_is_refused_by_name_and_without_its_secret(
     url: str, why: str
 ) -> None:
     with pytest.raises(ConfigError, match=why) as refused:
-        ObjectArtifacts(url)
+        ObjectArtifactStore(url)
     assert "s3cret" not in str(refused.value)
 
 
 def test_objects_in_a_folder_are_for_their_owner_alone(tmp_path: Path) -> None:
-    ObjectArtifacts(f"file://{tmp_path}/of/objects").put(MINE, [b"secret"])
+    ObjectArtifactStore(f"file://{tmp_path}/of/objects").put(MINE, [b"secret"])
     assert (tmp_path / "of").stat().st_mode & 0o777 == 0o700

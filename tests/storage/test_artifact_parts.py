@@ -12,16 +12,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ferrule.storage.artifacts.parts import (
-    LARGEST_JSON,
-    LONGEST_LINE,
-    Unreadable,
-    at_pointer,
-    last_lines,
-    lines,
-    matching,
-    rows,
-    split,
+from ferrule.storage.artifacts.readers import (
+    MAX_JSON_BYTES,
+    MAX_LINE_BYTES,
+    UnreadableArtifact,
+    read_csv_rows,
+    read_json_pointer,
+    read_last_lines,
+    read_lines,
+    search_lines,
+    split_lines,
 )
 
 
@@ -47,7 +47,7 @@ def test_lines_are_the_same_however_the_bytes_arrive(
     expected = data.decode().split("\n")
     if expected[-1] == "":
         expected.pop()
-    read = lines(cut(data, size), first, most(count))
+    read = read_lines(cut(data, size), first, most(count))
     assert [text for _, text in read.found] == expected[first - 1 : first - 1 + count]
     assert [number for number, _ in read.found] == list(range(first, first + len(read.found)))
     assert read.next == (first + count if len(expected) >= first + count else 0)
@@ -61,27 +61,27 @@ def test_a_line_that_never_ends_is_cut_and_its_memory_is_bounded() -> None:
             yield b"x" * 100_000
         yield b"\nlast"
 
-    found = list(split(endless()))
+    found = list(split_lines(endless()))
     assert [(len(line), dropped) for line, dropped in found] == [
         (5, 0),
-        (LONGEST_LINE, 6_400_000 - LONGEST_LINE),
+        (MAX_LINE_BYTES, 6_400_000 - MAX_LINE_BYTES),
         (4, 0),
     ]
-    assert "5351424 more bytes in this line" in lines(endless(), 2, most(1)).found[0][1]
+    assert "5351424 more bytes in this line" in read_lines(endless(), 2, most(1)).found[0][1]
 
 
 @pytest.mark.proves("artifacts.lines")
 def test_the_end_is_read_from_the_end() -> None:
-    assert last_lines(b"one\ntwo\nthree\n", True, 2) == (["two", "three"], False)
-    assert last_lines(b"wo\nthree", False, 2) == (["wo", "three"], True)
-    assert last_lines(b"wo\nthree", False, 1) == (["three"], False)
+    assert read_last_lines(b"one\ntwo\nthree\n", True, 2) == (["two", "three"], False)
+    assert read_last_lines(b"wo\nthree", False, 2) == (["wo", "three"], True)
+    assert read_last_lines(b"wo\nthree", False, 1) == (["three"], False)
 
 
 @pytest.mark.proves("artifacts.grep")
 @given(texts, st.integers(1, 9))
 def test_matching_lines_are_those_that_python_finds(found: list[str], size: int) -> None:
     data = "\n".join(found).encode()
-    read = matching(cut(data, size), "a.?b", 1, most(100))
+    read = search_lines(cut(data, size), "a.?b", 1, most(100))
     assert read.found == [
         (n, text) for n, text in enumerate(found, 1) if any(p in text for p in _ab(text))
     ]
@@ -94,7 +94,7 @@ def _ab(text: str) -> list[str]:
 
 @pytest.mark.proves("artifacts.grep")
 def test_a_pattern_that_would_hang_elsewhere_is_matched_in_linear_time() -> None:
-    read = matching([b"a" * 50_000 + b"!\n"], r"(a+)+$", 1, most(10))
+    read = search_lines([b"a" * 50_000 + b"!\n"], r"(a+)+$", 1, most(10))
     assert read.found == [] and not read.out_of_time
 
 
@@ -102,16 +102,16 @@ def test_a_pattern_that_would_hang_elsewhere_is_matched_in_linear_time() -> None
 def test_a_search_that_takes_too_long_says_where_it_stopped_and_goes_on_from_there() -> None:
     data = b"".join(b"line %d\n" % n for n in range(1, 3001))
     moments = iter([0.0, 1.0, 99.0])
-    read = matching([data], "line", 1, most(5000), seconds=10, now=lambda: next(moments))
+    read = search_lines([data], "line", 1, most(5000), seconds=10, now=lambda: next(moments))
     assert (read.out_of_time, read.next, len(read.found)) == (True, 1024, 1023)
-    rest = matching([data], "line", read.next, most(5000))
+    rest = search_lines([data], "line", read.next, most(5000))
     assert [number for number, _ in rest.found] == list(range(1024, 3001))
 
 
 @pytest.mark.proves("artifacts.grep")
 def test_a_broken_pattern_is_said() -> None:
-    with pytest.raises(Unreadable, match="not a regular expression"):
-        matching([b"x\n"], "(", 1, most(1))
+    with pytest.raises(UnreadableArtifact, match="not a regular expression"):
+        search_lines([b"x\n"], "(", 1, most(1))
 
 
 DOCUMENT = {
@@ -140,7 +140,7 @@ DOCUMENT = {
 )
 def test_a_pointer_leads_where_rfc_6901_says(pointer: str, value: object) -> None:
     data = json.dumps(DOCUMENT).encode()
-    assert at_pointer(cut(data, 7), len(data), pointer) == value
+    assert read_json_pointer(cut(data, 7), len(data), pointer) == value
 
 
 @pytest.mark.proves("artifacts.pointer")
@@ -159,23 +159,23 @@ def test_a_pointer_leads_where_rfc_6901_says(pointer: str, value: object) -> Non
 )
 def test_a_pointer_that_leads_nowhere_says_what_is_there(pointer: str, said: str) -> None:
     data = json.dumps(DOCUMENT).encode()
-    with pytest.raises(Unreadable, match=said):
-        at_pointer([data], len(data), pointer)
+    with pytest.raises(UnreadableArtifact, match=said):
+        read_json_pointer([data], len(data), pointer)
 
 
 @pytest.mark.proves("artifacts.pointer")
 def test_json_that_is_none_too_deep_or_too_large_is_said_before_memory_is_spent() -> None:
-    with pytest.raises(Unreadable, match="not JSON"):
-        at_pointer([b"{"], 1, "")
-    with pytest.raises(Unreadable, match="not JSON"):
-        at_pointer([b"[" * 200_000], 200_000, "")
+    with pytest.raises(UnreadableArtifact, match="not JSON"):
+        read_json_pointer([b"{"], 1, "")
+    with pytest.raises(UnreadableArtifact, match="not JSON"):
+        read_json_pointer([b"[" * 200_000], 200_000, "")
 
     def never() -> Iterable[bytes]:
         raise AssertionError("read")
         yield b""
 
-    with pytest.raises(Unreadable, match="use lines or grep"):
-        at_pointer(never(), LARGEST_JSON + 1, "")
+    with pytest.raises(UnreadableArtifact, match="use lines or grep"):
+        read_json_pointer(never(), MAX_JSON_BYTES + 1, "")
 
 
 tables = st.lists(
@@ -191,7 +191,7 @@ def test_rows_are_those_that_were_written(
 ) -> None:
     out = io.StringIO()
     csv.writer(out, lineterminator="\n").writerows([["name", "n"], *table])
-    read = rows(cut(out.getvalue().encode(), size), first, most(count))
+    read = read_csv_rows(cut(out.getvalue().encode(), size), first, most(count))
     assert read.columns == ["name", "n"]
     assert read.rows == table[first - 1 : first - 1 + count]
     assert read.next == (first + count if len(table) >= first + count else 0)
@@ -201,23 +201,23 @@ def test_rows_are_those_that_were_written(
 @pytest.mark.parametrize("delimiter", [",", ";", "\t", "|"])
 def test_the_delimiter_is_the_header_s(delimiter: str) -> None:
     data = delimiter.join(["\ufeffa", "b"]) + "\n" + delimiter.join(["1", "2"]) + "\n"
-    read = rows([data.encode()], 1, most(9))
+    read = read_csv_rows([data.encode()], 1, most(9))
     assert (read.columns, read.rows) == (["a", "b"], [["1", "2"]])
 
 
 @pytest.mark.proves("artifacts.rows")
 def test_rows_that_take_too_long_say_where_to_go_on_or_that_there_is_no_way() -> None:
     data = b"n\n" + b"".join(b"%d\n" % n for n in range(1, 2001))
-    read = rows([data], 1, most(5000), seconds=1, now=iter([0.0, 0.5, 9.0]).__next__)
+    read = read_csv_rows([data], 1, most(5000), seconds=1, now=iter([0.0, 0.5, 9.0]).__next__)
     assert (read.out_of_time, read.next, read.rows[-1]) == (True, 1024, ["1023"])
-    with pytest.raises(Unreadable, match="row 1500 is too far in"):
-        rows([data], 1500, most(1), seconds=1, now=iter([0.0, 9.0]).__next__)
+    with pytest.raises(UnreadableArtifact, match="row 1500 is too far in"):
+        read_csv_rows([data], 1500, most(1), seconds=1, now=iter([0.0, 9.0]).__next__)
 
 
 @pytest.mark.proves("artifacts.rows")
 def test_a_table_without_rows_or_with_one_that_never_ends_is_said() -> None:
-    assert rows([], 1, most(1)).columns == []
-    with pytest.raises(Unreadable, match="row 1 is longer"):
-        rows([b"a,b\n", b"x" * (LONGEST_LINE + 5), b"\n"], 1, most(1))
-    with pytest.raises(Unreadable, match="cannot be read as CSV"):
-        rows([b"a,b\n", b"x" * 200_000, b"\n"], 1, most(1))
+    assert read_csv_rows([], 1, most(1)).columns == []
+    with pytest.raises(UnreadableArtifact, match="row 1 is longer"):
+        read_csv_rows([b"a,b\n", b"x" * (MAX_LINE_BYTES + 5), b"\n"], 1, most(1))
+    with pytest.raises(UnreadableArtifact, match="cannot be read as CSV"):
+        read_csv_rows([b"a,b\n", b"x" * 200_000, b"\n"], 1, most(1))

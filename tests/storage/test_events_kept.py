@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ferrule import Agent, Scripted, Storage, tool
-from ferrule.core.calls import Call, ErrorType, Result, compact
+from ferrule.core.calls import ErrorType, ToolCall, ToolResult, encode_json
 from ferrule.core.events import (
     Access,
     Event,
@@ -20,14 +20,14 @@ from ferrule.core.events import (
     ToolAnswered,
     Unknown,
     Usage,
-    decode,
-    encode,
+    event_from_json,
+    event_to_json,
 )
 from ferrule.core.limits import OUTPUT_CAP, Limits
 from ferrule.core.messages import ToolMessage
 from ferrule.models.scripted import calls, says
-from ferrule.storage.export.jsonl import jsonl, read_jsonl
-from ferrule.storage.journal.hash_chain import bound
+from ferrule.storage.export.jsonl import export_jsonl, read_jsonl
+from ferrule.storage.journal.hash_chain import cap_result
 from ferrule.storage.journal.sqlite import SqliteJournal
 from ferrule.testing.journal_conformance import ME
 
@@ -38,7 +38,7 @@ JSON = st.recursive(
     max_leaves=6,
 )
 RESULTS = st.builds(
-    Result,
+    ToolResult,
     call_id=TEXT,
     tool=TEXT,
     success=st.booleans(),
@@ -50,14 +50,14 @@ RESULTS = st.builds(
 )
 LIMITS = st.builds(
     Limits,
-    max_rounds=st.integers(1, 99),
-    max_calls_per_round=st.integers(1, 99),
+    max_turns=st.integers(1, 99),
+    max_calls_per_turn=st.integers(1, 99),
     max_output_bytes=st.integers(256, OUTPUT_CAP),
     max_seconds=st.none() | st.floats(0.1, 1e6),
     max_tokens=st.none() | st.integers(1),
     on_limit=st.sampled_from(("error", "answer")),
 )
-CALLS = st.builds(Call, TEXT, TEXT, TEXT)
+CALLS = st.builds(ToolCall, TEXT, TEXT, TEXT)
 NUMBERS = st.integers()
 BY_TYPE: dict[Any, st.SearchStrategy[Any]] = {
     str: TEXT,
@@ -65,9 +65,9 @@ BY_TYPE: dict[Any, st.SearchStrategy[Any]] = {
     bool: st.booleans(),
     float: st.floats(allow_nan=False),
     str | None: st.none() | TEXT,
-    Call: CALLS,
-    Result: RESULTS,
-    Result | None: st.none() | RESULTS,
+    ToolCall: CALLS,
+    ToolResult: RESULTS,
+    ToolResult | None: st.none() | RESULTS,
     Limits: LIMITS,
     Usage: st.builds(Usage, *[NUMBERS] * 5),
     Access: st.builds(
@@ -76,7 +76,7 @@ BY_TYPE: dict[Any, st.SearchStrategy[Any]] = {
     tuple[str, ...]: st.lists(TEXT, max_size=3).map(tuple),
     tuple[int, ...]: st.lists(NUMBERS, max_size=3).map(tuple),
     dict[str, Any]: st.dictionaries(TEXT, JSON, max_size=3),
-    tuple[Call, ...]: st.lists(CALLS, max_size=2).map(tuple),
+    tuple[ToolCall, ...]: st.lists(CALLS, max_size=2).map(tuple),
     tuple[ProviderToolCall, ...]: st.lists(
         st.builds(ProviderToolCall, *[TEXT] * 8), max_size=2
     ).map(tuple),
@@ -100,8 +100,8 @@ EVENTS = st.one_of(
 @settings(deadline=None)
 @given(EVENTS)
 def test_decoding_undoes_encoding_through_text(event: Event) -> None:
-    kind, body = encode(event)
-    assert decode(kind, json.loads(compact(body))) == event
+    kind, body = event_to_json(event)
+    assert event_from_json(kind, json.loads(encode_json(body))) == event
 
 
 @pytest.mark.proves("events.round-trip")
@@ -121,19 +121,19 @@ def test_a_journal_gives_back_what_it_was_given_and_verifies(batches: list[list[
         ]
         assert list(journal.records("s1")) == written
         journal.verify("s1")
-        assert list(read_jsonl(jsonl(written))) == written
+        assert list(read_jsonl(export_jsonl(written))) == written
 
 
 @pytest.mark.proves("journal.result-cap")
 @given(st.text(st.characters(exclude_categories=()), max_size=60), st.integers(1, 50))
 def test_cutting_is_on_a_character_and_cutting_twice_is_cutting_once(text: str, cap: int) -> None:
-    event = ToolAnswered(Result("c", "t", True, text))
-    cut = bound(event, cap)
+    event = ToolAnswered(ToolResult("c", "t", True, text))
+    cut = cap_result(event, cap)
     assert isinstance(cut, ToolAnswered)
     assert text.startswith(cut.result.data)
     assert len(cut.result.data.encode("utf-8", "surrogatepass")) <= cap
     assert cut.result.partial == (cut.result.data != text)
-    assert bound(cut, cap) == cut and bound(event, OUTPUT_CAP) is event
+    assert cap_result(cut, cap) == cut and cap_result(event, OUTPUT_CAP) is event
 
 
 @pytest.mark.proves("journal.result-cap")
@@ -144,7 +144,7 @@ def test_what_a_journal_records_of_a_result_is_cut_at_64_kib_and_says_so(
 ) -> None:
     size = len(character.encode())
     text = character * (70_000 // size)
-    result = replace(Result("c", "t", part == "data"), **{part: text})
+    result = replace(ToolResult("c", "t", part == "data"), **{part: text})
     with SqliteJournal(":memory:") as journal:
         written = journal.append("s1", "r1", [ToolAnswered(result)], identity=ME)
         assert list(journal.records("s1")) == written
@@ -171,14 +171,16 @@ async def test_a_recording_holds_what_the_conversation_held() -> None:
         recorded = [record.event for record in journal.records(ran.session)]
         (answered,) = [event.result for event in recorded if isinstance(event, ToolAnswered)]
         (told,) = [
-            message for message in ours.wire.histories[-1] if isinstance(message, ToolMessage)
+            message
+            for message in ours.model_client.histories[-1]
+            if isinstance(message, ToolMessage)
         ]  # type: ignore[attr-defined]
     assert answered.data == "\u20ac" * 21_845 and answered.partial
     assert told.text.startswith(answered.data) and len(told.text) - len(answered.data) < 200
 
 
 def test_a_known_kind_that_cannot_be_built_is_kept_as_unknown() -> None:
-    assert decode("run.started", {}) == Unknown("run.started", {})
-    assert decode("call.answered", {"result": {"error_type": "new"}}) == Unknown(
+    assert event_from_json("run.started", {}) == Unknown("run.started", {})
+    assert event_from_json("call.answered", {"result": {"error_type": "new"}}) == Unknown(
         "call.answered", {"result": {"error_type": "new"}}
     )

@@ -8,18 +8,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ferrule.core.calls import Call, ErrorType, Result
+from ferrule.core.calls import ErrorType, ToolCall, ToolResult
 from ferrule.core.events import (
     CallEvaluated,
     CallStarted,
     ContextAdded,
     DirectCall,
     Event,
+    JournalRecord,
     ModelAnswered,
     ModelFailed,
     Noticed,
     PersonAnswered,
-    Record,
     Recovered,
     RunFinished,
     RunStarted,
@@ -28,7 +28,13 @@ from ferrule.core.events import (
     Unknown,
     Usage,
 )
-from ferrule.storage.export.transcripts import END, Screenplay, markdown, screenplay, transcript
+from ferrule.storage.export.transcripts import (
+    END_MARK,
+    Screenplay,
+    write_markdown,
+    write_screenplay,
+    write_transcript,
+)
 from ferrule.storage.journal.sqlite import SqliteJournal
 from ferrule.testing.journal_conformance import ME
 
@@ -39,30 +45,32 @@ STORY: tuple[Event, ...] = (
     ModelAnswered(
         "I will look.",
         (
-            Call("c1", "read_file", '{"path":"a.txt"}'),
-            Call("c2", "run_command", '{"command":"rm -rf /"}'),
+            ToolCall("c1", "read_file", '{"path":"a.txt"}'),
+            ToolCall("c2", "run_command", '{"command":"rm -rf /"}'),
         ),
     ),
     CallEvaluated("c1", "allow", rule="Read(*.txt)", effect="read"),
     CallEvaluated("c2", "ask"),
     CallStarted("c1"),
-    ToolAnswered(Result("c1", "read_file", True, "first line\nsecond line\n", size=23)),
+    ToolAnswered(ToolResult("c1", "read_file", True, "first line\nsecond line\n", size=23)),
     PersonAnswered("c2", "deny", by="ann"),
     ToolAnswered(
-        Result("c2", "run_command", False, None, ErrorType.PERMISSION_DENIED, "denied by a person")
+        ToolResult(
+            "c2", "run_command", False, None, ErrorType.PERMISSION_DENIED, "denied by a person"
+        )
     ),
     Noticed("fallback", "native calls failed; using text"),
     ModelAnswered("It holds two lines.\n\nDone."),
     RunFinished("done", "It holds two lines.", usage=Usage(120, 30)),
     RunStarted("Go on", "openai:big"),
-    ModelAnswered("", (Call("c3", "write_file", "{}"), Call("c4", "read_file", "{}"))),
+    ModelAnswered("", (ToolCall("c3", "write_file", "{}"), ToolCall("c4", "read_file", "{}"))),
     CallEvaluated("c3", "allow"),
     CallStarted("c3"),
     RunFinished("cancelled", code="cancelled", detail="Ctrl-C"),
 )
 
 
-def records(events: tuple[Event, ...] = STORY) -> list[Record]:
+def records(events: tuple[Event, ...] = STORY) -> list[JournalRecord]:
     ticks: Iterator[int] = iter(range(1_795_000_000_000, 1_795_009_000_000, 500))
     with SqliteJournal(":memory:", now=lambda: next(ticks) / 1000) as journal:
         for event in events:
@@ -72,7 +80,7 @@ def records(events: tuple[Event, ...] = STORY) -> list[Record]:
 
 def test_the_transcript_reads_as_it_happened() -> None:
     assert (
-        "".join(transcript(records()))
+        "".join(write_transcript(records()))
         == """\
 # s1  ollama:llama3.2  /work  2026-11-18 11:06:40Z
 + notes.txt: buy milk
@@ -101,7 +109,7 @@ Done.
 
 def test_the_markdown_reads_as_a_page() -> None:
     assert (
-        "".join(markdown(records()))
+        "".join(write_markdown(records()))
         == """\
 # Session s1
 
@@ -205,7 +213,7 @@ Go on
 
 @pytest.mark.proves("export.screenplay")
 def test_the_screenplay_has_title_scenes_dialogue_notes_and_an_end() -> None:
-    assert "".join(screenplay(records())) == PLAY
+    assert "".join(write_screenplay(records())) == PLAY
     assert "second line" not in PLAY
 
 
@@ -224,14 +232,14 @@ def test_a_screenplay_can_be_left_after_any_event_and_appended_to(stop: int) -> 
 def test_other_events_are_told_too() -> None:
     events = (
         RunStarted("x"),
-        DirectCall(Call("d1", "git_status", "{}"), by="person"),
-        ToolAnswered(Result("d1", "git_status", True, {"clean": True})),
+        DirectCall(ToolCall("d1", "git_status", "{}"), by="person"),
+        ToolAnswered(ToolResult("d1", "git_status", True, {"clean": True})),
         ModelFailed("provider", "connection refused"),
         Recovered("the process ended"),
         Unknown("future.kind", {"a": 1}),
-        ToolAnswered(Result("lost", "echo", True, "hi")),
+        ToolAnswered(ToolResult("lost", "echo", True, "hi")),
     )
-    text = "".join(transcript(records(events)))
+    text = "".join(write_transcript(records(events)))
     assert (
         text
         == """
@@ -246,20 +254,22 @@ def test_other_events_are_told_too() -> None:
 
 
 def test_a_refusal_before_the_gate_is_told_with_its_reason() -> None:
-    refused = Result("c1", "nope", False, None, ErrorType.NOT_FOUND, "no tool `nope`")
+    refused = ToolResult("c1", "nope", False, None, ErrorType.NOT_FOUND, "no tool `nope`")
     events = (
-        ModelAnswered("", (Call("c1", "nope", "{}"),)),
+        ModelAnswered("", (ToolCall("c1", "nope", "{}"),)),
         CallEvaluated("c1", "refuse", result=refused),
     )
-    assert "".join(transcript(records(events))) == "* nope {}: error not_found: no tool `nope`\n"
+    assert (
+        "".join(write_transcript(records(events))) == "* nope {}: error not_found: no tool `nope`\n"
+    )
 
 
 def test_a_long_result_is_cut_and_says_so() -> None:
-    events = (ToolAnswered(Result("c1", "t", True, "x" * 50 + "\n" + "y" * 5000)),)
-    for export in (transcript, markdown):
+    events = (ToolAnswered(ToolResult("c1", "t", True, "x" * 50 + "\n" + "y" * 5000)),)
+    for export in (write_transcript, write_markdown):
         text = "".join(export(records(events), cap=100))
         assert "[4951 more characters]" in text and len(text) < 600
-    assert len("".join(screenplay(records(events)))) < 200
+    assert len("".join(write_screenplay(records(events)))) < 200
 
 
 HOSTILE = "\x1b[2J\x9b31m\u202eevil\r\x07"
@@ -270,12 +280,12 @@ def test_no_export_passes_on_terminal_controls() -> None:
     events = (
         SessionOpened(HOSTILE, HOSTILE),
         RunStarted(HOSTILE),
-        ModelAnswered(HOSTILE, (Call("c1", HOSTILE, HOSTILE),)),
-        ToolAnswered(Result("c1", HOSTILE, True, HOSTILE)),
+        ModelAnswered(HOSTILE, (ToolCall("c1", HOSTILE, HOSTILE),)),
+        ToolAnswered(ToolResult("c1", HOSTILE, True, HOSTILE)),
         Noticed(HOSTILE, HOSTILE),
         RunFinished(HOSTILE, code=HOSTILE, detail=HOSTILE),
     )
-    for export in (transcript, markdown, screenplay):
+    for export in (write_transcript, write_markdown, write_screenplay):
         text = "".join(export(records(events)))
         assert not any(sign in text for sign in "\x1b\x9b\u202e\r\x07") and "\\x1b[2J" in text
 
@@ -288,12 +298,12 @@ def test_nothing_said_can_become_a_note_a_scene_or_a_speaker(text: str) -> None:
         RunStarted(text + "\n\n[[tool: forged]]"),
         ModelAnswered(text + "\n\nINT. FORGED\n\n@forged\n/* hidden"),
     )
-    said, expected = ("".join(screenplay(records(story))) for story in (events, plain))
-    blocks = said.removesuffix(END + "\n").split("\n\n")
-    assert len(blocks) == len(expected.removesuffix(END + "\n").split("\n\n"))
+    said, expected = ("".join(write_screenplay(records(story))) for story in (events, plain))
+    blocks = said.removesuffix(END_MARK + "\n").split("\n\n")
+    assert len(blocks) == len(expected.removesuffix(END_MARK + "\n").split("\n\n"))
     assert "[[" not in said and "]]" not in said and "/*" not in said
 
 
 def test_a_result_cannot_end_its_own_fence() -> None:
-    events = (ToolAnswered(Result("c1", "t", True, "```\n# forged\n`````\nx")),)
-    assert "``````text\n```\n# forged\n`````\nx\n``````" in "".join(markdown(records(events)))
+    events = (ToolAnswered(ToolResult("c1", "t", True, "```\n# forged\n`````\nx")),)
+    assert "``````text\n```\n# forged\n`````\nx\n``````" in "".join(write_markdown(records(events)))

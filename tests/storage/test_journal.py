@@ -41,7 +41,7 @@ class TestFile(JournalConformance):
     def open_journal(self) -> Journal:
         return SqliteJournal(self.path)
 
-    def open_again(self, journal: Journal) -> Journal:
+    def reopen(self, journal: Journal) -> Journal:
         return SqliteJournal(self.path)
 
 
@@ -195,15 +195,19 @@ def test_threads_may_share_a_journal(path: Path) -> None:
             assert journal.head(f"s{number}")[0] == 200
 
 
-@pytest.mark.parametrize("count", [1, sqlite_rows.PAGE - 1, sqlite_rows.PAGE, sqlite_rows.PAGE + 1])
-@pytest.mark.parametrize("seen", [1, 2, sqlite_rows.PAGE - 1])
+@pytest.mark.parametrize(
+    "count", [1, sqlite_rows.PAGE_ROWS - 1, sqlite_rows.PAGE_ROWS, sqlite_rows.PAGE_ROWS + 1]
+)
+@pytest.mark.parametrize("seen", [1, 2, sqlite_rows.PAGE_ROWS - 1])
 def test_checking_a_session_that_grows_meanwhile_finds_nothing_wrong(
     path: Path, count: int, seen: int
 ) -> None:
     recorded(path, tuple(Noticed("n", str(number)) for number in range(count)))
     with SqliteJournal(path) as journal:
         reader = sqlite3.connect(path)
-        checking = hash_chain.check("s1", sqlite_rows.raw(reader, "s1", 1, threading.Lock()))
+        checking = hash_chain.check_rows(
+            "s1", sqlite_rows.read_raw_rows(reader, "s1", 1, threading.Lock())
+        )
         checked = [seq for seq, _ in itertools.islice(checking, min(seen, count - 1))]
         journal.append("s1", "r1", [Noticed("n", "more")] * 3, identity=ME)
         checked += [seq for seq, _ in checking]
@@ -212,9 +216,11 @@ def test_checking_a_session_that_grows_meanwhile_finds_nothing_wrong(
 
 
 @pytest.mark.proves("journal.tamper-evident")
-@pytest.mark.parametrize("mark", [sqlite_rows.PAGE - 1, sqlite_rows.PAGE, sqlite_rows.PAGE + 1])
+@pytest.mark.parametrize(
+    "mark", [sqlite_rows.PAGE_ROWS - 1, sqlite_rows.PAGE_ROWS, sqlite_rows.PAGE_ROWS + 1]
+)
 def test_a_seal_in_the_middle_is_reported_wherever_it_stands(path: Path, mark: int) -> None:
-    recorded(path, tuple(Noticed("n", str(number)) for number in range(2 * sqlite_rows.PAGE)))
+    recorded(path, tuple(Noticed("n", str(number)) for number in range(2 * sqlite_rows.PAGE_ROWS)))
     with sqlite3.connect(path) as db:
         (digest,) = db.execute("SELECT hash FROM records WHERE id = ?", (BASE + mark,)).fetchone()
         own = hashlib.blake2s(digest, digest_size=16).digest()

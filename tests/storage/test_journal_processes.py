@@ -24,7 +24,7 @@ from pathlib import Path
 from ferrule.core.errors import JournalError
 from ferrule.core.events import Noticed
 from ferrule.core.identity import Identity
-from ferrule.storage.journal.change_detection import FileChanges
+from ferrule.storage.journal.change_detection import SqliteChangeDetector
 from ferrule.storage.journal.sqlite import SqliteJournal
 from ferrule.storage.journal.salvage import salvage
 
@@ -51,8 +51,8 @@ def close(slot):
     journals.pop(slot).close()
 
 def watch(slot):
-    watchers[slot] = FileChanges(path)
-    watchers[slot].changed()
+    watchers[slot] = SqliteChangeDetector(path)
+    watchers[slot].has_changed()
 
 def unwatch(slot):
     watchers.pop(slot).close()

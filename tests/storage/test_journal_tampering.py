@@ -22,7 +22,7 @@ from hypothesis import strategies as st
 from ferrule.core.events import Event, Noticed, RunFinished, RunStarted
 from ferrule.core.identity import Identity
 from ferrule.storage.audit.verification import verify_sessions
-from ferrule.storage.export.archive import archive
+from ferrule.storage.export.archive import archive_sessions
 from ferrule.storage.journal.sqlite import SqliteJournal
 
 BITS = 32
@@ -63,7 +63,7 @@ class Tampered:
                 journal.append(session, "r1", events, identity=me)
                 journal.release(session)
             if archived in {session for session, _ in history}:
-                archive(journal, [archived], folder / "archive.jsonl.gz")
+                archive_sessions(journal, [archived], folder / "archive.jsonl.gz")
             assert verify_sessions(journal).findings == []
         self.bytes = self.path.read_bytes()
         with opened(self.path) as db:
@@ -90,7 +90,7 @@ class Tampered:
             changed = list(db.iterdump()) != before
         with SqliteJournal(copy) as journal:
             done = verify_sessions(journal)
-        assert not (changed and done.whole), f"nobody noticed: {what}"
+        assert not (changed and done.is_intact), f"nobody noticed: {what}"
 
     def columns(self) -> Iterator[tuple[str, str, int]]:
         """Every column of every row of every table: `(table, column, rowid)`."""

@@ -12,7 +12,7 @@ from ferrule.core.errors import JournalError
 from ferrule.core.events import Noticed, RunFinished, RunStarted, Unknown
 from ferrule.core.identity import Identity
 from ferrule.core.machine import Machine
-from ferrule.storage.export.jsonl import import_jsonl, jsonl, read_jsonl
+from ferrule.storage.export.jsonl import export_jsonl, import_jsonl, read_jsonl
 from ferrule.storage.journal.sqlite import SqliteJournal
 from ferrule.testing.journal_conformance import ME, STORY
 
@@ -26,7 +26,11 @@ def exported(*sessions: str) -> list[str]:
             journal.append(session, "r1", STORY, identity=ME)
             odd = [RunStarted("half \ud83d ä"), Unknown("future.kind", {"x": [1.5, None]})]
             journal.append(session, "r2", odd, identity=ME)
-        return [line for session in sessions or ("s1",) for line in jsonl(journal.records(session))]
+        return [
+            line
+            for session in sessions or ("s1",)
+            for line in export_jsonl(journal.records(session))
+        ]
 
 
 @pytest.mark.proves("export.jsonl-round-trip")
@@ -35,7 +39,7 @@ def test_a_session_comes_back_byte_for_byte_with_its_times_and_hashes() -> None:
     with SqliteJournal(":memory:") as journal:
         assert import_jsonl(journal, lines) == ["s1"]
         journal.verify("s1")
-        assert list(jsonl(journal.records("s1"))) == lines
+        assert list(export_jsonl(journal.records("s1"))) == lines
 
 
 def test_several_sessions_may_stand_in_one_file() -> None:
@@ -44,7 +48,9 @@ def test_several_sessions_may_stand_in_one_file() -> None:
     together = [header, *(line for line in lines if line != header)]
     with SqliteJournal(":memory:") as journal:
         assert import_jsonl(journal, together) == ["s1", "s2"]
-        assert [line for name in ("s1", "s2") for line in jsonl(journal.records(name))] == lines
+        assert [
+            line for name in ("s1", "s2") for line in export_jsonl(journal.records(name))
+        ] == lines
 
 
 def test_an_import_can_belong_to_the_one_who_imports() -> None:

@@ -25,7 +25,10 @@ def test_the_folders_follow_the_xdg_variables(
         tmp_path / "c/ferrule",
         tmp_path / "x/ferrule",
     )
-    assert paths.journal() == tmp_path / "s/ferrule/journal.db" and list(tmp_path.iterdir()) == []
+    assert (
+        paths.default_journal() == tmp_path / "s/ferrule/journal.db"
+        and list(tmp_path.iterdir()) == []
+    )
 
 
 def test_own_variables_come_first_and_must_be_absolute(
@@ -54,14 +57,14 @@ def test_folders_and_files_are_made_for_the_owner_alone(tmp_path: Path) -> None:
 
 def test_an_existing_folder_keeps_its_permissions(tmp_path: Path) -> None:
     tmp_path.chmod(0o755)
-    paths.private_folder(tmp_path)
+    paths.make_private_folder(tmp_path)
     assert stat.S_IMODE(tmp_path.stat().st_mode) == 0o755
 
 
 def test_a_folder_that_cannot_be_made_is_named_with_a_hint(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(FerruleError, match="file/x") as found:
-        paths.private_folder(tmp_path / "file" / "x")
+        paths.make_private_folder(tmp_path / "file" / "x")
     assert "FERRULE_STATE" in found.value.hint
 
 

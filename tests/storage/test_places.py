@@ -14,26 +14,26 @@ from hypothesis import strategies as st
 
 from ferrule import Agent, Scripted, Storage
 from ferrule.core.errors import ConfigError
-from ferrule.storage.artifacts.files import FileArtifacts
+from ferrule.storage.artifacts.files import FileArtifactStore
 from ferrule.storage.journal.sqlite import SqliteJournal
-from ferrule.storage.locations import artifacts_at, journal_at
+from ferrule.storage.locations import create_artifact_store, create_journal
 from ferrule.storage.settings.settings import load_settings
-from ferrule.storage.store_urls import filled, is_address, no_password, shown
+from ferrule.storage.store_urls import expand_variables, is_url, redact_url, reject_password
 
 DATABASE = "postgresql://ferrule:${DB_PASSWORD}@db.example.com/ferrule"
 
 
 @pytest.mark.proves("places.files-by-default")
 def test_without_an_address_everything_is_a_file(own_folders: Path, tmp_path: Path) -> None:
-    mine, named = journal_at(None), journal_at(tmp_path / "j.db", durability="power")
+    mine, named = create_journal(None), create_journal(tmp_path / "j.db", durability="power")
     assert isinstance(mine, SqliteJournal) and mine.path == own_folders / "state" / "journal.db"
     assert isinstance(named, SqliteJournal) and named.path == tmp_path / "j.db"
-    artifacts = artifacts_at(None)
+    artifacts = create_artifact_store(None)
     assert (
-        isinstance(artifacts, FileArtifacts)
+        isinstance(artifacts, FileArtifactStore)
         and artifacts.root == own_folders / "state" / "artifacts"
     )
-    assert isinstance(artifacts_at(str(tmp_path)), FileArtifacts)
+    assert isinstance(create_artifact_store(str(tmp_path)), FileArtifactStore)
     assert list(tmp_path.iterdir()) == []
 
 
@@ -43,16 +43,16 @@ def test_an_address_is_another_store_that_is_opened_when_it_is_used(
 ) -> None:
     pytest.importorskip("psycopg")
     pytest.importorskip("obstore")
-    from ferrule.storage.artifacts.objects import ObjectArtifacts
-    from ferrule.storage.artifacts.postgres import PostgresArtifacts
+    from ferrule.storage.artifacts.objects import ObjectArtifactStore
+    from ferrule.storage.artifacts.postgres import PostgresArtifactStore
     from ferrule.storage.journal.postgres import PostgresJournal
 
     monkeypatch.setenv("DB_PASSWORD", "s3/cr@t")
-    journal = journal_at(DATABASE)
+    journal = create_journal(DATABASE)
     assert isinstance(journal, PostgresJournal)
     assert journal.where == "postgresql://db.example.com/ferrule"
-    assert isinstance(artifacts_at(DATABASE), PostgresArtifacts)
-    assert isinstance(artifacts_at("s3://bucket/prefix"), ObjectArtifacts)
+    assert isinstance(create_artifact_store(DATABASE), PostgresArtifactStore)
+    assert isinstance(create_artifact_store("s3://bucket/prefix"), ObjectArtifactStore)
     assert isinstance(
         Agent(Scripted([]), storage=Storage(journal=DATABASE)).journal, PostgresJournal
     )
@@ -60,9 +60,9 @@ def test_an_address_is_another_store_that_is_opened_when_it_is_used(
 
 def test_an_address_of_nothing_we_know_is_refused() -> None:
     with pytest.raises(ConfigError, match="cannot be kept in `mysql://h/d`"):
-        journal_at("mysql://me:s3cret@h/d?password=s3cret")
+        create_journal("mysql://me:s3cret@h/d?password=s3cret")
     with pytest.raises(ConfigError, match="`DB_PASSWORD`, which is not set"):
-        journal_at(DATABASE)
+        create_journal(DATABASE)
 
 
 @pytest.mark.proves("places.no-passwords")
@@ -72,7 +72,7 @@ def test_a_variable_is_put_into_an_address_so_that_it_cannot_change_its_shape(va
 
     if "\0" in value or any("\ud800" <= letter <= "\udfff" for letter in value):
         return
-    parts = urlsplit(filled(DATABASE, {"DB_PASSWORD": value}))
+    parts = urlsplit(expand_variables(DATABASE, {"DB_PASSWORD": value}))
     assert (parts.hostname, parts.path, parts.username) == ("db.example.com", "/ferrule", "ferrule")
     assert unquote(parts.password or "") == value
 
@@ -121,7 +121,7 @@ def test_settings_take_an_address_that_names_its_secret(address: str, tmp_path: 
     own.write_text(f'journal: "{address}"\nartifacts: {{store: "{address}"}}\n')
     found = load_settings(user_file=own, environment={})
     assert found.journal == address and found["artifacts.store"] == address
-    no_password(address, "here")
+    reject_password(address, "here")
 
 
 def test_a_file_stays_a_path_in_settings(tmp_path: Path) -> None:
@@ -130,13 +130,11 @@ def test_a_file_stays_a_path_in_settings(tmp_path: Path) -> None:
     assert (
         load_settings(user_file=own, environment={}).journal == Path("some/journal.db").absolute()
     )
-    assert (
-        not is_address("some/journal.db") and not is_address(None) and not is_address(Path("a:/b"))
-    )
+    assert not is_url("some/journal.db") and not is_url(None) and not is_url(Path("a:/b"))
 
 
 def test_an_address_is_shown_without_what_nobody_should_see() -> None:
-    assert shown("postgresql://me:s3@cret@db:1/x?password=s3cret") == "postgresql://db:1/x"
+    assert redact_url("postgresql://me:s3@cret@db:1/x?password=s3cret") == "postgresql://db:1/x"
 
 
 USED = """

@@ -13,18 +13,18 @@ from hypothesis import strategies as st
 from ferrule.core.errors import ConfigError
 from ferrule.core.limits import Limits
 from ferrule.storage import paths
-from ferrule.storage.settings.merge import Merged
+from ferrule.storage.settings.merge import MergedSettings
 from ferrule.storage.settings.settings import PROJECT_FILE, Settings, load_settings
 from ferrule.storage.settings.table import (
     ALIASES,
     MODEL_SETTINGS,
     PROVIDER_SETTINGS,
     SETTINGS,
-    reference,
+    format_reference,
 )
 from ferrule.storage.settings.values import read_tree
 from ferrule.storage.settings.yaml_tree import parse_yaml
-from ferrule.storage.trust import Trust
+from ferrule.storage.trust import TrustStore
 
 
 class Case:
@@ -45,7 +45,7 @@ class Case:
         file.parent.mkdir(exist_ok=True)
         file.write_text(text)
         if trusted:
-            Trust().trust(self.root)
+            TrustStore().trust(self.root)
         return self
 
     def load(
@@ -100,25 +100,25 @@ def test_without_any_file_the_defaults_hold_and_nothing_is_written(
 
 @pytest.mark.proves("settings.layers")
 def test_the_stronger_layer_wins_and_says_where_it_stands(case: Case) -> None:
-    case.user("model: openai:a\nresults: envelope\ntool_mode: text\nlimits:\n  max_rounds: 9\n")
+    case.user("model: openai:a\nresults: envelope\ntool_mode: text\nlimits:\n  max_turns: 9\n")
     case.project("model: openai:b\nresults: value\ntool_mode: native\n")
     settings = case.load(
         {"model": "openai:d"}, {"FERRULE_MODEL": "openai:c", "FERRULE_TOOL_MODE": "none"}
     )
-    assert [settings[key] for key in ("model", "tool_mode", "results", "limits.max_rounds")] == [
+    assert [settings[key] for key in ("model", "tool_mode", "results", "limits.max_turns")] == [
         "openai:d",
         "none",
         "value",
         9,
     ]
     origins = [
-        str(settings.origin(key)) for key in ("model", "tool_mode", "results", "limits.max_rounds")
+        str(settings.origin(key)) for key in ("model", "tool_mode", "results", "limits.max_turns")
     ]
     assert origins == [
         "flags (--model)",
         "environment (FERRULE_TOOL_MODE)",
         f"project ({case.root / PROJECT_FILE}:2:10)",
-        f"user ({case.user_file}:5:15)",
+        f"user ({case.user_file}:5:14)",
     ]
 
 
@@ -140,30 +140,30 @@ def test_lists_that_extend_gather_the_items_of_all_layers(case: Case) -> None:
 
 WRONG = {
     "unknown key": (
-        "limits:\n  max_round: 3\n",
-        "2:3: unknown setting `limits.max_round`",
-        "`limits.max_rounds`",
+        "limits:\n  max_turn: 3\n",
+        "2:3: unknown setting `limits.max_turn`",
+        "`limits.max_turns`",
     ),
-    "unknown group": ("limit:\n  max_rounds: 3\n", "1:1: unknown setting `limit`", ""),
+    "unknown group": ("limit:\n  max_turns: 3\n", "1:1: unknown setting `limit`", ""),
     "key in the wrong group": (
-        "max_rounds: 3\n",
-        "1:1: unknown setting `max_rounds`",
-        "`limits.max_rounds`",
+        "max_turns: 3\n",
+        "1:1: unknown setting `max_turns`",
+        "`limits.max_turns`",
     ),
     "text for a number": (
-        "limits: {max_rounds: many}\n",
-        "1:22: `limits.max_rounds` = `many`: must be a whole number",
+        "limits: {max_turns: many}\n",
+        "1:21: `limits.max_turns` = `many`: must be a whole number",
         "",
     ),
     "quoted number": (
-        'limits: {max_rounds: "3"}\n',
-        "`limits.max_rounds` = `3`: must be a whole number",
+        'limits: {max_turns: "3"}\n',
+        "`limits.max_turns` = `3`: must be a whole number",
         "",
     ),
-    "true for a number": ("limits: {max_rounds: yes}\n", "= `true`: must be a whole number", ""),
-    "fraction": ("limits: {max_rounds: 1.5}\n", "must be a whole number", ""),
-    "nothing": ("limits: {max_rounds: }\n", "= `nothing`: must be a whole number", ""),
-    "too low": ("limits: {max_rounds: 0}\n", "must be at least 1", ""),
+    "true for a number": ("limits: {max_turns: yes}\n", "= `true`: must be a whole number", ""),
+    "fraction": ("limits: {max_turns: 1.5}\n", "must be a whole number", ""),
+    "nothing": ("limits: {max_turns: }\n", "= `nothing`: must be a whole number", ""),
+    "too low": ("limits: {max_turns: 0}\n", "must be at least 1", ""),
     "too high": ("limits: {max_output_bytes: 70000}\n", "must be at most 65536", ""),
     "no time": ("limits: {max_seconds: 0}\n", "must be more than 0", ""),
     "odd time": (
@@ -198,9 +198,9 @@ WRONG = {
         "",
     ),
     "unknown model key": (
-        "models: {'ollama:x': {max_round: 3}}\n",
-        "1:23: unknown setting `models.ollama:x.max_round`",
-        "`models.ollama:x.max_rounds`",
+        "models: {'ollama:x': {max_turn: 3}}\n",
+        "1:23: unknown setting `models.ollama:x.max_turn`",
+        "`models.ollama:x.max_turns`",
     ),
     "model key of a wrong type": (
         "models: {'ollama:x': {temperature: hot}}\n",
@@ -239,12 +239,12 @@ def test_a_wrong_setting_is_an_error_with_file_line_and_column(
     ("flags", "environment", "message"),
     [
         (
-            {"limits.max_rounds": "x"},
+            {"limits.max_turns": "x"},
             {},
-            "--max-rounds: `limits.max_rounds` = `x`: must be a whole number",
+            "--max-turns: `limits.max_turns` = `x`: must be a whole number",
         ),
-        ({"limits.max_rounds": 0}, {}, "--max-rounds: `limits.max_rounds` = 0: must be at least 1"),
-        ({"limits.max_round": 1}, {}, "flags: unknown setting `limits.max_round`"),
+        ({"limits.max_turns": 0}, {}, "--max-turns: `limits.max_turns` = 0: must be at least 1"),
+        ({"limits.max_turn": 1}, {}, "flags: unknown setting `limits.max_turn`"),
         ({"mode": ["auto"]}, {}, "--mode: `mode` = a list: must be one of"),
         ({"permissions.allow": "Bash("}, {}, "--allow: rule `Bash(`"),
         (
@@ -284,9 +284,9 @@ def test_text_of_flags_and_variables_becomes_values(case: Case) -> None:
 
 
 def test_a_variable_that_is_nearly_a_setting_is_pointed_out(case: Case) -> None:
-    notices = case.load(environment={"FERRULE_LIMITS_MAXROUNDS": "3", "FERRULE_BENCH": "1"}).notices
+    notices = case.load(environment={"FERRULE_LIMITS_MAXTURNS": "3", "FERRULE_BENCH": "1"}).notices
     assert notices == (
-        "FERRULE_LIMITS_MAXROUNDS is not a setting; did you mean FERRULE_LIMITS_MAX_ROUNDS?",
+        "FERRULE_LIMITS_MAXTURNS is not a setting; did you mean FERRULE_LIMITS_MAX_TURNS?",
     )
 
 
@@ -316,14 +316,14 @@ security:
   permissions: {src: [read, write]}
 """)
     settings = case.load()
-    assert (settings.limits.max_rounds, settings.limits.max_output_bytes) == (7, 1024)
+    assert (settings.limits.max_turns, settings.limits.max_output_bytes) == (7, 1024)
     assert settings["tools.allowed"] == ("read_file", "run_command", "search_files")
     llama, mistral = (
         settings.for_model("ollama:llama3.2:latest"),
         settings.for_model("ollama:mistral:latest"),
     )
-    assert (llama.limits.max_rounds, llama.tools_enabled) == (5, True)
-    assert (mistral.limits.max_rounds, mistral.tools_enabled) == (10, False)
+    assert (llama.limits.max_turns, llama.tools_enabled) == (5, True)
+    assert (mistral.limits.max_turns, mistral.tools_enabled) == (10, False)
     assert settings["commands.safe_mode"] is False and settings["commands.run_timeout"] == 300.0
     assert settings["commands.permissions"] == (("src", ("read", "write")),)
 
@@ -352,10 +352,10 @@ models:
 
 
 def test_a_flag_is_stronger_than_a_models_entry_in_a_file(case: Case) -> None:
-    case.user("models: {'a:b': {max_rounds: 20, tool_mode: text}}")
-    assert case.load().for_model("a:b").limits.max_rounds == 20
-    chosen = case.load({"limits.max_rounds": 3, "tool_mode": "none"}).for_model("a:b")
-    assert (chosen.limits.max_rounds, chosen.tool_mode) == (3, "none")
+    case.user("models: {'a:b': {max_turns: 20, tool_mode: text}}")
+    assert case.load().for_model("a:b").limits.max_turns == 20
+    chosen = case.load({"limits.max_turns": 3, "tool_mode": "none"}).for_model("a:b")
+    assert (chosen.limits.max_turns, chosen.tool_mode) == (3, "none")
 
 
 def test_a_provider_is_where_the_person_says(case: Case) -> None:
@@ -374,7 +374,7 @@ def test_a_provider_is_where_the_person_says(case: Case) -> None:
 
 @pytest.mark.proves("trust.inert")
 def test_an_untrusted_repository_changes_nothing_and_this_is_said(case: Case) -> None:
-    case.project("limits: {max_rounds: 1}\nnonsense: true\n", trusted=False)
+    case.project("limits: {max_turns: 1}\nnonsense: true\n", trusted=False)
     settings = case.load()
     assert settings.limits == Limits()
     assert len(settings.notices) == 1 and "is not trusted" in settings.notices[0]
@@ -382,11 +382,11 @@ def test_an_untrusted_repository_changes_nothing_and_this_is_said(case: Case) ->
 
 @pytest.mark.proves("trust.change-asks-again")
 def test_a_trusted_repository_that_changed_does_nothing_again(case: Case) -> None:
-    case.project("limits: {max_rounds: 2}\n")
-    assert case.load().limits.max_rounds == 2
-    case.project("limits: {max_rounds: 3}\n", trusted=False)
+    case.project("limits: {max_turns: 2}\n")
+    assert case.load().limits.max_turns == 2
+    case.project("limits: {max_turns: 3}\n", trusted=False)
     settings = case.load()
-    assert settings.limits.max_rounds == 10 and "was changed since" in settings.notices[0]
+    assert settings.limits.max_turns == 10 and "was changed since" in settings.notices[0]
 
 
 FORBIDDEN = {
@@ -413,7 +413,7 @@ def test_some_settings_never_come_from_a_repository(case: Case, text: str) -> No
 
 
 LOOSENED = {
-    "limits: {max_rounds: 50}": "limits.max_rounds",
+    "limits: {max_turns: 50}": "limits.max_turns",
     "limits: {max_seconds: null}": "limits.max_seconds",
     "tools: {max_output_bytes: 65536}": "limits.max_output_bytes",
     "tools: {enabled: true}": "tools.enabled",
@@ -422,7 +422,7 @@ LOOSENED = {
     "commands: {allowed_commands: [ls, bash]}": "commands.allowed_commands",
     "commands: {shell: true}": "commands.shell",
     "commands: {run_timeout: 1h}": "commands.run_timeout",
-    "models: {'a:b': {max_rounds: 50}}": "models.a:b.max_rounds",
+    "models: {'a:b': {max_turns: 50}}": "models.a:b.max_turns",
     "models: {'a:b': {tools_enabled: true}}": "models.a:b.tools_enabled",
 }
 
@@ -431,7 +431,7 @@ LOOSENED = {
 @pytest.mark.parametrize(("text", "key"), LOOSENED.items(), ids=list(LOOSENED.values()))
 def test_a_repository_cannot_loosen_what_the_person_set(case: Case, text: str, key: str) -> None:
     case.user("""
-limits: {max_rounds: 5, max_seconds: 60, max_output_bytes: 1000}
+limits: {max_turns: 5, max_seconds: 60, max_output_bytes: 1000}
 tools: {enabled: false, allowed: [read_file]}
 commands: {safe_mode: true, allowed_commands: [ls, cat]}
 """)
@@ -449,21 +449,21 @@ commands: {safe_mode: true, allowed_commands: [ls, cat]}
 
 def test_a_repository_can_tighten(case: Case) -> None:
     case.project("""
-limits: {max_rounds: 3, max_seconds: 30}
+limits: {max_turns: 3, max_seconds: 30}
 tools: {allowed: [read_file], denied: [write_file]}
 commands: {allowed_commands: [ls], run_timeout: 10s}
-models: {'a:b': {max_rounds: 2, num_ctx: 4096}}
+models: {'a:b': {max_turns: 2, num_ctx: 4096}}
 reserved: [infra]
 """)
     settings = case.load()
     assert settings.notices == ()
-    assert (settings.limits.max_rounds, settings.limits.max_seconds) == (3, 30.0)
+    assert (settings.limits.max_turns, settings.limits.max_seconds) == (3, 30.0)
     assert (settings["tools.allowed"], settings["commands.allowed_commands"]) == (
         ("read_file",),
         ("ls",),
     )
     assert (
-        settings.for_model("a:b").limits.max_rounds == 2
+        settings.for_model("a:b").limits.max_turns == 2
         and settings.for_model("a:b").num_ctx == 4096
     )
     assert settings["reserved.extend"] == ("infra",)
@@ -478,24 +478,24 @@ def test_adding_a_repository_never_raises_a_limit(
     user: int | None, project: int | None, model: int | None, project_model: int | None
 ) -> None:
     def text(limit: int | None, own: int | None) -> bytes:
-        lines = [f"limits: {{max_rounds: {limit}}}"] if limit else []
-        lines += [f"models: {{'a:b': {{max_rounds: {own}}}}}"] if own else []
+        lines = [f"limits: {{max_turns: {limit}}}"] if limit else []
+        lines += [f"models: {{'a:b': {{max_turns: {own}}}}}"] if own else []
         return "\n".join(lines).encode()
 
     def merged(with_project: bool) -> Settings:
-        layers = Merged()
-        layers.add("user", read_tree(parse_yaml(text(user, model), "user.yaml")))
+        layers = MergedSettings()
+        layers.add_layer("user", read_tree(parse_yaml(text(user, model), "user.yaml")))
         if with_project:
-            layers.add(
+            layers.add_layer(
                 "project", read_tree(parse_yaml(text(project, project_model), "project.yaml"))
             )
         return Settings(layers.values, layers.origins)
 
     without, with_it = merged(False), merged(True)
-    assert with_it.limits.max_rounds <= without.limits.max_rounds
+    assert with_it.limits.max_turns <= without.limits.max_turns
     before, after = (
-        without.for_model("a:b").limits.max_rounds,
-        with_it.for_model("a:b").limits.max_rounds,
+        without.for_model("a:b").limits.max_turns,
+        with_it.for_model("a:b").limits.max_turns,
     )
     assert after <= before
 
@@ -504,7 +504,7 @@ def test_adding_a_repository_never_raises_a_limit(
 
 
 def test_every_setting_is_in_the_reference_with_its_words() -> None:
-    text = reference()
+    text = format_reference()
     for setting in (*SETTINGS, *MODEL_SETTINGS, *PROVIDER_SETTINGS):
         assert (
             f"| `{setting.key}` |" in text
@@ -525,16 +525,16 @@ def test_names_flags_and_variables_are_unique() -> None:
 
 
 def test_explain_lists_every_value_with_its_origin(case: Case) -> None:
-    case.user("models: {'a:b': {seed: 7}}\nlimits: {max_rounds: 4}\n")
+    case.user("models: {'a:b': {seed: 7}}\nlimits: {max_turns: 4}\n")
     lines = {key: (value, str(origin)) for key, value, origin, _ in case.load().explain()}
-    assert lines["limits.max_rounds"] == (4, f"user ({case.user_file}:2:22)")
+    assert lines["limits.max_turns"] == (4, f"user ({case.user_file}:2:21)")
     assert lines["models.a:b.seed"] == (7, f"user ({case.user_file}:1:24)")
     assert len(lines) == len(SETTINGS) - 2 + 1
 
 
 def test_an_unknown_key_asked_by_a_program_is_an_error(case: Case) -> None:
-    with pytest.raises(ConfigError, match=r"limits\.max_round"):
-        case.load()["limits.max_round"]
+    with pytest.raises(ConfigError, match=r"limits\.max_turn"):
+        case.load()["limits.max_turn"]
 
 
 def test_the_workspace_is_the_one_that_the_strongest_layer_names(

@@ -8,8 +8,8 @@ import pytest
 
 from ferrule.core.errors import ConfigError
 from ferrule.storage.settings.settings import Settings, load_settings
-from ferrule.storage.trust import Trust
-from ferrule.tools.reliability import Reliability, policies
+from ferrule.storage.trust import TrustStore
+from ferrule.tools.reliability import Reliability, read_policies
 
 
 def with_own(own_folders: Path, text: str) -> Settings:
@@ -29,8 +29,8 @@ def test_policies_are_read_as_they_were_written(own_folders: Path) -> None:
         "tools:\n  policy: {timeout_ms: 5000, backoff_mult: 3}\n"
         "  tool_policies:\n    grep_search: {max_attempts: 2}\n",
     )
-    chosen = policies(found["tools.policy"], found["tools.tool_policies"], "settings")
-    assert chosen.of("grep_search") == Reliability(timeout=5, max_attempts=2, factor=3)
+    chosen = read_policies(found["tools.policy"], found["tools.tool_policies"], "settings")
+    assert chosen.policy_for("grep_search") == Reliability(timeout=5, max_attempts=2, factor=3)
     assert with_own(own_folders, "tools: {policy: , tool_policies: }")["tools.policy"] is None
 
 
@@ -62,7 +62,7 @@ def test_what_a_policy_cannot_mean_is_an_error_at_its_place_before_anything_runs
 def test_a_repository_cannot_set_them(tmp_path: Path, own_folders: Path, key: str) -> None:
     (tmp_path / ".ferrule").mkdir()
     (tmp_path / ".ferrule/ferrule.yaml").write_text(f"tools: {{{key}: {{}}}}")
-    trust = Trust()
+    trust = TrustStore()
     trust.trust(tmp_path)
     with pytest.raises(ConfigError) as raised:
         load_settings(workspace=tmp_path, environment={}, trust=trust)

@@ -7,18 +7,18 @@ from pathlib import Path
 import pytest
 
 from ferrule.core.errors import ConfigError
-from ferrule.sandbox.backends.missing_protection import MODES
-from ferrule.sandbox.policy import MUST
+from ferrule.sandbox.backends.missing_protection import SANDBOX_MODES
+from ferrule.sandbox.policy import DEFAULT_REQUIRED
 from ferrule.storage.settings.settings import Settings, load_settings
 from ferrule.storage.settings.table import BY_KEY
-from ferrule.storage.trust import Trust
+from ferrule.storage.trust import TrustStore
 
 
 def with_project(root: Path, text: str, **environment: str) -> Settings:
     """The settings with a trusted file of the repository."""
     (root / ".ferrule").mkdir(exist_ok=True)
     (root / ".ferrule/ferrule.yaml").write_text(text)
-    trust = Trust()
+    trust = TrustStore()
     trust.trust(root)
     return load_settings(workspace=root, environment=environment, trust=trust)
 
@@ -48,7 +48,7 @@ def test_a_repository_can_only_ask_for_more(tmp_path: Path, own_folders: Path) -
         FERRULE_SANDBOX_MODE="required",
     )
     assert found["sandbox.mode"] == "required"
-    assert set(found["sandbox.require"]) == {*MUST, "memory"}
+    assert set(found["sandbox.require"]) == {*DEFAULT_REQUIRED, "memory"}
     assert found["sandbox.network"] == () and any(
         "evil.example" in notice for notice in found.notices
     )
@@ -84,4 +84,4 @@ def test_an_aspect_that_does_not_exist_is_an_error_that_lists_them(
 
 
 def test_the_table_has_the_modes_that_there_are() -> None:
-    assert BY_KEY["sandbox.mode"].choices == MODES
+    assert BY_KEY["sandbox.mode"].choices == SANDBOX_MODES

@@ -15,7 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ferrule import Agent, Permissions, Scripted, Storage, tool
-from ferrule.core.calls import Call, ErrorType, Result
+from ferrule.core.calls import ErrorType, ToolCall, ToolResult
 from ferrule.core.errors import ConfigError, LimitReached
 from ferrule.core.events import (
     Access,
@@ -24,9 +24,9 @@ from ferrule.core.events import (
     CallStarted,
     ContextCompacted,
     Event,
+    JournalRecord,
     ModelAnswered,
     PersonAnswered,
-    Record,
     RunFinished,
     RunStarted,
     SessionOpened,
@@ -40,10 +40,10 @@ from ferrule.models.scripted import says
 from ferrule.storage.audit import audit
 from ferrule.storage.journal.sqlite import SqliteJournal
 from ferrule.storage.statistics.finished_calls import CallReader
-from ferrule.storage.statistics.incremental import Following, Reading
-from ferrule.storage.statistics.spending import totals
-from ferrule.storage.statistics.timeline import MOST, timeline
-from ferrule.storage.statistics.tools import NAMES, OTHERS, Newest, percentile
+from ferrule.storage.statistics.incremental import JournalStatistics, ReadingProgress
+from ferrule.storage.statistics.spending import add_up
+from ferrule.storage.statistics.timeline import MAX_SPANS, build_timeline
+from ferrule.storage.statistics.tools import MAX_NAMES, OTHER_NAMES, Newest, percentile
 from ferrule.testing.fakes import RecordingApprover
 
 DAY = 86_400_000
@@ -68,9 +68,9 @@ def answered(
     name: str, ms: int, *, tool: str = "look", error: ErrorType = ErrorType.NONE
 ) -> list[Event]:
     """A model's question for a tool, and how it went."""
-    call = Call(name, tool, "{}")
+    call = ToolCall(name, tool, "{}")
     good = error is ErrorType.NONE
-    result = Result(
+    result = ToolResult(
         name, tool, good, "x" if good else None, error, None if good else "broke", ms, 10
     )
     judged = CallEvaluated(name, "allow", "fits", "", "d", "read", "low", Access())
@@ -92,7 +92,7 @@ def write(
 ) -> None:
     everything = [SessionOpened(model=model), RunStarted("go", model), *events]
     identity = Identity("local", user, session, "r1")
-    journal.append(session, "r1", everything, identity=identity, at=[at] * len(everything))
+    journal.append(session, "r1", everything, identity=identity, times=[at] * len(everything))
 
 
 @pytest.mark.proves("statistics.tools")
@@ -109,8 +109,8 @@ async def test_calls_failures_and_latency_of_a_tool_are_those_that_happened() ->
             permissions=Permissions(deny=["note"]),
         )
         await agent.run("go")
-        tools, reading = Following(journal).ask(lambda numbers: numbers.tools.tools())
-    assert reading.whole
+        tools, reading = JournalStatistics(journal).query(lambda numbers: numbers.tools.tools())
+    assert reading.is_complete
     assert tools["double"].outcomes == Counter(success=1, internal_error=1)
     assert (tools["double"].calls, tools["double"].failures) == (2, 1)
     assert (
@@ -125,8 +125,8 @@ async def test_a_refusal_is_counted_for_whoever_refused(
     recorded_refusals: Callable[..., SqliteJournal],
 ) -> None:
     with recorded_refusals() as journal:
-        numbers = Following(journal)
-        stopped, _ = numbers.ask(lambda numbers: numbers.tools.stopped())
+        numbers = JournalStatistics(journal)
+        stopped, _ = numbers.query(lambda numbers: numbers.tools.count_stopped())
         last = numbers.tools.last_stopped()
     assert stopped == {"1970-01-02": Counter(rule=1, gate=1, person=1, tool=1, sandbox=1)}
     assert [call.stopped_by for call in last] == ["sandbox", "tool", "person", "gate", "rule"]
@@ -138,12 +138,12 @@ def recorded_refusals() -> Callable[..., SqliteJournal]:
     def made() -> SqliteJournal:
         journal = SqliteJournal(":memory:")
         names = ["rule", "gate", "person", "tool", "sandbox"]
-        asked = [Call(name, "act", "{}") for name in names]
+        asked = [ToolCall(name, "act", "{}") for name in names]
         refused = {
-            name: Result.error(call, ErrorType.PERMISSION_DENIED, "no")
+            name: ToolResult.error(call, ErrorType.PERMISSION_DENIED, "no")
             for name, call in zip(names, asked, strict=True)
         }
-        seen = Result("sandbox", "act", True, "made\n[not created, as no tool may: `.env`]")
+        seen = ToolResult("sandbox", "act", True, "made\n[not created, as no tool may: `.env`]")
         events: list[Event] = [
             ModelAnswered("", tuple(asked), stop="calls"),
             CallEvaluated("rule", "refuse", "no", "act(x)", result=refused["rule"]),
@@ -169,14 +169,14 @@ def test_numbers_of_one_person_hold_nothing_of_another() -> None:
     with SqliteJournal(":memory:") as journal:
         write(journal, "hers", [*answered("a", 5), *answered("b", 7)])
         write(journal, "his", answered("c", 900, tool="secret"), user="bob")
-        numbers = Following(journal)
-        numbers.ask(lambda _: None)
+        numbers = JournalStatistics(journal)
+        numbers.query(lambda _: None)
     assert numbers.tools.tools(BOB).keys() == {"secret"} and numbers.tools.tools(ADA).keys() == {
         "look"
     }
     assert numbers.tools.tool("secret", ADA).calls == 0
     assert numbers.tools.tools().keys() == {"look", "secret"}
-    assert sum(one.answers for one in numbers.spending.slots(ADA).values()) == 2
+    assert sum(one.answers for one in numbers.spending.totals_by_day_and_model(ADA).values()) == 2
     assert [one.session for one in numbers.spending.sessions(BOB)] == ["his"]
 
 
@@ -188,10 +188,10 @@ def test_tokens_are_added_up_by_day_and_model_and_money_only_where_there_is_a_pr
         write(journal, "s2", answered("c", 1), at=2 * DAY, model="m:two")
         counted = [ModelAnswered("x", usage=Usage(1, cost=5))]
         write(journal, "s3", counted, at=2 * DAY, model="m:two")
-        numbers = Following(journal, price_of=prices.get)
-        slots, _ = numbers.ask(lambda numbers: numbers.spending.slots())
+        numbers = JournalStatistics(journal, price_of=prices.get)
+        slots, _ = numbers.query(lambda numbers: numbers.spending.totals_by_day_and_model())
     assert list(slots) == [("1970-01-02", "m:one"), ("1970-01-03", "m:two")]
-    one, two = totals(slots, "model").values()
+    one, two = add_up(slots, "model").values()
     assert (one.usage.input, one.usage.cached, one.dollars, one.unpriced) == (
         200,
         120,
@@ -199,14 +199,16 @@ def test_tokens_are_added_up_by_day_and_model_and_money_only_where_there_is_a_pr
         0,
     )
     assert (two.answers, two.unpriced, two.dollars) == (2, 1, Decimal(5) / 10**9)
-    assert totals(slots, "day")["1970-01-03"].answers == 2
+    assert add_up(slots, "day")["1970-01-03"].answers == 2
 
 
 def test_a_summary_of_a_long_context_is_paid_for_like_an_answer() -> None:
     with SqliteJournal(":memory:") as journal:
         made = ContextCompacted("summary", text="short", model="m:small", usage=Usage(700, 70))
         write(journal, "s1", [*answered("a", 1), made, ContextCompacted()])
-        slots, _ = Following(journal).ask(lambda numbers: numbers.spending.slots())
+        slots, _ = JournalStatistics(journal).query(
+            lambda numbers: numbers.spending.totals_by_day_and_model()
+        )
     assert {slot.model: (one.answers, one.usage.input) for slot, one in slots.items()} == {
         "m:one": (1, 100),
         "m:small": (1, 700),
@@ -219,8 +221,8 @@ def test_a_price_list_with_a_mistake_hides_no_tokens() -> None:
 
     with SqliteJournal(":memory:") as journal:
         write(journal, "s1", answered("a", 1))
-        numbers = Following(journal, price_of=broken)
-        slots, _ = numbers.ask(lambda numbers: numbers.spending.slots())
+        numbers = JournalStatistics(journal, price_of=broken)
+        slots, _ = numbers.query(lambda numbers: numbers.spending.totals_by_day_and_model())
     assert [one.usage.input for one in slots.values()] == [100]
     assert numbers.spending.problem == "prices.yaml: no"
 
@@ -229,11 +231,11 @@ def test_a_price_list_with_a_mistake_hides_no_tokens() -> None:
 def test_a_second_look_reads_only_what_is_new(tmp_path: Path) -> None:
     with SqliteJournal(tmp_path / "j.db") as journal:
         write(journal, "s1", answered("a", 5))
-        numbers = Following(journal)
-        _, first = numbers.ask(lambda _: None)
+        numbers = JournalStatistics(journal)
+        _, first = numbers.query(lambda _: None)
         journal.append("s1", "r1", answered("b", 6), identity=Identity("local", "ada", "s1", "r1"))
-        use, second = numbers.ask(lambda numbers: numbers.tools.tool("look"))
-        _, third = numbers.ask(lambda _: None)
+        use, second = numbers.query(lambda numbers: numbers.tools.tool("look"))
+        _, third = numbers.query(lambda _: None)
         numbers.close()
     assert (first.read, second.read, third.read) == (5, 8, 8) and use.calls == 2
 
@@ -243,10 +245,10 @@ def test_a_look_stops_when_its_time_is_over_and_the_next_one_goes_on() -> None:
     clock = iter(range(1_000_000))
     with SqliteJournal(":memory:") as journal:
         write(journal, "long", [event for n in range(100) for event in answered(f"c{n}", n)])
-        numbers = Following(journal, now=lambda: next(clock))
-        looks: list[Reading] = []
+        numbers = JournalStatistics(journal, now=lambda: next(clock))
+        looks: list[ReadingProgress] = []
         while not looks or looks[-1].left:
-            looks.append(numbers.ask(lambda _: None, seconds=2)[1])
+            looks.append(numbers.query(lambda _: None, seconds=2)[1])
         assert numbers.tools.tool("look").calls == 100
     assert len(looks) > 2 and [one.read + one.left for one in looks] == [302] * len(looks)
 
@@ -256,10 +258,13 @@ def test_sessions_beyond_the_bounds_are_counted_as_older_and_not_read() -> None:
     with SqliteJournal(":memory:") as journal:
         for number in range(5):
             write(journal, f"s{number}", answered("a", 1), at=DAY + number)
-        few, events = Following(journal, sessions=2), Following(journal, events=6)
-        assert few.ask(lambda n: n.tools.tool("look").calls) == (2, Reading(read=10, older=1))
-        calls, reading = events.ask(lambda n: n.tools.tool("look").calls)
-    assert calls == 2 and reading == Reading(read=10, older=3)
+        few, events = JournalStatistics(journal, sessions=2), JournalStatistics(journal, events=6)
+        assert few.query(lambda n: n.tools.tool("look").calls) == (
+            2,
+            ReadingProgress(read=10, older=1),
+        )
+        calls, reading = events.query(lambda n: n.tools.tool("look").calls)
+    assert calls == 2 and reading == ReadingProgress(read=10, older=3)
 
 
 def test_a_damaged_session_is_named_and_hides_no_other(tmp_path: Path) -> None:
@@ -271,26 +276,31 @@ def test_a_damaged_session_is_named_and_hides_no_other(tmp_path: Path) -> None:
             "UPDATE records SET body = 'no json' WHERE kind = 'call.answered' AND body LIKE "
             "'%\"b\"%'"
         )
-        numbers = Following(journal)
-        calls, reading = numbers.ask(lambda n: n.tools.tool("look").calls)
+        numbers = JournalStatistics(journal)
+        calls, reading = numbers.query(lambda n: n.tools.tool("look").calls)
         numbers.close()
-    assert calls == 1 and reading.left == 0 and not reading.whole
+    assert calls == 1 and reading.left == 0 and not reading.is_complete
     assert len(reading.damaged) == 1 and "bad" in reading.damaged[0]
 
 
 def test_a_journal_that_nobody_wrote_to_has_no_numbers_and_no_file(tmp_path: Path) -> None:
     with SqliteJournal(tmp_path / "j.db") as journal:
-        assert Following(journal).ask(lambda n: n.tools.tools()) == ({}, Reading())
+        assert JournalStatistics(journal).query(lambda n: n.tools.tools()) == (
+            {},
+            ReadingProgress(),
+        )
     assert list(tmp_path.iterdir()) == []
 
 
 @pytest.mark.proves("statistics.bounded")
 def test_names_that_a_model_makes_up_are_counted_together_beyond_a_bound() -> None:
     with SqliteJournal(":memory:") as journal:
-        events = [event for n in range(NAMES + 3) for event in answered(f"c{n}", 1, tool=f"t{n}")]
+        events = [
+            event for n in range(MAX_NAMES + 3) for event in answered(f"c{n}", 1, tool=f"t{n}")
+        ]
         write(journal, "s1", events)
-        tools, _ = Following(journal).ask(lambda n: n.tools.tools(), seconds=60)
-    assert len(tools) == NAMES + 1 and tools[OTHERS].calls == 3
+        tools, _ = JournalStatistics(journal).query(lambda n: n.tools.tools(), seconds=60)
+    assert len(tools) == MAX_NAMES + 1 and tools[OTHER_NAMES].calls == 3
 
 
 WORDS = {
@@ -318,7 +328,7 @@ async def test_the_quick_reading_of_any_session_agrees_with_the_audit(
             [double, note],
             storage=Storage(journal=journal),
             permissions=Permissions(approver=approver),
-            limits=Limits(max_calls_per_round=3),
+            limits=Limits(max_calls_per_turn=3),
         )
         session = agent.session()
         with contextlib.suppress(LimitReached):
@@ -327,13 +337,13 @@ async def test_the_quick_reading_of_any_session_agrees_with_the_audit(
         await session.close()
 
 
-def agree(records: list[Record]) -> None:
+def agree(records: list[JournalRecord]) -> None:
     """Every call of the audit that is settled was met, and ended in the same way."""
     for session in dict.fromkeys(record.session for record in records):
         mine = [record for record in records if record.session == session]
         reader = CallReader()
         quick = {call.call_id: call for record in mine for call in reader.feed(record)}
-        for call in audit.calls(mine):
+        for call in audit.audit_calls(mine):
             one = quick.get(call.call_id)
             if one is None:
                 assert call.outcome in ("open", "unknown")
@@ -370,14 +380,18 @@ def test_the_newest_are_kept_in_whatever_order_they_come(times: list[int], most:
 
 @pytest.mark.proves("timeline.spans")
 def test_a_timeline_says_who_was_waited_for_and_how_long() -> None:
-    asked = (Call("c1", "look", "{}"), Call("c2", "act", "{}"), Call("c3", "gone", "{}"))
-    refused = Result.error(asked[2], ErrorType.NOT_FOUND, "no such tool")
+    asked = (
+        ToolCall("c1", "look", "{}"),
+        ToolCall("c2", "act", "{}"),
+        ToolCall("c3", "gone", "{}"),
+    )
+    refused = ToolResult.error(asked[2], ErrorType.NOT_FOUND, "no such tool")
     happened: list[tuple[int, Event]] = [
         (0, RunStarted("go", "m:one")),
         (1000, ModelAnswered("", asked, stop="calls")),
         (1001, CallEvaluated("c1", "allow")),
         (1002, CallEvaluated("c3", "refuse", result=refused)),
-        (1101, ToolAnswered(Result("c1", "look", True, "x", duration_ms=100))),
+        (1101, ToolAnswered(ToolResult("c1", "look", True, "x", duration_ms=100))),
         (1102, CallEvaluated("c2", "ask")),
         (5102, PersonAnswered("c2", "once", by="ada")),
         (5103, CallStarted("c2")),
@@ -385,8 +399,8 @@ def test_a_timeline_says_who_was_waited_for_and_how_long() -> None:
     with SqliteJournal(":memory:") as journal:
         times, events = zip(*happened, strict=True)
         identity = Identity("local", "ada", "s1", "r1")
-        journal.append("s1", "r1", events, identity=identity, at=[DAY + time for time in times])
-        line = timeline(journal.records("s1"))
+        journal.append("s1", "r1", events, identity=identity, times=[DAY + time for time in times])
+        line = build_timeline(journal.records("s1"))
     spans = [
         (span.kind, span.label, span.start - DAY, span.end - DAY, span.outcome)
         for span in line.spans
@@ -398,14 +412,14 @@ def test_a_timeline_says_who_was_waited_for_and_how_long() -> None:
         ("person", "act", 1102, 5102, "once"),
         ("tool", "act", 5103, 5103, "open"),
     ]
-    assert (line.run, line.stop, [span.failed for span in line.spans]) == (
+    assert (line.run, line.stop, [span.is_failed for span in line.spans]) == (
         "r1", "open", [False, False, True, False, False],
     )  # fmt: skip
 
 
 def test_a_timeline_is_of_one_run_and_has_a_longest_length() -> None:
     with SqliteJournal(":memory:") as journal:
-        many = [event for n in range(MOST) for event in answered(f"c{n}", 1)]
+        many = [event for n in range(MAX_SPANS) for event in answered(f"c{n}", 1)]
         journal.append(
             "s1", "r1", [RunStarted("one"), *many], identity=Identity("local", "ada", "s1", "r1")
         )
@@ -415,5 +429,11 @@ def test_a_timeline_is_of_one_run_and_has_a_longest_length() -> None:
             [RunStarted("two"), RunFinished("done")],
             identity=Identity("local", "ada", "s1", "r2"),
         )
-        first, last = timeline(journal.records("s1"), run="r1"), timeline(journal.records("s1"))
-    assert (len(first.spans), first.more) == (MOST, MOST) and (last.run, last.spans) == ("r2", [])
+        first, last = (
+            build_timeline(journal.records("s1"), run="r1"),
+            build_timeline(journal.records("s1")),
+        )
+    assert (len(first.spans), first.more) == (MAX_SPANS, MAX_SPANS) and (last.run, last.spans) == (
+        "r2",
+        [],
+    )

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from ferrule.core.errors import ConfigError
 from ferrule.storage import trust as module
-from ferrule.storage.trust import Change, Trust
+from ferrule.storage.trust import ConfigurationChange, TrustStore
 
 
 @pytest.fixture
@@ -29,7 +29,7 @@ def work(tmp_path: Path) -> Path:
 
 
 def test_a_folder_without_configuration_has_nothing_to_trust(tmp_path: Path) -> None:
-    trust = Trust()
+    trust = TrustStore()
     assert trust.state(tmp_path) == "absent"
     with pytest.raises(ConfigError, match="no configuration"):
         trust.trust(tmp_path)
@@ -39,17 +39,17 @@ def test_a_folder_without_configuration_has_nothing_to_trust(tmp_path: Path) -> 
 
 @pytest.mark.proves("trust.inert")
 def test_trust_begins_with_a_person_and_ends_with_one(work: Path) -> None:
-    trust = Trust(now=lambda: 0.005)
-    assert trust.state(work) == "untrusted" and trust.trusted() == {}
+    trust = TrustStore(now=lambda: 0.005)
+    assert trust.state(work) == "untrusted" and trust.trusted_folders() == {}
     assert trust.trust(work).state == "trusted"
-    assert Trust().state(work) == "trusted" and trust.trusted() == {str(work): 5}
+    assert TrustStore().state(work) == "trusted" and trust.trusted_folders() == {str(work): 5}
     assert trust.revoke(work) and not trust.revoke(work)
     assert trust.state(work) == "untrusted"
 
 
 def test_looking_writes_nothing(work: Path, own_folders: Path) -> None:
-    Trust().diff(work)
-    Trust().revoke(work)
+    TrustStore().diff(work)
+    TrustStore().revoke(work)
     assert list(own_folders.iterdir()) == []
 
 
@@ -81,17 +81,17 @@ CHANGES: dict[str, Callable[[Path], object]] = {
 @pytest.mark.proves("trust.change-asks-again")
 @pytest.mark.parametrize("change", CHANGES.values(), ids=list(CHANGES))
 def test_any_change_takes_the_trust_away(work: Path, change: Callable[[Path], object]) -> None:
-    trust = Trust()
+    trust = TrustStore()
     before = trust.trust(work).digest
     change(work)
-    assert trust.state(work) == "changed" and trust.look(work).digest != before
+    assert trust.state(work) == "changed" and trust.read(work).digest != before
     assert len(trust.diff(work)) >= 1
     trust.trust(work)
     assert trust.state(work) == "trusted" and trust.diff(work) == []
 
 
 def test_files_outside_the_configuration_do_not_matter(work: Path) -> None:
-    trust = Trust()
+    trust = TrustStore()
     trust.trust(work)
     (work / "README.md").write_text("changed")
     (work / "AGENTS.md").write_text("new")
@@ -99,20 +99,20 @@ def test_files_outside_the_configuration_do_not_matter(work: Path) -> None:
 
 
 def test_trust_holds_for_one_folder(work: Path, tmp_path: Path) -> None:
-    Trust().trust(work)
+    TrustStore().trust(work)
     copy = tmp_path / "copy"
     (copy / ".ferrule" / "tools").mkdir(parents=True)
     for name in (".ferrule/ferrule.yaml", ".ferrule/tools/x.md"):
         (copy / name).write_bytes((work / name).read_bytes())
-    assert Trust().look(copy).digest == Trust().look(work).digest
-    assert Trust().state(copy) == "untrusted"
+    assert TrustStore().read(copy).digest == TrustStore().read(work).digest
+    assert TrustStore().state(copy) == "untrusted"
     link = tmp_path / "link"
     link.symlink_to(work)
-    assert Trust().state(link) == "trusted"
+    assert TrustStore().state(link) == "trusted"
 
 
 def test_the_difference_is_shown_before_trust_is_given_again(work: Path) -> None:
-    trust = Trust()
+    trust = TrustStore()
     assert [change.name for change in trust.diff(work)] == [
         ".ferrule/ferrule.yaml",
         ".ferrule/tools/x.md",
@@ -127,7 +127,7 @@ def test_the_difference_is_shown_before_trust_is_given_again(work: Path) -> None
         "removed",
         "-model: a:b",
     )
-    assert changed == Change(
+    assert changed == ConfigurationChange(
         ".ferrule/tools/x.md",
         "changed",
         (
@@ -140,29 +140,29 @@ def test_the_difference_is_shown_before_trust_is_given_again(work: Path) -> None
 def test_a_difference_spells_control_characters_out(work: Path) -> None:
     (work / ".ferrule/tools/x.md").write_text("\x1b[2Kharmless \u202e gnp.exe\n")
     (work / ".ferrule/tools/\x1b[2Jy").write_text("")
-    shown = "".join(change.name + change.diff for change in Trust().diff(work))
+    shown = "".join(change.name + change.diff for change in TrustStore().diff(work))
     assert "\x1b" not in shown and "\u202e" not in shown and "\\x1b[2Kharmless \\u202e" in shown
 
 
 def test_a_large_or_binary_file_is_named_without_text(work: Path) -> None:
-    (work / ".ferrule/big").write_text("x" * (module.KEPT_TEXT + 1))
+    (work / ".ferrule/big").write_text("x" * (module.MAX_KEPT_TEXT + 1))
     (work / ".ferrule/binary").write_bytes(b"\xff\xfe")
-    shown = {change.name: change.diff for change in Trust().diff(work)}
+    shown = {change.name: change.diff for change in TrustStore().diff(work)}
     assert shown[".ferrule/big"] == shown[".ferrule/binary"] == ""
-    Trust().trust(work)
+    TrustStore().trust(work)
     (work / ".ferrule/big").write_text("y")
-    assert Trust().diff(work) == [Change(".ferrule/big", "changed", "")]
+    assert TrustStore().diff(work) == [ConfigurationChange(".ferrule/big", "changed", "")]
 
 
 def test_what_was_shown_is_what_is_trusted(work: Path) -> None:
-    trust = Trust()
-    shown = trust.look(work)
+    trust = TrustStore()
+    shown = trust.read(work)
     (work / ".ferrule/ferrule.yaml").write_text("model: evil:x\n")
     with pytest.raises(ConfigError) as found:
         trust.trust(work, digest=shown.digest)
     assert found.value.code == "trust_changed" and trust.state(work) == "untrusted"
     assert (
-        trust.trust(work, digest=trust.look(work).digest).files[".ferrule/ferrule.yaml"]
+        trust.trust(work, digest=trust.read(work).digest).files[".ferrule/ferrule.yaml"]
         == b"model: evil:x\n"
     )
 
@@ -175,23 +175,23 @@ def test_links_are_never_followed(work: Path, tmp_path: Path) -> None:
     (work / ".ferrule/tools/link").symlink_to(outside)
     (work / ".mcp.json").symlink_to(outside / "secret.yaml")
     (work / ".harness").symlink_to(outside)
-    seen = Trust().look(work)
+    seen = TrustStore().read(work)
     assert sorted(seen.files) == [".ferrule/ferrule.yaml", ".ferrule/tools/x.md"]
     assert seen.links[".mcp.json"] == str(outside / "secret.yaml") and len(seen.links) == 3
     assert all(
         "secret" not in change.diff.replace(str(outside), "").replace("secret.yaml", "")
-        for change in Trust().diff(work)
+        for change in TrustStore().diff(work)
     )
-    Trust().trust(work)
+    TrustStore().trust(work)
     (work / ".mcp.json").unlink()
     (work / ".mcp.json").symlink_to(outside / "other.yaml")
-    assert Trust().state(work) == "changed"
+    assert TrustStore().state(work) == "changed"
 
 
 def test_a_pipe_in_the_configuration_is_refused_and_not_waited_for(work: Path) -> None:
     os.mkfifo(work / ".ferrule" / "pipe")
     with pytest.raises(ConfigError, match="neither a file nor a folder"):
-        Trust().look(work)
+        TrustStore().read(work)
 
 
 def deep(root: Path) -> None:
@@ -214,7 +214,7 @@ def test_a_configuration_out_of_bounds_is_an_error_and_not_half_read(
 ) -> None:
     fill(work)
     with pytest.raises(ConfigError) as found:
-        Trust().look(work)
+        TrustStore().read(work)
     assert found.value.code == "trust_bounds"
 
 
@@ -222,7 +222,7 @@ def test_a_configuration_out_of_bounds_is_an_error_and_not_half_read(
 
 
 def test_the_trust_file_is_private(work: Path, own_folders: Path) -> None:
-    Trust().trust(work)
+    TrustStore().trust(work)
     files = [path for path in (own_folders / "state").rglob("*") if path.is_file()]
     assert {stat.S_IMODE(path.stat().st_mode) for path in files} == {0o600} and len(files) == 3
     assert json.loads((own_folders / "state/trust.json").read_text())["version"] == 1
@@ -250,7 +250,7 @@ def test_a_trust_file_that_cannot_be_understood_trusts_nothing(
     file.parent.mkdir()
     file.write_text(text)
     file.chmod(0o600)
-    for act in (Trust().state, Trust().trust, Trust().diff):
+    for act in (TrustStore().state, TrustStore().trust, TrustStore().diff):
         with pytest.raises(ConfigError) as found:
             act(work)
         assert found.value.code == "trust_file" and str(file) in found.value.detail
@@ -259,10 +259,10 @@ def test_a_trust_file_that_cannot_be_understood_trusts_nothing(
 
 @pytest.mark.proves("trust.fail-closed")
 def test_a_trust_file_that_others_can_write_trusts_nothing(work: Path, own_folders: Path) -> None:
-    Trust().trust(work)
+    TrustStore().trust(work)
     (own_folders / "state" / "trust.json").chmod(0o666)
     with pytest.raises(ConfigError, match="others can write it"):
-        Trust().state(work)
+        TrustStore().state(work)
 
 
 def test_two_writers_do_not_lose_each_others_trust(tmp_path: Path) -> None:
@@ -270,12 +270,12 @@ def test_two_writers_do_not_lose_each_others_trust(tmp_path: Path) -> None:
     for root in roots:
         (root / ".ferrule").mkdir(parents=True)
         (root / ".ferrule" / "a").write_text("x")
-    threads = [threading.Thread(target=Trust().trust, args=(root,)) for root in roots]
+    threads = [threading.Thread(target=TrustStore().trust, args=(root,)) for root in roots]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join(30)
-    assert set(Trust().trusted()) == {str(root) for root in roots}
+    assert set(TrustStore().trusted_folders()) == {str(root) for root in roots}
 
 
 names = st.dictionaries(st.text(min_size=1, max_size=5), st.binary(max_size=8), max_size=4)

@@ -363,4 +363,4 @@ def test_an_outline_reads_what_read_file_may_read(context: Context, root: Path) 
     ],
 )
 def test_sizes_are_for_people(size: int, text: str) -> None:
-    assert browse.human_size(size) == text
+    assert browse.format_size(size) == text

@@ -17,9 +17,9 @@ from ferrule.core.calls import ErrorType
 from ferrule.core.errors import ToolFailed
 from ferrule.core.identity import Identity
 from ferrule.permissions.filesystem.workspace import Workspace
-from ferrule.permissions.protected_names import DEFAULT
+from ferrule.permissions.protected_names import DEFAULT_NAMES
 from ferrule.toolkits.git.command import git_command
-from ferrule.toolkits.git.withheld_files import drop_sections, pathspecs
+from ferrule.toolkits.git.withheld_files import drop_sections, make_exclusions
 from ferrule.tools.context import Context
 
 _TABLE = runpy.run_path(str(Path(__file__).parents[1] / "attacks" / "git.py"))
@@ -641,9 +641,9 @@ def test_pathspecs_and_lists_agree_on_plain_names(root: Path) -> None:
         (root / name).parent.mkdir(parents=True, exist_ok=True)
         (root / name).write_text("x")
     git(root, "add", "-Af")
-    shown = set(git(root, "ls-files", "--", ".", *pathspecs(DEFAULT)).splitlines())
+    shown = set(git(root, "ls-files", "--", ".", *make_exclusions(DEFAULT_NAMES)).splitlines())
     assert {name for name in names if name in shown} == {
-        name for name in names if DEFAULT.check(name, write=False) is None
+        name for name in names if DEFAULT_NAMES.check(name, write=False) is None
     }
 
 
@@ -665,7 +665,7 @@ def test_pathspecs_and_lists_agree_on_plain_names(root: Path) -> None:
 )
 def test_a_section_is_dropped_when_any_reading_of_its_header_is_a_secret(header: str) -> None:
     patch = f"commit 1234567\n\n{header}\n+hunter\ndiff --git a/ok b/ok\n+fine\ncommit 89abcde\n"
-    text, _ = drop_sections(patch, DEFAULT)
+    text, _ = drop_sections(patch, DEFAULT_NAMES)
     assert text == "commit 1234567\n\ndiff --git a/ok b/ok\n+fine\ncommit 89abcde\n"
 
 

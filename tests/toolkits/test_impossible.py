@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 
 from ferrule import Agent, Permissions
-from ferrule.core.calls import Call
+from ferrule.core.calls import ToolCall
 from ferrule.models.scripted import Scripted
-from ferrule.runtime.shipped_tools import PACKS, shipped
+from ferrule.runtime.shipped_tools import PACKS, load_shipped_tools
 from ferrule.toolkits.commands import CommandOptions, command_tools
 from ferrule.toolkits.packs import agent_read_tools
 
@@ -37,7 +37,7 @@ def kinds(schema: dict[str, Any]) -> list[str]:
 def sets() -> dict[str, Any]:
     """All tools that ship, in sets whose names are unique."""
     return {
-        "shipped": shipped(PACKS),
+        "shipped": load_shipped_tools(PACKS),
         "read pack": agent_read_tools(),
         "command pack": command_tools(CommandOptions(lifecycle=True)),
     }
@@ -76,7 +76,7 @@ async def test_a_number_that_a_tool_refuses_is_refused_before_anybody_is_asked(
                     **SAMPLES.get(tool.name, {}),
                     parameter: value,
                 }
-                call = Call("c1", tool.full_name, json.dumps(arguments))
+                call = ToolCall("c1", tool.full_name, json.dumps(arguments))
                 if dispatcher.evaluate(call).evaluation.verdict == "refuse":
                     continue
                 result = await session.call(tool.full_name, **arguments)
@@ -121,7 +121,9 @@ async def test_the_full_run_command_refuses_an_impossible_request_before_anybody
 ) -> None:
     agent = Agent(Scripted([]), tools=sets()["command pack"], workspace=tmp_path)
     dispatcher = agent.session().driver.dispatcher
-    evaluation = dispatcher.evaluate(Call("c1", "run_command", json.dumps(arguments))).evaluation
+    evaluation = dispatcher.evaluate(
+        ToolCall("c1", "run_command", json.dumps(arguments))
+    ).evaluation
     assert evaluation.verdict == "refuse"
     assert evaluation.result is not None
     assert evaluation.result.error_type == "validation_failed"

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ferrule.core.errors import ToolFailed
-from ferrule.models.untrusted_text import spell_out
+from ferrule.models.untrusted_text import escape_untrusted
 from ferrule.toolkits.files import edit_matching, lines
 
 LINE = st.text(
@@ -51,7 +51,7 @@ def joined(rows: list[str], end: str, closed: bool) -> str:
 def test_lines_are_replaced_to_the_byte(
     text: str, first: int, last: int, new: str, result: str
 ) -> None:
-    assert lines.replaced(text, first, last, new) == result
+    assert lines.replace_lines(text, first, last, new) == result
 
 
 @pytest.mark.proves("edits.byte-exact")
@@ -63,9 +63,9 @@ def test_replacing_changes_those_lines_and_nothing_else(
     last = data.draw(st.integers(first - 1, len(old)))
     text = joined(old, end, closed)
     # A file of one unterminated line does not show which ending it uses.
-    end = lines.ending(text)
+    end = lines.detect_line_ending(text)
     wanted = joined([*old[: first - 1], *new, *old[last:]], end, closed)
-    once = lines.replaced(text, first, last, joined(new, "\n", new_closed))
+    once = lines.replace_lines(text, first, last, joined(new, "\n", new_closed))
     assert once == wanted
 
 
@@ -75,35 +75,37 @@ def test_replacing_two_lines_by_two_lines_twice_equals_once(
     old: list[str], end: str, closed: bool, new: list[str], new_closed: bool
 ) -> None:
     text, block = joined(["head", "one", "two", *old], end, closed), joined(new, "\n", new_closed)
-    once = lines.replaced(text, 2, 3, block)
-    assert lines.replaced(once, 2, 3, block) == once
+    once = lines.replace_lines(text, 2, 3, block)
+    assert lines.replace_lines(once, 2, 3, block) == once
 
 
 @given(st.binary(max_size=60))
 def test_any_bytes_survive_decoding_splitting_and_encoding(data: bytes) -> None:
-    assert lines.encode("".join(lines.split(lines.decode(data)))) == data
+    assert lines.encode("".join(lines.split_lines(lines.decode(data)))) == data
 
 
 @given(st.text(max_size=40), st.text(min_size=1, max_size=4), st.text(max_size=4))
 def test_an_exact_edit_happens_only_where_the_text_is_unique(text: str, old: str, new: str) -> None:
     places = sum(text.startswith(old, i) for i in range(len(text)))
     try:
-        result, count, _ = edit_matching.edited(text, old, new, everywhere=False, where="`f`")
+        result, count, _ = edit_matching.replace_match(
+            text, old, new, everywhere=False, where="`f`"
+        )
     except ToolFailed as refusal:
         assert places != 1 or old == new, refusal
         return
-    if places == 1 and lines.ending(text) == "\n":
+    if places == 1 and lines.detect_line_ending(text) == "\n":
         assert (result, count) == (text.replace(old, new), 1)
 
 
 def test_an_edit_written_with_bare_newlines_works_in_a_crlf_file() -> None:
     text = "a\r\nb\r\nc\r\n"
     assert (
-        edit_matching.edited(text, "a\nb", "x\ny\nz", everywhere=False, where="`f`")[0]
+        edit_matching.replace_match(text, "a\nb", "x\ny\nz", everywhere=False, where="`f`")[0]
         == "x\r\ny\r\nz\r\nc\r\n"
     )
     assert (
-        edit_matching.edited(text, "b", "x\ny", everywhere=False, where="`f`")[0]
+        edit_matching.replace_match(text, "b", "x\ny", everywhere=False, where="`f`")[0]
         == "a\r\nx\r\ny\r\nc\r\n"
     )
 
@@ -125,10 +127,10 @@ def test_an_edit_that_does_not_fit_says_why(old: str, hint: str | None) -> None:
     if old.startswith("  beta"):
         text = "alpha\nbeta\n"
     if hint is None:
-        assert edit_matching.edited(text, old, "x", everywhere=False, where="`f`")[1] == 1
+        assert edit_matching.replace_match(text, old, "x", everywhere=False, where="`f`")[1] == 1
         return
     with pytest.raises(ToolFailed, match=hint):
-        edit_matching.edited(text, old, "x", everywhere=False, where="`f`")
+        edit_matching.replace_match(text, old, "x", everywhere=False, where="`f`")
 
 
 @pytest.mark.proves("untrusted.edits")
@@ -139,18 +141,20 @@ def test_an_edit_of_what_was_spelled_out_fits_as_it_was_shown_and_is_told_how_el
     held: str,
 ) -> None:
     text = f"first\n{held}\nlast\n"
-    shown = spell_out(held)
+    shown = escape_untrusted(held)
     assert shown != held
     copied = json.loads(f'"{shown}"')
     assert (
-        edit_matching.edited(text, copied, "new", everywhere=False, where="f")[0]
+        edit_matching.replace_match(text, copied, "new", everywhere=False, where="f")[0]
         == "first\nnew\nlast\n"
     )
     with pytest.raises(
         ToolFailed, match=r"at line 2 the file has the characters .* with one backslash"
     ):
-        edit_matching.edited(text, shown, "new", everywhere=False, where="f")
+        edit_matching.replace_match(text, shown, "new", everywhere=False, where="f")
     with pytest.raises(
         ToolFailed, match=r"at line 2 the file has these escapes as text.* backslashes twice"
     ):
-        edit_matching.edited(f"first\n{shown}\nlast\n", copied, "new", everywhere=False, where="f")
+        edit_matching.replace_match(
+            f"first\n{shown}\nlast\n", copied, "new", everywhere=False, where="f"
+        )

@@ -13,14 +13,14 @@ from typing import Any
 
 import pytest
 
-from ferrule.core.calls import Call, ErrorType, Result
+from ferrule.core.calls import ErrorType, ToolCall, ToolResult
 from ferrule.core.errors import ConfigError
 from ferrule.core.identity import Identity
 from ferrule.engine.dispatcher import Dispatcher
 from ferrule.permissions.filesystem.workspace import Workspace
-from ferrule.permissions.gate import Gate
-from ferrule.sandbox.sandbox import Sandbox, plain
-from ferrule.toolkits.commands import Commands
+from ferrule.permissions.rule_evaluation import PermissionGate
+from ferrule.sandbox.sandbox import Sandbox, unconfined_sandbox
+from ferrule.toolkits.commands import SessionCommands
 from ferrule.toolkits.packs import (
     agent_command_tools,
     agent_edit_tools,
@@ -47,17 +47,20 @@ class Session:
         self.news.set()
 
     def _context(self) -> Context:
-        resources: dict[type, object] = {Workspace: Workspace(self.root), Sandbox: plain()}
+        resources: dict[type, object] = {
+            Workspace: Workspace(self.root),
+            Sandbox: unconfined_sandbox(),
+        }
         identity = Identity("t", "u", "s", "r")
         return Context(identity, "c1", memory=self.memory, resources=resources, tell=self._tell)
 
-    async def ask(self, name: str, **arguments: Any) -> Result:
+    async def ask(self, name: str, **arguments: Any) -> ToolResult:
         dispatcher = Dispatcher(
-            Catalog(self.tools), Gate(mode="bypassPermissions", root=self.root.resolve())
+            Catalog(self.tools), PermissionGate(mode="bypassPermissions", root=self.root.resolve())
         )
-        prepared = dispatcher.evaluate(Call("c1", name, json.dumps(arguments)))
+        prepared = dispatcher.evaluate(ToolCall("c1", name, json.dumps(arguments)))
         result = await dispatcher.execute(prepared, self._context())
-        assert isinstance(result, Result)
+        assert isinstance(result, ToolResult)
         return result
 
     async def value(self, name: str, **arguments: Any) -> Any:
@@ -66,7 +69,7 @@ class Session:
         return result.data
 
     async def close(self) -> None:
-        await Commands.of(self._context()).close()
+        await SessionCommands.from_context(self._context()).close()
 
 
 def in_session(root: Path, tools: tuple[Tool, ...], work: Callable[[Session], Any]) -> Any:
@@ -94,19 +97,23 @@ def in_session(root: Path, tools: tuple[Tool, ...], work: Callable[[Session], An
     ],
 )
 def test_a_description_is_what_the_model_reads_of_this_tool_alone(make: Any, key: str) -> None:
-    usual = {toolset.key_of(tool): tool.description for tool in make()}
+    usual = {toolset.logical_key(tool): tool.description for tool in make()}
     changed = make(descriptions={key: "Only this."}, names={key: "renamed"})
     assert {
-        toolset.key_of(tool): tool.description for tool in changed if toolset.key_of(tool) == key
+        toolset.logical_key(tool): tool.description
+        for tool in changed
+        if toolset.logical_key(tool) == key
     } == {key: "Only this."}
     # Others keep theirs, but for the new name where they speak of the tool.
-    others = {toolset.key_of(tool): tool.description.replace("renamed", key) for tool in changed}
+    others = {
+        toolset.logical_key(tool): tool.description.replace("renamed", key) for tool in changed
+    }
     assert {name: text for name, text in others.items() if name != key} == {
         name: text for name, text in usual.items() if name != key
     }
-    schemas = {toolset.key_of(tool): tool.schema_json() for tool in make()}
+    schemas = {toolset.logical_key(tool): tool.schema_json() for tool in make()}
     assert {
-        toolset.key_of(tool): tool.schema_json().replace("renamed", key) for tool in changed
+        toolset.logical_key(tool): tool.schema_json().replace("renamed", key) for tool in changed
     } == schemas
 
 

@@ -13,12 +13,12 @@ from typing import Any
 
 import pytest
 
-from ferrule.core.calls import Call, ErrorType, Result
+from ferrule.core.calls import ErrorType, ToolCall, ToolResult
 from ferrule.core.errors import ConfigError
 from ferrule.core.identity import Identity
-from ferrule.engine.dispatcher import Dispatcher, Prepared
+from ferrule.engine.dispatcher import Dispatcher, PreparedCall
 from ferrule.permissions.filesystem.workspace import Workspace
-from ferrule.permissions.gate import Gate
+from ferrule.permissions.rule_evaluation import PermissionGate
 from ferrule.toolkits.packs import (
     agent_command_tools,
     agent_edit_tools,
@@ -58,17 +58,17 @@ def root(tmp_path: Path) -> Path:
     return root
 
 
-def ask(root: Path, tools: tuple[Tool, ...], name: str, **arguments: Any) -> Result:
+def ask(root: Path, tools: tuple[Tool, ...], name: str, **arguments: Any) -> ToolResult:
     """One call through the whole pipeline, everything allowed that rules can allow."""
 
-    async def run() -> Result:
+    async def run() -> ToolResult:
         workspace = Workspace(root)
-        gate = Gate(mode="bypassPermissions", root=root.resolve())
+        gate = PermissionGate(mode="bypassPermissions", root=root.resolve())
         dispatcher = Dispatcher(Catalog(tools), gate)
-        prepared = dispatcher.evaluate(Call("c1", name, json.dumps(arguments)))
+        prepared = dispatcher.evaluate(ToolCall("c1", name, json.dumps(arguments)))
         context = Context(Identity("t", "u", "s", "r"), "c1", resources={Workspace: workspace})
         result = await dispatcher.execute(prepared, context)
-        assert not isinstance(result, Prepared)
+        assert not isinstance(result, PreparedCall)
         return result
 
     return asyncio.run(run())
@@ -82,7 +82,7 @@ def named(tools: tuple[Tool, ...]) -> list[str]:
 def test_the_read_pack_only_reads_and_the_edit_pack_is_apart() -> None:
     assert named(agent_read_tools()) == READ
     assert {str(tool.side_effect) for tool in agent_read_tools()} == {"read"}
-    assert {toolset.groups_of(tool) for tool in agent_read_tools()} == {("read",)}
+    assert {toolset.tool_groups(tool) for tool in agent_read_tools()} == {("read",)}
     assert named(agent_edit_tools()) == EDIT
     assert {str(tool.side_effect) for tool in agent_edit_tools()} == {"write"}
     assert not set(EDIT) & set(named(agent_host_tools()))
@@ -243,10 +243,12 @@ def test_every_name_that_a_pack_lists_can_be_given_to_its_other_tools(
 
 @pytest.mark.proves("pack.root")
 def test_rules_of_the_workspace_hold_in_a_repository_of_a_folder(root: Path) -> None:
-    from ferrule.permissions.protected_names import DEFAULT
-    from ferrule.toolkits.subfolder import subfolder
+    from ferrule.permissions.protected_names import DEFAULT_NAMES
+    from ferrule.toolkits.subfolder import open_subfolder
 
-    inner = subfolder(Workspace(root, names=DEFAULT.extended(secret=("sub/gen.py",))), "sub")
+    inner = open_subfolder(
+        Workspace(root, names=DEFAULT_NAMES.extend(secret=("sub/gen.py",))), "sub"
+    )
     assert inner.names.check("gen.py", write=False)
     assert inner.names.check("agents/x", write=False)
     assert inner.names.check("a.py", write=False) is None
@@ -364,7 +366,7 @@ def test_names_are_logical_and_a_formatter_is_told_which_tool_it_formats(root: P
         namespace="look",
         enabled_tools=["list_directory", "read_file"],
         annotations={"*": {"phase": "audit"}},
-        formatters={"read_file": lambda tool, value: f"<{toolset.key_of(tool)}>"},
+        formatters={"read_file": lambda tool, value: f"<{toolset.logical_key(tool)}>"},
         output_format="json",
     )
     assert named(tools) == ["look::read_file", "look::dir"]
@@ -437,7 +439,9 @@ def test_prefixes_policy_and_the_cap_are_passed_on(root: Path) -> None:
     for options in ({"command_policy": only_git}, {"allow_command": only_git}):
         tools = agent_command_tools(root, **options)  # pyright: ignore[reportArgumentType]
         assert ran(root, tools, ["echo", "x"])["stdout"] == "x\n"
-        assert "only echo" in json.dumps(ask(root, tools, "run_command", command=["ls"]).envelope())
+        assert "only echo" in json.dumps(
+            ask(root, tools, "run_command", command=["ls"]).to_envelope()
+        )
     assert seen == [["echo", "x"], ["ls"]] * 2
 
 
@@ -472,7 +476,7 @@ def test_the_release_example_of_the_requirement_works_as_it_stands(root: Path) -
         "release::read_command_output",
         "release::release_log_tail",
     ]
-    runner = next(tool for tool in tools if toolset.key_of(tool) == "run_command")
+    runner = next(tool for tool in tools if toolset.logical_key(tool) == "run_command")
     assert runner.description == "Run one bounded release inspection command."
     assert runner.annotations["workflow_phase"] == "release_audit"
     assert runner.annotations["result_readers"] == [
@@ -482,7 +486,7 @@ def test_the_release_example_of_the_requirement_works_as_it_stands(root: Path) -
     assert all(tool.annotations["defer_loading"] is True for tool in tools)
     assert "main" in ran(root, tools, ["git", "status"], "release::release_run")["stdout"]
     assert "only git inspection" in json.dumps(
-        ask(root, tools, "release__release_run", command=["ls"]).envelope()
+        ask(root, tools, "release__release_run", command=["ls"]).to_envelope()
     )
     found = json.loads(ask(root, tools, "release::search_files", pattern="alpha").data)
     assert {row["path"] for row in found["matches"]} == {"sub/a.py", "sub/gen.py", "beside.py"}

@@ -16,7 +16,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from ferrule.core.errors import ToolFailed
-from ferrule.sandbox.command import Capture, Ended, Sink
+from ferrule.sandbox.command import Capture, CommandResult, OutputSink
 from ferrule.toolkits.process import find_program, run_process
 
 PATH = os.environ["PATH"]
@@ -27,11 +27,11 @@ HIDDEN = """setsid setsid sh -c 'trap "" TERM HUP; echo "$$"; exec sleep 1000' &
 
 def run(
     *argv: str,
-    output: Sink | None = None,
+    output: OutputSink | None = None,
     timeout: float = 60,
     stdin: bytes = b"",
     folder: str = "/",
-) -> tuple[Ended, str]:
+) -> tuple[CommandResult, str]:
     capture = Capture(1_000_000, 0)
     return asyncio.run(
         start(*argv, output=output or capture, timeout=timeout, stdin=stdin, folder=folder)
@@ -39,8 +39,8 @@ def run(
 
 
 async def start(
-    *argv: str, output: Sink, timeout: float = 60, stdin: bytes = b"", folder: str = "/"
-) -> Ended:
+    *argv: str, output: OutputSink, timeout: float = 60, stdin: bytes = b"", folder: str = "/"
+) -> CommandResult:
     directory = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
     try:
         return await run_process(
@@ -87,7 +87,7 @@ def test_hidden_grandchild_that_holds_the_pipes_is_ended_when_time_runs_out() ->
     watch = Watch()
     ended, _ = run("sh", "-c", f"{HIDDEN} wait; sleep 1000", output=watch, timeout=3)
     assert ended.timed_out
-    assert ended.alive == ()
+    assert ended.surviving_processes == ()
     assert watch.saw_it_end()
 
 
@@ -131,7 +131,7 @@ def test_a_second_cancellation_does_not_save_the_tree() -> None:
 def test_a_sink_that_has_enough_ends_the_tree() -> None:
     watch = Watch(lambda: False)
     ended, _ = run("sh", "-c", f"{HIDDEN} wait; sleep 1000", output=watch)
-    assert ended.stopped
+    assert ended.stopped_by_sink
     assert watch.saw_it_end()
 
 
@@ -140,7 +140,7 @@ def test_what_a_program_leaves_running_is_ended_and_named() -> None:
     watch = Watch()
     ended, _ = run("sh", "-c", f"{HIDDEN} exec sleep 0.3", output=watch)
     assert ended.exit_code == 0
-    assert any("sleep" in name for name in ended.left)
+    assert any("sleep" in name for name in ended.leftover_processes)
     assert watch.saw_it_end()
 
 
@@ -167,7 +167,7 @@ def test_the_tree_ends_when_the_process_that_uses_ferrule_is_killed(tmp_path: Pa
 def test_a_program_that_kills_its_supervisor_is_ended_and_that_is_said() -> None:
     watch = Watch()
     ended, _ = run("sh", "-c", "echo $$; sleep 0.2; kill -9 $PPID; sleep 1000", output=watch)
-    assert "supervisor" in ended.alive[0]
+    assert "supervisor" in ended.surviving_processes[0]
     assert watch.saw_it_end()
 
 
@@ -195,7 +195,13 @@ def test_the_way_a_program_ended_is_told(
     argv: tuple[str, ...], code: int | None, name: str
 ) -> None:
     ended, _ = run(*argv)
-    assert (ended.exit_code, ended.signal, ended.timed_out, ended.left, ended.alive) == (
+    assert (
+        ended.exit_code,
+        ended.signal,
+        ended.timed_out,
+        ended.leftover_processes,
+        ended.surviving_processes,
+    ) == (
         code,
         name,
         False,

@@ -20,13 +20,13 @@ from ferrule.core.calls import ErrorType
 from ferrule.core.errors import ToolFailed
 from ferrule.core.identity import Identity
 from ferrule.permissions.filesystem.workspace import Workspace
-from ferrule.permissions.protected_names import Names
-from ferrule.sandbox.inside.process_tree import descendants
+from ferrule.permissions.protected_names import ProtectedNames
+from ferrule.sandbox.inside.process_tree import list_descendants
 from ferrule.toolkits.search import search_files as search_module
-from ferrule.toolkits.search.matcher import lines
-from ferrule.toolkits.search.pattern import Kind, read_pattern, wider
+from ferrule.toolkits.search.matcher import split_lines
+from ferrule.toolkits.search.pattern import PatternKind, read_pattern, widen
 from ferrule.toolkits.search.ripgrep import find_ripgrep
-from ferrule.toolkits.search.rows import report
+from ferrule.toolkits.search.rows import format_report
 from ferrule.toolkits.search.scope import Scope
 from ferrule.toolkits.search.search_files import grep_search, search, search_files
 from ferrule.tools.context import Context
@@ -240,7 +240,7 @@ def test_hidden_folders_and_ignored_files_are_left_out_unless_asked_for(tree: Pa
 @pytest.mark.parametrize("kind", ["regex", "literal", "wildcard"])
 @pytest.mark.parametrize("program", [RIPGREP, None], ids=["ripgrep", "python"])
 def test_no_mode_shows_what_a_secret_file_holds(
-    tree: Path, kind: Kind, program: str | None
+    tree: Path, kind: PatternKind, program: str | None
 ) -> None:
     pattern = read_pattern(NEEDLE, kind, ignore_case=True)
     for scope in (
@@ -297,7 +297,7 @@ def test_a_pipe_is_refused_and_not_waited_for(tree: Path) -> None:
 def test_names_that_settings_add_are_withheld_too_and_that_is_counted(tmp_path: Path) -> None:
     put(tmp_path, "mine.txt")
     put(tmp_path, "ok.txt")
-    answer = call(Workspace(tmp_path, names=Names(secret=("mine.*",))), NEEDLE)
+    answer = call(Workspace(tmp_path, names=ProtectedNames(secret=("mine.*",))), NEEDLE)
     assert files(answer) == ["ok.txt"]
     assert "1 not searched because tools may not read it" in answer
 
@@ -448,7 +448,7 @@ def test_both_ways_give_the_same_answer_over_the_tree(tree: Path, text: str) -> 
     pattern = read_pattern(text, "regex", ignore_case=False)
     for scope in (Scope("."), Scope(".", hidden=True, ignored=True)):
         answers = [
-            report(
+            format_report(
                 asyncio.run(search(workspace, pattern, scope, context_lines=1, ripgrep=program)), ""
             )
             for program in (RIPGREP, None)
@@ -528,11 +528,11 @@ def test_ripgrep_never_misses_a_line_that_python_finds(
         except re.error:
             assume(False)
             raise
-        expression = wider(text, ignore_case=ignore_case)
+        expression = widen(text, ignore_case=ignore_case)
     assume(expression is not None)
     assert expression is not None and RIPGREP is not None
     data = b"\n".join(content)
-    expected = {number for number, line in enumerate(lines(data), 1) if search_line(line)}
+    expected = {number for number, line in enumerate(split_lines(data), 1) if search_line(line)}
     shown = subprocess.run(
         [
             RIPGREP,
@@ -607,7 +607,7 @@ def test_its_configuration_and_the_environment_do_not_reach_ripgrep(
 
 def matchers() -> list[int]:
     """Living processes below this one that run the matcher."""
-    return [pid for pid in descendants(os.getpid()) if "matcher.py" in command_line(pid)]
+    return [pid for pid in list_descendants(os.getpid()) if "matcher.py" in command_line(pid)]
 
 
 def command_line(pid: int) -> str:
@@ -645,13 +645,13 @@ def test_a_cancelled_search_leaves_no_process(
 
     async def scenario() -> None:
         matching = asyncio.Event()
-        real = search_module.match
+        real = search_module.match_contents
 
         async def noticed(*arguments: Any, **more: Any) -> Any:
             matching.set()
             return await real(*arguments, **more)
 
-        monkeypatch.setattr(search_module, "match", noticed)
+        monkeypatch.setattr(search_module, "match_contents", noticed)
         task = asyncio.create_task(search(Workspace(tmp_path), pattern, Scope(".")))
         async with asyncio.timeout(30):
             await matching.wait()

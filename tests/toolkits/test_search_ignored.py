@@ -12,7 +12,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from ferrule.permissions.filesystem.workspace import Workspace
-from ferrule.toolkits.search.rows import Found
+from ferrule.toolkits.search.rows import SearchResult
 from ferrule.toolkits.search.scope import Scope, find_files
 
 FILES = (
@@ -113,5 +113,5 @@ def test_a_search_looks_at_the_files_that_git_shows(
         (root / ".gitignore").write_bytes(mark + "\n".join(above).encode())
         (root / "docs/.gitignore").write_text("\n".join(docs) + "\n")
         (root / "packages/.gitignore").write_text("\n".join(packages) + "\n")
-        found = list(find_files(Workspace(root), Scope("."), Found(), lambda: False))
+        found = list(find_files(Workspace(root), Scope("."), SearchResult(), lambda: False))
         assert sorted(found) == shown_by_git(root)

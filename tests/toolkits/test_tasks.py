@@ -74,7 +74,7 @@ def test_changing_what_was_listed_changes_nothing(context: Context) -> None:
 
 
 def test_the_list_is_bounded(context: Context, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(tasks, "MOST", 2)
+    monkeypatch.setattr(tasks, "MAX_TASKS", 2)
     for _ in range(2):
         call(add_task, context, content="x")
     with pytest.raises(ToolFailed) as raised:

@@ -42,7 +42,7 @@ def test_the_order_of_registration_changes_nothing_on_the_wire(order: list[str])
     ]
     catalog = Catalog(made)
     assert [item.full_name for item in catalog] == sorted(order)
-    assert list(catalog.wire_table()) == sorted(order)
+    assert list(catalog.api_names()) == sorted(order)
 
 
 @pytest.mark.proves("catalog.functions")
@@ -62,14 +62,14 @@ def test_a_tool_is_found_by_its_full_name_and_by_its_wire_name() -> None:
     catalog = Catalog([named("read", namespace="fs"), named("a.b"), named("a_b")])
     for item in catalog:
         assert catalog.get(item.full_name) is item
-        assert catalog.get(catalog.wire_name(item)) is item
+        assert catalog.get(catalog.api_name(item)) is item
     assert catalog.get("missing") is None
 
 
 @pytest.mark.proves("names.one-to-one")
 def test_a_wire_name_asked_for_early_does_not_hide_a_tool_added_later() -> None:
     catalog = Catalog([named("first")])
-    assert catalog.wire_table() == {"first": "first"}
+    assert catalog.api_names() == {"first": "first"}
     catalog.add(named("second", namespace="x"))
     assert catalog.get("x__second") is catalog.get("x::second") is not None
 
@@ -101,7 +101,7 @@ def test_threads_that_add_at_once_lose_nothing() -> None:
         thread.join(30)
     assert len(catalog) == 400
     assert len(seen) == 400, "a thread failed"
-    assert len(catalog.wire_table()) == 400
+    assert len(catalog.api_names()) == 400
 
 
 @pytest.mark.proves("catalog.thread-safe")

@@ -496,7 +496,7 @@ def test_a_tool_that_declares_nothing_runs_unasked_alone_and_once() -> None:
 
     assert (mystery.side_effect, mystery.risk) == (SideEffect.UNDECLARED, Risk.SAFE)
     assert mystery.access({}) == EVERYTHING
-    assert mystery.reliability.attempts(mystery.repeatable) == 1
+    assert mystery.reliability.total_attempts(mystery.is_repeatable) == 1
 
 
 @pytest.mark.proves("tools.risk-from-effect")

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ferrule import Agent, Scripted, ToolDefinitionError, define_tool, tool
-from ferrule.connectors.schemas import arguments_of
+from ferrule.connectors.bounded_schemas import make_arguments
 from ferrule.models.scripted import calls, says
 from ferrule.tools.catalog import Catalog
 from ferrule.tools.define import SchemaArguments
@@ -226,7 +226,7 @@ def test_a_schema_that_somebody_else_wrote_adds_nothing_to_arguments(
         st.dictionaries(st.sampled_from(["in", *properties, "x"]), VALUES, max_size=3)
     )
     before = json.dumps(given)
-    for arguments in (SchemaArguments("t", nested), arguments_of("t", nested)):
+    for arguments in (SchemaArguments("t", nested), make_arguments("t", nested)):
         assert json.dumps(arguments.check(given).values) == before
     assert json.dumps(given) == before
 

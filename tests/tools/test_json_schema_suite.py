@@ -15,7 +15,7 @@ from typing import Any, cast
 
 import pytest
 
-from ferrule.connectors.schemas import OuterArguments, arguments_of
+from ferrule.connectors.bounded_schemas import ShallowArguments, make_arguments
 from ferrule.core.errors import ToolDefinitionError
 from ferrule.tools.define import SchemaArguments
 from ferrule.tools.definition import Arguments
@@ -53,7 +53,7 @@ OTHER_METASCHEMA = {"schema that uses custom metaschema with with no validation 
 
 CHECKS: dict[str, Callable[[dict[str, Any]], Arguments]] = {
     "a program's own": lambda schema: SchemaArguments("t", schema),
-    "a server's": lambda schema: arguments_of("t", schema),
+    "a server's": lambda schema: make_arguments("t", schema),
 }
 
 
@@ -99,7 +99,7 @@ def test_every_case_of_the_suite_is_decided_as_it_says_or_listed_with_its_reason
         checked += 1
         if bool(made.check(arguments).problems) == valid:
             if (
-                isinstance(made, OuterArguments)
+                isinstance(made, ShallowArguments)
                 and not valid
                 and (file in NOT_FOLLOWED or group in NOT_FOLLOWED | METASCHEMA)
             ):
@@ -177,7 +177,7 @@ TREE = {
 
 @pytest.mark.proves("schema.recursive")
 def test_a_schema_that_refers_to_itself_is_checked_in_full_as_deep_as_that_is_cheap() -> None:
-    tree = arguments_of("t", TREE)
+    tree = make_arguments("t", TREE)
     assert tree.check({"left": {"right": {"name": "a"}}}).problems == []
     assert tree.check({"left": {"right": {"name": 1}}}).problems
     assert tree.check({"left": {"rihgt": {}}}).problems
@@ -205,7 +205,7 @@ def test_a_schema_that_refers_to_itself_is_checked_in_full_as_deep_as_that_is_ch
 def test_a_schema_that_calls_itself_for_the_same_value_is_looked_at_from_the_outside(
     schema: dict[str, Any],
 ) -> None:
-    assert isinstance(arguments_of("t", schema), OuterArguments)
+    assert isinstance(make_arguments("t", schema), ShallowArguments)
 
 
 @pytest.mark.proves("schema.recursive")
@@ -217,5 +217,5 @@ def test_references_that_multiply_at_every_level_cost_no_more_than_the_bound() -
     deep: dict[str, Any] = {"bad": 1}
     for _ in range(24):
         deep = {"c": deep}
-    assert arguments_of("t", schema).check(deep).problems == []
-    assert arguments_of("t", schema).check({"c": {"bad": 1}}).problems
+    assert make_arguments("t", schema).check(deep).problems == []
+    assert make_arguments("t", schema).check({"c": {"bad": 1}}).problems

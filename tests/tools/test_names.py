@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ferrule.core.errors import ToolDefinitionError
-from ferrule.tools.names import check_name, wire_names
+from ferrule.tools.names import check_name, make_api_names
 
 ACCEPTED = re.compile(r"[A-Za-z0-9_-]{1,64}")
 
@@ -21,7 +21,7 @@ names = st.one_of(words, st.tuples(words, words).map("::".join))
 @given(st.sets(names, min_size=1, max_size=12))
 @pytest.mark.proves("names.one-to-one", "names.accepted-by-providers")
 def test_names_on_the_wire_are_accepted_and_one_to_one(full: set[str]) -> None:
-    wire = wire_names(full)
+    wire = make_api_names(full)
     assert wire.keys() == full
     assert len(set(wire.values())) == len(full)
     assert all(ACCEPTED.fullmatch(name) for name in wire.values())
@@ -32,26 +32,28 @@ def test_names_on_the_wire_are_accepted_and_one_to_one(full: set[str]) -> None:
 def test_the_order_of_the_tools_changes_no_name(full: list[str], random: object) -> None:
     shuffled = list(full)
     random.shuffle(shuffled)  # type: ignore[attr-defined]
-    assert wire_names(full) == wire_names(shuffled)
+    assert make_api_names(full) == make_api_names(shuffled)
 
 
 @given(st.sets(st.from_regex(ACCEPTED, fullmatch=True), min_size=1, max_size=8), names)
 @pytest.mark.proves("names.accepted-kept")
 def test_a_name_that_providers_accept_stays_as_it_is(full: set[str], other: str) -> None:
-    assert {name: wire for name, wire in wire_names({*full, other}).items() if name in full} == {
-        n: n for n in full
-    }
+    assert {
+        name: wire for name, wire in make_api_names({*full, other}).items() if name in full
+    } == {n: n for n in full}
 
 
 @pytest.mark.proves("names.namespace")
 def test_a_namespace_and_a_server_are_joined_by_two_underscores() -> None:
-    assert wire_names(["github::create_issue"]) == {"github::create_issue": "github__create_issue"}
+    assert make_api_names(["github::create_issue"]) == {
+        "github::create_issue": "github__create_issue"
+    }
 
 
 @pytest.mark.proves("names.one-to-one")
 def test_a_tool_that_imitates_the_hash_of_another_does_not_get_its_name() -> None:
     imitation = f"a_b_{sha256(b'a.b').hexdigest()[:8]}"
-    wire = wire_names(["a.b", "a_b", imitation])
+    wire = make_api_names(["a.b", "a_b", imitation])
     assert wire["a_b"] == "a_b"
     assert wire[imitation] == imitation
     assert wire["a.b"] not in ("a_b", imitation)
@@ -60,7 +62,7 @@ def test_a_tool_that_imitates_the_hash_of_another_does_not_get_its_name() -> Non
 @pytest.mark.proves("names.accepted-by-providers")
 def test_a_long_name_is_cut_and_stays_unique() -> None:
     one, other = "n" * 100 + "1", "n" * 100 + "2"
-    wire = wire_names([one, other])
+    wire = make_api_names([one, other])
     assert len(set(wire.values())) == 2
     assert all(len(name) == 64 for name in wire.values())
 

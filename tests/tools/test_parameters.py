@@ -15,7 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ferrule import Context, ToolDefinitionError, tool
-from ferrule.tools.parameters import taken, types_of
+from ferrule.tools.parameters import annotation_types, iter_defaults
 
 
 class Order:
@@ -116,7 +116,7 @@ def by_inspect(function: Callable[..., Any]) -> list[tuple[str, Any]] | str:
 
 def by_tools(function: Callable[..., Any]) -> list[tuple[str, Any]] | str:
     try:
-        return [*taken(function, "f")]
+        return [*iter_defaults(function, "f")]
     except ToolDefinitionError as error:
         return str(error).split("`")[3]
 
@@ -128,7 +128,7 @@ def test_a_function_is_read_as_inspect_and_typing_read_it(source: str, late: boo
     function = written(source, late)
     if function is None:
         return
-    typed = outcome(lambda: types_of(function))
+    typed = outcome(lambda: annotation_types(function))
     assert typed == outcome(lambda: get_type_hints(function, include_extras=True))
     assert typed.__class__ is str or list(typed) == list(get_type_hints(function))
     assert by_tools(function) == by_inspect(function)
@@ -202,8 +202,8 @@ def test_a_wrapper_with_parameters_of_its_own_is_read_as_what_it_wraps() -> None
 def test_a_type_variable_wins_over_a_name_of_the_module() -> None:
     scope: dict[str, Any] = {"T": Order}
     exec("from __future__ import annotations\ndef f[T](x: T) -> str: ...", scope)
-    assert types_of(scope["f"]) == get_type_hints(scope["f"])
-    assert types_of(scope["f"])["x"] is not Order
+    assert annotation_types(scope["f"]) == get_type_hints(scope["f"])
+    assert annotation_types(scope["f"])["x"] is not Order
 
 
 @pytest.mark.proves("tools.read-as-python-does")

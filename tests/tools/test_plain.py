@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from ferrule.tools.parameters import Parameter
 from ferrule.tools.plain_types import NotPlain, PlainArguments, compile_type
-from ferrule.tools.pydantic_types import ModelledArguments
+from ferrule.tools.pydantic_types import PydanticArguments
 
 
 class Colour(Enum):
@@ -79,9 +79,9 @@ def parameter(hint: Any, **fields: Any) -> Parameter:
     return Parameter("value", hint, hint, "", fields.pop("required", True), **fields)
 
 
-def both(hint: Any) -> tuple[PlainArguments, ModelledArguments]:
+def both(hint: Any) -> tuple[PlainArguments, PydanticArguments]:
     one = parameter(hint)
-    return PlainArguments("t", [one]), ModelledArguments("t", [one])
+    return PlainArguments("t", [one]), PydanticArguments("t", [one])
 
 
 @settings(max_examples=300, deadline=None)

@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 
 from ferrule import ConfigError, Tool, define_tool
 from ferrule.tools.search.bm25 import Bm25
-from ferrule.tools.search.index import Index, names_in
-from ferrule.tools.search.query import kinds
+from ferrule.tools.search.index import ToolIndex, read_names
+from ferrule.tools.search.query import value_kinds
 
 
 def made(name: str, description: str = "-", **parameters: str) -> Tool:
@@ -24,17 +24,17 @@ def made(name: str, description: str = "-", **parameters: str) -> Tool:
     return define_tool(name, description, parameters=fields, handler=lambda **_: None)
 
 
-def names(index: Index, query: str, strategy: Any = "default") -> list[str]:
+def names(index: ToolIndex, query: str, strategy: Any = "default") -> list[str]:
     return [hit.name for hit in index.search(query, strategy)]
 
 
-COMMANDS = Index(
+COMMANDS = ToolIndex(
     [
         made("run_command", "Execute a shell process"),
         made("read_command_output", "Read process output"),
     ]
 )
-MANY = Index(
+MANY = ToolIndex(
     [
         made("email_dispatch", "Dispatch an electronic message.", recipient="Who gets it."),
         made("sendInvoice", "Send an invoice to a customer.", customer="The customer's id."),
@@ -70,7 +70,7 @@ def test_the_numbers_of_the_worked_example_come_out_exactly() -> None:
 
 @pytest.mark.proves("search.bm25")
 def test_bm25_knows_words_as_they_are_written_and_drops_what_has_none() -> None:
-    index = Index(
+    index = ToolIndex(
         [made("open_file", "Open something"), made("close_file", "Close it"), made("now", "Time")]
     )
     assert names(index, "open file", "bm25") == ["open_file", "close_file"]
@@ -94,7 +94,7 @@ def test_an_expression_that_cannot_be_used_is_refused_with_its_reason(query: str
 
 @pytest.mark.proves("search.regex")
 def test_no_expression_can_make_a_search_hang() -> None:
-    long = Index([made("t", "a" * 20_000)])
+    long = ToolIndex([made("t", "a" * 20_000)])
     assert names(long, "(a|aa)*(a|aa)*z", "regex") == []
 
 
@@ -118,16 +118,16 @@ def test_requests_in_other_words_find_the_tool(query: str, first: str) -> None:
 
 @pytest.mark.proves("search.default-ranking")
 def test_what_a_value_looks_like_says_what_the_tool_must_take() -> None:
-    index = Index(
+    index = ToolIndex(
         [made("inspect", "Look at it.", item="An email to look at."), made("probe", "Look at it.")]
     )
     assert names(index, "ada@example.org") == ["inspect"]
-    assert kinds("from 2026-11-22 at 5pm, see notes.txt") == ["dat", "tim", "fil"]
+    assert value_kinds("from 2026-11-22 at 5pm, see notes.txt") == ["dat", "tim", "fil"]
 
 
 @pytest.mark.proves("search.default-ranking")
 def test_words_of_asking_count_less_than_what_is_asked_for() -> None:
-    index = Index([made("help_me", "Give help."), made("brew_coffee", "Make a cup.")])
+    index = ToolIndex([made("help_me", "Give help."), made("brew_coffee", "Make a cup.")])
     assert names(index, "Please help me, I would like some coffee")[0] == "brew_coffee"
 
 
@@ -155,7 +155,7 @@ def test_a_strategy_of_ones_own_may_answer_in_many_shapes(answer: object) -> Non
 @pytest.mark.parametrize("answer", [None, 7, "not json", {"other": []}, [1]])
 def test_what_is_no_answer_is_an_error(answer: object) -> None:
     with pytest.raises(ConfigError, match="names of tools"):
-        names_in(answer)
+        read_names(answer)
 
 
 def test_a_strategy_there_is_not_is_named_with_those_there_are() -> None:
@@ -166,7 +166,7 @@ def test_a_strategy_there_is_not_is_named_with_those_there_are() -> None:
 @given(st.text(max_size=60), st.sampled_from(["default", "bm25", "hybrid"]))
 @pytest.mark.proves("search.stable")
 def test_a_search_gives_the_same_whatever_the_order_of_the_tools(query: str, strategy: str) -> None:
-    turned = Index([*reversed(MANY.tools)])
+    turned = ToolIndex([*reversed(MANY.tools)])
     assert turned.search(query, strategy) == MANY.search(query, strategy)
     assert len(set(names(MANY, query, strategy))) == len(MANY.search(query, strategy))
 

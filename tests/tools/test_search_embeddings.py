@@ -12,7 +12,7 @@ import pytest
 
 from ferrule import Agent, ConfigError, Scripted, Storage, Tool, ToolCalling, define_tool
 from ferrule.models.scripted import calls, says
-from ferrule.tools.search.embeddings import Embeddings, static_model, text_of, unit
+from ferrule.tools.search.embeddings import Embeddings, embedding_text, normalize, static_model
 from ferrule.tools.word_stems import tokens
 
 MEANINGS = {
@@ -56,7 +56,7 @@ TOOLS = [
 @pytest.mark.proves("search.embeddings")
 def test_a_tool_without_a_common_word_is_found_by_its_meaning() -> None:
     assert Embeddings(Meanings())("umbrella today", TOOLS)[0] == "get_forecast"
-    assert Embeddings(Meanings(), own=0)("how much cash", TOOLS) == ["send_invoice"]
+    assert Embeddings(Meanings(), ranking_weight=0)("how much cash", TOOLS) == ["send_invoice"]
 
 
 @pytest.mark.proves("search.embeddings")
@@ -74,7 +74,7 @@ def test_the_vector_of_a_tool_is_made_once() -> None:
     search("rain", TOOLS[:2])
     search("rain", TOOLS)
     search("bill", TOOLS)
-    assert sorted(encode.asked) == sorted(["rain", "bill", *map(text_of, TOOLS)])
+    assert sorted(encode.asked) == sorted(["rain", "bill", *map(embedding_text, TOOLS)])
 
 
 @pytest.mark.proves("search.embeddings")
@@ -91,8 +91,8 @@ def test_an_encoder_that_loses_a_text_is_an_error() -> None:
 
 
 def test_a_vector_of_zeros_is_near_to_nothing() -> None:
-    assert unit([0.0, 0.0]) == (0.0, 0.0)
-    assert Embeddings(Meanings(), own=0)("something else", TOOLS) == []
+    assert normalize([0.0, 0.0]) == (0.0, 0.0)
+    assert Embeddings(Meanings(), ranking_weight=0)("something else", TOOLS) == []
 
 
 @pytest.mark.proves("search.embeddings")
@@ -105,7 +105,7 @@ async def test_a_run_finds_its_deferred_tools_by_meaning() -> None:
             says("dry"),
         ]
     )
-    search = {"mode": "client", "strategy": Embeddings(Meanings(), own=0)}
+    search = {"mode": "client", "strategy": Embeddings(Meanings(), ranking_weight=0)}
     agent = Agent(
         model,
         [made("look", "Look."), *deferred],
@@ -151,5 +151,5 @@ def test_a_static_model_in_a_folder_is_used(tmp_path: Path) -> None:
     ]
     model = model2vec.StaticModel(numpy.array(rows, dtype="float32"), tokenizer)
     model.save_pretrained(tmp_path / "model")
-    search = Embeddings(static_model(tmp_path / "model"), own=0)
+    search = Embeddings(static_model(tmp_path / "model"), ranking_weight=0)
     assert search("umbrella", TOOLS) == ["get_forecast"]

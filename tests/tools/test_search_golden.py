@@ -21,7 +21,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ferrule import Tool, define_tool
-from ferrule.tools.search.index import Index
+from ferrule.tools.search.index import ToolIndex
 
 GOLDEN = Path(__file__).with_name("search_golden.json")
 STRATEGIES = ("bm25", "hybrid", "default")
@@ -57,17 +57,17 @@ TOOLS = tools_of(frozen()["tools"])
 def test_the_rankings_of_real_tools_and_requests_are_as_they_were(strategy: str) -> None:
     golden = frozen()
     assert len(golden["requests"]) > 150
-    assert found(Index(TOOLS), golden["requests"], strategy) == golden[strategy]
+    assert found(ToolIndex(TOOLS), golden["requests"], strategy) == golden[strategy]
 
 
 @pytest.mark.proves("search.index-grows")
 @pytest.mark.parametrize("strategy", [*STRATEGIES, "regex"])
 def test_tools_that_join_are_found_as_if_they_had_always_been_there(strategy: str) -> None:
-    grown = Index(TOOLS[:20])
+    grown = ToolIndex(TOOLS[:20])
     grown.search("read a file", strategy)
     for tool in TOOLS[20:]:
         grown.add(tool)
-    whole = Index(TOOLS)
+    whole = ToolIndex(TOOLS)
     assert grown.tools == whole.tools
     for request in (
         frozen()["requests"][::10] if strategy != "regex" else ["file|folder", "git.*branch"]
@@ -79,10 +79,10 @@ def test_tools_that_join_are_found_as_if_they_had_always_been_there(strategy: st
 @settings(max_examples=30, deadline=None)
 @pytest.mark.proves("search.index-grows")
 def test_it_does_not_matter_when_a_tool_joined(order: list[int], first: int) -> None:
-    index = Index([TOOLS[number] for number in order[:first]])
+    index = ToolIndex([TOOLS[number] for number in order[:first]])
     index.search("show the lines of a file")
     index.add(*(TOOLS[number] for number in order[first:]))
-    assert index.search("show the lines of a file") == Index(TOOLS[:12]).search(
+    assert index.search("show the lines of a file") == ToolIndex(TOOLS[:12]).search(
         "show the lines of a file"
     )
 
@@ -91,7 +91,7 @@ def test_it_does_not_matter_when_a_tool_joined(order: list[int], first: int) -> 
 def test_a_tool_that_joins_costs_what_it_is_and_not_what_is_there() -> None:
     costs: list[int] = []
     for there in (5, 40):
-        index = Index(TOOLS[:there])
+        index = ToolIndex(TOOLS[:there])
         index.search("anything")
         counted = 0
 
@@ -109,7 +109,7 @@ def test_a_tool_that_joins_costs_what_it_is_and_not_what_is_there() -> None:
 
 @pytest.mark.proves("search.index-grows")
 def test_words_that_no_tool_says_leave_nothing_behind() -> None:
-    index = Index(TOOLS[:5])
+    index = ToolIndex(TOOLS[:5])
     index.search("read a file")
     before = len(pickle.dumps(index._ranking))  # everything that it holds
     for number in range(50):
@@ -118,7 +118,7 @@ def test_words_that_no_tool_says_leave_nothing_behind() -> None:
 
 
 def test_a_tool_whose_name_is_there_is_not_taken_twice() -> None:
-    index = Index(TOOLS[:3])
+    index = ToolIndex(TOOLS[:3])
     index.add(*TOOLS[:3], TOOLS[3])
     assert len(index) == len(index.tools) == 4
     assert TOOLS[3].full_name in index
@@ -138,4 +138,4 @@ def frozen_by(index: type[Any], strategies: Sequence[str]) -> None:
 
 
 if __name__ == "__main__":
-    frozen_by(Index, ("default",))
+    frozen_by(ToolIndex, ("default",))

@@ -18,9 +18,9 @@ from ferrule.tools import toolset
 from ferrule.tools.catalog import Catalog
 from ferrule.tools.decorator import tool
 from ferrule.tools.definition import Risk, SideEffect, Tool
-from ferrule.tools.description_names import exchanged
-from ferrule.tools.pack_options import Shape, shaped
-from ferrule.tools.result_formatting import formatted
+from ferrule.tools.description_names import replace_names
+from ferrule.tools.pack_options import PackOptions, apply_options
+from ferrule.tools.result_formatting import format_results
 
 
 @tool(side_effect="execute")
@@ -52,11 +52,11 @@ def search(text: str) -> list[str]:
 
 
 def pack() -> tuple[Tool, ...]:
-    commands = toolset.annotated(
-        toolset.keyed([run_command, read_output, read_output_tail], "command"),
+    commands = toolset.annotate(
+        toolset.add_to_groups([run_command, read_output, read_output_tail], "command"),
         {"run_command": {"result_readers": ["read_output", "read_output_tail"]}},
     )
-    return (*commands, *toolset.keyed([search], "read"))
+    return (*commands, *toolset.add_to_groups([search], "read"))
 
 
 def names(tools: tuple[Tool, ...]) -> list[str]:
@@ -64,7 +64,7 @@ def names(tools: tuple[Tool, ...]) -> list[str]:
 
 
 def by_key(tools: tuple[Tool, ...], key: str) -> Tool:
-    return next(one for one in tools if toolset.key_of(one) == key)
+    return next(one for one in tools if toolset.logical_key(one) == key)
 
 
 # ---- which tools
@@ -91,7 +91,7 @@ def test_tools_are_selected_by_key_or_group_in_their_own_order(
 
 @pytest.mark.proves("toolset.select")
 def test_a_renamed_tool_is_still_selected_by_its_logical_key_and_by_its_name() -> None:
-    tools = toolset.renamed(pack(), {"run_command": "release_run"})
+    tools = toolset.rename(pack(), {"run_command": "release_run"})
     assert names(toolset.select(tools, ["run_command"])) == ["release_run"]
     assert names(toolset.select(tools, ["release_run"])) == ["release_run"]
 
@@ -104,15 +104,15 @@ def test_a_renamed_tool_is_still_selected_by_its_logical_key_and_by_its_name() -
         (lambda t: toolset.select(t, ["comand"]), "`command`"),
         (lambda t: toolset.select(t, None, without=["serch"]), "`search`"),
         (lambda t: toolset.select(t, "read"), "['read']"),
-        (lambda t: toolset.renamed(t, {"read_outpt": "x"}), "`read_output`"),
-        (lambda t: toolset.described(t, {"serach": "x"}), "`search`"),
-        (lambda t: toolset.annotated(t, {"serach": {}}), "`search`"),
-        (lambda t: toolset.configured(t, {"serach": {}}), "`search`"),
-        (lambda t: toolset.configured(t, {"search": {"riks": "low"}}), "`risk`"),
-        (lambda t: toolset.deferred(t, ["comand"]), "`command`"),
-        (lambda t: formatted(t, formatters={"serach": str}), "`search`"),
-        (lambda t: shaped(t, {"descripions": {}}), "`descriptions`"),
-        (lambda t: shaped(t, {"names": {"zzz": "x"}}), "there are: `read_output`"),
+        (lambda t: toolset.rename(t, {"read_outpt": "x"}), "`read_output`"),
+        (lambda t: toolset.describe(t, {"serach": "x"}), "`search`"),
+        (lambda t: toolset.annotate(t, {"serach": {}}), "`search`"),
+        (lambda t: toolset.configure(t, {"serach": {}}), "`search`"),
+        (lambda t: toolset.configure(t, {"search": {"riks": "low"}}), "`risk`"),
+        (lambda t: toolset.mark_deferred(t, ["comand"]), "`command`"),
+        (lambda t: format_results(t, formatters={"serach": str}), "`search`"),
+        (lambda t: apply_options(t, {"descripions": {}}), "`descriptions`"),
+        (lambda t: apply_options(t, {"names": {"zzz": "x"}}), "there are: `read_output`"),
     ],
 )  # fmt: skip
 def test_a_word_that_names_nothing_is_refused_with_the_nearest(
@@ -127,22 +127,22 @@ def test_a_word_that_names_nothing_is_refused_with_the_nearest(
 @pytest.mark.parametrize(
     "act",
     [
-        lambda t: toolset.renamed(t, {"search": "read_output"}),
-        lambda t: toolset.renamed(t, {"search": "one", "read_output": "one"}),
-        lambda t: toolset.renamed(t, {"search": "no name"}),
-        lambda t: toolset.namespaced(t, ""),
-        lambda t: toolset.namespaced(t, "a b"),
-        lambda t: toolset.namespaced(t, 42),
-        lambda t: shaped(t, {"namespace": 42}),
-        lambda t: shaped(t, {"namespace": " "}),
-        lambda t: toolset.described(t, {"search": " "}),
-        lambda t: toolset.annotated(t, {"search": 3}),
-        lambda t: toolset.deferred(t, defer="yes"),
-        lambda t: shaped(t, {"defer_loading": "yes"}),
-        lambda t: toolset.configured(t, {"search": {"risk": "huge"}}),
-        lambda t: toolset.configured(t, {"*": {"timeout": -1}}),
-        lambda t: toolset.configured(t, {"*": {"max_attempts": 0}}),
-        lambda t: formatted(t, "yaml"),
+        lambda t: toolset.rename(t, {"search": "read_output"}),
+        lambda t: toolset.rename(t, {"search": "one", "read_output": "one"}),
+        lambda t: toolset.rename(t, {"search": "no name"}),
+        lambda t: toolset.add_namespace(t, ""),
+        lambda t: toolset.add_namespace(t, "a b"),
+        lambda t: toolset.add_namespace(t, 42),
+        lambda t: apply_options(t, {"namespace": 42}),
+        lambda t: apply_options(t, {"namespace": " "}),
+        lambda t: toolset.describe(t, {"search": " "}),
+        lambda t: toolset.annotate(t, {"search": 3}),
+        lambda t: toolset.mark_deferred(t, defer="yes"),
+        lambda t: apply_options(t, {"defer_loading": "yes"}),
+        lambda t: toolset.configure(t, {"search": {"risk": "huge"}}),
+        lambda t: toolset.configure(t, {"*": {"timeout": -1}}),
+        lambda t: toolset.configure(t, {"*": {"max_attempts": 0}}),
+        lambda t: format_results(t, "yaml"),
     ],
 )  # fmt: skip
 def test_what_cannot_be_meant_is_a_config_error(act: Callable[[Any], Any]) -> None:
@@ -155,7 +155,7 @@ def test_what_cannot_be_meant_is_a_config_error(act: Callable[[Any], Any]) -> No
 
 @pytest.mark.proves("toolset.rename-links")
 def test_what_mentions_a_renamed_tool_follows() -> None:
-    tools = toolset.renamed(
+    tools = toolset.rename(
         pack(), {"read_output_tail": "release_log_tail", "run_command": "release_run"}
     )
     runner = by_key(tools, "run_command")
@@ -173,7 +173,7 @@ def test_what_mentions_a_renamed_tool_follows() -> None:
 
 @pytest.mark.proves("toolset.rename-links")
 def test_two_tools_may_swap_their_names() -> None:
-    tools = toolset.renamed(
+    tools = toolset.rename(
         pack(), {"read_output": "read_output_tail", "read_output_tail": "read_output"}
     )
     assert by_key(tools, "run_command").annotations["result_readers"] == [
@@ -186,10 +186,10 @@ def test_two_tools_may_swap_their_names() -> None:
 @pytest.mark.proves("toolset.rename-links")
 def test_an_ordinary_word_is_not_taken_for_a_name() -> None:
     assert (
-        exchanged("search in the research, or `search`", {"search": "grep"})
+        replace_names("search in the research, or `search`", {"search": "grep"})
         == "search in the research, or `grep`"
     )
-    assert exchanged("my_read_file read_file_x src/read_file.py", {"read_file": "look"}) == (
+    assert replace_names("my_read_file read_file_x src/read_file.py", {"read_file": "look"}) == (
         "my_read_file read_file_x src/read_file.py"
     )
 
@@ -197,14 +197,14 @@ def test_an_ordinary_word_is_not_taken_for_a_name() -> None:
 @pytest.mark.proves("toolset.rename-links")
 def test_a_name_that_another_one_begins_with_is_not_taken_for_it() -> None:
     names = {"read_log": "look", "read_log.tail": "end", "read": "get"}
-    assert exchanged("`read_log.tail`, `read`, read_log.tail. Or read_log.", names) == (
+    assert replace_names("`read_log.tail`, `read`, read_log.tail. Or read_log.", names) == (
         "`end`, `get`, end. Or look."
     )
 
 
 @pytest.mark.proves("toolset.namespace")
 def test_a_namespace_is_part_of_the_full_name_and_of_every_mention() -> None:
-    tools = toolset.namespaced(pack(), "release")
+    tools = toolset.add_namespace(pack(), "release")
     runner = by_key(tools, "run_command")
     assert runner.full_name == "release::run_command"
     assert runner.annotations["result_readers"] == [
@@ -213,7 +213,7 @@ def test_a_namespace_is_part_of_the_full_name_and_of_every_mention() -> None:
     ]
     assert "`release__read_output`" in runner.description
     catalog = Catalog(tools)
-    assert catalog.wire_name(by_key(tools, "read_output")) == "release__read_output"
+    assert catalog.api_name(by_key(tools, "read_output")) == "release__read_output"
 
 
 plain_names = st.from_regex(r"[a-z]{1,5}_[a-z]{1,5}", fullmatch=True)
@@ -222,13 +222,13 @@ plain_names = st.from_regex(r"[a-z]{1,5}_[a-z]{1,5}", fullmatch=True)
 @pytest.mark.proves("toolset.rename-links")
 @given(st.lists(plain_names, min_size=4, max_size=4, unique=True))
 def test_renaming_there_and_back_gives_the_same_names_and_links(new: list[str]) -> None:
-    keys = [toolset.key_of(one) for one in pack()]
+    keys = [toolset.logical_key(one) for one in pack()]
     if set(new) & set(keys):
         return
-    there = toolset.renamed(pack(), dict(zip(keys, new, strict=True)))
+    there = toolset.rename(pack(), dict(zip(keys, new, strict=True)))
     assert names(there) == new
-    assert [toolset.key_of(one) for one in there] == keys
-    back = toolset.renamed(there, {key: key for key in keys})
+    assert [toolset.logical_key(one) for one in there] == keys
+    back = toolset.rename(there, {key: key for key in keys})
     for before, after in zip(pack(), back, strict=True):
         assert (before.name, before.annotations.get("result_readers")) == (
             after.name,
@@ -240,7 +240,7 @@ def test_renaming_there_and_back_gives_the_same_names_and_links(new: list[str]) 
 def test_the_tools_that_were_given_are_not_changed() -> None:
     before = pack()
     snapshot = [(one.name, one.description, dict(one.annotations), one.risk) for one in before]
-    shaped(
+    apply_options(
         before,
         {
             "names": {"search": "find"},
@@ -262,7 +262,7 @@ def test_the_tools_that_were_given_are_not_changed() -> None:
 
 @pytest.mark.proves("toolset.annotate")
 def test_annotations_are_merged_the_shared_ones_under_a_tools_own() -> None:
-    tools = toolset.annotated(
+    tools = toolset.annotate(
         pack(),
         {"*": {"phase": "audit", "x": 1}, "run_command": {"phase": "release", "kind": "execute"}},
     )
@@ -275,7 +275,7 @@ def test_annotations_are_merged_the_shared_ones_under_a_tools_own() -> None:
 
 @pytest.mark.proves("toolset.configure")
 def test_raw_overrides_hold_for_all_or_for_one() -> None:
-    tools = toolset.configured(
+    tools = toolset.configure(
         pack(),
         {
             "*": {"risk": "low", "timeout": 7},
@@ -300,10 +300,11 @@ def test_raw_overrides_hold_for_all_or_for_one() -> None:
 @pytest.mark.proves("toolset.deferred")
 def test_deferring_marks_all_tools_or_a_group() -> None:
     marks = [
-        one.annotations.get("defer_loading", False) for one in toolset.deferred(pack(), ["command"])
+        one.annotations.get("defer_loading", False)
+        for one in toolset.mark_deferred(pack(), ["command"])
     ]
     assert marks == [True, True, True, False]
-    assert all(one.annotations["defer_loading"] for one in toolset.deferred(pack()))
+    assert all(one.annotations["defer_loading"] for one in toolset.mark_deferred(pack()))
 
 
 # ---- formats
@@ -322,23 +323,23 @@ def point() -> Point:
 
 @pytest.mark.proves("toolset.format")
 async def test_formats_hold_for_sync_and_async_tools() -> None:
-    runner, reader, tail, finder = formatted(pack(), "json")
+    runner, reader, tail, finder = format_results(pack(), "json")
     assert json.loads(runner(argv=["a", "é"])) == {"status": "completed", "argv": ["a", "é"]}
     assert reader(command_id="c") == '"output of c"'
     assert await tail(command_id="c") == '"tail"'
     assert finder(text="x") == '["x","x"]'
     assert finder.output is None
-    runner, reader, _, finder = formatted(pack(), "display")
+    runner, reader, _, finder = format_results(pack(), "display")
     assert runner(argv=["a", "b"]) == "status: completed\nargv:\n  - a\n  - b"
     assert reader(command_id="c") == "output of c"
     assert finder(text="x") == "- x\n- x"
-    assert formatted(pack(), "value") == pack()
-    assert json.loads(formatted([point], "json")[0]()) == {"x": 1, "y": 2}
+    assert format_results(pack(), "value") == pack()
+    assert json.loads(format_results([point], "json")[0]()) == {"x": 1, "y": 2}
 
 
 @pytest.mark.proves("toolset.format")
 async def test_a_tools_own_formatter_wins_over_the_shared_one_and_both_over_the_format() -> None:
-    runner, reader, tail, finder = formatted(
+    runner, reader, tail, finder = format_results(
         pack(),
         "json",
         result_formatter=lambda tool, value: f"{tool.name}: {value}",
@@ -355,7 +356,7 @@ async def test_a_tools_own_formatter_wins_over_the_shared_one_and_both_over_the_
 
 @pytest.mark.proves("toolset.shape")
 def test_all_options_together_mean_what_each_means_alone() -> None:
-    tools = shaped(
+    tools = apply_options(
         pack(),
         {
             "enabled_tools": ["read", "command"],
@@ -379,10 +380,10 @@ def test_all_options_together_mean_what_each_means_alone() -> None:
 
 @pytest.mark.proves("toolset.shape")
 def test_settings_of_a_tool_that_is_disabled_are_accepted_and_have_no_effect() -> None:
-    options: Shape = {
+    options: PackOptions = {
         "enabled_tools": ["read"],
         "names": {"run_command": "x"},
         "descriptions": {"read_output": "y"},
     }
-    assert names(shaped(pack(), options)) == ["search"]
-    assert names(shaped(pack(), {}, default=["read"])) == ["search"]
+    assert names(apply_options(pack(), options)) == ["search"]
+    assert names(apply_options(pack(), {}, default_selection=["read"])) == ["search"]

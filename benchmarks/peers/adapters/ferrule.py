@@ -6,7 +6,7 @@ from ferrule import Agent, Limits, OpenAIChat, Storage, TextDelta, tool
 
 REQUIRES = ["$FERRULE_SRC"]
 VERSION_OF = "ferrule"
-LIMITS = Limits(max_rounds=10_000, max_calls_per_round=64)
+LIMITS = Limits(max_turns=10_000, max_calls_per_turn=64)
 
 
 class Session:

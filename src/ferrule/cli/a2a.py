@@ -12,8 +12,8 @@ import click
 from ferrule.core.errors import ConfigError, ToolFailed
 from ferrule.storage.settings.settings import load_settings
 
-from .confirmation import agreed
-from .terminal import visible
+from .confirmation import confirm
+from .terminal import escape_invisible
 
 if TYPE_CHECKING:
     from ferrule.connectors.a2a import A2aPeer
@@ -40,11 +40,11 @@ _workspace = click.option(
 @click.option("--json", "as_json", is_flag=True, help="Machine-readable.")
 def list_peers(workspace: str | None, as_json: bool) -> None:
     """List the agents: name, approval state, address. No agent is contacted."""
-    from ferrule.connectors.a2a import Approvals
+    from ferrule.connectors.a2a import PeerApprovals
 
-    approvals = Approvals()
+    approvals = PeerApprovals()
     rows = [
-        {"name": peer.name, "state": approvals.look(peer).state, "url": peer.url}
+        {"name": peer.name, "state": approvals.get(peer).state, "url": peer.url}
         for peer in _load_peers(workspace)
     ]
     if as_json:
@@ -64,15 +64,15 @@ def list_peers(workspace: str | None, as_json: bool) -> None:
 @_workspace
 def show(name: str, workspace: str | None) -> None:
     """Show what was approved of an agent, and what changed since. No agent is contacted."""
-    from ferrule.connectors.a2a import Approvals
-    from ferrule.connectors.a2a.approvals import covered_text
+    from ferrule.connectors.a2a import PeerApprovals
+    from ferrule.connectors.a2a.approvals import configuration_text
 
     peer = _find_peer(workspace, name)
-    approvals = Approvals()
-    approval = approvals.look(peer)
-    _print(f"{peer.name}: {approval.state}\n{covered_text(peer)}")
+    approvals = PeerApprovals()
+    approval = approvals.get(peer)
+    _print(f"{peer.name}: {approval.state}\n{configuration_text(peer)}")
     if approval.card is not None:
-        _print(approval.card.text())
+        _print(approval.card.to_text())
     if approval.pending is not None:
         _print(approvals.diff(peer, approval.pending))
 
@@ -87,18 +87,18 @@ def approve(name: str, workspace: str | None, yes: bool) -> int:
     The card is compared with what was approved before. A later change of the card withholds what
     changed until it is approved too.
     """
-    from ferrule.connectors.a2a import Approvals
+    from ferrule.connectors.a2a import PeerApprovals
 
     peer = _find_peer(workspace, name)
-    approvals = Approvals()
+    approvals = PeerApprovals()
     card = _fetch_card(peer)
-    approval = approvals.look(peer)
+    approval = approvals.get(peer)
     if approval.card is not None and approval.card.digest() == card.digest():
-        approvals.pend(peer, None)
+        approvals.set_pending(peer, None)
         click.echo(f"`{name}` is already approved, and nothing changed", err=True)
         return 0
     _print(approvals.diff(peer, card), err=True)
-    code = agreed(f"let models ask `{name}`?", yes)
+    code = confirm(f"let models ask `{name}`?", yes)
     if code != 0:
         return code
     approvals.approve(peer, card)
@@ -111,9 +111,9 @@ def approve(name: str, workspace: str | None, yes: bool) -> int:
 @_workspace
 def revoke(name: str, workspace: str | None) -> None:
     """Withdraw the approval of an agent."""
-    from ferrule.connectors.a2a import Approvals
+    from ferrule.connectors.a2a import PeerApprovals
 
-    was_approved = Approvals().revoke(_find_peer(workspace, name))
+    was_approved = PeerApprovals().revoke(_find_peer(workspace, name))
     outcome = "is no longer approved" if was_approved else "was not approved"
     click.echo(f"`{name}` {outcome}", err=True)
 
@@ -123,11 +123,11 @@ def revoke(name: str, workspace: str | None) -> None:
 @_workspace
 def test(name: str, workspace: str | None) -> int:
     """Fetch an approved agent's card, and compare it with the approved one. No task is sent."""
-    from ferrule.connectors.a2a import Approvals
+    from ferrule.connectors.a2a import PeerApprovals
 
     peer = _find_peer(workspace, name)
-    approvals = Approvals()
-    approval = approvals.look(peer)
+    approvals = PeerApprovals()
+    approval = approvals.get(peer)
     if approval.card is None:
         click.echo(
             f"`{name}` is not approved, so it was not contacted\n"
@@ -140,12 +140,12 @@ def test(name: str, workspace: str | None) -> int:
     _print(f"{name}: {card.name} {card.version}; {len(card.skills)} skills; {signature}")
     for skill in card.skills:
         _print(f"  {skill.id}  {skill.description.splitlines()[0][:100]}")
-    if not any(peer.admits(url) for url in card.addresses):
+    if not any(peer.allows_url(url) for url in card.addresses):
         addresses = ", ".join(card.addresses) or "the card names none"
         _print(f"! none of its addresses is allowed for this agent: {addresses}", err=True)
         return 1
     if card.digest() != approval.card.digest():
-        approvals.pend(peer, card)
+        approvals.set_pending(peer, card)
         click.echo(
             "the card differs from the one you approved\n"
             f"hint: `ferrule a2a approve {name}` shows the change",
@@ -159,10 +159,10 @@ def _fetch_card(peer: A2aPeer) -> Card:
     """Fetch an agent's card. A failure is a ConfigError, since a person asked for it."""
     import asyncio
 
-    from ferrule.connectors.a2a.connect import card_of
+    from ferrule.connectors.a2a.peers import fetch_peer_card
 
     try:
-        card = asyncio.run(card_of(peer))
+        card = asyncio.run(fetch_peer_card(peer))
     except ToolFailed as error:
         raise ConfigError(error.message, code="a2a_peer") from error
     for problem in card.left_out:
@@ -171,10 +171,10 @@ def _fetch_card(peer: A2aPeer) -> Card:
 
 
 def _load_peers(workspace: str | None) -> tuple[A2aPeer, ...]:
-    from ferrule.runtime.a2a_peers import load
+    from ferrule.runtime.a2a_peers import load_configured_peers
 
     settings = load_settings(workspace=str(Path(workspace).absolute()) if workspace else None)
-    loaded = load(settings)
+    loaded = load_configured_peers(settings)
     for problem in (*settings.notices, *loaded.problems):
         _print(f"! {problem}", err=True)
     return loaded.peers
@@ -193,4 +193,4 @@ def _find_peer(workspace: str | None, name: str) -> A2aPeer:
 
 
 def _print(text: str, *, err: bool = False) -> None:
-    click.echo(visible(text), err=err)
+    click.echo(escape_invisible(text), err=err)

@@ -12,7 +12,7 @@ def has_terminal() -> bool:
     return sys.stdin is not None and sys.stdin.isatty()
 
 
-def agreed(question: str, yes: bool) -> int:
+def confirm(question: str, yes: bool) -> int:
     """Ask a question unless `--yes` answered it. Return 0 for yes, else the exit code."""
     if yes:
         return 0

@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, Any, cast
 
 import click
 
-from ferrule.runtime.options import SETTING_OPTIONS, common
+from ferrule.runtime.options import SETTING_OPTIONS, common_options
 
-from .terminal import visible
+from .terminal import escape_invisible
 
 if TYPE_CHECKING:
     from ferrule.engine.agent import Agent
-    from ferrule.engine.distributed.job_run import Make
+    from ferrule.engine.distributed.job_run import MakeAgent
     from ferrule.engine.distributed.jobs import Job, Jobs
     from ferrule.storage.journal.protocols import Journal
 
@@ -56,7 +56,7 @@ def worker(database: str, concurrency: int, per_tenant: int | None, factory: str
     """
     from ferrule.engine.distributed.worker import Worker
 
-    make_agent = _load_factory(factory) if factory else assembled
+    make_agent = _load_factory(factory) if factory else assemble_for_job
     queue_worker = Worker(database, make_agent, concurrency=concurrency, per_tenant=per_tenant)
     click.echo(
         f"worker {queue_worker.name}: up to {concurrency} jobs at once; Ctrl-C stops it", err=True
@@ -65,7 +65,7 @@ def worker(database: str, concurrency: int, per_tenant: int | None, factory: str
     return 0
 
 
-def _load_factory(name: str) -> Make:
+def _load_factory(name: str) -> MakeAgent:
     """Import a function from an installed module or one in the current folder.
 
     Exceptions that the module itself raises are not caught.
@@ -85,10 +85,10 @@ def _load_factory(name: str) -> Make:
         raise click.UsageError(
             f"--agent {name}: is {type(found).__name__}, not a function of (job, journal)"
         )
-    return cast("Make", found)
+    return cast("MakeAgent", found)
 
 
-def assembled(job: Job, journal: Journal) -> Agent:
+def assemble_for_job(job: Job, journal: Journal) -> Agent:
     """Make a job's agent from this machine's settings, for the job's owner.
 
     It works in the job's workspace and uses the shared journal. Nobody is asked for approval, even
@@ -102,7 +102,7 @@ def assembled(job: Job, journal: Journal) -> Agent:
     options = {name.replace(".", "__"): value for name, value in job.options.items()}
     given = {**options, "model": job.model or None, "workspace": job.workspace or None}
     agent = assemble(given, notice=notice, journal=journal).agent
-    return agent.working_for(job.user, tenant=job.tenant, journal=journal)
+    return agent.copy_for_user(job.user, tenant=job.tenant, journal=journal)
 
 
 @click.command()
@@ -127,7 +127,7 @@ def assembled(job: Job, journal: Journal) -> Agent:
 @click.option("--wait", is_flag=True, help="Wait for the answer and print it.")
 @click.option("--list", "listing", is_flag=True, help="Only list the newest jobs.")
 @click.option("--cancel", metavar="RUN", help="Only cancel a job.")
-@common
+@common_options
 def submit(prompt: tuple[str, ...], database: str, **given: Any) -> int:
     """Submit a message as a job for workers, and print the run's id."""
     from ferrule.engine.distributed.jobs import Jobs
@@ -155,21 +155,23 @@ def _print_jobs(jobs: Jobs) -> int:
     for job in jobs.recent():
         text = " ".join(job.text.split())[:60]
         click.echo(
-            visible(f"{job.run:32}  {job.state:9}  {job.tenant:12}  {job.worker:28}  {text}")
+            escape_invisible(
+                f"{job.run:32}  {job.state:9}  {job.tenant:12}  {job.worker:28}  {text}"
+            )
         )
     return 0
 
 
 def _submit_job(jobs: Jobs, prompt: str, settings: dict[str, Any], given: dict[str, Any]) -> int:
     from ferrule.engine.distributed.jobs import Job
-    from ferrule.runtime.assemble import person
+    from ferrule.runtime.assemble import current_user
 
     job = Job(
         prompt,
         session=given["session"],
         run=given["key"],
         tenant=given["tenant"],
-        user=person() if given["user"] is None else given["user"],
+        user=current_user() if given["user"] is None else given["user"],
         workspace=str(Path(given["workspace"]).absolute()) if given["workspace"] else "",
         model=given["model"] or "",
         priority=given["priority"],
@@ -186,11 +188,11 @@ def _submit_job(jobs: Jobs, prompt: str, settings: dict[str, Any], given: dict[s
         return 0
     outcome = jobs.outcome(job.run)
     if outcome["text"]:
-        click.echo(visible(outcome["text"]))
+        click.echo(escape_invisible(outcome["text"]))
     if outcome["stop"] == "done":
         return 0
     code = f" [{outcome['code']}]" if outcome["code"] else ""
-    click.echo(visible(f"{outcome['stop']}: {outcome['detail']}{code}"), err=True)
+    click.echo(escape_invisible(f"{outcome['stop']}: {outcome['detail']}{code}"), err=True)
     return 1
 
 

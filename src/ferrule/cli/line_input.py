@@ -7,7 +7,7 @@ import os
 import sys
 
 
-def forget_typed() -> None:
+def discard_typed_input() -> None:
     """Drop what was typed before now, since it was not meant as an answer to the next question."""
     import termios
 
@@ -23,7 +23,7 @@ async def read_line(text: str) -> str:
     Raises:
         EOFError: The input ended.
     """
-    forget_typed()
+    discard_typed_input()
     sys.stderr.write(text)
     sys.stderr.flush()
     loop = asyncio.get_running_loop()

@@ -6,7 +6,7 @@ import json
 from collections.abc import Callable
 from typing import Any, cast
 
-from ferrule.core.calls import Call, Result
+from ferrule.core.calls import ToolCall, ToolResult
 from ferrule.core.events import (
     CallEvaluated,
     DirectCall,
@@ -16,7 +16,7 @@ from ferrule.core.events import (
     ToolAnswered,
 )
 from ferrule.engine.live_events import Live, Progress, ReasoningDelta, TextDelta
-from ferrule.tools.context import ASIDE
+from ferrule.tools.context import HIDDEN_TOPICS
 
 from .terminal import Terminal
 
@@ -25,11 +25,8 @@ PREVIEW_LINES = 6
 _MAX_LINE = 200
 
 
-class Show:
+class LiveOutput:
     """Writes live events to a terminal.
-
-    Attributes:
-        answered: How many tool calls have ended so far.
 
     Args:
         terminal: Where to write.
@@ -42,7 +39,7 @@ class Show:
     def __init__(
         self,
         terminal: Terminal,
-        find: Callable[[str], Call | None],
+        find: Callable[[str], ToolCall | None],
         *,
         live: bool,
         reasoning: bool = False,
@@ -54,7 +51,7 @@ class Show:
         self._open_line: Callable[..., None] | None = None
         self._streamed = False
         self._typed: set[str] = set()
-        self.answered = 0
+        self.finished_calls = 0
         self._draw: dict[type, Callable[[Any], None]] = {
             TextDelta: self._draw_text,
             ReasoningDelta: self._draw_reasoning,
@@ -76,11 +73,11 @@ class Show:
     def _draw_text(self, item: TextDelta) -> None:
         self._streamed = True
         if self._live:
-            self._write_piece(self._terminal.answer, item.text)
+            self._write_piece(self._terminal.write_answer, item.text)
 
     def _draw_reasoning(self, item: ReasoningDelta) -> None:
         if self._reasoning:
-            self._write_piece(self._terminal.talk, item.text, style="dim")
+            self._write_piece(self._terminal.write_progress, item.text, style="dim")
 
     def _write_piece(self, write: Callable[..., None], text: str, **style: str) -> None:
         if self._open_line is not None and self._open_line != write:
@@ -95,10 +92,10 @@ class Show:
 
     def _finish_answer(self, item: ModelAnswered) -> None:
         if self._live and item.text and not self._streamed:
-            self._write_piece(self._terminal.answer, item.text)
+            self._write_piece(self._terminal.write_answer, item.text)
         self._end_line()
         if not self._live and item.text and item.calls:
-            self._terminal.talk(item.text)
+            self._terminal.write_progress(item.text)
         self._streamed = False
 
     def _note_direct_call(self, item: DirectCall) -> None:
@@ -111,27 +108,27 @@ class Show:
         if call is None or item.call_id in self._typed:
             return
         self._end_line()
-        self._terminal.talk(f"▸ {call.tool} {arguments_of(call)}", style="bold cyan")
+        self._terminal.write_progress(f"▸ {call.tool} {format_arguments(call)}", style="bold cyan")
         if item.result is not None:
             self._draw_result(item.result)
 
     def _draw_approval(self, item: PersonAnswered) -> None:
         if item.by == "no-terminal":
-            self._terminal.say(f"! {item.note}", style="yellow")
+            self._terminal.write_message(f"! {item.note}", style="yellow")
         elif item.choice == "deny":
-            self._terminal.talk(f"  ✗ {item.note or 'denied'}", style="red")
+            self._terminal.write_progress(f"  ✗ {item.note or 'denied'}", style="red")
         elif item.grant:
-            self._terminal.talk(f"  {item.choice}: {item.grant}", style="dim")
+            self._terminal.write_progress(f"  {item.choice}: {item.grant}", style="dim")
 
     def _finish_call(self, item: ToolAnswered) -> None:
-        self.answered += 1
+        self.finished_calls += 1
         if item.result.call_id not in self._typed:
             self._draw_result(item.result)
 
-    def _draw_result(self, result: Result) -> None:
+    def _draw_result(self, result: ToolResult) -> None:
         if not result.success:
             message = _indent(result.error_message or "")
-            self._terminal.talk(f"  ✗ {result.error_type}: {message}", style="red")
+            self._terminal.write_progress(f"  ✗ {result.error_type}: {message}", style="red")
             return
         text = result.data
         if not isinstance(text, str):
@@ -139,21 +136,21 @@ class Show:
         lines = text.splitlines()
         for line in lines[:PREVIEW_LINES]:
             ellipsis = "…" if len(line) > _MAX_LINE else ""
-            self._terminal.talk(f"  │ {line[:_MAX_LINE]}{ellipsis}", style="dim")
+            self._terminal.write_progress(f"  │ {line[:_MAX_LINE]}{ellipsis}", style="dim")
         more = f", {len(lines) - PREVIEW_LINES} more lines" if len(lines) > PREVIEW_LINES else ""
         cut = ", cut" if result.partial else ""
-        self._terminal.talk(
+        self._terminal.write_progress(
             f"  ✓ {result.size} bytes{more}{cut}, {result.duration_ms} ms", style="green"
         )
 
     def _draw_progress(self, item: Progress) -> None:
-        self._terminal.talk(f"  … {_indent(item.text)}", style="dim")
+        self._terminal.write_progress(f"  … {_indent(item.text)}", style="dim")
 
     def _draw_notice(self, item: Noticed) -> None:
-        if item.topic in ASIDE:
+        if item.topic in HIDDEN_TOPICS:
             return
         self._end_line()
-        self._terminal.say(f"! {item.topic}: {_indent(item.text)}", style="yellow")
+        self._terminal.write_message(f"! {item.topic}: {_indent(item.text)}", style="yellow")
 
 
 def _indent(text: str) -> str:
@@ -161,7 +158,7 @@ def _indent(text: str) -> str:
     return text.rstrip("\n").replace("\n", "\n  │ ")
 
 
-def arguments_of(call: Call) -> str:
+def format_arguments(call: ToolCall) -> str:
     """Format arguments in one line: `path="a.txt" line_start=3`.
 
     Arguments that are not a JSON object are shown as they are.

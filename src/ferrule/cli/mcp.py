@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from ferrule.core.errors import ConfigError
-from ferrule.runtime.mcp_servers import listed, load
+from ferrule.runtime.mcp_servers import list_server_tools, load_configured_servers
 from ferrule.storage import paths
 from ferrule.storage.settings.settings import load_settings
 
-from .confirmation import agreed
-from .terminal import visible
+from .confirmation import confirm
+from .terminal import escape_invisible
 
 if TYPE_CHECKING:
     from collections.abc import Coroutine
@@ -49,11 +49,11 @@ _workspace = click.option(
 @click.option("--json", "as_json", is_flag=True, help="Machine-readable.")
 def list_servers(workspace: str | None, as_json: bool) -> None:
     """List the servers: name, origin, approval state, address or command. Nothing is started."""
-    from ferrule.connectors.mcp import Approvals
+    from ferrule.connectors.mcp import ServerApprovals
 
-    loaded = load(_load_settings(workspace))
-    approvals = Approvals()
-    rows = [_make_row(server, approvals.look(server).state) for server in loaded.servers]
+    loaded = load_configured_servers(_load_settings(workspace))
+    approvals = ServerApprovals()
+    rows = [_make_row(server, approvals.get(server).state) for server in loaded.servers]
     if as_json:
         click.echo(json.dumps(rows, indent=2))
         return
@@ -77,15 +77,15 @@ def _make_row(server: McpServer, state: str) -> dict[str, Any]:
 @_workspace
 def show(name: str, workspace: str | None) -> None:
     """Show what was approved of a server, and what changed since. Nothing is started."""
-    from ferrule.connectors.mcp import Approvals
-    from ferrule.connectors.mcp.approvals import covered_text
+    from ferrule.connectors.mcp import ServerApprovals
+    from ferrule.connectors.mcp.approvals import configuration_text
 
     server = _find_server(_load_settings(workspace), name)
-    approvals = Approvals()
-    approval = approvals.look(server)
-    _print(f"{server.name}: {approval.state}\n{covered_text(server)}")
+    approvals = ServerApprovals()
+    approval = approvals.get(server)
+    _print(f"{server.name}: {approval.state}\n{configuration_text(server)}")
     if approval.manifest is not None:
-        _print(approval.manifest.text())
+        _print(approval.manifest.to_text())
     if approval.pending is not None:
         _print(approvals.diff(server, approval.pending))
 
@@ -100,25 +100,25 @@ def approve(name: str, workspace: str | None, yes: bool) -> int:
     The tools are compared with those approved before. A later change withholds the changed tools
     until they are approved too.
     """
-    from ferrule.connectors.mcp import Approvals
+    from ferrule.connectors.mcp import ServerApprovals
 
     settings = _load_settings(workspace)
     server = _find_server(settings, name)
-    approvals = Approvals()
-    if approvals.look(server).state in _NOT_STARTABLE:
+    approvals = ServerApprovals()
+    if approvals.get(server).state in _NOT_STARTABLE:
         _print(approvals.diff(server), err=True)
-        code = agreed(f"start `{name}` to see what it offers?", yes)
+        code = confirm(f"start `{name}` to see what it offers?", yes)
         if code != 0:
             return code
         approvals.approve(server)
     manifest = _run(_list_tools(settings, server))
-    approval = approvals.look(server)
+    approval = approvals.get(server)
     if approval.manifest is not None and approval.manifest.digest() == manifest.digest():
-        approvals.pend(server, None)
+        approvals.set_pending(server, None)
         click.echo(f"`{name}` is already approved, and nothing changed", err=True)
         return 0
     _print(approvals.diff(server, manifest), err=True)
-    code = agreed(f"let models use these tools of `{name}`?", yes)
+    code = confirm(f"let models use these tools of `{name}`?", yes)
     if code != 0:
         return code
     approvals.approve(server, manifest)
@@ -131,9 +131,9 @@ def approve(name: str, workspace: str | None, yes: bool) -> int:
 @_workspace
 def revoke(name: str, workspace: str | None) -> None:
     """Withdraw the approval of a server."""
-    from ferrule.connectors.mcp import Approvals
+    from ferrule.connectors.mcp import ServerApprovals
 
-    was_approved = Approvals().revoke(_find_server(_load_settings(workspace), name))
+    was_approved = ServerApprovals().revoke(_find_server(_load_settings(workspace), name))
     outcome = "is no longer approved" if was_approved else "was not approved"
     click.echo(f"`{name}` {outcome}", err=True)
 
@@ -143,11 +143,11 @@ def revoke(name: str, workspace: str | None) -> None:
 @_workspace
 def test(name: str, workspace: str | None) -> int:
     """Start an approved server; show its protocol version and its tools. No tool is called."""
-    from ferrule.connectors.mcp import Approvals
+    from ferrule.connectors.mcp import ServerApprovals
 
     settings = _load_settings(workspace)
     server = _find_server(settings, name)
-    if Approvals().look(server).state in _NOT_STARTABLE:
+    if ServerApprovals().get(server).state in _NOT_STARTABLE:
         click.echo(
             f"`{name}` is not approved, so it was not started\nhint: `ferrule mcp approve {name}`",
             err=True,
@@ -189,7 +189,7 @@ def add(
 
     `ferrule mcp add git -- mcp-server-git --repository .`
     """
-    from ferrule.connectors.mcp.configuration import OWN_FILE, read_server
+    from ferrule.connectors.mcp.configuration import PERSONAL_FILE, read_server
 
     entry = _make_entry(command, url, env, header)
     if network:
@@ -197,7 +197,7 @@ def add(
     if readable:
         entry["readable"] = list(readable)
     read_server(name, entry, f"`{name}`")
-    file = paths.config() / OWN_FILE
+    file = paths.config() / PERSONAL_FILE
     content: dict[str, Any] = {}
     if file.exists():
         content = json.loads(file.read_text(encoding="utf-8"))
@@ -241,11 +241,11 @@ def _parse_pair(text: str) -> tuple[str, str]:
 @click.option("--out", is_flag=True, help="Sign out instead: delete this server's tokens.")
 def login(name: str, workspace: str | None, out: bool) -> int:
     """Sign in to a server that needs it, in your browser."""
-    from ferrule.connectors.mcp.oauth import FileTokens
-    from ferrule.connectors.mcp.spec import fill
+    from ferrule.connectors.mcp.oauth import FileTokenStorage
+    from ferrule.connectors.mcp.spec import fill_variables
 
     server = _find_server(_load_settings(workspace), name)
-    filled = fill(server)
+    filled = fill_variables(server)
     if server.oauth is None:
         click.echo(
             f"`{name}` is not set up for signing in\n"
@@ -254,7 +254,7 @@ def login(name: str, workspace: str | None, out: bool) -> int:
         )
         return 2
     if out:
-        was_signed_in = FileTokens(server, filled.url).forget()
+        was_signed_in = FileTokenStorage(server, filled.url).forget()
         outcome = "signed out of" if was_signed_in else "was not signed in to"
         click.echo(f"{outcome} `{name}`", err=True)
         return 0
@@ -271,17 +271,17 @@ def _run(work: Coroutine[Any, Any, T]) -> T:
 
 async def _sign_in(server: McpServer, filled: Any) -> None:
     from ferrule.connectors.mcp.oauth import sign_in
-    from ferrule.connectors.mcp.server import say_hello
+    from ferrule.connectors.mcp.server_client import probe_server
 
     async def browse(url: str) -> None:
         _print(f"open this address to sign in:\n{url}", err=True)
         click.launch(url)
 
-    await sign_in(server, filled, browse, lambda auth: say_hello(server, filled, auth))
+    await sign_in(server, filled, browse, lambda auth: probe_server(server, filled, auth))
 
 
 async def _list_tools(settings: Settings, server: McpServer) -> Manifest:
-    manifest = await listed(settings, server)
+    manifest = await list_server_tools(settings, server)
     _warn(manifest.left_out)
     return manifest
 
@@ -293,7 +293,7 @@ def _load_settings(workspace: str | None) -> Settings:
 
 
 def _find_server(settings: Settings, name: str) -> McpServer:
-    servers = load(settings).servers
+    servers = load_configured_servers(settings).servers
     for server in servers:
         if server.name == name:
             return server
@@ -305,7 +305,7 @@ def _find_server(settings: Settings, name: str) -> McpServer:
 
 
 def _print(text: str, *, err: bool = False) -> None:
-    click.echo(visible(text), err=err)
+    click.echo(escape_invisible(text), err=err)
 
 
 def _warn(problems: tuple[str, ...]) -> None:

@@ -12,7 +12,7 @@ import click
 from ferrule.core.errors import ProviderError
 from ferrule.storage.settings.settings import load_settings
 
-from .terminal import visible
+from .terminal import escape_invisible
 
 if TYPE_CHECKING:
     from ferrule.models.client import Capabilities
@@ -29,15 +29,15 @@ def list_models(as_json: bool) -> None:
     """List the providers that can be reached from here, and their models."""
     import asyncio
 
-    from ferrule.runtime.model_discovery import discovered
+    from ferrule.runtime.model_discovery import discover_models
 
-    rows = asyncio.run(discovered())
+    rows = asyncio.run(discover_models())
     if as_json:
         click.echo(json.dumps([asdict(row) for row in rows], indent=2))
         return
     for row in rows:
         mark = "✓" if row.ready else "·"
-        click.echo(visible(f"{mark} {row.model:24} {row.detail}".rstrip()))
+        click.echo(escape_invisible(f"{mark} {row.model:24} {row.detail}".rstrip()))
 
 
 @models.command()
@@ -65,27 +65,27 @@ def probe(model: str, as_json: bool) -> None:
 
 
 async def _probe_model(model: str) -> tuple[Capabilities, str]:
-    from ferrule.models.tool_modes.live_probe import probed
-    from ferrule.models.tool_modes.selection import choose
-    from ferrule.runtime.assemble import wire_of
+    from ferrule.models.tool_modes.live_probe import probe_capabilities
+    from ferrule.models.tool_modes.selection import choose_tool_mode
+    from ferrule.runtime.assemble import create_client
 
-    client = wire_of(load_settings(), model)
-    capabilities = await probed(client)
+    client = create_client(load_settings(), model)
+    capabilities = await probe_capabilities(client)
     if not model.startswith("scripted:"):
         # Closing a script that was never run would complain about its unused steps.
         await client.close()
-    return capabilities, choose(capabilities)
+    return capabilities, choose_tool_mode(capabilities)
 
 
 @models.command()
 @click.argument("name", default="smollm2")
 def pull(name: str) -> None:
     """Download the embedded model (92 MB, once); checked by hash, resumed where it stopped."""
-    from ferrule.models.local.pull import installed, known, pull
+    from ferrule.models.local.pull import find_model, installed_path, pull
 
-    model = known(name)
+    model = find_model(name)
     try:
-        click.echo(f"{name} is installed: {installed(model)}", err=True)
+        click.echo(f"{name} is installed: {installed_path(model)}", err=True)
         return
     except ProviderError as missing:
         if missing.code != "model_missing":

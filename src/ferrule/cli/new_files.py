@@ -19,7 +19,7 @@ _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
-def there(root: Path, names: Iterable[str]) -> list[str]:
+def find_existing(root: Path, names: Iterable[str]) -> list[str]:
     """Return the names of those files that exist already, dangling links included.
 
     Raises:
@@ -33,7 +33,7 @@ def there(root: Path, names: Iterable[str]) -> list[str]:
     return [name for name in names if os.path.lexists(root / name)]
 
 
-def write_new(
+def write_new_files(
     root: Path, files: Mapping[str, str], *, replace: bool = False, hint: str = ""
 ) -> list[str]:
     """Write new text files below `root`, which is created if it is missing.
@@ -50,7 +50,7 @@ def write_new(
     Raises:
         ConfigError: Files exist (it names all of them), or one could not be written.
     """
-    taken = there(root, files)
+    taken = find_existing(root, files)
     if taken and not replace:
         existing = ", ".join(f"`{root / name}`" for name in taken)
         verb = "exists" if len(taken) == 1 else "exist"

@@ -15,11 +15,11 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Iterator
 from dataclasses import dataclass
 
-from ferrule.permissions.approvals import Answer, ApprovalRequest, Choice
+from ferrule.permissions.approvals import ApprovalAnswer, ApprovalRequest, Choice
 
 from .terminal import BOTTOM, SIDE, TOP, Terminal
 
-Read = Callable[[str], Awaitable[str]]
+ReadLine = Callable[[str], Awaitable[str]]
 """Shows a prompt and reads a line; raises EOFError at the end of input."""
 
 PREVIEW_LINES = 60
@@ -38,7 +38,7 @@ _UNCLEAR = ("y", "yes", "ok", "okay", "sure", "allow", "always")
 
 
 @dataclass(frozen=True, slots=True)
-class Key:
+class AnswerKey:
     """An answer that a person can type, and the grant it gives."""
 
     typed: str
@@ -46,14 +46,14 @@ class Key:
     rule: str
 
 
-def keys(request: ApprovalRequest) -> list[Key]:
+def answer_keys(request: ApprovalRequest) -> list[AnswerKey]:
     """List the keys for the grants that a request offers, in their order: `1`, `2`, `2b`, `3`."""
-    found: list[Key] = []
+    found: list[AnswerKey] = []
     for choice, number in _NUMBERS.items():
         rules = [offer.rule for offer in request.offers if offer.choice == choice]
         for index, rule in enumerate(rules):
             letter = "" if index == 0 else chr(ord("a") + index)
-            found.append(Key(number + letter, choice, rule))
+            found.append(AnswerKey(number + letter, choice, rule))
     return found
 
 
@@ -62,32 +62,32 @@ class TerminalApprover:
 
     asks_about_unknown = True
 
-    def __init__(self, terminal: Terminal, read: Read, *, user: str) -> None:
+    def __init__(self, terminal: Terminal, read: ReadLine, *, user: str) -> None:
         self._terminal = terminal
         self._read = read
         self._user = user
 
-    async def ask(self, request: ApprovalRequest) -> Answer:
+    async def ask(self, request: ApprovalRequest) -> ApprovalAnswer:
         """Show the request and read lines until one of them is an answer."""
-        offered = keys(request)
-        with self._terminal.question():
+        offered = answer_keys(request)
+        with self._terminal.hold_output():
             self._show(request, offered, full=False)
             while True:
                 try:
                     typed = (await self._read(f"{BOTTOM} allow? [1-4] ")).strip()
                 except EOFError:
-                    return Answer("deny", by=self._user, note="denied: no answer was given")
+                    return ApprovalAnswer("deny", by=self._user, note="denied: no answer was given")
                 if typed == "v":
                     self._show(request, offered, full=True)
                 elif answer := self._parse_answer(typed, offered):
                     return answer
                 else:
                     choices = ", ".join(key.typed for key in offered)
-                    self._terminal.frame(
+                    self._terminal.draw_frame(
                         SIDE, [(f"hint: type {choices}, 4, or a reason to deny", "dim")]
                     )
 
-    def _parse_answer(self, typed: str, offered: list[Key]) -> Answer | None:
+    def _parse_answer(self, typed: str, offered: list[AnswerKey]) -> ApprovalAnswer | None:
         """Return the answer that the typed text gives, or None if it is unclear.
 
         The first key of a choice also matches the name of the choice and its first letter.
@@ -96,19 +96,19 @@ class TerminalApprover:
         for key in offered:
             names = (key.choice, key.choice[0]) if len(key.typed) == 1 else ()
             if word == key.typed or word in names:
-                return Answer(key.choice, key.rule, by=self._user)
+                return ApprovalAnswer(key.choice, key.rule, by=self._user)
         if word in _DENIALS:
-            return Answer("deny", by=self._user, note="denied by a person")
+            return ApprovalAnswer("deny", by=self._user, note="denied by a person")
         if len(word) < 3 or word[0].isdigit() or word in _UNCLEAR:
             return None
-        return Answer("deny", by=self._user, note=f"denied by a person: {typed}")
+        return ApprovalAnswer("deny", by=self._user, note=f"denied by a person: {typed}")
 
-    def _show(self, request: ApprovalRequest, offered: list[Key], *, full: bool) -> None:
+    def _show(self, request: ApprovalRequest, offered: list[AnswerKey], *, full: bool) -> None:
         labels = f" · {', '.join(request.labels)}" if request.labels else ""
         head = f"permission: {request.tool.full_name} · risk {request.risk.upper()}{labels}"
-        self._terminal.frame(TOP, [(head, "bold yellow")])
-        self._terminal.frame(SIDE, _body(request, full=full))
-        self._terminal.frame(SIDE, _answers(offered))
+        self._terminal.draw_frame(TOP, [(head, "bold yellow")])
+        self._terminal.draw_frame(SIDE, _body(request, full=full))
+        self._terminal.draw_frame(SIDE, _answers(offered))
 
 
 def _body(request: ApprovalRequest, *, full: bool) -> Iterator[tuple[str, str]]:
@@ -133,7 +133,7 @@ def _body(request: ApprovalRequest, *, full: bool) -> Iterator[tuple[str, str]]:
         yield f"… {left_out} more lines of what would happen; `v` shows all", "bold"
 
 
-def _answers(offered: list[Key]) -> Iterator[tuple[str, str]]:
+def _answers(offered: list[AnswerKey]) -> Iterator[tuple[str, str]]:
     yield "", ""
     for key in offered:
         label = f"[{key.typed}]"

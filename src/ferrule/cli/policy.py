@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from ferrule.runtime.options import common
+from ferrule.runtime.options import common_options
 
-from .terminal import visible
-from .tools.command import found, parsed
+from .terminal import escape_invisible
+from .tools.command import find_tool, parse_arguments
 
 if TYPE_CHECKING:
     from ferrule.engine.agent import Agent
@@ -25,37 +25,37 @@ def policy() -> None:
 @click.argument("name")
 @click.argument("arguments", nargs=-1, metavar="[KEY=VALUE]...")
 @click.option("--json", "as_json", help="All arguments as one JSON object.")
-@common
+@common_options
 def explain(name: str, arguments: tuple[str, ...], as_json: str | None, **options: Any) -> int:
     """Explain step by step what the permission rules decide about a call, without making it.
 
     `ferrule policy explain run_command command="git push"`; exit code 0 allow, 7 ask, 4 deny.
     """
-    from .terminal_agent import seat
+    from .terminal_agent import assemble_at_terminal
 
-    agent = seat(options).agent
-    tool = found(agent.catalog, name)
-    checked = tool.arguments.check(parsed(tool.arguments.schema, arguments, as_json))
+    agent = assemble_at_terminal(options).agent
+    tool = find_tool(agent.catalog, name)
+    checked = tool.arguments.check(parse_arguments(tool.arguments.schema, arguments, as_json))
     if checked.problems:
         raise click.UsageError("; ".join(checked.problems))
-    for line in agent.gate.trace(tool, checked.values):
-        click.echo(visible(line))
+    for line in agent.gate.explain_steps(tool, checked.values):
+        click.echo(escape_invisible(line))
     decision = agent.gate.decide(tool, checked.values)
     return {"allow": 0, "ask": 7, "deny": 4}[decision.verdict]
 
 
 @policy.command()
 @click.argument("file", type=click.File("r", encoding="utf-8"))
-@common
+@common_options
 def test(file: Any, **options: Any) -> int:
     """Test the rules in force against a file of expected decisions.
 
     FILE has one case per line: `allow|ask|deny TOOL KEY=VALUE...`, quoted as in a shell; `#` starts
     a comment.
     """
-    from .terminal_agent import seat
+    from .terminal_agent import assemble_at_terminal
 
-    agent = seat(options).agent
+    agent = assemble_at_terminal(options).agent
     passed = 0
     failed = 0
     for number, line in enumerate(file, 1):
@@ -69,7 +69,7 @@ def test(file: Any, **options: Any) -> int:
         except ValueError as error:
             raise click.UsageError(f"{file.name}:{number}: {error}") from error
         if failure:
-            click.echo(visible(f"{file.name}:{number}: {failure}"))
+            click.echo(escape_invisible(f"{file.name}:{number}: {failure}"))
             failed += 1
         else:
             passed += 1
@@ -82,8 +82,8 @@ def _test_case(agent: Agent, words: list[str]) -> str:
     if len(words) < 2 or words[0] not in ("allow", "ask", "deny"):
         raise click.UsageError("cannot read this line; write `allow|ask|deny TOOL KEY=VALUE...`")
     expected, name, *arguments = words
-    tool = found(agent.catalog, name)
-    checked = tool.arguments.check(parsed(tool.arguments.schema, tuple(arguments), None))
+    tool = find_tool(agent.catalog, name)
+    checked = tool.arguments.check(parse_arguments(tool.arguments.schema, tuple(arguments), None))
     if checked.problems:
         return f"expected {expected}, got {'; '.join(checked.problems)}"
     decision = agent.gate.decide(tool, checked.values)
@@ -93,12 +93,12 @@ def _test_case(agent: Agent, words: list[str]) -> str:
 
 
 @policy.command()
-@common
+@common_options
 def lint(**options: Any) -> int:
     """Report rules that can never match, are shadowed, or name no tool."""
-    from .terminal_agent import seat
+    from .terminal_agent import assemble_at_terminal
 
-    agent = seat(options).agent
+    agent = assemble_at_terminal(options).agent
     findings = agent.gate.rules.lint([tool.full_name for tool in agent.catalog])
     for finding in findings:
         click.echo(finding)

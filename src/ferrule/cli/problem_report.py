@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from .terminal import as_json as encode_json
-from .terminal import visible
+from .terminal import encode_json as encode_json
+from .terminal import escape_invisible
 
 if TYPE_CHECKING:
-    from ferrule.extensions.checks.runs import Outcome
+    from ferrule.extensions.checks.tool_cases import CaseOutcome
     from ferrule.extensions.checks.tool_file import Problem
 
 FORMAT = 1
@@ -71,10 +71,10 @@ SCHEMA: dict[str, Any] = {
 """JSON Schema of what `--json` prints; `ferrule validate --schema` shows it."""
 
 
-def report(
+def print_report(
     files: Sequence[str],
     problems: Iterable[Problem],
-    outcomes: Iterable[Outcome] = (),
+    outcomes: Iterable[CaseOutcome] = (),
     *,
     as_json: bool,
     strict: bool = False,
@@ -107,27 +107,29 @@ def report(
     return 0 if ok else 1
 
 
-def _print_lines(files: Sequence[str], problems: list[Problem], outcomes: list[Outcome]) -> None:
+def _print_lines(
+    files: Sequence[str], problems: list[Problem], outcomes: list[CaseOutcome]
+) -> None:
     for problem in problems:
-        click.echo(visible(str(problem)))
+        click.echo(escape_invisible(str(problem)))
     for outcome in outcomes:
         mark = "ok  " if outcome.passed else "FAIL"
         ran = f" (ran {', '.join(outcome.asked)})" if outcome.asked else ""
-        click.echo(visible(f"{mark} {outcome.tool}: {outcome.kind} {outcome.name}{ran}"))
+        click.echo(escape_invisible(f"{mark} {outcome.tool}: {outcome.kind} {outcome.name}{ran}"))
         if outcome.said:
-            click.echo(visible(f"     {outcome.where}: {outcome.said}"))
+            click.echo(escape_invisible(f"     {outcome.where}: {outcome.said}"))
     errors = sum(one.level == "error" for one in problems)
     failed = sum(not one.passed for one in outcomes)
     parts = [
-        counted(len(files), "file"),
-        counted(errors, "error"),
-        counted(len(problems) - errors, "warning"),
+        format_count(len(files), "file"),
+        format_count(errors, "error"),
+        format_count(len(problems) - errors, "warning"),
     ]
     if outcomes:
         parts.append(f"{len(outcomes) - failed} of {len(outcomes)} cases passed")
     click.echo(", ".join(parts), err=True)
 
 
-def counted(number: int, what: str) -> str:
+def format_count(number: int, what: str) -> str:
     """Format a number of things: `1 file`, `2 files`."""
     return f"{number} {what}{'' if number == 1 else 's'}"

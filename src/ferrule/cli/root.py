@@ -20,7 +20,7 @@ from ferrule._version import __version__
 from ferrule.core.errors import FerruleError
 from ferrule.runtime.lazy_group import LazyGroup
 
-from .terminal import visible
+from .terminal import escape_invisible
 
 COMMANDS: dict[str, tuple[str, str]] = {
     "run": ("ferrule.cli.run.command:run", "Answer one message and exit."),
@@ -124,9 +124,9 @@ def _report(error: Exception) -> int:
         detail = f"a defect in Ferrule: {type(error).__name__}: {error}"
         hint = "set FERRULE_TRACEBACK=1 to see where, and please report it"
         code = 1
-    sys.stderr.write(f"error: {visible(detail)}\n")
+    sys.stderr.write(f"error: {escape_invisible(detail)}\n")
     if hint:
-        sys.stderr.write(f"hint: {visible(hint)}\n")
+        sys.stderr.write(f"hint: {escape_invisible(hint)}\n")
     return code
 
 

@@ -11,12 +11,12 @@ import click
 
 from ferrule.core.errors import ConfigError, ToolFailed
 from ferrule.extensions.skills.loading import LoadedSkills, load_skills
-from ferrule.extensions.skills.tool import Found, text_of
-from ferrule.permissions.protected_names import DEFAULT
+from ferrule.extensions.skills.tool import FoundSkill, render_skill
+from ferrule.permissions.protected_names import DEFAULT_NAMES
 from ferrule.storage import paths
 from ferrule.storage.settings.settings import load_settings
 
-from .terminal import visible
+from .terminal import escape_invisible
 
 
 @click.group()
@@ -44,7 +44,7 @@ def list_skills(workspace: str | None, as_json: bool) -> None:
     width = max((len(skill.name) for skill in loaded.skills), default=0)
     for skill in loaded.skills:
         description = " ".join(skill.description.split())
-        click.echo(visible(f"{skill.name:{width}}  {skill.origin:10}  {description}"))
+        click.echo(escape_invisible(f"{skill.name:{width}}  {skill.origin:10}  {description}"))
     _warn(loaded)
 
 
@@ -60,9 +60,9 @@ def show(name: str, path: str, workspace: str | None) -> None:
         raise click.UsageError(_describe_unknown_skill(name, loaded))
     if not path:
         for line in _describe(found):
-            click.echo(visible(line))
+            click.echo(escape_invisible(line))
     try:
-        click.echo(visible(text_of(found, path)))
+        click.echo(escape_invisible(render_skill(found, path)))
     except ToolFailed as error:
         raise ConfigError(error.message) from error
 
@@ -77,14 +77,14 @@ def check(workspace: str | None) -> int:
     loaded = _load(workspace, as_trusted=True)
     for warning in loaded.warnings:
         level = "error" if warning in loaded.broken else "warning"
-        click.echo(visible(f"{level}: {warning}"))
+        click.echo(escape_invisible(f"{level}: {warning}"))
     click.echo(f"{len(loaded.skills)} skills, {len(loaded.broken)} left out", err=True)
     return 1 if loaded.broken else 0
 
 
 def _load(workspace: str | None, *, as_trusted: bool = False) -> LoadedSkills:
     settings = load_settings(workspace=workspace)
-    names = DEFAULT.extended(
+    names = DEFAULT_NAMES.extend(
         reserved=settings["reserved.extend"], secret=settings["secrets.extend"]
     )
     repository = settings.repository
@@ -94,7 +94,7 @@ def _load(workspace: str | None, *, as_trusted: bool = False) -> LoadedSkills:
     return load_skills(settings.workspace, repository, paths.config(), names=names)
 
 
-def _make_row(found: Found) -> dict[str, Any]:
+def _make_row(found: FoundSkill) -> dict[str, Any]:
     skill = found.skill
     return {
         "name": skill.name,
@@ -108,7 +108,7 @@ def _make_row(found: Found) -> dict[str, Any]:
     }
 
 
-def _describe(found: Found) -> list[str]:
+def _describe(found: FoundSkill) -> list[str]:
     skill = found.skill
     lines = [f"{skill.name}  ({skill.origin}; {skill.file})", "", skill.description, ""]
     if skill.license:
@@ -132,6 +132,6 @@ def _describe_unknown_skill(name: str, loaded: LoadedSkills) -> str:
 
 def _warn(loaded: LoadedSkills) -> None:
     for warning in loaded.warnings:
-        click.echo(visible(f"! {warning}"), err=True)
+        click.echo(escape_invisible(f"! {warning}"), err=True)
     if not loaded.skills:
         click.echo("no skills found\nhint: see docs/skills.md for where they belong", err=True)

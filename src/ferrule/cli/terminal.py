@@ -30,19 +30,21 @@ TOP, SIDE, BOTTOM = "┏", "┃", "┗"
 _LIGHT = str.maketrans({TOP: "┌", SIDE: "│", BOTTOM: "└"})
 
 
-def visible(text: str, *, joiners: bool = False) -> str:
+def escape_invisible(text: str, *, keep_joiners: bool = False) -> str:
     """Escape the characters of a text that a person would not see; tabs and newlines stay.
 
     See `core.invisible_characters`.
     """
-    return invisible_characters.visible(text.translate(_LIGHT), joiners=joiners)
+    return invisible_characters.escape_invisible(text.translate(_LIGHT), keep_joiners=keep_joiners)
 
 
-def as_json(value: Any, *, indent: int | None = None) -> str:
+def encode_json(value: Any, *, indent: int | None = None) -> str:
     """Encode a value as JSON in which invisible characters are escaped, so it is safe to show."""
     separators = (",", ":") if indent is None else None
     text = json.dumps(value, ensure_ascii=False, indent=indent, separators=separators, default=str)
-    return invisible_characters.visible(text, spell=lambda character: json.dumps(character)[1:-1])
+    return invisible_characters.escape_invisible(
+        text, escape=lambda character: json.dumps(character)[1:-1]
+    )
 
 
 def wants_colour(stream: TextIO) -> bool:
@@ -56,21 +58,21 @@ def wants_colour(stream: TextIO) -> bool:
     return os.environ.get("TERM") != "dumb" and stream.isatty()
 
 
-def cells(character: str) -> int:
+def count_columns(character: str) -> int:
     """Count the columns that a character takes in a terminal."""
     if unicodedata.combining(character):
         return 0
     return 2 if unicodedata.east_asian_width(character) in "WF" else 1
 
 
-def rows(text: str, width: int) -> list[str]:
+def wrap_lines(text: str, width: int) -> list[str]:
     """Wrap text into lines of at most `width` columns, so that the terminal need not do it."""
     wrapped: list[str] = []
     for line in text.expandtabs(4).split("\n"):
         row = ""
         used = 0
         for character in line:
-            columns = cells(character)
+            columns = count_columns(character)
             if used + columns > max(width, 2):
                 wrapped.append(row)
                 row = ""
@@ -84,7 +86,7 @@ def rows(text: str, width: int) -> list[str]:
 class Terminal:
     """Writes answers and messages for a person.
 
-    A closed pipe on standard output does not raise: `reader_gone` is called once, and further
+    A closed pipe on standard output does not raise: `on_reader_gone` is called once, and further
     output is dropped.
 
     Args:
@@ -94,28 +96,28 @@ class Terminal:
     def __init__(self, *, quiet: bool = False) -> None:
         self.quiet = quiet
         self.colour = wants_colour(sys.stderr)
-        self.reader_gone: Callable[[], object] = lambda: None
+        self.on_reader_gone: Callable[[], object] = lambda: None
         self._console: Any = None
         self._held: list[Callable[[], None]] | None = None
 
-    def answer(self, text: str, *, end: str = "\n") -> None:
+    def write_answer(self, text: str, *, end: str = "\n") -> None:
         """Write the command's result to standard output; a newline at its end is not doubled."""
         end = "" if end == "\n" and text.endswith("\n") else end
-        shown = visible(text, joiners=True) if sys.stdout.isatty() else text
+        shown = escape_invisible(text, keep_joiners=True) if sys.stdout.isatty() else text
         self._put(lambda: self._out(shown + end))
 
-    def talk(self, text: str = "", *, style: str = "", end: str = "\n") -> None:
+    def write_progress(self, text: str = "", *, style: str = "", end: str = "\n") -> None:
         """Write a progress message to standard error, unless `quiet`."""
         if not self.quiet:
-            self.say(text, style=style, end=end)
+            self.write_message(text, style=style, end=end)
 
-    def say(self, text: str, *, style: str = "", end: str = "\n") -> None:
+    def write_message(self, text: str, *, style: str = "", end: str = "\n") -> None:
         """Write a message to standard error, also when `quiet`: warnings and errors."""
-        shown = visible(text)
+        shown = escape_invisible(text)
         self._put(lambda: self._draw([(shown, style)], end))
 
     @contextmanager
-    def question(self) -> Generator[None]:
+    def hold_output(self) -> Generator[None]:
         """Hold back all other output until the question is answered."""
         previous = self._held
         self._held = []
@@ -127,11 +129,13 @@ class Terminal:
             for write in held:
                 self._put(write)
 
-    def frame(self, mark: str, lines: Iterable[tuple[str, str]]) -> None:
+    def draw_frame(self, mark: str, lines: Iterable[tuple[str, str]]) -> None:
         """Draw part of a question. Each line of the (text, style) pairs begins with `mark`."""
         width = _columns() - 3
         for text, style in lines:
-            for row in rows(invisible_characters.exact(text.translate(_LIGHT)), width):
+            for row in wrap_lines(
+                invisible_characters.escape_for_approval(text.translate(_LIGHT)), width
+            ):
                 self._draw([(f"{mark} ", "bold yellow"), (row, style)], "\n")
 
     def _put(self, write: Callable[[], None]) -> None:
@@ -146,7 +150,7 @@ class Terminal:
             sys.stdout.flush()
         except BrokenPipeError:
             drop_output()
-            self.reader_gone()
+            self.on_reader_gone()
 
     def _draw(self, parts: list[tuple[str, str]], end: str) -> None:
         if self.colour and any(style for _, style in parts):
@@ -167,7 +171,8 @@ class Terminal:
 def _columns() -> int:
     """Return the width of the terminal on standard error.
 
-    The terminal is asked before the variable `COLUMNS`, which may be left over from another one.
+    The terminal is asked before the variable `MAX_COLUMNS`, which may be left over from another
+    one.
     """
     try:
         return os.get_terminal_size(sys.stderr.fileno()).columns or 80

@@ -6,8 +6,8 @@ import sys
 from dataclasses import dataclass, field
 from typing import Any
 
-from ferrule.permissions.approvals import AllowThese, Approver, NobodyToAsk
-from ferrule.runtime.assemble import Assembly, assemble, person
+from ferrule.permissions.approvals import AllowlistApprover, Approver, DenyingApprover
+from ferrule.runtime.assemble import Assembly, assemble, current_user
 
 from .confirmation import has_terminal
 from .line_input import read_line
@@ -16,13 +16,15 @@ from .terminal import Terminal
 
 
 @dataclass(slots=True)
-class Seated(Assembly):
+class TerminalAssembly(Assembly):
     """An assembly, and the terminal that its notices and questions go to."""
 
     terminal: Terminal = field(kw_only=True)
 
 
-def seat(options: dict[str, Any], *, interruptible: bool = False) -> Seated:
+def assemble_at_terminal(
+    options: dict[str, Any], *, interruptible: bool = False
+) -> TerminalAssembly:
     """Assemble an agent for the person at this terminal. Without a terminal nobody is asked.
 
     Raises:
@@ -31,12 +33,12 @@ def seat(options: dict[str, Any], *, interruptible: bool = False) -> Seated:
     terminal = Terminal(quiet=bool(options.get("quiet")))
 
     def notice(text: str) -> None:
-        terminal.say(f"! {text}", style="yellow")
+        terminal.write_message(f"! {text}", style="yellow")
 
     assembly = assemble(
         options, notice=notice, approver=_approver(options, terminal), interruptible=interruptible
     )
-    return Seated(
+    return TerminalAssembly(
         assembly.agent,
         assembly.settings,
         notice,
@@ -49,8 +51,8 @@ def seat(options: dict[str, Any], *, interruptible: bool = False) -> Seated:
 
 
 def _approver(options: dict[str, Any], terminal: Terminal) -> Approver:
-    approver: Approver = NobodyToAsk()
+    approver: Approver = DenyingApprover()
     if has_terminal() and sys.stderr.isatty():
-        approver = TerminalApprover(terminal, read_line, user=person())
+        approver = TerminalApprover(terminal, read_line, user=current_user())
     allowed = tuple(options.get("yes_to") or ())
-    return AllowThese(allowed, approver) if allowed else approver
+    return AllowlistApprover(allowed, approver) if allowed else approver

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import click
 
-from ferrule.storage.trust import PROJECT_FILE, Change, Trust, python_files
+from ferrule.storage.trust import PROJECT_FILE, ConfigurationChange, TrustStore, find_python_files
 
 from .confirmation import has_terminal
-from .terminal import visible
+from .terminal import escape_invisible
 
 
 @click.command()
@@ -23,12 +23,12 @@ def trust(folder: str, yes: bool, revoke: bool, status: bool) -> int:
     Until a folder is trusted they do nothing. Any change revokes the trust and is shown as a diff.
     """
     root = Path(folder).resolve()
-    store = Trust()
+    store = TrustStore()
     if revoke:
         outcome = "is no longer trusted" if store.revoke(root) else "was not trusted"
         click.echo(f"{root} {outcome}", err=True)
         return 0
-    snapshot = store.look(root)
+    snapshot = store.read(root)
     if status:
         click.echo(snapshot.state)
         return 0
@@ -37,7 +37,7 @@ def trust(folder: str, yes: bool, revoke: bool, status: bool) -> int:
         return 0
     for change in store.diff(root):
         _show(change)
-    modules = python_files(snapshot.files.get(PROJECT_FILE, b""))
+    modules = find_python_files(snapshot.files.get(PROJECT_FILE, b""))
     in_process = [name for name in modules if name in snapshot.files]
     if in_process:
         click.echo(
@@ -68,6 +68,6 @@ def _ask_for_trust(root: Path) -> int:
     return 0
 
 
-def _show(change: Change) -> None:
+def _show(change: ConfigurationChange) -> None:
     text = change.diff or "  (not text: look at the file)"
-    click.echo(visible(f"{change.what}: {change.name}\n{text}"), err=True)
+    click.echo(escape_invisible(f"{change.what}: {change.name}\n{text}"), err=True)

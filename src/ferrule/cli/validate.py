@@ -8,10 +8,10 @@ import click
 
 from ferrule.core.errors import ConfigError
 from ferrule.storage.settings.settings import load_settings
-from ferrule.storage.trust import Trust
+from ferrule.storage.trust import TrustStore
 
-from .problem_report import SCHEMA, report
-from .terminal import as_json as encode_json
+from .problem_report import SCHEMA, print_report
+from .terminal import encode_json as encode_json
 
 if TYPE_CHECKING:
     from ferrule.extensions.checks.tool_file import Problem
@@ -34,21 +34,21 @@ def validate(folder: str, as_json: bool, strict: bool, schema: bool) -> int:
         click.echo(encode_json(SCHEMA, indent=2))
         return 0
     from ferrule.extensions.checks.workspace import check_workspace
-    from ferrule.runtime.shipped_tools import brought_by_runs, shipped
+    from ferrule.runtime.shipped_tools import load_shipped_tools, names_added_by_runs
 
-    names = [*(tool.full_name for tool in shipped()), *brought_by_runs()]
+    names = [*(tool.full_name for tool in load_shipped_tools()), *names_added_by_runs()]
     checked = asyncio.run(check_workspace(folder, shipped=names))
     checked.problems += _check_http_manifests(folder)
     checked.problems.sort(key=lambda one: (one.file, one.line, one.column))
-    return report(checked.files, checked.problems, as_json=as_json, strict=strict)
+    return print_report(checked.files, checked.problems, as_json=as_json, strict=strict)
 
 
 def _check_http_manifests(folder: str) -> list[Problem]:
     """Check the manifests of HTTP tools, which `extensions` does not know."""
-    from ferrule.connectors.http import check_files
-    from ferrule.extensions.checks.tool_file import problems_of
+    from ferrule.connectors.http import check_repository_manifests
+    from ferrule.extensions.checks.tool_file import convert_error
 
-    snapshot = Trust().look(folder)
+    snapshot = TrustStore().read(folder)
     if not any("/http/" in name for name in snapshot.files):
         return []
     try:
@@ -56,6 +56,6 @@ def _check_http_manifests(folder: str) -> list[Problem]:
     except ConfigError:
         hosts = ()  # check_workspace reports settings that cannot be read.
     problems: list[Problem] = []
-    for name, error in check_files(snapshot, hosts):
-        problems += problems_of(error, name)
+    for name, error in check_repository_manifests(snapshot, hosts):
+        problems += convert_error(error, name)
     return problems

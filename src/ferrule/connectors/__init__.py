@@ -4,5 +4,5 @@ The people who wrote them are not the people who run them, so everything they se
 cleaned and approved before a model sees it.
 
 Packages: `a2a`, `http`, `mcp`.
-Modules: `cleaning`, `json_values`, `offers`, `schemas`.
+Modules: `text_cleaning`, `json_values`, `remote_tools`, `bounded_schemas`.
 """

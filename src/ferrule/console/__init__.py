@@ -3,6 +3,6 @@
 Packages: `pages`.
 
 Modules: `app`, `artifact_views`, `assemblies`, `call_cards`, `charts`, `command`, `entries`,
-`html`, `navigation`, `questions`, `run_chart`, `schema_form`, `sessions`, `setup`, `state`,
+`html`, `navigation`, `questions`, `run_chart`, `schema_form`, `open_sessions`, `setup`, `state`,
 `statistics`, `stream`, `timeline`, `timeline_cache`, `tool_trials`, `users`, `viewer`.
 """

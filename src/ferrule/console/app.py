@@ -21,59 +21,73 @@ from ferrule.core.errors import FerruleError, SessionNotFound
 from ferrule.runtime.http.http_security import Application
 
 from . import stream
-from .html import environment
+from .html import template_environment
 from .pages import artifacts, audit, costs, events, playground, policy, run, runs, servers, tools
 from .state import Console
 
-HERE = Path(__file__).parent
-PARTS = (runs, run, playground, tools, events, artifacts, policy, servers, audit, costs, stream)
+FOLDER = Path(__file__).parent
+PAGE_MODULES = (
+    runs,
+    run,
+    playground,
+    tools,
+    events,
+    artifacts,
+    policy,
+    servers,
+    audit,
+    costs,
+    stream,
+)
 """The modules with pages: each has `routes(console)`."""
 
 
 def make_app(console: Console) -> Application:
     """Build the application for `console`. Put the HTTP guard in front of it."""
     routes: list[BaseRoute] = [
-        Route("/", _home),
-        Mount("/static", StaticFiles(directory=HERE / "static"), name="static"),
+        Route("/", _redirect_home),
+        Mount("/static", StaticFiles(directory=FOLDER / "static"), name="static"),
     ]
-    for part in PARTS:
+    for part in PAGE_MODULES:
         routes += part.routes(console)
     handlers: dict[Any, Any] = {
-        FerruleError: _failures(console),
-        HTTPException: _refusals(console),
-        Exception: _failures(console),
+        FerruleError: _error_handler(console),
+        HTTPException: _http_error_handler(console),
+        Exception: _error_handler(console),
     }
     return Starlette(routes=routes, exception_handlers=handlers)
 
 
-def login_page(note: str, to: str) -> str:
+def render_login_page(note: str, to: str) -> str:
     """Render the sign-in form (`runtime.http.sign_in`) with a note and the path to open next."""
-    return environment().get_template("login.html").render(note=note, next=to)
+    return template_environment().get_template("login.html").render(note=note, next=to)
 
 
-def _home(request: Request) -> Response:
+def _redirect_home(request: Request) -> Response:
     return RedirectResponse("/runs", status_code=303)
 
 
-def _failures(console: Console) -> Any:
+def _error_handler(console: Console) -> Any:
     async def failed(request: Request, error: Exception) -> Response:
         if isinstance(error, FerruleError):
             status = 404 if isinstance(error, SessionNotFound) else 422
-            return told(console, request, status, error.detail, error.hint)
-        return told(console, request, 500, "internal error; see the terminal of the server", "")
+            return render_error(console, request, status, error.detail, error.hint)
+        return render_error(
+            console, request, 500, "internal error; see the terminal of the server", ""
+        )
 
     return failed
 
 
-def _refusals(console: Console) -> Any:
+def _http_error_handler(console: Console) -> Any:
     async def refused(request: Request, error: HTTPException) -> Response:
         said = "page not found" if error.status_code == 404 else error.detail
-        return told(console, request, error.status_code, said, "", headers=error.headers)
+        return render_error(console, request, error.status_code, said, "", headers=error.headers)
 
     return refused
 
 
-def told(
+def render_error(
     console: Console, request: Request, status: int, text: str, hint: str, headers: Any = None
 ) -> Response:
     """Render an error as a page, or as a message if part of a page was requested."""
@@ -82,7 +96,7 @@ def told(
         return PlainTextResponse(text, status, headers)
     part = request.headers.get("hx-request") == "true"
     name = "message.html" if part else "error.html"
-    answer = console.page(request, name, status=status, text=text, hint=hint, good=False)
+    answer = console.render_page(request, name, status=status, text=text, hint=hint, good=False)
     answer.headers.update(headers or {})
     if part:
         answer.headers.update({"hx-retarget": "#messages", "hx-reswap": "innerHTML"})

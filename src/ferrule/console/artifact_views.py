@@ -3,8 +3,9 @@
 Also tells whether it is a picture. Everything here blocks; call it in threads.
 
 Nothing here holds more of an artifact than one page, except for JSON
-(`storage.artifacts.parts.LARGEST_JSON`) and pictures (`LARGEST_IMAGE`). To reach a line, the bytes
-before it are counted and not kept: the millionth line of 200 MB takes some tenths of a second.
+(`storage.artifacts.readers.MAX_JSON_BYTES`) and pictures (`MAX_IMAGE_BYTES`). To reach a line, the
+bytes before it are counted and not kept: the millionth line of 200 MB takes some tenths of a
+second.
 """
 
 from __future__ import annotations
@@ -14,29 +15,29 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, cast
 
-from ferrule.storage.artifacts.parts import (
-    LARGEST_JSON,
-    Lines,
-    Unreadable,
-    at_pointer,
-    delimiter_of,
-    lines,
-    matching,
-    rows,
+from ferrule.storage.artifacts.readers import (
+    MAX_JSON_BYTES,
+    LinePage,
+    UnreadableArtifact,
+    guess_delimiter,
+    read_csv_rows,
+    read_json_pointer,
+    read_lines,
+    search_lines,
 )
 from ferrule.storage.artifacts.store import Artifact, ArtifactStore, Scope
 
-PAGE = 200
+PAGE_ENTRIES = 200
 """Lines, rows or members per page."""
-ROOM = 400_000
+MAX_PAGE_CHARACTERS = 400_000
 """Characters of text per page."""
-COLUMNS = 60
-CELL = 2_000
+MAX_COLUMNS = 60
+MAX_CELL = 2_000
 """Characters of a cell or of a line that are shown."""
-SECONDS = 3.0
-LARGEST_IMAGE = 20 << 20
-HEAD = 4096
-IMAGES = {
+MAX_SEARCH_SECONDS = 3.0
+MAX_IMAGE_BYTES = 20 << 20
+HEAD_BYTES = 4096
+IMAGE_SIGNATURES = {
     "image/png": (b"\x89PNG\r\n\x1a\n",),
     "image/jpeg": (b"\xff\xd8\xff",),
     "image/gif": (b"GIF87a", b"GIF89a"),
@@ -48,7 +49,7 @@ VIEWS = ("text", "json", "table", "diff", "image")
 
 
 @dataclass(frozen=True, slots=True)
-class Look:
+class ArtifactView:
     """An artifact of someone, and the store that holds it."""
 
     store: ArtifactStore
@@ -56,42 +57,44 @@ class Look:
     artifact: Artifact
 
     @staticmethod
-    def at(store: ArtifactStore, scope: Scope, reference: str) -> Look:
+    def find(store: ArtifactStore, scope: Scope, reference: str) -> ArtifactView:
         """Find an artifact.
 
         Raises:
             ArtifactMissing: the store has none of this reference in this scope.
         """
-        return Look(store, scope, store.find(scope, reference))
+        return ArtifactView(store, scope, store.find(scope, reference))
 
-    def head(self) -> bytes:
+    def read_head(self) -> bytes:
         """Return its first bytes."""
-        return self.store.read(self.scope, self.artifact.reference, 0, HEAD)
+        return self.store.read(self.scope, self.artifact.reference, 0, HEAD_BYTES)
 
-    def pieces(self) -> Any:
+    def read_pieces(self) -> Any:
         """Yield all its bytes in pieces."""
-        return self.store.pieces(self.scope, self.artifact.reference)
+        return self.store.read_chunks(self.scope, self.artifact.reference)
 
-    def image(self) -> str:
+    def image_type(self) -> str:
         """Return the media type to show it as a picture, or "" if it is none.
 
         The first bytes decide, not the declared type.
         """
-        if self.artifact.size > LARGEST_IMAGE:
+        if self.artifact.size > MAX_IMAGE_BYTES:
             return ""
-        head = self.head()
+        head = self.read_head()
         if head[:4] == b"RIFF" and head[8:12] == b"WEBP":
             return "image/webp"
-        return next((mime for mime, starts in IMAGES.items() if head.startswith(starts)), "")
+        return next(
+            (mime for mime, starts in IMAGE_SIGNATURES.items() if head.startswith(starts)), ""
+        )
 
-    def views(self) -> list[str]:
+    def list_views(self) -> list[str]:
         """Return the available views, the best one first."""
-        if self.image():
+        if self.image_type():
             return ["image", "text"]
-        head = self.head().decode("utf-8", "replace").lstrip("\ufeff \t\r\n")
+        head = self.read_head().decode("utf-8", "replace").lstrip("\ufeff \t\r\n")
         mime = self.artifact.mime
         found: list[str] = []
-        if self.artifact.size <= LARGEST_JSON and ("json" in mime or head[:1] in ("{", "[")):
+        if self.artifact.size <= MAX_JSON_BYTES and ("json" in mime or head[:1] in ("{", "[")):
             found.append("json")
         if "csv" in mime or "tab-separated" in mime:
             found.insert(0, "table")
@@ -99,33 +102,33 @@ class Look:
             found.append("table")
         if head.startswith(("diff --git ", "--- ", "Index: ")) and "\n+++ " in head:
             found.insert(0, "diff")
-        return [*found, "text"] if found or not _tabular(head) else ["text", "table"]
+        return [*found, "text"] if found or not _looks_tabular(head) else ["text", "table"]
 
 
-def _tabular(head: str) -> bool:
+def _looks_tabular(head: str) -> bool:
     """Return whether a text begins with rows of the same number of cells."""
     first = head.splitlines()[:4]
     counts = (
-        {line.count(delimiter_of(first[0])) for line in first[:-1]}
+        {line.count(guess_delimiter(first[0])) for line in first[:-1]}
         if len(first) > 2
         else set[int]()
     )
     return len(counts) == 1 and counts != {0}
 
 
-class Room:
+class PageBudget:
     """Decides whether another text fits on the page. The first one always does."""
 
-    def __init__(self, most: int = PAGE) -> None:
-        self._left, self._most = ROOM, most
+    def __init__(self, most: int = PAGE_ENTRIES) -> None:
+        self._left, self._most = MAX_PAGE_CHARACTERS, most
 
     def __call__(self, text: str) -> bool:
         self._most -= 1
-        first = self._left == ROOM
+        first = self._left == MAX_PAGE_CHARACTERS
         self._left -= len(text)
         return self._most >= 0 and (first or self._left >= 0)
 
-    def row(self, cells: list[str]) -> bool:
+    def fits_row(self, cells: list[str]) -> bool:
         """Return whether another row of a table fits."""
         return self("".join(cells))
 
@@ -145,66 +148,70 @@ class Page:
     columns: Sequence[str] = ()
 
 
-def line_page(look: Look, first: int) -> Page:
+def line_page(look: ArtifactView, first: int) -> Page:
     """Return the lines from number `first` on."""
-    return _numbered(lines(look.pieces(), first, Room()), first)
+    return _number_lines(read_lines(look.read_pieces(), first, PageBudget()), first)
 
 
-def match_page(look: Look, pattern: str, first: int) -> Page:
+def match_page(look: ArtifactView, pattern: str, first: int) -> Page:
     """Return the lines that match, from number `first` on.
 
     Raises:
-        Unreadable: the pattern is no regular expression.
+        UnreadableArtifact: the pattern is no regular expression.
     """
-    found = matching(look.pieces(), pattern, first, Room(), seconds=SECONDS)
-    page = _numbered(found, 0)
+    found = search_lines(
+        look.read_pieces(), pattern, first, PageBudget(), seconds=MAX_SEARCH_SECONDS
+    )
+    page = _number_lines(found, 0)
     if found.out_of_time:
-        page.note = f"searched for {SECONDS:g} s, up to line {found.next}"
+        page.note = f"searched for {MAX_SEARCH_SECONDS:g} s, up to line {found.next}"
     return page
 
 
-def _numbered(found: Lines, first: int) -> Page:
-    shown = [(number, cut(text), len(text) > CELL) for number, text in found.found]
-    return Page(shown, found.next, max(1, first - PAGE) if first > 1 else 0)
+def _number_lines(found: LinePage, first: int) -> Page:
+    shown = [(number, shorten(text), len(text) > MAX_CELL) for number, text in found.found]
+    return Page(shown, found.next, max(1, first - PAGE_ENTRIES) if first > 1 else 0)
 
 
-def cut(text: str, most: int = CELL) -> str:
+def shorten(text: str, most: int = MAX_CELL) -> str:
     """Shorten a long text and say how much is left out."""
     return text if len(text) <= most else f"{text[:most]} […{len(text) - most} more characters]"
 
 
-def table_page(look: Look, pointer: str, first: int) -> Page:
+def table_page(look: ArtifactView, pointer: str, first: int) -> Page:
     """Return the rows from number `first` on, of CSV or of a JSON list of objects.
 
     Raises:
-        Unreadable: the artifact has no table at the pointer.
+        UnreadableArtifact: the artifact has no table at the pointer.
     """
-    if "json" in look.artifact.mime or look.head().lstrip()[:1] in (b"[", b"{"):
-        return _json_rows(at_pointer(look.pieces(), look.artifact.size, pointer), first)
-    found = rows(look.pieces(), first, Room().row, seconds=SECONDS)
+    if "json" in look.artifact.mime or look.read_head().lstrip()[:1] in (b"[", b"{"):
+        return _json_rows(read_json_pointer(look.read_pieces(), look.artifact.size, pointer), first)
+    found = read_csv_rows(
+        look.read_pieces(), first, PageBudget().fits_row, seconds=MAX_SEARCH_SECONDS
+    )
     entries = [
-        (number, [cut(cell) for cell in row[:COLUMNS]])
+        (number, [shorten(cell) for cell in row[:MAX_COLUMNS]])
         for number, row in enumerate(found.rows, first)
     ]
     page = Page(
         entries,
         found.next,
-        max(1, first - PAGE) if first > 1 else 0,
-        columns=found.columns[:COLUMNS],
+        max(1, first - PAGE_ENTRIES) if first > 1 else 0,
+        columns=found.columns[:MAX_COLUMNS],
     )
     page.note = _columns_note(len(found.columns))
     return page
 
 
 def _columns_note(number: int) -> str:
-    return f"{number - COLUMNS} more columns are not shown" if number > COLUMNS else ""
+    return f"{number - MAX_COLUMNS} more columns are not shown" if number > MAX_COLUMNS else ""
 
 
 def _json_rows(value: Any, first: int) -> Page:
     if not isinstance(value, list):
-        raise Unreadable("there is no list here to show as a table; open it as JSON")
+        raise UnreadableArtifact("there is no list here to show as a table; open it as JSON")
     items = cast("list[Any]", value)
-    part = items[first - 1 : first - 1 + PAGE]
+    part = items[first - 1 : first - 1 + PAGE_ENTRIES]
     names: dict[str, None] = {}
     for item in part:
         names.update(
@@ -212,55 +219,56 @@ def _json_rows(value: Any, first: int) -> Page:
                 cast("dict[str, Any]", item) if isinstance(item, dict) else {"value": None}
             )
         )
-    columns = list(names)[:COLUMNS]
+    columns = list(names)[:MAX_COLUMNS]
     entries = [
         (number, [_cell(item, name) for name in columns]) for number, item in enumerate(part, first)
     ]
-    page = _paged(Page(entries, columns=columns), first, len(items))
+    page = _add_paging(Page(entries, columns=columns), first, len(items))
     page.note = _columns_note(len(names))
     return page
 
 
 def _cell(item: Any, name: str) -> str:
     if not isinstance(item, dict):
-        return cut(_spelled(item)) if name == "value" else ""
-    return cut(_spelled(cast("dict[str, Any]", item)[name])) if name in item else ""
+        return shorten(_to_text(item)) if name == "value" else ""
+    return shorten(_to_text(cast("dict[str, Any]", item)[name])) if name in item else ""
 
 
-def _spelled(value: Any) -> str:
+def _to_text(value: Any) -> str:
     return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
 
 
-def _paged(page: Page, first: int, number: int) -> Page:
-    page.next = first + PAGE if first + PAGE <= number else 0
-    page.previous = max(1, first - PAGE) if first > 1 else 0
+def _add_paging(page: Page, first: int, number: int) -> Page:
+    page.next = first + PAGE_ENTRIES if first + PAGE_ENTRIES <= number else 0
+    page.previous = max(1, first - PAGE_ENTRIES) if first > 1 else 0
     return page
 
 
-def tree_page(look: Look, pointer: str, first: int) -> Page:
+def tree_page(look: ArtifactView, pointer: str, first: int) -> Page:
     """Return the members of the JSON value at a pointer, from number `first` on.
 
     A value without members is returned itself.
 
     Raises:
-        Unreadable: the artifact is not JSON, or has no value at the pointer.
+        UnreadableArtifact: the artifact is not JSON, or has no value at the pointer.
     """
-    value = at_pointer(look.pieces(), look.artifact.size, pointer)
+    value = read_json_pointer(look.read_pieces(), look.artifact.size, pointer)
     members: list[tuple[str, Any]]
     if isinstance(value, dict):
         members = list(cast("dict[str, Any]", value).items())
     elif isinstance(value, list):
         members = [(str(at), one) for at, one in enumerate(cast("list[Any]", value))]
     else:
-        return Page([("", "", cut(_spelled(value), ROOM), _kind(value))])
-    part = members[first - 1 : first - 1 + PAGE]
+        return Page([("", "", shorten(_to_text(value), MAX_PAGE_CHARACTERS), _kind(value))])
+    part = members[first - 1 : first - 1 + PAGE_ENTRIES]
     entries = [
-        (name, f"{pointer}/{escaped(name)}", _summary(one), _kind(one)) for name, one in part
+        (name, f"{pointer}/{escape_pointer(name)}", _summarize(one), _kind(one))
+        for name, one in part
     ]
-    return _paged(Page(entries), first, len(members))
+    return _add_paging(Page(entries), first, len(members))
 
 
-def escaped(name: str) -> str:
+def escape_pointer(name: str) -> str:
     """Escape a name as a step of a JSON pointer (RFC 6901)."""
     return name.replace("~", "~0").replace("/", "~1")
 
@@ -279,16 +287,16 @@ def _kind(value: Any) -> str:
             return "number"
 
 
-def _summary(value: Any) -> str:
+def _summarize(value: Any) -> str:
     if isinstance(value, dict):
         names = ", ".join(list(cast("dict[str, Any]", value))[:8])
-        return f"{{{len(value)}: {cut(names, 200)}}}"  # pyright: ignore[reportUnknownArgumentType]  of whatever
+        return f"{{{len(value)}: {shorten(names, 200)}}}"  # pyright: ignore[reportUnknownArgumentType]  of whatever
     if isinstance(value, list):
         return f"[{len(value)}]"  # pyright: ignore[reportUnknownArgumentType]  of whatever
-    return cut(_spelled(value), 300)
+    return shorten(_to_text(value), 300)
 
 
-def crumbs(pointer: str) -> list[tuple[str, str]]:
+def pointer_steps(pointer: str) -> list[tuple[str, str]]:
     """Return the steps of a JSON pointer, each with the pointer up to it."""
     steps = pointer.split("/")[1:]
     return [
@@ -304,7 +312,7 @@ def diff_class(line: str) -> str:
     return {"+": "add", "-": "cut", "@": "at"}.get(line[:1], "")
 
 
-VIEWERS: dict[str, Callable[[Look, str, int], Page]] = {
+PAGE_BUILDERS: dict[str, Callable[[ArtifactView, str, int], Page]] = {
     "text": lambda look, _, first: line_page(look, first),
     "diff": lambda look, _, first: line_page(look, first),
     "json": tree_page,

@@ -1,7 +1,7 @@
 """The assemblies that sessions run with: one per model, mode and folder, built on first use.
 
 They share the server's journal and bus. The server's own assembly is always there; of the others,
-the `KEPT` most recently used are kept.
+the `MAX_ASSEMBLIES` most recently used are kept.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ from ferrule.core.errors import ConfigError
 if TYPE_CHECKING:
     from ferrule.runtime.assemble import Assembly
 
-KEPT = 12
+MAX_ASSEMBLIES = 12
 
 
 @dataclass(frozen=True, slots=True)
-class Setup:
+class SessionSetup:
     """What a session runs with. Empty fields take the value from the server's settings."""
 
     model: str = ""
@@ -29,23 +29,23 @@ class Setup:
     workspace: str = ""
 
 
-class Benches:
+class Assemblies:
     """The assemblies of a server.
 
     `make` builds the assembly for a setup. `server` is the one for the settings as they are; its
     owner closes it.
     """
 
-    def __init__(self, make: Callable[[Setup], Assembly], server: Assembly) -> None:
+    def __init__(self, make: Callable[[SessionSetup], Assembly], server: Assembly) -> None:
         self.server = server
         self._make = make
-        self._kept: dict[Setup, Assembly] = {}
+        self._assemblies: dict[SessionSetup, Assembly] = {}
         self._closing: set[asyncio.Task[None]] = set()
 
-    def of(self, setup: Setup, used: Collection[int] = ()) -> Assembly:
+    def assembly_for(self, setup: SessionSetup, in_use: Collection[int] = ()) -> Assembly:
         """Return the assembly for a setup.
 
-        `used` holds the `id()`s of the assemblies that sessions work with; those are not closed.
+        `in_use` holds the `id()`s of the assemblies that sessions work with; those are not closed.
 
         Raises:
             ConfigError: the setup cannot be used.
@@ -53,22 +53,22 @@ class Benches:
         server = self.server.agent
         model = "" if setup.model == server.model else setup.model
         mode = "" if setup.mode == str(server.gate.mode) else setup.mode
-        setup = Setup(model, mode, setup.workspace)
-        if setup == Setup():
+        setup = SessionSetup(model, mode, setup.workspace)
+        if setup == SessionSetup():
             return self.server
-        made = self._kept.pop(setup, None)
+        made = self._assemblies.pop(setup, None)
         if made is None:
             if setup.workspace and not Path(setup.workspace).is_dir():
                 raise ConfigError(f"the folder of this session does not exist: `{setup.workspace}`")
-            self._spare(used)
+            self._close_unused(in_use)
             made = self._make(setup)
-        self._kept[setup] = made
+        self._assemblies[setup] = made
         return made
 
-    def _spare(self, used: Collection[int]) -> None:
-        free = [setup for setup, made in self._kept.items() if id(made) not in used]
-        for setup in free[: max(0, len(self._kept) - KEPT + 1)]:
-            task = asyncio.ensure_future(self._kept.pop(setup).close(strict=False))
+    def _close_unused(self, used: Collection[int]) -> None:
+        free = [setup for setup, made in self._assemblies.items() if id(made) not in used]
+        for setup in free[: max(0, len(self._assemblies) - MAX_ASSEMBLIES + 1)]:
+            task = asyncio.ensure_future(self._assemblies.pop(setup).close(strict=False))
             self._closing.add(task)
             task.add_done_callback(self._closing.discard)
 
@@ -76,6 +76,6 @@ class Benches:
         """Close every assembly but the server's own."""
         if self._closing:
             await asyncio.wait(self._closing)
-        for made in self._kept.values():
+        for made in self._assemblies.values():
             await made.close(strict=False)
-        self._kept.clear()
+        self._assemblies.clear()

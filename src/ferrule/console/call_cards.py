@@ -5,26 +5,26 @@ from __future__ import annotations
 import json
 from typing import Any, NamedTuple, cast
 
-SHOWN = 8_000
+MAX_SHOWN = 8_000
 """Characters of a text that a page shows at once."""
-PREVIEW = 100_000
+MAX_PREVIEW = 100_000
 """Characters of a preview that a question shows; the page says how many are left out."""
-BRIEF = 120
+MAX_BRIEF = 120
 
 
-class Cut(NamedTuple):
+class ShortenedText(NamedTuple):
     """A text, and how many characters were left out."""
 
     text: str
     left_out: int
 
 
-def cut(text: str, most: int = SHOWN) -> Cut:
+def shorten(text: str, most: int = MAX_SHOWN) -> ShortenedText:
     """Return the beginning of a text that is too long."""
-    return Cut(text[:most], max(0, len(text) - most))
+    return ShortenedText(text[:most], max(0, len(text) - most))
 
 
-def pretty(value: Any) -> str:
+def indent_json(value: Any) -> str:
     """Indent a JSON value, or a text that is JSON. Other texts stay unchanged."""
     if isinstance(value, str):
         try:
@@ -34,7 +34,7 @@ def pretty(value: Any) -> str:
     return value if isinstance(value, str) else json.dumps(value, indent=2, ensure_ascii=False)
 
 
-def brief(arguments: str) -> str:
+def summarize_arguments(arguments: str) -> str:
     """Show arguments on one line: `path=note.txt content=hello…`. Other texts stay as they are."""
     try:
         values = json.loads(arguments)
@@ -54,16 +54,16 @@ def _word(value: object) -> str:
 
 
 def _line(text: str) -> str:
-    text = " ".join(text[: BRIEF * 4].split())
-    return text if len(text) <= BRIEF else f"{text[: BRIEF - 1]}…"
+    text = " ".join(text[: MAX_BRIEF * 4].split())
+    return text if len(text) <= MAX_BRIEF else f"{text[: MAX_BRIEF - 1]}…"
 
 
-def value(data: object) -> str:
+def format_value(data: object) -> str:
     """Show the result of a call, indented for reading."""
-    return "" if data is None else pretty(data)
+    return "" if data is None else indent_json(data)
 
 
-class Line(NamedTuple):
+class PreviewLine(NamedTuple):
     """A line of a preview; `kind` is `add`, `cut`, `at` or empty."""
 
     kind: str
@@ -73,11 +73,11 @@ class Line(NamedTuple):
 _KINDS = {"+": "add", "-": "cut", "@": "at"}
 
 
-def lines(preview: str) -> list[Line]:
+def preview_lines(preview: str) -> list[PreviewLine]:
     """Split a preview into lines. Lines of a unified diff have kinds, others do not."""
     split = preview.rstrip("\n").split("\n")
     differs = any(line.startswith("@@ ") for line in split)
-    return [Line(_kind(line) if differs else "", line) for line in split]
+    return [PreviewLine(_kind(line) if differs else "", line) for line in split]
 
 
 def _kind(line: str) -> str:

@@ -22,12 +22,12 @@ LEFT = 64
 RIGHT = 8
 TOP = 12
 BOTTOM = 28
-LEAST = 1e-6
+MIN_SCALE = 1e-6
 """The smallest number a chart is scaled to; smaller values are drawn as nothing."""
 _numbers = counting(1)
 """Ids of titles: two charts on one page must not share them."""
 
-Shown = Callable[[float], str]
+NumberFormat = Callable[[float], str]
 """Formats a number for people."""
 
 
@@ -50,7 +50,7 @@ def days_up_to(last: str, number: int) -> list[str]:
     return [(end - timedelta(days=back)).isoformat() for back in reversed(range(number))]
 
 
-def drawing(
+def draw_svg(
     title: str, description: str, width: int, height: int, inside: Markup, *, late: bool = False
 ) -> Markup:
     """Return an SVG with a title and a description.
@@ -75,7 +75,9 @@ def drawing(
     )
 
 
-def figure(title: str, svg: Markup, legend: Sequence[tuple[str, str]], table: Markup) -> Markup:
+def render_figure(
+    title: str, svg: Markup, legend: Sequence[tuple[str, str]], table: Markup
+) -> Markup:
     """Return a drawing with its caption, a legend of (class, name), and its numbers as a table."""
     keys = Markup("").join(
         Markup(
@@ -91,7 +93,7 @@ def figure(title: str, svg: Markup, legend: Sequence[tuple[str, str]], table: Ma
     ).format(title, svg, keys, f"{title}, as a table", table)
 
 
-def table(heads: Sequence[str], rows: Iterable[Sequence[str]]) -> Markup:
+def render_table(heads: Sequence[str], rows: Iterable[Sequence[str]]) -> Markup:
     """Return numbers as a table; the first column names the row."""
     head = Markup("").join(Markup('<th scope="col">{}</th>').format(one) for one in heads)
     body = Markup("").join(
@@ -105,9 +107,9 @@ def table(heads: Sequence[str], rows: Iterable[Sequence[str]]) -> Markup:
     ).format(head, body)
 
 
-def ticks(most: float) -> list[float]:
+def scale_ticks(most: float) -> list[float]:
     """Return a few round numbers from 0 to `most` or a little beyond, where lines are drawn."""
-    if most < LEAST:
+    if most < MIN_SCALE:
         return [0.0, 1.0]
     power = 10.0 ** math.floor(math.log10(most / 5))
     step = next((power * factor for factor in (1, 2, 5) if power * factor * 5 >= most), power * 10)
@@ -115,33 +117,39 @@ def ticks(most: float) -> list[float]:
     return [at * step for at in range(math.ceil(most / step) + 1)]
 
 
-def columns(title: str, days: Sequence[str], series: Sequence[Series], shown: Shown) -> Markup:
+def draw_columns(
+    title: str, days: Sequence[str], series: Sequence[Series], format_value: NumberFormat
+) -> Markup:
     """Draw stacked columns, one per day, with the numbers as a table."""
     series = [one for one in series if one.total]
     sums = [sum(one.values[at] for one in series) for at in range(len(days))]
-    lines = ticks(max(sums, default=0.0))
+    lines = scale_ticks(max(sums, default=0.0))
     inside = Markup("").join(
-        [_grid(lines, shown), _bars(days, series, lines[-1], shown), _below(days)]
+        [
+            _grid(lines, format_value),
+            _bars(days, series, lines[-1], format_value),
+            _day_labels(days),
+        ]
     )
     said = f"{len(days)} days from {days[0]} to {days[-1]}; " + (
-        "; ".join(f"{one.name}: {shown(one.total)} in all" for one in series) or "no data"
+        "; ".join(f"{one.name}: {format_value(one.total)} in all" for one in series) or "no data"
     )
     heads = ["Day", *(one.name for one in series), "Total"]
     rows = [
-        [day, *(shown(one.values[at]) for one in series), shown(sums[at])]
+        [day, *(format_value(one.values[at]) for one in series), format_value(sums[at])]
         for at, day in enumerate(days)
         if sums[at]
     ]
-    svg = drawing(title, said, WIDTH, HEIGHT, inside, late=True)
-    return figure(
+    svg = draw_svg(title, said, WIDTH, HEIGHT, inside, late=True)
+    return render_figure(
         title,
         svg,
-        [(one.css, f"{one.name}: {shown(one.total)}") for one in series],
-        table(heads, rows),
+        [(one.css, f"{one.name}: {format_value(one.total)}") for one in series],
+        render_table(heads, rows),
     )
 
 
-def _grid(lines: Sequence[float], shown: Shown) -> Markup:
+def _grid(lines: Sequence[float], shown: NumberFormat) -> Markup:
     return Markup("").join(
         Markup(
             '<line class="pic-axis" x1="{}" x2="{}" y1="{:.1f}" y2="{:.1f}"/>'
@@ -163,7 +171,9 @@ def _y(value: float, most: float) -> float:
     return HEIGHT - BOTTOM - value / most * (HEIGHT - TOP - BOTTOM)
 
 
-def _bars(days: Sequence[str], series: Sequence[Series], most: float, shown: Shown) -> Markup:
+def _bars(
+    days: Sequence[str], series: Sequence[Series], most: float, shown: NumberFormat
+) -> Markup:
     step = (WIDTH - LEFT - RIGHT) / len(days)
     drawn: list[Markup] = []
     for at, day in enumerate(days):
@@ -193,7 +203,7 @@ def _bars(days: Sequence[str], series: Sequence[Series], most: float, shown: Sho
     return Markup("").join(drawn)
 
 
-def _below(days: Sequence[str]) -> Markup:
+def _day_labels(days: Sequence[str]) -> Markup:
     step = (WIDTH - LEFT - RIGHT) / len(days)
     every = max(1, -(-len(days) // 8))
     return Markup("").join(

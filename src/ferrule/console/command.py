@@ -9,15 +9,15 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from ferrule.runtime.options import common, served
+from ferrule.runtime.options import common_options, server_options
 
 if TYPE_CHECKING:
-    from ferrule.runtime.http.http_security import Application, Door, Who
+    from ferrule.runtime.http.http_security import Application, HttpGuard, Principal
 
 
 @click.command()
-@common
-@served(
+@common_options
+@server_options(
     8737,
     "File of tokens: a line with a token alone is the owner's, `user token [operator]` another's.",
 )
@@ -33,46 +33,54 @@ def console(host: str, port: int, url: str, token_file: Path | None, **options: 
 async def _serve(
     host: str, port: int, url: str, token_file: Path | None, options: dict[str, Any]
 ) -> int:
-    from ferrule.runtime.assemble import person
-    from ferrule.runtime.http.server import address_of, listen, port_of, serve
+    from ferrule.runtime.assemble import current_user
+    from ferrule.runtime.http.server import bound_port, listen, public_address, serve
 
     from .app import make_app
-    from .setup import close, console_of
-    from .users import people_of
+    from .setup import build_console, close_console
+    from .users import load_users
 
-    people, made = people_of(token_file, person())
+    people, made = load_users(token_file, current_user())
     # Before anything is built, so that an address that is taken or not allowed is an error only.
-    address_of(host, port, url)
+    public_address(host, port, url)
     listening = listen(host, port)
     try:
-        port = port_of(listening)
-        address = address_of(host, port, url)
-        made_of = console_of(options, _told)
+        port = bound_port(listening)
+        address = public_address(host, port, url)
+        made_of = build_console(options, _print_notice)
         try:
-            door = _door(make_app(made_of), people, host, port, url)
-            _greet(address, made)
-            return await serve(door, host, port, listening=listening, ending=made_of.bus.close)
+            door = _guard(make_app(made_of), people, host, port, url)
+            _print_address(address, made)
+            return await serve(door, host, port, listening=listening, on_stopping=made_of.bus.close)
         finally:
-            await close(made_of)
+            await close_console(made_of)
     finally:
         listening.close()
 
 
-def _door(app: Application, people: Mapping[str, Who], host: str, port: int, url: str) -> Door:
-    from ferrule.runtime.http.http_security import Door
-    from ferrule.runtime.http.server import address_of, hosts_of, origins_of
-    from ferrule.runtime.http.sign_in import Browsers
+def _guard(
+    app: Application, people: Mapping[str, Principal], host: str, port: int, url: str
+) -> HttpGuard:
+    from ferrule.runtime.http.http_security import HttpGuard
+    from ferrule.runtime.http.server import accepted_hosts, accepted_origins, public_address
+    from ferrule.runtime.http.sign_in import BrowserSignIn
 
-    from .app import login_page
+    from .app import render_login_page
 
-    secure = address_of(host, port, url).startswith("https://")
-    signing = Browsers(origins_of(host, port, url), page=login_page, secure=secure, people=people)
-    return Door(
-        app, token=people, hosts=hosts_of(host, port, url), reads=["/static/"], browsers=signing
+    secure = public_address(host, port, url).startswith("https://")
+    signing = BrowserSignIn(
+        accepted_origins(host, port, url), page=render_login_page, secure=secure, people=people
+    )
+    return HttpGuard(
+        app,
+        token=people,
+        hosts=accepted_hosts(host, port, url),
+        open_paths=["/static/"],
+        browsers=signing,
     )
 
 
-def _greet(address: str, token: str) -> None:
+def _print_address(address: str, token: str) -> None:
     if token:
         click.echo(f"open {address}/login?token={token}")
         click.echo("this token is shown once; it is valid until the server stops", err=True)
@@ -80,5 +88,5 @@ def _greet(address: str, token: str) -> None:
         click.echo(f"open {address}/login")
 
 
-def _told(text: str) -> None:
+def _print_notice(text: str) -> None:
     click.echo(f"! {text}", err=True)

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import ClassVar, Literal
 
 from ferrule.core import events
-from ferrule.core.calls import Call, Result
+from ferrule.core.calls import ToolCall, ToolResult
 from ferrule.engine.event_bus.events import Place
 
 State = Literal[
@@ -57,7 +57,7 @@ class Card(Entry):
     stopped the call, and who did; `answer` is a person's.
     """
 
-    call: Call
+    call: ToolCall
     direct: str = ""
     evaluated: events.CallEvaluated | None = None
     answer: events.PersonAnswered | None = None
@@ -70,7 +70,7 @@ class Card(Entry):
     answered: int = 0
     started: int = 0
     ended: int = 0
-    result: Result | None = None
+    result: ToolResult | None = None
     settled: str = ""
     kind: ClassVar[str] = "card"
 

@@ -16,11 +16,18 @@ from markupsafe import Markup, escape
 
 from ferrule.core import invisible_characters
 
-from .call_cards import PREVIEW, brief, cut, lines, pretty, value
+from .call_cards import (
+    MAX_PREVIEW,
+    format_value,
+    indent_json,
+    preview_lines,
+    shorten,
+    summarize_arguments,
+)
 
 
 @cache
-def environment() -> Environment:
+def template_environment() -> Environment:
     """Return the template environment of this package, created once and safe to share."""
     made = Environment(
         loader=PackageLoader("ferrule.console", "templates"),
@@ -31,24 +38,24 @@ def environment() -> Environment:
     )
     filters = cast("dict[str, Any]", made.filters)
     filters |= {
-        "moment": moment,
-        "duration": duration,
-        "size": size,
-        "count": count,
-        "pretty": pretty,
-        "visible": visible,
-        "exact": exact,
-        "plural": plural,
-        "brief": brief,
-        "cut": cut,
-        "lines": lines,
-        "value": value,
+        "moment": format_time,
+        "duration": format_duration,
+        "size": format_size,
+        "count": format_count,
+        "pretty": indent_json,
+        "visible": mark_invisible,
+        "exact": mark_invisible_exactly,
+        "plural": format_plural,
+        "brief": summarize_arguments,
+        "cut": shorten,
+        "lines": preview_lines,
+        "value": format_value,
     }
-    cast("dict[str, Any]", made.globals)["PREVIEW"] = PREVIEW
+    cast("dict[str, Any]", made.globals)["PREVIEW"] = MAX_PREVIEW
     return made
 
 
-def moment(milliseconds: int) -> Markup:
+def format_time(milliseconds: int) -> Markup:
     """Format a time (ms since 1970) as `<time>`: UTC here, the reader's time zone in a browser."""
     at = datetime.fromtimestamp(milliseconds / 1000, UTC)
     shown = at.strftime("%Y-%m-%d %H:%M:%S")
@@ -57,7 +64,7 @@ def moment(milliseconds: int) -> Markup:
     )
 
 
-def duration(seconds: float) -> str:
+def format_duration(seconds: float) -> str:
     """Format seconds: `12 ms`, `3.4 s`, `2 min 5 s`, `1 h 3 min`."""
     if seconds < 1:
         return f"{seconds * 1000:.0f} ms"
@@ -70,7 +77,7 @@ def duration(seconds: float) -> str:
     return f"{hours} h {minutes} min"
 
 
-def size(octets: int) -> str:
+def format_size(octets: int) -> str:
     """Format a number of bytes in units of 1024."""
     amount = float(octets)
     for unit in ("B", "KiB", "MiB"):
@@ -80,25 +87,25 @@ def size(octets: int) -> str:
     return f"{amount:.1f} GiB"
 
 
-def count(number: int) -> str:
+def format_count(number: int) -> str:
     """Format a number with thin spaces between thousands, so that no language misreads it."""
     return f"{number:,}".replace(",", "\u202f")
 
 
-def plural(number: int, word: str) -> str:
+def format_plural(number: int, word: str) -> str:
     """Format a number with its noun: `1 call`, `2 calls`."""
-    return f"{count(number)} {word}" if number == 1 else f"{count(number)} {word}s"
+    return f"{format_count(number)} {word}" if number == 1 else f"{format_count(number)} {word}s"
 
 
-def visible(text: str) -> Markup:
+def mark_invisible(text: str) -> Markup:
     """Spell out and mark what a person would not see in a text (`core.invisible_characters`)."""
-    return Markup(invisible_characters.visible(str(escape(text)), spell=_marked))
+    return Markup(invisible_characters.escape_invisible(str(escape(text)), escape=_mark))
 
 
-def exact(text: str) -> Markup:
+def mark_invisible_exactly(text: str) -> Markup:
     """Spell out and mark what a person would not see in a text they are asked to approve."""
-    return Markup(invisible_characters.exact(str(escape(text)), spell=_marked))
+    return Markup(invisible_characters.escape_for_approval(str(escape(text)), spell=_mark))
 
 
-def _marked(character: str) -> str:
-    return f'<span class="unseen">{invisible_characters.spelling(character)}</span>'
+def _mark(character: str) -> str:
+    return f'<span class="unseen">{invisible_characters.escape_character(character)}</span>'

@@ -14,12 +14,12 @@ from dataclasses import dataclass, field
 from secrets import token_hex
 
 from ferrule.core.errors import FerruleError
-from ferrule.permissions.approvals import Answer, ApprovalRequest
-from ferrule.permissions.grant_proposals import Offer
+from ferrule.permissions.approvals import ApprovalAnswer, ApprovalRequest
+from ferrule.permissions.grant_proposals import GrantOffer
 
 from .viewer import Viewer
 
-MOST_NOTE = 2_000
+MAX_NOTE = 2_000
 
 
 class QuestionError(FerruleError):
@@ -46,34 +46,34 @@ class Question:
     session: str
     request: ApprovalRequest
     asked: int
-    answered: asyncio.Future[Answer] = field(compare=False)
+    answered: asyncio.Future[ApprovalAnswer] = field(compare=False)
 
-    def seen_by(self, viewer: Viewer) -> bool:
+    def is_visible_to(self, viewer: Viewer) -> bool:
         """Return whether this viewer may see it, and answer it as far as `offers` allow."""
         return viewer.operator or (viewer.tenant, viewer.user) == (self.tenant, self.user)
 
-    def offers(self, viewer: Viewer) -> tuple[Offer, ...]:
+    def offers(self, viewer: Viewer) -> tuple[GrantOffer, ...]:
         """Return the approvals this viewer may give."""
         request = self.request
         if request.risk == "critical" and not viewer.operator:
             return ()
-        if request.died:
-            return (Offer("once", ""),)
+        if request.has_unknown_outcome:
+            return (GrantOffer("once", ""),)
         return tuple(
             offer for offer in request.offers if viewer.operator or offer.choice != "remember"
         )
 
 
-class Questions:
+class OpenQuestions:
     """All questions that wait. Used in the event loop of the runs."""
 
     def __init__(self, changed: Callable[[], None] = lambda: None) -> None:
         self._waiting: dict[str, Question] = {}
-        self._changed = changed
+        self._on_change = changed
 
-    def seen_by(self, viewer: Viewer) -> list[Question]:
+    def visible_to(self, viewer: Viewer) -> list[Question]:
         """Return the questions this viewer may answer or deny, the oldest first."""
-        return [one for one in [*self._waiting.values()] if one.seen_by(viewer)]
+        return [one for one in [*self._waiting.values()] if one.is_visible_to(viewer)]
 
     def of_session(self, session: str) -> list[Question]:
         """Return the questions asked in a session, or by a sub-agent that works for it."""
@@ -83,19 +83,21 @@ class Questions:
             if session in (one.session, one.request.identity.session)
         ]
 
-    async def ask(self, tenant: str, user: str, session: str, request: ApprovalRequest) -> Answer:
+    async def ask(
+        self, tenant: str, user: str, session: str, request: ApprovalRequest
+    ) -> ApprovalAnswer:
         """Wait for the answer. Cancelling withdraws the question."""
-        waits: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
+        waits: asyncio.Future[ApprovalAnswer] = asyncio.get_running_loop().create_future()
         asked = Question(
             token_hex(8), tenant, user, session, request, int(time.time() * 1000), waits
         )
         self._waiting[asked.id] = asked
-        self._changed()
+        self._on_change()
         try:
             return await waits
         finally:
             del self._waiting[asked.id]
-            self._changed()
+            self._on_change()
 
     def answer(
         self, viewer: Viewer, name: str, digest: str, choice: str, grant: str = "", note: str = ""
@@ -106,7 +108,7 @@ class Questions:
             QuestionError: the answer does not count, and nothing was decided.
         """
         asked = self._waiting.get(name)
-        if asked is None or not asked.seen_by(viewer) or asked.answered.done():
+        if asked is None or not asked.is_visible_to(viewer) or asked.answered.done():
             raise QuestionError("this question is no longer open: it was answered or withdrawn")
         if digest != asked.request.digest:
             raise QuestionError(
@@ -114,15 +116,15 @@ class Questions:
                 code="question_changed",
                 hint="read the question again",
             )
-        note = " ".join(note.split())[:MOST_NOTE]
+        note = " ".join(note.split())[:MAX_NOTE]
         if choice == "deny":
             said = f"denied by a person: {note}" if note else "denied by a person"
-            asked.answered.set_result(Answer("deny", by=viewer.user, note=said))
+            asked.answered.set_result(ApprovalAnswer("deny", by=viewer.user, note=said))
             return asked
         for offer in asked.offers(viewer):
             if (offer.choice, offer.rule) == (choice, grant):
                 asked.answered.set_result(
-                    Answer(offer.choice, offer.rule, by=viewer.user, note=note)
+                    ApprovalAnswer(offer.choice, offer.rule, by=viewer.user, note=note)
                 )
                 return asked
         raise QuestionError("this answer was not offered", code="answer_not_offered")

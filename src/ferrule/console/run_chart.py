@@ -6,16 +6,16 @@ from collections.abc import Iterable
 
 from markupsafe import Markup
 
-from ferrule.core.events import Record
-from ferrule.storage.statistics.timeline import Span, Timeline, timeline
+from ferrule.core.events import JournalRecord
+from ferrule.storage.statistics.timeline import Span, Timeline, build_timeline
 
-from .charts import WIDTH, drawing, figure, table, ticks
-from .html import duration
+from .charts import WIDTH, draw_svg, render_figure, render_table, scale_ticks
+from .html import format_duration
 
 LABELS = 190
 ROW = 22
 HEAD = 26
-LETTERS = 23
+MAX_LABEL = 23
 """Letters of a name beside its bar; the full name is in the tooltip and in the table."""
 LEGEND = (
     ("pic-model", "model answer"),
@@ -25,16 +25,16 @@ LEGEND = (
 )
 
 
-def waterfall(records: Iterable[Record], run: str = "") -> Markup:
+def draw_waterfall(records: Iterable[JournalRecord], run: str = "") -> Markup:
     """Draw the chart of this run, or of the last one in the records.
 
     Returns an empty text for a run in which nothing took time.
     """
-    line = timeline(records, run=run)
+    line = build_timeline(records, run=run)
     if not line.spans:
         return Markup("")
     length = max(1, line.end - line.start)
-    title = f"Timeline of the run: {duration(length / 1000)}, {_count(line)}"
+    title = f"Timeline of the run: {format_duration(length / 1000)}, {_describe_count(line)}"
     height = HEAD + ROW * len(line.spans) + 6
     inside = Markup("").join(
         [
@@ -42,42 +42,44 @@ def waterfall(records: Iterable[Record], run: str = "") -> Markup:
             *(_bar(span, at, line, length) for at, span in enumerate(line.spans)),
         ]
     )
-    svg = drawing(title, _said(line), WIDTH, height, inside)
+    svg = draw_svg(title, _describe(line), WIDTH, height, inside)
     rows = [
         [
-            _name(span),
-            duration((span.start - line.start) / 1000),
-            duration((span.end - span.start) / 1000),
+            _label(span),
+            format_duration((span.start - line.start) / 1000),
+            format_duration((span.end - span.start) / 1000),
             span.outcome,
         ]
         for span in line.spans
     ]
-    return figure(title, svg, LEGEND, table(["Step", "Starts after", "Duration", "Outcome"], rows))
+    return render_figure(
+        title, svg, LEGEND, render_table(["Step", "Starts after", "Duration", "Outcome"], rows)
+    )
 
 
-def _count(line: Timeline) -> str:
+def _describe_count(line: Timeline) -> str:
     shown = len(line.spans)
     return f"{shown} steps" if not line.more else f"the first {shown} of {shown + line.more} steps"
 
 
-def _said(line: Timeline) -> str:
+def _describe(line: Timeline) -> str:
     """Describe in words what the chart shows."""
     parts: list[str] = []
     for kind, name in (("model", "the model"), ("person", "a person"), ("tool", "tools")):
         spans = [span for span in line.spans if span.kind == kind]
         if spans:
             took = sum(span.end - span.start for span in spans) / 1000
-            parts.append(f"{name}: {len(spans)} times, {duration(took)}")
-    failed = sum(span.failed for span in line.spans)
+            parts.append(f"{name}: {len(spans)} times, {format_duration(took)}")
+    failed = sum(span.is_failed for span in line.spans)
     return "; ".join([*parts, f"{failed} of them refused or failed"]) + "."
 
 
-def _name(span: Span) -> str:
+def _label(span: Span) -> str:
     return f"waiting: {span.label}" if span.kind == "person" else span.label
 
 
 def _css(span: Span) -> str:
-    return "pic-bad" if span.failed else f"pic-{span.kind}"
+    return "pic-bad" if span.is_failed else f"pic-{span.kind}"
 
 
 def _x(milliseconds: int | float, length: int) -> float:
@@ -89,8 +91,8 @@ def _ruler(length: int, height: int) -> Markup:
         Markup(
             '<line class="pic-axis" x1="{x:.1f}" x2="{x:.1f}" y1="{top}" y2="{height}"/>'
             '<text class="pic-text" x="{x:.1f}" y="14" text-anchor="middle">{shown}</text>'
-        ).format(x=_x(one * 1000, length), top=HEAD - 6, height=height, shown=duration(one))
-        for one in ticks(length / 1000)
+        ).format(x=_x(one * 1000, length), top=HEAD - 6, height=height, shown=format_duration(one))
+        for one in scale_ticks(length / 1000)
         if one * 1000 <= length
     )
 
@@ -99,11 +101,11 @@ def _bar(span: Span, at: int, line: Timeline, length: int) -> Markup:
     left = _x(span.start - line.start, length)
     right = _x(span.end - line.start, length)
     top = HEAD + at * ROW
-    name = _name(span)
-    label = name if len(name) <= LETTERS else f"{name[: LETTERS - 1]}…"
+    name = _label(span)
+    label = name if len(name) <= MAX_LABEL else f"{name[: MAX_LABEL - 1]}…"
     said = (
-        f"{name}: after {duration((span.start - line.start) / 1000)}, takes "
-        f"{duration((span.end - span.start) / 1000)}, {span.outcome}"
+        f"{name}: after {format_duration((span.start - line.start) / 1000)}, takes "
+        f"{format_duration((span.end - span.start) / 1000)}, {span.outcome}"
     )
     return Markup(
         '<g><title>{said}</title><text class="pic-text" x="{label_x}" y="{text_y}" '

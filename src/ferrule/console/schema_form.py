@@ -2,9 +2,9 @@
 
 Text, numbers, booleans, and a choice among constants have fields of their own; lists and objects
 are written as JSON. What a field cannot express (an argument that the schema does not name, an
-empty text where omitting it would mean something else) is written as JSON in `MORE`. This module
-only reads what was typed: whether the values fit is decided by the tool's own check, as for every
-call.
+empty text where omitting it would mean something else) is written as JSON in `ADDITIONAL`. This
+module only reads what was typed: whether the values fit is decided by the tool's own check, as for
+every call.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ Kind = Literal["text", "integer", "number", "boolean", "choice", "either", "json
 """Kind of a field. `either`: text, or JSON of another type that the schema also accepts."""
 PREFIX = "arg."
 """Prefix of a field's name in the form."""
-MORE = "more"
+ADDITIONAL = "more"
 """The field of further arguments, as one JSON object."""
 _KINDS: dict[str, Kind] = {
     "string": "text",
@@ -26,7 +26,7 @@ _KINDS: dict[str, Kind] = {
     "number": "number",
     "boolean": "boolean",
 }
-_DEEPEST = 8
+_MAX_REFERENCES = 8
 """References that are followed to find the type of a field."""
 
 
@@ -46,7 +46,7 @@ class Field:
     hint: str = ""
 
 
-def fields_of(schema: Mapping[str, Any], values: Mapping[str, Any] | None = None) -> list[Field]:
+def build_fields(schema: Mapping[str, Any], values: Mapping[str, Any] | None = None) -> list[Field]:
     """Return the fields of an object's schema, required ones first.
 
     `values` fill them in; without them, the schema's defaults do.
@@ -55,21 +55,21 @@ def fields_of(schema: Mapping[str, Any], values: Mapping[str, Any] | None = None
     required = set(cast("list[str]", schema.get("required") or []))
     fields: list[Field] = []
     for name, part in named.items():
-        shape = _resolved(part, schema)
+        shape = _resolve(part, schema)
         field = _field(name, shape, name in required)
         given = (values or {}).get(name, shape.get("default") if values is None else None)
-        fields.append(field if given is None else replace(field, value=_spelled(field, given)))
+        fields.append(field if given is None else replace(field, value=_to_text(field, given)))
     return sorted(fields, key=lambda field: not field.required)
 
 
-def _resolved(part: Any, schema: Mapping[str, Any]) -> dict[str, Any]:
+def _resolve(part: Any, schema: Mapping[str, Any]) -> dict[str, Any]:
     """Return an argument's schema with references resolved and `null` removed."""
     if not isinstance(part, dict):
         return {}
     shape: dict[str, Any] = cast("dict[str, Any]", part)
-    for _ in range(_DEEPEST):
+    for _ in range(_MAX_REFERENCES):
         if "$ref" in shape:
-            shape = {**_at(schema, str(shape["$ref"])), **_without(shape, "$ref")}
+            shape = {**_follow_reference(schema, str(shape["$ref"])), **_without(shape, "$ref")}
             continue
         several = _alternatives(shape)
         if len(several) != 1:
@@ -92,7 +92,7 @@ def _alternatives(shape: dict[str, Any]) -> list[dict[str, Any]]:
     ]
 
 
-def _at(schema: Mapping[str, Any], reference: str) -> dict[str, Any]:
+def _follow_reference(schema: Mapping[str, Any], reference: str) -> dict[str, Any]:
     found: Any = schema
     for step in reference.removeprefix("#/").split("/"):
         found = cast("dict[str, Any]", found).get(step) if isinstance(found, dict) else None
@@ -114,10 +114,10 @@ def _field(name: str, shape: dict[str, Any], required: bool) -> Field:
         kind = _KINDS.get(types[0], "json")
     elif "string" in types:
         kind = "either"
-    return Field(name, kind, required, said, hint=_bounds(shape, kind, types))
+    return Field(name, kind, required, said, hint=_describe_bounds(shape, kind, types))
 
 
-def _bounds(shape: Mapping[str, Any], kind: Kind, types: list[str]) -> str:
+def _describe_bounds(shape: Mapping[str, Any], kind: Kind, types: list[str]) -> str:
     """Describe in a few words what else the schema requires of a value."""
     if kind in ("json", "either"):
         return " or ".join(types) or "any value"
@@ -136,7 +136,7 @@ def _bounds(shape: Mapping[str, Any], kind: Kind, types: list[str]) -> str:
     )
 
 
-def _spelled(field: Field, value: Any) -> str:
+def _to_text(field: Field, value: Any) -> str:
     if field.kind in ("text", "either") and isinstance(value, str):
         return value
     if field.kind == "boolean" and isinstance(value, bool):
@@ -144,7 +144,7 @@ def _spelled(field: Field, value: Any) -> str:
     return json.dumps(value, ensure_ascii=False)
 
 
-def values_of(
+def read_values(
     fields: list[Field], form: Mapping[str, str]
 ) -> tuple[dict[str, Any], list[Field], list[str]]:
     """Read what was typed: the values, the fields as typed, and a sentence for each problem.
@@ -161,15 +161,15 @@ def values_of(
         if not text and not (field.required and field.kind == "text"):
             continue
         try:
-            values[field.name] = _read(field, text)
+            values[field.name] = _read_value(field, text)
         except (ValueError, RecursionError) as error:
             what = "a number" if field.kind in ("integer", "number") else "JSON"
             problems.append(f"`{field.name}` must be {what}: {error}")
-    more, wrong = _more(form.get(MORE, ""))
+    more, wrong = _read_additional(form.get(ADDITIONAL, ""))
     return {**values, **more}, typed, problems + wrong
 
 
-def _read(field: Field, text: str) -> Any:
+def _read_value(field: Field, text: str) -> Any:
     """Return what was typed as a value. Raises ValueError, RecursionError."""
     if field.kind == "text":
         return text
@@ -178,7 +178,7 @@ def _read(field: Field, text: str) -> Any:
     return json.loads(text)
 
 
-def _more(text: str) -> tuple[dict[str, Any], list[str]]:
+def _read_additional(text: str) -> tuple[dict[str, Any], list[str]]:
     if not text.strip():
         return {}, []
     try:

@@ -6,20 +6,20 @@ from collections.abc import Callable
 from typing import Any
 
 from ferrule.engine.event_bus.bus import Bus
-from ferrule.runtime.assemble import Assembly, assemble, person
-from ferrule.runtime.hot_reload import Reloading
+from ferrule.runtime.assemble import Assembly, assemble, current_user
+from ferrule.runtime.hot_reload import HotReloader
 from ferrule.storage.journal.protocols import Journal
 from ferrule.storage.journal.sqlite import SqliteJournal
 
-from .assemblies import Benches, Setup
-from .sessions import Desk
+from .assemblies import Assemblies, SessionSetup
+from .open_sessions import OpenSessions
 from .state import Console
-from .timeline_cache import Views
+from .timeline_cache import TimelineCache
 
-Make = Callable[[Setup, Journal | None, Bus | None], Assembly]
+AssemblyBuilder = Callable[[SessionSetup, Journal | None, Bus | None], Assembly]
 
 
-def console_of(
+def build_console(
     options: dict[str, Any], notice: Callable[[str], None], *, owner: str = ""
 ) -> Console:
     """Build a console over the settings with these options (see `runtime.assemble`).
@@ -30,19 +30,19 @@ def console_of(
         ConfigError: an option or a setting cannot be used.
     """
 
-    def make(setup: Setup, journal: Journal | None, bus: Bus | None) -> Assembly:
+    def make(setup: SessionSetup, journal: Journal | None, bus: Bus | None) -> Assembly:
         chosen = {"model": setup.model, "mode": setup.mode, "workspace": setup.workspace}
         given = {**options, **{name: value for name, value in chosen.items() if value}}
         made = assemble(given, notice=notice, journal=journal, bus=bus, interruptible=True)
-        made.reloading = Reloading(made, given, interruptible=True)
+        made.reloader = HotReloader(made, given, interruptible=True)
         return made
 
-    return console_with(make, owner=owner or person())
+    return build_console_over(make, owner=owner or current_user())
 
 
-def console_with(make: Make, *, owner: str) -> Console:
+def build_console_over(make: AssemblyBuilder, *, owner: str) -> Console:
     """Build a console over the assemblies that `make` builds. The first one brings the journal."""
-    server = make(Setup(), None, None)
+    server = make(SessionSetup(), None, None)
     journal = server.agent.journal
     # The bus reads earlier events from the journal of the first assembly.
     bus = server.agent.bus = Bus(journal=journal)
@@ -50,16 +50,16 @@ def console_with(make: Make, *, owner: str) -> Console:
     reading = journal
     if isinstance(journal, SqliteJournal) and journal.path is not None:
         reading = SqliteJournal(journal.path)
-    benches = Benches(lambda setup: make(setup, journal, bus), server)
-    desk = Desk(benches, journal, owner)
-    return Console(server, reading, bus, desk, Views(bus, reading), owner)
+    benches = Assemblies(lambda setup: make(setup, journal, bus), server)
+    desk = OpenSessions(benches, journal, owner)
+    return Console(server, reading, bus, desk, TimelineCache(bus, reading), owner)
 
 
-async def close(console: Console) -> None:
+async def close_console(console: Console) -> None:
     """Settle and journal every run, end it, and release everything the console holds."""
-    await console.desk.close()
-    console.views.close()
+    await console.open_sessions.close()
+    console.timelines.close()
     console.bus.close()
-    if console.journal is not console.desk.journal:
+    if console.journal is not console.open_sessions.journal:
         console.journal.close()
     await console.assembly.close(strict=False)

@@ -21,15 +21,15 @@ from starlette.responses import HTMLResponse
 from ferrule.core.errors import SessionNotFound
 from ferrule.engine.event_bus.bus import Bus
 from ferrule.engine.event_bus.scope import Operator, OwnSession, OwnSessions, Scope
-from ferrule.storage.journal.change_detection import Changes, changes_of
+from ferrule.storage.journal.change_detection import ChangeDetector, create_change_detector
 from ferrule.storage.journal.protocols import Journal
 from ferrule.storage.journal.sessions import SessionInfo
 from ferrule.storage.journal.sqlite import SqliteJournal
 
-from .html import environment
+from .html import template_environment
 from .navigation import AREAS
-from .sessions import Desk
-from .timeline_cache import Views
+from .open_sessions import OpenSessions
+from .timeline_cache import TimelineCache
 from .viewer import Viewer
 
 if TYPE_CHECKING:
@@ -48,16 +48,16 @@ class Console:
     assembly: Assembly
     journal: Journal
     bus: Bus
-    desk: Desk
-    views: Views
+    open_sessions: OpenSessions
+    timelines: TimelineCache
     owner: str
-    html: Environment = field(default_factory=environment)
-    _looks: threading.Lock = field(default_factory=threading.Lock)
-    _changes: Changes | None = None
-    _look: int = 0
+    html: Environment = field(default_factory=template_environment)
+    _changes_lock: threading.Lock = field(default_factory=threading.Lock)
+    _changes: ChangeDetector | None = None
+    _change_count: int = 0
     _epoch: str = field(default_factory=lambda: token_hex(4))
 
-    def viewer(self, request: Request) -> Viewer:
+    def require_viewer(self, request: Request) -> Viewer:
         """Return who made a request.
 
         Raises:
@@ -68,18 +68,18 @@ class Console:
             raise HTTPException(401, "a token is required")
         return Viewer(visitor.user, visitor.operator, visitor.tenant, visitor.csrf)
 
-    def operator(self, request: Request) -> Viewer:
+    def require_operator(self, request: Request) -> Viewer:
         """Return who made a request, if they are an operator.
 
         Raises:
-            HTTPException: 401 as for `viewer`, 403 if they are not an operator.
+            HTTPException: 401 as for `require_viewer`, 403 if they are not an operator.
         """
-        viewer = self.viewer(request)
+        viewer = self.require_viewer(request)
         if not viewer.operator:
             raise HTTPException(403, "only the owner of this server may do this")
         return viewer
 
-    def sessions(self, viewer: Viewer, *, limit: int | None = None) -> list[SessionInfo]:
+    def list_sessions(self, viewer: Viewer, *, limit: int | None = None) -> list[SessionInfo]:
         """Return the sessions this viewer may see, the most recently used first.
 
         Reads the journal.
@@ -88,7 +88,7 @@ class Console:
             return self.journal.sessions(limit=limit)
         return self.journal.sessions(tenant=viewer.tenant, user=viewer.user, limit=limit)
 
-    def session(self, viewer: Viewer, name: str) -> SessionInfo:
+    def find_session(self, viewer: Viewer, name: str) -> SessionInfo:
         """Find a session by its id or the beginning of its id.
 
         Raises:
@@ -98,7 +98,7 @@ class Console:
             return self.journal.find(name)
         return self.journal.find(name, tenant=viewer.tenant, user=viewer.user)
 
-    def mark(self, viewer: Viewer) -> str:
+    def change_mark(self, viewer: Viewer) -> str:
         """Return a text that changes with every change in the journal or in the session pool.
 
         Changes by other processes count as well.
@@ -107,16 +107,16 @@ class Console:
         begun = (
             not isinstance(journal, SqliteJournal) or journal.path is None or journal.path.exists()
         )
-        with self._looks:
+        with self._changes_lock:
             if self._changes is None and begun:
-                self._changes = changes_of(journal)
-            if self._changes is not None and self._changes.changed():
-                self._look += 1
-            return (
-                f"{self._epoch}.{self._look}.{self.desk.changes}.{len(self.desk.waiting(viewer))}"
-            )
+                self._changes = create_change_detector(journal)
+            if self._changes is not None and self._changes.has_changed():
+                self._change_count += 1
+            questions = len(self.open_sessions.list_questions(viewer))
+            sessions = self.open_sessions.change_count
+            return f"{self._epoch}.{self._change_count}.{sessions}.{questions}"
 
-    def scope(self, viewer: Viewer, info: SessionInfo | None = None) -> Scope:
+    def subscription_scope(self, viewer: Viewer, info: SessionInfo | None = None) -> Scope:
         """Return what this viewer may subscribe to on the event bus.
 
         That is the given session, or without one every session that they may see.
@@ -124,7 +124,7 @@ class Console:
         Raises:
             SessionNotFound: the session is not theirs to see.
         """
-        if info is not None and not viewer.sees(info):
+        if info is not None and not viewer.may_see(info):
             raise SessionNotFound(f"no session `{info.session}`")
         if info is not None and (info.tenant, info.user) == (viewer.tenant, viewer.user):
             return OwnSession(info.tenant, info.user, info.session)
@@ -134,19 +134,19 @@ class Console:
             return Operator(viewer.user, "console")
         return Operator(viewer.user, "console", info.tenant, info.user, info.session)
 
-    def page(
+    def render_page(
         self, request: Request, name: str, /, *, status: int = 200, **values: Any
     ) -> HTMLResponse:
         """Render a template with these values.
 
         Every template also gets `viewer`, `areas`, `path` and `waiting`.
         """
-        viewer = self.viewer(request)
+        viewer = self.require_viewer(request)
         shared = {
             "viewer": viewer,
             "areas": AREAS,
             "path": request.url.path,
-            "waiting": len(self.desk.waiting(viewer)),
+            "waiting": len(self.open_sessions.list_questions(viewer)),
         }
         text = self.html.get_template(name).render({**shared, **values})
         # A text may hold half of a surrogate pair, which UTF-8 cannot encode. If `visible` did not

@@ -11,11 +11,11 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, TypeVar
 
 from ferrule.engine.threads import run_blocking
-from ferrule.models.prices import price_of
-from ferrule.storage.statistics.incremental import Following, Reading
+from ferrule.models.prices import find_price
+from ferrule.storage.statistics.incremental import JournalStatistics, ReadingProgress
 from ferrule.storage.statistics.tools import Owner
 
-from .timeline_cache import Views
+from .timeline_cache import TimelineCache
 from .viewer import Viewer
 
 if TYPE_CHECKING:
@@ -23,28 +23,34 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 SECONDS = 1.0
-_of: weakref.WeakKeyDictionary[Views, Following] = weakref.WeakKeyDictionary()
+_statistics: weakref.WeakKeyDictionary[TimelineCache, JournalStatistics] = (
+    weakref.WeakKeyDictionary()
+)
 
 
-def numbers_of(console: Console) -> Following:
+def find_statistics(console: Console) -> JournalStatistics:
     """Return the statistics of a console's journal. They live as long as the console."""
-    found = _of.get(console.views)
+    found = _statistics.get(console.timelines)
     if found is None:
-        found = _of[console.views] = Following(console.journal, price_of=price_of)
-        weakref.finalize(console.views, found.close)
+        found = _statistics[console.timelines] = JournalStatistics(
+            console.journal, price_of=find_price
+        )
+        weakref.finalize(console.timelines, found.close)
     return found
 
 
-async def ask(console: Console, query: Callable[[Following], T]) -> tuple[T, Reading]:
+async def query_statistics(
+    console: Console, query: Callable[[JournalStatistics], T]
+) -> tuple[T, ReadingProgress]:
     """Query the statistics as they are now. Also returns how far they have been read.
 
     Raises:
         JournalError: the journal cannot be read.
     """
-    numbers = numbers_of(console)
-    return await run_blocking(lambda: numbers.ask(query, seconds=SECONDS))
+    numbers = find_statistics(console)
+    return await run_blocking(lambda: numbers.query(query, seconds=SECONDS))
 
 
-def owner_of(viewer: Viewer) -> Owner | None:
+def statistics_owner(viewer: Viewer) -> Owner | None:
     """Return whose numbers a viewer sees: their own, or for an operator everyone's (None)."""
     return None if viewer.operator else (viewer.tenant, viewer.user)

@@ -13,7 +13,7 @@ Query parameters: `session` (an id; without it, every session that the viewer ma
 * A slow reader loses the oldest events and gets `bus.dropped`, which names the first and the last
   lost event of each
   session. Nobody waits for it: what the server holds per reader is bounded (`BUFFER` events,
-      `MOST_BYTES` on the way).
+      `MAX_BATCH_BYTES` on the way).
 * An event is encoded once for all readers.
 * For one session: what runs here comes from the bus as it happens; what another process runs is
   read from the journal
@@ -39,11 +39,11 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import BaseRoute, Route
 
-from ferrule.core.calls import compact
+from ferrule.core.calls import encode_json
 from ferrule.core.errors import FerruleError
 from ferrule.engine.event_bus.bus import Bus
 from ferrule.engine.event_bus.events import BusEvent, CursorError
-from ferrule.engine.event_bus.journal_events import follow, head_of
+from ferrule.engine.event_bus.journal_events import find_head, follow
 from ferrule.engine.event_bus.scope import OwnSession, Scope
 from ferrule.engine.event_bus.subscription import Subscription
 from ferrule.runtime.http.http_security import Receive, Send, Visitor
@@ -53,24 +53,24 @@ from ferrule.storage.journal.protocols import Journal
 if TYPE_CHECKING:
     from .state import Console
 
-STREAMS = 640
-"""Readers at a time. Less than `runtime.http.server.CONNECTIONS`, so that pages can still be
+MAX_READERS = 640
+"""Readers at a time. Less than `runtime.http.server.MAX_CONNECTIONS`, so that pages can still be
 loaded.
 """
-PER_PERSON = 64
+MAX_READERS_PER_PERSON = 64
 """Readers of one person at a time, over all their sign-ins, so that one person cannot lock out
 others.
 """
-PER_BROWSER = 32
+MAX_READERS_PER_BROWSER = 32
 """Readers of one sign-in at a time, so that a page that keeps opening streams leaves the person's
 other browsers theirs.
 """
 BUFFER = 1024
-MOST_BYTES = 65_536
+MAX_BATCH_BYTES = 65_536
 HEARTBEAT = 15.0
 RETRY = 1000
 """Milliseconds after which a browser reconnects."""
-FRAMES = 1024
+MAX_FRAMES = 1024
 """Events whose encoded form is kept for readers that have not sent it yet."""
 INTERVAL = 1.0
 """Seconds between two reads of the journal for what other processes write."""
@@ -84,16 +84,16 @@ FAILED = "stream.failed"
 
 def routes(console: Console) -> list[BaseRoute]:
     """Return the route of the stream."""
-    streams = Streams(console.bus, console.journal)
+    streams = EventStreams(console.bus, console.journal)
 
     async def stream(request: Request) -> Response:
-        viewer = console.viewer(request)
+        viewer = console.require_viewer(request)
         name = request.query_params.get("session")
-        info = console.session(viewer, name) if name else None
-        scope = console.scope(viewer, info)
+        info = console.find_session(viewer, name) if name else None
+        scope = console.subscription_scope(viewer, info)
         own = OwnSession(info.tenant, info.user, info.session) if info else None
         visitor: Visitor | None = getattr(request.state, "visitor", None)
-        return streams.answer(scope, own, _kinds(request), _cursor(request), visitor)
+        return streams.open_stream(scope, own, _kinds(request), _cursor(request), visitor)
 
     return [Route("/stream", stream)]
 
@@ -109,19 +109,19 @@ def _cursor(request: Request) -> str:
     return request.headers.get("last-event-id") or request.query_params.get("cursor", "")
 
 
-class Streams:
+class EventStreams:
     """The readers of a server, and what they share."""
 
     def __init__(self, bus: Bus, journal: Journal) -> None:
         self.bus = bus
         self.journal = journal
-        self.open: Counter[tuple[str, ...]] = Counter()
+        self.reader_counts: Counter[tuple[str, ...]] = Counter()
         """Number of readers: all of them under `()`, each person's under their name, each sign-in's
         under both.
         """
         self._frames: dict[int, tuple[BusEvent, bytes]] = {}
 
-    def answer(
+    def open_stream(
         self,
         scope: Scope,
         session: OwnSession | None,
@@ -135,54 +135,59 @@ class Streams:
             ConfigError: an unknown kind of event.
             HTTPException: too many readers.
         """
-        reader = Reader(self, scope, session, kinds, visitor, cursor)
+        reader = StreamReader(self, scope, session, kinds, visitor, cursor)
         try:
-            self.check_room(visitor)
+            self.check_limits(visitor)
         except HTTPException:
             reader.close()
             raise
-        return _EventStream(self, reader, places(visitor))
+        return _EventStream(self, reader, reader_groups(visitor))
 
-    def check_room(self, visitor: Visitor | None) -> None:
+    def check_limits(self, visitor: Visitor | None) -> None:
         """Raise HTTPException if there are too many readers.
 
         The status is 429 if this person has too many, 503 if the server has.
         """
-        _, person, browser = places(visitor)
+        _, person, browser = reader_groups(visitor)
         again = {"retry-after": "10"}
-        if self.open[browser] >= PER_BROWSER and browser != person:
+        if self.reader_counts[browser] >= MAX_READERS_PER_BROWSER and browser != person:
             raise HTTPException(
                 429,
-                f"this browser has {PER_BROWSER} event streams open already: close some",
+                f"this browser has {MAX_READERS_PER_BROWSER} event streams open already: close "
+                f"some",
                 headers=again,
             )
-        if self.open[person] >= PER_PERSON:
+        if self.reader_counts[person] >= MAX_READERS_PER_PERSON:
             raise HTTPException(
-                429, f"you have {PER_PERSON} event streams open already: close some", headers=again
+                429,
+                f"you have {MAX_READERS_PER_PERSON} event streams open already: close some",
+                headers=again,
             )
-        if self.open[()] >= STREAMS:
-            raise HTTPException(503, f"{STREAMS} event streams are open already", headers=again)
+        if self.reader_counts[()] >= MAX_READERS:
+            raise HTTPException(503, f"{MAX_READERS} event streams are open already", headers=again)
 
-    def leave(self, places: Iterable[tuple[str, ...]]) -> None:
+    def remove_reader(self, places: Iterable[tuple[str, ...]]) -> None:
         """Stop counting a reader that was counted in these places."""
-        self.open.subtract(places)
+        self.reader_counts.subtract(places)
         for place in places:
-            if not self.open[place]:
-                del self.open[place]
+            if not self.reader_counts[place]:
+                del self.reader_counts[place]
 
-    def frame(self, event: BusEvent) -> bytes:
+    def encode_event(self, event: BusEvent) -> bytes:
         """Return an event encoded as server-sent event lines."""
         known = self._frames.get(id(event))
         if known is not None and known[0] is event:
             return known[1]
-        made = _frame(event.kind, event.cursor, event.data)
+        made = _encode_frame(event.kind, event.cursor, event.data)
         self._frames[id(event)] = (event, made)
-        if len(self._frames) > FRAMES:
+        if len(self._frames) > MAX_FRAMES:
             del self._frames[next(iter(self._frames))]
         return made
 
 
-def places(visitor: Visitor | None) -> tuple[tuple[str, ...], tuple[str, ...], tuple[str, ...]]:
+def reader_groups(
+    visitor: Visitor | None,
+) -> tuple[tuple[str, ...], tuple[str, ...], tuple[str, ...]]:
     """Return where a reader is counted: with all, with their person, with their sign-in.
 
     Without a browser the sign-in is the person.
@@ -193,19 +198,19 @@ def places(visitor: Visitor | None) -> tuple[tuple[str, ...], tuple[str, ...], t
     return (), person, (*person, visitor.csrf) if visitor.csrf else person
 
 
-def _frame(kind: str, cursor: str, data: bytes) -> bytes:
+def _encode_frame(kind: str, cursor: str, data: bytes) -> bytes:
     # A kind that a later version journaled could be any text. JSON has no line ends.
     named = kind if kind.isprintable() else "unknown"
     place = f"id: {cursor}\n" if cursor else ""
     return b"".join((f"event: {named}\n{place}data: ".encode(errors="replace"), data, b"\n\n"))
 
 
-class Reader:
+class StreamReader:
     """One reader: where its events come from, until it leaves."""
 
     def __init__(
         self,
-        streams: Streams,
+        streams: EventStreams,
         scope: Scope,
         session: OwnSession | None,
         kinds: Iterable[str] | None,
@@ -222,11 +227,11 @@ class Reader:
             self._reset = CursorError("earlier events of all sessions cannot be replayed")
             cursor = ""
         self._cursor = cursor
-        self._joined = False
+        self._reads_from_bus = False
         """Whether the subscription is all there is to read: it began where the reader was, and the
         session runs in this process.
         """
-        self._live = self._subscribe()
+        self._subscription = self._subscribe()
 
     def _subscribe(self) -> Subscription:
         """Subscribe after the cursor, or from now on if it is no longer valid.
@@ -235,8 +240,8 @@ class Reader:
         """
         bus = self._streams.bus
         live = None
-        self._joined = self._here
-        if self._cursor and self._joined:
+        self._reads_from_bus = self._runs_here
+        if self._cursor and self._reads_from_bus:
             try:
                 live = bus.subscribe(
                     self._scope, kinds=self._kinds, cursor=self._cursor, buffer=BUFFER
@@ -247,49 +252,49 @@ class Reader:
         live = live or bus.subscribe(self._scope, kinds=self._kinds, buffer=BUFFER)
         if self._session is not None and not self._cursor:
             now = live.cursor.get(self._session.session)
-            self._cursor = now or str(head_of(self._streams.journal, self._session))
+            self._cursor = now or str(find_head(self._streams.journal, self._session))
         return live
 
     @property
-    def _here(self) -> bool:
+    def _runs_here(self) -> bool:
         """Whether this process runs everything this reader may see."""
-        return self._session is None or self._streams.bus.drives(self._session)
+        return self._session is None or self._streams.bus.is_driving(self._session)
 
     @property
-    def _out(self) -> bool:
+    def _is_signed_out(self) -> bool:
         """Whether the person has signed out."""
-        return self._visitor is not None and self._visitor.over
+        return self._visitor is not None and self._visitor.is_signed_out
 
     async def chunks(self) -> AsyncIterator[bytes]:
         """Yield what is sent, until the subscription or the person's sign-in ends."""
         yield f"retry: {RETRY}\n\n".encode()
-        while not (self._live.ended or self._out):
+        while not (self._subscription.has_ended or self._is_signed_out):
             if self._reset is not None:
-                yield _told(RESET, self._reset)
+                yield _error_frame(RESET, self._reset)
                 self._reset = None
-            source = self._from_bus if self._joined else self._from_journal
+            source = self._from_bus if self._reads_from_bus else self._from_journal
             try:
                 async for chunk in source():
                     yield chunk
             except FerruleError as error:
-                yield _told(FAILED, error)
+                yield _error_frame(FAILED, error)
                 return
 
     async def _from_bus(self) -> AsyncIterator[bytes]:
         """Yield events from the bus until it ends, or another process may have the session."""
-        while not self._out:
+        while not self._is_signed_out:
             try:
                 async with asyncio.timeout(HEARTBEAT):
-                    events = await self._live.batch(most_bytes=MOST_BYTES)
+                    events = await self._subscription.batch(most_bytes=MAX_BATCH_BYTES)
             except TimeoutError:
                 yield b":\n\n"
-                self._joined = self._here
-                if not self._joined:
+                self._reads_from_bus = self._runs_here
+                if not self._reads_from_bus:
                     return
                 continue
             if not events:
                 return
-            yield self._lines(events)
+            yield self._encode_events(events)
 
     async def _from_journal(self) -> AsyncIterator[bytes]:
         """Yield what another process writes, until this process has the session.
@@ -310,15 +315,15 @@ class Reader:
         )
         past = cast("AsyncGenerator[BusEvent]", found)
         written = asyncio.ensure_future(anext(past))
-        here = asyncio.ensure_future(self._live.batch(1))
+        here = asyncio.ensure_future(self._subscription.batch(1))
         try:
-            while not (here.done() or self._here or self._out):
+            while not (here.done() or self._runs_here or self._is_signed_out):
                 tasks = (written, here)
                 done, _ = await asyncio.wait(
                     tasks, timeout=HEARTBEAT, return_when=asyncio.FIRST_COMPLETED
                 )
                 if written in done:
-                    yield self._lines([written.result()])
+                    yield self._encode_events([written.result()])
                     written = asyncio.ensure_future(anext(past))
                 elif not done:
                     yield b":\n\n"
@@ -326,27 +331,27 @@ class Reader:
             self._cursor = ""
             self._reset = error
         finally:
-            await _cancelled(written, here)
+            await _cancel_all(written, here)
             await past.aclose()
-        if not self._live.ended:
-            self._live.close()
-            self._live = self._subscribe()
+        if not self._subscription.has_ended:
+            self._subscription.close()
+            self._subscription = self._subscribe()
 
-    def _lines(self, events: list[BusEvent]) -> bytes:
+    def _encode_events(self, events: list[BusEvent]) -> bytes:
         self._cursor = next((one.cursor for one in reversed(events) if one.cursor), self._cursor)
-        return b"".join([self._streams.frame(event) for event in events])
+        return b"".join([self._streams.encode_event(event) for event in events])
 
     def close(self) -> None:
         """Stop reading."""
-        self._live.close()
+        self._subscription.close()
 
 
-def _told(kind: str, error: FerruleError) -> bytes:
-    body = compact({"kind": kind, "code": error.code, "reason": error.detail})
-    return _frame(kind, "", body.encode(errors="replace"))
+def _error_frame(kind: str, error: FerruleError) -> bytes:
+    body = encode_json({"kind": kind, "code": error.code, "reason": error.detail})
+    return _encode_frame(kind, "", body.encode(errors="replace"))
 
 
-async def _cancelled(*tasks: asyncio.Future[Any]) -> None:
+async def _cancel_all(*tasks: asyncio.Future[Any]) -> None:
     """Cancel tasks and wait for them, ignoring their outcome."""
     for task in tasks:
         task.cancel()
@@ -356,7 +361,9 @@ async def _cancelled(*tasks: asyncio.Future[Any]) -> None:
 class _EventStream(Response):
     """The response that sends what a reader gets until either side leaves."""
 
-    def __init__(self, streams: Streams, reader: Reader, places: Iterable[tuple[str, ...]]) -> None:
+    def __init__(
+        self, streams: EventStreams, reader: StreamReader, places: Iterable[tuple[str, ...]]
+    ) -> None:
         super().__init__(media_type="text/event-stream", headers={"x-accel-buffering": "no"})
         del self.headers["content-length"]
         self._streams = streams
@@ -364,18 +371,18 @@ class _EventStream(Response):
         self._places = frozenset(places)
 
     async def __call__(self, scope: RequestScope, receive: Receive, send: Send) -> None:
-        self._streams.open.update(self._places)
+        self._streams.reader_counts.update(self._places)
         await send({"type": "http.response.start", "status": 200, "headers": self.raw_headers})
         writing = asyncio.ensure_future(self._write(send))
-        gone = asyncio.ensure_future(_left(receive))
+        gone = asyncio.ensure_future(_wait_for_disconnect(receive))
         try:
             await asyncio.wait((writing, gone), return_when=asyncio.FIRST_COMPLETED)
             if writing.done():
                 writing.result()
         finally:
-            self._streams.leave(self._places)
+            self._streams.remove_reader(self._places)
             self._reader.close()
-            await _cancelled(writing, gone)
+            await _cancel_all(writing, gone)
 
     async def _write(self, send: Send) -> None:
         async for chunk in self._reader.chunks():
@@ -383,6 +390,6 @@ class _EventStream(Response):
         await send({"type": "http.response.body", "body": b"", "more_body": False})
 
 
-async def _left(receive: Receive) -> None:
+async def _wait_for_disconnect(receive: Receive) -> None:
     while (await receive())["type"] != "http.disconnect":
         pass

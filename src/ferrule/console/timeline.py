@@ -12,16 +12,16 @@ from __future__ import annotations
 from typing import Any
 
 from ferrule.core import events
-from ferrule.core.calls import Call, Result
-from ferrule.core.calls_in_flight import named
-from ferrule.core.notices import PERSON
+from ferrule.core.call_states import assign_call_ids
+from ferrule.core.calls import ToolCall, ToolResult
+from ferrule.core.notices import PERSON_SOURCE
 from ferrule.engine.event_bus.events import DROPPED, BusEvent, Place
 
 from .entries import Card, End, Entry, Message, Note, Partial
 
-PROGRESS = 24
+MAX_PROGRESS_LINES = 24
 """Lines of a running tool that are kept."""
-PARTIAL = 64_000
+MAX_PARTIAL = 64_000
 """Characters of a streaming answer that are kept."""
 
 
@@ -74,36 +74,36 @@ class Timeline:
         at = int(event.time * 1000)
         run = event.identity.run if event.identity else ""
         if event.sequence.piece:
-            self._piece(event.kind, payload)
+            self._add_piece(event.kind, payload)
             return
-        self._event(events.decode(event.kind, payload), at, run)
+        self._add_event(events.event_from_json(event.kind, payload), at, run)
 
-    def _piece(self, kind: str, payload: dict[str, Any]) -> None:
+    def _add_piece(self, kind: str, payload: dict[str, Any]) -> None:
         if kind == "piece.text":
-            self.partial.text = (self.partial.text + str(payload["text"]))[-PARTIAL:]
+            self.partial.text = (self.partial.text + str(payload["text"]))[-MAX_PARTIAL:]
             self.partial.place = self.place
         elif kind == "piece.reasoning":
-            self.partial.reasoning = (self.partial.reasoning + str(payload["text"]))[-PARTIAL:]
+            self.partial.reasoning = (self.partial.reasoning + str(payload["text"]))[-MAX_PARTIAL:]
             self.partial.place = self.place
         elif kind in ("piece.progress", "approval.requested"):
             card = self.cards.get(str(payload["call_id"]))
             if card is not None:
                 self._touch(card)
                 if kind == "piece.progress":
-                    card.progress = [*card.progress, str(payload["text"])][-PROGRESS:]
+                    card.progress = [*card.progress, str(payload["text"])][-MAX_PROGRESS_LINES:]
 
-    def _event(self, event: events.Event, at: int, run: str) -> None:
+    def _add_event(self, event: events.Event, at: int, run: str) -> None:
         match event:
             case events.SessionOpened():
                 self.opened = event
             case events.RunStarted():
-                self._begin(event, at, run)
+                self._start_run(event, at, run)
             case events.ModelAnswered():
-                self._answer(event, at, run)
+                self._add_answer(event, at, run)
             case events.DirectCall():
                 self._add(Card, at, run, event.call, direct=event.by)
             case events.RunFinished():
-                self._end(event, at, run)
+                self._end_run(event, at, run)
             case events.CallEvaluated() | events.PersonAnswered() | events.CallStarted():
                 self._decide(event, at)
             case events.ToolAnswered():
@@ -114,9 +114,9 @@ class Timeline:
                 | events.ConsentAnswered()
                 | events.DelegationStarted()
             ):
-                self._more(event)
+                self._add_details(event)
             case _:
-                self._aside(event, at, run)
+                self._add_note(event, at, run)
 
     def _add(self, cls: Any, at: int, run: str, *values: Any, **more: Any) -> Any:
         entry = cls(len(self.entries), self.place, at, run, *values, **more)
@@ -131,7 +131,7 @@ class Timeline:
             self.cards[entry.call.id] = self._open[entry.call.id] = entry
         return entry
 
-    def _begin(self, event: events.RunStarted, at: int, run: str) -> None:
+    def _start_run(self, event: events.RunStarted, at: int, run: str) -> None:
         self.runs += 1
         self.open_run = run
         self._began = at
@@ -140,7 +140,7 @@ class Timeline:
         self.partial = Partial()
         self._add(Message, at, run, "person", event.text, source=event.model)
 
-    def _answer(self, event: events.ModelAnswered, at: int, run: str) -> None:
+    def _add_answer(self, event: events.ModelAnswered, at: int, run: str) -> None:
         self.partial = Partial()
         self._answers += 1
         self.usage = self.usage + event.usage
@@ -149,7 +149,7 @@ class Timeline:
                 Message, at, run, "model", event.text,
                 reasoning=event.reasoning, usage=event.usage, stop=event.stop,
             )  # fmt: skip
-        for call in named(event, self._ids, self._answers).calls:
+        for call in assign_call_ids(event, self._ids, self._answers).calls:
             self._calls += 1
             self._add(Card, at, run, call)
         for made in event.provider_calls:
@@ -161,7 +161,7 @@ class Timeline:
                 f"{made.name or made.provider_tool_type}: {made.status}",
             )
 
-    def _end(self, event: events.RunFinished, at: int, run: str) -> None:
+    def _end_run(self, event: events.RunFinished, at: int, run: str) -> None:
         self.open_run = ""
         self.partial = Partial()
         for card in [one for one in self._open.values() if not one.direct]:
@@ -193,10 +193,10 @@ class Timeline:
         else:
             card.started = at
 
-    def _settle(self, result: Result, at: int, run: str) -> None:
+    def _settle(self, result: ToolResult, at: int, run: str) -> None:
         card = self.cards.get(result.call_id)
         if card is None:
-            card = self._add(Card, at, run, Call(result.call_id, result.tool, ""))
+            card = self._add(Card, at, run, ToolCall(result.call_id, result.tool, ""))
         card.result, card.ended = result, at
         self._close(card)
 
@@ -204,7 +204,7 @@ class Timeline:
         self._touch(card)
         self._open.pop(card.call.id, None)
 
-    def _more(self, event: Any) -> None:
+    def _add_details(self, event: Any) -> None:
         card = self.cards.get(event.call_id)
         if card is None:
             return
@@ -218,12 +218,12 @@ class Timeline:
         else:
             card.delegated = event
 
-    def _aside(self, event: events.Event, at: int, run: str) -> None:
+    def _add_note(self, event: events.Event, at: int, run: str) -> None:
         match event:
             case events.ContextAdded():
                 self._add(Message, at, run, "context", event.text)
             case events.NoticeGiven():
-                by = "person" if event.source == PERSON else "context"
+                by = "person" if event.source == PERSON_SOURCE else "context"
                 self._add(
                     Message, at, run, by, event.text, source="" if by == "person" else event.source
                 )

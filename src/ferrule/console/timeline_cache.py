@@ -17,7 +17,7 @@ from secrets import token_hex
 from ferrule.core.errors import FerruleError
 from ferrule.engine.event_bus.bus import Bus
 from ferrule.engine.event_bus.events import CursorError, Place
-from ferrule.engine.event_bus.journal_events import Recorded
+from ferrule.engine.event_bus.journal_events import RecordedEvents
 from ferrule.engine.event_bus.scope import OwnSession
 from ferrule.engine.event_bus.subscription import Subscription
 from ferrule.storage.journal.protocols import Journal
@@ -26,13 +26,13 @@ from ferrule.storage.journal.sessions import SessionInfo
 from .entries import Entry, Partial
 from .timeline import Timeline
 
-KEPT = 64
+MAX_CACHED = 64
 """Timelines kept in the cache; the one not looked at for longest goes first."""
 BUFFER = 4096
 
 
 @dataclass(frozen=True, slots=True)
-class Look:
+class TimelineSnapshot:
     """A timeline at one moment.
 
     With `whole`, `entries` are the last entries of all, with `earlier` of them left out; otherwise
@@ -48,7 +48,7 @@ class Look:
     timeline: Timeline
 
 
-class View:
+class CachedTimeline:
     """The cached timeline of one session, for whoever may see it.
 
     `timeline` is as of the last `refresh`. Threads may share it.
@@ -60,14 +60,14 @@ class View:
         self.timeline = Timeline()
         self.lock = threading.RLock()
         self._bus, self._journal = bus, journal
-        self._news: Subscription | None = None
+        self._subscription: Subscription | None = None
 
     @property
     def mark(self) -> str:
         """The position of this timeline, for a page to send back."""
         return f"{self.epoch}~{self.timeline.place}"
 
-    def behind(self, mark: str) -> Place | None:
+    def parse_mark(self, mark: str) -> Place | None:
         """Return the place that a mark of this timeline stands for, or None for any other mark."""
         epoch, _, place = mark.partition("~")
         if epoch != self.epoch:
@@ -77,16 +77,16 @@ class View:
         except CursorError:
             return None
 
-    def look(self, mark: str, most: int) -> Look:
+    def snapshot(self, mark: str, max_entries: int) -> TimelineSnapshot:
         """Return what changed after a mark of this timeline; without one, its last entries.
 
-        At most `most` entries are returned without a mark.
+        At most `max_entries` entries are returned without a mark.
         """
         with self.lock:
             timeline = self.timeline
-            behind = self.behind(mark)
-            shown = timeline.entries[-most:] if behind is None else timeline.since(behind)
-            return Look(
+            behind = self.parse_mark(mark)
+            shown = timeline.entries[-max_entries:] if behind is None else timeline.since(behind)
+            return TimelineSnapshot(
                 self.mark,
                 timeline.cursor or str(timeline.place),
                 shown,
@@ -104,14 +104,14 @@ class View:
             JournalError: the journal cannot be read.
         """
         with self.lock:
-            if self._news is None or self._news.ended:
-                self._read()
-                self._news = self._subscribed()
-            if self._news is not None:
-                self._take(self._news)
-            self._read()
+            if self._subscription is None or self._subscription.has_ended:
+                self._read_journal()
+                self._subscription = self._subscribe()
+            if self._subscription is not None:
+                self._take_from_bus(self._subscription)
+            self._read_journal()
 
-    def _subscribed(self) -> Subscription | None:
+    def _subscribe(self) -> Subscription | None:
         try:
             return self._bus.subscribe(
                 self.session, cursor=Place(self.timeline.place.event), buffer=BUFFER
@@ -121,7 +121,7 @@ class View:
             # has everything.
             return None
 
-    def _take(self, news: Subscription) -> None:
+    def _take_from_bus(self, news: Subscription) -> None:
         for event in news.take_nowait():
             if event.sequence is None:
                 # Events were lost, or the subscription ended: the journal is read instead, and the
@@ -129,32 +129,34 @@ class View:
                 news.close()
                 continue
             if event.sequence.event > self.timeline.place.event + 1:
-                self._read(event.sequence.event - 1)
+                self._read_journal(event.sequence.event - 1)
             self.timeline.feed(event)
 
-    def _read(self, until: int | None = None) -> None:
+    def _read_journal(self, until: int | None = None) -> None:
         """Add the events that are in the journal and not here yet."""
         after = self.timeline.place.event
-        past = Recorded(self._journal, self.session, self._bus.redactor, after=after, until=until)
+        past = RecordedEvents(
+            self._journal, self.session, self._bus.redactor, after=after, until=until
+        )
         while page := past.page():
             for event in page:
                 self.timeline.feed(event)
 
     def close(self) -> None:
         """Unsubscribe from the bus."""
-        if self._news is not None:
-            self._news.close()
+        if self._subscription is not None:
+            self._subscription.close()
 
 
-class Views:
+class TimelineCache:
     """The timelines of a server."""
 
     def __init__(self, bus: Bus, journal: Journal) -> None:
         self._bus, self._journal = bus, journal
-        self._kept: OrderedDict[OwnSession, View] = OrderedDict()
+        self._cached: OrderedDict[OwnSession, CachedTimeline] = OrderedDict()
         self._lock = threading.Lock()
 
-    def of(self, info: SessionInfo) -> View:
+    def fetch(self, info: SessionInfo) -> CachedTimeline:
         """Return the timeline of a session as it is now.
 
         The caller checks whether it may be shown.
@@ -165,11 +167,13 @@ class Views:
         """
         key = OwnSession(info.tenant, info.user, info.session)
         with self._lock:
-            view = self._kept.get(key)
+            view = self._cached.get(key)
             if view is None:
-                view = self._kept[key] = View(self._bus, self._journal, key)
-            self._kept.move_to_end(key)
-            gone = [self._kept.popitem(last=False)[1] for _ in range(len(self._kept) - KEPT)]
+                view = self._cached[key] = CachedTimeline(self._bus, self._journal, key)
+            self._cached.move_to_end(key)
+            gone = [
+                self._cached.popitem(last=False)[1] for _ in range(len(self._cached) - MAX_CACHED)
+            ]
         for one in gone:
             one.close()
         try:
@@ -182,14 +186,14 @@ class Views:
     def forget(self, session: OwnSession) -> None:
         """Drop a timeline, so that it is read again: what was shown may not be what was written."""
         with self._lock:
-            view = self._kept.pop(session, None)
+            view = self._cached.pop(session, None)
         if view is not None:
             view.close()
 
     def close(self) -> None:
         """Close every timeline."""
         with self._lock:
-            gone = [*self._kept.values()]
-            self._kept.clear()
+            gone = [*self._cached.values()]
+            self._cached.clear()
         for view in gone:
             view.close()

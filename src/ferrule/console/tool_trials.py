@@ -12,15 +12,15 @@ from typing import Any, cast
 from starlette.requests import Request
 from starlette.responses import Response
 
-from ferrule.core.calls import Result
-from ferrule.core.events import CallEvaluated, Record, ToolAnswered
+from ferrule.core.calls import ToolResult
+from ferrule.core.events import CallEvaluated, JournalRecord, ToolAnswered
 from ferrule.engine.threads import run_blocking
-from ferrule.storage.audit.audit import AuditedCall, calls
-from ferrule.storage.audit.wording import explained
+from ferrule.storage.audit.audit import AuditedCall, audit_calls
+from ferrule.storage.audit.explanation import explain
 
 from .state import Console
 
-SHOWN = 65_536
+MAX_SHOWN = 65_536
 """Characters of a result that the page shows; the rest is on the run's page, or in an artifact."""
 
 
@@ -29,7 +29,7 @@ class Trial:
     """What is known about a trial. `verdict` says in a few words what was decided and by whom."""
 
     call: AuditedCall
-    result: Result | None
+    result: ToolResult | None
     verdict: str
     words: tuple[str, ...]
 
@@ -48,13 +48,13 @@ class Trial:
         return name if isinstance(name, str) and name.startswith("art-") else ""
 
 
-def trial_of(records: Iterable[Record]) -> Trial | None:
+def find_trial(records: Iterable[JournalRecord]) -> Trial | None:
     """Return the first call that was made directly in a session, or None."""
     everything = list(records)
     made = next(
         (
             call
-            for call in calls(everything)
+            for call in audit_calls(everything)
             if call.by not in ("model",) and not call.by.startswith("call ")
         ),
         None,
@@ -69,30 +69,34 @@ def trial_of(records: Iterable[Record]) -> Trial | None:
         ),
         None,
     )
-    first, *rest = explained(made)
+    first, *rest = explain(made)
     verdict = first.removeprefix(f"{made.call_id}: {made.tool}, ")
     return Trial(made, result, verdict, tuple(line.strip() for line in rest))
 
 
-def _result(record: Record) -> Result | None:
+def _result(record: JournalRecord) -> ToolResult | None:
     event = record.event
     return event.result if isinstance(event, ToolAnswered | CallEvaluated) else None
 
 
-async def tried(console: Console, request: Request) -> Response:
+async def show_trial(console: Console, request: Request) -> Response:
     """Show the page of a trial, or with `part` the part of it that changes."""
-    viewer = console.viewer(request)
+    viewer = console.require_viewer(request)
     name = request.query_params.get("session", "")
-    info = await run_blocking(lambda: console.session(viewer, name))
-    trial = await run_blocking(lambda: trial_of(console.journal.records(info.session)))
-    asked = [one for one in console.desk.questions.of_session(info.session) if one.seen_by(viewer)]
-    live = console.desk.find(info.session)
+    info = await run_blocking(lambda: console.find_session(viewer, name))
+    trial = await run_blocking(lambda: find_trial(console.journal.records(info.session)))
+    asked = [
+        one
+        for one in console.open_sessions.questions.of_session(info.session)
+        if one.is_visible_to(viewer)
+    ]
+    live = console.open_sessions.find(info.session)
     if trial is not None and trial.over and live is not None and not live.is_busy:
         # No other message will follow in this session; what the call left running ends with it.
-        await console.desk.leave(info.session)
+        await console.open_sessions.release(info.session)
     template = "tried_part.html" if "part" in request.query_params else "tried.html"
-    return console.page(
+    return console.render_page(
         request, template,
-        info=info, trial=trial, questions=asked, shown=SHOWN,
+        info=info, trial=trial, questions=asked, shown=MAX_SHOWN,
         failed=live.failed if live is not None else "", works=live is not None and live.is_busy,
     )  # fmt: skip

@@ -15,28 +15,28 @@ import stat
 from pathlib import Path
 
 from ferrule.core.errors import ConfigError
-from ferrule.runtime.http.http_security import Who
-from ferrule.runtime.http.server import token_of
+from ferrule.runtime.http.http_security import Principal
+from ferrule.runtime.http.server import load_token
 
 
-def people_of(file: Path | None, owner: str) -> tuple[dict[str, Who], str]:
+def load_users(file: Path | None, owner: str) -> tuple[dict[str, Principal], str]:
     """Return the users by their tokens, and the owner's token if it was generated now.
 
     A generated token is to be shown once. Without a file, the owner is the only user
-    (`runtime.http.server.token_of`).
+    (`runtime.http.server.load_token`).
 
     Raises:
         ConfigError: the file cannot be read, is open to others, or has an invalid line.
     """
     if file is None:
-        token, made = token_of(None)
-        return {token: Who(owner, True)}, token if made else ""
-    people: dict[str, Who] = {}
-    for number, line in enumerate(_read(file).splitlines(), 1):
+        token, made = load_token(None)
+        return {token: Principal(owner, True)}, token if made else ""
+    people: dict[str, Principal] = {}
+    for number, line in enumerate(_read_token_file(file).splitlines(), 1):
         words = line.split()
         if not words or words[0].startswith("#"):
             continue
-        token, who = _person(words, owner, f"`{file}`, line {number}")
+        token, who = _parse_user(words, owner, f"`{file}`, line {number}")
         if token in people:
             raise ConfigError(f"`{file}`, line {number}: this token is already in use")
         people[token] = who
@@ -47,19 +47,19 @@ def people_of(file: Path | None, owner: str) -> tuple[dict[str, Who], str]:
     return people, ""
 
 
-def _person(words: list[str], owner: str, where: str) -> tuple[str, Who]:
+def _parse_user(words: list[str], owner: str, where: str) -> tuple[str, Principal]:
     match words:
         case [token]:
-            return token, Who(owner, True)
+            return token, Principal(owner, True)
         case [user, token] if token != "operator":
-            return token, Who(user, False)
+            return token, Principal(user, False)
         case [user, token, "operator"]:
-            return token, Who(user, True)
+            return token, Principal(user, True)
         case _:
             raise ConfigError(f"{where}: expected `token` or `user token [operator]`")
 
 
-def _read(file: Path) -> str:
+def _read_token_file(file: Path) -> str:
     try:
         with file.open(encoding="utf-8") as opened:
             about = os.fstat(opened.fileno())

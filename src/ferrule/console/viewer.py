@@ -19,6 +19,6 @@ class Viewer:
     token every time.
     """
 
-    def sees(self, info: SessionInfo) -> bool:
+    def may_see(self, info: SessionInfo) -> bool:
         """Return whether they may see this session."""
         return self.operator or (info.tenant, info.user) == (self.tenant, self.user)

@@ -4,19 +4,19 @@ Nothing in here reads a clock, starts a thread or imports a third-party library.
 
 Modules:
     machine                what happens next in a session
-    calls_in_flight        the state of each call, and which calls may start
+    call_states            the state of each call, and which calls may start
     compaction             what of a history the model is sent
     events, record_events  everything that can happen, as journals store it
     commands               what the machine asks its driver to do
     calls, messages        calls and results, and the history that models read
     notices                messages that reach the model while it works
     repeat_breaker         stops a model that repeats the same call
-    joins                  how many calls of a turn must succeed
+    join_policy            how many calls of a turn must succeed
     required_tools         tools that must succeed for a run to count as done
     limits                 bounds of a run
     identity               who a run is for
     errors                 the exceptions
-    frozen                 the decorator for value classes
+    value_class            the decorator for value classes
     invisible_characters   spells out characters that a reader would not see
     lazy_patterns          regular expressions compiled on first use
 """

@@ -6,7 +6,7 @@ import json
 from enum import StrEnum
 from typing import Any
 
-from .frozen import frozen
+from .value_class import frozen
 
 
 class ErrorType(StrEnum):
@@ -30,7 +30,7 @@ class ErrorType(StrEnum):
 
 
 @frozen
-class Call:
+class ToolCall:
     """A request from a model (or a person) to run a tool.
 
     `arguments` is JSON text exactly as it arrived. A model client that receives an object encodes
@@ -43,7 +43,7 @@ class Call:
 
 
 @frozen
-class Result:
+class ToolResult:
     """The one answer to a call.
 
     Attributes:
@@ -70,11 +70,13 @@ class Result:
     notes: tuple[str, ...] = ()
 
     @staticmethod
-    def error(call: Call, error_type: ErrorType, message: str, *, timestamp: int = 0) -> Result:
+    def error(
+        call: ToolCall, error_type: ErrorType, message: str, *, timestamp: int = 0
+    ) -> ToolResult:
         """Return the result of a call that failed."""
-        return Result(call.id, call.tool, False, None, error_type, message, timestamp=timestamp)
+        return ToolResult(call.id, call.tool, False, None, error_type, message, timestamp=timestamp)
 
-    def envelope(self) -> dict[str, Any]:
+    def to_envelope(self) -> dict[str, Any]:
         """Return the result object of requirement 002, plus `partial` where the data was cut."""
         envelope: dict[str, Any] = {
             "success": self.success,
@@ -91,20 +93,20 @@ class Result:
             envelope["partial"] = True
         return envelope
 
-    def text(self, *, envelope: bool = False) -> str:
+    def to_text(self, *, envelope: bool = False) -> str:
         """Return what the model reads: the value, or the result object if the call failed.
 
         Args:
             envelope: Always return the result object.
         """
         if envelope or not self.success:
-            body = compact(self.envelope())
+            body = encode_json(self.to_envelope())
         elif isinstance(self.data, str):
             body = self.data
         else:
-            body = compact(self.data)
+            body = encode_json(self.data)
         return "\n".join((body, *self.notes)) if self.notes else body
 
 
-compact = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
+encode_json = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
 """Encode a value as JSON without spaces, keeping non-ASCII characters. Used everywhere."""

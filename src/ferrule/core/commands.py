@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from .calls import Call
+from .calls import ToolCall
 from .events import CallEvaluated, Usage
-from .frozen import frozen
+from .value_class import frozen
 
 
 @frozen
@@ -14,50 +14,50 @@ class AskModel:
     Answered by `ModelAnswered`, `ModelFailed` or `Cancelled`.
     """
 
-    round: int
+    turn: int
     tools: bool = True
 
 
 @frozen
-class Evaluate:
+class EvaluateCall:
     """Look up, validate and decide about a call. Answered by `CallEvaluated`."""
 
-    call: Call
+    call: ToolCall
 
 
 @frozen
-class AskPerson:
+class RequestApproval:
     """Ask a person to approve a call. Answered by `PersonAnswered`."""
 
-    call: Call
+    call: ToolCall
     evaluation: CallEvaluated
 
 
 @frozen
-class RunTool:
+class RunCall:
     """Run an allowed call. Announced by `CallStarted`, answered by `ToolAnswered`.
 
     If a hook changes the arguments into something that needs approval, the answer is another
     `CallEvaluated`.
     """
 
-    call: Call
+    call: ToolCall
     evaluation: CallEvaluated
 
 
 @frozen
-class StopTool:
+class StopCall:
     """Stop a call that is no longer needed, or do not start it.
 
     Answered by `ToolAnswered`, whatever the call had done by then.
     """
 
-    call: Call
+    call: ToolCall
     reason: str
 
 
 @frozen
-class Finish:
+class FinishRun:
     """End the run. `stop` is `done`, `limit`, `cancelled` or `failed`.
 
     `missing` names the required tools that never succeeded, each with its alternatives.
@@ -73,16 +73,18 @@ class Finish:
 
 
 @frozen
-class Settle:
+class ResolveOutcome:
     """Find out what happened to a call that had started when its process ended.
 
     Answered by `ToolAnswered`, which may say that the outcome is unknown, or by `CallProbed` if
     the call did not happen. `reason` says why the process ended.
     """
 
-    call: Call
+    call: ToolCall
     evaluation: CallEvaluated
     reason: str
 
 
-Command = AskModel | Evaluate | AskPerson | RunTool | StopTool | Settle | Finish
+Command = (
+    AskModel | EvaluateCall | RequestApproval | RunCall | StopCall | ResolveOutcome | FinishRun
+)

@@ -32,7 +32,7 @@ class Compaction:
     """
 
     def __init__(self) -> None:
-        self.undone = False
+        self.is_undone = False
         """True if a person restored the full history."""
         self._reset()
 
@@ -45,38 +45,38 @@ class Compaction:
         self._prefix_length = 0
 
     @property
-    def active(self) -> bool:
+    def is_active(self) -> bool:
         """True if anything is left out."""
         return bool(self._originals)
 
     @property
-    def elided(self) -> int:
+    def stub_count(self) -> int:
         """The number of results that are sent as stubs."""
         return len(self._stubs)
 
     @property
-    def head(self) -> int:
+    def head_length(self) -> int:
         """The number of messages at the start that replace others: kept ones and the summary."""
         return len(self._head)
 
-    def number(self, index: int) -> int:
+    def message_number(self, index: int) -> int:
         """Return the number in the full history of the sent message at `index`, behind the head."""
-        return index + 1 + self.through - self.head
+        return index + 1 + self.through - self.head_length
 
     def is_stub(self, number: int) -> bool:
         """Return whether a result is already elided."""
         return number in self._stubs
 
-    def whole(self, sent: Sequence[Message]) -> list[Message]:
+    def full_history(self, sent: Sequence[Message]) -> list[Message]:
         """Return all messages of the session, given those that are sent."""
         return [*self._originals, *sent[self._prefix_length :]]
 
-    def take(self, event: ContextCompacted, sent: list[Message]) -> list[Message]:
+    def apply(self, event: ContextCompacted, sent: list[Message]) -> list[Message]:
         """Return what is sent from now on: a new list, or `sent` if the event does not fit."""
-        history = self.whole(sent)
+        history = self.full_history(sent)
         if not _fits(event, history, self.through):
             return sent
-        self.undone = False
+        self.is_undone = False
         stubs = self._stubs | dict(zip(event.elided, event.stubs, strict=True))
         if event.through:
             self.through = event.through
@@ -94,9 +94,9 @@ class Compaction:
 
     def restore(self, sent: list[Message]) -> list[Message]:
         """Undo all compaction and return the full history as a new list."""
-        history = self.whole(sent)
+        history = self.full_history(sent)
         self._reset()
-        self.undone = True
+        self.is_undone = True
         return history
 
     def _stubbed(self, number: int, message: Message) -> Message:
@@ -105,7 +105,7 @@ class Compaction:
         return message
 
 
-def closed(history: Sequence[Message], count: int) -> bool:
+def can_leave_out(history: Sequence[Message], count: int) -> bool:
     """Return whether the first `count` messages can be left out.
 
     They can if no call is separated from its result and at least one message is left.
@@ -121,7 +121,7 @@ def _fits(event: ContextCompacted, history: Sequence[Message], through: int) -> 
         return False
     if not event.elided and not event.through:
         return False
-    if event.through and (event.through < through or not closed(history, event.through)):
+    if event.through and (event.through < through or not can_leave_out(history, event.through)):
         return False
     if list(event.kept) != sorted(set(event.kept)):
         return False

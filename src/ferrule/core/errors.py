@@ -17,11 +17,11 @@ from typing import Any
 from .calls import ErrorType
 
 
-class Signal(Exception):
+class ToolSignal(Exception):
     """Base class of failures that the model is told about. Each becomes exactly one result."""
 
 
-class ToolFailed(Signal):
+class ToolFailed(ToolSignal):
     """A call failed. `message` says what was tried, what was found and what to change.
 
     Unlike with `RetryCall`, the arguments may have been fine.
@@ -30,7 +30,7 @@ class ToolFailed(Signal):
         error_type: What the result reports to the model.
         message: The error message of the result.
         transient: The same call could work a moment later; short for `kind="transient"`.
-        kind: One of `tools.reliability.CLASSES`; `permanent` by default.
+        kind: One of `tools.reliability.FAILURE_CLASSES`; `permanent` by default.
         retry_after: Seconds after which the service asked to be called again.
         data: What is known about the failed call, as JSON.
     """
@@ -51,7 +51,8 @@ class ToolFailed(Signal):
         self.data = data
         """What is known about the failed call, as JSON: the `data` of its result."""
         self.kind = kind or ("transient" if transient else "permanent")
-        """Whether the same call could work a moment later: one of `tools.reliability.CLASSES`.
+        """Whether the same call could work a moment later: one of
+        `tools.reliability.FAILURE_CLASSES`.
 
         For a call with an effect, `transient` means that it certainly did not happen; after
         `timeout` and `5xx` that is unknown.
@@ -60,7 +61,7 @@ class ToolFailed(Signal):
         """Seconds after which the service asked to be called again, if it said so."""
 
     @property
-    def transient(self) -> bool:
+    def is_transient(self) -> bool:
         """True if the same call could work a moment later."""
         return self.kind == "transient"
 
@@ -79,7 +80,7 @@ class RetryCall(ToolFailed):
         return (type(self), (self.message,), self.__dict__)
 
 
-class Control(BaseException):
+class EngineControl(BaseException):
     """Base class of what steers the engine: not an error, and not for tools to catch."""
 
 
@@ -192,7 +193,7 @@ class LimitReached(FerruleError):
         super().__init__(f"limit reached: {limit} = {value:g}", code=f"limit_{limit}", hint=hint)
         self.exit_code = 124 if limit == "max_seconds" else type(self).exit_code
         self.limit = limit
-        """The limit's name: `max_rounds`, `max_seconds`, `max_tokens`, `max_cost`, `max_calls`."""
+        """The limit's name: `max_turns`, `max_seconds`, `max_tokens`, `max_cost`, `max_calls`."""
         self.value = value
         self.session = session
 

@@ -14,9 +14,8 @@ from json.encoder import encode_basestring
 from operator import attrgetter
 from typing import Any, ClassVar, NamedTuple, cast, get_args
 
-from .calls import Call, ErrorType, Result, compact
+from .calls import ErrorType, ToolCall, ToolResult, encode_json
 from .errors import ConfigError
-from .frozen import frozen
 from .limits import Limits
 from .record_events import (
     CallConfined,
@@ -26,6 +25,7 @@ from .record_events import (
     ToolSearchQuery,
     ToolSearchResult,
 )
+from .value_class import frozen
 
 FORMAT = 1
 """The version of the event format. Files of every earlier version load forever (tests/corpus)."""
@@ -100,12 +100,12 @@ class Access:
     reads: tuple[str, ...] = ()
     writes: tuple[str, ...] = ()
 
-    def conflicts(self, other: Access) -> bool:
+    def conflicts_with(self, other: Access) -> bool:
         """Return whether the two calls must run one after the other."""
         if not self.writes and not other.writes:
             return False
         return (
-            ALONE in (self, other)
+            EXCLUSIVE in (self, other)
             or _any_overlap(self.writes, other.writes)
             or _any_overlap(self.writes, other.reads)
             or _any_overlap(self.reads, other.writes)
@@ -125,7 +125,7 @@ def _overlap(one: str, other: str) -> bool:
 EVERYTHING = Access(reads=(), writes=("",))
 """Conflicts with every call that touches anything: for commands, network, undeclared tools."""
 
-ALONE = Access(reads=("",), writes=("",))
+EXCLUSIVE = Access(reads=("",), writes=("",))
 """Conflicts with every call, also with one that touches nothing: for `parallel=False`."""
 
 
@@ -157,8 +157,9 @@ class SessionOpened:
 class RunStarted:
     """A person's message starts a run.
 
-    The limits, `join` (`core.joins`; 0 means all) and the required tools (`core.required_tools`)
-    are part of the event: a journal must rebuild to the same state whatever the settings say later.
+    The limits, `join` (`core.join_policy`; 0 means all) and the required tools
+    (`core.required_tools`) are part of the event: a journal must rebuild to the same state whatever
+    the settings say later.
     """
 
     kind: ClassVar[str] = "run.started"
@@ -182,7 +183,7 @@ class DirectCall:
     """A person or a program called a tool: slash commands, `ferrule tools call`, nested calls."""
 
     kind: ClassVar[str] = "call.direct"
-    call: Call
+    call: ToolCall
     by: str = "person"
 
 
@@ -196,7 +197,7 @@ class ModelAnswered:
 
     kind: ClassVar[str] = "model.answered"
     text: str = ""
-    calls: tuple[Call, ...] = ()
+    calls: tuple[ToolCall, ...] = ()
     reasoning: str = ""
     usage: Usage = Usage()
     stop: str = "end"
@@ -240,12 +241,12 @@ class CallEvaluated:
     risk: str = "medium"
     access: Access = EVERYTHING
     polls: bool = False
-    result: Result | None = None
+    result: ToolResult | None = None
     layer: str = ""
     mode: str = ""
 
     @property
-    def announced(self) -> bool:
+    def is_announced(self) -> bool:
         """True if the call may have an effect: its start is announced in the journal."""
         return self.effect not in ("none", "read")
 
@@ -298,7 +299,7 @@ class ToolAnswered:
     """The one result of a call."""
 
     kind: ClassVar[str] = "call.answered"
-    result: Result
+    result: ToolResult
 
 
 @frozen
@@ -449,7 +450,7 @@ class RunFinished:
     """The last event of a run. `stop` is `done`, `limit`, `cancelled` or `failed`.
 
     `code` is the error code. `history` is the digest of all that the model was shown and said until
-    then (`engine.session_log.Shown`); it is empty in older journals.
+    then (`engine.session_log.HistoryDigest`); it is empty in older journals.
     """
 
     kind: ClassVar[str] = "run.finished"
@@ -505,25 +506,25 @@ Event = (
 _BY_KIND: dict[str, Any] = {cls.kind: cls for cls in get_args(Event) if cls is not Unknown}
 _FIELD_NAMES: dict[type, tuple[str, ...]] = {
     cls: tuple(item.name for item in fields(cls))
-    for cls in (*_BY_KIND.values(), Call, ProviderToolCall, Result, Usage, Access, Limits)
+    for cls in (*_BY_KIND.values(), ToolCall, ProviderToolCall, ToolResult, Usage, Access, Limits)
 }
 _NESTED: dict[str, Any] = {
-    "call": Call,
+    "call": ToolCall,
     "usage": Usage,
     "access": Access,
-    "result": Result,
+    "result": ToolResult,
     "limits": Limits,
 }
 
 
-def spell(event: Event) -> tuple[str, str]:
+def dump_event(event: Event) -> tuple[str, str]:
     """Return `(kind, body)` as the journal keeps them, the body as compact JSON text.
 
     Raises:
         TypeError: The event contains a value that is not JSON.
     """
     if type(event) is Unknown:
-        return event.name, compact(event.body)
+        return event.name, encode_json(event.body)
     return event.kind, _encode_value(event)
 
 
@@ -544,7 +545,7 @@ def _encode_any(item: Any) -> str:
     if type(item) is tuple:
         items = cast("tuple[Any, ...]", item)
         return f"[{','.join([_encode_any(one) for one in items])}]"
-    return _encode_value(item) if type(item) in _ENCODINGS else compact(item)
+    return _encode_value(item) if type(item) in _ENCODINGS else encode_json(item)
 
 
 _ENCODER_OF_TYPE: dict[str, Callable[[Any], str]] = {
@@ -575,13 +576,13 @@ def _encoding_of(cls: Any, names: tuple[str, ...]) -> _Encoding:
 _ENCODINGS = {cls: _encoding_of(cls, names) for cls, names in _FIELD_NAMES.items()}
 
 
-def encode(event: Event) -> tuple[str, dict[str, Any]]:
+def event_to_json(event: Event) -> tuple[str, dict[str, Any]]:
     """Return `(kind, body)` as the journal keeps them, the body as JSON values."""
-    kind, body = spell(event)
+    kind, body = dump_event(event)
     return kind, json.loads(body)
 
 
-def decode(kind: str, body: dict[str, Any]) -> Event:
+def event_from_json(kind: str, body: dict[str, Any]) -> Event:
     """Return the event of a journal row. Tolerant: see the top of this file."""
     cls = _BY_KIND.get(kind)
     if cls is None:
@@ -600,7 +601,7 @@ def _decode_value(cls: Any, body: dict[str, Any]) -> Any:
 
 def _decode_field(cls: type, name: str, item: Any) -> object:
     if name == "calls":
-        return tuple(_decode_value(Call, call) for call in item)
+        return tuple(_decode_value(ToolCall, call) for call in item)
     if name == "provider_calls":
         return tuple(_decode_value(ProviderToolCall, call) for call in item)
     if name in _NESTED and not (item is None and cls is CallEvaluated):
@@ -614,7 +615,7 @@ def _decode_field(cls: type, name: str, item: Any) -> object:
     return cast("object", item)
 
 
-class Record(NamedTuple):
+class JournalRecord(NamedTuple):
     """An event as one row of a journal.
 
     Attributes:

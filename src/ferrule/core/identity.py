@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import fields, replace
 
 from .errors import ConfigError
-from .frozen import frozen
+from .value_class import frozen
 
 
 @frozen

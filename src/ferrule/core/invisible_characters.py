@@ -23,49 +23,53 @@ from __future__ import annotations
 from collections.abc import Callable
 from re import Match
 
-from .lazy_patterns import expression
+from .lazy_patterns import compile_lazily
 
 _UNDRAWN = (
     "\x00-\x08\x0b-\x1f\x7f-\x9f\u00ad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f"
     "\u200b\u200e\u200f\u2028-\u202e\u2060-\u206f\u3164\ud800-\udfff\ufe00-\ufe0d\ufeff\uffa0"
     "\ufff0-\ufffb\U0001bca0-\U0001bca3\U0001d173-\U0001d17a\U000e0000-\U000e0fff"
 )
-_INVISIBLE = expression(f"[{_UNDRAWN}\u200c\u200d]|[\ufe0e\ufe0f]{{2,}}")
+_INVISIBLE = compile_lazily(f"[{_UNDRAWN}\u200c\u200d]|[\ufe0e\ufe0f]{{2,}}")
 # The emoji "eye in speech bubble" has a selector before a joiner; three in a row draw nothing.
-_INVISIBLE_IN_PROSE = expression(f"[{_UNDRAWN}]|[\u200c\u200d\ufe0e\ufe0f]{{3,}}")
-_POSSIBLY_INVISIBLE = expression(f"[{_UNDRAWN}\u200c\u200d\ufe0e\ufe0f]")
+_INVISIBLE_IN_PROSE = compile_lazily(f"[{_UNDRAWN}]|[\u200c\u200d\ufe0e\ufe0f]{{3,}}")
+_POSSIBLY_INVISIBLE = compile_lazily(f"[{_UNDRAWN}\u200c\u200d\ufe0e\ufe0f]")
 # Characters after which a joiner has an effect: letters of scripts that join, and emoji.
-_JOINABLE = expression(
+_JOINABLE = compile_lazily(
     "[\u0620-\u10ff\u1200-\u17b3\u17b6-\u180a\u1810-\u1cff\u2100-\u2bff\u3030-\u303d\u3297-\u3299"
     "\ua800-\uabff\ufb1d-\ufdff\ufe70-\ufefc\U00010a00-\U0001bc9f\U0001bca4-\U0001d172"
     "\U0001d17b-\U0001faff]"
 )
 # Characters after which a variation selector has an effect: emoji and symbols that become one.
-_SELECTABLE = expression("[\xa9\xae\u203c-\u205f\u2070-\u3163\u3165-\u3299\U0001f000-\U0001faff]")
-_NOT_PLAIN_ASCII = expression("[^ -~]")
-_BLANK = expression(f"[{_UNDRAWN}\u200c\u200d\ufe0e\ufe0f\u2800]")
+_SELECTABLE = compile_lazily(
+    "[\xa9\xae\u203c-\u205f\u2070-\u3163\u3165-\u3299\U0001f000-\U0001faff]"
+)
+_NOT_PLAIN_ASCII = compile_lazily("[^ -~]")
+_BLANK = compile_lazily(f"[{_UNDRAWN}\u200c\u200d\ufe0e\ufe0f\u2800]")
 
 
-def spelling(character: str) -> str:
+def escape_character(character: str) -> str:
     """Return a character as an ASCII escape: `\\x1b`, `\\r`, `\\u202e`, `\\U000e0041`."""
     return character.encode("unicode_escape").decode("ascii")
 
 
-def visible(text: str, *, joiners: bool = False, spell: Callable[[str], str] = spelling) -> str:
+def escape_invisible(
+    text: str, *, keep_joiners: bool = False, escape: Callable[[str], str] = escape_character
+) -> str:
     """Return a text with invisible characters escaped.
 
     Tabs and newlines stay; CRLF becomes one newline.
 
     Args:
         text: Any text.
-        joiners: Keep the joiners of scripts and emoji, for prose.
-        spell: Returns the escape for a character.
+        keep_joiners: Keep the joiners of scripts and emoji, for prose.
+        escape: Returns the escape for a character.
     """
-    pattern = _INVISIBLE_IN_PROSE if joiners else _INVISIBLE
-    return pattern.sub(lambda match: "".join(map(spell, match[0])), text.replace("\r\n", "\n"))
+    pattern = _INVISIBLE_IN_PROSE if keep_joiners else _INVISIBLE
+    return pattern.sub(lambda match: "".join(map(escape, match[0])), text.replace("\r\n", "\n"))
 
 
-def for_models(text: str, spell: Callable[[str], str]) -> str:
+def escape_for_models(text: str, escape: Callable[[str], str]) -> str:
     """Return a text with invisible characters escaped for a model; itself if it has none.
 
     Unlike in `visible`, line ends stay as they are, and a joiner or selector stays only where it
@@ -78,7 +82,7 @@ def for_models(text: str, spell: Callable[[str], str]) -> str:
         if lines.replace("\n", "").replace("\t", "").isprintable():
             return text
     return _POSSIBLY_INVISIBLE.sub(
-        lambda match: match[0] if _has_effect(match) else spell(match[0]), text
+        lambda match: match[0] if _has_effect(match) else escape(match[0]), text
     )
 
 
@@ -101,7 +105,9 @@ def _has_effect(match: Match[str]) -> bool:
     return bool(_JOINABLE.match(before))
 
 
-def exact(text: str, *, keep: str = "\n\t", spell: Callable[[str], str] = spelling) -> str:
+def escape_for_approval(
+    text: str, *, keep: str = "\n\t", spell: Callable[[str], str] = escape_character
+) -> str:
     """Return a text as a person must see it to approve it.
 
     Every character that is neither clearly drawn nor in `keep` is escaped.

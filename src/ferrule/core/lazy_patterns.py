@@ -6,7 +6,7 @@ import re
 from typing import Any, AnyStr, cast
 
 
-def expression(text: AnyStr, flags: int = 0) -> re.Pattern[AnyStr]:
+def compile_lazily(text: AnyStr, flags: int = 0) -> re.Pattern[AnyStr]:
     """Return a pattern like `re.compile`, for module constants.
 
     An invalid expression raises `re.error` on first use instead of here.

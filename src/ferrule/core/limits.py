@@ -5,7 +5,7 @@ from __future__ import annotations
 from math import inf
 
 from .errors import ConfigError
-from .frozen import frozen
+from .value_class import frozen
 
 OUTPUT_CAP = 65_536
 """The most bytes of tool text per result. Settings can lower it, never raise it."""
@@ -16,8 +16,8 @@ class Limits:
     """The limits of one run. Raises ConfigError for values that make no sense.
 
     Attributes:
-        max_rounds: Turns (model answers) per message.
-        max_calls_per_round: Calls in one turn.
+        max_turns: Turns (model answers) per message.
+        max_calls_per_turn: Calls in one turn.
         max_output_bytes: Bytes of tool text per result, at most `OUTPUT_CAP`.
         max_seconds: Wall time; None for no limit.
         max_tokens: Input plus output tokens, as the provider counts them; None for no limit.
@@ -27,8 +27,8 @@ class Limits:
         warn_at: The share of tokens, cost or calls after which a person is warned.
     """
 
-    max_rounds: int = 10
-    max_calls_per_round: int = 15
+    max_turns: int = 10
+    max_calls_per_turn: int = 15
     max_output_bytes: int = OUTPUT_CAP
     max_seconds: float | None = None
     max_tokens: int | None = None
@@ -38,8 +38,8 @@ class Limits:
     warn_at: float = 0.8
 
     def __post_init__(self) -> None:
-        if self.max_rounds < 1 or self.max_calls_per_round < 1:
-            raise ConfigError("max_rounds and max_calls_per_round must be at least 1")
+        if self.max_turns < 1 or self.max_calls_per_turn < 1:
+            raise ConfigError("max_turns and max_calls_per_turn must be at least 1")
         if not 256 <= self.max_output_bytes <= OUTPUT_CAP:
             raise ConfigError(
                 f"max_output_bytes = {self.max_output_bytes}: must lie between 256 and {OUTPUT_CAP}"

@@ -30,32 +30,32 @@ from collections.abc import Callable
 from typing import Any, ClassVar
 
 from . import events, notices
-from .calls import ErrorType, Result
-from .calls_in_flight import (
-    ACTIVE,
+from .call_states import (
+    ACTIVE_PHASES,
+    CallSlot,
     CallState,
-    Phase,
-    Slot,
-    ending,
-    named,
-    recover,
-    start,
-    too_many,
+    RunPhase,
+    assign_call_ids,
+    conclude_run,
+    recover_calls,
+    refuse_excess_call,
+    start_ready_calls,
 )
-from .commands import AskModel, Command, Evaluate, Finish, RunTool
+from .calls import ErrorType, ToolResult
+from .commands import AskModel, Command, EvaluateCall, FinishRun, RunCall
 from .compaction import Compaction
-from .joins import BRANCHES, settle
+from .join_policy import MAX_PARALLEL_CALLS, stop_unneeded_calls
 from .limits import Limits
 from .messages import AssistantMessage, Message, ToolMessage, UserMessage
-from .repeat_breaker import Repeats
+from .repeat_breaker import RepeatBreaker
 
 
 class Machine:
     """The state of one session: new, or rebuilt from a journal with `rebuild`."""
 
     def __init__(self) -> None:
-        self.phase = Phase.IDLE
-        self.round = 0
+        self.phase = RunPhase.IDLE
+        self.turn = 0
         """The number of model answers requested in this run."""
         self.usage = events.Usage()
         """Tokens of this run, those of sub-agents included."""
@@ -63,17 +63,17 @@ class Machine:
         self.history: list[Message] = []
         """The messages that the model is sent."""
         self.compaction = Compaction()
-        self.ids: set[str] = set()
+        self.call_ids: set[str] = set()
         """The ids of all calls in this session: a new call must have another one."""
         self._required: tuple[str, ...] = ()
         self._join = 0
         self._shows_envelopes = False
         self._is_last_answer = False
-        self._slots: dict[str, Slot] = {}
-        self._turn_calls: list[Slot] = []
-        self._direct: list[Slot] = []
+        self._slots: dict[str, CallSlot] = {}
+        self._turn_calls: list[CallSlot] = []
+        self._direct: list[CallSlot] = []
         self._notices: list[events.NoticeGiven] = []
-        self._repeats = Repeats()
+        self._repeats = RepeatBreaker()
 
     def feed(self, event: events.Event) -> list[Command]:
         """Apply an event and return what to do next."""
@@ -89,20 +89,20 @@ class Machine:
             self.feed(event)
 
     @property
-    def active(self) -> bool:
+    def is_active(self) -> bool:
         """True while a run has not ended."""
-        return self.phase in ACTIVE
+        return self.phase in ACTIVE_PHASES
 
-    def slot(self, call_id: str) -> Slot | None:
+    def find_slot(self, call_id: str) -> CallSlot | None:
         """Return a call of this run and its state, or None if there is no such call."""
         return self._slots.get(call_id)
 
-    def results(self) -> list[Result]:
+    def results(self) -> list[ToolResult]:
         """Return the results of the model's calls in this run so far, in the order of the calls."""
         model_calls = [slot for slot in self._slots.values() if not slot.direct]
         return [slot.result for slot in model_calls if slot.result is not None]
 
-    def open_calls(self) -> list[Slot]:
+    def open_calls(self) -> list[CallSlot]:
         """Return the calls that have no result yet, in order."""
         return [slot for slot in self._slots.values() if slot.result is None]
 
@@ -113,34 +113,34 @@ class Machine:
         return []
 
     def _on_run_started(self, event: events.RunStarted) -> list[Command]:
-        if self.active:
+        if self.is_active:
             self._stop(ErrorType.CANCELLED, "a new message arrived", "cancelled")
         self.limits = event.limits
-        self.round = 0
+        self.turn = 0
         self.usage = events.Usage()
         self._required = event.require
         self._join = event.join
         self._is_last_answer = False
-        self._repeats = Repeats()
+        self._repeats = RepeatBreaker()
         self._slots = {slot.call.id: slot for slot in self._direct if slot.result is None}
 
-        text = notices.before(self._notices, event.text) if self._notices else event.text
+        text = notices.prepend_notices(self._notices, event.text) if self._notices else event.text
         self.history.append(UserMessage(text))
         return self._ask_model()
 
     def _on_notice_given(self, event: events.NoticeGiven) -> list[Command]:
         self._notices.append(event)
-        if event.at_once and self.phase is Phase.ASKING:
-            notices.deliver(self._notices, self.history)
+        if event.at_once and self.phase is RunPhase.AWAITING_MODEL:
+            notices.append_notices(self._notices, self.history)
         return []
 
     def _on_context_added(self, event: events.ContextAdded) -> list[Command]:
-        if not self.active:
+        if not self.is_active:
             self.history.append(UserMessage(event.text))
         return []
 
     def _on_context_compacted(self, event: events.ContextCompacted) -> list[Command]:
-        self.history = self.compaction.take(event, self.history)
+        self.history = self.compaction.apply(event, self.history)
         self.usage += event.usage
         return []
 
@@ -150,60 +150,64 @@ class Machine:
 
     def _on_direct_call(self, event: events.DirectCall) -> list[Command]:
         call = event.call
-        if not call.id or call.id in self.ids:
+        if not call.id or call.id in self.call_ids:
             return []
-        slot = Slot(call, direct=True, state=CallState.EVALUATING)
-        self.ids.add(call.id)
+        slot = CallSlot(call, direct=True, state=CallState.EVALUATING)
+        self.call_ids.add(call.id)
         self._slots[call.id] = slot
         self._direct.append(slot)
-        return [Evaluate(call)]
+        return [EvaluateCall(call)]
 
     def _ask_model(self) -> list[Command]:
         """Ask the model for its next answer, or end the run if its turns are used up."""
-        if self.round >= self.limits.max_rounds:
+        if self.turn >= self.limits.max_turns:
             if self.limits.on_limit != "answer":
-                reason = f"{self.round} rounds"
-                return self._stop(ErrorType.LIMIT, reason, "limit", "limit_max_rounds")
+                reason = f"{self.turn} turns"
+                return self._stop(ErrorType.LIMIT, reason, "limit", "limit_max_turns")
             self._is_last_answer = True
         self._close_turn()
         if self._notices:
-            notices.deliver(self._notices, self.history)
-        self.phase = Phase.ASKING
-        self.round += 1
-        return [AskModel(self.round, tools=not self._is_last_answer)]
+            notices.append_notices(self._notices, self.history)
+        self.phase = RunPhase.AWAITING_MODEL
+        self.turn += 1
+        return [AskModel(self.turn, tools=not self._is_last_answer)]
 
     # ---- the model
 
     def _on_model_answered(self, event: events.ModelAnswered) -> list[Command]:
-        if self.phase is not Phase.ASKING:
+        if self.phase is not RunPhase.AWAITING_MODEL:
             return []
         self.usage += event.usage
-        event = named(event, self.ids, self.round)
+        event = assign_call_ids(event, self.call_ids, self.turn)
         calls = () if self._is_last_answer else event.calls
         text = event.text if event.text or calls else "(no answer)"
         self.history.append(AssistantMessage(text, calls, event.reasoning, event.raw))
         if not calls:
-            self.phase = Phase.FINISHED
-            at_limit = self.limits.max_rounds if self._is_last_answer else 0
-            return [ending(event, self.usage, at_limit, self._required, self._slots.values())]
+            self.phase = RunPhase.FINISHED
+            at_limit = self.limits.max_turns if self._is_last_answer else 0
+            return [conclude_run(event, self.usage, at_limit, self._required, self._slots.values())]
 
-        self.phase = Phase.WORKING
+        self.phase = RunPhase.RUNNING_CALLS
         commands: list[Command] = []
-        most = min(self.limits.max_calls_per_round, BRANCHES)
+        most = min(self.limits.max_calls_per_turn, MAX_PARALLEL_CALLS)
         for index, call in enumerate(calls):
-            slot = Slot(call, state=CallState.EVALUATING)
-            self.ids.add(call.id)
+            slot = CallSlot(call, state=CallState.EVALUATING)
+            self.call_ids.add(call.id)
             self._slots[call.id] = slot
             self._turn_calls.append(slot)
-            refusal = self._repeats.refusal(call) if index < most else too_many(call, most)
+            refusal = (
+                self._repeats.refuse_repeat(call)
+                if index < most
+                else refuse_excess_call(call, most)
+            )
             if refusal:
                 slot.complete(refusal)
             else:
-                commands.append(Evaluate(call))
+                commands.append(EvaluateCall(call))
         return commands or self._advance()
 
     def _on_model_failed(self, event: events.ModelFailed) -> list[Command]:
-        if self.phase is not Phase.ASKING:
+        if self.phase is not RunPhase.AWAITING_MODEL:
             return []
         return self._stop(ErrorType.CANCELLED, event.detail, "failed", event.code, event.hint)
 
@@ -211,11 +215,11 @@ class Machine:
 
     def _on_call_evaluated(self, event: events.CallEvaluated) -> list[Command]:
         slot = self._slots.get(event.call_id)
-        if slot is None or slot.result is not None or slot.state is CallState.AWAITING:
+        if slot is None or slot.result is not None or slot.state is CallState.AWAITING_APPROVAL:
             return []
         slot.evaluation = event
         if event.verdict == "refuse":
-            denied = Result.error(slot.call, ErrorType.PERMISSION_DENIED, event.reason)
+            denied = ToolResult.error(slot.call, ErrorType.PERMISSION_DENIED, event.reason)
             slot.complete(event.result or denied)
         elif slot.state is CallState.EXECUTING:
             # A hook changed the arguments after approval: what was approved is not what would run.
@@ -224,7 +228,7 @@ class Machine:
 
     def _on_person_answered(self, event: events.PersonAnswered) -> list[Command]:
         slot = self._slots.get(event.call_id)
-        if slot is None or slot.state is not CallState.AWAITING or slot.evaluation is None:
+        if slot is None or slot.state is not CallState.AWAITING_APPROVAL or slot.evaluation is None:
             return []
         if event.choice == "deny":
             return self._deny(slot, event.note or "denied")
@@ -232,10 +236,10 @@ class Machine:
             return self._deny(slot, event.note or "approved for other arguments")
         slot.state = CallState.EXECUTING
         slot.approved = True
-        return [RunTool(slot.call, slot.evaluation), *self._advance()]
+        return [RunCall(slot.call, slot.evaluation), *self._advance()]
 
-    def _deny(self, slot: Slot, reason: str) -> list[Command]:
-        denied = Result.error(slot.call, ErrorType.PERMISSION_DENIED, f"not run: {reason}")
+    def _deny(self, slot: CallSlot, reason: str) -> list[Command]:
+        denied = ToolResult.error(slot.call, ErrorType.PERMISSION_DENIED, f"not run: {reason}")
         slot.complete(denied)
         return self._advance()
 
@@ -253,7 +257,7 @@ class Machine:
         if polls or slot.direct:
             slot.complete(event.result)
         else:
-            slot.complete(self._repeats.observe(slot.call, event.result))
+            slot.complete(self._repeats.count_result(slot.call, event.result))
         return self._advance()
 
     def _on_delegation_finished(self, event: events.DelegationFinished) -> list[Command]:
@@ -265,13 +269,15 @@ class Machine:
         waiting = [slot for slot in self._turn_calls if slot.result is None]
         if self._direct:
             self._direct = [slot for slot in self._direct if slot.result is None]
-        commands = settle(self._join, self._turn_calls) if self._join and waiting else []
+        commands = (
+            stop_unneeded_calls(self._join, self._turn_calls) if self._join and waiting else []
+        )
         if waiting or self._direct:
             # No call of a turn runs before all were evaluated; the last one is evaluated last.
             all_evaluated = all(slot.evaluation for slot in reversed(waiting))
             ready = waiting if all_evaluated else []
-            commands += start([*self._direct, *ready], [*self._direct, *waiting])
-        if self.phase is Phase.WORKING and not waiting:
+            commands += start_ready_calls([*self._direct, *ready], [*self._direct, *waiting])
+        if self.phase is RunPhase.RUNNING_CALLS and not waiting:
             commands += self._ask_model()
         return commands
 
@@ -280,7 +286,7 @@ class Machine:
         for slot in self._turn_calls:
             result = slot.result
             assert result is not None
-            text = result.text(envelope=self._shows_envelopes)
+            text = result.to_text(envelope=self._shows_envelopes)
             self.history.append(ToolMessage(slot.call.id, slot.call.tool, text, result.success))
         self._turn_calls = []
 
@@ -290,7 +296,7 @@ class Machine:
         reason = event.reason or "cancelled"
         if event.call_id:
             return self._cancel_call(event.call_id, reason)
-        if not self.active:
+        if not self.is_active:
             return []
         return self._stop(ErrorType.CANCELLED, reason, "cancelled")
 
@@ -302,7 +308,7 @@ class Machine:
         return self._advance()
 
     def _on_limit_hit(self, event: events.LimitHit) -> list[Command]:
-        if not self.active:
+        if not self.is_active:
             return []
         reason = f"{event.limit} = {event.value:g}"
         return self._stop(ErrorType.LIMIT, reason, "limit", f"limit_{event.limit}")
@@ -314,18 +320,18 @@ class Machine:
             slot.abandon(error, reason)
         self._close_turn()
         self.history.append(AssistantMessage(f"[no answer: the run was stopped: {reason}]"))
-        self.phase = Phase.FINISHED
-        return [Finish(stop, "", code or stop, reason, self.usage, hint)]
+        self.phase = RunPhase.FINISHED
+        return [FinishRun(stop, "", code or stop, reason, self.usage, hint)]
 
     def _on_run_finished(self, event: events.RunFinished) -> list[Command]:
-        if self.active:
+        if self.is_active:
             self._stop(ErrorType.CANCELLED, event.detail or event.stop, event.stop)
         return []
 
     def _on_recovered(self, event: events.Recovered) -> list[Command]:
-        commands = recover(self.open_calls(), event)
-        if self.phase is Phase.ASKING:
-            return [*commands, AskModel(self.round, tools=not self._is_last_answer)]
+        commands = recover_calls(self.open_calls(), event)
+        if self.phase is RunPhase.AWAITING_MODEL:
+            return [*commands, AskModel(self.turn, tools=not self._is_last_answer)]
         return commands or self._advance()
 
     def _on_call_probed(self, event: events.CallProbed) -> list[Command]:
@@ -333,7 +339,7 @@ class Machine:
         if slot is None or slot.result is not None or slot.evaluation is None or not slot.started:
             return []
         slot.started = False
-        return [RunTool(slot.call, slot.evaluation)]
+        return [RunCall(slot.call, slot.evaluation)]
 
     _HANDLERS: ClassVar[dict[type, Callable[[Machine, Any], list[Command]]]] = {
         events.SessionOpened: _on_session_opened,

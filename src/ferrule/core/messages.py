@@ -2,13 +2,13 @@
 
 Every model client encodes each message once. System text is not a message here: it belongs to the
 session and never changes within it, so that a provider's prefix cache stays valid (see
-`engine.prompt`).
+`engine.system_text`).
 """
 
 from __future__ import annotations
 
-from .calls import Call
-from .frozen import frozen
+from .calls import ToolCall
+from .value_class import frozen
 
 
 @frozen
@@ -26,7 +26,7 @@ class AssistantMessage:
     """
 
     text: str
-    calls: tuple[Call, ...] = ()
+    calls: tuple[ToolCall, ...] = ()
     reasoning: str = ""
     raw: str | None = None
 

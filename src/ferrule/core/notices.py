@@ -11,21 +11,21 @@ import re
 from dataclasses import replace
 
 from .events import NoticeGiven
-from .lazy_patterns import expression
+from .lazy_patterns import compile_lazily
 from .messages import Message, ToolMessage, UserMessage
 
-PERSON = "person"
+PERSON_SOURCE = "person"
 """The source of a notice that a person wrote."""
 
-_FRAME_MARK = expression(r"<(\s*/?\s*notice\b)", re.IGNORECASE)
-_NOT_IN_SOURCE = expression(r"[^\w:.-]")
+_FRAME_MARK = compile_lazily(r"<(\s*/?\s*notice\b)", re.IGNORECASE)
+_NOT_IN_SOURCE = compile_lazily(r"[^\w:.-]")
 
 
-def deliver(notices: list[NoticeGiven], history: list[Message]) -> None:
+def append_notices(notices: list[NoticeGiven], history: list[Message]) -> None:
     """Append the notices to the end of the history, and empty the list."""
     last = history[-1]
-    data = [_frame(notice) for notice in notices if notice.source != PERSON]
-    user_texts = [notice.text for notice in notices if notice.source == PERSON]
+    data = [_frame(notice) for notice in notices if notice.source != PERSON_SOURCE]
+    user_texts = [notice.text for notice in notices if notice.source == PERSON_SOURCE]
     if data and isinstance(last, (ToolMessage, UserMessage)):
         history[-1] = replace(last, text="\n".join((last.text, *data)))
     else:
@@ -35,9 +35,11 @@ def deliver(notices: list[NoticeGiven], history: list[Message]) -> None:
     notices.clear()
 
 
-def before(notices: list[NoticeGiven], text: str) -> str:
+def prepend_notices(notices: list[NoticeGiven], text: str) -> str:
     """Return a person's message with the waiting notices before it, and empty the list."""
-    waiting = [notice.text if notice.source == PERSON else _frame(notice) for notice in notices]
+    waiting = [
+        notice.text if notice.source == PERSON_SOURCE else _frame(notice) for notice in notices
+    ]
     notices.clear()
     return "\n\n".join((*waiting, text))
 

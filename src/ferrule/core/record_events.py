@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import field
 from typing import Any, ClassVar
 
-from .frozen import frozen
+from .value_class import frozen
 
 
 @frozen

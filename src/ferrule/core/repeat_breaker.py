@@ -11,13 +11,13 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass, field, replace
 
-from .calls import Call, ErrorType, Result
+from .calls import ErrorType, ToolCall, ToolResult
 
 _encode_sorted = json.JSONEncoder(sort_keys=True).encode
 
 
 @dataclass(slots=True)
-class Repeats:
+class RepeatBreaker:
     """Counts identical calls and answers of one run.
 
     Attributes:
@@ -30,7 +30,7 @@ class Repeats:
     )
     keys: dict[str, tuple[str, str]] = field(default_factory=dict[str, tuple[str, str]])
 
-    def refusal(self, call: Call) -> Result | None:
+    def refuse_repeat(self, call: ToolCall) -> ToolResult | None:
         """Return the error for a fourth identical call, or None if the call may run.
 
         Must be called once per call, before `observe`.
@@ -43,14 +43,14 @@ class Repeats:
         self.keys[call.id] = key
         if self.seen.get(key, ("", 0))[1] < 3:
             return None
-        return Result.error(
+        return ToolResult.error(
             call,
             ErrorType.LIMIT,
             f"`{call.tool}` was not run: three identical calls gave the same answer. "
             "Use what you have, change the arguments, or answer now.",
         )
 
-    def observe(self, call: Call, result: Result) -> Result:
+    def count_result(self, call: ToolCall, result: ToolResult) -> ToolResult:
         """Count a result and return it as the model should see it."""
         answer = result.data if result.success else result.error_message or ""
         if not isinstance(answer, str):
@@ -67,7 +67,7 @@ class Repeats:
                 "change it]"
             )
             return replace(result, notes=(*result.notes, note))
-        return Result.error(
+        return ToolResult.error(
             call,
             ErrorType.LIMIT,
             f"`{call.tool}` gave this same answer {count} times; it is in the conversation above. "

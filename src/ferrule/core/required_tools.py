@@ -13,10 +13,10 @@ from typing import cast
 
 from .errors import ConfigError
 
-REQUIRED = "required_tools"
+REQUIRED_TOOLS_CODE = "required_tools"
 """The error code of a run in which a required tool did not succeed."""
 
-OR = "|"
+ALTERNATIVE_SEPARATOR = "|"
 """Separates the alternatives of an entry written as one text. No tool name contains it."""
 
 
@@ -31,17 +31,19 @@ def parse_required(given: object) -> tuple[str, ...]:
     """
     if isinstance(given, str) or not isinstance(given, Sequence):
         raise _invalid_entry(given)
-    return tuple(OR.join(_parse_entry(entry)) for entry in cast("Sequence[object]", given))
+    return tuple(
+        ALTERNATIVE_SEPARATOR.join(_parse_entry(entry)) for entry in cast("Sequence[object]", given)
+    )
 
 
 def _parse_entry(entry: object) -> list[str]:
-    given: object = entry.split(OR) if isinstance(entry, str) else entry
+    given: object = entry.split(ALTERNATIVE_SEPARATOR) if isinstance(entry, str) else entry
     if not isinstance(given, (list, tuple)) or not given:
         raise _invalid_entry(entry)
     names: list[str] = []
     for item in cast("Sequence[object]", given):
         name = item.strip() if isinstance(item, str) else ""
-        if not name or OR in name:
+        if not name or ALTERNATIVE_SEPARATOR in name:
             raise _invalid_entry(entry)
         names.append(name)
     return names
@@ -54,7 +56,7 @@ def _invalid_entry(given: object) -> ConfigError:
     )
 
 
-def unmet(required: Iterable[str], succeeded: Collection[str]) -> tuple[tuple[str, ...], ...]:
+def find_unmet(required: Iterable[str], succeeded: Collection[str]) -> tuple[tuple[str, ...], ...]:
     """Return the entries of which no tool succeeded, each as a tuple of its alternatives."""
-    entries = (tuple(entry.split(OR)) for entry in required)
+    entries = (tuple(entry.split(ALTERNATIVE_SEPARATOR)) for entry in required)
     return tuple(entry for entry in entries if not any(name in succeeded for name in entry))

@@ -16,8 +16,8 @@ Modules:
     background, threads                 tasks that outlast their call, and blocking functions
     recovery, cleanup                   what a crash left open, and what a session's end closes
     session_log, write_batching         events into the journal, of several sessions at once
-    live_events, messages               what observers see, and what the model is told in a run
-    prompt, available_tools             what the model is told first, and which tools a run may use
+    live_events, inbox                  what observers see, and what the model is told in a run
+    system_text, available_tools        what the model is told first, and which tools a run may use
     budgets, result_bounds              tokens, money and calls; sizes of results
     rule_names, clock                   rules that name no tool; the time
 """

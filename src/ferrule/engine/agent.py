@@ -8,7 +8,7 @@ from copy import copy
 from typing import TYPE_CHECKING, Any, Never, Unpack
 
 from ferrule.core.errors import JournalError
-from ferrule.core.events import Record, SessionOpened
+from ferrule.core.events import JournalRecord, SessionOpened
 from ferrule.core.limits import Limits
 
 from .agent_options import Host, Permissions, Storage, SubAgents, ToolCalling
@@ -17,28 +17,28 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from ferrule.core.machine import Machine
-    from ferrule.models.client import ModelOptions, Wire
+    from ferrule.models.client import ModelClient, ModelOptions
     from ferrule.permissions.approvals import Approver
     from ferrule.permissions.filesystem.workspace import Workspace
-    from ferrule.permissions.gate import Gate
-    from ferrule.storage.artifacts.store import Artifacts
+    from ferrule.permissions.rule_evaluation import PermissionGate
+    from ferrule.storage.artifacts.store import RunArtifacts
     from ferrule.storage.journal.protocols import Journal
-    from ferrule.tools.catalog import Catalog, Definable
+    from ferrule.tools.catalog import Catalog, ToolLike
 
-    from .cleanup import Closers
+    from .cleanup import Cleanup
     from .context.options import ContextOptions
-    from .delegation.child_session import Below
     from .delegation.lineage import Lineage
-    from .delegation.roster import Roster
+    from .delegation.registry import SubAgentRegistry
     from .delegation.sub_agent import SubAgent
+    from .delegation.sub_agent_session import SubAgentParts
     from .hooks.call_hooks import Hook
     from .hooks.chain import Hooks
     from .hooks.events import EventHook
     from .live_events import Live
     from .registration.registration import RegistrationLimits
-    from .session import Aims, RunResult, Session
+    from .session import RunOptions, RunResult, Session
     from .tool_search.index import Indexes
-    from .write_batching import Together
+    from .write_batching import WriteBatch
 
 
 class Agent:
@@ -73,8 +73,8 @@ class Agent:
 
     def __init__(
         self,
-        model: str | Wire,
-        tools: Iterable[Definable] | Catalog = (),
+        model: str | ModelClient,
+        tools: Iterable[ToolLike] | Catalog = (),
         *,
         instructions: str = "",
         workspace: str | Path | Workspace | None = None,
@@ -87,7 +87,7 @@ class Agent:
         agents: SubAgents | Iterable[SubAgent] | None = None,
         registration: RegistrationLimits | None = None,
         context: ContextOptions | Mapping[str, Any] | str | None = None,
-        run_options: Aims | None = None,
+        run_options: RunOptions | None = None,
         resources: Iterable[object] = (),
         host: Host | None = None,
         **unknown: Never,
@@ -95,13 +95,13 @@ class Agent:
         from . import agent_parts as parts
 
         if unknown:
-            raise TypeError(parts.explain_unknown(unknown, type(self).__init__))
+            raise TypeError(parts.explain_unknown_arguments(unknown, type(self).__init__))
         permissions = permissions or Permissions()
         storage = storage or Storage()
         host = host or Host()
         if tool_calling is None or isinstance(tool_calling, str):
             tool_calling = ToolCalling(tool_calling or "auto")
-        self.run_defaults = parts.parse_aims(run_options or {})
+        self.run_defaults = parts.parse_run_options(run_options or {})
         self.limits = limits or Limits()
         self.instructions = instructions
         self.results = tool_calling.results
@@ -112,46 +112,46 @@ class Agent:
         catalog = tools if isinstance(tools, parts.Catalog) else parts.Catalog(tools)
         if workspace is not None and not isinstance(workspace, parts.Workspace):
             workspace = parts.Workspace(workspace)
-        gate = permissions.gate or parts.gate_of(permissions, catalog, workspace)
-        self.offered = parts.OfferedTools(
+        gate = permissions.gate or parts.build_gate(permissions, catalog, workspace)
+        self.offered_tools = parts.OfferedTools(
             catalog, gate, frozenset(permissions.scopes), tool_calling.search
         )
-        self.approver: Approver = permissions.approver or parts.NobodyToAsk()
+        self.approver: Approver = permissions.approver or parts.DenyingApprover()
         self.tenant = storage.tenant
-        self.user = storage.user or parts.system_user()
+        self.user = storage.user or parts.find_user_name()
         self.hooks = tuple(hooks)
         self.clock = host.clock or parts.SystemClock()
         self.interruptible = host.interruptible
         self.bus = host.bus
-        self.context = parts.ContextOptions.of(context)
+        self.context = parts.ContextOptions.parse(context)
         self.resources: dict[type, object] = {type(item): item for item in resources}
         self.workspace: Workspace | None = None
         if workspace is not None:
             # Deny rules hold for paths that no argument names, too: a search meets them where it
             # opens files.
-            self.workspace = workspace.refusing(gate.refuses, gate.denials)
+            self.workspace = workspace.restrict(gate.find_refusal, gate.path_denials)
             self.resources[parts.Workspace] = self.workspace
         self.registration = registration
-        self.roster: Roster | None = None
+        self.sub_agents: SubAgentRegistry | None = None
         self.lineage: Lineage | None = None
         """Where this agent's sessions stand in a tree of delegations; None at its root."""
         if agents is not None or registration is not None:
-            from .delegation.roster import Roster
-            from .delegation.tool import join
+            from .delegation.registry import SubAgentRegistry
+            from .delegation.tool import add_delegate_tool
 
-            self.roster = Roster.of(agents)
-            join(self.roster, catalog, gate)
+            self.sub_agents = SubAgentRegistry.parse(agents)
+            add_delegate_tool(self.sub_agents, catalog, gate)
         self._journal = storage.journal
-        self.artifacts: Artifacts | None = None
+        self.artifacts: RunArtifacts | None = None
         artifacts = storage.artifacts
         if artifacts or (artifacts is None and self._is_journal_file):
-            from .artifacts.intake import artifacts_for
+            from .artifacts.intake import resolve_artifacts
 
-            self.artifacts = artifacts_for(artifacts, self.limits, catalog)
+            self.artifacts = resolve_artifacts(artifacts, self.limits, catalog)
             self.resources[type(self.artifacts)] = self.artifacts
-        self.unclosed: set[Closers] = set()
+        self.unclosed: set[Cleanup] = set()
         """Sessions with something to close (`Context.on_close`)."""
-        self.together: Together | None = None
+        self.write_batch: WriteBatch | None = None
         """Shares journal writes among sessions; made with the first one."""
         self.indexes: Indexes | None = None
         """What tools are found with; made with the first session that needs it."""
@@ -168,16 +168,16 @@ class Agent:
     @property
     def catalog(self) -> Catalog:
         """The tools that sessions begin with."""
-        return self.offered.catalog
+        return self.offered_tools.catalog
 
     @catalog.setter
     def catalog(self, catalog: Catalog) -> None:
-        self.offered = self.offered.changed(catalog=catalog)
+        self.offered_tools = self.offered_tools.copy(catalog=catalog)
 
     @property
-    def gate(self) -> Gate:
+    def gate(self) -> PermissionGate:
         """The gate that decides about calls. Each session has a copy, with its own grants."""
-        return self.offered.gate
+        return self.offered_tools.gate
 
     @property
     def model(self) -> str:
@@ -185,7 +185,7 @@ class Agent:
         return self.connection.name
 
     @property
-    def wire(self) -> Wire:
+    def model_client(self) -> ModelClient:
         """The model's client, made when it is first needed.
 
         Raises ConfigError for a name that leads nowhere.
@@ -194,26 +194,26 @@ class Agent:
 
     def change_model(
         self,
-        model: str | Wire,
+        model: str | ModelClient,
         *,
         options: ModelOptions | None = None,
         tool_mode: str | None = None,
     ) -> None:
         """Let sessions ask another model from their next request on (`Session.reset_model`)."""
-        self.connection = self.connection.changed(model, options=options, tool_mode=tool_mode)
+        self.connection = self.connection.with_model(model, options=options, tool_mode=tool_mode)
 
     def share_model(self, other: Agent) -> None:
         """Ask another agent's model, through its connections."""
-        self.connection = self.connection.to_model_of(other.connection)
+        self.connection = self.connection.sharing_client_of(other.connection)
 
     @property
     def journal(self) -> Journal:
         """The journal of this agent's events. A file is opened with the first event."""
         where = self._journal
         if isinstance(where, str) and "://" in where:
-            from ferrule.storage.locations import journal_at
+            from ferrule.storage.locations import create_journal
 
-            where = self._journal = journal_at(where)
+            where = self._journal = create_journal(where)
         if where is None or isinstance(where, (str, os.PathLike)):
             from . import agent_parts as parts
 
@@ -230,18 +230,18 @@ class Agent:
         """
         from . import agent_parts as parts
 
-        system = parts.system_text(self.instructions, tools=len(self.catalog) > 0)
-        search = self.offered.search
+        system = parts.build_system_text(self.instructions, tools=len(self.catalog) > 0)
+        search = self.offered_tools.search
         if search is not None and search.include_stub_listing:
-            from .tool_search.tools import listing
+            from .tool_search.tools import list_deferred_tools
 
-            listed = listing(self.catalog, search, self.offered.is_usable)
+            listed = list_deferred_tools(self.catalog, search, self.offered_tools.is_usable)
             system = "\n\n".join(part for part in (system, listed) if part)
-        session = self._build(id or parts.token_hex(16), system)
+        session = self._build_session(id or parts.token_hex(16), system)
         if self.bus is not None:
-            from .event_bus.attachment import attach
+            from .event_bus.attachment import attach_session
 
-            attach(self.bus, session.driver)
+            attach_session(self.bus, session.driver)
         opened = SessionOpened(
             model=self.model,
             workspace=str(self.workspace.root) if self.workspace else "",
@@ -267,12 +267,12 @@ class Agent:
         # Before it is read: what somebody else still writes would be missed.
         self.journal.lease(found.session)
         try:
-            return self._resumed(found.session, list(self.journal.records(found.session)))
+            return self._rebuild(found.session, list(self.journal.records(found.session)))
         except BaseException:  # the lease is nobody's then, also after Ctrl-C
             self.journal.release(found.session)
             raise
 
-    def _resumed(self, name: str, records: list[Record]) -> Session:
+    def _rebuild(self, name: str, records: list[JournalRecord]) -> Session:
         from . import agent_parts as parts
 
         opened = records[0].event
@@ -280,20 +280,20 @@ class Agent:
             raise JournalError(
                 f"session {name} does not begin with its opening", code="journal_corrupt"
             )
-        session = self._build(name, opened.system)
+        session = self._build_session(name, opened.system)
         driver = session.driver
-        driver.recall([record.event for record in records])
-        if driver.machine.active:
+        driver.rebuild([record.event for record in records])
+        if driver.machine.is_active:
             driver.log.identity = driver.log.identity.for_run(records[-1].run)
-            driver.elapsed = parts.seconds_used(records)
-        if driver.dispatcher.keeper is not None:
-            driver.dispatcher.keeper.settled = len(driver.machine.history)
-        if driver.dispatcher.searching is not None:
-            driver.dispatcher.searching.recall(record.event for record in records)
+            driver.elapsed = parts.count_seconds(records)
+        if driver.dispatcher.artifact_intake is not None:
+            driver.dispatcher.artifact_intake.checked_messages = len(driver.machine.history)
+        if driver.dispatcher.tool_discovery is not None:
+            driver.dispatcher.tool_discovery.rebuild(record.event for record in records)
         if self.bus is not None:
-            from .event_bus.attachment import attach
+            from .event_bus.attachment import attach_session
 
-            attach(self.bus, driver, records[-1].seq)
+            attach_session(self.bus, driver, records[-1].seq)
         driver.open(None)
         return session
 
@@ -309,22 +309,22 @@ class Agent:
         Raises:
             ConfigError: The session is busy.
         """
-        from .agent_reload import renew
+        from .agent_reload import take_over_session
 
-        renew(session, self._build, changed=changed)
+        take_over_session(session, self._build_session, changed=changed)
 
     # ---- other agents like this one
 
-    def below(self, part: Below) -> Session:
+    def open_sub_agent(self, part: SubAgentParts) -> Session:
         """Return the session of a sub-agent (`engine.delegation.delegation`).
 
         It is like this agent's in everything but `part`. Raises ConfigError.
         """
         from . import agent_parts as parts
 
-        assert self.roster is not None
+        assert self.sub_agents is not None
         child = copy(self)
-        child.offered = self.offered.changed(
+        child.offered_tools = self.offered_tools.copy(
             catalog=parts.Catalog(part.tools), gate=part.gate, searched=False
         )
         child.limits = part.limits
@@ -335,7 +335,7 @@ class Agent:
         child.lineage = part.lineage
         if part.model not in ("", self.model):
             child.change_model(
-                self.roster.wire(part.model, self.connection.connect),
+                self.sub_agents.model_client(part.model, self.connection.connect),
                 options=parts.ModelOptions(),
                 tool_mode="auto",
             )
@@ -343,7 +343,9 @@ class Agent:
         session.driver.dispatcher.gate = part.gate
         return session
 
-    def working_for(self, user: str, *, tenant: str = "", journal: Journal | None = None) -> Agent:
+    def copy_for_user(
+        self, user: str, *, tenant: str = "", journal: Journal | None = None
+    ) -> Agent:
         """Return a copy of this agent whose sessions belong to somebody else.
 
         Args:
@@ -365,8 +367,8 @@ class Agent:
             copied.instructions = instructions
         return copied
 
-    def rehearsing(
-        self, model: str | Wire, system: str, answers: Hook | None
+    def open_rehearsal(
+        self, model: str | ModelClient, system: str, answers: Hook | None
     ) -> tuple[Agent, Session]:
         """Return a copy of this agent and a session of it, with a journal in memory.
 
@@ -385,15 +387,15 @@ class Agent:
 
             copied.hooks = (answers,)
             copied.artifacts = None
-            gate = OpenGate(root=parts.Path(self.gate.around.root))
-            copied.offered = self.offered.changed(gate=gate)
-        session = copied._build(parts.token_hex(16), system)
+            gate = OpenGate(root=parts.Path(self.gate.context.root))
+            copied.offered_tools = self.offered_tools.copy(gate=gate)
+        session = copied._build_session(parts.token_hex(16), system)
         session.driver.open(SessionOpened(model=copied.model, system=system, results=self.results))
         return copied, session
 
     # ---- runs in a session of their own
 
-    async def run(self, text: str, **options: Unpack[Aims]) -> RunResult:
+    async def run(self, text: str, **options: Unpack[RunOptions]) -> RunResult:
         """Work one message to its end, in a session of its own. Raises as `Session.run`."""
         session = self.session()
         try:
@@ -401,13 +403,13 @@ class Agent:
         finally:
             await session.close()
 
-    def run_sync(self, text: str, **options: Unpack[Aims]) -> RunResult:
+    def run_sync(self, text: str, **options: Unpack[RunOptions]) -> RunResult:
         """`run` for programs without an event loop; inside one, it uses a thread of its own."""
         from .session import run_in_new_loop
 
         return run_in_new_loop(lambda: self._run_and_disconnect(text, options))
 
-    async def _run_and_disconnect(self, text: str, options: Aims) -> RunResult:
+    async def _run_and_disconnect(self, text: str, options: RunOptions) -> RunResult:
         try:
             return await self.run(text, **options)
         finally:
@@ -415,7 +417,7 @@ class Agent:
             # elsewhere.
             await self.disconnect()
 
-    async def stream(self, text: str, **options: Unpack[Aims]) -> AsyncIterator[Live]:
+    async def stream(self, text: str, **options: Unpack[RunOptions]) -> AsyncIterator[Live]:
         """`run`, event by event as it happens."""
         session = self.session()
         try:
@@ -435,10 +437,12 @@ class Agent:
     async def disconnect(self) -> None:
         """Close the model's connections or local server; sessions can continue with new ones."""
         await self.connection.close()
-        if self.roster is not None:
-            await self.roster.disconnect()
+        if self.sub_agents is not None:
+            await self.sub_agents.disconnect()
 
-    def _build(self, session_id: str, system: str, machine: Machine | None = None) -> Session:
+    def _build_session(
+        self, session_id: str, system: str, machine: Machine | None = None
+    ) -> Session:
         from .session_builder import build_session
 
         return build_session(self, session_id, system, machine)

@@ -9,16 +9,16 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from ferrule.core.errors import ConfigError
-from ferrule.core.frozen import frozen
-from ferrule.models.registry import resolve
+from ferrule.core.value_class import frozen
+from ferrule.models.registry import create_model_client
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from ferrule.models.client import Wire
+    from ferrule.models.client import ModelClient
     from ferrule.permissions.approvals import Approver
-    from ferrule.permissions.gate import Gate
-    from ferrule.storage.artifacts.store import Artifacts, ArtifactStore
+    from ferrule.permissions.rule_evaluation import PermissionGate
+    from ferrule.storage.artifacts.store import ArtifactStore, RunArtifacts
     from ferrule.storage.journal.protocols import Journal
     from ferrule.tools.search.options import ToolSearch
 
@@ -48,7 +48,7 @@ class Permissions:
     mode: str = "default"
     approver: Approver | None = None
     scopes: Iterable[str] = ()
-    gate: Gate | None = None
+    gate: PermissionGate | None = None
 
 
 @frozen
@@ -66,7 +66,7 @@ class Storage:
     """
 
     journal: Journal | str | Path | None = None
-    artifacts: Artifacts | ArtifactStore | str | Path | bool | None = None
+    artifacts: RunArtifacts | ArtifactStore | str | Path | bool | None = None
     tenant: str = "local"
     user: str = ""
 
@@ -114,7 +114,7 @@ class Host:
         interruptible: Give each call its own task, so that a person can stop one of them.
     """
 
-    connect: Callable[[str], Wire] = resolve
+    connect: Callable[[str], ModelClient] = create_model_client
     bus: Bus | None = None
     clock: Clock | None = None
     interruptible: bool = False

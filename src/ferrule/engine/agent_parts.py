@@ -10,57 +10,59 @@ from secrets import token_hex
 from typing import Any
 
 from ferrule.models.client import ModelOptions
-from ferrule.permissions.approvals import NobodyToAsk
+from ferrule.permissions.approvals import DenyingApprover
 from ferrule.permissions.filesystem.workspace import Workspace
-from ferrule.permissions.gate import Gate, select_mode
+from ferrule.permissions.rule_evaluation import PermissionGate, select_mode
 from ferrule.permissions.rules import RuleSet
 from ferrule.storage.journal.sqlite import SqliteJournal
-from ferrule.storage.paths import journal as journal_file
+from ferrule.storage.paths import default_journal as journal_file
 from ferrule.tools.catalog import Catalog
 
 from .agent_options import Host, Permissions, Storage, ToolCalling
-from .budgets import seconds_used
+from .budgets import count_seconds
 from .clock import SystemClock
 from .context.options import ContextOptions
 from .model_connection import ModelConnection
 from .offered_tools import OfferedTools
-from .prompt import system_text
 from .rule_names import check_rule_names
-from .session import explain_unexpected, parse_aims
+from .session import explain_unknown_options, parse_run_options
+from .system_text import build_system_text
 
 __all__ = [
     "Catalog",
     "ContextOptions",
+    "DenyingApprover",
     "ModelConnection",
     "ModelOptions",
-    "NobodyToAsk",
     "OfferedTools",
     "Path",
     "SqliteJournal",
     "SystemClock",
     "Workspace",
-    "explain_unknown",
-    "gate_of",
+    "build_gate",
+    "build_system_text",
+    "count_seconds",
+    "explain_unknown_arguments",
+    "find_user_name",
     "journal_file",
-    "parse_aims",
-    "seconds_used",
-    "system_text",
-    "system_user",
+    "parse_run_options",
     "token_hex",
 ]
 
 
-def gate_of(permissions: Permissions, catalog: Catalog, workspace: Workspace | None) -> Gate:
+def build_gate(
+    permissions: Permissions, catalog: Catalog, workspace: Workspace | None
+) -> PermissionGate:
     """Return the gate of these rules. Raises ConfigError for one that names no tool."""
     root = workspace.root if workspace else None
-    rules = RuleSet.of(
+    rules = RuleSet.parse(
         allow=permissions.allow, ask=permissions.ask, deny=permissions.deny, root=str(root or "")
     )
     check_rule_names(rules, catalog)
-    return Gate(rules, mode=select_mode(permissions.mode, "flags"), root=root)
+    return PermissionGate(rules, mode=select_mode(permissions.mode, "flags"), root=root)
 
 
-def system_user() -> str:
+def find_user_name() -> str:
     """Return the name of the user that this process runs as."""
     try:
         return getpass.getuser()
@@ -76,7 +78,7 @@ _GROUPS: dict[str, type] = {
 }
 
 
-def explain_unknown(names: Iterable[str], function: Callable[..., Any]) -> str:
+def explain_unknown_arguments(names: Iterable[str], function: Callable[..., Any]) -> str:
     """Return what is wrong with options that `Agent` does not have, and what was meant."""
     for name in names:
         for argument, group in _GROUPS.items():
@@ -90,4 +92,4 @@ def explain_unknown(names: Iterable[str], function: Callable[..., Any]) -> str:
         for name, one in signature(function).parameters.items()
         if one.kind is not Parameter.VAR_KEYWORD and name != "self"
     ]
-    return explain_unexpected(list(names), options)
+    return explain_unknown_options(list(names), options)

@@ -21,10 +21,10 @@ from collections.abc import Callable, Iterable, Iterator
 
 from ferrule.core.errors import ConfigError
 from ferrule.core.machine import Machine
-from ferrule.permissions.rules import Rule, names_tool
+from ferrule.permissions.rules import PermissionRule, matches_tool
 from ferrule.tools.catalog import Catalog
 from ferrule.tools.definition import Tool
-from ferrule.tools.names import wire_name_beside
+from ferrule.tools.names import make_free_api_name
 
 from .driver import Driver
 from .registration.registration import SOURCE
@@ -38,29 +38,29 @@ class ContinuedCatalog(Catalog):
     """A catalog in the order of an earlier one, with its names in requests for unchanged tools."""
 
     def __init__(self, tools: Iterable[Tool], before: Catalog) -> None:
-        wired = before.wire_table()
+        wired = before.api_names()
         now = {tool.full_name: tool for tool in tools}
         self._kept = {
             tool.full_name: wired[tool.full_name]
             for tool in before
-            if tool.full_name in now and same(tool, now[tool.full_name])
+            if tool.full_name in now and is_same_tool(tool, now[tool.full_name])
         }
         super().__init__(now.values())
 
-    def _wire(self) -> dict[str, str]:
-        if self._by_wire is None:
+    def _name_table(self) -> dict[str, str]:
+        if self._by_api_name is None:
             named = dict(self._kept)
             taken = set(self._kept.values())
             for name in self._tools:
                 if name not in named:
-                    named[name] = wire_name_beside(name, taken)
+                    named[name] = make_free_api_name(name, taken)
                     taken.add(named[name])
-            self._by_wire = {wire: name for name, wire in named.items()}
-        return self._by_wire
+            self._by_api_name = {wire: name for name, wire in named.items()}
+        return self._by_api_name
 
-    def wire_table(self) -> dict[str, str]:
-        """See `Catalog.wire_table`; in the order of this catalog."""
-        return {name: wire for wire, name in self._wire().items()}
+    def api_names(self) -> dict[str, str]:
+        """See `Catalog.api_names`; in the order of this catalog."""
+        return {name: wire for wire, name in self._name_table().items()}
 
     def __iter__(self) -> Iterator[Tool]:
         tools = self._tools
@@ -68,7 +68,7 @@ class ContinuedCatalog(Catalog):
         return iter(tuple(tools[name] for name in order))
 
 
-def same(one: Tool, other: Tool) -> bool:
+def is_same_tool(one: Tool, other: Tool) -> bool:
     """Whether a model and a person would see no difference between two tools of one name."""
 
     def seen(tool: Tool) -> tuple[object, ...]:
@@ -78,7 +78,7 @@ def same(one: Tool, other: Tool) -> bool:
     return seen(one) == seen(other)
 
 
-def continued(tools: Catalog, before: Catalog) -> Catalog:
+def continue_catalog(tools: Catalog, before: Catalog) -> Catalog:
     """Return these tools for sessions that had `before`.
 
     Unchanged tools keep their places, the others come last.
@@ -86,7 +86,7 @@ def continued(tools: Catalog, before: Catalog) -> Catalog:
     return ContinuedCatalog(tools, before)
 
 
-def renew(
+def take_over_session(
     session: Session, make: Callable[[str, str, Machine], Session], *, changed: Iterable[str] = ()
 ) -> None:
     """Replace a session's driver by that of a session which `make` builds.
@@ -100,15 +100,15 @@ def renew(
         ConfigError: The session is busy; then nothing has changed.
     """
     old = session.driver
-    if old.machine.active or old.machine.open_calls():
+    if old.machine.is_active or old.machine.open_calls():
         raise ConfigError(
             "the session is busy: what changed takes effect with its next message", code="busy"
         )
     made = make(session.id, session.system, old.machine)
     new = made.driver
     _hand_over(old, new)
-    _grant_again(old, new, tuple(changed))
-    _recall(new)
+    _restore_grants(old, new, tuple(changed))
+    _restore_history(new)
     session.driver = new
     session.model = made.model
     session.limits = made.limits
@@ -121,7 +121,7 @@ def _hand_over(old: Driver, new: Driver) -> None:
     lost = catalog.added if isinstance(catalog, SessionCatalog) else ()
     new.log = old.log
     new.memory = old.memory
-    new.closers = old.closers
+    new.cleanup = old.cleanup
     new.approver = old.approver
     new.elapsed = old.elapsed
     new.inbox.loop = old.inbox.loop
@@ -131,29 +131,29 @@ def _hand_over(old: Driver, new: Driver) -> None:
         extension.take_over(old)
     if lost:
         listed = ", ".join(f"`{tool.full_name}`" for tool in lost)
-        new.inbox.tell(_FORGOTTEN.format(listed), SOURCE)
+        new.inbox.put(_FORGOTTEN.format(listed), SOURCE)
 
 
-def _grant_again(old: Driver, new: Driver, changed: tuple[str, ...]) -> None:
-    def touched(rule: Rule) -> bool:
-        return not rule.kind and any(names_tool(rule, name) for name in changed)
+def _restore_grants(old: Driver, new: Driver, changed: tuple[str, ...]) -> None:
+    def touched(rule: PermissionRule) -> bool:
+        return not rule.kind and any(matches_tool(rule, name) for name in changed)
 
     for rule in old.dispatcher.gate.grants.rules:
         if rule.layer == "session" and not touched(rule):
             new.dispatcher.gate.grant(rule.text)
 
 
-def _recall(new: Driver) -> None:
+def _restore_history(new: Driver) -> None:
     """Restore what a new dispatcher must know of the history.
 
     What was found by tool search, and that old messages were checked when they were new.
     """
-    if new.dispatcher.keeper is not None:
-        new.dispatcher.keeper.settled = len(new.machine.history)
-    searching = new.dispatcher.searching
+    if new.dispatcher.artifact_intake is not None:
+        new.dispatcher.artifact_intake.checked_messages = len(new.machine.history)
+    searching = new.dispatcher.tool_discovery
     if searching is None:
         return
     searching.record = new.log.add
-    if new.log.begun:
+    if new.log.is_recorded:
         session = new.log.identity.session
-        searching.recall(record.event for record in new.log.journal.records(session))
+        searching.rebuild(record.event for record in new.log.journal.records(session))

@@ -8,14 +8,14 @@ from typing import Protocol
 
 from ferrule.core.errors import FerruleError
 from ferrule.core.events import ConsentAnswered, PersonAnswered, ToolAnswered
-from ferrule.core.frozen import frozen
-from ferrule.core.joins import not_begun
-from ferrule.permissions.approvals import Answer, ApprovalRequest, Approver
-from ferrule.permissions.gate import Gate
+from ferrule.core.join_policy import cancelled_before_start
+from ferrule.core.value_class import frozen
+from ferrule.permissions.approvals import ApprovalAnswer, ApprovalRequest, Approver
+from ferrule.permissions.rule_evaluation import PermissionGate
 from ferrule.tools.context import Context
 
-from .dispatcher import Prepared
-from .session_log import Log
+from .dispatcher import PreparedCall
+from .session_log import SessionLog
 
 
 class AskingSession(Protocol):
@@ -25,7 +25,7 @@ class AskingSession(Protocol):
     def approver(self) -> Approver: ...
 
     @property
-    def log(self) -> Log: ...
+    def log(self) -> SessionLog: ...
 
 
 @frozen
@@ -38,7 +38,7 @@ class CurrentApprover:
 
     session: AskingSession
 
-    async def ask(self, request: ApprovalRequest) -> Answer:
+    async def ask(self, request: ApprovalRequest) -> ApprovalAnswer:
         """Ask, as `Approver.ask`.
 
         Raises JournalError, which is not an approval, if the answer cannot be written.
@@ -58,11 +58,11 @@ class CurrentApprover:
         return answer
 
 
-async def ask(
-    prepared: Prepared,
+async def request_approval(
+    prepared: PreparedCall,
     context: Context,
     approver: Approver,
-    gate: Gate,
+    gate: PermissionGate,
     ended: Callable[[str], str | None] = lambda call_id: None,
 ) -> PersonAnswered | ToolAnswered:
     """Ask for an approval, apply the answer to the gate, and return it as an event.
@@ -77,17 +77,17 @@ async def ask(
     call_id = prepared.call.id
     digest = prepared.evaluation.digest
     now = gate.decide(tool, values)
-    if now.verdict == "allow" and not prepared.asked:
+    if now.verdict == "allow" and not prepared.approval_reason:
         # An answer to an earlier call of this turn already covers this one.
         return PersonAnswered(call_id, "session", digest, now.rule, by="an earlier answer")
     try:
-        answer = await approver.ask(await request(prepared, context))
-        gate.settle(tool, answer.choice, answer.grant, offers=decision.offers)
+        answer = await approver.ask(await build_request(prepared, context))
+        gate.apply_answer(tool, answer.choice, answer.grant, offers=decision.offers)
     except asyncio.CancelledError:
         why = ended(call_id)
         if why is None:
             raise
-        return ToolAnswered(not_begun(prepared.call, why))
+        return ToolAnswered(cancelled_before_start(prepared.call, why))
     except Exception as error:  # noqa: BLE001  boundary: an approver that breaks has not said yes (fail closed)
         message = str(error)
         if not isinstance(error, FerruleError):
@@ -98,7 +98,9 @@ async def ask(
     return PersonAnswered(call_id, answer.choice, digest, answer.grant, answer.by, answer.note)
 
 
-async def request(prepared: Prepared, context: Context, *, died: str = "") -> ApprovalRequest:
+async def build_request(
+    prepared: PreparedCall, context: Context, *, died: str = ""
+) -> ApprovalRequest:
     """Build what a person is shown. A preview that fails says so; it never decides anything.
 
     `died` explains an unknown outcome, see `ApprovalRequest`.
@@ -124,5 +126,5 @@ async def request(prepared: Prepared, context: Context, *, died: str = "") -> Ap
         digest=prepared.evaluation.digest,
         identity=context.identity,
         values=values,
-        died=bool(died),
+        has_unknown_outcome=bool(died),
     )

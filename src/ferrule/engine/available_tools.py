@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Protocol
 
-from ferrule.core.frozen import frozen
+from ferrule.core.value_class import frozen
 
 if TYPE_CHECKING:
-    from ferrule.permissions.gate import Decision
+    from ferrule.permissions.rule_evaluation import Decision
     from ferrule.tools.definition import Tool
 
     from .dispatcher import Dispatcher
@@ -22,8 +22,11 @@ class DispatchingSession(Protocol):
 
 
 @frozen
-class Usable:
-    """The tools of one session, with its current rights. `context.resource(Usable)` finds it."""
+class AvailableTools:
+    """The tools of one session, with its current rights.
+
+    `context.resource(AvailableTools)` finds it.
+    """
 
     session: DispatchingSession
 
@@ -31,7 +34,7 @@ class Usable:
         """Whether a tool with this full name exists and may be called."""
         dispatcher = self.session.dispatcher
         tool = dispatcher.catalog.get(name)
-        return tool is not None and dispatcher.usable(tool)
+        return tool is not None and dispatcher.is_usable(tool)
 
     def decide(self, tool: Tool, values: Mapping[str, Any]) -> Decision:
         """Return what the session's rules say of a call with these checked values."""
@@ -44,4 +47,4 @@ class Usable:
         only.
         """
         dispatcher = self.session.dispatcher
-        return sorted(tool.full_name for tool in dispatcher.catalog if dispatcher.usable(tool))
+        return sorted(tool.full_name for tool in dispatcher.catalog if dispatcher.is_usable(tool))

@@ -29,17 +29,17 @@ from ferrule.core.errors import FerruleError, ToolFailed
 from ferrule.core.events import Event, Noticed
 from ferrule.core.identity import Identity
 from ferrule.tools.context import Context
-from ferrule.tools.decorator import make
+from ferrule.tools.decorator import tool_from_function
 from ferrule.tools.definition import Tool
 
-from .result_bounds import bound
+from .result_bounds import bound_text
 
-MOST_RUNNING = 16
-MOST_KEPT = 200
+MAX_RUNNING = 16
+MAX_FINISHED = 200
 """Finished tasks whose outcome can still be read; the oldest go first."""
 RESULT_BYTES = 48 * 1024
 """Limit of one task's value, so that an answer about it is not cut."""
-LONGEST_WAIT = 600_000
+MAX_WAIT = 600_000
 """Milliseconds."""
 TOPIC = "task"
 _MEMORY = "engine.background"
@@ -52,8 +52,8 @@ _LOST = (
 
 
 @dataclass(slots=True)
-class _Kept:
-    """One task and its outcome, with the statuses of `Background.shown`."""
+class _Task:
+    """One task and its outcome, with the statuses of `BackgroundTasks.status`."""
 
     name: str
     of_run: bool
@@ -63,11 +63,11 @@ class _Kept:
     error_type: str = ""
     error: str = ""
     task: asyncio.Task[None] | None = None
-    awaited: int = 0
+    waiters: int = 0
     """Number of calls that wait for it: a caller that gets the answer needs no notice."""
 
 
-class Background:
+class BackgroundTasks:
     """The background tasks of a session. Use it on the event loop of its run.
 
     Args:
@@ -80,8 +80,8 @@ class Background:
     ) -> None:
         self._owner = f"{owner.tenant}\0{owner.user}\0{owner.session}\0"
         self._note = note
-        self._kept: dict[str, _Kept] = {}
-        self.closing = False
+        self._tasks: dict[str, _Task] = {}
+        self.is_close_registered = False
         """Whether it is registered to be closed with the session."""
 
     def start(
@@ -103,15 +103,15 @@ class Background:
         Raises:
             ToolFailed: Too many tasks are running (`limit`).
         """
-        running = sum(kept.status == "running" for kept in self._kept.values())
-        if running >= MOST_RUNNING:
+        running = sum(kept.status == "running" for kept in self._tasks.values())
+        if running >= MAX_RUNNING:
             raise ToolFailed(
                 ErrorType.LIMIT,
                 f"`{name}` was not started: {running} tasks run; wait for one with `task_await`",
             )
         chance = token_hex(6)
-        task_id = f"task_{chance}{self._check(chance)}"
-        kept = self._kept[task_id] = _Kept(name, of_run)
+        task_id = f"task_{chance}{self._checksum(chance)}"
+        kept = self._tasks[task_id] = _Task(name, of_run)
         self._note(TOPIC, f"{task_id} (`{name}`) started")
         kept.task = asyncio.create_task(self._work(task_id, kept, work, tell))
         self._drop_old()
@@ -120,32 +120,32 @@ class Background:
     async def _work(
         self,
         task_id: str,
-        kept: _Kept,
+        kept: _Task,
         work: Callable[[], Awaitable[Any]],
         tell: Callable[[str], None],
     ) -> None:
         try:
-            found = bound(await work(), RESULT_BYTES)
+            found = bound_text(await work(), RESULT_BYTES)
             kept.result = found.data
             kept.notes = found.notes
             kept.status = "done"
         except asyncio.CancelledError:
-            self._ended(task_id, kept, "cancelled", ErrorType.CANCELLED, "it was stopped")
+            self._on_end(task_id, kept, "cancelled", ErrorType.CANCELLED, "it was stopped")
             raise
         except ToolFailed as error:
-            self._ended(task_id, kept, "failed", error.error_type, error.message)
+            self._on_end(task_id, kept, "failed", error.error_type, error.message)
         except Exception as error:  # noqa: BLE001  boundary: whatever a task raises is its outcome
             message = str(error)
             if not isinstance(error, FerruleError):
                 message = f"{type(error).__name__}: {message}"
-            self._ended(task_id, kept, "failed", ErrorType.INTERNAL_ERROR, message)
+            self._on_end(task_id, kept, "failed", ErrorType.INTERNAL_ERROR, message)
         else:
-            self._ended(task_id, kept, "done")
-        if not kept.awaited:
+            self._on_end(task_id, kept, "done")
+        if not kept.waiters:
             tell(f"{task_id} (`{kept.name}`) is {kept.status}; `task_await` gives what came of it")
 
-    def _ended(
-        self, task_id: str, kept: _Kept, status: str, error_type: str = "", error: str = ""
+    def _on_end(
+        self, task_id: str, kept: _Task, status: str, error_type: str = "", error: str = ""
     ) -> None:
         kept.status = status
         kept.error_type = error_type
@@ -153,7 +153,7 @@ class Background:
         detail = f": {error[:500]}" if error else ""
         self._note(TOPIC, f"{task_id} (`{kept.name}`) {status}{detail}")
 
-    def shown(self, task_id: str) -> dict[str, Any]:
+    def status(self, task_id: str) -> dict[str, Any]:
         """Return the state of a task.
 
         Returns:
@@ -182,36 +182,41 @@ class Background:
         Raises ToolFailed (`not_found`).
         """
         kept = self._find(task_id)
-        if kept is not None and kept.task is not None and not kept.task.done() and _here(kept.task):
-            kept.awaited += 1
+        if (
+            kept is not None
+            and kept.task is not None
+            and not kept.task.done()
+            and _is_on_this_loop(kept.task)
+        ):
+            kept.waiters += 1
             try:
                 await asyncio.wait([kept.task], timeout=seconds)
             finally:
-                kept.awaited -= 1
-        return self.shown(task_id)
+                kept.waiters -= 1
+        return self.status(task_id)
 
-    async def end(self, task_id: str) -> dict[str, Any]:
+    async def cancel(self, task_id: str) -> dict[str, Any]:
         """Stop a task, if it runs, and return its state. Raises ToolFailed (`not_found`)."""
         kept = self._find(task_id)
         if kept is not None:
             await self._stop({task_id: kept})
-        return self.shown(task_id)
+        return self.status(task_id)
 
-    async def end_run(self) -> None:
+    async def cancel_run_tasks(self) -> None:
         """Stop the tasks of the run that ends."""
-        await self._stop({task_id: kept for task_id, kept in self._kept.items() if kept.of_run})
+        await self._stop({task_id: kept for task_id, kept in self._tasks.items() if kept.of_run})
 
     async def close(self) -> None:
         """Stop all tasks."""
-        self.closing = False
-        await self._stop(dict(self._kept))
+        self.is_close_registered = False
+        await self._stop(dict(self._tasks))
 
-    async def _stop(self, some: dict[str, _Kept]) -> None:
+    async def _stop(self, some: dict[str, _Task]) -> None:
         running: list[asyncio.Task[None]] = []
         for kept in some.values():
             if kept.task is None or kept.task.done():
                 continue
-            if _here(kept.task):
+            if _is_on_this_loop(kept.task):
                 running.append(kept.task)
                 kept.task.cancel()
                 continue
@@ -223,58 +228,58 @@ class Background:
         for task_id, kept in some.items():
             # Cancelled before its first step: it could not say so itself.
             if kept.status == "running":
-                self._ended(task_id, kept, "cancelled", ErrorType.CANCELLED, "it was stopped")
+                self._on_end(task_id, kept, "cancelled", ErrorType.CANCELLED, "it was stopped")
 
-    def _check(self, chance: str) -> str:
+    def _checksum(self, chance: str) -> str:
         """Return the checksum that tells this session's ids from others. It protects nothing."""
         return sha256(f"{self._owner}{chance}".encode("utf-8", "surrogatepass")).hexdigest()[:8]
 
-    def _find(self, task_id: str) -> _Kept | None:
+    def _find(self, task_id: str) -> _Task | None:
         """Return a task; None for one of this session that is no longer known.
 
         Raises ToolFailed (`not_found`).
         """
-        kept = self._kept.get(task_id)
-        if kept is None and not self._ours(task_id):
-            known = ", ".join(list(self._kept)[-8:])
+        kept = self._tasks.get(task_id)
+        if kept is None and not self._is_own_id(task_id):
+            known = ", ".join(list(self._tasks)[-8:])
             raise ToolFailed(
                 ErrorType.NOT_FOUND,
                 f"there is no task `{task_id[:100]}`; there are: {known or 'none'}",
             )
         return kept
 
-    def _ours(self, task_id: str) -> bool:
+    def _is_own_id(self, task_id: str) -> bool:
         prefix, chance, check = task_id[:5], task_id[5:17], task_id[17:]
-        return prefix == "task_" and len(chance) == 12 and self._check(chance) == check
+        return prefix == "task_" and len(chance) == 12 and self._checksum(chance) == check
 
     def _drop_old(self) -> None:
-        finished = [task_id for task_id, kept in self._kept.items() if kept.status != "running"]
-        for task_id in finished[: max(0, len(finished) - MOST_KEPT)]:
-            del self._kept[task_id]
+        finished = [task_id for task_id, kept in self._tasks.items() if kept.status != "running"]
+        for task_id in finished[: max(0, len(finished) - MAX_FINISHED)]:
+            del self._tasks[task_id]
 
 
-def _here(task: asyncio.Task[None]) -> bool:
+def _is_on_this_loop(task: asyncio.Task[None]) -> bool:
     """Whether a task runs on the current event loop; if not, it must not be touched."""
     return task.get_loop() is asyncio.get_running_loop()
 
 
-def background(context: Context) -> Background:
+def background_tasks(context: Context) -> BackgroundTasks:
     """Return the background tasks of this session; create them on first use."""
     tasks = context.memory.get(_MEMORY)
     if tasks is None:
-        tasks = context.memory[_MEMORY] = Background(context.identity, context.note)
-    if not tasks.closing:
-        tasks.closing = True
+        tasks = context.memory[_MEMORY] = BackgroundTasks(context.identity, context.note)
+    if not tasks.is_close_registered:
+        tasks.is_close_registered = True
         context.on_close(tasks.close)
     return tasks
 
 
-def background_of(memory: dict[str, Any]) -> Background | None:
+def find_background(memory: dict[str, Any]) -> BackgroundTasks | None:
     """Return the tasks in a session's memory, if it has any."""
     return memory.get(_MEMORY)
 
 
-def standings(events: Iterable[Event]) -> dict[str, str]:
+def list_task_outcomes(events: Iterable[Event]) -> dict[str, str]:
     """Return how the tasks of a journal ended, by id.
 
     Returns:
@@ -301,7 +306,7 @@ async def task_poll(
     """Say how a background task stands, without waiting: running, done (with its result), failed or
     cancelled.
     """
-    return background(context).shown(task_id)
+    return background_tasks(context).status(task_id)
 
 
 async def task_await(
@@ -310,24 +315,24 @@ async def task_await(
     timeout_ms: Annotated[int, "Milliseconds to wait at the most, up to 600000."] = 60_000,
 ) -> dict[str, Any]:
     """Wait for a background task and give its result; after the time is over, say how it stands."""
-    if not 0 <= timeout_ms <= LONGEST_WAIT:
+    if not 0 <= timeout_ms <= MAX_WAIT:
         raise ToolFailed(
             ErrorType.VALIDATION_FAILED,
-            f"`timeout_ms` must be from 0 to {LONGEST_WAIT}, found {timeout_ms}",
+            f"`timeout_ms` must be from 0 to {MAX_WAIT}, found {timeout_ms}",
         )
-    return await background(context).wait(task_id, timeout_ms / 1000)
+    return await background_tasks(context).wait(task_id, timeout_ms / 1000)
 
 
 async def task_cancel(
     task_id: Annotated[str, "The id that starting the task gave."], context: Context
 ) -> dict[str, Any]:
     """Stop a background task. What it did so far stands."""
-    return await background(context).end(task_id)
+    return await background_tasks(context).cancel(task_id)
 
 
 TASK_TOOLS: tuple[Tool, ...] = (
-    make(task_poll, side_effect="none", polls=True),
-    make(task_await, side_effect="none", polls=True, timeout=LONGEST_WAIT / 1000 + 10),
-    make(task_cancel, side_effect="none", idempotent=True),
+    tool_from_function(task_poll, side_effect="none", polls=True),
+    tool_from_function(task_await, side_effect="none", polls=True, timeout=MAX_WAIT / 1000 + 10),
+    tool_from_function(task_cancel, side_effect="none", idempotent=True),
 )
 """Tools for a catalog in which something may start tasks."""

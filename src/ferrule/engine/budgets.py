@@ -29,9 +29,9 @@ from ferrule.core.errors import ConfigError
 from ferrule.core.events import (
     ContextCompacted,
     Event,
+    JournalRecord,
     LimitHit,
     ModelAnswered,
-    Record,
     Recovered,
     RunStarted,
     Usage,
@@ -42,7 +42,7 @@ from ferrule.core.machine import Machine
 if TYPE_CHECKING:
     from ferrule.models.prices import Price
 
-NANO = 1_000_000_000
+NANODOLLARS = 1_000_000_000
 """Parts of a dollar in which `Usage.cost` counts."""
 _UNITS = {"max_tokens": "tokens", "max_cost": "dollars", "max_calls": "calls"}
 
@@ -65,10 +65,10 @@ class Budgets:
     ) -> None:
         self._machine = machine
         self._notice = notice
-        self._price = None if limits.max_cost is None else price_for(model)
+        self._price = None if limits.max_cost is None else find_price(model)
         self._told: set[str] | None = None
 
-    def answered(
+    def count_answer(
         self, answer: ModelAnswered | ContextCompacted, feed: Callable[[Event], list[Command]]
     ) -> list[Command]:
         """Count an answer (or a summary) and return what to do next.
@@ -80,11 +80,13 @@ class Budgets:
         if self._told is None:
             # In a resumed run, what was passed earlier was reported earlier.
             self._told = {
-                name for name, used, most in self._spent() if used >= most * machine.limits.warn_at
+                name
+                for name, used, most in self._exceeded()
+                if used >= most * machine.limits.warn_at
             }
-        commands = feed(self._priced(answer))
-        for name, used, most in self._spent():
-            if used > most and machine.active:
+        commands = feed(self._add_cost(answer))
+        for name, used, most in self._exceeded():
+            if used > most and machine.is_active:
                 return feed(LimitHit(name, most))
             if used >= most * machine.limits.warn_at and name not in self._told:
                 self._told.add(name)
@@ -93,52 +95,54 @@ class Budgets:
                 )
         return commands
 
-    def _priced(self, answer: ModelAnswered | ContextCompacted) -> ModelAnswered | ContextCompacted:
+    def _add_cost(
+        self, answer: ModelAnswered | ContextCompacted
+    ) -> ModelAnswered | ContextCompacted:
         if self._price is None:
             return answer
         # Rounded up: a budget never counts too little.
-        cost = ceil(self._price(answer.usage) * NANO)
+        cost = ceil(self._price(answer.usage) * NANODOLLARS)
         return replace(answer, usage=replace(answer.usage, cost=cost))
 
-    def _spent(self) -> Iterator[tuple[str, float, float]]:
+    def _exceeded(self) -> Iterator[tuple[str, float, float]]:
         """Yield name, amount used and maximum of each limit that is set."""
         limits, used = self._machine.limits, self._machine.usage
         if limits.max_tokens is not None:
             yield "max_tokens", used.input + used.output, limits.max_tokens
         if limits.max_cost is not None:
-            yield "max_cost", dollars(used), limits.max_cost
+            yield "max_cost", cost_in_dollars(used), limits.max_cost
         if limits.max_calls is not None:
-            yield "max_calls", calls_of(self._machine), limits.max_calls
+            yield "max_calls", count_calls(self._machine), limits.max_calls
 
 
-def dollars(usage: Usage) -> float:
+def cost_in_dollars(usage: Usage) -> float:
     """Return the cost in US dollars."""
-    return usage.cost / NANO
+    return usage.cost / NANODOLLARS
 
 
-def calls_of(machine: Machine) -> int:
+def count_calls(machine: Machine) -> int:
     """Return how many calls the model made in this run so far, whatever their results."""
     return len(machine.results()) + sum(not slot.direct for slot in machine.open_calls())
 
 
-def price_for(model: str) -> Price:
+def find_price(model: str) -> Price:
     """Return the price of a model's answers. Raises ConfigError if it is not known."""
-    from ferrule.models.prices import FILE, price_of
+    from ferrule.models.prices import PRICES_FILE, find_price
 
-    price = price_of(model)
+    price = find_price(model)
     if price is None:
         raise ConfigError(
             f"max_cost is set, and the price of `{model}` is not known",
             code="price_unknown",
             hint=(
-                f"write its prices into `{FILE}` of your settings folder, or install "
+                f"write its prices into `{PRICES_FILE}` of your settings folder, or install "
                 "`ferrule[prices]`, which knows many models"
             ),
         )
     return price
 
 
-def seconds_used(records: Iterable[Record]) -> float:
+def count_seconds(records: Iterable[JournalRecord]) -> float:
     """Return the seconds that the last run of a journal took so far.
 
     Times in which no process drove it do not count.

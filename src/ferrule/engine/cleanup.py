@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable
 
-from .session_log import Log
+from .session_log import SessionLog
 
 Closer = Callable[[], Awaitable[None]]
 """Releases one thing. It may be cancelled when its time is over."""
@@ -14,7 +14,7 @@ CLOSE_SECONDS = 10.0
 """Seconds for all closers of a session together."""
 
 
-class Closers:
+class Cleanup:
     """The closers of one session. Each runs once, in reverse order of registration.
 
     Later things may need earlier ones, hence the order. Nothing is swallowed: a failure, and what
@@ -22,7 +22,9 @@ class Closers:
     this object is in `unclosed`, so that the owner of that set can close what was forgotten.
     """
 
-    def __init__(self, log: Log, unclosed: set[Closers], seconds: float = CLOSE_SECONDS) -> None:
+    def __init__(
+        self, log: SessionLog, unclosed: set[Cleanup], seconds: float = CLOSE_SECONDS
+    ) -> None:
         self._log = log
         self._unclosed = unclosed
         self._seconds = seconds
@@ -33,7 +35,7 @@ class Closers:
         self._closers.append(closer)
         self._unclosed.add(self)
 
-    def drop(self, closer: Closer) -> None:
+    def remove(self, closer: Closer) -> None:
         """Do not run this closer at the end; nothing happens if it is not registered."""
         if closer in self._closers:
             self._closers.remove(closer)
@@ -44,7 +46,7 @@ class Closers:
         try:
             async with bound:
                 while self._closers and not bound.expired():
-                    await self._one(self._closers.pop())
+                    await self._close(self._closers.pop())
         except TimeoutError:
             if not bound.expired():
                 raise
@@ -56,10 +58,10 @@ class Closers:
             self._log.notice(
                 "close", f"something did not end within {self._seconds:g} s and was left{more}"
             )
-        if self._log.begun:
+        if self._log.is_recorded:
             self._log.flush()
 
-    async def _one(self, closer: Closer) -> None:
+    async def _close(self, closer: Closer) -> None:
         try:
             await closer()
         except Exception as error:  # noqa: BLE001  boundary: one that fails must not keep the others from closing

@@ -10,7 +10,7 @@ from collections.abc import Awaitable, Callable
 from secrets import token_hex
 from typing import Any
 
-from ferrule.core.calls import Call, Result, compact
+from ferrule.core.calls import ToolCall, ToolResult, encode_json
 from ferrule.core.commands import Command
 from ferrule.core.events import Cancelled, DirectCall, Event
 from ferrule.core.machine import Machine
@@ -30,11 +30,11 @@ class DirectCalls:
         self._feed = feed
         self._drive = drive
         self._settle = settle
-        self.waiting: dict[str, asyncio.Future[Result]] = {}
+        self.waiting: dict[str, asyncio.Future[ToolResult]] = {}
 
-    async def call(self, tool: str, arguments: dict[str, Any], by: str) -> Result:
+    async def call(self, tool: str, arguments: dict[str, Any], by: str) -> ToolResult:
         """Make a call and wait for its result. If cancelled, the call is settled first."""
-        call = Call(f"direct_{token_hex(16)}", tool, compact(arguments))
+        call = ToolCall(f"direct_{token_hex(16)}", tool, encode_json(arguments))
         # Another loop may answer it: its approval request can be queued behind another one.
         answered = self.waiting[call.id] = asyncio.get_running_loop().create_future()
         try:
@@ -47,9 +47,9 @@ class DirectCalls:
         finally:
             del self.waiting[call.id]
 
-    def answer(self) -> None:
+    def deliver_results(self) -> None:
         """Hand the results that are available to their callers."""
         for call_id, answered in self.waiting.items():
-            slot = self._machine.slot(call_id)
+            slot = self._machine.find_slot(call_id)
             if slot is not None and slot.result is not None and not answered.done():
                 answered.set_result(slot.result)

@@ -21,41 +21,41 @@ from copy import deepcopy
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, cast
 
-from ferrule.core.calls import Call, ErrorType, Result
+from ferrule.core.calls import ErrorType, ToolCall, ToolResult
 from ferrule.core.errors import FerruleError, JournalError, ToolFailed
 from ferrule.core.events import CallEvaluated, CallHooked
-from ferrule.core.frozen import frozen
 from ferrule.core.limits import OUTPUT_CAP
-from ferrule.permissions.gate import Decision, Gate, digest
+from ferrule.core.value_class import frozen
+from ferrule.permissions.rule_evaluation import Decision, PermissionGate, digest_arguments
 from ferrule.tools.catalog import Catalog
 from ferrule.tools.chunked_output import Chunks
 from ferrule.tools.context import Context
-from ferrule.tools.definition import Loading, SideEffect, Tool, misfit
+from ferrule.tools.definition import Loading, SideEffect, Tool, misfit_notice
 from ferrule.tools.launch import Launch
 
 from . import reliability
 from .clock import Clock, SystemClock
 from .hooks.call_hooks import Answer, Ask, Block, Change, Hook
-from .result_bounds import Bounded, bound
+from .result_bounds import Bounded, bound_text
 from .threads import run_blocking
 
 if TYPE_CHECKING:
-    from .artifacts.intake import Keeper
-    from .rewind.file_copies import Copies
-    from .tool_search.discovery import Searching
+    from .artifacts.intake import ArtifactIntake
+    from .rewind.file_copies import FileCopies
+    from .tool_search.discovery import ToolDiscovery
 
 
 @frozen
-class Prepared:
+class PreparedCall:
     """A call after step 5. `tool` is None if the call was refused before a tool was found."""
 
-    call: Call
+    call: ToolCall
     evaluation: CallEvaluated
     tool: Tool | None = None
     values: Mapping[str, Any] | None = None
     notes: tuple[str, ...] = ()
     decision: Decision | None = None
-    asked: str = ""
+    approval_reason: str = ""
     """Why a hook requires a person's approval, whatever the rules allow."""
 
 
@@ -78,28 +78,28 @@ class Dispatcher:
     def __init__(
         self,
         catalog: Catalog,
-        gate: Gate,
+        gate: PermissionGate,
         *,
         hooks: Sequence[Hook] = (),
         scopes: frozenset[str] = frozenset(),
         cap: int = OUTPUT_CAP,
         clock: Clock | None = None,
-        keeper: Keeper | None = None,
+        keeper: ArtifactIntake | None = None,
         by_model: Callable[[str], bool] = lambda call_id: False,
-        searching: Searching | None = None,
+        searching: ToolDiscovery | None = None,
     ) -> None:
         self.catalog = catalog
         self.gate = gate
         self._hooks = tuple(hooks)
         self._scopes = scopes
         self._cap = min(cap, OUTPUT_CAP)
-        self.keeper = keeper
-        self.copies: Copies | None = None
+        self.artifact_intake = keeper
+        self.file_copies: FileCopies | None = None
         """Keeps copies of files before a call overwrites them."""
-        self.searching = searching
+        self.tool_discovery = searching
         self._by_model = by_model
         # Hooks see a result before it is kept, and up to this size it is not cut for them.
-        self._room = self._cap if keeper is None or not hooks else keeper.hooked
+        self._handler_cap = self._cap if keeper is None or not hooks else keeper.hook_limit
         self._clock = clock or SystemClock()
 
     @property
@@ -113,14 +113,14 @@ class Dispatcher:
 
     # ---- steps 1 to 5
 
-    def evaluate(self, call: Call) -> Prepared:
+    def evaluate(self, call: ToolCall) -> PreparedCall:
         """Resolve, check rights, parse, validate, decide. A refusal carries its result."""
         try:
             tool = self.catalog.get(call.tool)
             if tool is None:
-                return self._refuse(call, ErrorType.NOT_FOUND, self._unknown(call.tool))
+                return self._refuse(call, ErrorType.NOT_FOUND, self._explain_unknown(call.tool))
             if self._by_model(call.id):
-                unseen = self.unseen(call.tool, tool)
+                unseen = self.explain_unseen(call.tool, tool)
                 if unseen:
                     return self._refuse(call, ErrorType.NOT_FOUND, unseen)
             missing_scopes = tool.scopes - self._scopes
@@ -133,16 +133,16 @@ class Dispatcher:
         except ToolFailed as error:
             return self._refuse(call, error.error_type, f"`{call.tool}`: {error.message}")
         except Exception as error:  # noqa: BLE001  boundary: a call that cannot be judged is refused (fail closed)
-            message = f"`{call.tool}` was not run: it could not be judged: {_said(error)}"
+            message = f"`{call.tool}` was not run: it could not be judged: {_describe_error(error)}"
             return self._refuse(call, ErrorType.INTERNAL_ERROR, message)
 
     def _judge(
-        self, call: Call, tool: Tool, arguments: Mapping[str, Any], repairs: list[str]
-    ) -> Prepared:
+        self, call: ToolCall, tool: Tool, arguments: Mapping[str, Any], repairs: list[str]
+    ) -> PreparedCall:
         checked = tool.arguments.check(arguments)
-        impossible = checked.problems or tool.problems_of(checked.values)
+        impossible = checked.problems or tool.find_problems(checked.values)
         if impossible:
-            problems = _listed(impossible)
+            problems = _join_problems(impossible)
             return self._refuse(call, ErrorType.VALIDATION_FAILED, f"`{call.tool}`: {problems}")
         decision = self.gate.decide(tool, checked.values)
         if decision.verdict == "deny":
@@ -162,7 +162,7 @@ class Dispatcher:
             decision.verdict,
             decision.reason,
             decision.rule,
-            digest(tool.full_name, checked.values) if needs_digest else "",
+            digest_arguments(tool.full_name, checked.values) if needs_digest else "",
             tool.side_effect,
             tool.risk,
             tool.access(checked.values),
@@ -171,12 +171,12 @@ class Dispatcher:
             decision.layer,
             self.gate.mode,
         )
-        notes = (f"[note: {_listed(repairs)[:2000]}]",) if repairs else ()
-        return Prepared(call, evaluation, tool, checked.values, notes, decision)
+        notes = (f"[note: {_join_problems(repairs)[:2000]}]",) if repairs else ()
+        return PreparedCall(call, evaluation, tool, checked.values, notes, decision)
 
-    def _unknown(self, name: str) -> str:
+    def _explain_unknown(self, name: str) -> str:
         # Only what this run may use: an error message must not disclose the rest.
-        usable = {tool.full_name for tool in self.catalog if self.usable(tool)}
+        usable = {tool.full_name for tool in self.catalog if self.is_usable(tool)}
         near = [found for found in self.catalog.nearest(name, 10) if found in usable][:3]
         if near:
             meant = " or ".join(f"`{one}`" for one in near)
@@ -184,7 +184,7 @@ class Dispatcher:
         known = ", ".join(sorted(usable)[:20])
         return f"there is no tool `{name}`; there are: {known or 'none'}"
 
-    def unseen(self, name: str, tool: Tool) -> str:
+    def explain_unseen(self, name: str, tool: Tool) -> str:
         """Explain why a model may not call a tool that it has not been shown yet.
 
         Returns:
@@ -192,22 +192,22 @@ class Dispatcher:
             unknown, so that the message does not disclose it.
         """
         if tool.loading is Loading.INTERNAL:
-            return self._unknown(name)
-        if tool.loading is Loading.ALWAYS or self.searching is None:
+            return self._explain_unknown(name)
+        if tool.loading is Loading.ALWAYS or self.tool_discovery is None:
             return ""
-        if not self.usable(tool):
-            return self._unknown(name)
-        return self.searching.refusal(tool)
+        if not self.is_usable(tool):
+            return self._explain_unknown(name)
+        return self.tool_discovery.refusal(tool)
 
-    def usable(self, tool: Tool) -> bool:
+    def is_usable(self, tool: Tool) -> bool:
         """Whether this run may use the tool and know that it exists."""
         shown = tool.loading is not Loading.INTERNAL
-        return shown and tool.scopes <= self._scopes and not self.gate.hidden(tool)
+        return shown and tool.scopes <= self._scopes and not self.gate.is_hidden(tool)
 
     def _refuse(
-        self, call: Call, error: ErrorType, message: str, decision: Decision | None = None
-    ) -> Prepared:
-        result = self._failed(call, error, message)
+        self, call: ToolCall, error: ErrorType, message: str, decision: Decision | None = None
+    ) -> PreparedCall:
+        result = self._fail(call, error, message)
         evaluation = CallEvaluated(
             call.id,
             "refuse",
@@ -218,21 +218,21 @@ class Dispatcher:
             layer=decision.layer if decision else "",
             mode=self.gate.mode,
         )
-        return Prepared(call, evaluation, decision=decision)
+        return PreparedCall(call, evaluation, decision=decision)
 
     # ---- steps 7 to 11
 
-    async def execute(self, prepared: Prepared, context: Context) -> Result | Prepared:
+    async def execute(self, prepared: PreparedCall, context: Context) -> ToolResult | PreparedCall:
         """Carry out an allowed or approved call.
 
         Returns:
-            The result; or another `Prepared` if a hook changed the call so that it needs a new
+            The result; or another `PreparedCall` if a hook changed the call so that it needs a new
             approval.
         """
         tool = prepared.tool
         call = prepared.call
         if tool is None or prepared.values is None or prepared.evaluation.verdict == "refuse":
-            return prepared.evaluation.result or Result.error(
+            return prepared.evaluation.result or ToolResult.error(
                 call, ErrorType.PERMISSION_DENIED, "refused"
             )
         passed = await self._ask_hooks(tool, prepared, context)
@@ -241,34 +241,34 @@ class Dispatcher:
         prepared, answered = passed
         started = self._clock.monotonic()
         if answered is not None:
-            result = await self._answered(answered, call, started)
+            result = await self._answer_by_hook(answered, call, started)
         else:
             result = await self._invoke_with_copies(tool, prepared, context, started)
         if context.launched:
             return result
         for hook in self._hooks:
             result = await self._after(hook, tool, result, context)
-        if self.keeper is not None and self._hooks:
-            result = await self._kept_after(self.keeper, tool, result, context)
-        if answered is not None and self.searching is not None:
-            self.searching.answered(call, tool, result)
+        if self.artifact_intake is not None and self._hooks:
+            result = await self._keep_after_hooks(self.artifact_intake, tool, result, context)
+        if answered is not None and self.tool_discovery is not None:
+            self.tool_discovery.on_call_answered(call, tool, result)
         return result
 
     async def _ask_hooks(
-        self, tool: Tool, prepared: Prepared, context: Context
-    ) -> tuple[Prepared, Answer | None] | Prepared | Result:
+        self, tool: Tool, prepared: PreparedCall, context: Context
+    ) -> tuple[PreparedCall, Answer | None] | PreparedCall | ToolResult:
         """Ask the hooks before a call.
 
         Returns:
-            The call as they left it, with an answer that one of them gave; another `Prepared` if it
-            needs an approval, or the result of a call that must not run.
+            The call as they left it, with an answer that one of them gave; another `PreparedCall`
+            if it needs an approval, or the result of a call that must not run.
         """
-        approved = prepared.evaluation.digest if prepared.asked else None
+        approved = prepared.evaluation.digest if prepared.approval_reason else None
         asked = ""
         answered: Answer | None = None
         for hook in self._hooks:
             stopped = await self._before(hook, prepared, context)
-            if isinstance(stopped, Result):
+            if isinstance(stopped, ToolResult):
                 return stopped
             if isinstance(stopped, Answer):
                 answered = stopped
@@ -284,29 +284,29 @@ class Dispatcher:
                 is_allowed = is_approved or prepared.evaluation.verdict == "allow"
                 if prepared.values is None or not is_allowed:
                     return prepared.evaluation.result or prepared
-                asked = asked or prepared.asked
+                asked = asked or prepared.approval_reason
         if asked and prepared.values is not None:
-            current = digest(tool.full_name, prepared.values)
+            current = digest_arguments(tool.full_name, prepared.values)
             if current != approved:
-                return _question(prepared, current, asked)
+                return _require_approval(prepared, current, asked)
         return prepared, answered
 
     async def _invoke_with_copies(
-        self, tool: Tool, prepared: Prepared, context: Context, started: float
-    ) -> Result:
+        self, tool: Tool, prepared: PreparedCall, context: Context, started: float
+    ) -> ToolResult:
         values = prepared.values
         assert values is not None
 
-        async def invoke() -> Result:
+        async def invoke() -> ToolResult:
             return await self._invoke(tool, values, prepared, context, started)
 
-        if self.copies is not None and tool.side_effect is SideEffect.WRITE:
-            return await self.copies.around(tool, values, context, invoke)
+        if self.file_copies is not None and tool.side_effect is SideEffect.WRITE:
+            return await self.file_copies.around(tool, values, context, invoke)
         return await invoke()
 
     async def _before(
-        self, hook: Hook, prepared: Prepared, context: Context
-    ) -> Result | Prepared | Ask | Answer | None:
+        self, hook: Hook, prepared: PreparedCall, context: Context
+    ) -> ToolResult | PreparedCall | Ask | Answer | None:
         assert prepared.tool is not None and prepared.values is not None
         call = prepared.call
         try:
@@ -314,51 +314,53 @@ class Dispatcher:
             answer = await hook.before(prepared.tool, deepcopy(dict(prepared.values)), context)
             if isinstance(answer, Change):
                 judged = self._judge(call, prepared.tool, answer.arguments, [])
-                changed = _changed(hook, prepared, judged, answer)
+                changed = _apply_change(hook, prepared, judged, answer)
                 if changed is not None:
                     # Journaled before anything follows: what runs is not what was asked for.
                     context.record(changed)
-                return replace(judged, asked=answer.ask)
+                return replace(judged, approval_reason=answer.ask)
         except JournalError:
             raise
         except Exception as error:  # noqa: BLE001  boundary: a broken hook blocks (fail closed)
-            answer = Block(f"a hook failed: {_said(error)}")
+            answer = Block(f"a hook failed: {_describe_error(error)}")
         if isinstance(answer, Block):
-            context.record(CallHooked(call.id, _name(hook), "block", answer.reason))
+            context.record(CallHooked(call.id, _hook_name(hook), "block", answer.reason))
             message = f"`{call.tool}` was not run: {answer.reason}"
             timestamp = int(self._clock.now() * 1000)
-            return Result.error(call, ErrorType.PERMISSION_DENIED, message, timestamp=timestamp)
+            return ToolResult.error(call, ErrorType.PERMISSION_DENIED, message, timestamp=timestamp)
         if isinstance(answer, Answer):
-            context.record(CallHooked(call.id, _name(hook), "answer"))
+            context.record(CallHooked(call.id, _hook_name(hook), "answer"))
         return answer
 
-    async def _answered(self, answer: Answer, call: Call, started: float) -> Result:
+    async def _answer_by_hook(self, answer: Answer, call: ToolCall, started: float) -> ToolResult:
         """Return the result that a hook has somebody else produce, instead of the tool."""
         try:
-            given = Result(call.id, call.tool, True, timestamp=int(self._clock.now() * 1000))
-            return self._bounded(replace(given, data=await answer.produce()), given)
+            given = ToolResult(call.id, call.tool, True, timestamp=int(self._clock.now() * 1000))
+            return self._bound(replace(given, data=await answer.produce()), given)
         except ToolFailed as error:
-            return self._failed(
+            return self._fail(
                 call, error.error_type, f"`{call.tool}` was not run: {error.message}", started
             )
         except (Exception, SystemExit) as error:  # noqa: BLE001  boundary: whatever is raised is one result
-            return self._failed(
-                call, ErrorType.INTERNAL_ERROR, f"`{call.tool}`: {_said(error)}", started
+            return self._fail(
+                call, ErrorType.INTERNAL_ERROR, f"`{call.tool}`: {_describe_error(error)}", started
             )
 
-    async def _after(self, hook: Hook, tool: Tool, result: Result, context: Context) -> Result:
+    async def _after(
+        self, hook: Hook, tool: Tool, result: ToolResult, context: Context
+    ) -> ToolResult:
         try:
             changed = await hook.after(tool, result, context)
             if changed is None:
                 return result
             why = "" if changed.success else changed.error_message or ""
-            context.record(CallHooked(result.call_id, _name(hook), "result", why))
-            return self._bounded(changed, result)
+            context.record(CallHooked(result.call_id, _hook_name(hook), "result", why))
+            return self._bound(changed, result)
         except JournalError:
             raise
         except Exception as error:  # noqa: BLE001  boundary: a hook that cannot check a result withholds it
-            message = f"the result was withheld: a hook failed: {_said(error)}"
-            context.record(CallHooked(result.call_id, _name(hook), "result", message))
+            message = f"the result was withheld: a hook failed: {_describe_error(error)}"
+            context.record(CallHooked(result.call_id, _hook_name(hook), "result", message))
             return replace(
                 result,
                 success=False,
@@ -371,14 +373,14 @@ class Dispatcher:
         self,
         tool: Tool,
         values: Mapping[str, Any],
-        prepared: Prepared,
+        prepared: PreparedCall,
         context: Context,
         started: float,
-    ) -> Result:
+    ) -> ToolResult:
         call = prepared.call
         notes = prepared.notes
         try:
-            value = await reliability.run(
+            value = await reliability.run_with_policy(
                 tool, _attempt(tool, values, context), self._clock, context
             )
             if isinstance(value, Launch):
@@ -387,34 +389,38 @@ class Dispatcher:
                 value, found = _encode(tool, value)
                 notes = (*notes, *found)
             if isinstance(value, Chunks):
-                kept = await self._gathered(tool, value, context, notes)
+                kept = await self._gather(tool, value, context, notes)
             else:
-                kept = _bounded_value(tool, value, self._room)
-                if self.keeper is not None and kept.size >= self.keeper.near and not self._hooks:
-                    kept = await self.keeper.keep(tool, value, kept, context.identity, notes)
+                kept = _bounded_value(tool, value, self._handler_cap)
+                if (
+                    self.artifact_intake is not None
+                    and kept.size >= self.artifact_intake.min_checked_size
+                    and not self._hooks
+                ):
+                    kept = await self.artifact_intake.keep(
+                        tool, value, kept, context.identity, notes
+                    )
         except asyncio.CancelledError:
             task = asyncio.current_task()
             if task is None or task.cancelling():
                 raise
             # Nobody stopped this call: something the handler waited for was cancelled. That is a
             # failure of the handler.
-            return self._failed(
-                call, ErrorType.CANCELLED, f"`{call.tool}` cancelled itself", started
-            )
+            return self._fail(call, ErrorType.CANCELLED, f"`{call.tool}` cancelled itself", started)
         except ToolFailed as error:
-            failed = self._failed(call, error.error_type, error.message, started)
+            failed = self._fail(call, error.error_type, error.message, started)
             if error.data is None:
                 return failed
-            return replace(failed, data=bound(error.data, self._cap).data)
+            return replace(failed, data=bound_text(error.data, self._cap).data)
         except OSError as error:
-            return self._failed(call, ErrorType.IO_ERROR, f"`{call.tool}`: {error}", started)
+            return self._fail(call, ErrorType.IO_ERROR, f"`{call.tool}`: {error}", started)
         except FerruleError as error:
-            return self._failed(call, ErrorType.INTERNAL_ERROR, f"`{call.tool}`: {error}", started)
+            return self._fail(call, ErrorType.INTERNAL_ERROR, f"`{call.tool}`: {error}", started)
         except (Exception, SystemExit) as error:  # noqa: BLE001  boundary: whatever a handler raises is one result
-            return self._failed(
-                call, ErrorType.INTERNAL_ERROR, f"`{call.tool}`: {_said(error)}", started
+            return self._fail(
+                call, ErrorType.INTERNAL_ERROR, f"`{call.tool}`: {_describe_error(error)}", started
             )
-        return Result(
+        return ToolResult(
             call.id,
             call.tool,
             True,
@@ -426,22 +432,28 @@ class Dispatcher:
             notes=(*kept.notes, *notes),
         )
 
-    def _launch(self, tool: Tool, launch: Launch, call: Call, context: Context) -> dict[str, Any]:
+    def _launch(
+        self, tool: Tool, launch: Launch, call: ToolCall, context: Context
+    ) -> dict[str, Any]:
         """Start a call's work as a background task and return what the call is answered with.
 
         Raises ToolFailed (`limit`).
         """
-        from .background import background
+        from .background import background_tasks
 
         async def work() -> Any:
             return await self._finish_task(tool, launch, call, context)
 
-        tasks = background(context)
-        task_id = tasks.start(work, name=launch.name, tell=context.tell, of_run=launch.of_run)
+        tasks = background_tasks(context)
+        task_id = tasks.start(
+            work, name=launch.name, tell=context.tell, of_run=launch.ends_with_run
+        )
         context.launched = True
-        return {"task_id": task_id, "status": "running", **launch.shown}
+        return {"task_id": task_id, "status": "running", **launch.answer_fields}
 
-    async def _finish_task(self, tool: Tool, launch: Launch, call: Call, context: Context) -> Any:
+    async def _finish_task(
+        self, tool: Tool, launch: Launch, call: ToolCall, context: Context
+    ) -> Any:
         """Return what the hooks make of the outcome of a launched call.
 
         Raises ToolFailed, or what the work raised.
@@ -454,14 +466,14 @@ class Dispatcher:
         started = self._clock.monotonic()
         try:
             outcome, notes = _encode(tool, await launch.work())
-            value = bound(outcome, self._room)
+            value = bound_text(outcome, self._handler_cap)
         except ToolFailed as error:
-            result = self._failed(call, error.error_type, error.message, started)
+            result = self._fail(call, error.error_type, error.message, started)
         except Exception as error:  # noqa: BLE001  boundary: hooks are told of whatever came of it
-            result = self._failed(call, ErrorType.INTERNAL_ERROR, _said(error), started)
+            result = self._fail(call, ErrorType.INTERNAL_ERROR, _describe_error(error), started)
         else:
             duration = int((self._clock.monotonic() - started) * 1000)
-            result = Result(
+            result = ToolResult(
                 call.id,
                 call.tool,
                 True,
@@ -478,7 +490,7 @@ class Dispatcher:
             raise ToolFailed(result.error_type, result.error_message or f"`{call.tool}` failed")
         return result.data
 
-    async def _gathered(
+    async def _gather(
         self, tool: Tool, chunks: Chunks, context: Context, notes: Sequence[str]
     ) -> Bounded:
         """Collect a result that comes in pieces.
@@ -487,24 +499,24 @@ class Dispatcher:
         """
         from .artifacts.intake import cut_chunks
 
-        seconds = reliability.time_of(tool)
+        seconds = reliability.attempt_timeout(tool)
         try:
             async with asyncio.timeout(seconds):
-                if self.keeper is None or self._hooks:
-                    return await cut_chunks(chunks, self._room)
-                return await self.keeper.gather(tool, chunks, context.identity, notes)
+                if self.artifact_intake is None or self._hooks:
+                    return await cut_chunks(chunks, self._handler_cap)
+                return await self.artifact_intake.keep_chunks(tool, chunks, context.identity, notes)
         except TimeoutError as error:
             within = "" if seconds is None else f" within {seconds:g} s"
             said = f"`{tool.name}` did not give all of its output{within}"
             raise ToolFailed(ErrorType.TIMEOUT, said) from error
 
-    async def _kept_after(
-        self, keeper: Keeper, tool: Tool, result: Result, context: Context
-    ) -> Result:
+    async def _keep_after_hooks(
+        self, keeper: ArtifactIntake, tool: Tool, result: ToolResult, context: Context
+    ) -> ToolResult:
         try:
             return await keeper.after_hooks(tool, result, context.identity)
         except Exception as error:  # noqa: BLE001  boundary: a result that cannot be bounded is one failed result
-            message = f"the result could not be kept: {_said(error)}"
+            message = f"the result could not be kept: {_describe_error(error)}"
             return replace(
                 result,
                 success=False,
@@ -513,15 +525,15 @@ class Dispatcher:
                 error_message=message,
             )
 
-    def found(self, prepared: Prepared, value: Any, note: str) -> Result:
+    def find_unknown_outcome(self, prepared: PreparedCall, value: Any, note: str) -> ToolResult:
         """Build the result of a call that took effect before this process started.
 
         `value` is what its handler would have returned; it is bounded like any other.
         """
-        kept = bound(value, self._cap)
+        kept = bound_text(value, self._cap)
         call = prepared.call
         timestamp = int(self._clock.now() * 1000)
-        return Result(
+        return ToolResult(
             call.id,
             call.tool,
             True,
@@ -532,35 +544,35 @@ class Dispatcher:
             notes=(*kept.notes, note),
         )
 
-    def stopped(self, prepared: Prepared, why: str = "") -> Result:
+    def build_stopped_result(self, prepared: PreparedCall, why: str = "") -> ToolResult:
         """Build the result of a call whose handler was cancelled: what is known of its effect."""
         what = f"stopped: {why}" if why else "stopped"
-        if prepared.tool is None or not prepared.tool.repeatable:
+        if prepared.tool is None or not prepared.tool.is_repeatable:
             what += " while it ran" if not why else "; it ran"
             what += ": outcome unknown; check what it did before doing it again"
-        return self._failed(prepared.call, ErrorType.CANCELLED, what)
+        return self._fail(prepared.call, ErrorType.CANCELLED, what)
 
-    def _failed(
-        self, call: Call, error: ErrorType, message: str, started: float | None = None
-    ) -> Result:
+    def _fail(
+        self, call: ToolCall, error: ErrorType, message: str, started: float | None = None
+    ) -> ToolResult:
         timestamp = int(self._clock.now() * 1000)
-        result = Result.error(call, error, self._cut(message), timestamp=timestamp)
+        result = ToolResult.error(call, error, self._cut(message), timestamp=timestamp)
         if started is None:
             return result
         return replace(result, duration_ms=int((self._clock.monotonic() - started) * 1000))
 
     def _cut(self, message: str) -> str:
-        kept = bound(message, self._cap)
+        kept = bound_text(message, self._cap)
         return str(kept.data) + "".join(kept.notes)
 
-    def _bounded(self, changed: Result, result: Result) -> Result:
+    def _bound(self, changed: ToolResult, result: ToolResult) -> ToolResult:
         """Bound a hook's result like any other and give it the call's own id and tool."""
         changed = replace(changed, call_id=result.call_id, tool=result.tool)
         if not changed.success:
             return replace(
                 changed, error_message=self._cut(changed.error_message or "withheld by a hook")
             )
-        kept = bound(changed.data, self._room)
+        kept = bound_text(changed.data, self._handler_cap)
         notes = (*kept.notes, *changed.notes)
         return replace(
             changed,
@@ -571,18 +583,23 @@ class Dispatcher:
         )
 
 
-def _question(prepared: Prepared, bound_to: str, why: str) -> Prepared:
+def _require_approval(prepared: PreparedCall, bound_to: str, why: str) -> PreparedCall:
     """Turn a call into one that needs a person's approval of exactly these arguments.
 
     It offers no grants: no answer covers the next call.
     """
     evaluation = replace(prepared.evaluation, verdict="ask", reason=why, digest=bound_to)
     return replace(
-        prepared, evaluation=evaluation, decision=Decision("ask", why, layer="builtin"), asked=why
+        prepared,
+        evaluation=evaluation,
+        decision=Decision("ask", why, layer="builtin"),
+        approval_reason=why,
     )
 
 
-def _changed(hook: Hook, prepared: Prepared, judged: Prepared, change: Change) -> CallHooked | None:
+def _apply_change(
+    hook: Hook, prepared: PreparedCall, judged: PreparedCall, change: Change
+) -> CallHooked | None:
     """Build the journal's event for a hook's change; None if nothing changed."""
     call = prepared.call
     tool = prepared.tool
@@ -590,17 +607,17 @@ def _changed(hook: Hook, prepared: Prepared, judged: Prepared, change: Change) -
     if tool is None or (values is not None and values == prepared.values):
         return None
     text = json.dumps(change.arguments, ensure_ascii=False, separators=(",", ":"), default=str)
-    bound_to = digest(tool.full_name, values if values is not None else change.arguments)
+    bound_to = digest_arguments(tool.full_name, values if values is not None else change.arguments)
     reason = "" if judged.tool is not None else judged.evaluation.reason
-    return CallHooked(call.id, _name(hook), "change", reason or change.ask, text, bound_to)
+    return CallHooked(call.id, _hook_name(hook), "change", reason or change.ask, text, bound_to)
 
 
-def _name(hook: Hook) -> str:
+def _hook_name(hook: Hook) -> str:
     """Return a hook's name for the journal."""
     return str(getattr(hook, "name", "") or type(hook).__name__)
 
 
-def _said(error: BaseException) -> str:
+def _describe_error(error: BaseException) -> str:
     """Describe an exception from foreign code, whose own text may fail too."""
     try:
         return f"{type(error).__name__}: {error}"
@@ -608,7 +625,7 @@ def _said(error: BaseException) -> str:
         return type(error).__name__
 
 
-def _listed(items: Sequence[str], most: int = 8) -> str:
+def _join_problems(items: Sequence[str], most: int = 8) -> str:
     """Join problems or repairs into one line; thousands of them would not help a model."""
     rest = len(items) - most
     return "; ".join(items[:most]) + (f"; and {rest} more" if rest > 0 else "")
@@ -622,7 +639,7 @@ def _encode(tool: Tool, value: Any) -> tuple[Any, tuple[str, ...]]:
     if tool.output is None:
         return value, ()
     encoded, problems = tool.output.encode(value)
-    return encoded, (misfit(tool, problems),) if problems else ()
+    return encoded, (misfit_notice(tool, problems),) if problems else ()
 
 
 def _bounded_value(tool: Tool, value: Any, room: int) -> Bounded:
@@ -631,9 +648,11 @@ def _bounded_value(tool: Tool, value: Any, room: int) -> Bounded:
     It is not an error, because the effect has already happened.
     """
     try:
-        return bound(value, room)
+        return bound_text(value, room)
     except Exception as error:  # noqa: BLE001  boundary: values of any type are asked for their own JSON form
-        note = f"[note: `{tool.name}` ran, but its value is left out: {_said(error)[:500]}]"
+        note = (
+            f"[note: `{tool.name}` ran, but its value is left out: {_describe_error(error)[:500]}]"
+        )
         return Bounded(None, 0, False, (note,))
 
 
@@ -675,7 +694,7 @@ def parse_arguments(text: str) -> tuple[dict[str, Any], list[str]]:
             value = json.loads(value)
             repairs.append("the arguments were JSON text inside JSON text")
     except (ValueError, RecursionError) as error:
-        raise ToolFailed(ErrorType.PARSE_ERROR, _unreadable(error)) from error
+        raise ToolFailed(ErrorType.PARSE_ERROR, _describe_parse_error(error)) from error
     if value is None:
         return {}, repairs
     if not isinstance(value, dict):
@@ -686,7 +705,7 @@ def parse_arguments(text: str) -> tuple[dict[str, Any], list[str]]:
     return cast("dict[str, Any]", value), repairs
 
 
-def _unreadable(error: ValueError | RecursionError) -> str:
+def _describe_parse_error(error: ValueError | RecursionError) -> str:
     if isinstance(error, RecursionError):
         return "the arguments are nested too deeply"
     if not isinstance(error, json.JSONDecodeError):

@@ -24,41 +24,41 @@ from secrets import token_hex
 from typing import Any, ClassVar
 
 from ferrule.core import events
-from ferrule.core.calls import Call, Result
-from ferrule.core.calls_in_flight import named
+from ferrule.core.call_states import assign_call_ids
+from ferrule.core.calls import ToolCall, ToolResult
 from ferrule.core.commands import (
     AskModel,
-    AskPerson,
     Command,
-    Evaluate,
-    Finish,
-    RunTool,
-    Settle,
-    StopTool,
+    EvaluateCall,
+    FinishRun,
+    RequestApproval,
+    ResolveOutcome,
+    RunCall,
+    StopCall,
 )
 from ferrule.core.errors import ProviderError
 from ferrule.core.identity import Identity
-from ferrule.core.joins import not_begun
+from ferrule.core.join_policy import cancelled_before_start
 from ferrule.core.machine import Machine
 from ferrule.models.client import Exchange
 from ferrule.permissions.approvals import Approver
 from ferrule.storage.journal.protocols import Journal
 from ferrule.tools.context import Context
 
-from .approval_requests import CurrentApprover, ask
-from .available_tools import Usable
+from .approval_requests import CurrentApprover, request_approval
+from .available_tools import AvailableTools
 from .budgets import Budgets
-from .cleanup import Closers
-from .context.options import ContextOptions, LookAround
-from .context.window import Room
+from .cleanup import Cleanup
+from .context.options import ContextOptions, MeasureWindow
+from .context.window import ContextWindow
 from .direct_calls import DirectCalls
-from .dispatcher import Dispatcher, Prepared
+from .dispatcher import Dispatcher, PreparedCall
+from .inbox import Inbox
 from .live_events import Progress
-from .messages import Inbox
-from .recovery import settle
-from .running_calls import Going, stop
-from .session_log import Log
-from .write_batching import Together
+from .recovery import settle_call
+from .running_calls import RunningCalls, cancel_all
+from .session_log import SessionLog
+from .write_batching import WriteBatch
 
 MAX_CONTINUATIONS = 3
 """How often extensions may continue one run; a hook that always objects must not do so for ever."""
@@ -112,7 +112,7 @@ class DriverExtension:
         """Return the run's first event, perhaps changed. Called again for each continuation."""
         return started
 
-    async def after_turns(self, finish: Finish, continuations: int, *, last: bool) -> str:
+    async def after_turns(self, finish: FinishRun, continuations: int, *, last: bool) -> str:
         """Return a text that the model must go on with, or "" if the run is over.
 
         Args:
@@ -125,7 +125,7 @@ class DriverExtension:
     def before_resume(self) -> None:
         """A run that another process left open is about to be finished."""
 
-    async def run_ended(self) -> None:
+    async def after_run(self) -> None:
         """A run ended, however it did. Called before its result is returned."""
 
     # ---- within a run
@@ -140,15 +140,15 @@ class DriverExtension:
     def reset_exchange(self) -> None:
         """The conversation was forgotten: the next question opens another one."""
 
-    async def before_question(self, turn: int) -> list[Command] | None:
+    async def before_request(self, turn: int) -> list[Command] | None:
         """Return commands to carry out instead of asking the model; None to ask it."""
         return None
 
-    async def after_question(self, commands: list[Command]) -> list[Command]:
+    async def after_request(self, commands: list[Command]) -> list[Command]:
         """Return what to do after the model's answer."""
         return commands
 
-    def question_turn(self) -> AbstractAsyncContextManager[object]:
+    def hold_approval_lock(self) -> AbstractAsyncContextManager[object]:
         """Return what is held while a person is asked."""
         return nullcontext()
 
@@ -166,7 +166,7 @@ class Driver:
         resources: What tools find with `Context.resource`.
         interruptible: Give each call its own task, so that `stop_call` works; without it a lone
             call runs in place, which is faster.
-        unclosed: Where sessions with open cleanups are listed (`Closers`).
+        unclosed: Where sessions with open cleanups are listed (`Cleanup`).
         context: How the session keeps within the model's context window.
         look_around: Measures that window.
         together: Shares journal writes with other sessions.
@@ -184,34 +184,36 @@ class Driver:
         approver: Approver,
         resources: Mapping[type, object],
         interruptible: bool = False,
-        unclosed: set[Closers],
+        unclosed: set[Cleanup],
         context: ContextOptions | None = None,
-        look_around: LookAround | None = None,
-        together: Together | None = None,
+        look_around: MeasureWindow | None = None,
+        together: WriteBatch | None = None,
         extensions: Sequence[DriverExtension] = (),
     ) -> None:
         self.machine = machine
         self.dispatcher = dispatcher
-        self.log = Log(journal, identity, together)
+        self.log = SessionLog(journal, identity, together)
         self.inbox = Inbox(self.feed)
-        self.closers = Closers(self.log, unclosed)
+        self.cleanup = Cleanup(self.log, unclosed)
         self.memory: dict[str, Any] = {}
         self.budgets: Budgets | None = None
         self.elapsed = 0.0
-        self.driving = False
+        self.is_running = False
         self.approver = approver
         self.extensions = tuple(extensions)
         self._open_exchange = open_exchange
         self._exchange: Exchange | None = None
         self._interruptible = interruptible
-        self._prepared: dict[str, Prepared] = {}
-        self._going = Going()
+        self._prepared: dict[str, PreparedCall] = {}
+        self._going = RunningCalls()
         self._direct = DirectCalls(machine, self.feed, self._drive, self._settle)
-        self.room = Room(self, self.feed, self._opened, context, look_around)
+        self.context_window = ContextWindow(
+            self, self.feed, self._open_with_extensions, context, look_around
+        )
         self._resources: dict[type, object] = {
             **resources,
             Approver: CurrentApprover(self),
-            Usable: Usable(self),
+            AvailableTools: AvailableTools(self),
         }
         for extension in self.extensions:
             extension.attach(self)
@@ -228,13 +230,13 @@ class Driver:
         for extension in reversed(self.extensions):
             opened = extension.before_open(opened)
         self.log.journal.lease(self.log.identity.session)
-        self.log.begun = opened is None
+        self.log.is_recorded = opened is None
         if opened is not None:
             self.feed(opened)
         for extension in self.extensions:
             extension.after_open()
 
-    def recall(self, journal: list[events.Event]) -> None:
+    def rebuild(self, journal: list[events.Event]) -> None:
         """Rebuild the session from its journal: history, open calls, grants of the session."""
         self.machine.rebuild(journal)
         for event in journal:
@@ -250,7 +252,7 @@ class Driver:
         for extension in self.extensions:
             await extension.start()
 
-    async def run(self, started: events.RunStarted, run: str = "") -> Finish:
+    async def run(self, started: events.RunStarted, run: str = "") -> FinishRun:
         """Work one message to its end. Cancelling the task settles the run before it raises.
 
         Extensions may continue the run, at most `MAX_CONTINUATIONS` times.
@@ -271,13 +273,13 @@ class Driver:
             # What was required of this message has been done: it is not required again.
             started = replace(started, text=text, require=())
 
-    async def _run_once(self, started: events.RunStarted, run: str) -> Finish:
+    async def _run_once(self, started: events.RunStarted, run: str) -> FinishRun:
         who = self.log.identity
         self.elapsed = 0.0
         self.log.identity = Identity(who.tenant, who.user, who.session, run or token_hex(16))
-        return await self._to_the_end(self.feed(started))
+        return await self._finish_run(self.feed(started))
 
-    async def _end_turns(self, finish: Finish, continuations: int) -> str:
+    async def _end_turns(self, finish: FinishRun, continuations: int) -> str:
         """Return the text with which an extension continues the run."""
         last = continuations >= MAX_CONTINUATIONS
         text = ""
@@ -286,27 +288,27 @@ class Driver:
             text = text or more
         return "" if last else text
 
-    async def resume(self, reason: str) -> Finish | None:
+    async def resume(self, reason: str) -> FinishRun | None:
         """Finish a run that another process left open; None if there was nothing to do."""
         for extension in reversed(self.extensions):
             extension.before_resume()
         await self.start()
         commands = self.feed(events.Recovered(reason, asks=True))
-        if not commands and not self.machine.active:
+        if not commands and not self.machine.is_active:
             return None
-        finish = await self._to_the_end(commands)
+        finish = await self._finish_run(commands)
         await self._end_turns(finish, MAX_CONTINUATIONS)
         return finish
 
-    async def call(self, tool: str, arguments: dict[str, Any], *, by: str = "person") -> Result:
+    async def call(self, tool: str, arguments: dict[str, Any], *, by: str = "person") -> ToolResult:
         """Run one tool without a model (`DirectCalls`)."""
         await self.start()
         return await self._direct.call(tool, arguments, by)
 
-    def reopen(self) -> None:
+    def reset_exchange(self) -> None:
         """Forget the exchange: the next request goes to the agent's current model."""
         self._exchange = None
-        self.room.forget()
+        self.context_window.reset()
         for extension in self.extensions:
             extension.reset_exchange()
 
@@ -317,18 +319,18 @@ class Driver:
 
     def stop_call(self, call_id: str = "") -> bool:
         """Stop one running call (the newest if not named). The run goes on. False if none runs."""
-        return self._going.end(call_id or self._going.newest())
+        return self._going.cancel(call_id or self._going.find_newest())
 
     # ---- the loop
 
-    async def _to_the_end(self, commands: list[Command]) -> Finish:
-        seconds, self.driving = self.machine.limits.max_seconds, True
-        self.log.together.running += 1
+    async def _finish_run(self, commands: list[Command]) -> FinishRun:
+        seconds, self.is_running = self.machine.limits.max_seconds, True
+        self.log.write_batch.active_runs += 1
         bound = asyncio.timeout(seconds and seconds - self.elapsed)
         try:
             async with bound:
                 finish = await self._drive(commands)
-            await self.log.kept()
+            await self.log.flush_together()
         except asyncio.CancelledError:
             await self._settle(events.Cancelled("stopped by a person or the caller"))
             raise
@@ -337,26 +339,28 @@ class Driver:
                 raise
             finish = await self._settle(events.LimitHit("max_seconds", seconds or 0))
         finally:
-            self.driving = False
-            self.log.together.running -= 1
+            self.is_running = False
+            self.log.write_batch.active_runs -= 1
             for extension in self.extensions:
-                await extension.run_ended()
-        return finish or Finish("failed", code="internal", detail="the run ended without an answer")
+                await extension.after_run()
+        return finish or FinishRun(
+            "failed", code="internal", detail="the run ended without an answer"
+        )
 
-    async def _drive(self, commands: Iterable[Command]) -> Finish | None:
+    async def _drive(self, commands: Iterable[Command]) -> FinishRun | None:
         todo = deque(commands)
         tasks: set[asyncio.Task[list[Command]]] = set()
-        finish: Finish | None = None
+        finish: FinishRun | None = None
         self.inbox.loop = asyncio.get_running_loop()
         try:
             while todo or tasks:
                 while todo:
                     command = todo.popleft()
-                    if isinstance(command, Evaluate):
+                    if isinstance(command, EvaluateCall):
                         prepared = self.dispatcher.evaluate(command.call)
                         self._prepared[command.call.id] = prepared
                         todo.extend(self.feed(prepared.evaluation))
-                    elif isinstance(command, Finish):
+                    elif isinstance(command, FinishRun):
                         finish = self._finish(command)
                     elif todo or tasks or self._interruptible:
                         tasks.add(self._spawn(command))
@@ -368,62 +372,62 @@ class Driver:
                         todo.extend(task.result())
         finally:
             if tasks:
-                await stop(tasks)
+                await cancel_all(tasks)
         if finish is None:
             self.log.flush()
         return finish
 
     def _spawn(self, command: Command) -> asyncio.Task[list[Command]]:
         task = asyncio.create_task(self._STEPS[type(command)](self, command))
-        if isinstance(command, RunTool | AskPerson):
-            self._going.add(command.call.id, task, question=isinstance(command, AskPerson))
+        if isinstance(command, RunCall | RequestApproval):
+            self._going.add(command.call.id, task, question=isinstance(command, RequestApproval))
         return task
 
     async def _ask_model(self, command: AskModel) -> list[Command]:
         for extension in reversed(self.extensions):
-            instead = await extension.before_question(command.round)
+            instead = await extension.before_request(command.turn)
             if instead is not None:
                 return instead
         commands = await self._ask_exchange(command)
         for extension in self.extensions:
-            commands = await extension.after_question(commands)
+            commands = await extension.after_request(commands)
         return commands
 
     async def _ask_exchange(self, command: AskModel) -> list[Command]:
-        await self.log.kept()
-        room = self.room
+        await self.log.flush_together()
+        room = self.context_window
         history = self.machine.history
         for message in history[room.counted :]:
             room.tokens += len(message.text)
         room.counted = len(history)
         try:
             if room.tokens > room.most:
-                ended = await room.make()
+                ended = await room.make_room()
                 if ended:
                     return ended
             if self._exchange is None:
-                self._exchange = await self._opened()
+                self._exchange = await self._open_with_extensions()
             exchange = self._exchange
             history = self.machine.history
-            sink = self.log if self.log.watched else None
+            sink = self.log if self.log.is_watched else None
             answer = await exchange.ask(history, tools=command.tools, sink=sink)
             if exchange.notices:
-                self.log.take(exchange.notices)
+                self.log.add_notices(exchange.notices)
         except ProviderError as error:
             if error.code == "context_overflow":
-                ended = await room.overflowed()
+                ended = await room.handle_overflow()
                 if ended is not None:
                     return ended or await self._ask_exchange(command)
             return self.feed(events.ModelFailed(error.code, error.detail, error.hint))
         if answer.usage.input:
             room.known = room.tokens = answer.usage.input + answer.usage.output
             room.counted = room.base = len(history) + 1
-        answer = named(answer, self.machine.ids, self.machine.round)
+        answer = assign_call_ids(answer, self.machine.call_ids, self.machine.turn)
         if self.budgets is None:
             return self.feed(answer)
-        return self.budgets.answered(answer, self.feed)
+        return self.budgets.count_answer(answer, self.feed)
 
-    async def _opened(self) -> Exchange:
+    async def _open_with_extensions(self) -> Exchange:
         """Return an exchange with the model, with every extension around it."""
 
         async def open() -> Exchange:
@@ -433,7 +437,7 @@ class Driver:
             open = partial(extension.open_exchange, open)
         return await open()
 
-    async def _run_tool(self, command: RunTool) -> list[Command]:
+    async def _run_tool(self, command: RunCall) -> list[Command]:
         call, digest = command.call, command.evaluation.digest
         prepared = self._prepared.get(call.id) or self.dispatcher.evaluate(call)
         if prepared.evaluation.digest != digest:
@@ -442,45 +446,53 @@ class Driver:
             self._prepared[call.id] = prepared
             return self.feed(prepared.evaluation)
         try:
-            if prepared.evaluation.announced:
+            if prepared.evaluation.is_announced:
                 self.feed(events.CallStarted(call.id, digest))
-                await self.log.kept()
+                await self.log.flush_together()
             outcome = await self.dispatcher.execute(prepared, self._context(call, prepared))
         except asyncio.CancelledError:
-            why = self._going.why(call.id)
-            commands = self.feed(events.ToolAnswered(self.dispatcher.stopped(prepared, why or "")))
+            why = self._going.take_reason(call.id)
+            commands = self.feed(
+                events.ToolAnswered(self.dispatcher.build_stopped_result(prepared, why or ""))
+            )
             if why is None:
                 raise
             return commands
-        if isinstance(outcome, Prepared):
+        if isinstance(outcome, PreparedCall):
             self._prepared[call.id] = outcome
             return self.feed(outcome.evaluation)
         self._prepared.pop(call.id, None)
         return self.feed(events.ToolAnswered(outcome))
 
-    async def _ask_person(self, command: AskPerson) -> list[Command]:
+    async def _ask_person(self, command: RequestApproval) -> list[Command]:
         self.log.flush()
         prepared = self._prepared[command.call.id]
         context = self._context(command.call, prepared)
         async with AsyncExitStack() as held:
             for extension in reversed(self.extensions):
-                await held.enter_async_context(extension.question_turn())
-            answer = await ask(
-                prepared, context, self.approver, self.dispatcher.gate, self._going.why
+                await held.enter_async_context(extension.hold_approval_lock())
+            answer = await request_approval(
+                prepared, context, self.approver, self.dispatcher.gate, self._going.take_reason
             )
             return self.feed(answer)
 
-    async def _stop_tool(self, stop: StopTool) -> list[Command]:
-        ended = self._going.end(stop.call.id, stop.reason)
-        return [] if ended else self.feed(events.ToolAnswered(not_begun(stop.call, stop.reason)))
+    async def _stop_tool(self, stop: StopCall) -> list[Command]:
+        ended = self._going.cancel(stop.call.id, stop.reason)
+        return (
+            []
+            if ended
+            else self.feed(events.ToolAnswered(cancelled_before_start(stop.call, stop.reason)))
+        )
 
-    async def _settle_call(self, command: Settle) -> list[Command]:
+    async def _settle_call(self, command: ResolveOutcome) -> list[Command]:
         prepared = self.dispatcher.evaluate(command.call)
         context = self._context(command.call, prepared)
-        return self.feed(await settle(command, prepared, context, self.dispatcher, self.approver))
+        return self.feed(
+            await settle_call(command, prepared, context, self.dispatcher, self.approver)
+        )
 
-    def _context(self, call: Call, prepared: Prepared) -> Context:
-        async def nested(tool: str, arguments: dict[str, Any]) -> Result:
+    def _context(self, call: ToolCall, prepared: PreparedCall) -> Context:
+        async def nested(tool: str, arguments: dict[str, Any]) -> ToolResult:
             return await self.call(tool, arguments, by=f"call {call.id}")
 
         seconds = prepared.tool.reliability.timeout if prepared.tool else None
@@ -492,19 +504,21 @@ class Driver:
             progress=lambda text: self.log.show(Progress(call.id, text)),
             call=nested,
             deadline=None if seconds == math.inf else seconds,
-            tell=lambda text: self.inbox.tell(text, call.tool),
-            on_close=self.closers.add,
+            tell=lambda text: self.inbox.put(text, call.tool),
+            on_close=self.cleanup.add,
             note=self.log.notice,
             record=self.log.record,
         )
 
-    def _finish(self, command: Finish) -> Finish:
+    def _finish(self, command: FinishRun) -> FinishRun:
         said = (command.stop, command.text, command.code, command.detail, command.usage)
-        self.feed(events.RunFinished(*said, history=self.log.shown.digest(self.machine.history)))
+        self.feed(
+            events.RunFinished(*said, history=self.log.history_digest.digest(self.machine.history))
+        )
         return command
 
-    async def _settle(self, event: events.Cancelled | events.LimitHit) -> Finish | None:
-        ends = (self._finish(one) for one in self.feed(event) if isinstance(one, Finish))
+    async def _settle(self, event: events.Cancelled | events.LimitHit) -> FinishRun | None:
+        ends = (self._finish(one) for one in self.feed(event) if isinstance(one, FinishRun))
         finish = next(ends, None)
         self.log.flush()
         return finish
@@ -512,21 +526,21 @@ class Driver:
     def feed(self, event: events.Event) -> list[Command]:
         """Give the machine an event and log it. Return what is to be done next."""
         if isinstance(event, events.ToolAnswered):
-            slot = self.machine.slot(event.result.call_id)
+            slot = self.machine.find_slot(event.result.call_id)
             if slot is None or slot.result is not None:
                 return []
         for extension in self.extensions:
             extension.before_event(event)
         commands = self.machine.feed(event)
         if self._direct.waiting:
-            self._direct.answer()
+            self._direct.deliver_results()
         self.log.add(event)
         return commands
 
     _STEPS: ClassVar[dict[type, Callable[[Driver, Any], Coroutine[Any, Any, list[Command]]]]] = {
         AskModel: _ask_model,
-        RunTool: _run_tool,
-        AskPerson: _ask_person,
-        StopTool: _stop_tool,
-        Settle: _settle_call,
+        RunCall: _run_tool,
+        RequestApproval: _ask_person,
+        StopCall: _stop_tool,
+        ResolveOutcome: _settle_call,
     }

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from ferrule.core.events import Event
-from ferrule.core.frozen import frozen
+from ferrule.core.value_class import frozen
 
 
 @frozen

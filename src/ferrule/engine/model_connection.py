@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from ferrule.models.client import ModelOptions, Wire
+    from ferrule.models.client import ModelClient, ModelOptions
 
 
 class ModelConnection:
@@ -21,12 +21,12 @@ class ModelConnection:
 
     def __init__(
         self,
-        model: str | Wire,
-        connect: Callable[[str], Wire],
+        model: str | ModelClient,
+        connect: Callable[[str], ModelClient],
         options: ModelOptions,
         tool_mode: str,
     ) -> None:
-        self.model: str | Wire = model
+        self.model: str | ModelClient = model
         """What was given, or its client once that was made."""
         self.connect = connect
         self.options = options
@@ -38,15 +38,15 @@ class ModelConnection:
         return self.model if isinstance(self.model, str) else self.model.model
 
     @property
-    def client(self) -> Wire:
+    def client(self) -> ModelClient:
         """The model's client. Raises ConfigError for a name that leads nowhere."""
         if isinstance(self.model, str):
             self.model = self.connect(self.model)
         return self.model
 
-    def changed(
+    def with_model(
         self,
-        model: str | Wire,
+        model: str | ModelClient,
         *,
         options: ModelOptions | None = None,
         tool_mode: str | None = None,
@@ -56,9 +56,9 @@ class ModelConnection:
             model, self.connect, options or self.options, tool_mode or self.tool_mode
         )
 
-    def to_model_of(self, other: ModelConnection) -> ModelConnection:
+    def sharing_client_of(self, other: ModelConnection) -> ModelConnection:
         """Return a connection like this one that shares another one's client."""
-        return self.changed(other.model)
+        return self.with_model(other.model)
 
     async def close(self) -> None:
         """Close the connections, or the local server. They are made anew when needed."""

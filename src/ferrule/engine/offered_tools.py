@@ -7,9 +7,9 @@ from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
 from ferrule.models.client import ToolSpec
-from ferrule.permissions.gate import Gate
+from ferrule.permissions.rule_evaluation import PermissionGate
 from ferrule.tools.catalog import Catalog
-from ferrule.tools.definition import FINDERS, Loading, Tool
+from ferrule.tools.definition import SEARCH_TOOLS_SOURCE, Loading, Tool
 
 if TYPE_CHECKING:
     from ferrule.tools.search.options import ToolSearch
@@ -30,7 +30,7 @@ class OfferedTools:
     def __init__(
         self,
         catalog: Catalog,
-        gate: Gate,
+        gate: PermissionGate,
         scopes: frozenset[str],
         search: ToolSearch | Mapping[str, Any] | str | bool | None,
     ) -> None:
@@ -43,8 +43,12 @@ class OfferedTools:
         self._specs: tuple[int, str, tuple[ToolSpec, ...]] | None = None
         self._search: tuple[int, ToolSearch | None] | None = None
 
-    def changed(
-        self, *, catalog: Catalog | None = None, gate: Gate | None = None, searched: bool = True
+    def copy(
+        self,
+        *,
+        catalog: Catalog | None = None,
+        gate: PermissionGate | None = None,
+        searched: bool = True,
     ) -> OfferedTools:
         """Return a copy with another catalog or gate.
 
@@ -65,7 +69,7 @@ class OfferedTools:
         return (
             tool.loading is not Loading.INTERNAL
             and tool.scopes <= self.scopes
-            and not self.gate.hidden(tool)
+            and not self.gate.is_hidden(tool)
         )
 
     def specs(self, mode: str = "client") -> tuple[ToolSpec, ...]:
@@ -86,7 +90,7 @@ class OfferedTools:
             from .tool_search.discovery import first_specs
 
             return first_specs(self.catalog, option, mode, self.is_usable)
-        names = self.catalog.wire_table()
+        names = self.catalog.api_names()
         return tuple(
             ToolSpec(
                 tool.full_name,
@@ -96,7 +100,7 @@ class OfferedTools:
                 tool.examples,
             )
             for tool in self.catalog
-            if tool.source != FINDERS and self.is_usable(tool)
+            if tool.source != SEARCH_TOOLS_SOURCE and self.is_usable(tool)
         )
 
     @property
@@ -118,9 +122,9 @@ class OfferedTools:
             return None
         if not self._always_searched and Loading.DEFERRED not in map(_LOADING, self.catalog):
             return None
-        from .tool_search.tools import prepared
+        from .tool_search.tools import prepare_search
 
-        return prepared(
+        return prepare_search(
             self._search_option, self.catalog, self.is_usable, always=self._always_searched
         )
 
@@ -131,4 +135,4 @@ def _option_of(search: ToolSearch | Mapping[str, Any] | str | bool | None) -> To
     # Loaded where it is used: most agents search for no tools.
     from ferrule.tools.search.options import ToolSearch
 
-    return ToolSearch.of(search)
+    return ToolSearch.from_setting(search)

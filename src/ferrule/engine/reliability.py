@@ -25,7 +25,7 @@ from typing import Any
 
 from ferrule.core.calls import ErrorType
 from ferrule.core.errors import FerruleError, ToolFailed
-from ferrule.models.http.retry import dice, parse_retry_after
+from ferrule.models.http.retry import parse_retry_after, random_fraction
 from ferrule.tools.context import Context
 from ferrule.tools.definition import Tool
 
@@ -37,7 +37,7 @@ EXHAUSTED = "policy_exhausted"
 """The topic of the notice in the journal."""
 
 
-async def run(
+async def run_with_policy(
     tool: Tool, attempt: Callable[[], Awaitable[Any]], clock: Clock, context: Context
 ) -> Any:
     """Run a handler under its tool's policy and return its value.
@@ -51,7 +51,7 @@ async def run(
     """
     policy = tool.reliability
     number = 0
-    seconds = time_of(tool)
+    seconds = attempt_timeout(tool)
     while True:
         number += 1
         limit = asyncio.timeout(seconds)
@@ -59,28 +59,28 @@ async def run(
             async with limit:
                 return await attempt()
         except Exception as error:
-            failure = _classed(tool, error, clock, seconds if limit.expired() else None)
+            failure = _classify(tool, error, clock, seconds if limit.expired() else None)
             if failure is None:
                 raise
-        if not policy.retries(failure.kind):
+        if not policy.should_retry(failure.kind):
             raise failure
-        most = policy.attempts(tool.repeatable)
-        wait = max(policy.wait(number, dice()), failure.retry_after or 0)
-        if number >= most or wait > policy.longest:
-            raise _exhausted(tool, failure, number, context, wait if number < most else None)
+        most = policy.total_attempts(tool.is_repeatable)
+        wait = max(policy.retry_delay(number, random_fraction()), failure.retry_after or 0)
+        if number >= most or wait > policy.max_delay:
+            raise _exhaust(tool, failure, number, context, wait if number < most else None)
         context.progress(
             f"`{tool.name}` failed ({failure}); attempt {number + 1} of {most} in {wait:.1f} s"
         )
         await clock.sleep(wait)
 
 
-def time_of(tool: Tool) -> float | None:
+def attempt_timeout(tool: Tool) -> float | None:
     """Return the seconds that one attempt may take; None means no limit."""
     seconds = tool.reliability.timeout or DEFAULT_TIMEOUT
     return None if seconds == math.inf else seconds
 
 
-def _exhausted(
+def _exhaust(
     tool: Tool, failure: ToolFailed, attempts: int, context: Context, asked: float | None
 ) -> ToolFailed:
     """Return the last failure, with the number of attempts.
@@ -101,33 +101,35 @@ def _exhausted(
     )
 
 
-def _classed(tool: Tool, error: Exception, clock: Clock, bound: float | None) -> ToolFailed | None:
+def _classify(tool: Tool, error: Exception, clock: Clock, bound: float | None) -> ToolFailed | None:
     """Return a failure with its class; None for an exception that tells nothing about it.
 
     `bound` is the timeout in seconds, if it expired.
     """
     if isinstance(error, ToolFailed):
-        unsure = error.kind in ("timeout", "5xx") and not tool.repeatable
+        unsure = error.kind in ("timeout", "5xx") and not tool.is_repeatable
         return ToolFailed(error.error_type, error.message, data=error.data) if unsure else error
     if isinstance(error, TimeoutError):
         # A handler's own TimeoutError is a failure of the world, not our bound: both are "timeout".
         said = f"timed out: {error}" if bound is None else f"no answer within {bound:g} s"
-        kind = "timeout" if tool.repeatable else ""
-        return ToolFailed(ErrorType.TIMEOUT, f"`{tool.name}`: {said}{_still(tool)}", kind=kind)
+        kind = "timeout" if tool.is_repeatable else ""
+        return ToolFailed(
+            ErrorType.TIMEOUT, f"`{tool.name}`: {said}{_describe_leftover(tool)}", kind=kind
+        )
     if isinstance(error, ConnectionError):
-        sure = tool.repeatable or isinstance(error, ConnectionRefusedError)
+        sure = tool.is_repeatable or isinstance(error, ConnectionRefusedError)
         return ToolFailed(
             ErrorType.IO_ERROR,
             f"`{tool.name}`: {error}{'' if sure else _UNKNOWN}",
             kind="transient" if sure else "",
         )
-    status, after = _answered(error, clock)
+    status, after = _read_status(error, clock)
     if not (status == 429 or 500 <= status <= 599):
         return None
     message = f"`{tool.name}`: {type(error).__name__}: {error}"
     if status == 429:
         return ToolFailed(ErrorType.IO_ERROR, message, kind="transient", retry_after=after)
-    if tool.repeatable:
+    if tool.is_repeatable:
         return ToolFailed(ErrorType.IO_ERROR, message, kind="5xx", retry_after=after)
     return ToolFailed(ErrorType.IO_ERROR, message + _UNKNOWN, kind="", retry_after=after)
 
@@ -135,15 +137,15 @@ def _classed(tool: Tool, error: Exception, clock: Clock, bound: float | None) ->
 _UNKNOWN = "; outcome unknown: check what it did before doing it again"
 
 
-def _still(tool: Tool) -> str:
-    if tool.repeatable:
+def _describe_leftover(tool: Tool) -> str:
+    if tool.is_repeatable:
         return ""
     if tool.is_async:
         return "; it was stopped, but what it did so far may stand"
     return "; it may still be running"
 
 
-def _answered(error: Exception, clock: Clock) -> tuple[int, float | None]:
+def _read_status(error: Exception, clock: Clock) -> tuple[int, float | None]:
     """Return an exception's HTTP status (0 if none) and the requested wait in seconds.
 
     Clients name it `status` (aiohttp, urllib), or `status_code` of a `response` (httpx, requests).

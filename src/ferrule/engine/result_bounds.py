@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from enum import Enum
 from typing import Any, cast
 
-from ferrule.core.calls import compact
+from ferrule.core.calls import encode_json
 
 
 def jsonable(value: Any) -> Any:
@@ -56,14 +56,14 @@ class Bounded:
     notes: tuple[str, ...]
 
 
-def bound(value: Any, cap: int) -> Bounded:
+def bound_text(value: Any, cap: int) -> Bounded:
     """Convert a value to JSON (`jsonable`), cut to `cap` bytes of UTF-8 on a character boundary."""
     if type(value) is int:
         text = int.__repr__(value)
     else:
         if type(value) is not str:
             value = jsonable(value)
-        text = value if isinstance(value, str) else compact(value)
+        text = value if isinstance(value, str) else encode_json(value)
     if text.isascii() and len(text) <= cap:
         return Bounded(value, len(text), False, ())
     # A character takes at least one byte, so no more than `cap` of them need to be encoded.

@@ -7,17 +7,17 @@ from collections.abc import Callable, Iterable
 from difflib import SequenceMatcher
 
 from ferrule.core.errors import ConfigError
-from ferrule.permissions.rules import Rule
+from ferrule.permissions.rules import PermissionRule
 from ferrule.tools.catalog import Catalog
 
 _PLAIN = re.compile(r"[a-z][a-z0-9]*(_[a-z0-9]+)*")
 """A name without server or namespace; `server__tool` and `space::name` may be added later."""
-_SAME = 0.9
-_SAME_WORD = 0.7
+_MIN_RATIO = 0.9
+_MIN_WORD_RATIO = 0.7
 
 
 def check_rule_names(
-    rules: Iterable[Rule], catalog: Catalog, more: Callable[[], Iterable[str]] = tuple
+    rules: Iterable[PermissionRule], catalog: Catalog, more: Callable[[], Iterable[str]] = tuple
 ) -> None:
     """Raise ConfigError for a rule whose plain tool name is unknown and nearly that of a tool.
 
@@ -38,14 +38,14 @@ def check_rule_names(
             )
 
 
-def _is_unknown(rule: Rule, catalog: Catalog) -> bool:
+def _is_unknown(rule: PermissionRule, catalog: Catalog) -> bool:
     return not rule.kind and _PLAIN.fullmatch(rule.tool) is not None and rule.tool not in catalog
 
 
 def _nearest(name: str, known: Iterable[str]) -> str:
     """Return the name that this one most likely misspells, or ""."""
     alike = [one for one in known if _is_misspelled(name, one)]
-    return max(alike, key=lambda one: (_alike(name, one), one), default="")
+    return max(alike, key=lambda one: (_similarity(name, one), one), default="")
 
 
 def _is_misspelled(name: str, known: str) -> bool:
@@ -56,9 +56,12 @@ def _is_misspelled(name: str, known: str) -> bool:
     words = name.split("_")
     others = known.split("_")
     if len(words) != len(others):
-        return _alike(name, known) >= _SAME
-    return all(_alike(word, other) >= _SAME_WORD for word, other in zip(words, others, strict=True))
+        return _similarity(name, known) >= _MIN_RATIO
+    return all(
+        _similarity(word, other) >= _MIN_WORD_RATIO
+        for word, other in zip(words, others, strict=True)
+    )
 
 
-def _alike(one: str, other: str) -> float:
+def _similarity(one: str, other: str) -> float:
     return SequenceMatcher(None, one, other).ratio()

@@ -6,7 +6,7 @@ import asyncio
 from typing import Any
 
 
-class Going:
+class RunningCalls:
     """The running calls of one driver.
 
     Approval requests are kept beside the calls: they are cancelled too, and never picked as the
@@ -24,11 +24,11 @@ class Going:
         kept[call_id] = task
         task.add_done_callback(lambda _: kept.pop(call_id, None))
 
-    def newest(self) -> str:
+    def find_newest(self) -> str:
         """Return the call that was started last; "" if none is running."""
         return next(reversed(self._calls), "")
 
-    def end(self, call_id: str, reason: str = "") -> bool:
+    def cancel(self, call_id: str, reason: str = "") -> bool:
         """Cancel a call, or its approval request. Return False if it is not running any more."""
         task = self._calls.get(call_id) or self._questions.get(call_id)
         if task is None or not task.cancel():
@@ -36,7 +36,7 @@ class Going:
         self._reasons[call_id] = reason
         return True
 
-    def why(self, call_id: str) -> str | None:
+    def take_reason(self, call_id: str) -> str | None:
         """Return why this call was cancelled; None if it was not cancelled by itself.
 
         To be called once, by the cancelled task.
@@ -44,7 +44,7 @@ class Going:
         return self._reasons.pop(call_id, None)
 
 
-async def stop(tasks: set[asyncio.Task[Any]]) -> None:
+async def cancel_all(tasks: set[asyncio.Task[Any]]) -> None:
     """Cancel all tasks, and wait until they are done."""
     for task in tasks:
         task.cancel()

@@ -10,25 +10,25 @@ from difflib import get_close_matches
 from itertools import chain
 from typing import TYPE_CHECKING, Any, TypedDict, TypeVar, Unpack
 
-from ferrule.core.calls import Call, Result, compact
-from ferrule.core.commands import Finish
+from ferrule.core.calls import ToolCall, ToolResult, encode_json
+from ferrule.core.commands import FinishRun
 from ferrule.core.errors import ConfigError, ContextLeak, LimitReached, ProviderError, RunCancelled
 from ferrule.core.events import ContextCompacted, RunStarted, Usage
-from ferrule.core.frozen import frozen
-from ferrule.core.joins import parse_join
+from ferrule.core.join_policy import parse_join
 from ferrule.core.limits import Limits
-from ferrule.core.notices import PERSON
-from ferrule.core.required_tools import OR, parse_required
+from ferrule.core.notices import PERSON_SOURCE
+from ferrule.core.required_tools import ALTERNATIVE_SEPARATOR, parse_required
+from ferrule.core.value_class import frozen
 
-from .budgets import Budgets, dollars
+from .budgets import Budgets, cost_in_dollars
 from .live_events import Live
 
 if TYPE_CHECKING:
     from ferrule.core.identity import Identity
     from ferrule.core.messages import Message
     from ferrule.permissions.approvals import Approver
-    from ferrule.permissions.gate import Mode
-    from ferrule.storage.artifacts.store import Artifacts
+    from ferrule.permissions.rule_evaluation import Mode
+    from ferrule.storage.artifacts.store import RunArtifacts
     from ferrule.tools.catalog import Catalog
     from ferrule.tools.definition import Tool
 
@@ -50,7 +50,7 @@ class RunResult:
             succeeded.
         results: The results of its calls, as they came.
         usage: What it used of the model, sub-agents included.
-        rounds: The number of turns.
+        turns: The number of turns.
         session: The session's id; it can be resumed.
         missing: The required tools that never succeeded, each entry as its alternatives.
         cost: In US dollars, sub-agents included; counted where `Limits.max_cost` bounds it, else
@@ -59,20 +59,20 @@ class RunResult:
 
     text: str
     stop: str
-    results: tuple[Result, ...]
+    results: tuple[ToolResult, ...]
     usage: Usage
-    rounds: int
+    turns: int
     session: str
     missing: tuple[tuple[str, ...], ...] = ()
     cost: float | None = None
 
 
-class Aims(TypedDict, total=False):
+class RunOptions(TypedDict, total=False):
     """What a caller may ask of a run.
 
     Attributes:
         join: How many calls of an answer must succeed before the others are not needed
-            (`core.joins`).
+            (`core.join_policy`).
         require_successful_tools: The tools that must have succeeded for it to be done
             (`core.required_tools`).
     """
@@ -81,8 +81,8 @@ class Aims(TypedDict, total=False):
     require_successful_tools: Sequence[str | Sequence[str]]
 
 
-def parse_aims(
-    options: Aims, join: int = 0, require: tuple[str, ...] = ()
+def parse_run_options(
+    options: RunOptions, join: int = 0, require: tuple[str, ...] = ()
 ) -> tuple[int, tuple[str, ...]]:
     """Return `join` and `require` of `RunStarted`; those given hold where `options` say nothing.
 
@@ -90,10 +90,10 @@ def parse_aims(
         ConfigError: An option is not valid.
         TypeError: There is no such option.
     """
-    known = list(Aims.__annotations__)
+    known = list(RunOptions.__annotations__)
     unknown = [name for name in options if name not in known]
     if unknown:
-        raise TypeError(explain_unexpected(unknown, known))
+        raise TypeError(explain_unknown_options(unknown, known))
     given = options.get("require_successful_tools")
     if given is not None:
         require = parse_required(given)
@@ -102,7 +102,7 @@ def parse_aims(
     return join, require
 
 
-def explain_unexpected(unknown: Sequence[str], options: Sequence[str]) -> str:
+def explain_unknown_options(unknown: Sequence[str], options: Sequence[str]) -> str:
     """Return what is wrong with options that do not exist, and the nearest that do."""
     near = [
         match for name in unknown for match in get_close_matches(name, options, n=2, cutoff=0.6)
@@ -145,7 +145,7 @@ class Session:
 
     # ---- work
 
-    async def run(self, text: str, *, run: str = "", **options: Unpack[Aims]) -> RunResult:
+    async def run(self, text: str, *, run: str = "", **options: Unpack[RunOptions]) -> RunResult:
         """Work one message to its end.
 
         Cancelling the awaiting task, or `cancel`, settles the run first: every call is answered and
@@ -162,7 +162,7 @@ class Session:
             ProviderError: The model gave no answer.
             RunCancelled: Somebody cancelled it.
         """
-        if self.driver.driving:
+        if self.driver.is_running:
             # One run at a time: a second one would end the first one's answer, or its own.
             raise ConfigError(
                 f"session `{self.id}` is busy: a run is under way",
@@ -178,22 +178,22 @@ class Session:
             or limits.max_cost is not None
             or limits.max_calls is not None
         )
-        self.driver.budgets = self._budgets(limits) if counted else None
+        self.driver.budgets = self._make_budgets(limits) if counted else None
         started = RunStarted(text, self.model, limits, self.join, self.require)
         if options or self.require:
             started = self._with_options(started, options)
-        return self._result(await self._cancellable(self.driver.run(started, run)))
+        return self._build_result(await self._cancellable(self.driver.run(started, run)))
 
     async def resume(self, reason: str = "the process that ran this ended") -> RunResult | None:
         """Finish the run that was open when the session was last left; None if there was none.
 
         Raises as `run`.
         """
-        self.driver.budgets = self._budgets(self.driver.machine.limits)
+        self.driver.budgets = self._make_budgets(self.driver.machine.limits)
         finish = await self._cancellable(self.driver.resume(reason))
-        return None if finish is None else self._result(finish)
+        return None if finish is None else self._build_result(finish)
 
-    async def stream(self, text: str, **options: Unpack[Aims]) -> AsyncIterator[Live]:
+    async def stream(self, text: str, **options: Unpack[RunOptions]) -> AsyncIterator[Live]:
         """`run`, event by event as it happens. Leaving the loop cancels it.
 
         Raises what `run` raises, after the last event.
@@ -215,13 +215,13 @@ class Session:
                 task.cancel()
                 await asyncio.wait([task])
 
-    async def call(self, tool: str, /, **arguments: Any) -> Result:
+    async def call(self, tool: str, /, **arguments: Any) -> ToolResult:
         """Run one tool through the gate, without a model. Never raises for what the tool does."""
         return await self.driver.call(tool, arguments)
 
     async def call_tool(
         self, tool: str, arguments: Mapping[str, Any], *, by: str = "person"
-    ) -> Result:
+    ) -> ToolResult:
         """`call` with arguments that are data.
 
         Args:
@@ -231,7 +231,7 @@ class Session:
         """
         return await self.driver.call(tool, dict(arguments), by=by)
 
-    async def delegate(self, task: str, agent: str = "", **more: Any) -> Result:
+    async def delegate(self, task: str, agent: str = "", **more: Any) -> ToolResult:
         """Have a sub-agent do a task (`Agent(agents=...)`).
 
         It is a call of the tool `delegate` like any other; `more` are the tool's other parameters.
@@ -264,13 +264,13 @@ class Session:
 
     # ---- input
 
-    def tell(self, text: str, source: str = PERSON) -> None:
+    def tell(self, text: str, source: str = PERSON_SOURCE) -> None:
         """Give the model a message during a run, from any thread.
 
         The model reads it before its next answer; where no run is under way it waits for the next
         one. A message from a `source` other than the person is data to the model.
         """
-        self.driver.inbox.tell(text, source)
+        self.driver.inbox.put(text, source)
 
     def add_context(self, text: str) -> None:
         """Add text to the history as the person's message, without asking for an answer."""
@@ -287,7 +287,7 @@ class Session:
 
     def set_mode(self, mode: str) -> None:
         """Change the permission mode from the next call on. Raises ConfigError."""
-        from ferrule.permissions.gate import select_mode
+        from ferrule.permissions.rule_evaluation import select_mode
 
         dispatcher = self.driver.dispatcher
         dispatcher.gate = dispatcher.gate.with_mode(select_mode(mode, "flags"))
@@ -300,7 +300,7 @@ class Session:
 
     def reset_model(self) -> None:
         """Start a new conversation with the agent's current model, with the whole history."""
-        self.driver.reopen()
+        self.driver.reset_exchange()
 
     # ---- state
 
@@ -327,22 +327,22 @@ class Session:
     @property
     def is_running(self) -> bool:
         """Whether a run is under way in this process."""
-        return self.driver.driving
+        return self.driver.is_running
 
     @property
     def has_open_run(self) -> bool:
         """Whether a run has begun and not ended, here or in a process that is gone."""
-        return self.driver.machine.active
+        return self.driver.machine.is_active
 
     @property
     def is_busy(self) -> bool:
         """Whether a run or a call has begun and not ended."""
-        return self.driver.machine.active or bool(self.driver.machine.open_calls())
+        return self.driver.machine.is_active or bool(self.driver.machine.open_calls())
 
     @property
     def is_recorded(self) -> bool:
         """Whether the journal has it: one that was opened and never used is not there."""
-        return self.driver.log.begun
+        return self.driver.log.is_recorded
 
     @property
     def history(self) -> Sequence[Message]:
@@ -361,20 +361,20 @@ class Session:
         None if it is not counted (`Limits.max_cost`).
         """
         counted = self.driver.machine.limits.max_cost is not None
-        return dollars(self.usage) if counted else None
+        return cost_in_dollars(self.usage) if counted else None
 
     @property
-    def rounds(self) -> int:
+    def turns(self) -> int:
         """The number of turns of the current run, or the last one."""
-        return self.driver.machine.round
+        return self.driver.machine.turn
 
-    def results(self) -> list[Result]:
+    def results(self) -> list[ToolResult]:
         """Return the results of the current run's calls, or the last one's, as they came."""
         return self.driver.machine.results()
 
-    def find_call(self, call_id: str) -> Call | None:
+    def find_call(self, call_id: str) -> ToolCall | None:
         """Return a call of the current run by its id; None if there is none."""
-        slot = self.driver.machine.slot(call_id)
+        slot = self.driver.machine.find_slot(call_id)
         return None if slot is None else slot.call
 
     @property
@@ -384,17 +384,17 @@ class Session:
 
     def is_usable(self, tool: Tool) -> bool:
         """Whether the tool may be called and shown here."""
-        return self.driver.dispatcher.usable(tool)
+        return self.driver.dispatcher.is_usable(tool)
 
     def needs_approval(self, tool: str, arguments: Mapping[str, Any]) -> bool:
         """Whether a call would need an approval right now."""
-        call = Call("", tool, compact(arguments))
+        call = ToolCall("", tool, encode_json(arguments))
         return self.driver.dispatcher.evaluate(call).evaluation.verdict == "ask"
 
     @property
-    def artifacts(self) -> Artifacts | None:
+    def artifacts(self) -> RunArtifacts | None:
         """The store for the session's large results; None if there is none."""
-        keeper = self.driver.dispatcher.keeper
+        keeper = self.driver.dispatcher.artifact_intake
         return None if keeper is None else keeper.artifacts
 
     def receipts(self) -> list[dict[str, Any]]:
@@ -402,11 +402,11 @@ class Session:
 
         See `storage.audit.receipts`.
         """
-        from ferrule.storage.audit.receipts import receipts
+        from ferrule.storage.audit.receipts import build_receipts
 
         if not self.is_recorded:
             return []
-        return list(receipts(self.driver.log.journal.records(self.id)))
+        return list(build_receipts(self.driver.log.journal.records(self.id)))
 
     def flush(self) -> None:
         """Write everything so far to the journal. Raises JournalError."""
@@ -417,14 +417,14 @@ class Session:
     @property
     def context_options(self) -> ContextOptions:
         """How the session keeps within the model's context window."""
-        return self.driver.room.option
+        return self.driver.context_window.options
 
     async def context_usage(self) -> ContextUsage:
         """Return what fills the context window, by kind, and what is left.
 
         The kinds are system text, tools and parts of the history.
         """
-        return await self.driver.room.usage()
+        return await self.driver.context_window.usage()
 
     async def compact(self, *, summary: bool = True) -> ContextCompacted | None:
         """Compact the history that is sent to the model (`engine.context.window`).
@@ -437,7 +437,7 @@ class Session:
 
         Raises what asking a model raises, except ProviderError.
         """
-        return await self.driver.room.compact(summary=summary)
+        return await self.driver.context_window.compact(summary=summary)
 
     def restore(self) -> bool:
         """Undo all compaction, from the next request on.
@@ -448,7 +448,7 @@ class Session:
         Raises:
             ConfigError: A run is under way.
         """
-        return self.driver.room.restore(self.identity.user)
+        return self.driver.context_window.restore(self.identity.user)
 
     # ---- fork and close
 
@@ -468,7 +468,7 @@ class Session:
         The journal keeps everything.
         """
         try:
-            await self.driver.closers.run()
+            await self.driver.cleanup.run()
         finally:
             self.driver.log.journal.release(self.id)
 
@@ -486,12 +486,12 @@ class Session:
         finally:
             self._running = None
 
-    def _budgets(self, limits: Limits) -> Budgets:
+    def _make_budgets(self, limits: Limits) -> Budgets:
         return Budgets(self.driver.machine, limits, self.model, self.driver.log.notice)
 
-    def _with_options(self, started: RunStarted, options: Aims) -> RunStarted:
-        join, require = parse_aims(options, started.join, started.require)
-        for name in chain.from_iterable(entry.split(OR) for entry in require):
+    def _with_options(self, started: RunStarted, options: RunOptions) -> RunStarted:
+        join, require = parse_run_options(options, started.join, started.require)
+        for name in chain.from_iterable(entry.split(ALTERNATIVE_SEPARATOR) for entry in require):
             if name not in self.catalog:
                 near = ", ".join(f"`{one}`" for one in self.catalog.nearest(name))
                 raise ConfigError(
@@ -500,22 +500,22 @@ class Session:
                 )
         return replace(started, join=join, require=require)
 
-    def _result(self, finish: Finish) -> RunResult:
+    def _build_result(self, finish: FinishRun) -> RunResult:
         if finish.stop != "done" and not finish.missing:
-            self._raise(finish)
+            self._raise_failure(finish)
         machine = self.driver.machine
         return RunResult(
             finish.text,
             finish.stop,
             tuple(machine.results()),
             finish.usage,
-            machine.round,
+            machine.turn,
             self.id,
             finish.missing,
-            None if self.cost is None else dollars(finish.usage),
+            None if self.cost is None else cost_in_dollars(finish.usage),
         )
 
-    def _raise(self, finish: Finish) -> None:
+    def _raise_failure(self, finish: FinishRun) -> None:
         if finish.stop == "limit" and not finish.text:
             name = finish.code.removeprefix("limit_")
             value = getattr(self.driver.machine.limits, name, None) or 0

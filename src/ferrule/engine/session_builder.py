@@ -10,45 +10,45 @@ from typing import TYPE_CHECKING, Protocol
 from ferrule.core.identity import Identity
 from ferrule.core.machine import Machine
 from ferrule.models.client import Exchange, ToolSpec
-from ferrule.models.tool_modes.selection import choose, open_exchange
+from ferrule.models.tool_modes.selection import choose_tool_mode, open_exchange
 
-from .artifacts.intake import Keeper, guarded
-from .context.options import Around, look_around
+from .artifacts.intake import ArtifactIntake, guard_exchange
+from .context.options import WindowSurroundings, measure_window
 from .dispatcher import Dispatcher
 from .driver import Driver, DriverExtension
 from .session import Session
-from .write_batching import Together
+from .write_batching import WriteBatch
 
 if TYPE_CHECKING:
     from ferrule.core.limits import Limits
     from ferrule.permissions.approvals import Approver
     from ferrule.permissions.filesystem.workspace import Workspace
-    from ferrule.permissions.gate import Gate
-    from ferrule.storage.artifacts.store import Artifacts
+    from ferrule.permissions.rule_evaluation import PermissionGate
+    from ferrule.storage.artifacts.store import RunArtifacts
     from ferrule.storage.journal.protocols import Journal
     from ferrule.tools.catalog import Catalog
     from ferrule.tools.search.options import ToolSearch
 
-    from .cleanup import Closers
+    from .cleanup import Cleanup
     from .clock import Clock
     from .context.options import ContextOptions
-    from .delegation.child_session import Below
     from .delegation.lineage import Lineage
-    from .delegation.roster import Roster
+    from .delegation.registry import SubAgentRegistry
+    from .delegation.sub_agent_session import SubAgentParts
     from .hooks.call_hooks import Hook
     from .hooks.chain import Hooks
     from .hooks.events import EventHook
     from .model_connection import ModelConnection
     from .offered_tools import OfferedTools
     from .registration.registration import RegistrationLimits
-    from .tool_search.discovery import Searching
+    from .tool_search.discovery import ToolDiscovery
     from .tool_search.index import Indexes
 
 
 class SessionSource(Protocol):
     """What sessions are made of: an agent (`engine.agent.Agent`, which says what each is)."""
 
-    offered: OfferedTools
+    offered_tools: OfferedTools
     connection: ModelConnection
     fallback: bool
     limits: Limits
@@ -56,18 +56,18 @@ class SessionSource(Protocol):
     approver: Approver
     resources: dict[type, object]
     hooks: tuple[Hook | EventHook | Hooks, ...]
-    roster: Roster | None
+    sub_agents: SubAgentRegistry | None
     lineage: Lineage | None
     registration: RegistrationLimits | None
     context: ContextOptions
-    artifacts: Artifacts | None
+    artifacts: RunArtifacts | None
     run_defaults: tuple[int, tuple[str, ...]]
     tenant: str
     user: str
     clock: Clock
     interruptible: bool
-    unclosed: set[Closers]
-    together: Together | None
+    unclosed: set[Cleanup]
+    write_batch: WriteBatch | None
     indexes: Indexes | None
 
     @property
@@ -77,12 +77,12 @@ class SessionSource(Protocol):
     def catalog(self) -> Catalog: ...
 
     @property
-    def gate(self) -> Gate: ...
+    def gate(self) -> PermissionGate: ...
 
     @property
     def journal(self) -> Journal: ...
 
-    def below(self, part: Below) -> Session: ...
+    def open_sub_agent(self, part: SubAgentParts) -> Session: ...
 
 
 def build_session(
@@ -97,7 +97,7 @@ def build_session(
         machine: Its state, if it has one already.
     """
     machine = machine or Machine()
-    search = agent.offered.search
+    search = agent.offered_tools.search
     resources = dict(agent.resources)
     catalog = agent.catalog
     searching = None
@@ -106,26 +106,26 @@ def build_session(
 
         catalog = SessionCatalog(catalog)
         if search is not None:
-            searching = _searching(agent, search, catalog, session_id)
+            searching = _discover_tools(agent, search, catalog, session_id)
             resources[type(searching)] = searching
     extensions, call_hooks = _extensions(agent)
     dispatcher = Dispatcher(
         catalog,
         agent.gate.for_session(),
         hooks=call_hooks,
-        scopes=agent.offered.scopes,
+        scopes=agent.offered_tools.scopes,
         cap=agent.limits.max_output_bytes,
         clock=agent.clock,
-        keeper=_keeper(agent),
+        keeper=_artifact_intake(agent),
         by_model=partial(_is_call_of_model, machine),
         searching=searching,
     )
     if agent.artifacts is not None and agent.workspace is not None:
-        from .rewind.file_copies import Copies
+        from .rewind.file_copies import FileCopies
 
-        dispatcher.copies = Copies(agent.artifacts.store, agent.workspace)
-    if agent.together is None or agent.together.journal is not agent.journal:
-        agent.together = Together(agent.journal)
+        dispatcher.file_copies = FileCopies(agent.artifacts.store, agent.workspace)
+    if agent.write_batch is None or agent.write_batch.journal is not agent.journal:
+        agent.write_batch = WriteBatch(agent.journal)
     opening = _Opening(agent, system)
     driver = Driver(
         machine,
@@ -139,11 +139,11 @@ def build_session(
         unclosed=agent.unclosed,
         context=agent.context,
         look_around=opening.look_around,
-        together=agent.together,
+        together=agent.write_batch,
         extensions=extensions,
     )
     if searching is not None:
-        searching.usable = dispatcher.usable
+        searching.usable = dispatcher.is_usable
         searching.record = driver.log.add
     join, require = agent.run_defaults
     return Session(session_id, driver, agent.model, agent.limits, join, require, system)
@@ -156,11 +156,11 @@ class _Opening:
     agent: SessionSource
     system: str
 
-    async def look_around(self) -> Around:
+    async def look_around(self) -> WindowSurroundings:
         """Measure what an exchange takes of the model's context window."""
         model = self.agent.connection
-        return await look_around(
-            model.client, model.options, self.system, self.agent.offered.specs()
+        return await measure_window(
+            model.client, model.options, self.system, self.agent.offered_tools.specs()
         )
 
     async def open(self, driver: Driver) -> Exchange:
@@ -178,7 +178,7 @@ class _Opening:
 
         dispatcher = driver.dispatcher
         growing = GrowingExchange(
-            open, catalog, lambda: catalog.specs(dispatcher.usable), dispatcher.searching
+            open, catalog, lambda: catalog.specs(dispatcher.is_usable), dispatcher.tool_discovery
         )
         await growing.open()
         return growing
@@ -189,16 +189,16 @@ class _Opening:
         model = agent.connection
         tool_mode = tool_mode or model.tool_mode
         options = model.options
-        searching = driver.dispatcher.searching
+        searching = driver.dispatcher.tool_discovery
         if searching is None:
-            specs = agent.offered.specs()
+            specs = agent.offered_tools.specs()
             if added:
                 specs = (*specs, *added)
         else:
-            mode = await searching.choose(model.client, tool_mode)
-            specs, options = searching.offered(agent.offered.specs(mode), added, options)
+            mode = await searching.choose_mode(model.client, tool_mode)
+            specs, options = searching.offer(agent.offered_tools.specs(mode), added, options)
         if tool_mode == "auto" and not agent.fallback and specs:
-            tool_mode = choose(await model.client.capabilities())
+            tool_mode = choose_tool_mode(await model.client.capabilities())
         exchange, _ = await open_exchange(
             model.client,
             tool_mode,
@@ -208,52 +208,52 @@ class _Opening:
             driver.log.notice,
             native_fallback="allow" if agent.fallback else "reject",
         )
-        keeper = driver.dispatcher.keeper
+        keeper = driver.dispatcher.artifact_intake
         if keeper is None:
             return exchange
-        return guarded(exchange, keeper, agent.catalog, driver.log.notice)
+        return guard_exchange(exchange, keeper, agent.catalog, driver.log.notice)
 
 
 def _is_call_of_model(machine: Machine, call_id: str) -> bool:
-    slot = machine.slot(call_id)
+    slot = machine.find_slot(call_id)
     return slot is not None and not slot.direct
 
 
-def _keeper(agent: SessionSource) -> Keeper | None:
+def _artifact_intake(agent: SessionSource) -> ArtifactIntake | None:
     if agent.artifacts is None:
         return None
     reader = agent.catalog.get("artifact_read")
-    readable = reader is not None and not agent.gate.hidden(reader)
-    return Keeper(agent.artifacts, agent.limits.max_output_bytes, readable=readable)
+    readable = reader is not None and not agent.gate.is_hidden(reader)
+    return ArtifactIntake(agent.artifacts, agent.limits.max_output_bytes, readable=readable)
 
 
-def _searching(
+def _discover_tools(
     agent: SessionSource, option: ToolSearch, catalog: Catalog, session_id: str
-) -> Searching:
+) -> ToolDiscovery:
     from .registration.session_catalog import SessionCatalog
-    from .tool_search.discovery import Searching
+    from .tool_search.discovery import ToolDiscovery
     from .tool_search.index import Indexes
 
     assert isinstance(catalog, SessionCatalog)
     if agent.indexes is None:
         agent.indexes = Indexes()
-    return Searching(option, catalog, agent.indexes, session_id)
+    return ToolDiscovery(option, catalog, agent.indexes, session_id)
 
 
 def _extensions(agent: SessionSource) -> tuple[Sequence[DriverExtension], tuple[Hook, ...]]:
     """Return the extensions of a session, and the hooks around its calls."""
-    if not agent.hooks and agent.roster is None:
+    if not agent.hooks and agent.sub_agents is None:
         return (), ()
     from .hooks.session_hooks import SessionHooks, split_hooks
 
     workspace = str(agent.workspace.root) if agent.workspace else ""
     hooks, call_hooks = split_hooks(agent.hooks, workspace=workspace, mode=str(agent.gate.mode))
     session_hooks = SessionHooks(hooks)
-    if agent.roster is None:
+    if agent.sub_agents is None:
         return (session_hooks,), call_hooks
     from .delegation.session_delegation import SessionDelegation
 
-    delegation = SessionDelegation(agent, agent.roster, agent.lineage, hooks)
+    delegation = SessionDelegation(agent, agent.sub_agents, agent.lineage, hooks)
     if agent.registration is None:
         return (session_hooks, delegation), call_hooks
     from .registration.session_registration import SessionRegistration

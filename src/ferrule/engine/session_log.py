@@ -18,7 +18,7 @@ from ferrule.core.messages import AssistantMessage, Message, ToolMessage
 from ferrule.storage.journal.protocols import Journal
 
 from .live_events import Live, Observer, ReasoningDelta, TextDelta
-from .write_batching import Together
+from .write_batching import WriteBatch
 
 
 class Outlet(Protocol):
@@ -31,36 +31,36 @@ class Outlet(Protocol):
         """Publish an event or a piece of text."""
         ...
 
-    def flushed(self) -> None:
+    def on_flush(self) -> None:
         """Take note that everything published so far is in the journal."""
         ...
 
     @property
-    def watched(self) -> bool:
+    def is_watched(self) -> bool:
         """Whether any subscriber wants the model's text as it arrives."""
         ...
 
 
-class Log:
+class SessionLog:
     """The log of one session. Implements `models.client.Sink`."""
 
     def __init__(
-        self, journal: Journal, identity: Identity, together: Together | None = None
+        self, journal: Journal, identity: Identity, together: WriteBatch | None = None
     ) -> None:
         self.journal = journal
         self.identity = identity
-        self.together = together or Together(journal)
+        self.write_batch = together or WriteBatch(journal)
         self.outlet: Outlet | None = None
         self._observers: tuple[Observer, ...] = ()
         self._outlet_watched = False
-        self.shown = Shown()
-        self.begun = False
+        self.history_digest = HistoryDigest()
+        self.is_recorded = False
         """Whether the session is in the journal: one that was opened and never used is not."""
         self.unwritten: list[Event] = []
         """Events that the journal does not have yet."""
 
     @property
-    def watched(self) -> bool:
+    def is_watched(self) -> bool:
         """Whether anyone wants the model's text as it arrives."""
         return bool(self._observers) or self._outlet_watched
 
@@ -93,20 +93,20 @@ class Log:
                 self.identity.session, self.identity.run, self.unwritten, identity=self.identity
             )
             self.unwritten = []
-            self.begun = True
+            self.is_recorded = True
         if self.outlet is not None:
-            self.outlet.flushed()
+            self.outlet.on_flush()
             # Read here, before each request to the model, and not for every piece of its answer.
-            self._outlet_watched = self.outlet.watched
+            self._outlet_watched = self.outlet.is_watched
 
-    async def kept(self) -> None:
+    async def flush_together(self) -> None:
         """Flush, sharing the write with other sessions that are at this point too.
 
         The events are also written if it is cancelled while it waits for the others.
         """
         try:
-            if self.together.running > 1:
-                await self.together.write(self)
+            if self.write_batch.active_runs > 1:
+                await self.write_batch.write(self)
         finally:
             self.flush()
 
@@ -133,7 +133,7 @@ class Log:
         """Show a piece of the model's reasoning, as the model client received it."""
         self.show(ReasoningDelta(piece))
 
-    def take(self, notices: list[tuple[str, str]]) -> None:
+    def add_notices(self, notices: list[tuple[str, str]]) -> None:
         """Add notices that a model client kept because nobody was watching, and empty the list."""
         for topic, text in notices:
             self.notice(topic, text)
@@ -144,7 +144,7 @@ class Log:
         self.add(Noticed(topic, text))
 
 
-class Shown:
+class HistoryDigest:
     """The digest of a history: proof of what a model was shown, small enough for the journal.
 
         SHA-256( line of message 1 || line of message 2 || ... )

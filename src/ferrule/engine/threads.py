@@ -13,15 +13,16 @@ import threading
 from collections import deque
 from collections.abc import Callable
 from queue import SimpleQueue
-from typing import Any
+from typing import Any, TypeVar
 
-MOST = 128
+T = TypeVar("T")
+MAX_THREADS = 128
 """Maximum number of threads; further calls wait for one."""
 
-_Job = tuple["_Answers", "asyncio.Future[Any]", Callable[[], Any]]
+_Job = tuple["_LoopResults", "asyncio.Future[Any]", Callable[[], Any]]
 
 
-class _Answers:
+class _LoopResults:
     """Results of threads for one event loop.
 
     The first one wakes the loop, and others come along until it looks: each wake-up is a system
@@ -50,27 +51,27 @@ class _Answers:
 class Threads:
     """A pool that grows with the number of waiting jobs."""
 
-    def __init__(self, most: int = MOST) -> None:
+    def __init__(self, most: int = MAX_THREADS) -> None:
         self._most = most
         self._jobs: SimpleQueue[_Job] = SimpleQueue()
         self._lock = threading.Lock()
         self._threads = 0
         self._unfinished = 0
-        self._answers: _Answers | None = None
+        self._answers: _LoopResults | None = None
 
-    def run(self, function: Callable[[], Any]) -> asyncio.Future[Any]:
+    def run(self, function: Callable[[], T]) -> asyncio.Future[T]:
         """Run `function` in a thread, with the caller's context variables.
 
         Cancelling the future keeps a function from starting that still waits for a thread; it does
         not stop one that runs.
         """
         loop = asyncio.get_running_loop()
-        future: asyncio.Future[Any] = loop.create_future()
+        future: asyncio.Future[T] = loop.create_future()
         context = contextvars.copy_context()
         with self._lock:
             answers = self._answers
             if answers is None or answers.loop is not loop:
-                answers = self._answers = _Answers(loop)
+                answers = self._answers = _LoopResults(loop)
             self._unfinished += 1
             grow = self._threads < min(self._unfinished, self._most)
             self._threads += grow

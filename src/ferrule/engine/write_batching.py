@@ -15,9 +15,9 @@ from typing import Protocol
 from ferrule.core.errors import FerruleError
 from ferrule.core.events import Event
 from ferrule.core.identity import Identity
-from ferrule.storage.journal.protocols import Journal, Sharing
+from ferrule.storage.journal.protocols import BatchJournal, Journal
 
-AT_ONCE = 64
+MAX_SESSIONS = 64
 """Maximum number of sessions in one transaction: other processes that write the file wait for it.
 """
 
@@ -27,10 +27,10 @@ class Writer(Protocol):
 
     identity: Identity
     unwritten: list[Event]
-    begun: bool
+    is_recorded: bool
 
 
-class Together(threading.local):
+class WriteBatch(threading.local):
     """The writes of an agent's sessions.
 
     Each thread, and so each running event loop, has its own.
@@ -38,10 +38,10 @@ class Together(threading.local):
 
     def __init__(self, journal: Journal) -> None:
         self.journal = journal
-        self._shared: Sharing | None = journal if isinstance(journal, Sharing) else None
+        self._shared: BatchJournal | None = journal if isinstance(journal, BatchJournal) else None
         self._loop: asyncio.AbstractEventLoop | None = None
         self._waiting: dict[Writer, None] = {}
-        self.running = 0
+        self.active_runs = 0
         """Number of runs under way in this thread."""
 
     async def write(self, log: Writer) -> None:
@@ -61,15 +61,15 @@ class Together(threading.local):
         self._waiting[log] = None
         await asyncio.sleep(0)
 
-    def _write(self, journal: Sharing) -> None:
+    def _write(self, journal: BatchJournal) -> None:
         waiting = [log for log in self._waiting if log.unwritten]
         self._waiting = {}
-        for at in range(0, len(waiting), AT_ONCE):
-            logs = waiting[at : at + AT_ONCE]
+        for at in range(0, len(waiting), MAX_SESSIONS):
+            logs = waiting[at : at + MAX_SESSIONS]
             try:
-                journal.append_all([(log.identity, log.unwritten) for log in logs])
+                journal.append_batches([(log.identity, log.unwritten) for log in logs])
             except FerruleError:
                 continue
             for log in logs:
                 log.unwritten = []
-                log.begun = True
+                log.is_recorded = True

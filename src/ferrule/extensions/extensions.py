@@ -13,24 +13,24 @@ from pathlib import Path
 
 from ferrule.engine.delegation.sub_agent import SubAgent
 from ferrule.engine.hooks.events import EventHook
-from ferrule.sandbox.policy import Policy
-from ferrule.storage.trust import Snapshot
+from ferrule.sandbox.policy import SandboxPolicy
+from ferrule.storage.trust import ConfigurationSnapshot
 from ferrule.tools.definition import Tool
 
 from .agents.loading import LoadedAgents, load_agents
-from .agents.scripts import delegate
-from .builtins.builtins import World
+from .agents.scripts import delegate_from_script
+from .builtins.dispatch import ScriptEnvironment
 from .hooks.loading import LoadedHooks, load_hooks
-from .starlark.pool import Pool
-from .tool_files.python_tools import load_python
-from .tool_files.registering import meta, registration_tools
-from .tool_files.sources import Loaded, load
-from .web.domains import Domains
-from .web.fetch import Web
+from .starlark.pool import WorkerPool
+from .tool_files.loading import LoadedTools, load_tools
+from .tool_files.python_tools import load_python_tools
+from .tool_files.registration_tools import handle_meta_call, make_registration_tools
+from .web.domains import AllowedDomains
+from .web.fetch import WebClient
 
 
 @dataclass(frozen=True, slots=True)
-class Reach:
+class ExtensionAccess:
     """Limits on what loaded files may do.
 
     `domains` limits the requests of scripts (empty: any host of the open internet), `hosts` those
@@ -39,7 +39,7 @@ class Reach:
 
     domains: tuple[str, ...] = ()
     hosts: tuple[str, ...] = ()
-    policy: Policy | None = None
+    policy: SandboxPolicy | None = None
     """What hook commands may do. Default: the workspace, and no network."""
 
 
@@ -55,60 +55,69 @@ class Extensions:
     agents: tuple[SubAgent, ...] = ()
     notices: tuple[str, ...] = ()
     """For the person: what is shadowed, has no effect or looks like a mistake."""
-    _loaded: LoadedHooks | None = field(default=None, repr=False)
+    _loaded_hooks: LoadedHooks | None = field(default=None, repr=False)
 
     async def close(self) -> None:
         """Release the resources of hook commands."""
-        if self._loaded is not None:
-            await self._loaded.close()
+        if self._loaded_hooks is not None:
+            await self._loaded_hooks.close()
 
 
 def load_extensions(
-    seen: Snapshot,
+    snapshot: ConfigurationSnapshot,
     *,
     shipped: Sequence[Tool] = (),
-    own: Path | None = None,
-    reach: Reach | None = None,
-    world: World | None = None,
-    pool: Pool | None = None,
+    settings_folder: Path | None = None,
+    access: ExtensionAccess | None = None,
+    environment: ScriptEnvironment | None = None,
+    pool: WorkerPool | None = None,
     register: bool = False,
     python: Sequence[str] = (),
-    python_from: str = "",
+    python_place: str = "",
 ) -> Extensions:
     """Load tools, hooks and agents of a workspace and of the person's settings folder.
 
     A repository that is not trusted adds nothing.
 
     Args:
-        seen: The workspace as `Trust.look` read it.
+        snapshot: The workspace as `Trust.read` read it.
         shipped: Tools that ship with Ferrule, to be combined with the loaded ones.
-        own: The person's settings folder.
-        reach: Limits on what the loaded files may do.
-        world: What scripts may use beyond tools. Its `web` is replaced by one limited to
+        settings_folder: The person's settings folder.
+        access: Limits on what the loaded files may do.
+        environment: What scripts may use beyond tools. Its `web` is replaced by one limited to
             `reach.domains`.
         pool: The worker pool for scripts.
         register: Whether scripts may add to a session. The Agent needs `registration` as well.
         python: The setting `tools.python`.
-        python_from: Where that setting was written, for error messages.
+        python_place: Where that setting was written, for error messages.
 
     Raises:
         ConfigError: Files are invalid. It lists all problems of tools, or all problems of hooks.
     """
-    reach = reach or Reach()
-    python_tools = load_python(python, seen, own=own, where=python_from)
-    trusted_files = seen.files if seen.state == "trusted" else {}
-    loaded = replace(load(trusted_files, python_tools), state=seen.state)
-    agents = load_agents(seen, own)
+    access = access or ExtensionAccess()
+    python_tools = load_python_tools(
+        python, snapshot, settings_folder=settings_folder, where=python_place
+    )
+    trusted_files = snapshot.files if snapshot.state == "trusted" else {}
+    loaded = replace(load_tools(trusted_files, python_tools), state=snapshot.state)
+    agents = load_agents(snapshot, settings_folder)
     if register:
-        shipped = (*shipped, *registration_tools(pool))
-    world = world or World(delegate=delegate, meta=meta)
-    world = replace(world, web=Web(Domains.parse(reach.domains)))
+        shipped = (*shipped, *make_registration_tools(pool))
+    environment = environment or ScriptEnvironment(
+        delegate=delegate_from_script, meta=handle_meta_call
+    )
+    environment = replace(environment, web=WebClient(AllowedDomains.parse(access.domains)))
     hooks = load_hooks(
-        seen, own=own, hosts=reach.hosts, policy=reach.policy, pool=pool, turns=world.turns
+        snapshot,
+        settings_folder=settings_folder,
+        hosts=access.hosts,
+        policy=access.policy,
+        pool=pool,
+        messages=environment.messages,
     )
     warnings = (*hooks.warnings, *agents.warnings)
     return Extensions(
-        tools=loaded.make(world, shipped=shipped, pool=pool),
+        tools=loaded.make_tools(environment, shipped=shipped, pool=pool),
         hooks=hooks.hooks,
         agents=agents.agents,
         notices=(
@@ -116,11 +125,11 @@ def load_extensions(
             *map(str, warnings),
             *_trust_notices(hooks, agents),
         ),
-        _loaded=hooks,
+        _loaded_hooks=hooks,
     )
 
 
-def _tool_notices(loaded: Loaded, shipped: Iterable[Tool]) -> Iterable[str]:
+def _tool_notices(loaded: LoadedTools, shipped: Iterable[Tool]) -> Iterable[str]:
     yield from map(str, (*loaded.shadowed, *loaded.warnings))
     shipped_names = {tool.full_name for tool in shipped}
     for tool in (*loaded.tools, *loaded.python):

@@ -28,7 +28,7 @@ class Document:
 
 
 @dataclass(frozen=True, slots=True)
-class Warned:
+class FileWarning:
     """Something that is no error but was likely a mistake. `where` is `file:line:column`."""
 
     where: str
@@ -73,24 +73,24 @@ def parse_document(data: bytes, file: str) -> Document:
     return Document(file, fields, body.strip())
 
 
-def unknown_keys(node: Node, known: tuple[str, ...], what: str) -> list[Warned]:
+def find_unknown_keys(node: Node, known: tuple[str, ...], what: str) -> list[FileWarning]:
     """Return a warning for each unknown key of a mapping, with the nearest known one."""
-    warnings: list[Warned] = []
+    warnings: list[FileWarning] = []
     for name, (key, _) in (node.pairs or {}).items():
         if name not in known:
             near = get_close_matches(name.lower(), known, n=1)
             hint = f"did you mean `{near[0]}`?" if near else f"known: {', '.join(known)}"
             message = f"`{name}` is no key of {what} and was ignored; {hint}"
-            warnings.append(Warned(key.where, message))
+            warnings.append(FileWarning(key.where, message))
     return warnings
 
 
-def plain(node: Node) -> Any:
+def to_plain(node: Node) -> Any:
     """Convert a node to plain values, without positions."""
     if node.pairs is not None:
-        return {name: plain(value) for name, (_, value) in node.pairs.items()}
+        return {name: to_plain(value) for name, (_, value) in node.pairs.items()}
     if node.items is not None:
-        return [plain(item) for item in node.items]
+        return [to_plain(item) for item in node.items]
     return node.value
 
 
@@ -102,7 +102,7 @@ def get_field(node: Node, name: str) -> Node | None:
     return pair[1]
 
 
-def text_of(node: Node, name: str, default: str = "") -> str:
+def get_text(node: Node, name: str, default: str = "") -> str:
     """Return the text of a key. Raises ConfigError, with its place, for any other type."""
     found = get_field(node, name)
     if found is None:
@@ -112,7 +112,7 @@ def text_of(node: Node, name: str, default: str = "") -> str:
     return found.value
 
 
-def begins(place: Node, data: bytes) -> tuple[int, int]:
+def locate_text(place: Node, data: bytes) -> tuple[int, int]:
     """Return the line and column where a text value begins.
 
     A block scalar (`|` or `>`) begins in the line after its sign. `data` is the whole file.
@@ -126,7 +126,7 @@ def begins(place: Node, data: bytes) -> tuple[int, int]:
     return place.line + 1, indentation + 1
 
 
-def truth_of(node: Node, name: str, default: bool = False) -> bool:
+def get_bool(node: Node, name: str, default: bool = False) -> bool:
     """Return the boolean of a key. Raises ConfigError, with its place, for any other type."""
     found = get_field(node, name)
     if found is None:
@@ -136,7 +136,7 @@ def truth_of(node: Node, name: str, default: bool = False) -> bool:
     return found.value
 
 
-def texts_of(node: Node, name: str) -> tuple[str, ...] | None:
+def get_texts(node: Node, name: str) -> tuple[str, ...] | None:
     """Return the list of texts of a key, or None if it is absent.
 
     A single text counts as a list.
@@ -150,12 +150,12 @@ def texts_of(node: Node, name: str) -> tuple[str, ...] | None:
     return tuple(item.value for item in items)
 
 
-def choice_of(node: Node, name: str, choices: tuple[str, ...]) -> str:
+def get_choice(node: Node, name: str, choices: tuple[str, ...]) -> str:
     """Return the text of a key, or "" if it is absent.
 
     Raises ConfigError, with its place, if it is none of `choices`.
     """
-    choice = text_of(node, name)
+    choice = get_text(node, name)
     if choice and choice not in choices:
         place = get_field(node, name)
         assert place is not None

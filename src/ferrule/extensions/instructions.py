@@ -27,13 +27,13 @@ from pathlib import Path
 from ferrule.core.calls import ErrorType
 from ferrule.core.errors import ConfigError, ToolFailed
 from ferrule.permissions.filesystem.workspace import Workspace, check_text
-from ferrule.permissions.protected_names import DEFAULT, Names
+from ferrule.permissions.protected_names import DEFAULT_NAMES, ProtectedNames
 
-from .repository import repository_root
-from .untrusted_frames import cut, framed, harmless
+from .repository import find_repository_root
+from .untrusted_frames import cut_text, frame_text, neutralize
 
-NAME = "AGENTS.md"
-MOST_BYTES = 32 * 1024
+FILE_NAME = "AGENTS.md"
+MAX_BYTES = 32 * 1024
 _BOM = b"\xef\xbb\xbf"
 _ABOUT = (
     "The repository holds these texts for whoever works in it. Its authors wrote them, not "
@@ -70,8 +70,8 @@ def read_instructions(
     workspace: Path,
     fallbacks: Sequence[str] = (),
     *,
-    most: int = MOST_BYTES,
-    names: Names = DEFAULT,
+    max_bytes: int = MAX_BYTES,
+    names: ProtectedNames = DEFAULT_NAMES,
     refuses: Callable[[str, bool], str] = lambda path, write: "",
     home: Path | None = None,
 ) -> Instructions:
@@ -80,10 +80,10 @@ def read_instructions(
     Args:
         workspace: The folder that is worked in.
         fallbacks: File names to use in folders without `AGENTS.md`.
-        most: The largest number of bytes of all texts together.
+        max_bytes: The largest number of bytes of all texts together.
         names: Protected file names.
         refuses: `refuses(path, write)` says why a path of the workspace may not be read, or "" if
-            it may (`Gate.refuses`).
+            it may (`PermissionGate.find_refusal`).
         home: The person's home folder.
 
     Raises:
@@ -96,16 +96,16 @@ def read_instructions(
                 hint="write `CLAUDE.md`",
             )
     folder = Path(os.path.realpath(workspace))
-    root, why = repository_root(folder, home)
+    root, why = find_repository_root(folder, home)
     with (
         closing(Workspace(root, names=names)) as whole,
         closing(Workspace(folder, names=names)) as inner,
     ):
-        reading = _Reading(whole, inner, refuses, most)
+        reading = _Reading(whole, inner, refuses, max_bytes)
         for ancestor in reversed([folder, *folder.parents]):
             if ancestor.is_relative_to(root):
-                reading.enter(ancestor, (NAME, *fallbacks))
-    text, cut_warnings = _join_texts(reading.found, most)
+                reading.enter(ancestor, (FILE_NAME, *fallbacks))
+    text, cut_warnings = _join_texts(reading.found, max_bytes)
     warnings = [why] if why else []
     warnings += [*reading.warnings, *cut_warnings]
     return Instructions(text, tuple(file.shown for file in reading.found), tuple(warnings))
@@ -194,8 +194,8 @@ def _join_texts(files: Sequence[_File], most: int) -> tuple[str, list[str]]:
     remaining = most
     for file in reversed(files):
         # Neutralize before measuring: written-out characters take more room than hidden ones.
-        whole = harmless(file.data.decode("utf-8", "replace"))
-        text = cut(whole, remaining)
+        whole = neutralize(file.data.decode("utf-8", "replace"))
+        text = cut_text(whole, remaining)
         remaining -= len(text.encode())
         if text != whole or file.size > len(file.data):
             text += f"\n[cut here: the file has {file.size} bytes, more than could be shown]"
@@ -203,7 +203,7 @@ def _join_texts(files: Sequence[_File], most: int) -> tuple[str, list[str]]:
                 f"`{file.shown}` has {file.size} bytes and is cut for the model; "
                 f"`instructions.max_bytes` is {most}"
             )
-        parts.append(framed("instructions", text, file=file.shown))
+        parts.append(frame_text("instructions", text, file=file.shown))
     if not parts:
         return "", warnings
     return "\n\n".join((_ABOUT, *reversed(parts))), warnings

@@ -13,7 +13,7 @@ import stat
 from pathlib import Path
 
 
-def repository_root(workspace: Path, home: Path | None = None) -> tuple[Path, str]:
+def find_repository_root(workspace: Path, home: Path | None = None) -> tuple[Path, str]:
     """Return the root of a workspace's repository, and why the search stopped early (or "").
 
     Never raises.

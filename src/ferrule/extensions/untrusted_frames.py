@@ -11,40 +11,42 @@ from __future__ import annotations
 import re
 from html import escape
 
-from ferrule.core.invisible_characters import visible
+from ferrule.core.invisible_characters import escape_invisible
 
 _MARK = re.compile(r"<(\s*/?\s*(?:skill|instructions)\b)", re.IGNORECASE)
 
 
-def shown(text: str) -> str:
+def make_visible(text: str) -> str:
     """Write out the invisible characters of a text. Lines end with a line feed."""
-    return visible(text, joiners=True)
+    return escape_invisible(text, keep_joiners=True)
 
 
-def one_line(text: str) -> str:
+def make_one_line(text: str) -> str:
     """Make a text visible and put it on one line, with single blanks."""
-    return " ".join(shown(text).split())
+    return " ".join(make_visible(text).split())
 
 
-def harmless(text: str) -> str:
+def neutralize(text: str) -> str:
     """Make a text safe to put into a frame: visible, and with frame marks in it broken.
 
     Applying it twice is the same as once.
     """
-    return _MARK.sub(r"&lt;\1", shown(text).strip("\n"))
+    return _MARK.sub(r"&lt;\1", make_visible(text).strip("\n"))
 
 
-def framed(mark: str, text: str, **facts: str) -> str:
+def frame_text(mark: str, text: str, **facts: str) -> str:
     """Return a text between `<mark fact="…">` and `</mark>`, which it cannot close."""
-    attributes = "".join(f' {name}="{escape(one_line(value))}"' for name, value in facts.items())
-    return f"<{mark}{attributes}>\n{harmless(text)}\n</{mark}>"
+    attributes = "".join(
+        f' {name}="{escape(make_one_line(value))}"' for name, value in facts.items()
+    )
+    return f"<{mark}{attributes}>\n{neutralize(text)}\n</{mark}>"
 
 
-def cut(text: str, most: int) -> str:
-    """Return at most `most` bytes of UTF-8 of a text, cut at a line end where there is one."""
+def cut_text(text: str, max_bytes: int) -> str:
+    """Return at most `max_bytes` bytes of UTF-8 of a text, cut at a line end where there is one."""
     data = text.encode()
-    if len(data) <= most:
+    if len(data) <= max_bytes:
         return text
-    head = data[:most].decode("utf-8", "ignore")
+    head = data[:max_bytes].decode("utf-8", "ignore")
     line_end = head.rfind("\n")
     return head[: line_end + 1] if line_end > 0 else head

@@ -13,11 +13,11 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any, cast
 
-from ferrule.core.lazy_patterns import expression
+from ferrule.core.lazy_patterns import compile_lazily
 
 from .client import Capabilities
 
-_TOOL_MARKERS = expression(
+_TOOL_MARKERS = compile_lazily(
     r"\{%-?\s*(if|elif|for)[^%]*\btools?\b"  # Jinja conditionals and loops on tools
     r"|\{\{-?\s*(if|range|with)[^}]*\.Tools?\b"  # the same in Go templates
     r"|\[(AVAILABLE_TOOLS|TOOL_CALLS|TOOL_RESULTS)\]"  # Mistral
@@ -41,7 +41,7 @@ _KNOWN_PROVIDERS: tuple[tuple[str, str, Capabilities], ...] = (
 )
 """Servers that do not describe their models: start of the URL, models, their capabilities."""
 
-_HAS_TOOL_SEARCH = expression(
+_HAS_TOOL_SEARCH = compile_lazily(
     r"(.*/)?gpt-(5\.([4-9]|\d\d)|[6-9]|1\d)(?!\d)"
     r"|claude-(opus|sonnet)-([4-9]|\d\d)(?!\d)"
     r"|claude-haiku-(4-([5-9]|\d\d)(?!\d)|([5-9]|\d\d)(?!\d))"
@@ -52,21 +52,21 @@ Routers put a provider before the name.
 """
 
 
-def searches(model: str) -> bool:
+def has_tool_search(model: str) -> bool:
     """Return whether a model, by its name, can use its provider's tool search."""
     return _HAS_TOOL_SEARCH.match(model) is not None
 
 
-def known_provider(base_url: str, model: str) -> Capabilities | None:
+def find_known_provider(base_url: str, model: str) -> Capabilities | None:
     """Return the capabilities from the table of providers, or None."""
     for start, models, capabilities in _KNOWN_PROVIDERS:
         if base_url.startswith(start) and re.match(models, model):
-            tool_search = searches(model) if model.startswith("claude-") else None
+            tool_search = has_tool_search(model) if model.startswith("claude-") else None
             return replace(capabilities, source="provider table", tool_search=tool_search)
     return None
 
 
-def from_props(props: Mapping[str, Any]) -> Capabilities | None:
+def read_llama_props(props: Mapping[str, Any]) -> Capabilities | None:
     """Read llama.cpp's `/props`. Return None if this is not its answer.
 
     llama.cpp turns schemas into grammars for every model, so `structured` is always true.
@@ -87,7 +87,7 @@ def from_props(props: Mapping[str, Any]) -> Capabilities | None:
     return Capabilities(None, True, context, source="/props")
 
 
-def from_show(show: Mapping[str, Any]) -> Capabilities:
+def read_ollama_show(show: Mapping[str, Any]) -> Capabilities:
     """Read Ollama's `/api/show`. Every model there can be constrained to a schema (`format`)."""
     listed = show.get("capabilities")
     info = _as_object(show.get("model_info"))
@@ -113,7 +113,7 @@ def template_knows_tools(template: str) -> bool | None:
     return True if _TOOL_MARKERS.search(template) else None
 
 
-def from_models(model: str, entries: list[dict[str, Any]]) -> Capabilities:
+def read_models_entry(model: str, entries: list[dict[str, Any]]) -> Capabilities:
     """Read the entry for `model` in `/models`.
 
     Understands OpenRouter's `supported_parameters`, and context windows under any of their names.
@@ -132,7 +132,7 @@ def from_models(model: str, entries: list[dict[str, Any]]) -> Capabilities:
     return Capabilities(context=context, source="/models" if context else "unknown")
 
 
-def from_anthropic(entry: Mapping[str, Any]) -> Capabilities | None:
+def read_anthropic_model(entry: Mapping[str, Any]) -> Capabilities | None:
     """Read `GET /v1/models/{id}` in Anthropic's format, or return None if it says nothing.
 
     Tools are part of the format, so `tools` is always true.

@@ -1,10 +1,10 @@
-"""The protocol between the engine and a model. A provider is a class that fulfils `Wire`.
+"""The protocol between the engine and a model. A provider is a class that fulfils `ModelClient`.
 
 A model client opens one `Exchange` per session. The exchange encodes each message once and keeps
 its bytes; on every turn it sends the stable prefix (system text, tools, earlier messages) and what
 is new.
 
-The contract, tested by `ferrule.testing.wire_conformance`:
+The contract, tested by `ferrule.testing.model_client_conformance`:
 
 * `ask` sends `history` unchanged. Between two calls the history only grows. `ask` returns one
   complete `ModelAnswered` or raises `ProviderError`, never an exception of a library.
@@ -24,15 +24,15 @@ from dataclasses import field
 from typing import Any, Protocol
 
 from ferrule.core.events import ModelAnswered
-from ferrule.core.frozen import frozen
 from ferrule.core.messages import Message
+from ferrule.core.value_class import frozen
 
 
 @frozen
 class ToolSpec:
     """A tool as it is offered to a model.
 
-    `wire_name` is the name that is sent; it fits every provider. `schema` is compact JSON.
+    `api_name` is the name that is sent; it fits every provider. `schema` is compact JSON.
     `deferred` asks a provider with its own tool search to withhold the schema until a search finds
     the tool (`Capabilities.tool_search`). Other clients send a deferred tool like any other, so the
     caller leaves it out for them. `namespace` is the group under which such a provider shows
@@ -40,7 +40,7 @@ class ToolSpec:
     """
 
     name: str
-    wire_name: str
+    api_name: str
     description: str
     schema: str
     examples: tuple[Mapping[str, Any], ...] = ()
@@ -142,7 +142,7 @@ class Exchange(Protocol):
         ...
 
 
-class Wire(Protocol):
+class ModelClient(Protocol):
     """A client of one model behind a provider's API."""
 
     @property

@@ -17,14 +17,14 @@ from collections.abc import Sequence
 from json.decoder import scanstring  # pyright: ignore[reportAttributeAccessIssue, reportUnknownVariableType]
 from typing import Any, cast
 
-from ferrule.core.calls import compact
+from ferrule.core.calls import encode_json
 
 _BLANKS = " \t\n\r"
 _scan_value = json.JSONDecoder().raw_decode
 _scan_string: Any = cast(Any, scanstring)
 
 
-def members(text: str) -> dict[str, str]:
+def split_members(text: str) -> dict[str, str]:
     """Split a JSON object into its members, each value as the text it was.
 
     Raises:
@@ -47,7 +47,7 @@ def members(text: str) -> dict[str, str]:
         position = _skip_mark(text, position, ",")
 
 
-def elements(text: str) -> list[str]:
+def split_elements(text: str) -> list[str]:
     """Split a JSON array into its elements, each as the text it was.
 
     Raises:
@@ -75,8 +75,9 @@ def seal(model: str, calls: Sequence[str], content: str, **more: str) -> str:
         content: A JSON array, as text.
         more: Further members, each JSON text.
     """
-    rest = "".join(f",{compact(name)}:{value}" for name, value in more.items())
-    return f'{{"wire":{compact(model)},"calls":{compact(list(calls))},"content":{content}{rest}}}'
+    rest = "".join(f",{encode_json(name)}:{value}" for name, value in more.items())
+    head = f'{{"wire":{encode_json(model)},"calls":{encode_json(list(calls))}'
+    return f'{head},"content":{content}{rest}}}'
 
 
 def unseal(raw: str | None, model: str, calls: Sequence[str]) -> dict[str, str] | None:
@@ -84,7 +85,7 @@ def unseal(raw: str | None, model: str, calls: Sequence[str]) -> dict[str, str] 
     if not raw or not raw.startswith('{"wire":'):
         return None
     try:
-        found = members(raw)
+        found = split_members(raw)
         is_same_model = json.loads(found["wire"]) == model
         is_same_calls = json.loads(found["calls"]) == list(calls)
         has_content = bool(found["content"])

@@ -16,16 +16,16 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any, cast
 
-from ferrule.core.calls import Call, compact
+from ferrule.core.calls import ToolCall, encode_json
 from ferrule.core.errors import ConfigError
 from ferrule.core.events import ProviderToolCall
 
-from .request_encoding import dumps
+from .request_encoding import encode_json_bytes
 
-APPROVAL = "mcp_approval"
+APPROVAL_TOOL = "mcp_approval"
 """The tool whose call asks whether a remote MCP server may be called; its success means yes."""
 
-METADATA = 4096
+METADATA_LIMIT = 4096
 """Characters of what a provider says of a hosted call that its record keeps; `raw` keeps all."""
 
 _LONGEST_TEXT = 512
@@ -60,7 +60,7 @@ _CLIENT_SIDE = (
 """How the types begin that a provider only describes and the caller must carry out."""
 
 
-def kind(name: str) -> str:
+def classify_tool(name: str) -> str:
     """Return what a hosted tool does, in one word; `other` if its name does not say."""
     for part, what in _KINDS:
         if part in name:
@@ -68,20 +68,24 @@ def kind(name: str) -> str:
     return "other"
 
 
-def provider_call(fields: Mapping[str, Any], name: str, status: str) -> ProviderToolCall:
+def record_provider_call(fields: Mapping[str, Any], name: str, status: str) -> ProviderToolCall:
     """Record a hosted call. `fields` are the provider's item or block."""
     id = str(fields.get("id") or "")
     type_ = str(fields.get("type") or "")
     call_id = str(fields.get("call_id") or fields.get("tool_use_id") or id)
     return ProviderToolCall(
-        id, call_id, type_, kind(f"{type_} {name}"), name, status, metadata(fields)
+        id, call_id, type_, classify_tool(f"{type_} {name}"), name, status, format_metadata(fields)
     )
 
 
-def metadata(fields: Mapping[str, Any]) -> str:
+def format_metadata(fields: Mapping[str, Any]) -> str:
     """Return the fields as JSON of limited length, without long texts such as encrypted pages."""
-    text = compact(_shorten(fields))
-    return text if len(text) <= METADATA else compact({"left_out": f"{len(text)} characters"})
+    text = encode_json(_shorten(fields))
+    return (
+        text
+        if len(text) <= METADATA_LIMIT
+        else encode_json({"left_out": f"{len(text)} characters"})
+    )
 
 
 def _shorten(value: Any) -> Any:
@@ -94,7 +98,9 @@ def _shorten(value: Any) -> Any:
     return value
 
 
-def tools_json(tools: Sequence[Mapping[str, Any]], *, native: Sequence[str] = ()) -> list[bytes]:
+def encode_hosted_tools(
+    tools: Sequence[Mapping[str, Any]], *, native: Sequence[str] = ()
+) -> list[bytes]:
     """Encode hosted tools as they are sent.
 
     Args:
@@ -108,7 +114,7 @@ def tools_json(tools: Sequence[Mapping[str, Any]], *, native: Sequence[str] = ()
         type_ = tool.get("type")
         if not isinstance(type_, str) or not type_:
             raise ConfigError(
-                f"a provider tool has no type: {compact(dict(tool))}",
+                f"a provider tool has no type: {encode_json(dict(tool))}",
                 code="provider_tools",
                 hint='{"type": …}',
             )
@@ -121,10 +127,10 @@ def tools_json(tools: Sequence[Mapping[str, Any]], *, native: Sequence[str] = ()
             )
         if type_ == "mcp":
             _check_mcp_server(tool)
-    return [dumps(tool) for tool in tools]
+    return [encode_json_bytes(tool) for tool in tools]
 
 
-def asks_approval(tools: Sequence[Mapping[str, Any]]) -> bool:
+def needs_approval(tools: Sequence[Mapping[str, Any]]) -> bool:
     """Return whether the provider asks before it calls a remote MCP server.
 
     It does unless `require_approval` is `never`.
@@ -173,7 +179,7 @@ def _names_tools(tool_filter: object) -> bool:
     )
 
 
-def no_hosted_tools(tools: Sequence[Mapping[str, Any]], model: str) -> None:
+def reject_hosted_tools(tools: Sequence[Mapping[str, Any]], model: str) -> None:
     """Refuse hosted tools, for clients that have none.
 
     Raises:
@@ -187,7 +193,7 @@ def no_hosted_tools(tools: Sequence[Mapping[str, Any]], model: str) -> None:
         )
 
 
-def approval_call(item: Mapping[str, Any]) -> Call:
+def make_approval_call(item: Mapping[str, Any]) -> ToolCall:
     """Turn an `mcp_approval_request` into a call of `mcp_approval`.
 
     The call's id is the one that the approval response must name.
@@ -202,4 +208,4 @@ def approval_call(item: Mapping[str, Any]) -> Call:
         "tool": str(item.get("name") or ""),
         "arguments": arguments if isinstance(arguments, dict) else {"as_text": str(arguments)},
     }
-    return Call(str(item.get("id") or ""), APPROVAL, compact(request))
+    return ToolCall(str(item.get("id") or ""), APPROVAL_TOOL, encode_json(request))

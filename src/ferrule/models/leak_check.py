@@ -20,36 +20,38 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, cast
 
-from ferrule.core.calls import compact
+from ferrule.core.calls import encode_json
 from ferrule.core.errors import ContextLeak
 from ferrule.core.events import ModelAnswered
-from ferrule.core.lazy_patterns import expression
+from ferrule.core.lazy_patterns import compile_lazily
 from ferrule.core.limits import OUTPUT_CAP
 from ferrule.core.messages import AssistantMessage, Message, ToolMessage
 
 from .client import Exchange, Sink
 
-TOPIC = "llm.context_leak"
+LEAK_TOPIC = "llm.context_leak"
 """The topic of the notice that a leak leaves in the journal."""
 
-_DATA_URL = expression(r"data:[\w.+-]{1,60}/[\w.+-]{1,90}[^,\s]{0,90};base64,([A-Za-z0-9+/=_-]*)")
+_DATA_URL = compile_lazily(
+    r"data:[\w.+-]{1,60}/[\w.+-]{1,90}[^,\s]{0,90};base64,([A-Za-z0-9+/=_-]*)"
+)
 _NOTICE_START = '\n<notice source="'
 _RESULT_START = '{"success":'
 
 
 @dataclass(slots=True)
-class Guarded:
+class LeakCheckedExchange:
     """An `Exchange` that raises ContextLeak instead of sending a history that contains a leak.
 
-    `limit` is in bytes; results of the tools in `inline` may be as large as any result. The first
-    `checked` messages are not checked: a session that goes on checked them when they were new.
-    `repeated` returns the name of the stored result that a text repeats, or "".
+    `limit` is in bytes; results of the tools in `inline_tools` may be as large as any result. The
+    first `checked` messages are not checked: a session that goes on checked them when they were
+    new. `find_repeated_result` returns the name of the stored result that a text repeats, or "".
     """
 
     inner: Exchange
     limit: int
-    inline: frozenset[str]
-    repeated: Callable[[str], str]
+    inline_tools: frozenset[str]
+    find_repeated_result: Callable[[str], str]
     notice: Callable[[str, str], None]
     notices: list[tuple[str, str]]
     checked: int = 0
@@ -76,7 +78,7 @@ class Guarded:
                 continue
             leak = self._describe_leak(message)
             if leak:
-                self.notice(TOPIC, leak)
+                self.notice(LEAK_TOPIC, leak)
                 raise ContextLeak(
                     leak, hint="refer to the artifact by its reference; parts of it can be read"
                 )
@@ -93,7 +95,7 @@ class Guarded:
         if size >= self.limit:
             return f"a message contains a data URL of {size} bytes"
         if isinstance(message, ToolMessage):
-            limit = 2 * OUTPUT_CAP if message.tool in self.inline else self.limit
+            limit = 2 * OUTPUT_CAP if message.tool in self.inline_tools else self.limit
             size = _raw_size(message.text, limit)
             if size < limit:
                 return ""
@@ -101,7 +103,7 @@ class Guarded:
         size = len(message.text.encode("utf-8", "replace"))
         if size < self.limit:
             return ""
-        name = self.repeated(message.text)
+        name = self.find_repeated_result(message.text)
         return f"a message of {size} bytes contains the text of {name}" if name else ""
 
 
@@ -133,5 +135,5 @@ def _raw_size(text: str, limit: int) -> int:
         # The text of a failure is bounded like any result, and so is its data.
         return size if size > 4 * OUTPUT_CAP else 0
     data = result.get("data")
-    content = data if isinstance(data, str) else compact(data)
+    content = data if isinstance(data, str) else encode_json(data)
     return len(content.encode("utf-8", "replace"))

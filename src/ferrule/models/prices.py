@@ -30,7 +30,7 @@ from ferrule.core.events import Usage
 from ferrule.storage import paths
 from ferrule.storage.settings.yaml_tree import Node, parse_yaml
 
-FILE = "prices.yaml"
+PRICES_FILE = "prices.yaml"
 _MILLION = Decimal(1_000_000)
 _TOKEN_KINDS = ("input", "output", "cached", "written")
 _GENAI_PROVIDERS = {"openai-responses": "openai", "gemini": "google"}
@@ -40,17 +40,17 @@ Price = Callable[[Usage], Decimal]
 """Maps token usage to its cost in US dollars."""
 
 
-def cost(model: str, usage: Usage) -> Decimal | None:
+def calculate_cost(model: str, usage: Usage) -> Decimal | None:
     """Return the cost in US dollars of one answer of `provider:model`, or None if it is unknown.
 
     Raises:
         ConfigError: The price file is broken.
     """
-    price = price_of(model)
+    price = find_price(model)
     return None if price is None else price(usage)
 
 
-def price_of(model: str) -> Price | None:
+def find_price(model: str) -> Price | None:
     """Return the price function of a model, or None if its price is unknown.
 
     Raises:
@@ -65,7 +65,7 @@ def price_of(model: str) -> Price | None:
 
 
 def _read_own_prices(model: str) -> dict[str, Decimal] | None:
-    path = paths.config() / FILE
+    path = paths.config() / PRICES_FILE
     try:
         data = path.read_bytes()
     except FileNotFoundError:

@@ -14,21 +14,21 @@ from collections.abc import Mapping
 from typing import Any, cast
 
 from ferrule.core.errors import ProviderError
-from ferrule.core.lazy_patterns import expression
+from ferrule.core.lazy_patterns import compile_lazily
 
 from .http.retry import RETRY_STATUS, parse_retry_after
-from .request_encoding import json_object
+from .request_encoding import parse_object
 
-SHOWN = 500
+SHOWN_CHARACTERS = 500
 """Characters of a server's own message that an error shows."""
 
-_OVERFLOW = expression(
+_OVERFLOW = compile_lazily(
     r"context.{0,12}(length|size|window)|maximum context|exceed_context|prompt is too "
     r"long|too many tokens"
     r"|no user query found|input length .{0,60}exceed|reduce the length",
     re.I | re.S,
 )
-_TOOLS_UNSUPPORTED = expression(
+_TOOLS_UNSUPPORTED = compile_lazily(
     r"not support(ed)?\b.{0,40}\b(tools?|function)|\b(tools?|functions?)( \w+)? "
     r"(is|are|param\w*).{0,40}"
     r"(not (supported|allowed|available)|requires?)|does(n't| not) support tool|tool.{0,40}template"
@@ -39,20 +39,20 @@ _TOOLS_UNSUPPORTED = expression(
     r"(supported|allowed|available|implemented|enabled)",
     re.I | re.S,
 )
-_CHOICE_UNSUPPORTED = expression(r"tool_?choice", re.I)
-_MODEL_NOT_FOUND = expression(
+_CHOICE_UNSUPPORTED = compile_lazily(r"tool_?choice", re.I)
+_MODEL_NOT_FOUND = compile_lazily(
     r"model.{0,120}(not found|does not exist|not exist|unknown)|model_not_found|invalid model"
     r"|not_found_error.{0,10}model",
     re.I | re.S,
 )
-_QUOTA = expression(
+_QUOTA = compile_lazily(
     r"insufficient_quota|quota exceeded|billing|insufficient balance|credit balance", re.I
 )
-_OVERLOADED = expression(r"overloaded_error|server_overloaded|overloaded", re.I)
-_RATE_LIMITED = expression(r"rate_limit", re.I)
+_OVERLOADED = compile_lazily(r"overloaded_error|server_overloaded|overloaded", re.I)
+_RATE_LIMITED = compile_lazily(r"rate_limit", re.I)
 
 
-def refusal(
+def error_from_response(
     who: str,
     status: int,
     headers: Mapping[str, str],
@@ -82,7 +82,7 @@ def refusal(
     return error
 
 
-def error_inside(who: str, value: object, *, tools: bool) -> ProviderError:
+def error_from_object(who: str, value: object, *, tools: bool) -> ProviderError:
     """Build the error for an `error` object in place of an answer, or in the middle of a stream."""
     message, code = _read_error(value)
     error = _classify(who, 0, message, code, tools=tools)
@@ -92,7 +92,7 @@ def error_inside(who: str, value: object, *, tools: bool) -> ProviderError:
 
 def _classify(who: str, status: int, message: str, code: str, *, tools: bool) -> ProviderError:
     searched = f"{code} {message}"
-    shown = f"{who}: {message[:SHOWN]}" if message else f"{who} answered HTTP {status}"
+    shown = f"{who}: {message[:SHOWN_CHARACTERS]}" if message else f"{who} answered HTTP {status}"
     if status == 413 or _OVERFLOW.search(searched):
         hint = "use a larger window (`num_ctx` on Ollama), start a new session, or send less"
         return ProviderError(shown, code="context_overflow", hint=hint, retryable=False)
@@ -126,10 +126,10 @@ def _classify(who: str, status: int, message: str, code: str, *, tools: bool) ->
 
 
 def _read_body(body: bytes) -> tuple[str, str]:
-    value = json_object(body)
+    value = parse_object(body)
     if value:
         return _read_error(value.get("error") or value)
-    return body[: SHOWN * 2].decode("utf-8", "replace").strip(), ""
+    return body[: SHOWN_CHARACTERS * 2].decode("utf-8", "replace").strip(), ""
 
 
 def _read_error(value: object) -> tuple[str, str]:

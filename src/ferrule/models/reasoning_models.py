@@ -16,6 +16,6 @@ _STARTS_IN_REASONING = re.compile(
 """Families whose chat templates end the prompt with the mark that opens reasoning."""
 
 
-def starts_thinking(name: str) -> bool:
+def starts_in_reasoning(name: str) -> bool:
     """Return whether a model is known to begin its reply inside reasoning opened by the prompt."""
     return bool(_STARTS_IN_REASONING.search(name.lower()))

@@ -8,7 +8,7 @@ from typing import Any, cast
 
 from ferrule.core.errors import ConfigError
 
-from .client import Wire
+from .client import ModelClient
 
 PROVIDERS: dict[str, tuple[str, str]] = {
     "openai": ("ferrule.models.openai.chat:OpenAIChat", "openai:MODEL"),
@@ -29,7 +29,7 @@ provider is requested.
 """
 
 
-def resolve(name: str, **options: Any) -> Wire:
+def create_model_client(name: str, **options: Any) -> ModelClient:
     """Return the client for `provider:model`.
 
     Args:
@@ -61,12 +61,12 @@ def resolve(name: str, **options: Any) -> Wire:
         ) from problem
 
 
-def _load_factory(provider: str) -> Callable[..., Wire]:
+def _load_factory(provider: str) -> Callable[..., ModelClient]:
     module, _, path = PROVIDERS[provider][0].partition(":")
     found: Any = import_module(module)
     for attribute in path.split("."):
         found = getattr(found, attribute)
-    return cast(Callable[..., Wire], found)
+    return cast(Callable[..., ModelClient], found)
 
 
 def _list_examples() -> str:

@@ -10,7 +10,7 @@ import re
 from collections.abc import Callable, Sequence
 from typing import Any, cast
 
-from ferrule.core.calls import compact
+from ferrule.core.calls import encode_json
 from ferrule.core.messages import AssistantMessage, Message
 
 from .client import ToolSpec
@@ -23,7 +23,7 @@ ALARM_SHARE = 0.6
 """A server that read less than this share of the estimate, itself a low one, has cut the prompt."""
 
 
-class Names:
+class ToolNames:
     """Maps tool names to the names that are sent, and back.
 
     Inbound, a name that no tool has passes through unchanged. Outbound it is made to fit, because a
@@ -31,33 +31,33 @@ class Names:
     """
 
     def __init__(self, tools: Sequence[ToolSpec]) -> None:
-        self._out = {tool.name: tool.wire_name for tool in tools}
-        self.inbound = {tool.wire_name: tool.name for tool in tools}
+        self._out = {tool.name: tool.api_name for tool in tools}
+        self.inbound = {tool.api_name: tool.name for tool in tools}
 
     def outbound(self, name: str) -> str:
         """Return the name to send for a tool."""
         known = self._out.get(name)
         if known is None:
-            known = self._out[name] = fitting(name) or "unnamed"
+            known = self._out[name] = fit_name(name) or "unnamed"
         return known
 
 
-def fitting(name: str) -> str:
+def fit_name(name: str) -> str:
     """Replace the characters of a name that providers do not allow. Two names may become equal."""
     return _INVALID_IN_NAME.sub("_", name)[:64]
 
 
-class Transcript:
+class EncodedHistory:
     """A history as the elements of a JSON array, each message encoded once.
 
-    `json` holds the elements with commas between them, `weight` the sum of `message_weight`. The
+    `json` holds the elements with commas between them, `weight` the sum of `weigh_message`. The
     history may only grow; one that got shorter is another conversation and is encoded anew.
     """
 
     def __init__(self, system: str, encode: Callable[[Message], bytes]) -> None:
         self._encode = encode
-        self._start = dumps({"role": "system", "content": system}) if system else b""
-        self._start_weight = weight(system)
+        self._start = encode_json_bytes({"role": "system", "content": system}) if system else b""
+        self._start_weight = weigh_text(system)
         self._reset()
 
     def _reset(self) -> None:
@@ -73,11 +73,11 @@ class Transcript:
             if self.json:
                 self.json += b","
             self.json += self._encode(message)
-            self.weight += message_weight(message)
+            self.weight += weigh_message(message)
         self._count = len(history)
 
 
-def tools_field(tools: Sequence[ToolSpec]) -> bytes:
+def encode_tools(tools: Sequence[ToolSpec]) -> bytes:
     """Encode the `tools` array of chat completions and of Ollama.
 
     Schemas are JSON already and are not parsed again.
@@ -85,21 +85,21 @@ def tools_field(tools: Sequence[ToolSpec]) -> bytes:
     return ("[" + ",".join(_encode_tool(tool) for tool in tools) + "]").encode()
 
 
-def described(tool: ToolSpec) -> str:
+def describe_tool(tool: ToolSpec) -> str:
     """Return a tool's description, followed by its examples."""
     examples = tool.argument_examples
     if not examples:
         return tool.description
-    shown = "\n".join(compact(example) for example in examples)
+    shown = "\n".join(encode_json(example) for example in examples)
     return f"{tool.description}\nExamples of arguments:\n{shown}"
 
 
 def _encode_tool(tool: ToolSpec) -> str:
-    head = f'"name":{compact(tool.wire_name)},"description":{compact(described(tool))}'
+    head = f'"name":{encode_json(tool.api_name)},"description":{encode_json(describe_tool(tool))}'
     return f'{{"type":"function","function":{{{head},"parameters":{tool.schema or "{}"}}}}}'
 
 
-def arguments_object(arguments: str) -> str:
+def arguments_as_object(arguments: str) -> str:
     """Return arguments as a JSON object, for servers whose chat templates read them.
 
     Valid objects are returned unchanged. Anything else is wrapped in an object as the text it is,
@@ -109,50 +109,50 @@ def arguments_object(arguments: str) -> str:
         value = json.loads(arguments)
     except (ValueError, RecursionError):
         value = None
-    return arguments if isinstance(value, dict) else compact({"invalid_arguments": arguments})
+    return arguments if isinstance(value, dict) else encode_json({"invalid_arguments": arguments})
 
 
-def weight(text: str) -> int:
+def weigh_text(text: str) -> int:
     """Count the characters that cost tokens. Spaces and line feeds cost next to nothing."""
     return len(text) - text.count(" ") - text.count("\n")
 
 
-def message_weight(message: Message) -> int:
+def weigh_message(message: Message) -> int:
     """Return the `weight` a message adds to the prompt.
 
     Reasoning is not counted, since chat templates drop it.
     """
-    total = weight(message.text)
+    total = weigh_text(message.text)
     if isinstance(message, AssistantMessage):
-        total += sum(weight(call.arguments) + len(call.tool) for call in message.calls)
+        total += sum(weigh_text(call.arguments) + len(call.tool) for call in message.calls)
     return total
 
 
-def truncation(weighed: int, read: int) -> str:
+def truncation_warning(sent_weight: int, read_tokens: int) -> str:
     """Return a warning if the server read far fewer tokens than were sent, else "".
 
-    Four characters of `weighed` are at least one token for every tokenizer in use. Repetitive text
-    (a line of dashes) can cause a false alarm; a cut of more than about half is not missed.
+    Four characters of `sent_weight` are at least one token for every tokenizer in use. Repetitive
+    text (a line of dashes) can cause a false alarm; a cut of more than about half is not missed.
 
     Args:
-        weighed: The `weight` of what was sent.
-        read: The tokens that the server counted; 0 if it does not say.
+        sent_weight: The `weight` of what was sent.
+        read_tokens: The tokens that the server counted; 0 if it does not say.
     """
-    estimate = weighed // 4
-    if not read or estimate < ALARM_MIN_TOKENS or read >= ALARM_SHARE * estimate:
+    estimate = sent_weight // 4
+    if not read_tokens or estimate < ALARM_MIN_TOKENS or read_tokens >= ALARM_SHARE * estimate:
         return ""
     return (
-        f"the server read {read} tokens, but at least about {estimate} were sent: "
+        f"the server read {read_tokens} tokens, but at least about {estimate} were sent: "
         "it has probably cut the start of the conversation, with the tools in it"
     )
 
 
-def dumps(value: object) -> bytes:
+def encode_json_bytes(value: object) -> bytes:
     """Encode a value as compact JSON. A lone surrogate becomes `?`."""
-    return utf8(compact(value))
+    return encode_utf8(encode_json(value))
 
 
-def utf8(text: str) -> bytes:
+def encode_utf8(text: str) -> bytes:
     """Encode text. A lone surrogate (half an emoji from a broken stream) becomes `?`."""
     try:
         return text.encode()
@@ -160,7 +160,7 @@ def utf8(text: str) -> bytes:
         return text.encode("utf-8", "replace")
 
 
-def json_object(data: bytes | str) -> dict[str, Any]:
+def parse_object(data: bytes | str) -> dict[str, Any]:
     """Parse a JSON object; return an empty one for anything else.
 
     For bodies of errors and descriptions.

@@ -17,22 +17,22 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, cast
 
-from ferrule.core.calls import Call, compact
+from ferrule.core.calls import ToolCall, encode_json
 from ferrule.core.errors import ConfigError, ProviderError
 from ferrule.core.events import ModelAnswered, Usage
-from ferrule.core.frozen import frozen
 from ferrule.core.messages import Message
+from ferrule.core.value_class import frozen
 
 from .client import Capabilities, ModelOptions, Sink, ToolSpec
 
-Made = tuple[str, Mapping[str, Any] | str] | tuple[str, Mapping[str, Any] | str, str]
+ScriptedCall = tuple[str, Mapping[str, Any] | str] | tuple[str, Mapping[str, Any] | str, str]
 """A call in a script: tool, arguments (an object, or JSON text), and optionally an id.
 
 The JSON text may be broken.
 """
 
 
-UNCOUNTED = Usage()
+NO_USAGE = Usage()
 
 
 class ScriptError(ProviderError, AssertionError):
@@ -49,9 +49,9 @@ class Step:
     """One answer. Made by `says`, `calls` and `fails`."""
 
     text: str = ""
-    calls: tuple[Call, ...] = ()
+    calls: tuple[ToolCall, ...] = ()
     reasoning: str = ""
-    usage: Usage = UNCOUNTED
+    usage: Usage = NO_USAGE
     stop: str = ""
     error: ProviderError | None = None
 
@@ -60,12 +60,14 @@ Script = Step | Callable[[Sequence[Message]], "Step | Awaitable[Step]"]
 """A step, or a function from the history to a step; it may be async and wait for something."""
 
 
-def says(text: str, *, reasoning: str = "", usage: Usage = UNCOUNTED, stop: str = "end") -> Step:
+def says(text: str, *, reasoning: str = "", usage: Usage = NO_USAGE, stop: str = "end") -> Step:
     """Return a step that answers with text."""
     return Step(text, (), reasoning, usage, stop)
 
 
-def calls(*scripted: Made, text: str = "", usage: Usage = UNCOUNTED, stop: str = "calls") -> Step:
+def calls(
+    *scripted: ScriptedCall, text: str = "", usage: Usage = NO_USAGE, stop: str = "calls"
+) -> Step:
     """Return a step that calls tools. A call without an id gets one from the engine."""
     return Step(text, tuple(_to_call(call) for call in scripted), "", usage, stop)
 
@@ -75,15 +77,15 @@ def fails(error: ProviderError) -> Step:
     return Step(error=error)
 
 
-def _to_call(scripted: Made) -> Call:
+def _to_call(scripted: ScriptedCall) -> ToolCall:
     tool = scripted[0]
-    arguments = scripted[1] if isinstance(scripted[1], str) else compact(scripted[1])
+    arguments = scripted[1] if isinstance(scripted[1], str) else encode_json(scripted[1])
     id = scripted[2] if len(scripted) > 2 else ""
-    return Call(id, tool, arguments)
+    return ToolCall(id, tool, arguments)
 
 
 @frozen
-class Ask:
+class RecordedAsk:
     """The arguments of one `ask`."""
 
     history: tuple[Message, ...]
@@ -92,7 +94,7 @@ class Ask:
 
 
 @frozen
-class Opened:
+class RecordedOpen:
     """The arguments of one `open`."""
 
     system: str
@@ -120,8 +122,8 @@ class Scripted:
         self._capabilities = capabilities or Capabilities(True, True, None, False, "script")
         self._next = 0
         self._is_broken_off = False
-        self.asks: list[Ask] = []
-        self.opened: list[Opened] = []
+        self.asks: list[RecordedAsk] = []
+        self.opened: list[RecordedOpen] = []
 
     @staticmethod
     def load(path: str | Path) -> Scripted:
@@ -147,10 +149,10 @@ class Scripted:
     def open(
         self, system: str, tools: Sequence[ToolSpec], options: ModelOptions
     ) -> ScriptedExchange:
-        self.opened.append(Opened(system, tuple(tools), options))
+        self.opened.append(RecordedOpen(system, tuple(tools), options))
         return ScriptedExchange(self)
 
-    def finished(self) -> None:
+    def assert_finished(self) -> None:
         """Check that every step was used.
 
         Raises:
@@ -167,7 +169,7 @@ class Scripted:
         was_broken_off = self._is_broken_off
         self._is_broken_off = True
         if not was_broken_off:
-            self.finished()
+            self.assert_finished()
 
     async def __aenter__(self) -> Scripted:
         return self
@@ -181,7 +183,7 @@ class Scripted:
         if error is None:
             await self.close()
 
-    async def take(self, ask: Ask) -> Step:
+    async def next_step(self, ask: RecordedAsk) -> Step:
         """Return the next step. Called by exchanges."""
         self.asks.append(ask)
         if self._next >= len(self._steps):
@@ -218,7 +220,7 @@ class ScriptedExchange:
         schema: Mapping[str, Any] | None = None,
         sink: Sink | None = None,
     ) -> ModelAnswered:
-        step = await self._client.take(Ask(tuple(history), tools, schema))
+        step = await self._client.next_step(RecordedAsk(tuple(history), tools, schema))
         if step.error:
             raise step.error
         if sink:
@@ -301,7 +303,7 @@ def _as_list(where: str, value: object) -> list[Any]:
     return cast(list[Any], value)
 
 
-def _parse_call(where: str, value: object) -> Call:
+def _parse_call(where: str, value: object) -> ToolCall:
     fields = cast(dict[str, Any], value) if isinstance(value, dict) else {}
     tool = fields.get("tool")
     arguments = fields.get("arguments", {})
@@ -309,8 +311,8 @@ def _parse_call(where: str, value: object) -> Call:
         raise ConfigError(
             f"{where}: a call has `tool`, `arguments` and optionally `id`", code="script"
         )
-    text = arguments if isinstance(arguments, str) else compact(arguments)
-    return Call(str(fields.get("id", "")), tool, text)
+    text = arguments if isinstance(arguments, str) else encode_json(arguments)
+    return ToolCall(str(fields.get("id", "")), tool, text)
 
 
 def _parse_error(where: str, value: object) -> ProviderError:

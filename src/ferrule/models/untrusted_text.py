@@ -28,10 +28,10 @@ from dataclasses import replace
 from functools import partial
 from typing import Any, cast
 
-from ferrule.core.calls import Call, compact
+from ferrule.core.calls import ToolCall, encode_json
 from ferrule.core.events import ModelAnswered
-from ferrule.core.invisible_characters import for_models
-from ferrule.core.lazy_patterns import expression
+from ferrule.core.invisible_characters import escape_for_models
+from ferrule.core.lazy_patterns import compile_lazily
 from ferrule.core.limits import OUTPUT_CAP
 from ferrule.core.messages import AssistantMessage, Message, ToolMessage, UserMessage
 
@@ -60,22 +60,22 @@ _BRACKETS = (
     r"\[e~\[|\]~!?b[\[\]]",  # MiniMax
     r"◁/?(?:think|tool_call)▷",  # Kimi VL
 )
-_CONTROL_TOKEN = expression("|".join((f"<(?:{'|'.join(_AFTER_ANGLE)})", *_BRACKETS)))
+_CONTROL_TOKEN = compile_lazily("|".join((f"<(?:{'|'.join(_AFTER_ANGLE)})", *_BRACKETS)))
 """Control tokens of the model families that servers run, as their vocabularies spell them."""
 
 _OPENING_CHARACTERS = frozenset("<[]◁")
-_JSON_ESCAPE = expression(r"\\[bfru/]")
+_JSON_ESCAPE = compile_lazily(r"\\[bfru/]")
 _NOTED_KINDS = 6
 """How many different escapes a message's note names."""
 
 
-def escape(characters: str) -> str:
+def escape_as_json(characters: str) -> str:
     """Return characters as JSON escapes; beyond U+FFFF as a surrogate pair."""
     units = characters.encode("utf-16-be", "surrogatepass")
     return "".join(f"\\u{units[at]:02x}{units[at + 1]:02x}" for at in range(0, len(units), 2))
 
 
-def spell_out(text: str, *, tokens: bool = True, found: Counter[str] | None = None) -> str:
+def escape_untrusted(text: str, *, tokens: bool = True, counts: Counter[str] | None = None) -> str:
     """Escape invisible characters and control tokens in a text.
 
     Text without any is returned unchanged. Escaping twice is the same as escaping once.
@@ -83,21 +83,21 @@ def spell_out(text: str, *, tokens: bool = True, found: Counter[str] | None = No
     Args:
         text: Text that anybody may have written.
         tokens: Whether control tokens are escaped too.
-        found: Counts what was escaped, under the name that a note gives it.
+        counts: Counts what was escaped, under the name that a note gives it.
     """
 
     def escape_invisible(characters: str) -> str:
-        if found is not None:
-            found.update(f"U+{ord(character):04X}" for character in characters)
-        return escape(characters)
+        if counts is not None:
+            counts.update(f"U+{ord(character):04X}" for character in characters)
+        return escape_as_json(characters)
 
     def escape_token(match: re.Match[str]) -> str:
-        escaped = escape(match[0][0]) + match[0][1:]
-        if found is not None:
-            found[escaped] += 1
+        escaped = escape_as_json(match[0][0]) + match[0][1:]
+        if counts is not None:
+            counts[escaped] += 1
         return escaped
 
-    escaped = for_models(text, escape_invisible)
+    escaped = escape_for_models(text, escape_invisible)
     if not tokens or _OPENING_CHARACTERS.isdisjoint(escaped):
         return escaped
     # Escaping a token inside a longer one (`<|<turn|>`) may leave another. Each pass escapes at
@@ -126,7 +126,7 @@ def map_json(text: str, transform: Callable[[str], str]) -> str:
     except (ValueError, RecursionError):
         return transform(text)
     mapped = _map_value(value, transform)
-    return text if mapped == value else compact(mapped)
+    return text if mapped == value else encode_json(mapped)
 
 
 def _map_value(value: Any, transform: Callable[[str], str]) -> Any:
@@ -165,14 +165,14 @@ def map_message(message: Message, transform: Callable[[str], str]) -> Message:
         )
     else:
         calls = tuple(
-            Call(transform(call.id), transform(call.tool), map_json(call.arguments, transform))
+            ToolCall(transform(call.id), transform(call.tool), map_json(call.arguments, transform))
             for call in message.calls
         )
         mapped = AssistantMessage(text, calls, transform(message.reasoning), message.raw)
     return message if mapped == message else mapped
 
 
-class SpelledTools:
+class EscapedTools:
     """Escapes tools, and returns the same value for the same tools.
 
     Model clients recognise their catalog by its identity.
@@ -181,12 +181,12 @@ class SpelledTools:
     def __init__(self) -> None:
         self._last: tuple[Sequence[ToolSpec], bool, Sequence[ToolSpec]] = ((), True, ())
 
-    def of(self, tools: Sequence[ToolSpec], *, tokens: bool = True) -> Sequence[ToolSpec]:
+    def escape_tools(self, tools: Sequence[ToolSpec], *, tokens: bool = True) -> Sequence[ToolSpec]:
         """Return the tools escaped; the given value itself if nothing changes."""
         last_tools, last_tokens, last_escaped = self._last
         if last_tools is tools and last_tokens == tokens:
             return last_escaped
-        transform = partial(spell_out, tokens=tokens)
+        transform = partial(escape_untrusted, tokens=tokens)
         mapped = tuple(map_tool(tool, transform) for tool in tools)
         unchanged = all(new is old for new, old in zip(mapped, tools, strict=True))
         escaped = tools if unchanged else mapped
@@ -196,11 +196,11 @@ class SpelledTools:
         return escaped
 
 
-SPELLED_TOOLS = SpelledTools()
+ESCAPED_TOOLS = EscapedTools()
 """Remembers the last tools: the sessions of an agent share its catalog."""
 
 
-class SpellingExchange:
+class EscapingExchange:
     """An `Exchange` that escapes what it passes on.
 
     Each message is processed once; the list only grows.
@@ -224,21 +224,21 @@ class SpellingExchange:
         if len(history) < len(self._messages):
             self._messages = []
         for message in history[len(self._messages) :]:
-            self._messages.append(spell_message(message, tokens=self._tokens))
+            self._messages.append(escape_message(message, tokens=self._tokens))
         answer = await self.inner.ask(self._messages, tools=tools, schema=schema, sink=sink)
         # It may have switched to another tool mode, and with it to another list.
         self.notices = self.inner.notices
         return answer
 
 
-def spell_message(message: Message, *, tokens: bool = True) -> Message:
+def escape_message(message: Message, *, tokens: bool = True) -> Message:
     """Escape a message; return the same object if nothing changes.
 
     Tool results and user messages get a note on what was escaped. A model's own messages get none:
     it wrote them.
     """
     found: Counter[str] = Counter()
-    escaped = map_message(message, partial(spell_out, tokens=tokens, found=found))
+    escaped = map_message(message, partial(escape_untrusted, tokens=tokens, counts=found))
     if escaped is message or isinstance(escaped, AssistantMessage):
         return escaped
     size = len(message.text.encode("utf-8", "replace"))

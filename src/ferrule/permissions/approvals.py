@@ -11,14 +11,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, field, is_dataclass
 from typing import Any, Literal, Protocol, cast
 
-from ferrule.core.calls import Call
+from ferrule.core.calls import ToolCall
 from ferrule.core.errors import ConfigError
-from ferrule.core.frozen import frozen
 from ferrule.core.identity import Identity
-from ferrule.tools.definition import Checked, Risk, SideEffect, Tool
+from ferrule.core.value_class import frozen
+from ferrule.tools.definition import CheckedArguments, Risk, SideEffect, Tool
 
-from .grant_proposals import Offer
-from .rules import FAMILIES, names_tool, parse_rule
+from .grant_proposals import GrantOffer
+from .rules import RULE_FAMILIES, matches_tool, parse_rule
 
 Choice = Literal["once", "session", "remember", "deny"]
 
@@ -36,25 +36,25 @@ class ApprovalRequest:
             that shortens it says so.
         offers: Per choice, the grant that would keep this call from asking again.
         values: The arguments as they would run, validated and after hooks.
-        died: The call had started when its process ended, and its outcome is unknown: a yes runs
-            it again.
+        has_unknown_outcome: The call had started when its process ended, and its outcome is
+            unknown: a yes runs it again.
     """
 
-    call: Call
+    call: ToolCall
     tool: Tool
     risk: str
     reason: str
     labels: tuple[str, ...]
     preview: str
-    offers: tuple[Offer, ...]
+    offers: tuple[GrantOffer, ...]
     digest: str
     identity: Identity
     values: Mapping[str, Any] = field(default_factory=dict[str, Any])
-    died: bool = False
+    has_unknown_outcome: bool = False
 
 
 @frozen
-class Answer:
+class ApprovalAnswer:
     """The answer: `grant` is the rule of the chosen offer, `by` who answered, `note` why."""
 
     choice: Choice
@@ -67,17 +67,17 @@ class Approver(Protocol):
     """Puts a question to a person, or to a policy in place of one.
 
     An approver with a true attribute `asks_about_unknown` is also asked about calls whose outcome
-    is unknown (`ApprovalRequest.died`).
+    is unknown (`ApprovalRequest.has_unknown_outcome`).
 
     Contract: `ask` answers exactly once per request and grants only rules of `request.offers`. It
     may raise a FerruleError, which counts as a no. Cancelling it withdraws the question: nothing is
     granted.
     """
 
-    async def ask(self, request: ApprovalRequest) -> Answer: ...
+    async def ask(self, request: ApprovalRequest) -> ApprovalAnswer: ...
 
 
-def question_tool(name: str, description: str, effect: SideEffect) -> Tool:
+def make_question_tool(name: str, description: str, effect: SideEffect) -> Tool:
     """Return a tool that stands for a question which is about no call.
 
     Approvers know only calls. The tool is in no catalog, and its risk is critical, which no policy
@@ -97,28 +97,28 @@ def question_tool(name: str, description: str, effect: SideEffect) -> Tool:
 class _UncheckedArguments:
     schema: Mapping[str, Any] = {"type": "object"}
 
-    def check(self, arguments: Any) -> Checked:
-        return Checked(dict(arguments), [], [])
+    def check(self, arguments: Any) -> CheckedArguments:
+        return CheckedArguments(dict(arguments), [], [])
 
 
 async def _do_nothing() -> None:
     """The question only has the form of a call: there is nothing to run."""
 
 
-class NobodyToAsk:
+class DenyingApprover:
     """Denies every request, for use without a terminal or an approver. The answer says so."""
 
-    async def ask(self, request: ApprovalRequest) -> Answer:
+    async def ask(self, request: ApprovalRequest) -> ApprovalAnswer:
         rule = next((offer.rule for offer in request.offers if offer.rule), "")
         step = f"allow it with the rule `{rule}`" if rule else "run it where a person can answer"
         note = (
             f"Denied: no one was available to approve it ({request.reason}); {step}, or pass "
             "`approver=` in a program"
         )
-        return Answer("deny", by="no-terminal", note=note)
+        return ApprovalAnswer("deny", by="no-terminal", note=note)
 
 
-class AllowThese:
+class AllowlistApprover:
     """Says yes, once, to tools whose names match (`--yes-to PATTERN`); `*` is a wildcard.
 
     It only answers questions: what a rule or a built-in refusal denies is never asked. It never
@@ -135,19 +135,19 @@ class AllowThese:
     def __init__(self, patterns: Sequence[str], otherwise: Approver | None = None) -> None:
         self._rules = tuple(parse_rule(pattern) for pattern in patterns)
         for rule in self._rules:
-            if rule.specifier is not None or rule.tool in FAMILIES:
+            if rule.specifier is not None or rule.tool in RULE_FAMILIES:
                 raise ConfigError(
                     f"--yes-to `{rule.text}`: found a rule instead of a tool name",
                     hint=f"put `{rule.text}` into permissions.allow, or name the tool",
                 )
-        self._otherwise = otherwise or NobodyToAsk()
+        self._otherwise = otherwise or DenyingApprover()
         self.asks_about_unknown = bool(getattr(self._otherwise, "asks_about_unknown", False))
 
-    async def ask(self, request: ApprovalRequest) -> Answer:
-        if request.risk != "critical" and not request.died:
+    async def ask(self, request: ApprovalRequest) -> ApprovalAnswer:
+        if request.risk != "critical" and not request.has_unknown_outcome:
             for rule in self._rules:
-                if names_tool(rule, request.tool.full_name):
-                    return Answer("once", by=f"--yes-to {rule.text}")
+                if matches_tool(rule, request.tool.full_name):
+                    return ApprovalAnswer("once", by=f"--yes-to {rule.text}")
         return await self._otherwise.ask(request)
 
 
@@ -158,7 +158,7 @@ _encode_canonical = json.JSONEncoder(
 ).encode
 
 
-def digest(tool_name: str, values: Mapping[str, Any]) -> str:
+def digest_arguments(tool_name: str, values: Mapping[str, Any]) -> str:
     """Return the SHA-256 (hex) over a tool's name and arguments. An approval holds only for it.
 
     The arguments are encoded as canonical JSON: keys sorted, no spaces. A value that is not JSON is

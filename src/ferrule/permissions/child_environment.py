@@ -4,7 +4,7 @@
     child.values      the variables that the child gets
     child.withheld    the names of the others, which the message of a failing child can mention
 
-Names in `PASSED` and those that begin with `LC_` are passed on; `add` passes on further names
+Names in `PASSED_ON` and those that begin with `LC_` are passed on; `add` passes on further names
 (exact, or with `*` at the end). Names that look like secrets are passed on only if `add` contains
 their full name; `LD_PRELOAD` and the like never are. This follows the filter of requirement 000
 without its `HARVEY_*` hole (every variable with that prefix was passed on).
@@ -19,11 +19,11 @@ import re
 from collections.abc import Iterable, Mapping
 
 from ferrule.core.errors import ConfigError
-from ferrule.core.frozen import frozen
+from ferrule.core.value_class import frozen
 
-from .commands.program_facts import listed
+from .command_analysis.program_facts import word_set
 
-PASSED = listed("""
+PASSED_ON = word_set("""
     PATH HOME USER USERNAME LOGNAME SHELL TERM COLORTERM LANG LANGUAGE TZ TMPDIR TEMP TMP PWD
     COLUMNS LINES NO_COLOR FORCE_COLOR CLICOLOR XDG_RUNTIME_DIR XDG_CACHE_HOME XDG_CONFIG_HOME
     XDG_DATA_HOME XDG_STATE_HOME VIRTUAL_ENV SYSTEMROOT COMSPEC PATHEXT""")
@@ -53,7 +53,7 @@ class ChildEnvironment:
     values: dict[str, str]
     withheld: tuple[str, ...]
 
-    def missing(self, output: str) -> tuple[str, ...]:
+    def find_mentioned(self, output: str) -> tuple[str, ...]:
         """Return the withheld names in a failing child's output: likely why it failed."""
         return tuple(
             name
@@ -62,12 +62,12 @@ class ChildEnvironment:
         )
 
 
-def looks_secret(name: str) -> bool:
+def is_secret_variable(name: str) -> bool:
     """Return whether a variable of this name is likely a secret."""
     return _SECRET.search(name) is not None
 
 
-def child_environment(
+def filter_environment(
     parent: Mapping[str, str],
     *,
     add: Iterable[str] = (),
@@ -104,8 +104,8 @@ def _is_passed(name: str, exact: frozenset[str], patterns: tuple[str, ...]) -> b
         return False
     if name in exact:
         return True
-    if looks_secret(name) and name != "PWD":
+    if is_secret_variable(name) and name != "PWD":
         return False
-    if name in PASSED or name.startswith("LC_"):
+    if name in PASSED_ON or name.startswith("LC_"):
         return True
     return any(fnmatch.fnmatchcase(name, pattern) for pattern in patterns)

@@ -12,12 +12,12 @@ import re
 from collections.abc import Iterator
 from typing import Literal
 
-from ferrule.core.frozen import frozen
+from ferrule.core.value_class import frozen
 from ferrule.tools.definition import Risk
 
-from .commands.program_facts import TWO_WORDS, UNGRANTABLE
-from .commands.syntax import Part
-from .rule_matching import Case
+from .command_analysis.program_facts import NEVER_GRANTED, TWO_WORDS
+from .command_analysis.syntax import CommandPart
+from .rule_matching import AnalysedCall
 
 ONCE_ONLY = frozenset(
     {
@@ -37,14 +37,14 @@ _MAX_COMMAND_LENGTH = 200
 
 
 @frozen
-class Offer:
+class GrantOffer:
     """An answer that a person may choose; `rule` is the grant, empty for `once`."""
 
     choice: Literal["once", "session", "remember"]
     rule: str
 
 
-def candidates(case: Case, root: str) -> list[str]:
+def propose_grants(case: AnalysedCall, root: str) -> list[str]:
     """Return rules that might allow a call, the narrowest first.
 
     For a tool of low risk, the rule for the whole tool comes first.
@@ -69,10 +69,10 @@ def candidates(case: Case, root: str) -> list[str]:
     return list(dict.fromkeys(found))
 
 
-def _command_rules(case: Case) -> Iterator[str]:
+def _command_rules(case: AnalysedCall) -> Iterator[str]:
     if len(case.analyses) != 1:
         return
-    text = case.analyses[0].spelled
+    text = case.analyses[0].full_text
     if len(text) <= _MAX_COMMAND_LENGTH and text.isprintable():
         literal = text.replace("*", "\\*")
         yield f"Bash({literal})"
@@ -82,11 +82,11 @@ def _command_rules(case: Case) -> Iterator[str]:
             yield f"Bash({prefix}:*)"
 
 
-def _command_prefix(part: Part) -> str:
+def _command_prefix(part: CommandPart) -> str:
     """Return the first words of a command, if a wildcard after them is not too wide."""
-    words = [word.text if word.known else "" for word in part.stripped]
+    words = [word.text if word.is_known else "" for word in part.words_after_wrappers]
     program = words[0] if words else ""
-    if not re.fullmatch(r"[A-Za-z0-9_.+\-]+", program) or program in UNGRANTABLE:
+    if not re.fullmatch(r"[A-Za-z0-9_.+\-]+", program) or program in NEVER_GRANTED:
         return ""
     if program not in TWO_WORDS:
         return program
@@ -105,7 +105,7 @@ def _is_plain_word(word: str) -> bool:
     return re.fullmatch(r"[A-Za-z][\w:.\-]*", word) is not None
 
 
-def _path_rules(case: Case, family: str, kind: str, root: str) -> Iterator[str]:
+def _path_rules(case: AnalysedCall, family: str, kind: str, root: str) -> Iterator[str]:
     """Yield rules for each path, then for its folder; nothing above the workspace is offered."""
     paths = [need.value for need in case.needs if need.kind == kind and need.value]
     for path in paths:

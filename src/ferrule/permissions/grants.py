@@ -23,9 +23,9 @@ from typing import Any, cast
 
 from ferrule.core.errors import ConfigError
 
-from .rules import Rule, parse_rule
+from .rules import PermissionRule, parse_rule
 
-VERSION = 1
+GRANTS_VERSION = 1
 
 
 class Grants:
@@ -33,12 +33,12 @@ class Grants:
 
     def __init__(self, file: Path | None = None) -> None:
         self.file = file
-        self.rules: tuple[Rule, ...] = ()
+        self.rules: tuple[PermissionRule, ...] = ()
         """All grants, those of the session first. A snapshot: changes replace the tuple."""
         self.problems: tuple[str, ...] = ()
         """What could not be used of the file, for people."""
-        self._session: dict[str, Rule] = {}
-        self._remembered: dict[str, Rule] = {}
+        self._session: dict[str, PermissionRule] = {}
+        self._remembered: dict[str, PermissionRule] = {}
         self._lock = threading.Lock()
 
     @classmethod
@@ -64,7 +64,7 @@ class Grants:
         grants._publish()
         return grants
 
-    def grant(self, text: str) -> Rule:
+    def grant(self, text: str) -> PermissionRule:
         """Grant a rule for this session. Raises ConfigError if `text` is not a rule."""
         rule = parse_rule(text, "allow", layer="session")
         with self._lock:
@@ -72,7 +72,7 @@ class Grants:
             self._publish()
         return rule
 
-    def remember(self, text: str) -> Rule:
+    def remember(self, text: str) -> PermissionRule:
         """Grant a rule permanently.
 
         Raises:
@@ -108,7 +108,7 @@ class Grants:
         return tuple(sorted(self._remembered))
 
     def _adopt(self, entries: list[Any]) -> None:
-        remembered: dict[str, Rule] = {}
+        remembered: dict[str, PermissionRule] = {}
         problems: list[str] = []
         for entry in entries:
             text = _rule_of(entry)
@@ -139,7 +139,7 @@ class Grants:
                 entries = _read(file)
                 kept = [entry for entry in entries if _rule_of(entry) != drop or not drop]
                 if add and all(_rule_of(entry) != add for entry in kept):
-                    kept.append({"version": VERSION, "rule": add})
+                    kept.append({"version": GRANTS_VERSION, "rule": add})
                 _replace_file(file, json.dumps(kept, ensure_ascii=False, indent=1) + "\n")
         except OSError as error:
             raise ConfigError(
@@ -154,7 +154,7 @@ def _rule_of(entry: object) -> str | None:
         return None
     fields = cast("dict[str, object]", entry)
     text = fields.get("rule")
-    return text if fields.get("version") == VERSION and isinstance(text, str) else None
+    return text if fields.get("version") == GRANTS_VERSION and isinstance(text, str) else None
 
 
 def _read(file: Path) -> list[Any]:

@@ -206,8 +206,8 @@ PROTECTED = (
 )
 
 
-@dataclass(frozen=True, slots=True)  # not `core.frozen`: the sandbox loads this file alone
-class Names:
+@dataclass(frozen=True, slots=True)  # not `core.value_class`: the sandbox loads this file alone
+class ProtectedNames:
     """The lists above and what settings add. Patterns are described at the top of this file."""
 
     reserved: tuple[str, ...] = ()
@@ -226,18 +226,20 @@ class Names:
         """
         return _check(self, name, write)
 
-    def extended(
+    def extend(
         self,
         *,
         reserved: tuple[str, ...] = (),
         secret: tuple[str, ...] = (),
         protected: tuple[str, ...] = (),
-    ) -> Names:
+    ) -> ProtectedNames:
         """Return these lists with further patterns."""
-        return Names(self.reserved + reserved, self.secret + secret, self.protected + protected)
+        return ProtectedNames(
+            self.reserved + reserved, self.secret + secret, self.protected + protected
+        )
 
 
-DEFAULT = Names()
+DEFAULT_NAMES = ProtectedNames()
 
 _BACKUP_ENDING = re.compile(r"(?:~|#|\.(?:bak|backup|old|orig|save|swp|swo|tmp))+$")
 _MAYBE_BACKUP = re.compile(r"[~#]|\.(?:bak|backup|old|orig|save|swp|swo|tmp)(?:/|$)")
@@ -247,7 +249,7 @@ _PROTECTED_REASON = "protected: it may be read but not written by a tool"
 
 
 @lru_cache(maxsize=16_384)
-def _check(names: Names, name: str, write: bool) -> str | None:
+def _check(names: ProtectedNames, name: str, write: bool) -> str | None:
     spellings = _spellings_of(name)
     pattern = _find_match(RESERVED + names.reserved, spellings)
     if pattern is not None:

@@ -6,7 +6,7 @@ approval of something else.
 
 A secret is replaced by `[redacted sha256:1a2b3c4d]`, the start of its SHA-256, so equal secrets
 can be recognized as equal. Short ones get no digest, because it would be easy to guess
-(`SHORTEST_DIGEST`); a longer one that is a dictionary word can still be guessed. Redacting twice
+(`MIN_DIGEST_LENGTH`); a longer one that is a dictionary word can still be guessed. Redacting twice
 changes nothing more.
 
 `secret_patterns` defines what a secret looks like. Objects are searched by the names of their
@@ -24,28 +24,28 @@ from hashlib import sha256
 from json.encoder import encode_basestring
 from typing import Any, cast
 
-from ferrule.core.calls import compact
+from ferrule.core.calls import encode_json
 from ferrule.core.errors import ConfigError
 from ferrule.tools.safe_patterns import compile_regex
 
-from .child_environment import looks_secret
-from .secret_patterns import FORMS, names_secret, words_of
+from .child_environment import is_secret_variable
+from .secret_patterns import SECRET_FORMATS, is_secret_name, split_words
 
-SHORTEST_DIGEST = 12
+MIN_DIGEST_LENGTH = 12
 """The fewest characters of a secret whose digest is shown."""
 
-SHORTEST_VALUE = 8
+MIN_VALUE_LENGTH = 8
 """The fewest characters of a known value that is searched for: shorter ones occur in any text."""
 
-SETTLED = 16
+MAX_SEARCHES = 16
 """How often a text is searched at most: replacing one secret can uncover another."""
 
-NESTED = 4
+MAX_JSON_DEPTH = 4
 """How many levels of JSON inside JSON text are searched as objects; below, JSON is just text."""
 
 _MARK = re.compile(r"\[redacted(?: sha256:[0-9a-f]{8})?\]")
 # ASCII: a key that directly follows a letter of another script is still found.
-_FORMS = [(form.signs, re.compile(form.pattern, re.ASCII)) for form in FORMS]
+_FORMS = [(form.signs, re.compile(form.pattern, re.ASCII)) for form in SECRET_FORMATS]
 _KEY_NAMES = (
     ("api", "key"),
     ("access", "key"),
@@ -112,12 +112,14 @@ _NAME_SIGNS = (
     "licensekey",
     "connection",
 )
-_SIGNS = tuple(dict.fromkeys((*_NAME_SIGNS, *(sign for form in FORMS for sign in form.signs))))
+_SIGNS = tuple(
+    dict.fromkeys((*_NAME_SIGNS, *(sign for form in SECRET_FORMATS for sign in form.signs)))
+)
 
 
-def mark(secret: str) -> str:
+def make_mark(secret: str) -> str:
     """Return what replaces a secret."""
-    if len(secret) < SHORTEST_DIGEST:
+    if len(secret) < MIN_DIGEST_LENGTH:
         return "[redacted]"
     return f"[redacted sha256:{sha256(secret.encode('utf-8', 'surrogatepass')).hexdigest()[:8]}]"
 
@@ -138,8 +140,8 @@ class Redactor:
     def __init__(
         self, keys: Iterable[str] = (), patterns: Iterable[str] = (), *, values: Iterable[str] = ()
     ) -> None:
-        self._keys = frozenset("_".join(words_of(key)) for key in keys)
-        known = {value for value in values if len(value) >= SHORTEST_VALUE}
+        self._keys = frozenset("_".join(split_words(key)) for key in keys)
+        known = {value for value in values if len(value) >= MIN_VALUE_LENGTH}
         self._values = tuple(sorted(known, key=len, reverse=True))
         self._patterns = [_compile(pattern) for pattern in patterns]
         # Keys, patterns, and values that JSON escapes cannot be ruled out by a quick search.
@@ -147,41 +149,41 @@ class Redactor:
         self._always_searches = bool(self._patterns) or bool(self._keys) or is_escaped
 
     @property
-    def by_line(self) -> bool:
+    def needs_whole_lines(self) -> bool:
         """True if a secret may contain spaces, so that streamed text must be redacted by lines."""
         if self._patterns:
             return True
         return any(character.isspace() for value in self._values for character in value)
 
     @staticmethod
-    def of_process(
+    def for_environment(
         environment: Mapping[str, str], keys: Iterable[str] = (), patterns: Iterable[str] = ()
     ) -> Redactor:
         """Return a redactor that knows the values of variables whose names look secret."""
-        values = (value for name, value in environment.items() if looks_secret(name))
+        values = (value for name, value in environment.items() if is_secret_variable(name))
         return Redactor(keys, patterns, values=values)
 
-    def body(self, text: str) -> str:
+    def redact_json(self, text: str) -> str:
         """Return JSON text without secrets: the same text if it contains none.
 
         Raises:
             ValueError: The text is not JSON.
         """
-        if not self.may_hold(text):
+        if not self.may_contain_secret(text):
             return text
         value = json.loads(text)
         redacted = self._redact_value(value, 0)
-        return text if redacted == value else compact(redacted)
+        return text if redacted == value else encode_json(redacted)
 
-    def value(self, value: Any) -> Any:
+    def redact_value(self, value: Any) -> Any:
         """Return a copy of a JSON value without secrets."""
         return self._redact_value(value, 0)
 
-    def text(self, text: str) -> str:
+    def redact_text(self, text: str) -> str:
         """Return a text without secrets."""
         return self._redact_text(text, 0)
 
-    def may_hold(self, text: str) -> bool:
+    def may_contain_secret(self, text: str) -> bool:
         """Return whether a text may contain a secret. Fast, and false for most texts.
 
         False also means that the text does not end with the start of a secret that continues in
@@ -212,27 +214,29 @@ class Redactor:
         return value
 
     def _is_secret_name(self, name: str) -> bool:
-        return names_secret(name) or (bool(self._keys) and "_".join(words_of(name)) in self._keys)
+        return is_secret_name(name) or (
+            bool(self._keys) and "_".join(split_words(name)) in self._keys
+        )
 
     # ---- text
 
     def _redact_text(self, text: str, depth: int) -> str:
-        if not self.may_hold(text):
+        if not self.may_contain_secret(text):
             return text
-        if depth < NESTED and text.lstrip()[:1] in ("{", "["):
+        if depth < MAX_JSON_DEPTH and text.lstrip()[:1] in ("{", "["):
             try:
                 value = json.loads(text)
             except ValueError:
                 return self._redact_plain_text(text)
             redacted = self._redact_value(value, depth + 1)
             if redacted != value:
-                return compact(redacted)
+                return encode_json(redacted)
         # Also if nothing was found in the object: of two members with the same name, it has only
         # the last one.
         return self._redact_plain_text(text)
 
     def _redact_plain_text(self, text: str) -> str:
-        for _ in range(SETTLED):
+        for _ in range(MAX_SEARCHES):
             redacted = self._search_once(text)
             if redacted == text:
                 break
@@ -242,7 +246,7 @@ class Redactor:
     def _search_once(self, text: str) -> str:
         for value in self._values:
             if value in text:
-                text = text.replace(value, mark(value))
+                text = text.replace(value, make_mark(value))
         lower = text.lower()
         for signs, pattern in _FORMS:
             if any(sign in lower for sign in signs):
@@ -259,11 +263,11 @@ class Redactor:
         redacted = list(parts)
         for index in range(0, len(parts), 2):  # the others are separators
             if self._matches_pattern(parts[index]):
-                redacted[index] = mark(parts[index])
+                redacted[index] = make_mark(parts[index])
         joined = "".join(redacted)
         # If only the line as a whole matches, or still does, all of it is replaced.
         if redacted == parts or self._matches_pattern(_MARK.sub("", joined)):
-            return mark(line)
+            return make_mark(line)
         return joined
 
     def _matches_pattern(self, text: str) -> bool:
@@ -288,7 +292,7 @@ def _hide(value: Any) -> Any:
         return value
     if isinstance(value, str) and _MARK.fullmatch(value):
         return value
-    return mark(value if isinstance(value, str) else compact(value))
+    return make_mark(value if isinstance(value, str) else encode_json(value))
 
 
 def _redact_form(match: re.Match[str]) -> str:
@@ -340,4 +344,4 @@ def _redact_assignment(text: str, match: re.Match[str]) -> str:
 def _replace_group(match: re.Match[str], group: str | int) -> str:
     start = match.start(group) - match.start()
     end = match.end(group) - match.start()
-    return match[0][:start] + mark(match[group]) + match[0][end:]
+    return match[0][:start] + make_mark(match[group]) + match[0][end:]

@@ -15,16 +15,16 @@ from collections.abc import Callable, Iterator
 from functools import lru_cache
 from urllib.parse import urlsplit
 
-from ferrule.core.frozen import frozen
+from ferrule.core.value_class import frozen
 from ferrule.tools.definition import Tool
 
-from .commands.program_facts import RUNNERS, base, without_options
-from .commands.syntax import Analysis, Part
-from .rules import Rule, names_tool
+from .command_analysis.program_facts import RUNNERS, drop_options, program_name
+from .command_analysis.syntax import CommandAnalysis, CommandPart
+from .rules import PermissionRule, matches_tool
 
 
 @frozen
-class Need:
+class RequiredAccess:
     """One thing that allow rules must cover before a call is allowed.
 
     Attributes:
@@ -36,72 +36,72 @@ class Need:
 
     kind: str
     value: str = ""
-    part: Part | None = None
-    analysis: Analysis | None = None
+    part: CommandPart | None = None
+    analysis: CommandAnalysis | None = None
 
 
 @frozen
-class Case:
+class AnalysedCall:
     """A call as rules see it.
 
     Attributes:
         name: The tool's full name.
         needs: What must be allowed.
         analyses: The call's command lines.
-        named: `(absolute path, written)` of each file that the commands name.
+        named_files: `(absolute path, written)` of each file that the commands name.
         labels: Risk labels of the commands.
         refusal: Why no rule can allow the call; empty if one can.
-        unsure: Why a person has to look at it; empty if none has to.
+        doubt: Why a person has to look at it; empty if none has to.
     """
 
     tool: Tool
     name: str
-    needs: tuple[Need, ...]
-    analyses: tuple[Analysis, ...] = ()
-    named: tuple[tuple[str, bool], ...] = ()
+    needs: tuple[RequiredAccess, ...]
+    analyses: tuple[CommandAnalysis, ...] = ()
+    named_files: tuple[tuple[str, bool], ...] = ()
     labels: tuple[str, ...] = ()
     refusal: str = ""
-    unsure: str = ""
+    doubt: str = ""
 
 
-class Matcher:
+class RuleMatcher:
     """Matches one rule in one workspace."""
 
     __slots__ = ("_matches_path", "rule")
 
-    def __init__(self, rule: Rule, root: str, home: str) -> None:
+    def __init__(self, rule: PermissionRule, root: str, home: str) -> None:
         self.rule = rule
         self._matches_path: Callable[[str], bool] | None = None
         if rule.specifier is not None and rule.kind in ("", "read", "write"):
             careful = rule.list != "allow"
-            self._matches_path = path_matcher(
+            self._matches_path = make_path_matcher(
                 rule.specifier, rule.root or root, root, home, careful
             )
 
     # ---- allow
 
-    def covers(self, need: Need, case: Case) -> bool:
+    def covers(self, need: RequiredAccess, case: AnalysedCall) -> bool:
         """Return whether this allow rule certainly covers a need."""
         if self.rule.kind:
             return self._family_covers(need)
         return self._allows_tool(case) and self._tool_rule_covers(need, case)
 
-    def _family_covers(self, need: Need) -> bool:
+    def _family_covers(self, need: RequiredAccess) -> bool:
         rule = self.rule
         if rule.kind == "command" and self._is_whole_command(need):
             return True
         kinds = ("write", "read") if rule.kind == "write" else (rule.kind,)
         return need.kind in kinds and (rule.specifier is None or self._specifier_covers(need))
 
-    def _allows_tool(self, case: Case) -> bool:
-        if not names_tool(self.rule, case.name):
+    def _allows_tool(self, case: AnalysedCall) -> bool:
+        if not matches_tool(self.rule, case.name):
             return False
         # To allow `mcp__srv` must mean a tool that came over MCP, not a file's tool that took such
         # a name.
         is_remote = case.tool.source.startswith("mcp") or case.name.startswith("mcp__")
         return is_remote or not self.rule.tool.startswith("mcp__")
 
-    def _tool_rule_covers(self, need: Need, case: Case) -> bool:
+    def _tool_rule_covers(self, need: RequiredAccess, case: AnalysedCall) -> bool:
         if self.rule.specifier is None:
             return True
         if need.kind == "tool":
@@ -113,30 +113,30 @@ class Matcher:
             return False
         return self._specifier_covers(need)
 
-    def _is_whole_command(self, need: Need) -> bool:
+    def _is_whole_command(self, need: RequiredAccess) -> bool:
         return need.analysis is not None and _is_same_text(self.rule.specifier, need.analysis)
 
-    def _specifier_covers(self, need: Need) -> bool:
+    def _specifier_covers(self, need: RequiredAccess) -> bool:
         specifier = self.rule.specifier or ""
         if need.kind in ("read", "write"):
             return self._matches_path is not None and self._matches_path(need.value)
         if need.kind == "command":
             return need.part is not None and covers_part(specifier, need.part)
         if need.kind == "url":
-            return bool(need.value) and host_matches(specifier, need.value)
+            return bool(need.value) and matches_host(specifier, need.value)
         return _glob(specifier).fullmatch(need.value) is not None
 
     # ---- deny and ask
 
-    def hits(self, case: Case) -> bool:
+    def could_match(self, case: AnalysedCall) -> bool:
         """Return whether this deny or ask rule could match anything that the call touches."""
         if self.rule.kind:
             return self._family_hits(case)
-        if not names_tool(self.rule, case.name):
+        if not matches_tool(self.rule, case.name):
             return False
         return self.rule.specifier is None or any(self._hits_need(need) for need in case.needs)
 
-    def _family_hits(self, case: Case) -> bool:
+    def _family_hits(self, case: AnalysedCall) -> bool:
         rule = self.rule
         needs = [need for need in case.needs if need.kind == rule.kind]
         if rule.specifier is None:
@@ -145,24 +145,24 @@ class Matcher:
         if any(self._hits_need(need) for need in needs):
             return True
         if self._matches_path is not None:
-            for path, written in case.named:
+            for path, written in case.named_files:
                 if (written or rule.kind == "read") and self._matches_path(path):
                     return True
             return False
         if rule.kind == "command":
-            return any(hits_text(rule.specifier, analysis) for analysis in case.analyses)
+            return any(could_match_line(rule.specifier, analysis) for analysis in case.analyses)
         return False
 
-    def _hits_need(self, need: Need) -> bool:
+    def _hits_need(self, need: RequiredAccess) -> bool:
         if need.kind == "command":
-            return need.part is not None and hits_part(self.rule.specifier or "", need.part)
+            return need.part is not None and could_match_part(self.rule.specifier or "", need.part)
         return self._specifier_covers(need)
 
 
 # ---- paths
 
 
-def path_matcher(
+def make_path_matcher(
     specifier: str, settings: str, root: str, home: str, careful: bool
 ) -> Callable[[str], bool]:
     """Return a function that matches absolute, normalised paths.
@@ -174,7 +174,7 @@ def path_matcher(
         home: The folder that `~` stands for.
         careful: For deny and ask rules: ignore case, and match a folder with its contents.
     """
-    anchor, pattern = anchored(specifier, settings, root, home)
+    anchor, pattern = split_anchor(specifier, settings, root, home)
     pattern = pattern.rstrip("/") or "/**"
     patterns = [pattern]
     if careful and pattern.endswith("/**") and len(pattern) > 3:
@@ -196,7 +196,7 @@ def path_matcher(
     return matches
 
 
-def anchored(specifier: str, settings: str, root: str, home: str) -> tuple[str, str]:
+def split_anchor(specifier: str, settings: str, root: str, home: str) -> tuple[str, str]:
     """Return the folder that a path rule starts from, and its pattern in gitignore's syntax."""
     if specifier.startswith("//"):
         return "/", specifier[1:]
@@ -222,35 +222,35 @@ def _compile_patterns(patterns: tuple[str, ...]) -> Callable[[str], bool]:
 # ---- commands
 
 
-def covers_part(specifier: str, part: Part) -> bool:
+def covers_part(specifier: str, part: CommandPart) -> bool:
     """Return whether a specifier certainly covers a simple command.
 
     The command's redirects are not considered: they are needs of their own.
     """
     if not part.words:
         return False
-    if not wild(specifier):
-        return _covers_exactly(literal_text(specifier), part)
-    assignments = (*part.beside, *part.assignments)
+    if not has_wildcard(specifier):
+        return _covers_exactly(unescape_specifier(specifier), part)
+    assignments = (*part.call_variables, *part.assignments)
     if assignments and not specifier.startswith(assignments[0]):
         return False
     spelled_out = _words_before_wildcard(specifier)
     if not all(hazard and hazard in spelled_out for hazard in part.hazards):
         return False
     pattern = _glob(specifier)
-    for words in (part.words, part.stripped):
-        if not words or not words[0].known:
+    for words in (part.words, part.words_after_wrappers):
+        if not words or not words[0].is_known:
             continue
-        text = " ".join((*assignments, *(word.shown() for word in words)))
+        text = " ".join((*assignments, *(word.to_text() for word in words)))
         if pattern.fullmatch(text):
             return True
     return False
 
 
-def _covers_exactly(text: str, part: Part) -> bool:
-    if text == " ".join((*part.beside, part.raw)):
+def _covers_exactly(text: str, part: CommandPart) -> bool:
+    if text == " ".join((*part.call_variables, part.raw)):
         return True
-    if part.beside or part.assignments:
+    if part.call_variables or part.assignments:
         return False
     try:
         wanted = shlex.split(text)
@@ -259,62 +259,62 @@ def _covers_exactly(text: str, part: Part) -> bool:
     # A word that results from quotes or wildcards is not what a plain word in the rule says.
     if re.search(r"[*?\[{$`~]", text):
         return False
-    for words in (part.words, part.stripped):
-        if all(word.known for word in words) and [word.text for word in words] == wanted:
+    for words in (part.words, part.words_after_wrappers):
+        if all(word.is_known for word in words) and [word.text for word in words] == wanted:
             return True
     return False
 
 
-def _is_same_text(specifier: str | None, analysis: Analysis) -> bool:
+def _is_same_text(specifier: str | None, analysis: CommandAnalysis) -> bool:
     """Return whether a specifier is the whole command line, letter by letter."""
-    if specifier is None or wild(specifier):
+    if specifier is None or has_wildcard(specifier):
         return False
-    return literal_text(specifier) == analysis.spelled
+    return unescape_specifier(specifier) == analysis.full_text
 
 
-def hits_part(specifier: str, part: Part) -> bool:
+def could_match_part(specifier: str, part: CommandPart) -> bool:
     """Return whether a specifier could mean a simple command, however it is spelled."""
-    if wild(specifier):
+    if has_wildcard(specifier):
         pattern = _glob(specifier)
         return any(pattern.fullmatch(text) is not None for text in _spellings_of(part))
-    exact = literal_text(specifier)
+    exact = unescape_specifier(specifier)
     return any(text == exact for text in _spellings_of(part))
 
 
-def hits_text(specifier: str, analysis: Analysis) -> bool:
+def could_match_line(specifier: str, analysis: CommandAnalysis) -> bool:
     """Return whether a specifier could mean a command line, or any part of it."""
-    if not wild(specifier) and literal_text(specifier) == analysis.text:
+    if not has_wildcard(specifier) and unescape_specifier(specifier) == analysis.text:
         return True
-    return any(hits_part(specifier, part) for part in analysis.parts)
+    return any(could_match_part(specifier, part) for part in analysis.parts)
 
 
-def _spellings_of(part: Part) -> Iterator[str]:
+def _spellings_of(part: CommandPart) -> Iterator[str]:
     yield part.raw
-    starts = [part.words, part.stripped]
+    starts = [part.words, part.words_after_wrappers]
     if part.program in RUNNERS:
         starts += [part.words[index:] for index in range(1, len(part.words))]
     for words in starts:
         if not words:
             continue
-        texts = tuple(word.text if word.known else word.raw for word in words)
-        quoted = tuple(word.shown() for word in words)
-        without_folder = (base(texts[0]), *texts[1:])
+        texts = tuple(word.text if word.is_known else word.raw for word in words)
+        quoted = tuple(word.to_text() for word in words)
+        without_folder = (program_name(texts[0]), *texts[1:])
         for spelling in {texts, quoted, without_folder}:
             yield " ".join(spelling)
-            plain = without_options(spelling)
+            plain = drop_options(spelling)
             if plain != spelling:
                 yield " ".join(plain)
-        assignments = (*part.beside, *part.assignments)
+        assignments = (*part.call_variables, *part.assignments)
         if assignments:
             yield " ".join((*assignments, *texts))
 
 
-def wild(specifier: str) -> bool:
+def has_wildcard(specifier: str) -> bool:
     """Return whether a command specifier contains a wildcard (`\\*` is a literal star)."""
     return re.search(r"(?<!\\)\*", specifier) is not None
 
 
-def literal_text(specifier: str) -> str:
+def unescape_specifier(specifier: str) -> str:
     """Return the text that a specifier without wildcards means."""
     return specifier.replace("\\*", "*")
 
@@ -326,7 +326,7 @@ def _glob(specifier: str) -> re.Pattern[str]:
     if specifier.endswith((":*", " *")):
         head = specifier[:-2]
         tail = r"(?:\s.*)?"
-    pieces = [literal_text(piece) for piece in re.split(r"(?<!\\)\*", head)]
+    pieces = [unescape_specifier(piece) for piece in re.split(r"(?<!\\)\*", head)]
     return re.compile(".*".join(map(re.escape, pieces)) + tail, re.DOTALL)
 
 
@@ -334,7 +334,7 @@ def _words_before_wildcard(specifier: str) -> frozenset[str]:
     """Return the words that a specifier spells out before its first wildcard."""
     head = re.split(r"(?<!\\)\*", specifier)[0]
     head = head[:-1] if head.endswith(":") else head
-    words = literal_text(head).split()
+    words = unescape_specifier(head).split()
     # `Bash(git push --for*)` does not spell out `--force`: the last word is complete only if a
     # space or `:` ends it.
     is_complete = head == specifier or head.endswith(" ") or specifier.endswith(":*")
@@ -344,7 +344,7 @@ def _words_before_wildcard(specifier: str) -> frozenset[str]:
 # ---- addresses
 
 
-def host_of(url: str) -> str:
+def host_of_url(url: str) -> str:
     """Return the host of a URL in lower case, without port and user; empty if it is ambiguous."""
     if re.search(r"[\\\s\x00-\x1f]", url):
         return ""
@@ -355,7 +355,7 @@ def host_of(url: str) -> str:
         return ""
 
 
-def host_matches(specifier: str, host: str) -> bool:
+def matches_host(specifier: str, host: str) -> bool:
     """Return whether a host matches: `domain:x` is only x, `domain:*.x` all hosts below x."""
     wanted = specifier.removeprefix("domain:").strip().lower().rstrip(".")
     if wanted.startswith("*."):
@@ -363,7 +363,7 @@ def host_matches(specifier: str, host: str) -> bool:
     return host == wanted
 
 
-def normal(path: str, root: str, home: str) -> str:
+def normalise_path(path: str, root: str, home: str) -> str:
     """Return an absolute path without `.` and `..`, resolved as text."""
     if path == "~" or path.startswith("~/"):
         path = home + path[1:]

@@ -26,20 +26,20 @@ from collections.abc import Iterable, Iterator
 from typing import Literal
 
 from ferrule.core.errors import ConfigError
-from ferrule.core.frozen import frozen
-from ferrule.core.lazy_patterns import expression
-from ferrule.tools.definition import OWN
+from ferrule.core.lazy_patterns import compile_lazily
+from ferrule.core.value_class import frozen
+from ferrule.tools.definition import BUILTIN_NAMESPACE
 
-from .commands.program_facts import INTERPRETERS, RUNNERS, SHELLS
-from .protected_names import DEFAULT
+from .command_analysis.program_facts import INTERPRETERS, RUNNERS, SHELLS
+from .protected_names import DEFAULT_NAMES
 
-List = Literal["deny", "ask", "allow"]
+RuleList = Literal["deny", "ask", "allow"]
 Layer = Literal["managed", "flags", "local", "project", "user", "session", "builtin"]
 
 LAYERS: tuple[Layer, ...] = ("builtin", "managed", "flags", "local", "project", "user", "session")
 """Where rules come from, the strongest first. This only decides which rule is given as reason."""
 
-FAMILIES = {
+RULE_FAMILIES = {
     "Read": "read",
     "Edit": "write",
     "Bash": "command",
@@ -58,12 +58,12 @@ _SIMILAR_FAMILIES = {
 }
 """Tools of other programs, and the family that means the same."""
 
-_TOOL = expression(r"[A-Za-z0-9_.:*\-]+")
+_TOOL = compile_lazily(r"[A-Za-z0-9_.:*\-]+")
 _SYNTAX_HINT = "a rule is `Tool` or `Tool(specifier)`, like `Bash(npm test)` or `Read(docs/**)`"
 
 
 @frozen
-class Rule:
+class PermissionRule:
     """One permission rule.
 
     Attributes:
@@ -78,17 +78,19 @@ class Rule:
     text: str
     tool: str
     specifier: str | None
-    list: List = "allow"
+    list: RuleList = "allow"
     layer: Layer = "user"
     root: str = ""
 
     @property
     def kind(self) -> str:
         """The subject kind of a family rule, or empty for a rule that names a tool."""
-        return FAMILIES.get(self.tool, "")
+        return RULE_FAMILIES.get(self.tool, "")
 
 
-def parse_rule(text: str, list: List = "allow", *, layer: Layer = "user", root: str = "") -> Rule:
+def parse_rule(
+    text: str, list: RuleList = "allow", *, layer: Layer = "user", root: str = ""
+) -> PermissionRule:
     """Parse one rule.
 
     Raises:
@@ -104,7 +106,7 @@ def parse_rule(text: str, list: List = "allow", *, layer: Layer = "user", root: 
     tool = match.group()
     rest = stripped[match.end() :]
     if not rest:
-        return Rule(stripped, tool, None, list, layer, root)
+        return PermissionRule(stripped, tool, None, list, layer, root)
     column = match.end() + 1
     if not rest.startswith("("):
         found = f"`{rest[0]}` after the name of the tool"
@@ -119,7 +121,7 @@ def parse_rule(text: str, list: List = "allow", *, layer: Layer = "user", root: 
     _check_tool_name(text, tool)
     _check_specifier(text, tool, specifier, column + 1)
     is_every_use = specifier in ("*", "**") or (specifier == ":*" and tool == "Bash")
-    return Rule(stripped, tool, None if is_every_use else specifier, list, layer, root)
+    return PermissionRule(stripped, tool, None if is_every_use else specifier, list, layer, root)
 
 
 def _check_tool_name(text: str, tool: str) -> None:
@@ -127,19 +129,19 @@ def _check_tool_name(text: str, tool: str) -> None:
 
     Other names may be tools; whether there is such a tool is not known here.
     """
-    if tool in FAMILIES or not (tool.isalpha() and tool[0].isupper()):
+    if tool in RULE_FAMILIES or not (tool.isalpha() and tool[0].isupper()):
         return
     from difflib import get_close_matches
 
-    similar = get_close_matches(tool, FAMILIES, n=1, cutoff=0.7)
+    similar = get_close_matches(tool, RULE_FAMILIES, n=1, cutoff=0.7)
     if similar:
-        known = ", ".join(f"`{name}`" for name in FAMILIES)
+        known = ", ".join(f"`{name}`" for name in RULE_FAMILIES)
         found = f"`{tool}`, which is not a kind of access"
         raise _syntax_error(text, 1, found, f"did you mean `{similar[0]}`? there are {known}")
 
 
 def _check_specifier(text: str, tool: str, specifier: str, column: int) -> None:
-    kind = FAMILIES.get(tool, "")
+    kind = RULE_FAMILIES.get(tool, "")
     if not specifier:
         step = f"write `{tool}` to mean every use"
         raise _syntax_error(text, column, "nothing between the parentheses", step)
@@ -168,14 +170,14 @@ def _syntax_error(text: str, column: int, found: str, step: str) -> ConfigError:
 class RuleSet:
     """Rules in their three lists, each in the order of layers. Immutable."""
 
-    def __init__(self, rules: Iterable[Rule] = ()) -> None:
+    def __init__(self, rules: Iterable[PermissionRule] = ()) -> None:
         self.rules = tuple(sorted(rules, key=lambda rule: LAYERS.index(rule.layer)))
         self.deny = tuple(rule for rule in self.rules if rule.list == "deny")
         self.ask = tuple(rule for rule in self.rules if rule.list == "ask")
         self.allow = tuple(rule for rule in self.rules if rule.list == "allow")
 
     @staticmethod
-    def of(
+    def parse(
         *,
         deny: Iterable[str] = (),
         ask: Iterable[str] = (),
@@ -189,13 +191,13 @@ class RuleSet:
         rules += [parse_rule(text, "allow", layer=layer, root=root) for text in allow]
         return RuleSet(rules)
 
-    def __iter__(self) -> Iterator[Rule]:
+    def __iter__(self) -> Iterator[PermissionRule]:
         return iter(self.rules)
 
     def __len__(self) -> int:
         return len(self.rules)
 
-    def __add__(self, other: Iterable[Rule]) -> RuleSet:
+    def __add__(self, other: Iterable[PermissionRule]) -> RuleSet:
         return RuleSet((*self.rules, *other))
 
     def lint(self, tools: Iterable[str] = ()) -> list[str]:
@@ -212,7 +214,7 @@ class RuleSet:
 
     def _lint_order(self) -> Iterator[str]:
         """Yield the rules that change nothing because of other rules."""
-        earlier_lists: dict[List, tuple[Rule, ...]] = {
+        earlier_lists: dict[RuleList, tuple[PermissionRule, ...]] = {
             "deny": (),
             "ask": self.deny,
             "allow": (*self.deny, *self.ask),
@@ -231,7 +233,7 @@ class RuleSet:
                 yield f"`{rule.text}` ({rule.list}) adds nothing to `{duplicate.text}`"
 
 
-def names_tool(rule: Rule, full_name: str) -> bool:
+def matches_tool(rule: PermissionRule, full_name: str) -> bool:
     """Return whether a rule that is not a family rule names a tool.
 
     `mcp__srv` and `mcp__srv__tool` name the tools `srv__...` that Ferrule makes of a server's. A
@@ -241,8 +243,8 @@ def names_tool(rule: Rule, full_name: str) -> bool:
     pattern = rule.tool
     if pattern == full_name:
         return True
-    if rule.list != "allow" and full_name.startswith(f"{OWN}::"):
-        own_name = full_name.removeprefix(f"{OWN}::")
+    if rule.list != "allow" and full_name.startswith(f"{BUILTIN_NAMESPACE}::"):
+        own_name = full_name.removeprefix(f"{BUILTIN_NAMESPACE}::")
         return _matches_name(pattern, full_name) or _matches_name(pattern, own_name)
     if pattern.startswith("mcp__"):
         name = full_name.removeprefix("mcp__")
@@ -262,13 +264,13 @@ def _matches_name(pattern: str, name: str) -> bool:
 # ---- checks for mistakes
 
 
-def _find_covering(rule: Rule, others: Iterable[Rule]) -> Rule | None:
+def _find_covering(rule: PermissionRule, others: Iterable[PermissionRule]) -> PermissionRule | None:
     return next((other for other in others if _covers(other, rule)), None)
 
 
-def _covers(wide: Rule, narrow: Rule) -> bool:
+def _covers(wide: PermissionRule, narrow: PermissionRule) -> bool:
     """Return whether `wide` certainly matches all that `narrow` matches; False if in doubt."""
-    if wide.kind != narrow.kind or (not wide.kind and not names_tool(wide, narrow.tool)):
+    if wide.kind != narrow.kind or (not wide.kind and not matches_tool(wide, narrow.tool)):
         return False
     if wide.specifier is None:
         return True
@@ -297,9 +299,9 @@ def _command_prefix(specifier: str) -> str | None:
     return None
 
 
-def _lint_rule(rule: Rule, known: frozenset[str]) -> Iterator[str]:
+def _lint_rule(rule: PermissionRule, known: frozenset[str]) -> Iterator[str]:
     shown = f"`{rule.text}` ({rule.list}, {rule.layer})"
-    if not rule.kind and known and not any(names_tool(rule, name) for name in known):
+    if not rule.kind and known and not any(matches_tool(rule, name) for name in known):
         family = _SIMILAR_FAMILIES.get(rule.tool)
         instead = f": write `{family}(...)`" if family else ""
         yield f"{shown} can never match: there is no tool `{rule.tool}`{instead}"
@@ -312,7 +314,7 @@ def _lint_rule(rule: Rule, known: frozenset[str]) -> Iterator[str]:
         yield from lint(rule, shown)
 
 
-def _lint_command(rule: Rule, shown: str) -> Iterator[str]:
+def _lint_command(rule: PermissionRule, shown: str) -> Iterator[str]:
     specifier = rule.specifier or ""
     if rule.list == "allow":
         words = specifier.replace(":*", " *").split()
@@ -328,15 +330,15 @@ def _lint_command(rule: Rule, shown: str) -> Iterator[str]:
             )
 
 
-def _lint_path(rule: Rule, shown: str) -> Iterator[str]:
+def _lint_path(rule: PermissionRule, shown: str) -> Iterator[str]:
     specifier = (rule.specifier or "").lstrip("/")
     if rule.list != "deny" and not re.search(r"[*?\[]", specifier):
-        reason = DEFAULT.check(specifier.removeprefix("~/"), write=rule.kind == "write")
+        reason = DEFAULT_NAMES.check(specifier.removeprefix("~/"), write=rule.kind == "write")
         if reason:
             yield f"{shown} can never allow anything: {reason}"
 
 
-def _lint_url(rule: Rule, shown: str) -> Iterator[str]:
+def _lint_url(rule: PermissionRule, shown: str) -> Iterator[str]:
     host = (rule.specifier or "").removeprefix("domain:").strip()
     if "/" in host or ":" in host:
         yield f"{shown} can never match: a domain has no scheme, port or path"

@@ -10,9 +10,9 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import field, replace
 
 from ferrule.core.errors import ConfigError
-from ferrule.core.frozen import frozen
+from ferrule.core.value_class import frozen
 
-from .rule_matching import Case
+from .rule_matching import AnalysedCall
 
 DEFAULT_PROGRAMS = (
     "ls",
@@ -72,7 +72,7 @@ class SafeMode:
                 longest = len(parts)
         return action in allowed
 
-    def refuses(self, programs: Iterable[str]) -> str:
+    def find_refusal(self, programs: Iterable[str]) -> str:
         """Return why these programs may not run; empty if they may."""
         outside = [name for name in programs if name not in self.programs] if self.on else []
         if not outside:
@@ -94,17 +94,17 @@ class SafeMode:
 _DELETING_PROGRAMS = frozenset({"rm", "rmdir", "unlink", "shred"})
 
 
-def violations(safe: SafeMode, case: Case, root: str) -> Iterator[str]:
+def find_violations(safe: SafeMode, case: AnalysedCall, root: str) -> Iterator[str]:
     """Yield why safe mode or its permissions forbid a call."""
     path_needs = [need for need in case.needs if need.kind in ("read", "write")]
     actions = [(need.value, need.kind) for need in path_needs if need.value]
     for analysis in case.analyses:
-        reason = safe.refuses(analysis.programs)
+        reason = safe.find_refusal(analysis.programs)
         if reason:
             yield reason
         actions.append((root, "exec"))
         change = "delete" if _DELETING_PROGRAMS.intersection(analysis.programs) else "write"
-        actions += [(path, change if written else "read") for path, written in case.named]
+        actions += [(path, change if written else "read") for path, written in case.named_files]
     for path, action in actions:
         relative = path.removeprefix(root).lstrip("/") or "."
         if not safe.has_permission(relative, action):

@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING
 
 from ferrule.core.errors import ConfigError
 from ferrule.storage.settings.settings import Settings
-from ferrule.tools.reliability import POLICY
+from ferrule.tools.reliability import POLICY_ERROR
 
 if TYPE_CHECKING:
-    from ferrule.connectors.a2a import Peers
-    from ferrule.connectors.a2a.settings import Loaded
+    from ferrule.connectors.a2a import A2aPeers
+    from ferrule.connectors.a2a.configuration import LoadedPeers
 
 
-def peers_of(settings: Settings, taken: Iterable[str]) -> Peers | None:
+def connect_peers(settings: Settings, taken: Iterable[str]) -> A2aPeers | None:
     """Return the A2A agents of a run; close them with the agent. None of them is contacted.
 
     Args:
@@ -31,15 +31,15 @@ def peers_of(settings: Settings, taken: Iterable[str]) -> Peers | None:
         return None
     from ferrule.connectors.a2a import connect
 
-    loaded = load(settings)
+    loaded = load_configured_peers(settings)
     if loaded.policy_errors:
-        raise ConfigError("\n".join(loaded.policy_errors), code=POLICY)
-    peers = connect(loaded.peers, taken=taken)
-    peers.note(*loaded.problems)
+        raise ConfigError("\n".join(loaded.policy_errors), code=POLICY_ERROR)
+    peers = connect(loaded.peers, taken_names=taken)
+    peers.add_notices(*loaded.problems)
     return peers
 
 
-def load(settings: Settings) -> Loaded:
+def load_configured_peers(settings: Settings) -> LoadedPeers:
     """Read the agents that the settings name."""
     from ferrule.connectors.a2a import load_peers
 

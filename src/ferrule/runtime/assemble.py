@@ -16,40 +16,40 @@ from ferrule.engine.agent_options import Host, Permissions, Storage, ToolCalling
 from ferrule.engine.artifacts.tools import TOOLS as ARTIFACT_TOOLS
 from ferrule.engine.rule_names import check_rule_names
 from ferrule.engine.session import Session
-from ferrule.models.client import ModelOptions, Wire
-from ferrule.models.registry import resolve
-from ferrule.permissions.approvals import Approver, NobodyToAsk
+from ferrule.models.client import ModelClient, ModelOptions
+from ferrule.models.registry import create_model_client
+from ferrule.permissions.approvals import Approver, DenyingApprover
 from ferrule.permissions.filesystem.workspace import Workspace
-from ferrule.permissions.gate import Gate, select_mode
 from ferrule.permissions.grants import Grants
-from ferrule.permissions.protected_names import DEFAULT, Names
+from ferrule.permissions.protected_names import DEFAULT_NAMES, ProtectedNames
+from ferrule.permissions.rule_evaluation import PermissionGate, select_mode
 from ferrule.permissions.safe_mode import SafeMode
-from ferrule.sandbox.policy import Policy
+from ferrule.sandbox.policy import SandboxPolicy
 from ferrule.storage import paths
-from ferrule.storage.artifacts.store import Artifacts
+from ferrule.storage.artifacts.store import RunArtifacts
 from ferrule.storage.journal.protocols import Journal
 from ferrule.storage.journal.sqlite import SqliteJournal
-from ferrule.storage.locations import artifacts_at, journal_at
-from ferrule.storage.settings.settings import PROJECT_FILE, ForModel, Settings, load_settings
+from ferrule.storage.locations import create_artifact_store, create_journal
+from ferrule.storage.settings.settings import PROJECT_FILE, ModelSettings, Settings, load_settings
 from ferrule.toolkits.commands import CommandPolicy
 from ferrule.tools.catalog import Catalog
 from ferrule.tools.definition import Loading, Tool
-from ferrule.tools.reliability import policies
-from ferrule.tools.toolset import governed
+from ferrule.tools.reliability import read_policies
+from ferrule.tools.toolset import apply_policies
 
-from .a2a_peers import peers_of
-from .confinement import policy_of
-from .hosted_tools import approval_tools, hosted_tools
-from .http_sources import http_tools_of
-from .instructions import read_texts
-from .mcp_servers import servers_of
+from .a2a_peers import connect_peers
+from .hosted_tools import approval_tools, resolve_hosted_tools
+from .http_sources import load_http_tools
+from .instructions import collect_instructions
+from .mcp_servers import connect_servers
 from .options import SETTING_OPTIONS
-from .shipped_tools import PACKS, brought_by_runs, shipped
-from .tool_loading import FINDERS, loaded, named_for_loading, search_of
+from .sandbox_policy import make_sandbox_policy
+from .shipped_tools import PACKS, load_shipped_tools, names_added_by_runs
+from .tool_loading import FINDERS, configured_tool_names, set_loading_modes, tool_search_option
 
 if TYPE_CHECKING:
-    from ferrule.connectors.a2a import Peers
-    from ferrule.connectors.mcp import Servers
+    from ferrule.connectors.a2a import A2aPeers
+    from ferrule.connectors.mcp import McpServers
     from ferrule.engine.event_bus.bus import Bus
     from ferrule.engine.registration.registration import RegistrationLimits
     from ferrule.extensions.extensions import Extensions
@@ -71,12 +71,12 @@ INSTRUCTIONS = (
 )
 
 
-class Fresh(Protocol):
-    """Reloads an assembly when files change. `runtime.hot_reload.Reloading` has the contract."""
+class Reloader(Protocol):
+    """Reloads an assembly when files change. `runtime.hot_reload.HotReloader` has the contract."""
 
     async def reload(self, *sessions: Session) -> object: ...
-    async def renew(self, session: Session) -> None: ...
-    def forget(self, session: Session) -> None: ...
+    async def update_session(self, session: Session) -> None: ...
+    def forget_session(self, session: Session) -> None: ...
     async def close(self) -> None: ...
 
 
@@ -91,15 +91,15 @@ class Assembly:
     settings: Settings
     notice: Notice
     extensions: Extensions | None = None
-    servers: Servers | None = None
-    peers: Peers | None = None
+    servers: McpServers | None = None
+    peers: A2aPeers | None = None
     signer: Signer | None = None
     owns_journal: bool = True
     """Whether `close` closes the journal; not if the caller passed it to `assemble`."""
-    reloading: Fresh | None = None
+    reloader: Reloader | None = None
     """Hot reload, if the interface uses it."""
 
-    def open(self, session: str | None) -> Session:
+    def open_session(self, session: str | None) -> Session:
         """Open a new session, or the one with this id or beginning of an id."""
         return self.agent.resume(session) if session else self.agent.session()
 
@@ -112,7 +112,7 @@ class Assembly:
         """
         for_model = self.settings.for_model(name)
         options = _model_options(self.settings, name, for_model)
-        client = wire_of(self.settings, name)
+        client = create_client(self.settings, name)
         try:
             await client.capabilities()
         except FerruleError:
@@ -126,7 +126,7 @@ class Assembly:
             session.limits = for_model.limits
             session.model = name
 
-    async def leave(self, session: Session, *, strict: bool = True) -> None:
+    async def close_session(self, session: Session, *, strict: bool = True) -> None:
         """Close one session, and sign it if the settings ask for it. The assembly stays open.
 
         Args:
@@ -159,7 +159,7 @@ class Assembly:
                 raise
             self.notice(error.detail)
         finally:
-            for resource in (self.extensions, self.servers, self.peers, self.reloading):
+            for resource in (self.extensions, self.servers, self.peers, self.reloader):
                 if resource is not None:
                     await resource.close()
             if self.owns_journal:
@@ -168,11 +168,11 @@ class Assembly:
     def _sign(self, session: Session | None) -> None:
         if self.signer is None or session is None or not session.is_recorded:
             return
-        from ferrule.storage.audit.checkpoints import place_of, sign_heads
+        from ferrule.storage.audit.checkpoints import checkpoints_path_of, sign_heads
 
         journal = self.agent.journal
         now = int(time.time() * 1000)
-        sign_heads(journal, place_of(journal), self.signer, [session.id], now=now)
+        sign_heads(journal, checkpoints_path_of(journal), self.signer, [session.id], now=now)
 
 
 def assemble(
@@ -195,7 +195,7 @@ def assemble(
         journal: Used instead of the journal that the settings name; the caller closes it.
         bus: Where the agent publishes events.
         interruptible: Whether single tool calls can be stopped.
-        mcp_servers: Entries from an editor (see `mcp_servers.servers_of`).
+        mcp_servers: Entries from an editor (see `mcp_servers.connect_servers`).
 
     Raises:
         ConfigError: A setting is wrong; the error names it and where it is written.
@@ -205,25 +205,25 @@ def assemble(
     for text in settings.notices:
         notice(text)
     for_model = settings.for_model(settings.model)
-    names = DEFAULT.extended(
+    names = DEFAULT_NAMES.extend(
         reserved=settings["reserved.extend"], secret=settings["secrets.extend"]
     )
     workspace = Workspace(settings.workspace, names=names)
     gate = _make_gate(settings, workspace, names)
-    command_names = workspace.refusing(gate.refuses, gate.denials).command_names()
-    confine = policy_of(settings, workspace.root, command_names)
-    shipped_tools = shipped(settings["tools.packs"])
+    command_names = workspace.restrict(gate.find_refusal, gate.path_denials).names_for_commands()
+    confine = make_sandbox_policy(settings, workspace.root, command_names)
+    shipped_tools = load_shipped_tools(settings["tools.packs"])
     extensions = _load_extensions(settings, confine, shipped_tools)
-    texts = read_texts(settings, gate, names)
+    texts = collect_instructions(settings, gate, names)
     own_tools = shipped_tools if extensions is None else extensions.tools
     tools = [*own_tools, *texts.tools, *ARTIFACT_TOOLS, *approval_tools(settings)]
-    http = http_tools_of(settings)
+    http = load_http_tools(settings)
     if http is not None:
         tools += http.tools
-    servers = servers_of(settings, confine, [tool.full_name for tool in tools], mcp_servers)
+    servers = connect_servers(settings, confine, [tool.full_name for tool in tools], mcp_servers)
     if servers is not None:
         tools += servers.tools
-    peers = peers_of(settings, [tool.full_name for tool in tools])
+    peers = connect_peers(settings, [tool.full_name for tool in tools])
     if peers is not None:
         tools += peers.tools
     catalog, unknown = _make_catalog(settings, for_model, tools)
@@ -232,23 +232,23 @@ def assemble(
     notices = [source.notices for source in sources if source is not None]
     for problem in (*gate.grants.problems, *chain.from_iterable(notices), *unknown):
         notice(str(problem))
-    opened_journal = journal or journal_at(
+    opened_journal = journal or create_journal(
         settings.journal, durability=settings["journal.durability"]
     )
     agent = Agent(
         settings.model,
         catalog,
-        instructions="\n\n".join((INSTRUCTIONS, *texts.told(catalog))),
+        instructions="\n\n".join((INSTRUCTIONS, *texts.select(catalog))),
         workspace=workspace,
         limits=for_model.limits,
-        permissions=Permissions(gate=gate, approver=approver or NobodyToAsk()),
+        permissions=Permissions(gate=gate, approver=approver or DenyingApprover()),
         storage=Storage(
             journal=opened_journal,
-            user=person(),
+            user=current_user(),
             artifacts=_make_artifacts(settings, catalog),
         ),
         host=Host(
-            bus=bus, interruptible=interruptible, connect=lambda name: wire_of(settings, name)
+            bus=bus, interruptible=interruptible, connect=lambda name: create_client(settings, name)
         ),
         hooks=() if extensions is None else extensions.hooks,
         agents=(extensions.agents or None) if extensions is not None else None,
@@ -257,7 +257,7 @@ def assemble(
             mode=_tool_mode(for_model),
             fallback=settings["tools.fallback"],
             results=for_model.results,
-            search=search_of(settings, catalog),
+            search=tool_search_option(settings, catalog),
         ),
         model_options=_model_options(settings, settings.model, for_model),
         resources=[_command_policy(settings, for_model, confine)],
@@ -274,7 +274,7 @@ def assemble(
 
 def _names_outside_catalog() -> list[str]:
     """Return names of tools that this run may lack but that a permission rule may well name."""
-    return [*(tool.full_name for tool in shipped(PACKS)), *brought_by_runs()]
+    return [*(tool.full_name for tool in load_shipped_tools(PACKS)), *names_added_by_runs()]
 
 
 def _load_signer(settings: Settings) -> Signer | None:
@@ -285,12 +285,12 @@ def _load_signer(settings: Settings) -> Signer | None:
     """
     if not settings["audit.sign"]:
         return None
-    from ferrule.storage.audit.signing import Signer, key_path
+    from ferrule.storage.audit.signing import Signer, default_key_path
 
-    return Signer.load(key_path())
+    return Signer.load(default_key_path())
 
 
-def person() -> str:
+def current_user() -> str:
     """Return the name of the current user, for the journal."""
     try:
         return getpass.getuser()
@@ -298,26 +298,26 @@ def person() -> str:
         return f"uid {os.getuid()}"
 
 
-def journal() -> SqliteJournal | PostgresJournal:
+def open_journal() -> SqliteJournal | PostgresJournal:
     """Open the journal that the settings name, for commands that only read it."""
-    return journal_at(load_settings().journal)
+    return create_journal(load_settings().journal)
 
 
-def journal_file() -> SqliteJournal:
+def open_journal_file() -> SqliteJournal:
     """Open the journal that the settings name, for commands that need it to be a file.
 
     Raises:
         ConfigError: It is not a file.
     """
-    opened = journal()
+    opened = open_journal()
     if not isinstance(opened, SqliteJournal):
         raise ConfigError(f"the journal `{opened.where}` is not a file, which this command needs")
     return opened
 
 
-def model_of(session: str) -> str:
+def find_session_model(session: str) -> str:
     """Return the name of the model that a session used last."""
-    with journal() as store:
+    with open_journal() as store:
         return store.find(session).model
 
 
@@ -332,8 +332,8 @@ def _settings_given(options: dict[str, Any]) -> dict[str, Any]:
     return given
 
 
-def _make_gate(settings: Settings, workspace: Workspace, names: Names) -> Gate:
-    return Gate(
+def _make_gate(settings: Settings, workspace: Workspace, names: ProtectedNames) -> PermissionGate:
+    return PermissionGate(
         settings.rules,
         mode=select_mode(settings.mode, "flags"),
         grants=Grants.load(paths.state() / "grants.json"),
@@ -350,7 +350,9 @@ def _safe_mode(settings: Settings) -> SafeMode:
     )
 
 
-def _command_policy(settings: Settings, for_model: ForModel, confine: Policy) -> CommandPolicy:
+def _command_policy(
+    settings: Settings, for_model: ModelSettings, confine: SandboxPolicy
+) -> CommandPolicy:
     return CommandPolicy(
         shell_allowed=settings["commands.shell"],
         safe_mode=_safe_mode(settings),
@@ -358,27 +360,27 @@ def _command_policy(settings: Settings, for_model: ForModel, confine: Policy) ->
         timeout=int(settings["commands.run_timeout"]),
         result_bytes=for_model.limits.max_output_bytes,
         confine=confine,
-        on_gap=settings["sandbox.mode"],
+        on_missing_protection=settings["sandbox.mode"],
     )
 
 
-def _make_artifacts(settings: Settings, catalog: Catalog) -> Artifacts:
+def _make_artifacts(settings: Settings, catalog: Catalog) -> RunArtifacts:
     """Return the artifact store for large results.
 
     Without the tools that read artifacts, only results over the output limit are kept, for the
     person.
     """
-    store = artifacts_at(
+    store = create_artifact_store(
         settings["artifacts.store"],
         max_bytes=settings["artifacts.max_bytes"],
         days=settings["artifacts.days"],
     )
     readable = all(tool.full_name in catalog for tool in ARTIFACT_TOOLS)
-    return Artifacts(store, settings["artifacts.threshold"] if readable else None)
+    return RunArtifacts(store, settings["artifacts.threshold"] if readable else None)
 
 
 def _load_extensions(
-    settings: Settings, confine: Policy, shipped_tools: Sequence[Tool]
+    settings: Settings, confine: SandboxPolicy, shipped_tools: Sequence[Tool]
 ) -> Extensions | None:
     """Load tools, hooks and agents from files. None, with no module loaded, if there are none."""
     repository = settings.repository
@@ -390,18 +392,18 @@ def _load_extensions(
     python = settings["tools.python"]
     if not in_repository and not python and not any((own / name).exists() for name in _OWN):
         return None
-    from ferrule.extensions.extensions import Reach, load_extensions
+    from ferrule.extensions.extensions import ExtensionAccess, load_extensions
 
     domains = tuple(settings["network.allowed_domains"] or ())
-    reach = Reach(domains, tuple(settings["hooks.hosts"]), confine)
+    reach = ExtensionAccess(domains, tuple(settings["hooks.hosts"]), confine)
     return load_extensions(
         repository,
         shipped=shipped_tools,
-        own=own,
-        reach=reach,
+        settings_folder=own,
+        access=reach,
         register=settings["tools.register"],
         python=python,
-        python_from=settings.origin("tools.python").where,
+        python_place=settings.origin("tools.python").where,
     )
 
 
@@ -417,13 +419,13 @@ def _registration_limits(
 
 
 def _make_catalog(
-    settings: Settings, for_model: ForModel, tools: Iterable[Tool]
+    settings: Settings, for_model: ModelSettings, tools: Iterable[Tool]
 ) -> tuple[Catalog, list[str]]:
     """Return the tools of this run, and a notice for each unknown tool name in the settings."""
-    chosen = policies(settings["tools.policy"], settings["tools.tool_policies"], "settings")
-    everything = Catalog(loaded(settings, governed(tools, chosen)))
+    chosen = read_policies(settings["tools.policy"], settings["tools.tool_policies"], "settings")
+    everything = Catalog(set_loading_modes(settings, apply_policies(tools, chosen)))
     allowed, denied = settings["tools.allowed"], settings["tools.denied"]
-    named = (*(allowed or ()), *denied, *chosen.tools, *named_for_loading(settings))
+    named = (*(allowed or ()), *denied, *chosen.tools, *configured_tool_names(settings))
     unknown = [
         _describe_unknown_tool(everything, name)
         for name in named
@@ -446,7 +448,7 @@ def _describe_unknown_tool(catalog: Catalog, name: str) -> str:
     return f"the settings name a tool `{name}`, and there is none{suggestion}"
 
 
-def wire_of(settings: Settings, name: str) -> Wire:
+def create_client(settings: Settings, name: str) -> ModelClient:
     """Make the client of a model, with what the settings say about its provider.
 
     Raises:
@@ -464,7 +466,7 @@ def wire_of(settings: Settings, name: str) -> Wire:
         from ferrule.models.http.transport import Transport
 
         options["transport"] = Transport(ca_file=provider.ca_bundle)
-    return resolve(name, **options)
+    return create_model_client(name, **options)
 
 
 def _read_key(variable: str) -> str:
@@ -477,11 +479,11 @@ def _read_key(variable: str) -> str:
     return key
 
 
-def _tool_mode(for_model: ForModel) -> str:
+def _tool_mode(for_model: ModelSettings) -> str:
     return "auto" if for_model.tool_mode == "none" else for_model.tool_mode
 
 
-def options_of(settings: Settings, name: str) -> ModelOptions:
+def read_model_options(settings: Settings, name: str) -> ModelOptions:
     """Return the request options that the settings give a model, by its full name.
 
     Raises:
@@ -490,14 +492,14 @@ def options_of(settings: Settings, name: str) -> ModelOptions:
     return _model_options(settings, name, settings.for_model(name))
 
 
-def _model_options(settings: Settings, name: str, for_model: ForModel) -> ModelOptions:
+def _model_options(settings: Settings, name: str, for_model: ModelSettings) -> ModelOptions:
     options = ModelOptions(
         for_model.temperature,
         for_model.max_output_tokens,
         for_model.num_ctx,
         for_model.thinking,
         for_model.seed,
-        provider_tools=hosted_tools(settings, name, for_model),
+        provider_tools=resolve_hosted_tools(settings, name, for_model),
     )
     if for_model.timeout is None:
         return options

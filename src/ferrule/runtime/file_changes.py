@@ -15,21 +15,21 @@ from pathlib import Path
 
 from ferrule.storage import paths
 
-MOST = 4_000
+MAX_FILES = 4_000
 """How many files are watched at most."""
-DEEPEST = 6
+MAX_DEPTH = 6
 """How many folders deep files are watched."""
-LARGEST = 4 << 20
+MAX_HASHED_BYTES = 4 << 20
 """Files up to this many bytes are compared by content, larger ones by time, size and inode."""
 _SKILL_FOLDERS = (".agents/skills", ".claude/skills")
 
 Stamp = tuple[int, int, int]
 
 
-class Watched:
+class WatchedFiles:
     """The watched files of one workspace.
 
-    `look` returns the hash of each file by its name; equal results mean that nothing changed.
+    `hash_files` returns the hash of each file by its name; equal results mean that nothing changed.
     """
 
     def __init__(self, workspace: Path, instructions: Sequence[str]) -> None:
@@ -37,11 +37,11 @@ class Watched:
         self._instructions = tuple(instructions)
         self._known: dict[str, tuple[Stamp, str]] = {}
 
-    def look(self) -> dict[str, str]:
+    def hash_files(self) -> dict[str, str]:
         """Return the hash of each file by its absolute path; an unreadable file is left out."""
         found: dict[str, tuple[Stamp, str]] = {}
         for path in self._files():
-            if len(found) == MOST:
+            if len(found) == MAX_FILES:
                 break
             entry = self._read(path)
             if entry is not None:
@@ -56,10 +56,10 @@ class Watched:
             known = self._known.get(path)
             if known is not None and known[0] == stamp:
                 return known
-            if status.st_size > LARGEST:
+            if status.st_size > MAX_HASHED_BYTES:
                 return stamp, str(stamp)
             with open(path, "rb", opener=_open_nonblocking) as file:
-                return stamp, sha256(file.read(LARGEST)).hexdigest()
+                return stamp, sha256(file.read(MAX_HASHED_BYTES)).hexdigest()
         except OSError:
             # Gone or unreadable, so it has no effect either; whoever loads it reports that.
             return None
@@ -67,10 +67,10 @@ class Watched:
     def _files(self) -> Iterator[str]:
         for folder in (self._workspace, *self._workspace.parents):
             yield from (str(folder / name) for name in self._instructions)
-        yield from _walk(paths.config(), DEEPEST)
+        yield from _walk(paths.config(), MAX_DEPTH)
         for name in _SKILL_FOLDERS:
-            yield from _walk(self._workspace / name, DEEPEST)
-        yield from _walk(Path.home() / _SKILL_FOLDERS[0], DEEPEST)
+            yield from _walk(self._workspace / name, MAX_DEPTH)
+        yield from _walk(Path.home() / _SKILL_FOLDERS[0], MAX_DEPTH)
 
 
 def _walk(folder: str | Path, depth: int) -> Iterator[str]:

@@ -8,15 +8,15 @@ from collections.abc import Mapping
 from typing import Any, cast
 
 from ferrule.core.errors import ConfigError
-from ferrule.models.hosted_tools import asks_approval, tools_json
-from ferrule.storage.settings.settings import ForModel, Settings
+from ferrule.models.hosted_tools import encode_hosted_tools, needs_approval
+from ferrule.storage.settings.settings import ModelSettings, Settings
 from ferrule.tools.definition import Tool
 
 Hosted = tuple[Mapping[str, Any], ...]
 _VARIABLE = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)\}")
 
 
-def hosted_tools(settings: Settings, model: str, mine: ForModel) -> Hosted:
+def resolve_hosted_tools(settings: Settings, model: str, mine: ModelSettings) -> Hosted:
     """Return the provider tools of a model: its own, else those of its provider.
 
     Raises:
@@ -26,7 +26,7 @@ def hosted_tools(settings: Settings, model: str, mine: ForModel) -> Hosted:
     if entries is None:
         entries = settings.provider(model.partition(":")[0]).provider_tools
     tools = tuple(_fill_secrets(tool) for tool in entries)
-    tools_json(tools)
+    encode_hosted_tools(tools)
     return tools
 
 
@@ -36,7 +36,7 @@ def approval_tools(settings: Settings) -> tuple[Tool, ...]:
     It is needed if the settings name a remote server for which the provider asks for approval.
     """
     named = (value for key, value in settings.values.items() if key.endswith(".provider_tools"))
-    if not any(asks_approval(cast("Hosted", value or ())) for value in named):
+    if not any(needs_approval(cast("Hosted", value or ())) for value in named):
         return ()
     from ferrule.toolkits import remote_mcp
 

@@ -35,15 +35,15 @@ from typing import Any
 
 from ferrule.core.errors import ConfigError
 from ferrule.engine.agent import Agent
-from ferrule.engine.agent_reload import continued, same
+from ferrule.engine.agent_reload import continue_catalog, is_same_tool
 from ferrule.engine.session import Session
-from ferrule.extensions.instructions import NAME
-from ferrule.storage.trust import Snapshot, Trust
+from ferrule.extensions.instructions import FILE_NAME
+from ferrule.storage.trust import ConfigurationSnapshot, TrustStore
 from ferrule.tools.catalog import Catalog
 from ferrule.tools.definition import Loading, Tool
 
 from .assemble import INSTRUCTIONS, Assembly, assemble
-from .file_changes import Watched
+from .file_changes import WatchedFiles
 
 SOURCE = "reload"
 """The source of the messages that say what changed."""
@@ -52,22 +52,23 @@ _SET_AT_START = ("journal.path", "journal.durability")
 
 
 @dataclass(frozen=True, slots=True)
-class Changed:
+class ConfigurationChange:
     """What changed since the last reload.
 
     Attributes:
         files: The names of the changed files.
-        seen: The repository as it is now.
-        asks: Whether a trusted repository changed, which has no effect until it is trusted again.
+        repository: The repository as it is now.
+        needs_trust: Whether a trusted repository changed, which has no effect until it is trusted
+            again.
     """
 
     files: tuple[str, ...]
-    seen: Snapshot
-    asks: bool
+    repository: ConfigurationSnapshot
+    needs_trust: bool
 
 
 @dataclass(frozen=True, slots=True)
-class Tools:
+class ToolChanges:
     """How the tools of a reload differ from those before, by full name."""
 
     new: tuple[str, ...] = ()
@@ -75,7 +76,7 @@ class Tools:
     changed: tuple[str, ...] = ()
 
     @staticmethod
-    def between(before: Catalog, now: Catalog, files: Iterable[str] = ()) -> Tools:
+    def compare(before: Catalog, now: Catalog, files: Iterable[str] = ()) -> ToolChanges:
         """Compare two catalogs. A tool also counts as changed if one of `files` defines it."""
         was = _callable_tools(before)
         are = _callable_tools(now)
@@ -83,9 +84,9 @@ class Tools:
         changed = tuple(
             name
             for name, tool in are.items()
-            if name in was and (tool.source in touched or not same(was[name], tool))
+            if name in was and (tool.source in touched or not is_same_tool(was[name], tool))
         )
-        return Tools(
+        return ToolChanges(
             tuple(sorted(are.keys() - was.keys())), tuple(sorted(was.keys() - are.keys())), changed
         )
 
@@ -98,7 +99,7 @@ class Tools:
         return "; ".join(parts)
 
 
-class Reloading:
+class HotReloader:
     """Reloads one assembly in place when its files change. One interface, one event loop.
 
     Args:
@@ -114,36 +115,36 @@ class Reloading:
         options: dict[str, Any],
         *,
         interruptible: bool = False,
-        trust: Trust | None = None,
+        trust: TrustStore | None = None,
     ) -> None:
         self._assembly = assembly
         self._options = options
         self._interruptible = interruptible
-        self._trust = trust or Trust()
+        self._trust = trust or TrustStore()
         self._behind: dict[str, Assembly] = {}
         """By session id: sessions that were busy during a reload, and what they still use."""
         self._past: list[Assembly] = []
         """Assemblies that were replaced but not closed yet."""
-        names = (NAME, *assembly.settings["instructions.fallbacks"])
-        self._watched = Watched(assembly.settings.workspace, names)
-        self._seen: Snapshot = assembly.settings.repository
-        self._own: dict[str, str] = self._watched.look()
+        names = (FILE_NAME, *assembly.settings["instructions.fallbacks"])
+        self._watched = WatchedFiles(assembly.settings.workspace, names)
+        self._seen: ConfigurationSnapshot = assembly.settings.repository
+        self._own: dict[str, str] = self._watched.hash_files()
 
-    def look(self) -> Changed | None:
+    def find_changes(self) -> ConfigurationChange | None:
         """Return what changed since the last reload, or None.
 
         Raises:
             ConfigError: The repository cannot be read.
         """
-        seen = self._trust.look(self._assembly.settings.workspace)
-        own = self._watched.look()
+        seen = self._trust.read(self._assembly.settings.workspace)
+        own = self._watched.hash_files()
         if (seen.state, seen.digest) == (self._seen.state, self._seen.digest) and own == self._own:
             return None
         files = [*_differing(self._seen.files, seen.files), *_differing(self._own, own)]
         asks = seen.state == "changed" and seen.digest != self._seen.digest
-        return Changed(tuple(files), seen, asks)
+        return ConfigurationChange(tuple(files), seen, asks)
 
-    async def reload(self, *sessions: Session) -> Tools | None:
+    async def reload(self, *sessions: Session) -> ToolChanges | None:
         """Load everything again, and let these sessions continue with it.
 
         Returns:
@@ -152,18 +153,18 @@ class Reloading:
         Raises:
             ConfigError: Trust was lost and loading failed: no message may be run.
         """
-        changed = self.look()
+        changed = self.find_changes()
         if changed is None:
             return None
         before = self._assembly
-        own = self._watched.look()
+        own = self._watched.hash_files()
         if (
             own == self._own
             and not _in_force(before.settings.repository)
-            and not _in_force(changed.seen)
+            and not _in_force(changed.repository)
         ):
             # It is not trusted: it had no effect before and has none now.
-            self._seen = changed.seen
+            self._seen = changed.repository
             before.notice(
                 "the configuration of this folder changed; it is not trusted and has no effect"
             )
@@ -171,9 +172,9 @@ class Reloading:
         try:
             made = self._assemble(before)
         except ConfigError as error:
-            if _in_force(before.settings.repository) and not _in_force(changed.seen):
+            if _in_force(before.settings.repository) and not _in_force(changed.repository):
                 raise
-            self._seen = changed.seen
+            self._seen = changed.repository
             self._own = own
             self._assembly.notice(f"reload failed, the last good version stays: {error.detail}")
             return None
@@ -181,13 +182,13 @@ class Reloading:
         self._own = own
         return await self._exchange(made, sessions, changed.files)
 
-    async def renew(self, session: Session) -> None:
+    async def update_session(self, session: Session) -> None:
         """Update a session that was busy during a reload. Other sessions are left alone."""
         if not session.is_busy and session.id in self._behind:
             self._update(session, ())
             await self._close_past()
 
-    def forget(self, session: Session) -> None:
+    def forget_session(self, session: Session) -> None:
         """Forget a session that was closed."""
         self._behind.pop(session.id, None)
 
@@ -217,12 +218,12 @@ class Reloading:
 
     async def _exchange(
         self, made: Assembly, sessions: Iterable[Session], files: tuple[str, ...]
-    ) -> Tools:
+    ) -> ToolChanges:
         """Put the parts of a new assembly into the current one, so that references to it stay."""
         now = self._assembly
         before = replace(self._assembly)
-        tools = Tools.between(before.agent.catalog, made.agent.catalog, files)
-        made.agent.catalog = continued(made.agent.catalog, before.agent.catalog)
+        tools = ToolChanges.compare(before.agent.catalog, made.agent.catalog, files)
+        made.agent.catalog = continue_catalog(made.agent.catalog, before.agent.catalog)
         if _same_model(before, made):
             made.agent.share_model(before.agent)
         now.agent = made.agent
@@ -250,7 +251,7 @@ class Reloading:
         was = before.settings.repository
         seen = now.settings.repository
         files = sorted({*files, *_differing(was.files, seen.files)})
-        tools = Tools.between(before.agent.catalog, now.agent.catalog, files)
+        tools = ToolChanges.compare(before.agent.catalog, now.agent.catalog, files)
         mode = session.mode
         now.agent.take_over(session, changed=(*tools.changed, *tools.gone))
         if mode != before.settings.mode:
@@ -271,8 +272,8 @@ class Reloading:
             self._past = [one for one in self._past if one is not before]
             if not _same_model(before, self._assembly):
                 await before.agent.disconnect()
-            elif before.agent.roster is not None:
-                await before.agent.roster.disconnect()
+            elif before.agent.sub_agents is not None:
+                await before.agent.sub_agents.disconnect()
             for resource in (before.extensions, before.servers, before.peers):
                 if resource is not None:
                     await resource.close()
@@ -283,7 +284,7 @@ def _callable_tools(catalog: Catalog) -> dict[str, Tool]:
     return {tool.full_name: tool for tool in catalog if tool.loading is not Loading.INTERNAL}
 
 
-def _in_force(seen: Snapshot) -> bool:
+def _in_force(seen: ConfigurationSnapshot) -> bool:
     return seen.state == "trusted"
 
 
@@ -300,7 +301,7 @@ def _differing(before: dict[str, Any], now: dict[str, Any]) -> list[str]:
     return sorted(name for name in before.keys() | now.keys() if before.get(name) != now.get(name))
 
 
-def _describe_change(files: Sequence[str], tools: Tools) -> str:
+def _describe_change(files: Sequence[str], tools: ToolChanges) -> str:
     shown = ", ".join(files[:5])
     if len(files) > 5:
         shown += f" and {len(files) - 5} more"
@@ -308,7 +309,7 @@ def _describe_change(files: Sequence[str], tools: Tools) -> str:
     return "; ".join(parts) or "what is trusted changed"
 
 
-def _message_to_model(before: Agent, now: Agent, tools: Tools) -> str:
+def _message_to_model(before: Agent, now: Agent, tools: ToolChanges) -> str:
     """Say what the model should know besides its list of tools; "" if there is nothing."""
     lines: list[str] = []
     if tools.new or tools.gone or tools.changed:

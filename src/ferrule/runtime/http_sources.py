@@ -8,13 +8,13 @@ from ferrule.storage import paths
 from ferrule.storage.settings.settings import Settings
 
 if TYPE_CHECKING:
-    from ferrule.connectors.http import Loaded, Wanted
+    from ferrule.connectors.http import HttpToolSettings, LoadedTools
 
 FOLDER = "http"
 _ROOTS = (".ferrule/http/", ".harness/http/")
 
 
-def http_tools_of(settings: Settings) -> Loaded | None:
+def load_http_tools(settings: Settings) -> LoadedTools | None:
     """Return the HTTP tools of a run.
 
     Returns:
@@ -32,14 +32,14 @@ def http_tools_of(settings: Settings) -> Loaded | None:
         return None
     from ferrule.connectors.http import load_tools
 
-    return load_tools(wanted_of(settings), repository)
+    return load_tools(http_tool_settings(settings), repository)
 
 
-def wanted_of(settings: Settings) -> Wanted:
+def http_tool_settings(settings: Settings) -> HttpToolSettings:
     """Collect what the person's settings say about HTTP tools."""
-    from ferrule.connectors.http import Wanted
+    from ferrule.connectors.http import HttpToolSettings
 
-    return Wanted(
+    return HttpToolSettings(
         tuple(settings["tools.http_manifests"]),
         settings["tools.openapi"] or None,
         tuple(settings["tools.http_hosts"]),

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from ferrule.permissions.gate import Gate
-from ferrule.permissions.protected_names import Names
+from ferrule.permissions.protected_names import ProtectedNames
+from ferrule.permissions.rule_evaluation import PermissionGate
 from ferrule.storage import paths
 from ferrule.storage.settings.settings import Settings
 from ferrule.tools.catalog import Catalog
@@ -16,7 +16,7 @@ from ferrule.tools.definition import Tool
 
 
 @dataclass(frozen=True, slots=True)
-class Texts:
+class Instructions:
     """Instructions for the model.
 
     Attributes:
@@ -31,7 +31,7 @@ class Texts:
     tools: tuple[Tool, ...] = ()
     notices: tuple[str, ...] = ()
 
-    def told(self, catalog: Catalog) -> list[str]:
+    def select(self, catalog: Catalog) -> list[str]:
         """Return the texts for a run with these tools.
 
         The skills are left out if the run lacks the tool that reads them.
@@ -41,7 +41,9 @@ class Texts:
         return [text for text in (skills, self.instructions) if text]
 
 
-def read_texts(settings: Settings, gate: Gate, names: Names) -> Texts:
+def collect_instructions(
+    settings: Settings, gate: PermissionGate, names: ProtectedNames
+) -> Instructions:
     """Read the skills and instruction files that the settings allow.
 
     Raises:
@@ -55,7 +57,7 @@ def read_texts(settings: Settings, gate: Gate, names: Names) -> Texts:
         from ferrule.extensions.skills.loading import load_skills
 
         loaded = load_skills(settings.workspace, settings.repository, paths.config(), names=names)
-        permitted = loaded.seen_by(gate)
+        permitted = loaded.filter_by(gate)
         skills = permitted.catalogue_text
         tools = permitted.tools
         notices += map(str, permitted.warnings)
@@ -65,10 +67,10 @@ def read_texts(settings: Settings, gate: Gate, names: Names) -> Texts:
         files = read_instructions(
             settings.workspace,
             settings["instructions.fallbacks"],
-            most=settings["instructions.max_bytes"],
+            max_bytes=settings["instructions.max_bytes"],
             names=names,
-            refuses=gate.refuses,
+            refuses=gate.find_refusal,
         )
         instructions = files.text
         notices += map(str, files.warnings)
-    return Texts(skills, instructions, tools, tuple(notices))
+    return Instructions(skills, instructions, tools, tuple(notices))

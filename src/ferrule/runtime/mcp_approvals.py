@@ -16,11 +16,11 @@ from typing import TYPE_CHECKING
 from ferrule.core.errors import ConfigError, FerruleError
 from ferrule.storage.settings.settings import Settings
 
-from .mcp_servers import listed, load
+from .mcp_servers import list_server_tools, load_configured_servers
 
 if TYPE_CHECKING:
     from ferrule.connectors.mcp import McpServer
-    from ferrule.connectors.mcp.approvals import Approval
+    from ferrule.connectors.mcp.approvals import ServerApproval
     from ferrule.connectors.mcp.definitions import Manifest
 
 
@@ -38,26 +38,26 @@ class ApprovalStale(FerruleError):
 
 
 @dataclass(frozen=True, slots=True)
-class Standing:
+class ServerStatus:
     """A server and its approval state.
 
     Attributes:
         server: The server.
         approval: What was approved of it, and its state.
         covered: What an approval of its command covers, as text.
-        seen: The tools it offered when it was last started, None if it was not started since they
-            were approved.
+        offered: The tools it offered when it was last started, None if it was not started since
+            they were approved.
         diff: What approving would change, as a unified diff; "" if there is nothing to approve.
     """
 
     server: McpServer
-    approval: Approval
+    approval: ServerApproval
     covered: str
-    seen: Manifest | None
+    offered: Manifest | None
     diff: str
 
     @property
-    def starts(self) -> bool:
+    def can_start(self) -> bool:
         """Whether its command is approved, so that it may be started."""
         return self.approval.state not in ("unknown", "moved")
 
@@ -72,32 +72,32 @@ class ServerApprovals:
         self._settings = settings
         self._seen: dict[str, Manifest] = {}
 
-    def standings(self) -> tuple[list[Standing], tuple[str, ...]]:
+    def list_servers(self) -> tuple[list[ServerStatus], tuple[str, ...]]:
         """Return all servers, and problems of entries that cannot be used. Starts nothing.
 
         Raises:
             ConfigError: A file cannot be read.
         """
-        loaded = load(self._settings)
+        loaded = load_configured_servers(self._settings)
         return [self._find_standing(server) for server in loaded.servers], loaded.problems
 
-    def standing(self, name: str) -> Standing:
+    def find_server(self, name: str) -> ServerStatus:
         """Return one server.
 
         Raises:
             ConfigError: There is no server of that name.
         """
-        found = next((one for one in self.standings()[0] if one.server.name == name), None)
+        found = next((one for one in self.list_servers()[0] if one.server.name == name), None)
         if found is None:
             raise ConfigError(f"there is no MCP server `{name[:100]}`")
         return found
 
-    def _find_standing(self, server: McpServer) -> Standing:
-        from ferrule.connectors.mcp import Approvals
-        from ferrule.connectors.mcp.approvals import covered_text
+    def _find_standing(self, server: McpServer) -> ServerStatus:
+        from ferrule.connectors.mcp import ServerApprovals
+        from ferrule.connectors.mcp.approvals import configuration_text
 
-        approvals = Approvals()
-        approval = approvals.look(server)
+        approvals = ServerApprovals()
+        approval = approvals.get(server)
         seen = self._seen.get(server.digest()) or approval.pending
         if (
             seen is not None
@@ -105,7 +105,9 @@ class ServerApprovals:
             and seen.digest() == approval.manifest.digest()
         ):
             seen = None
-        return Standing(server, approval, covered_text(server), seen, approvals.diff(server, seen))
+        return ServerStatus(
+            server, approval, configuration_text(server), seen, approvals.diff(server, seen)
+        )
 
     def approve_command(self, name: str, digest: str) -> None:
         """Approve the command of a server, so that it may be started.
@@ -118,36 +120,36 @@ class ServerApprovals:
             ApprovalStale: The entry changed since.
             ConfigError: There is no server of that name.
         """
-        from ferrule.connectors.mcp import Approvals
+        from ferrule.connectors.mcp import ServerApprovals
 
-        standing = self.standing(name)
+        standing = self.find_server(name)
         if standing.server.digest() != digest:
             raise ApprovalStale(name)
-        if not standing.starts:
-            Approvals().approve(standing.server)
+        if not standing.can_start:
+            ServerApprovals().approve(standing.server)
 
-    async def look(self, name: str) -> Standing:
+    async def inspect(self, name: str) -> ServerStatus:
         """Start an approved server and read which tools it offers.
 
         Raises:
             ConfigError: Its command is not approved, or it does not start or answer.
         """
-        standing = self.standing(name)
-        if not standing.starts:
+        standing = self.find_server(name)
+        if not standing.can_start:
             raise ConfigError(f"`{name}` was not started: its command is not approved")
-        manifest = await listed(self._settings, standing.server)
+        manifest = await list_server_tools(self._settings, standing.server)
         self._record(standing, manifest)
-        return self.standing(name)
+        return self.find_server(name)
 
-    def _record(self, standing: Standing, manifest: Manifest) -> None:
-        from ferrule.connectors.mcp import Approvals
+    def _record(self, standing: ServerStatus, manifest: Manifest) -> None:
+        from ferrule.connectors.mcp import ServerApprovals
 
         approved = standing.approval.manifest
         same = approved is not None and approved.digest() == manifest.digest()
         self._seen[standing.server.digest()] = manifest
         if approved is not None:
             # From now on runs withhold the tools that changed.
-            Approvals().pend(standing.server, None if same else manifest)
+            ServerApprovals().set_pending(standing.server, None if same else manifest)
 
     def approve_tools(self, name: str, digest: str) -> None:
         """Approve the tools of a server, so that models may use them.
@@ -160,21 +162,25 @@ class ServerApprovals:
             ApprovalStale: The tools or the entry changed since, or its command is not approved.
             ConfigError: There is no server of that name.
         """
-        from ferrule.connectors.mcp import Approvals
+        from ferrule.connectors.mcp import ServerApprovals
 
-        standing = self.standing(name)
-        if not standing.starts or standing.seen is None or standing.seen.digest() != digest:
+        standing = self.find_server(name)
+        if (
+            not standing.can_start
+            or standing.offered is None
+            or standing.offered.digest() != digest
+        ):
             raise ApprovalStale(name)
-        Approvals().approve(standing.server, standing.seen)
+        ServerApprovals().approve(standing.server, standing.offered)
 
-    def withdraw(self, name: str) -> None:
+    def revoke(self, name: str) -> None:
         """Withdraw the approval of a server's command and tools.
 
         Raises:
             ConfigError: There is no server of that name.
         """
-        from ferrule.connectors.mcp import Approvals
+        from ferrule.connectors.mcp import ServerApprovals
 
-        standing = self.standing(name)
+        standing = self.find_server(name)
         self._seen.pop(standing.server.digest(), None)
-        Approvals().revoke(standing.server)
+        ServerApprovals().revoke(standing.server)

@@ -7,36 +7,36 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ferrule.core.errors import ConfigError, ToolFailed
-from ferrule.permissions.protected_names import DEFAULT, Names
-from ferrule.sandbox.policy import Policy
+from ferrule.permissions.protected_names import DEFAULT_NAMES, ProtectedNames
+from ferrule.sandbox.policy import SandboxPolicy
 from ferrule.storage import paths
 from ferrule.storage.settings.settings import Settings
-from ferrule.tools.reliability import POLICY
+from ferrule.tools.reliability import POLICY_ERROR
 
-from .confinement import policy_of
+from .sandbox_policy import make_sandbox_policy
 
 if TYPE_CHECKING:
-    from ferrule.connectors.mcp import Ground, McpServer, Servers
-    from ferrule.connectors.mcp.configuration import Loaded
+    from ferrule.connectors.mcp import LaunchSettings, McpServer, McpServers
+    from ferrule.connectors.mcp.configuration import LoadedServers
     from ferrule.connectors.mcp.definitions import Manifest
 
 _FILES = ("mcp.json",)
 
 
-def servers_of(
+def connect_servers(
     settings: Settings,
-    confine: Policy,
+    confine: SandboxPolicy,
     taken: Iterable[str],
-    handed: Mapping[str, Any] | None = None,
-) -> Servers | None:
+    editor_entries: Mapping[str, Any] | None = None,
+) -> McpServers | None:
     """Return the MCP servers of a run; close them with the agent. None of them is started.
 
     Args:
         settings: The settings in force.
         confine: The sandbox policy of commands; servers get the same limits.
         taken: The names of the other tools of the run.
-        handed: Entries from the editor that the person works in. An entry is used only if the
-            person approved the same one before; otherwise a notice names it.
+        editor_entries: Entries from the editor that the person works in. An entry is used only if
+            the person approved the same one before; otherwise a notice names it.
 
     Returns:
         None, with no library loaded, if nobody names a server.
@@ -48,17 +48,17 @@ def servers_of(
     repository = settings.repository
     in_repository = repository.state == "trusted" and ".mcp.json" in repository.files
     has_own = any((paths.config() / name).exists() for name in _FILES) or _named(settings)
-    if not in_repository and not has_own and not handed:
+    if not in_repository and not has_own and not editor_entries:
         return None
     from ferrule.connectors.mcp import connect
 
-    loaded = load(settings)
+    loaded = load_configured_servers(settings)
     if loaded.policy_errors:
-        raise ConfigError("\n".join(loaded.policy_errors), code=POLICY)
-    ground = ground_of(settings, confine.root, confine.names)
-    more, problems = _select_approved(handed or {}, loaded.servers)
-    servers = connect((*loaded.servers, *more), ground=ground, taken=taken)
-    servers.note(*loaded.problems, *problems)
+        raise ConfigError("\n".join(loaded.policy_errors), code=POLICY_ERROR)
+    ground = server_ground(settings, confine.root, confine.names)
+    more, problems = _select_approved(editor_entries or {}, loaded.servers)
+    servers = connect((*loaded.servers, *more), launch=ground, taken_names=taken)
+    servers.add_notices(*loaded.problems, *problems)
     return servers
 
 
@@ -66,12 +66,12 @@ def _select_approved(
     handed: Mapping[str, Any], known: tuple[McpServer, ...]
 ) -> tuple[tuple[McpServer, ...], list[str]]:
     """Return the editor's entries that the person approved, and a notice for each other one."""
-    from ferrule.connectors.mcp import Approvals
+    from ferrule.connectors.mcp import ServerApprovals
     from ferrule.connectors.mcp.configuration import read_server
 
     used: list[McpServer] = []
     problems: list[str] = []
-    approvals = Approvals()
+    approvals = ServerApprovals()
     own = {server.name: server for server in known}
     for name, entry in handed.items():
         try:
@@ -85,7 +85,7 @@ def _select_approved(
             problems.append(
                 f"server `{name}` from the editor is not used: you have one of the same name"
             )
-        elif approvals.look(server).manifest is None:
+        elif approvals.get(server).manifest is None:
             file = paths.config() / _FILES[0]
             problems.append(
                 f"server `{name}` from the editor is not started: you have not approved it; "
@@ -96,7 +96,7 @@ def _select_approved(
     return tuple(used), problems
 
 
-def load(settings: Settings, *, as_trusted: bool = False) -> Loaded:
+def load_configured_servers(settings: Settings, *, as_trusted: bool = False) -> LoadedServers:
     """Read the servers that the settings and files name.
 
     Args:
@@ -110,7 +110,9 @@ def load(settings: Settings, *, as_trusted: bool = False) -> Loaded:
     )
 
 
-def ground_of(settings: Settings, root: Path | None = None, names: Names | None = None) -> Ground:
+def server_ground(
+    settings: Settings, root: Path | None = None, names: ProtectedNames | None = None
+) -> LaunchSettings:
     """Return where servers are started and how they are sandboxed, as the settings say.
 
     Args:
@@ -118,16 +120,16 @@ def ground_of(settings: Settings, root: Path | None = None, names: Names | None 
         root: The workspace; by default that of the settings.
         names: The protected names; by default those of the settings.
     """
-    from ferrule.connectors.mcp import Ground
+    from ferrule.connectors.mcp import LaunchSettings
 
-    extended = DEFAULT.extended(
+    extended = DEFAULT_NAMES.extend(
         reserved=settings["reserved.extend"], secret=settings["secrets.extend"]
     )
-    return Ground(
+    return LaunchSettings(
         root or Path(settings.workspace).resolve(),
-        names=names or extended,
-        on_gap=settings["sandbox.mode"],
-        bounds=policy_of(settings).bounds,
+        protected_names=names or extended,
+        on_missing_protection=settings["sandbox.mode"],
+        bounds=make_sandbox_policy(settings).limits,
         allow_env=tuple(settings["env.allow"]),
     )
 
@@ -136,18 +138,18 @@ def _named(settings: Settings) -> object:
     return settings.values.get("mcp_servers") or None
 
 
-async def listed(settings: Settings, server: McpServer) -> Manifest:
+async def list_server_tools(settings: Settings, server: McpServer) -> Manifest:
     """Start a server and return what it offers.
 
     Raises:
         ConfigError: It cannot be started, or does not answer.
     """
-    from ferrule.connectors.mcp import Approvals
-    from ferrule.connectors.mcp.server import Live
+    from ferrule.connectors.mcp import ServerApprovals
+    from ferrule.connectors.mcp.server_client import ServerClient
 
-    live = Live(server, ground_of(settings), Approvals(), None)
+    live = ServerClient(server, server_ground(settings), ServerApprovals(), None)
     try:
-        return await live.list()
+        return await live.fetch_manifest()
     except ToolFailed as error:
         raise ConfigError(error.message, code="mcp_server") from error
     finally:

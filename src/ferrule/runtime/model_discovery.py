@@ -15,7 +15,7 @@ SECONDS = 2.0
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class DiscoveredModel:
     """A model, or a provider (`name:`) without models; `detail` says what is missing."""
 
     model: str
@@ -23,7 +23,7 @@ class Row:
     detail: str = ""
 
 
-async def discovered(settings: Settings | None = None) -> list[Row]:
+async def discover_models(settings: Settings | None = None) -> list[DiscoveredModel]:
     """List the models of each provider, using the addresses and keys that the settings name."""
     in_force = settings or load_settings()
     local, ollama, openai = await asyncio.gather(
@@ -32,39 +32,43 @@ async def discovered(settings: Settings | None = None) -> list[Row]:
     return [*local, *ollama, *openai]
 
 
-async def _find_local() -> list[Row]:
-    from ferrule.models.local.pull import installed
+async def _find_local() -> list[DiscoveredModel]:
+    from ferrule.models.local.pull import installed_path
 
     if find_spec("xllamacpp") is None:
-        return [Row("local:smollm2", False, "needs `pip install 'ferrule[local]'`")]
+        return [DiscoveredModel("local:smollm2", False, "needs `pip install 'ferrule[local]'`")]
     try:
-        installed("smollm2")
+        installed_path("smollm2")
     except FerruleError as error:
-        return [Row("local:smollm2", False, f"{error.detail}; `{error.hint}`")]
-    return [Row("local:smollm2", True)]
+        return [DiscoveredModel("local:smollm2", False, f"{error.detail}; `{error.hint}`")]
+    return [DiscoveredModel("local:smollm2", True)]
 
 
-async def _find_ollama(settings: Settings) -> list[Row]:
+async def _find_ollama(settings: Settings) -> list[DiscoveredModel]:
     from ferrule.models.ollama.client import Ollama
 
     base = settings.provider("ollama").base_url
     client = Ollama("any", base_url=base) if base else Ollama("any")
     try:
         async with asyncio.timeout(SECONDS):
-            names = await client.installed()
+            names = await client.list_installed()
     except TimeoutError:
         names = []
     finally:
         await client.close()
     if names:
-        return [Row(f"ollama:{name}", True) for name in names]
+        return [DiscoveredModel(f"ollama:{name}", True) for name in names]
     detail = f"no models at {client.base_url} (`ollama serve`, `ollama pull llama3.2`)"
-    return [Row("ollama:", False, detail)]
+    return [DiscoveredModel("ollama:", False, detail)]
 
 
-async def _find_openai(settings: Settings) -> list[Row]:
+async def _find_openai(settings: Settings) -> list[DiscoveredModel]:
     provider = settings.provider("openai")
     key = os.environ.get(provider.api_key_env or "OPENAI_API_KEY")
     if key or provider.base_url or os.environ.get("OPENAI_BASE_URL"):
-        return [Row("openai:MODEL", True, "the key or the address is set")]
-    return [Row("openai:", False, "set OPENAI_API_KEY (and OPENAI_BASE_URL for another server)")]
+        return [DiscoveredModel("openai:MODEL", True, "the key or the address is set")]
+    return [
+        DiscoveredModel(
+            "openai:", False, "set OPENAI_API_KEY (and OPENAI_BASE_URL for another server)"
+        )
+    ]

@@ -103,8 +103,8 @@ _SETTINGS = (
         help="Run only a short list of programs.",
     ),
     click.option(
-        "--max-rounds",
-        "limits__max_rounds",
+        "--max-turns",
+        "limits__max_turns",
         type=click.IntRange(1),
         help="Model answers per message (default 10).",
     ),
@@ -174,12 +174,12 @@ SETTING_OPTIONS = _parameter_names()
 """Names of the parameters that set a setting: its key with `__` for the dot."""
 
 
-def common(function: F) -> F:
+def common_options(function: F) -> F:
     """Add the shared options to a command."""
     return _combine((*_SETTINGS[:1], *_OTHERS, *_SETTINGS[1:]))(function)
 
 
-def yes_to(function: F) -> F:
+def yes_to_option(function: F) -> F:
     """Add `--yes-to` to a command that calls tools."""
     return click.option(
         "--yes-to",
@@ -190,7 +190,7 @@ def yes_to(function: F) -> F:
     )(function)
 
 
-def served(
+def server_options(
     port: int,
     token_file: str = "File that holds the token; else FERRULE_TOKEN, else one is made and shown.",
 ) -> Callable[[F], F]:

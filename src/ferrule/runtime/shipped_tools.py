@@ -21,7 +21,7 @@ PACKS = ("typed", "git", "git_write", "git_toolbox", "code")
 """What `tools.packs` may name."""
 
 
-def shipped(packs: Sequence[str] = ()) -> tuple[Tool, ...]:
+def load_shipped_tools(packs: Sequence[str] = ()) -> tuple[Tool, ...]:
     """Return the tools of every run and those of the named packs.
 
     Raises:
@@ -60,7 +60,7 @@ def _load_pack(pack: str, always: Sequence[Tool]) -> tuple[Tool, ...]:
             raise ConfigError(f"`tools.packs` names `{pack}`, and there is no such pack", hint=hint)
 
 
-def brought_by_runs() -> tuple[str, ...]:
+def names_added_by_runs() -> tuple[str, ...]:
     """Return the names of tools that a run adds itself when it needs them.
 
     These read artifacts and skills, find deferred tools, follow background tasks and delegate to

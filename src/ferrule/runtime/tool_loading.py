@@ -21,7 +21,7 @@ _SERVER_MARK = "__"
 """Part of the names of MCP servers' tools. A server that does not start must not stop the run."""
 
 
-def loaded(settings: Settings, tools: Iterable[Tool]) -> list[Tool]:
+def set_loading_modes(settings: Settings, tools: Iterable[Tool]) -> list[Tool]:
     """Return the tools with the loading mode that `tools.entries` gives them.
 
     Raises:
@@ -48,13 +48,13 @@ def loaded(settings: Settings, tools: Iterable[Tool]) -> list[Tool]:
     return result
 
 
-def named_for_loading(settings: Settings) -> tuple[str, ...]:
+def configured_tool_names(settings: Settings) -> tuple[str, ...]:
     """Return the tool names in the settings on loading, so that unknown ones can be reported."""
     return (*settings["tools.always_loaded"], *(name for name, _ in settings["tools.entries"]))
 
 
-def search_of(settings: Settings, catalog: Catalog) -> ToolSearch | bool | None:
-    """Return the value of `ToolCalling(search=...)` that the settings ask for.
+def tool_search_option(settings: Settings, catalog: Catalog) -> ToolSearch | bool | None:
+    """Return the value of `Agent(tool_search=...)` that the settings ask for.
 
     With `auto` there is a search only if some tool is deferred.
     """

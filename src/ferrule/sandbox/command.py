@@ -6,26 +6,26 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from ferrule.core.frozen import frozen
 from ferrule.core.identity import Identity
+from ferrule.core.value_class import frozen
 
-from .inside.kernel.landlock import Granted
-from .policy import Applied
+from .inside.kernel.landlock import PathRule
+from .policy import AppliedProtections
 
-Sink = Callable[[bytes], bool]
+OutputSink = Callable[[bytes], bool]
 """Takes output as it arrives. Returning False means that it has enough: the program is ended."""
 
 
 @frozen
-class Wall:
+class LandlockAccess:
     """The files that a program of ours may use, enforced by Landlock.
 
     It holds for the program and everything that it starts, links and races included.
 
-    A relative path in `granted` starts at the command's `directory`. `tcp`: it may use TCP.
+    A relative path in `rules` starts at the command's `directory`. `tcp`: it may use TCP.
     """
 
-    granted: tuple[Granted, ...]
+    rules: tuple[PathRule, ...]
     tcp: bool = False
 
 
@@ -45,14 +45,14 @@ class Command:
     program: str
     directory: int
     environment: Mapping[str, str]
-    output: Sink
-    errors: Sink | None = None
+    output: OutputSink
+    errors: OutputSink | None = None
     stdin: bytes | int = b""
     timeout: float | None = None
     grace: float = 0.5
     identity: Identity | None = None
     """Who it runs for. Appears in the records of what it reaches."""
-    wall: Wall | None = None
+    landlock: LandlockAccess | None = None
     """For a command that no sandbox confines otherwise.
 
     Where the kernel cannot enforce it, the command does not run.
@@ -60,7 +60,7 @@ class Command:
 
 
 @frozen
-class Ended:
+class CommandResult:
     """How a command ended.
 
     `exit_code` is None if a signal ended it (`signal` is its name) or if nobody knows. `stopped`:
@@ -73,14 +73,14 @@ class Ended:
     exit_code: int | None
     signal: str = ""
     timed_out: bool = False
-    stopped: bool = False
+    stopped_by_sink: bool = False
     killed: bool = False
     duration_ms: int = 0
-    left: tuple[str, ...] = ()
-    alive: tuple[str, ...] = ()
-    refused: tuple[str, ...] = ()
+    leftover_processes: tuple[str, ...] = ()
+    surviving_processes: tuple[str, ...] = ()
+    refused_names: tuple[str, ...] = ()
     changes: tuple[Change, ...] = ()
-    changes_cut: bool = False
+    changes_truncated: bool = False
     """Whether there are more changes than are listed."""
 
 
@@ -96,7 +96,7 @@ class Change:
     size: int = 0
 
 
-class Running(Protocol):
+class RunningCommand(Protocol):
     """A started command.
 
     Contract: its process tree is gone when `wait` returns, whatever still held its pipes. `wait`
@@ -114,11 +114,11 @@ class Running(Protocol):
     def process_group(self) -> int: ...
 
     @property
-    def applied(self) -> Applied: ...
+    def protections(self) -> AppliedProtections: ...
 
-    async def wait(self) -> Ended: ...
+    async def wait(self) -> CommandResult: ...
 
-    async def end(self) -> Ended: ...
+    async def end(self) -> CommandResult: ...
 
 
 @dataclass(slots=True)
@@ -151,7 +151,7 @@ class Capture:
         missing = self.size - len(self._first_bytes) - len(tail)
         if not missing:
             return (bytes(self._first_bytes) + tail).decode("utf-8", "replace")
-        head = whole_characters(bytes(self._first_bytes))
+        head = trim_partial_character(bytes(self._first_bytes))
         while tail and tail[0] & 0xC0 == 0x80:
             tail = tail[1:]
         missing = self.size - len(head) - len(tail)
@@ -159,7 +159,7 @@ class Capture:
         return head.decode("utf-8", "replace") + note + tail.decode("utf-8", "replace")
 
 
-def whole_characters(data: bytes) -> bytes:
+def trim_partial_character(data: bytes) -> bytes:
     """Return the data without a UTF-8 sequence that is cut off at its end."""
     for back in range(1, min(4, len(data)) + 1):
         byte = data[-back]

@@ -21,7 +21,7 @@ from pathlib import Path
 
 from ferrule.core.errors import FerruleError
 
-from .inside.protocol import TAKE
+from .inside.protocol import LAUNCH_BYTE
 
 _PACKAGE_FOLDER = str(Path(__file__).parent)
 _SERVER_CODE = "import sys; sys.path.append(sys.argv[1]); from inside.server import start; start()"
@@ -112,7 +112,7 @@ class Launcher:
 
     def _start(self) -> socket.socket:
         ours, theirs = socket.socketpair()
-        session_record = in_memory(self._session()) if self._session else -1
+        session_record = open_memory_file(self._session()) if self._session else -1
         inherited = [number for number in (theirs.fileno(), session_record) if number >= 0]
         arguments = [str(theirs.fileno()), str(session_record), str(os.getpid())]
         try:
@@ -155,7 +155,7 @@ async def _send(channel: socket.socket, descriptors: Sequence[int]) -> None:
     deadline = loop.time() + _SEND_TIMEOUT
     while True:
         try:
-            socket.send_fds(channel, [TAKE], descriptors)
+            socket.send_fds(channel, [LAUNCH_BYTE], descriptors)
         except BlockingIOError:
             if loop.time() >= deadline:
                 raise
@@ -174,7 +174,7 @@ def _wait_or_kill(server: subprocess.Popen[bytes]) -> None:
         server.wait()
 
 
-def in_memory(data: bytes) -> int:
+def open_memory_file(data: bytes) -> int:
     """Return a descriptor to read `data` from.
 
     It is a file in memory, so it can be of any size and needs no writer.

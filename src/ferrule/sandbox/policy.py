@@ -13,11 +13,11 @@ from dataclasses import field
 from enum import StrEnum
 from pathlib import Path
 
-from ferrule.core.frozen import frozen
-from ferrule.permissions.protected_names import DEFAULT, Names
+from ferrule.core.value_class import frozen
+from ferrule.permissions.protected_names import DEFAULT_NAMES, ProtectedNames
 
 
-class Aspect(StrEnum):
+class Protection(StrEnum):
     """A protection that a sandbox can enforce."""
 
     FILE_READS = "file_reads"
@@ -41,7 +41,7 @@ class Aspect(StrEnum):
     """The number of processes is bounded, and none outlives the command."""
 
 
-class Holds(StrEnum):
+class Enforcement(StrEnum):
     """How far a backend enforces a protection."""
 
     YES = "yes"
@@ -49,13 +49,13 @@ class Holds(StrEnum):
     NO = "no"
 
 
-ALL = frozenset(Aspect)
-MUST = ALL - {Aspect.MEMORY, Aspect.PROCESSES}
+ALL_PROTECTIONS = frozenset(Protection)
+DEFAULT_REQUIRED = ALL_PROTECTIONS - {Protection.MEMORY, Protection.PROCESSES}
 """The protections that are required unless the policy says otherwise."""
 
 
 @frozen
-class Bounds:
+class ResourceLimits:
     """Limits: sizes in bytes, processes as a count. None: no limit.
 
     `memory` and `processes` apply to all commands of a session together where the machine offers
@@ -68,7 +68,7 @@ class Bounds:
 
 
 @frozen
-class Policy:
+class SandboxPolicy:
     """What the commands of one session may do. Folders are absolute paths.
 
     `root` is the workspace, `names` are the names that are refused in it. `readable` and `writable`
@@ -79,33 +79,33 @@ class Policy:
     """
 
     root: Path
-    names: Names = DEFAULT
+    names: ProtectedNames = DEFAULT_NAMES
     readable: tuple[str, ...] = ()
     writable: tuple[str, ...] = ()
     network: tuple[str, ...] = ()
-    bounds: Bounds = field(default_factory=Bounds)
-    require: frozenset[Aspect] = MUST
+    limits: ResourceLimits = field(default_factory=ResourceLimits)
+    require: frozenset[Protection] = DEFAULT_REQUIRED
     preview: bool = False
 
 
 @frozen
-class Applied:
+class AppliedProtections:
     """What confined a command, as shown in its result, in the journal and by `ferrule doctor`.
 
     `rung` is the name of the backend (`namespaces`, `bubblewrap`, `landlock`, `none`, …). `holds`
     says for each protection how far it is enforced, `how` by what, in a few words.
     """
 
-    rung: str
-    holds: Mapping[Aspect, Holds]
-    how: Mapping[Aspect, str] = field(default_factory=dict[Aspect, str])
+    backend: str
+    enforcement: Mapping[Protection, Enforcement]
+    mechanisms: Mapping[Protection, str] = field(default_factory=dict[Protection, str])
 
-    def missing(self, required: frozenset[Aspect]) -> tuple[Aspect, ...]:
+    def missing(self, required: frozenset[Protection]) -> tuple[Protection, ...]:
         """Return what is required and not fully enforced, in the order of declaration."""
         return tuple(
             aspect
-            for aspect in Aspect
-            if aspect in required and self.holds.get(aspect) is not Holds.YES
+            for aspect in Protection
+            if aspect in required and self.enforcement.get(aspect) is not Enforcement.YES
         )
 
     def as_record(self) -> dict[str, object]:
@@ -115,24 +115,27 @@ class Applied:
         """
         enforced = self._fully_enforced()
         return {
-            "kind": self.rung,
+            "kind": self.backend,
             "enforced": enforced,
-            "not_enforced": [str(aspect) for aspect in Aspect if aspect not in enforced],
+            "not_enforced": [str(aspect) for aspect in Protection if aspect not in enforced],
         }
 
-    def in_words(self) -> str:
+    def describe(self) -> str:
         """Describe in one line the backend, what it enforces, and how far the rest is enforced."""
         enforced = ", ".join(self._fully_enforced()) or "nothing"
-        summary = f"commands are confined by `{self.rung}`: {enforced}"
+        summary = f"commands are confined by `{self.backend}`: {enforced}"
         rest = [
-            f"{aspect} {self.holds.get(aspect, Holds.NO)} ({self.how.get(aspect, '')})"
-            for aspect in Aspect
-            if self.holds.get(aspect) is not Holds.YES
+            f"{aspect} {self.enforcement.get(aspect, Enforcement.NO)} "
+            f"({self.mechanisms.get(aspect, '')})"
+            for aspect in Protection
+            if self.enforcement.get(aspect) is not Enforcement.YES
         ]
         return f"{summary}; not in full: {'; '.join(rest)}" if rest else summary
 
     def _fully_enforced(self) -> list[str]:
-        return [str(aspect) for aspect in Aspect if self.holds.get(aspect) is Holds.YES]
+        return [
+            str(aspect) for aspect in Protection if self.enforcement.get(aspect) is Enforcement.YES
+        ]
 
 
-UNCONFINED = Applied("none", dict.fromkeys(Aspect, Holds.NO))
+UNCONFINED = AppliedProtections("none", dict.fromkeys(Protection, Enforcement.NO))

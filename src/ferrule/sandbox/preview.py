@@ -7,8 +7,8 @@
 Rules of this file:
 
 * A file that was copied up but is what it was (content, mode, owner; not its times) is no change.
-  Content is compared up to a limit of bytes in all (`COMPARED`); beyond it a copied file counts as
-  changed.
+  Content is compared up to a limit of bytes in all (`MAX_COMPARED_BYTES`); beyond it a copied file
+  counts as changed.
 * A renamed file is one deleted and one created: an overlay knows nothing else. Folders are listed,
   with a slash at the end, only where no file inside shows them: empty ones, and those whose mode or
   owner changed.
@@ -31,16 +31,16 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from ferrule.core.frozen import frozen
-from ferrule.permissions.protected_names import DEFAULT, Names
+from ferrule.core.value_class import frozen
+from ferrule.permissions.protected_names import DEFAULT_NAMES, ProtectedNames
 
 from .command import Change
 
-MOST = 10_000
+MAX_CHANGES = 10_000
 """Changes that are listed at most."""
-COMPARED = 256 << 20
+MAX_COMPARED_BYTES = 256 << 20
 """Bytes of content that are compared at most."""
-DEEPEST = 128
+MAX_DEPTH = 128
 """Nested folders that are looked into at most: each level holds two descriptors."""
 
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
@@ -49,44 +49,47 @@ _CHUNK = 1 << 18
 
 
 @frozen
-class Preview:
-    """The changes. `cut`: some are missing (too many, too deep, or a folder was unreadable)."""
+class PreviewedChanges:
+    """The changes.
+
+    `truncated`: some are missing (too many, too deep, or a folder was unreadable).
+    """
 
     changes: tuple[Change, ...]
-    cut: bool = False
+    truncated: bool = False
 
 
-def preview(
+def list_changes(
     upper: Path,
     lower: Path,
-    names: Names = DEFAULT,
+    names: ProtectedNames = DEFAULT_NAMES,
     *,
     attributes: str = "user",
-    most: int = MOST,
-    compared: int = COMPARED,
-) -> Preview:
+    max_changes: int = MAX_CHANGES,
+    max_compared_bytes: int = MAX_COMPARED_BYTES,
+) -> PreviewedChanges:
     """List what `upper` changes about `lower`. The overlay must no longer be in use.
 
     Args:
         names: The names that no tool may read.
         attributes: `user` or `trusted`, as the overlay was mounted.
-        most: Changes that are listed at most.
-        compared: Bytes of content that are compared at most.
+        max_changes: Changes that are listed at most.
+        max_compared_bytes: Bytes of content that are compared at most.
 
     Raises:
         OSError: One of the two folders cannot be read.
     """
-    comparison = _Comparison(names, attributes, most, compared)
+    comparison = _Comparison(names, attributes, max_changes, max_compared_bytes)
     with _open_folder(upper) as above, _open_folder(lower) as below:
         comparison.compare(above, below, "", opaque=False)
-    return Preview(
+    return PreviewedChanges(
         tuple(sorted(comparison.changes, key=lambda change: change.name)), comparison.cut
     )
 
 
 @dataclass(slots=True)
 class _Comparison:
-    names: Names
+    names: ProtectedNames
     attributes: str
     most: int
     compared: int
@@ -229,7 +232,7 @@ class _Comparison:
 
         Yields None if there is none to open, if it is too deep, or if it cannot be read.
         """
-        if folder is None or relative.count("/") >= DEEPEST:
+        if folder is None or relative.count("/") >= MAX_DEPTH:
             self.cut = self.cut or folder is not None
             yield None
             return

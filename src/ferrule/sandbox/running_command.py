@@ -22,10 +22,10 @@ from dataclasses import dataclass, field
 from ferrule.core.calls import ErrorType
 from ferrule.core.errors import ToolFailed
 
-from .command import Command, Ended, Sink
+from .command import Command, CommandResult, OutputSink
 from .inside.protocol import END, Launch
-from .launcher import Launcher, in_memory
-from .policy import Applied
+from .launcher import Launcher, open_memory_file
+from .policy import AppliedProtections
 
 _CHUNK = 65536
 _DRAIN_SECONDS = 0.5
@@ -40,7 +40,7 @@ _MAX_DESCRIPTORS = 8
 """Descriptors that one report may carry."""
 
 
-class NotSetUp(ToolFailed):
+class SandboxSetupFailed(ToolFailed):
     """The sandbox could not be set up. The program is not at fault, and trying again can help."""
 
 
@@ -49,16 +49,16 @@ _closing: set[asyncio.Future[None]] = set()
 
 @dataclass(slots=True, eq=False)
 class Execution:
-    """One started command; implements the `command.Running` protocol."""
+    """One started command; implements the `command.RunningCommand` protocol."""
 
     command: Command
-    applied: Applied
-    told: Callable[[str, str, list[int]], bool] = lambda word, rest, descriptors: False
+    protections: AppliedProtections
+    on_report: Callable[[str, str, list[int]], bool] = lambda word, rest, descriptors: False
     """Receives each report line first, with the descriptors that came with it.
 
     If it returns True, it has taken them, and the line is not kept.
     """
-    finish: Callable[[Ended], Awaitable[Ended]] | None = None
+    on_finish: Callable[[CommandResult], Awaitable[CommandResult]] | None = None
     """Called once everything is gone, to complete the result and clean up."""
     _ended_event: asyncio.Event = field(default_factory=asyncio.Event)
     _start_event: asyncio.Event = field(default_factory=asyncio.Event)
@@ -68,7 +68,7 @@ class Execution:
     _control: socket.socket | None = None
     _reports: dict[str, list[str]] = field(default_factory=dict[str, list[str]])
     _partial_line: bytes = b""
-    _watcher: asyncio.Task[Ended] | None = None
+    _watcher: asyncio.Task[CommandResult] | None = None
     _stopped: bool = False
     _killed: bool = False
     _timed_out: bool = False
@@ -84,30 +84,30 @@ class Execution:
         """The process group. Every command leads a group, and a session, of its own."""
         return self.pid
 
-    def when_over(self, call: Callable[[Execution], object]) -> None:
+    def add_done_callback(self, call: Callable[[Execution], object]) -> None:
         """Have `call` called once everything is gone. Only after `begin`."""
         assert self._watcher is not None
         self._watcher.add_done_callback(lambda _: call(self))
 
-    async def wait(self) -> Ended:
+    async def wait(self) -> CommandResult:
         """Wait until everything is gone. Cancelling the wait ends nothing."""
         assert self._watcher is not None
         return await asyncio.shield(self._watcher)
 
-    async def end(self) -> Ended:
+    async def end(self) -> CommandResult:
         """End everything that it started: SIGTERM, the command's grace period, SIGKILL."""
         self._killed = self._killed or not self._ended_event.is_set()
         self._wake_event.set()
         return await self.wait()
 
-    async def begin(self, launcher: Launcher, launch: Launch) -> None:
+    async def start(self, launcher: Launcher, launch: Launch) -> None:
         """Hand the command to the server and wait until it runs.
 
         Raises:
             ToolFailed: It cannot be started. Nothing is left behind.
         """
         self._started_at = asyncio.get_running_loop().time()
-        record = in_memory(encode(launch))
+        record = open_memory_file(encode_launch(launch))
         try:
             for _ in range(2):
                 await self._hand_over(launcher, record)
@@ -143,7 +143,7 @@ class Execution:
         descriptors = [theirs.detach()]
         try:
             stdin = self.command.stdin
-            descriptors.append(os.dup(stdin) if isinstance(stdin, int) else in_memory(stdin))
+            descriptors.append(os.dup(stdin) if isinstance(stdin, int) else open_memory_file(stdin))
             for sink in (self.command.output, self.command.errors):
                 if sink is not None:
                     reader, writer = os.pipe()
@@ -165,7 +165,7 @@ class Execution:
         for event in (self._ended_event, self._start_event, self._wake_event, self._outputs_closed):
             event.clear()
 
-    def _read(self, descriptor: int, sink: Sink) -> None:
+    def _read(self, descriptor: int, sink: OutputSink) -> None:
         try:
             data = os.read(descriptor, _CHUNK)
         except BlockingIOError:
@@ -203,7 +203,7 @@ class Execution:
         *lines, self._partial_line = (self._partial_line + data).split(b"\n")
         for line in lines:
             keyword, _, rest = line.decode("utf-8", "replace").partition(" ")
-            if self.told(keyword, rest, descriptors):
+            if self.on_report(keyword, rest, descriptors):
                 descriptors = []
             else:
                 self._reports.setdefault(keyword, []).append(rest)
@@ -219,7 +219,7 @@ class Execution:
             except (ProcessLookupError, PermissionError):
                 return  # gone, or not ours: the result says that something may still run
 
-    async def _watch(self) -> Ended:
+    async def _watch(self) -> CommandResult:
         try:
             async with asyncio.timeout(self.command.timeout):
                 await self._wake_event.wait()
@@ -228,8 +228,8 @@ class Execution:
         finally:
             await self._close()
             ended = self._result()
-            if self.finish is not None:
-                ended = await self.finish(ended)
+            if self.on_finish is not None:
+                ended = await self.on_finish(ended)
         return ended
 
     async def _close(self) -> None:
@@ -276,18 +276,18 @@ class Execution:
         self._release()
         failed = self._reported("failed")
         if failed:
-            raise not_started(self.command.argv[0], int(failed[0]), self.command.program)
+            raise start_failure(self.command.argv[0], int(failed[0]), self.command.program)
         name = shlex.quote(self.command.argv[0])
         broken = self._reported("broken")
         if broken:
-            raise NotSetUp(ErrorType.INTERNAL_ERROR, f"{name} was not run: {broken[0]}")
+            raise SandboxSetupFailed(ErrorType.INTERNAL_ERROR, f"{name} was not run: {broken[0]}")
         raise ToolFailed(
             ErrorType.INTERNAL_ERROR,
             f"{name} may not have run: its supervisor was killed, by it or from outside; "
             "check what it would have changed before trying again",
         )
 
-    def _result(self) -> Ended:
+    def _result(self) -> CommandResult:
         """Build the result from the supervisor's reports."""
         status = next(map(int, self._reported("exited")), None)
         exit_code = status if status is not None and status >= 0 else None
@@ -297,16 +297,16 @@ class Execution:
         if "done" not in self._reports:
             name = self.command.argv[0]
             alive.append(f"`{name}` and what it started (their supervisor ended early)")
-        return Ended(
+        return CommandResult(
             exit_code=exit_code,
             signal=signal_name,
             timed_out=self._timed_out,
-            stopped=self._stopped,
+            stopped_by_sink=self._stopped,
             killed=self._killed,
             duration_ms=int((ended_at - self._started_at) * 1000),
-            left=tuple(self._reported("left")),
-            alive=tuple(alive),
-            refused=tuple(dict.fromkeys(self._reported("refused"))),
+            leftover_processes=tuple(self._reported("left")),
+            surviving_processes=tuple(alive),
+            refused_names=tuple(dict.fromkeys(self._reported("refused"))),
         )
 
 
@@ -318,7 +318,7 @@ async def _wait_for(seconds: float, event: asyncio.Event) -> None:
         return
 
 
-def encode(launch: Launch) -> bytes:
+def encode_launch(launch: Launch) -> bytes:
     """Encode a launch as the server reads it.
 
     Raises:
@@ -340,26 +340,26 @@ def encode(launch: Launch) -> bytes:
     return launch.encode()
 
 
-def not_started(word: str, number: int, program: str) -> ToolFailed:
+def start_failure(name: str, error_number: int, program: str) -> ToolFailed:
     """Return the error for a program that could not be executed, by the error number."""
-    name = shlex.quote(word)
-    if number == errno.ENOENT and os.path.isabs(program) and os.path.exists(program):  # noqa: PTH110, PTH117  names of programs are text
+    name = shlex.quote(name)
+    if error_number == errno.ENOENT and os.path.isabs(program) and os.path.exists(program):  # noqa: PTH110, PTH117  names of programs are text
         return ToolFailed(
             ErrorType.NOT_FOUND,
             f"{name} was not run: `{program}`, or its interpreter, is not visible to commands",
         )
-    if number == errno.ENOENT:
+    if error_number == errno.ENOENT:
         return ToolFailed(ErrorType.NOT_FOUND, f"{name} was not run: there is no such program")
-    if number == errno.EACCES:
+    if error_number == errno.EACCES:
         return ToolFailed(ErrorType.IO_ERROR, f"{name} was not run: it is not an executable file")
-    if number == errno.ENOEXEC:
+    if error_number == errno.ENOEXEC:
         why = "it is not a program; name its interpreter first (`sh script`, `python3 script`)"
         return ToolFailed(ErrorType.IO_ERROR, f"{name} was not run: {why}")
-    if number == errno.E2BIG:
+    if error_number == errno.E2BIG:
         return ToolFailed(
             ErrorType.VALIDATION_FAILED, f"{name} was not run: the command line is too long"
         )
-    return ToolFailed(ErrorType.IO_ERROR, f"{name} was not run: {os.strerror(number)}")
+    return ToolFailed(ErrorType.IO_ERROR, f"{name} was not run: {os.strerror(error_number)}")
 
 
 def _signal_name(number: int) -> str:

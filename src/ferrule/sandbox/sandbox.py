@@ -19,17 +19,17 @@ from pathlib import Path
 
 from ferrule.core.identity import Identity
 
-from .backends.bubblewrap import Bubblewrapped
-from .backends.landlock import Landlocked
-from .backends.namespaces import Confinement
+from .backends.bubblewrap import BubblewrapBackend
+from .backends.landlock import LandlockBackend
+from .backends.namespaces import NamespaceBackend
 from .backends.probes import probe
-from .backends.selection import Rung, SandboxGap, choose
-from .command import Command, Ended
+from .backends.selection import MissingProtections, SandboxBackend, choose_backend
+from .command import Command, CommandResult
 from .inside.protocol import Launch
 from .launcher import Launcher
-from .network.proxy import Contact
-from .policy import UNCONFINED, Applied, Policy
-from .running_command import Execution, NotSetUp
+from .network.proxy import ConnectionAttempt
+from .policy import UNCONFINED, AppliedProtections, SandboxPolicy
+from .running_command import Execution, SandboxSetupFailed
 
 _ATTEMPTS = 3
 """How often a sandbox is set up for a command.
@@ -38,10 +38,10 @@ The workspace can change between the scan of it and the mount.
 """
 
 
-_BACKENDS: dict[str, type[Confinement]] = {
-    "namespaces": Confinement,
-    "bubblewrap": Bubblewrapped,
-    "landlock": Landlocked,
+_BACKENDS: dict[str, type[NamespaceBackend]] = {
+    "namespaces": NamespaceBackend,
+    "bubblewrap": BubblewrapBackend,
+    "landlock": LandlockBackend,
 }
 """Backends by name. `backends.selection` lists the same, and `none`."""
 
@@ -53,57 +53,57 @@ class Sandbox:
 
     Args:
         policy: What commands may do. None: nothing is confined.
-        rung: The backend to use, if a person agreed to less than the policy requires. By default
+        backend: The backend to use, if a person agreed to less than the policy requires. By default
             the first that enforces all that is required.
-        contact: Called for every connection that a command asked for.
+        on_contact: Called for every connection that a command asked for.
         identity: Who the commands run for.
 
     Raises:
-        SandboxGap: This machine cannot enforce the policy.
+        MissingProtections: This machine cannot enforce the policy.
     """
 
     def __init__(
         self,
-        policy: Policy | None = None,
+        policy: SandboxPolicy | None = None,
         *,
-        rung: Rung | None = None,
-        contact: Callable[[Contact], None] = lambda contact: None,
+        backend: SandboxBackend | None = None,
+        on_contact: Callable[[ConnectionAttempt], None] = lambda contact: None,
         identity: Identity | None = None,
     ) -> None:
         self.policy = policy
         self._applied = UNCONFINED
-        self._confinement: Confinement | None = None
+        self._confinement: NamespaceBackend | None = None
         if policy is not None:
-            chosen = rung or choose(policy, probe())
-            self._applied = chosen.applied
+            chosen = backend or choose_backend(policy, probe())
+            self._applied = chosen.protections
             if chosen.name in _BACKENDS:
-                self._confinement = _BACKENDS[chosen.name](policy, contact, identity)
+                self._confinement = _BACKENDS[chosen.name](policy, on_contact, identity)
             elif chosen.name != "none":
-                raise SandboxGap(
+                raise MissingProtections(
                     (),
                     chosen,
                     detail=f"commands cannot be started with the backend `{chosen.name}` yet",
                 )
-        self._launcher = Launcher(self._confinement.record if self._confinement else None)
+        self._launcher = Launcher(self._confinement.encode_session if self._confinement else None)
         self._running: set[Execution] = set()
         self._closed = False
 
     @property
-    def server(self) -> int | None:
+    def server_pid(self) -> int | None:
         """Process id of the fork server; None if none was started."""
         return self._launcher.pid
 
     @property
-    def scratch(self) -> tuple[Path, str] | None:
+    def scratch_folder(self) -> tuple[Path, str] | None:
         """A folder that commands can write, as we see it and as they do.
 
         None where they have no such folder of their own.
         """
         if self._confinement is None:
             return None
-        return self._confinement.scratch()
+        return self._confinement.scratch_folder()
 
-    def applied(self) -> Applied:
+    def protections(self) -> AppliedProtections:
         """Return what is enforced for the commands that this sandbox starts."""
         return self._applied
 
@@ -119,33 +119,33 @@ class Sandbox:
                 raise RuntimeError("this sandbox was closed")
             try:
                 execution = await self._start_once(command)
-            except NotSetUp:
+            except SandboxSetupFailed:
                 if not attempts_left or self._confinement is None:
                     raise
                 continue
             self._running.add(execution)
             # This also keeps a reference to this sandbox: dropped while a command runs, it would
             # end the command.
-            execution.when_over(self._discard)
+            execution.add_done_callback(self._discard)
             return execution
         raise AssertionError("unreachable")
 
     async def _start_once(self, command: Command) -> Execution:
         if self._confinement is not None:
-            return await self._confinement.begin(self._launcher, command, self._applied)
+            return await self._confinement.start(self._launcher, command, self._applied)
         launch = Launch(
             list(command.argv), command.program, dict(command.environment), command.grace
         )
-        if command.wall is not None:
-            launch.landlock = (command.wall.granted, command.wall.tcp)
+        if command.landlock is not None:
+            launch.landlock = (command.landlock.rules, command.landlock.tcp)
         execution = Execution(command, self._applied)
-        await execution.begin(self._launcher, launch)
+        await execution.start(self._launcher, launch)
         return execution
 
     def _discard(self, execution: Execution) -> None:
         self._running.discard(execution)
 
-    async def run(self, command: Command) -> Ended:
+    async def run(self, command: Command) -> CommandResult:
         """Start a command and wait for it.
 
         When cancelled, everything that it started is gone before the cancellation goes on.
@@ -183,7 +183,7 @@ _unconfined: list[Sandbox] = []
 _lock = threading.Lock()
 
 
-def plain() -> Sandbox:
+def unconfined_sandbox() -> Sandbox:
     """Return the sandbox that confines nothing, shared by this process.
 
     It ends with the process; nobody closes it.

@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING
 from ferrule.core.errors import ConfigError
 
 from . import paths
-from .artifacts.files import FileArtifacts
+from .artifacts.files import FileArtifactStore
 from .journal.sqlite import SqliteJournal
-from .store_urls import filled, is_address, shown
+from .store_urls import expand_variables, is_url, redact_url
 
 if TYPE_CHECKING:
     from .artifacts.store import ArtifactStore
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 _POSTGRES_SCHEMES = ("postgresql://", "postgres://")
 
 
-def journal_at(
+def create_journal(
     where: str | Path | None, *, durability: str = "process"
 ) -> SqliteJournal | PostgresJournal:
     """Return the journal at a path or URL; None is the user's own. Opens nothing yet.
@@ -33,20 +33,20 @@ def journal_at(
     Raises:
         ConfigError: No journal can be kept there, or a variable in the URL is not set.
     """
-    if not is_address(where):
-        return SqliteJournal(where or paths.journal(), durability=durability)
+    if not is_url(where):
+        return SqliteJournal(where or paths.default_journal(), durability=durability)
     url = str(where)
     if not url.startswith(_POSTGRES_SCHEMES):
         raise ConfigError(
-            f"a journal cannot be kept in `{shown(url)}`",
+            f"a journal cannot be kept in `{redact_url(url)}`",
             hint="use a file, or `postgresql://user@host/database`",
         )
     from .journal.postgres import PostgresJournal
 
-    return PostgresJournal(filled(url))
+    return PostgresJournal(expand_variables(url))
 
 
-def artifacts_at(
+def create_artifact_store(
     where: str | Path | None, *, max_bytes: int | None = 1 << 30, days: float | None = 30.0
 ) -> ArtifactStore:
     """Return the artifact store at a path or URL; None is the user's own. Opens nothing yet.
@@ -54,13 +54,13 @@ def artifacts_at(
     Raises:
         ConfigError: No store can be kept there, or a variable in the URL is not set.
     """
-    if not is_address(where):
-        return FileArtifacts(where, max_bytes=max_bytes, days=days)
-    url = filled(str(where))
+    if not is_url(where):
+        return FileArtifactStore(where, max_bytes=max_bytes, days=days)
+    url = expand_variables(str(where))
     if url.startswith(_POSTGRES_SCHEMES):
-        from .artifacts.postgres import PostgresArtifacts
+        from .artifacts.postgres import PostgresArtifactStore
 
-        return PostgresArtifacts(url, max_bytes=max_bytes, days=days)
-    from .artifacts.objects import ObjectArtifacts
+        return PostgresArtifactStore(url, max_bytes=max_bytes, days=days)
+    from .artifacts.objects import ObjectArtifactStore
 
-    return ObjectArtifacts(url, max_bytes=max_bytes, days=days)
+    return ObjectArtifactStore(url, max_bytes=max_bytes, days=days)

@@ -28,7 +28,7 @@ def cache() -> Path:
     return _folder("cache")
 
 
-def journal() -> Path:
+def default_journal() -> Path:
     """Return the path of the default journal, used where the settings name no other."""
     return state() / "journal.db"
 
@@ -46,7 +46,7 @@ def _folder(kind: str) -> Path:
     return Path(getattr(platformdirs, f"user_{kind}_dir")("ferrule", appauthor=False))
 
 
-def private_folder(path: Path) -> Path:
+def make_private_folder(path: Path) -> Path:
     """Create a folder (and its parents) with mode 0700 if it is missing, and return it.
 
     Raises:
@@ -70,7 +70,7 @@ def private_folder(path: Path) -> Path:
 
 def write_private(path: Path, text: str) -> None:
     """Replace a whole file with mode 0600: readers see the old text or the new one, never a mix."""
-    private_folder(path.parent)
+    make_private_folder(path.parent)
     draft = path.with_name(f".{path.name}.{os.getpid()}")
     draft.unlink(missing_ok=True)
     descriptor = os.open(

@@ -20,12 +20,12 @@ _VARIABLE = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)\}")
 _PASSWORD = re.compile(r"^[a-z0-9+]+://[^/@]*?:([^/]*)@|[?&]password=([^&]*)", re.IGNORECASE)
 
 
-def is_address(where: str | Path | None) -> bool:
+def is_url(where: str | Path | None) -> bool:
     """Return whether a location is the URL of a remote store rather than a path."""
     return isinstance(where, str) and "://" in where
 
 
-def filled(url: str, environment: Mapping[str, str] | None = None) -> str:
+def expand_variables(url: str, environment: Mapping[str, str] | None = None) -> str:
     """Return a URL with its variables filled in.
 
     Raises:
@@ -37,14 +37,14 @@ def filled(url: str, environment: Mapping[str, str] | None = None) -> str:
         name = match[1]
         if not values.get(name):
             raise ConfigError(
-                f"`{shown(url)}` uses the environment variable `{name}`, which is not set"
+                f"`{redact_url(url)}` uses the environment variable `{name}`, which is not set"
             )
         return quote(values[name], safe="")
 
     return _VARIABLE.sub(fill, url)
 
 
-def no_password(url: str, where: str) -> None:
+def reject_password(url: str, where: str) -> None:
     """Refuse a URL that contains a password instead of the name of a variable that holds it.
 
     Raises:
@@ -64,7 +64,7 @@ def no_password(url: str, where: str) -> None:
         )
 
 
-def shown(url: str) -> str:
+def redact_url(url: str) -> str:
     """Return a URL for display: without user and password, and without what follows a `?`."""
     scheme, mark, rest = url.partition("?")[0].partition("://")
     return f"{scheme}{mark}{rest.rpartition('@')[2]}"[:200]

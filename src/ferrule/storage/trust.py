@@ -11,7 +11,7 @@ with names relative to the workspace in UTF-8 (`/` between parts) and kind `file
 bytes are the target). Symbolic links are never followed; other things (devices, pipes) are refused.
 Trust is for one folder and one digest: after a file was changed, added or removed the person is
 asked again. What was trusted is what `look` read, so nothing can change between the check and the
-use: use `Snapshot.files`, and do not read the files again.
+use: use `ConfigurationSnapshot.files`, and do not read the files again.
 
 Trust is stored in `<state>/trust.json` (mode 0600), with texts for the comparison beside it. A
 trust file that is damaged, newer, or writable by others is an error, and nothing is trusted.
@@ -34,8 +34,8 @@ from pathlib import Path
 from typing import Any, Literal, cast
 
 from ferrule.core.errors import ConfigError
-from ferrule.core.frozen import frozen
-from ferrule.core.invisible_characters import exact
+from ferrule.core.invisible_characters import escape_for_approval
+from ferrule.core.value_class import frozen
 
 from . import paths
 from .settings.values import read_tree
@@ -43,31 +43,31 @@ from .settings.yaml_tree import parse_yaml
 
 PROJECT_FILE = ".ferrule/ferrule.yaml"
 """The settings of a repository."""
-COVERED = (".ferrule", ".harness", ".mcp.json", "harness.md", "ferrule.yaml", "ferrule.yml")
+COVERED_NAMES = (".ferrule", ".harness", ".mcp.json", "harness.md", "ferrule.yaml", "ferrule.yml")
 """All that Ferrule reads as configuration is in one of these or in a Python file that they name."""
 MAX_FILES = 2_000
 MAX_BYTES = 16 * 1024 * 1024
 MAX_DEPTH = 16
-KEPT_TEXT = 64 * 1024
+MAX_KEPT_TEXT = 64 * 1024
 """Bytes of one file that are kept to show a difference; of all files 32 times as many."""
 
-State = Literal["absent", "untrusted", "changed", "trusted"]
+TrustState = Literal["absent", "untrusted", "changed", "trusted"]
 _VERSION = 1
 
 
 @frozen
-class Snapshot:
+class ConfigurationSnapshot:
     """A repository's configuration, read once. `files` contains its regular files by name."""
 
     workspace: str
-    state: State
+    state: TrustState
     digest: str
     files: dict[str, bytes] = field(default_factory=dict[str, bytes])
     links: dict[str, str] = field(default_factory=dict[str, str])
 
 
 @frozen
-class Change:
+class ConfigurationChange:
     """A file that differs from what was trusted.
 
     `diff` is a unified diff, empty if no text was kept.
@@ -78,7 +78,7 @@ class Change:
     diff: str
 
 
-class Trust:
+class TrustStore:
     """What a person trusts.
 
     Safe to use from several processes. Nothing is written before the first `trust`.
@@ -88,7 +88,7 @@ class Trust:
         self._file = file or paths.state() / "trust.json"
         self._now = now
 
-    def look(self, workspace: str | Path) -> Snapshot:
+    def read(self, workspace: str | Path) -> ConfigurationSnapshot:
         """Read the configuration and say whether it is trusted.
 
         Raises:
@@ -97,19 +97,19 @@ class Trust:
         root = os.path.realpath(workspace)
         files, links = _scan(root)
         if not files and not links:
-            return Snapshot(root, "absent", "")
+            return ConfigurationSnapshot(root, "absent", "")
         digest = _digest(files, links)
         known = self._load().get(root)
-        state: State = "untrusted"
+        state: TrustState = "untrusted"
         if known is not None:
             state = "trusted" if known["digest"] == digest else "changed"
-        return Snapshot(root, state, digest, files, links)
+        return ConfigurationSnapshot(root, state, digest, files, links)
 
-    def state(self, workspace: str | Path) -> State:
+    def state(self, workspace: str | Path) -> TrustState:
         """Return the state: `absent` (no configuration), `untrusted`, `changed` or `trusted`."""
-        return self.look(workspace).state
+        return self.read(workspace).state
 
-    def trust(self, workspace: str | Path, *, digest: str = "") -> Snapshot:
+    def trust(self, workspace: str | Path, *, digest: str = "") -> ConfigurationSnapshot:
         """Trust the configuration as it is.
 
         With a `digest`, only if it is still what the person was shown.
@@ -117,7 +117,7 @@ class Trust:
         Raises:
             ConfigError: There is no configuration, or it changed since it was shown.
         """
-        seen = self.look(workspace)
+        seen = self.read(workspace)
         if seen.state == "absent":
             raise ConfigError(
                 f"`{seen.workspace}` has no configuration of its own", code="trust_absent"
@@ -137,7 +137,7 @@ class Trust:
             }
             paths.write_private(self._texts(seen.workspace), json.dumps(_texts_to_keep(seen)))
             self._store(known)
-        return Snapshot(seen.workspace, "trusted", seen.digest, seen.files, seen.links)
+        return ConfigurationSnapshot(seen.workspace, "trusted", seen.digest, seen.files, seen.links)
 
     def revoke(self, workspace: str | Path) -> bool:
         """Revoke trust. Return whether the folder was trusted."""
@@ -151,16 +151,16 @@ class Trust:
             self._texts(root).unlink(missing_ok=True)
         return found
 
-    def trusted(self) -> dict[str, int]:
+    def trusted_folders(self) -> dict[str, int]:
         """Return the folders that were trusted, and since when (ms since 1970)."""
         return {root: int(entry.get("at", 0)) for root, entry in self._load().items()}
 
-    def diff(self, workspace: str | Path) -> list[Change]:
+    def diff(self, workspace: str | Path) -> list[ConfigurationChange]:
         """Return what differs from what was trusted; without trust, all of the configuration.
 
         Invisible characters are spelled out.
         """
-        seen = self.look(workspace)
+        seen = self.read(workspace)
         known = self._load().get(seen.workspace, {})
         before = cast(dict[str, str], known.get("files", {}))
         after = _hashes(seen)
@@ -209,7 +209,7 @@ class Trust:
 
     @contextmanager
     def _locked(self) -> Generator[None]:
-        paths.private_folder(self._file.parent)
+        paths.make_private_folder(self._file.parent)
         lock = self._file.with_name(self._file.name + ".lock")
         descriptor = os.open(lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
         try:
@@ -241,9 +241,9 @@ def _scan(root: str) -> tuple[dict[str, bytes], dict[str, str]]:
     except OSError as error:
         raise ConfigError(f"cannot read the folder `{root}`: {error.strerror}") from error
     try:
-        for name in COVERED:
+        for name in COVERED_NAMES:
             _read(base, name, name, files, links, 0)
-        for name in python_files(files.get(PROJECT_FILE, b"")):
+        for name in find_python_files(files.get(PROJECT_FILE, b"")):
             if name not in files:
                 _read_below(base, name, files, links)
     except OSError as error:
@@ -256,7 +256,7 @@ def _scan(root: str) -> tuple[dict[str, bytes], dict[str, str]]:
 
 
 @lru_cache(maxsize=8)
-def python_files(settings: bytes) -> tuple[str, ...]:
+def find_python_files(settings: bytes) -> tuple[str, ...]:
     """Return the workspace's Python files that these settings name.
 
     Returns none if the settings cannot be read: then they have no effect either.
@@ -358,17 +358,17 @@ def _digest(files: dict[str, bytes], links: dict[str, str]) -> str:
     return digest.hexdigest()
 
 
-def _hashes(seen: Snapshot) -> dict[str, str]:
+def _hashes(seen: ConfigurationSnapshot) -> dict[str, str]:
     hashes = {name: hashlib.sha256(data).hexdigest() for name, data in seen.files.items()}
     return hashes | {name: f"link to {target}" for name, target in seen.links.items()}
 
 
-def _texts_to_keep(seen: Snapshot) -> dict[str, str]:
+def _texts_to_keep(seen: ConfigurationSnapshot) -> dict[str, str]:
     kept: dict[str, str] = {}
-    left = 32 * KEPT_TEXT
+    left = 32 * MAX_KEPT_TEXT
     for name, data in sorted(seen.files.items()):
         text = _decode(data)
-        if text is not None and len(data) <= min(KEPT_TEXT, left):
+        if text is not None and len(data) <= min(MAX_KEPT_TEXT, left):
             kept[name] = text
             left -= len(data)
     return kept
@@ -382,8 +382,12 @@ def _decode(data: bytes) -> str | None:
 
 
 def _change(
-    name: str, before: dict[str, str], after: dict[str, str], kept: str | None, seen: Snapshot
-) -> Change:
+    name: str,
+    before: dict[str, str],
+    after: dict[str, str],
+    kept: str | None,
+    seen: ConfigurationSnapshot,
+) -> ConfigurationChange:
     what: Literal["added", "removed", "changed"] = "changed"
     old = kept
     new: str | None = ""
@@ -396,17 +400,17 @@ def _change(
         new = f"link to {seen.links[name]}\n"
     elif name in seen.files:
         new = _decode(seen.files[name])
-    if old is None or new is None or len(new) > KEPT_TEXT:
-        return Change(exact(name), what, "")
+    if old is None or new is None or len(new) > MAX_KEPT_TEXT:
+        return ConfigurationChange(escape_for_approval(name), what, "")
     lines = difflib.unified_diff(
         _exact_lines(old),
         _exact_lines(new),
-        f"trusted/{exact(name)}",
-        exact(name),
+        f"trusted/{escape_for_approval(name)}",
+        escape_for_approval(name),
         lineterm="",
     )
-    return Change(exact(name), what, "\n".join(lines))
+    return ConfigurationChange(escape_for_approval(name), what, "\n".join(lines))
 
 
 def _exact_lines(text: str) -> list[str]:
-    return exact(text.replace("\r\n", "\n")).splitlines()
+    return escape_for_approval(text.replace("\r\n", "\n")).splitlines()

@@ -14,7 +14,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from ferrule.core.errors import ConfigError
-from ferrule.storage.artifacts.store import PIECE, ArtifactMissing, ArtifactStore, Scope
+from ferrule.storage.artifacts.store import CHUNK_SIZE, ArtifactMissing, ArtifactStore, Scope
 
 MINE = Scope("local", "me", "s1")
 OTHERS = (
@@ -68,15 +68,15 @@ class ArtifactConformance:
             assert (
                 artifacts.read(MINE, kept.reference, offset, size) == data[offset : offset + size]
             )
-        pieces = list(artifacts.pieces(MINE, kept.reference, 100))
+        pieces = list(artifacts.read_chunks(MINE, kept.reference, 100))
         assert b"".join(pieces) == data[100:]
-        assert all(0 < len(piece) <= PIECE for piece in pieces)
+        assert all(0 < len(piece) <= CHUNK_SIZE for piece in pieces)
 
     def test_an_empty_artifact_can_be_stored(self, artifacts: ArtifactStore) -> None:
         kept = artifacts.put(MINE, [])
         assert (kept.size, kept.lines) == (0, 0)
         assert artifacts.read(MINE, kept.reference, 0, 10) == b""
-        assert list(artifacts.pieces(MINE, kept.reference)) == []
+        assert list(artifacts.read_chunks(MINE, kept.reference)) == []
 
     def test_equal_bytes_are_one_artifact(self, artifacts: ArtifactStore) -> None:
         first = artifacts.put(MINE, [b"same"])
@@ -99,7 +99,7 @@ class ArtifactConformance:
         with pytest.raises(ArtifactMissing):
             artifacts.read(other, kept.reference, 0, 6)
         with pytest.raises(ArtifactMissing):
-            list(artifacts.pieces(other, kept.reference))
+            list(artifacts.read_chunks(other, kept.reference))
         assert artifacts.list(other) == []
         assert artifacts.delete(other, kept.reference) is False
         assert artifacts.read(MINE, kept.reference, 0, 6) == b"secret"
@@ -112,7 +112,7 @@ class ArtifactConformance:
         for ask in (
             lambda: artifacts.find(MINE, reference),
             lambda: artifacts.read(MINE, reference, 0, 1),
-            lambda: list(artifacts.pieces(MINE, reference)),
+            lambda: list(artifacts.read_chunks(MINE, reference)),
         ):
             with pytest.raises(ArtifactMissing):
                 ask()
@@ -145,7 +145,7 @@ class ArtifactConformance:
     def test_parts_that_raise_after_much_data_leave_nothing_behind(
         self, artifacts: ArtifactStore, gone: type[BaseException]
     ) -> None:
-        data = b"much" * PIECE
+        data = b"much" * CHUNK_SIZE
 
         def broken() -> Iterator[bytes]:
             yield data
@@ -155,7 +155,7 @@ class ArtifactConformance:
             artifacts.put(MINE, broken())
         assert artifacts.list(MINE) == []
         kept = artifacts.put(MINE, [data])
-        assert b"".join(artifacts.pieces(MINE, kept.reference)) == data
+        assert b"".join(artifacts.read_chunks(MINE, kept.reference)) == data
 
     def test_deleting_the_same_bytes_in_one_scope_keeps_those_of_another(
         self, artifacts: ArtifactStore
@@ -169,11 +169,11 @@ class ArtifactConformance:
         assert artifacts.list(MINE) == []
 
     def test_reading_past_the_end_returns_nothing(self, artifacts: ArtifactStore) -> None:
-        kept = artifacts.put(MINE, [b"x" * (PIECE + 1)])
-        for offset in (PIECE + 1, PIECE + 2, 10 * PIECE, 1 << 40):
+        kept = artifacts.put(MINE, [b"x" * (CHUNK_SIZE + 1)])
+        for offset in (CHUNK_SIZE + 1, CHUNK_SIZE + 2, 10 * CHUNK_SIZE, 1 << 40):
             assert artifacts.read(MINE, kept.reference, offset, 10) == b""
-            assert list(artifacts.pieces(MINE, kept.reference, offset)) == []
-        assert artifacts.read(MINE, kept.reference, PIECE, 1 << 40) == b"x"
+            assert list(artifacts.read_chunks(MINE, kept.reference, offset)) == []
+        assert artifacts.read(MINE, kept.reference, CHUNK_SIZE, 1 << 40) == b"x"
         assert artifacts.read(MINE, kept.reference, 0, 0) == b""
 
     def test_the_list_has_the_newest_first_and_agrees_with_find(

@@ -31,19 +31,19 @@ class Arrival:
     ending: Ending = "stay"
 
 
-def head(content_type: str, framing: Literal["chunked", "close"] = "chunked") -> bytes:
+def response_head(content_type: str, framing: Literal["chunked", "close"] = "chunked") -> bytes:
     """Return the head of a 200 response."""
     coding = "Transfer-Encoding: chunked\r\n" if framing == "chunked" else ""
     return f"HTTP/1.1 200 OK\r\nContent-Type: {content_type}\r\n{coding}\r\n".encode()
 
 
-def as_chunks(pieces: Sequence[bytes]) -> bytes:
+def encode_chunks(pieces: Sequence[bytes]) -> bytes:
     """Encode a body as HTTP chunks, without the final chunk."""
     return b"".join(b"%x\r\n%b\r\n" % (len(piece), piece) for piece in pieces if piece)
 
 
 @contextmanager
-def arriving(answer: Callable[[bytes], Arrival]) -> Generator[None]:
+def serve_in_pieces(answer: Callable[[bytes], Arrival]) -> Generator[None]:
     """Replace every connection that a client opens by one whose server answers like this."""
 
     async def connect(
@@ -116,7 +116,7 @@ class _Socket(asyncio.Transport):
         self._loop.call_soon(self._arrive)
 
 
-def cut(data: bytes, ends: Sequence[int]) -> list[bytes]:
+def cut_at(data: bytes, ends: Sequence[int]) -> list[bytes]:
     """Split data into pieces that end at these offsets."""
     cuts = sorted({end for end in ends if 0 < end < len(data)})
     spans = zip([0, *cuts], [*cuts, len(data)], strict=True)

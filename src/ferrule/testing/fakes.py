@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 
-from ferrule.permissions.approvals import Answer, ApprovalRequest, Choice
+from ferrule.permissions.approvals import ApprovalAnswer, ApprovalRequest, Choice
 
 
 class FakeClock:
@@ -36,16 +36,16 @@ class RecordingApprover:
     """
 
     def __init__(
-        self, answers: Iterable[Choice] | Callable[[ApprovalRequest], Answer] = ("once",)
+        self, answers: Iterable[Choice] | Callable[[ApprovalRequest], ApprovalAnswer] = ("once",)
     ) -> None:
         self._choose = answers if callable(answers) else None
         self._answers = [] if callable(answers) else list(answers)
         self.requests: list[ApprovalRequest] = []
 
-    async def ask(self, request: ApprovalRequest) -> Answer:
+    async def ask(self, request: ApprovalRequest) -> ApprovalAnswer:
         self.requests.append(request)
         if self._choose is not None:
             return self._choose(request)
         choice = self._answers[min(len(self.requests), len(self._answers)) - 1]
         offered = next((offer.rule for offer in request.offers if offer.choice == choice), "")
-        return Answer(choice, offered, by="test")
+        return ApprovalAnswer(choice, offered, by="test")

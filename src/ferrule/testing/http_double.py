@@ -13,8 +13,8 @@ from dataclasses import dataclass, field
 from types import TracebackType
 from typing import Any, Literal
 
-from ferrule.core.calls import compact
-from ferrule.models.request_encoding import json_object
+from ferrule.core.calls import encode_json
+from ferrule.models.request_encoding import parse_object
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,7 +28,7 @@ class Request:
 
     def json(self) -> dict[str, Any]:
         """Return the body as a JSON object, or an empty dictionary if it is none."""
-        return json_object(self.body)
+        return parse_object(self.body)
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +51,7 @@ class Reply:
     drop_head: bool = False
 
     def body(self) -> list[bytes]:
-        return list(self.pieces) if self.json is None else [compact(self.json).encode()]
+        return list(self.pieces) if self.json is None else [encode_json(self.json).encode()]
 
 
 Handler = Callable[[Request], "Reply | Awaitable[Reply]"]
@@ -60,8 +60,9 @@ Handler = Callable[[Request], "Reply | Awaitable[Reply]"]
 class HttpDouble:
     """The server.
 
-    `requests` are all received requests. `asked` is set at each request, `abandoned` when a client
-    closes before its response is complete; `connections` counts opened connections.
+    `requests` are all received requests. `request_received` is set at each request, `client_left`
+    when a client closes before its response is complete; `connection_count` counts opened
+    connections.
     """
 
     def __init__(self, handler: Handler, *, tls: ssl.SSLContext | None = None) -> None:
@@ -70,9 +71,9 @@ class HttpDouble:
         self._server: asyncio.Server | None = None
         self._serving: dict[asyncio.StreamWriter, asyncio.Task[Any]] = {}
         self.requests: list[Request] = []
-        self.asked = asyncio.Event()
-        self.abandoned = asyncio.Event()
-        self.connections = 0
+        self.request_received = asyncio.Event()
+        self.client_left = asyncio.Event()
+        self.connection_count = 0
         self.port = 0
 
     @property
@@ -98,7 +99,7 @@ class HttpDouble:
         await self._server.wait_closed()
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        self.connections += 1
+        self.connection_count += 1
         task = asyncio.current_task()
         assert task is not None
         self._serving[writer] = task
@@ -107,7 +108,7 @@ class HttpDouble:
                 if not await self._answer(request, reader, writer):
                     break
         except (ConnectionError, asyncio.IncompleteReadError):
-            self.abandoned.set()
+            self.client_left.set()
         finally:
             self._serving.pop(writer)
             writer.close()
@@ -126,7 +127,7 @@ class HttpDouble:
         body = await reader.readexactly(int(headers.get("content-length", "0")))
         request = Request(method, target, headers, body)
         self.requests.append(request)
-        self.asked.set()
+        self.request_received.set()
         return request
 
     async def _answer(
@@ -141,7 +142,7 @@ class HttpDouble:
             await self._send(reply, writer)
         if reply.hold_head or reply.then == "hold":
             await reader.read()
-            self.abandoned.set()
+            self.client_left.set()
             return False
         if reply.then == "drop":
             writer.transport.abort()

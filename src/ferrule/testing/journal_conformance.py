@@ -4,7 +4,7 @@
         def open_journal(self) -> Journal:
             return MyJournal(...)          # a new, empty one each time; the suite closes it
 
-A journal that several processes can share also overrides `open_again`.
+A journal that several processes can share also overrides `reopen`.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from ferrule.core.calls import Call, ErrorType, Result, compact
+from ferrule.core.calls import ErrorType, ToolCall, ToolResult, encode_json
 from ferrule.core.errors import JournalError, SessionNotFound
 from ferrule.core.events import (
     CallStarted,
@@ -30,7 +30,7 @@ from ferrule.core.events import (
 )
 from ferrule.core.identity import Identity
 from ferrule.core.limits import OUTPUT_CAP
-from ferrule.storage.export.jsonl import import_jsonl, jsonl
+from ferrule.storage.export.jsonl import export_jsonl, import_jsonl
 from ferrule.storage.journal.protocols import Journal
 from ferrule.storage.journal.sqlite import SqliteJournal
 
@@ -38,10 +38,10 @@ ME = Identity("local", "me", "s1", "r1")
 STORY: tuple[Event, ...] = (
     SessionOpened("scripted:one", "/work", tools=("read_file",)),
     RunStarted("What is in\n a.txt?"),
-    ModelAnswered("", (Call("c1", "read_file", '{"path":"a.txt"}'),), usage=Usage(10, 3)),
+    ModelAnswered("", (ToolCall("c1", "read_file", '{"path":"a.txt"}'),), usage=Usage(10, 3)),
     CallStarted("c1", "d1"),
     ToolAnswered(
-        Result("c1", "read_file", True, "ÄÖ\u2028\x00 \U0001f600 end", size=20, notes=("n",))
+        ToolResult("c1", "read_file", True, "ÄÖ\u2028\x00 \U0001f600 end", size=20, notes=("n",))
     ),
     ModelAnswered("It says ÄÖ."),
     RunFinished("done", "It says ÄÖ.", usage=Usage(10, 3)),
@@ -56,11 +56,11 @@ class JournalConformance:
         """Return a new, empty journal."""
         raise NotImplementedError
 
-    def open_journal_beside(self) -> Journal:
+    def open_second_journal(self) -> Journal:
         """Return another journal, to import what was exported from the first."""
         return SqliteJournal(":memory:")
 
-    def open_again(self, journal: Journal) -> Journal | None:
+    def reopen(self, journal: Journal) -> Journal | None:
         """Open the same journal as another process would; None if it cannot be shared."""
         return None
 
@@ -117,9 +117,9 @@ class JournalConformance:
     def test_a_result_beyond_the_cap_is_cut_and_says_so(
         self, journal: Journal, data: object
     ) -> None:
-        whole = len((data if isinstance(data, str) else compact(data)).encode())
+        whole = len((data if isinstance(data, str) else encode_json(data)).encode())
         (record,) = journal.append(
-            "s1", "r1", [ToolAnswered(Result("c1", "t", True, data))], identity=ME
+            "s1", "r1", [ToolAnswered(ToolResult("c1", "t", True, data))], identity=ME
         )
         assert isinstance(record.event, ToolAnswered)
         result = record.event.result
@@ -131,7 +131,7 @@ class JournalConformance:
         assert list(journal.records("s1")) == [record]
 
     def test_a_long_error_message_is_cut_too(self, journal: Journal) -> None:
-        failed = Result("c1", "t", False, None, ErrorType.IO_ERROR, "e" * 100_000)
+        failed = ToolResult("c1", "t", False, None, ErrorType.IO_ERROR, "e" * 100_000)
         (record,) = journal.append("s1", "r1", [ToolAnswered(failed)], identity=ME)
         assert isinstance(record.event, ToolAnswered)
         assert (
@@ -141,7 +141,7 @@ class JournalConformance:
 
     def test_an_append_that_fails_records_nothing(self, journal: Journal) -> None:
         journal.append("s1", "r1", STORY[:2], identity=ME)
-        broken = ToolAnswered(Result("c1", "t", True, object()))
+        broken = ToolAnswered(ToolResult("c1", "t", True, object()))
         with pytest.raises(JournalError):
             journal.append("s1", "r1", [Noticed("n", "lost with it"), broken], identity=ME)
         with pytest.raises(JournalError):
@@ -211,11 +211,11 @@ class JournalConformance:
 
     def test_events_from_elsewhere_keep_their_times(self, journal: Journal) -> None:
         times = [5, 3, 2_000_000_000_000]
-        journal.append("s1", "r1", STORY[:3], identity=ME, at=times)
+        journal.append("s1", "r1", STORY[:3], identity=ME, times=times)
         assert [record.time for record in journal.records("s1")] == times
         assert journal.find("s1").last == times[-1]
         with pytest.raises(ValueError, match="one time per event"):
-            journal.append("s1", "r1", STORY[:3], identity=ME, at=[1])
+            journal.append("s1", "r1", STORY[:3], identity=ME, times=[1])
         assert journal.head("s1")[0] == 3
 
     def test_nothing_appended_is_nothing_recorded(self, journal: Journal) -> None:
@@ -242,7 +242,7 @@ class JournalConformance:
 
     def test_the_session_used_last_stands_first(self, journal: Journal) -> None:
         for number, name in enumerate(("one", "two", "three", "two")):
-            journal.append(name, "r1", STORY[:1], identity=ME, at=[1000 + number])
+            journal.append(name, "r1", STORY[:1], identity=ME, times=[1000 + number])
         assert [info.session for info in journal.sessions()] == ["two", "three", "one"]
         assert [info.session for info in journal.sessions(limit=1)] == ["two"]
 
@@ -273,18 +273,18 @@ class JournalConformance:
         journal.append("s1", "r1", STORY, identity=ME)
         journal.append("s1", "r2", [*STORY[1:], Noticed("n", "half \ud83d")], identity=ME)
         journal.release("s1")
-        lines = list(jsonl(journal.records("s1")))
+        lines = list(export_jsonl(journal.records("s1")))
         moved = [line.replace('"session":"s1"', '"session":"s2"') for line in lines]
         with pytest.raises(JournalError, match="was changed"):
             import_jsonl(journal, moved)
-        other = self.open_journal_beside()
+        other = self.open_second_journal()
         assert import_jsonl(other, lines) == ["s1"]
         assert other.head("s1") == journal.head("s1")
         other.verify("s1")
         other.close()
 
     def test_a_stranger_cannot_hold_up_the_owner_of_a_session(self, journal: Journal) -> None:
-        other = self.open_again(journal)
+        other = self.reopen(journal)
         if other is None:
             pytest.skip("this journal cannot be shared")
         journal.append("s1", "r1", STORY[:1], identity=ME)
@@ -306,7 +306,7 @@ class JournalConformance:
                 act()
 
     def test_two_writers_of_one_session_exclude_each_other(self, journal: Journal) -> None:
-        other = self.open_again(journal)
+        other = self.reopen(journal)
         if other is None:
             pytest.skip("this journal cannot be shared")
         journal.append("s1", "r1", STORY[:1], identity=ME)

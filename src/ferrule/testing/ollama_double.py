@@ -13,13 +13,13 @@ from collections.abc import Mapping, Sequence
 from types import TracebackType
 from typing import Any, cast
 
-from ferrule.core.calls import compact
-from ferrule.models.answer_folding import dicts
+from ferrule.core.calls import encode_json
+from ferrule.models.answer_building import objects_in
 from ferrule.models.scripted import Step
 
 from .http_double import HttpDouble, Reply, Request
 
-SHOW: dict[str, Any] = {
+MODEL_DETAILS: dict[str, Any] = {
     "capabilities": ["completion", "tools"],
     "template": "{{ .Prompt }}",
     "parameters": 'stop "<|im_end|>"',
@@ -30,22 +30,22 @@ SHOW: dict[str, Any] = {
 
 def count_tokens(value: object) -> int:
     """Count tokens as this double does: four characters of JSON each."""
-    return len(compact(value)) // 4
+    return len(encode_json(value)) // 4
 
 
 class OllamaDouble:
     """Answers with the given steps in order.
 
     `memory` is the largest window the machine can hold, whatever `num_ctx` says; `default_window`
-    is used if a request sets none. `prompts` are the messages the model saw, `asks` the bodies of
-    all requests.
+    is used if a request sets none. `prompts` are the messages the model saw, `requests` the bodies
+    of all requests.
     """
 
     def __init__(
         self,
         steps: Sequence[Step],
         *,
-        show: Mapping[str, Any] = SHOW,
+        show: Mapping[str, Any] = MODEL_DETAILS,
         installed: Sequence[str] = ("llama3.2",),
         memory: int = 262_144,
         default_window: int = 4_096,
@@ -57,7 +57,7 @@ class OllamaDouble:
         self._default_window = default_window
         self._http = HttpDouble(self._handle)
         self.prompts: list[list[dict[str, Any]]] = []
-        self.asks: list[dict[str, Any]] = []
+        self.requests: list[dict[str, Any]] = []
 
     @property
     def url(self) -> str:
@@ -85,7 +85,7 @@ class OllamaDouble:
             return Reply(json=self._show)
         if request.target not in ("/api/chat", "/v1/chat/completions"):
             return Reply(404, pieces=[b"404 page not found"])
-        self.asks.append(asked)
+        self.requests.append(asked)
         if asked.get("tools") and "tools" not in self._show.get("capabilities", ["tools"]):
             return Reply(
                 400,
@@ -114,7 +114,7 @@ class OllamaDouble:
         """Return the messages of the prompt that are kept, and the number of tokens read."""
         kept: list[dict[str, Any]] = []
         room = window
-        for message in reversed(dicts(asked.get("messages"))):
+        for message in reversed(objects_in(asked.get("messages"))):
             size = count_tokens(message)
             if size > room:
                 return kept[::-1], window
@@ -150,7 +150,7 @@ def _native(step: Step, read: int, asked: Mapping[str, Any]) -> Reply:
     ]
     last = {"role": "assistant", "content": "", "tool_calls": made[1:]}
     chunks.append({"message": last, **end})
-    lines = [compact(chunk).encode() + b"\n" for chunk in chunks]
+    lines = [encode_json(chunk).encode() + b"\n" for chunk in chunks]
     return Reply(200, lines, headers={"content-type": "application/x-ndjson"})
 
 

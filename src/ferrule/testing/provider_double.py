@@ -22,34 +22,34 @@ from typing import Any
 from pydantic import TypeAdapter, ValidationError
 from pydantic_core import PydanticSerializationError
 
-from ferrule.core.calls import compact
-from ferrule.models.answer_folding import dicts
+from ferrule.core.calls import encode_json
+from ferrule.models.answer_building import objects_in
 from ferrule.models.scripted import Step
 
 from .http_double import HttpDouble, Reply, Request
 
-PIECE = 3
+PIECE_LENGTH = 3
 """Characters per streamed piece."""
 
-EVENTS = {"content-type": "text/event-stream; charset=utf-8"}
+EVENT_STREAM_HEADERS = {"content-type": "text/event-stream; charset=utf-8"}
 _CHAT_FINISH = {"length": "length", "calls": "tool_calls", "filter": "content_filter"}
 
 
-class Refused(Exception):
+class RequestRefused(Exception):
     """Raised for a request that the provider would refuse."""
 
 
 class ProviderDouble:
     """Answers with the given steps in order, streamed if the request asks for it.
 
-    `asks` are the bodies of all requests, `refused` the reasons of refused ones.
+    `requests` are the bodies of all requests, `refusals` the reasons of refused ones.
     """
 
     def __init__(self, steps: Sequence[Step]) -> None:
         self._steps = list(steps)
         self._http = HttpDouble(self._handle)
-        self.asks: list[dict[str, Any]] = []
-        self.refused: list[str] = []
+        self.requests: list[dict[str, Any]] = []
+        self.refusals: list[str] = []
 
     @property
     def url(self) -> str:
@@ -75,11 +75,11 @@ class ProviderDouble:
             )
         checked, answered = route
         asked = request.json()
-        self.asks.append(asked)
+        self.requests.append(asked)
         try:
             checked(asked)
-        except (Refused, ValidationError) as problem:
-            self.refused.append(str(problem))
+        except (RequestRefused, ValidationError) as problem:
+            self.refusals.append(str(problem))
             return Reply(
                 400,
                 json={"error": {"type": "invalid_request_error", "message": str(problem)[:400]}},
@@ -92,18 +92,18 @@ class ProviderDouble:
         if step.error:
             said = {"type": step.error.code or "api_error", "message": step.error.detail}
             return Reply(step.error.status or 400, json={"error": said})
-        return answered(step, len(self.asks), bool(asked.get("stream")))
+        return answered(step, len(self.requests), bool(asked.get("stream")))
 
 
-def event(value: Mapping[str, Any], *, named: bool = True) -> bytes:
+def encode_event(value: Mapping[str, Any], *, named: bool = True) -> bytes:
     """Encode a server-sent event, by default with its name as both providers send it."""
     name = f"event: {value['type']}\n".encode() if named else b""
-    return name + b"data: " + compact(value).encode() + b"\n\n"
+    return name + b"data: " + encode_json(value).encode() + b"\n\n"
 
 
-def pieces(text: str) -> list[str]:
+def split_text(text: str) -> list[str]:
     """Split a text as it is streamed."""
-    return [text[at : at + PIECE] for at in range(0, len(text), PIECE)]
+    return [text[at : at + PIECE_LENGTH] for at in range(0, len(text), PIECE_LENGTH)]
 
 
 @lru_cache(maxsize=64)
@@ -113,7 +113,7 @@ def _adapter(module: str, name: str) -> TypeAdapter[Any]:
     return TypeAdapter(getattr(import_module(module), name))
 
 
-def fits(value: Any, module: str, name: str) -> Any:
+def check_type(value: Any, module: str, name: str) -> Any:
     """Return `value` if it fits an SDK's type completely.
 
     Raises:
@@ -127,10 +127,12 @@ def fits(value: Any, module: str, name: str) -> Any:
         )
     except PydanticSerializationError as problem:
         # Lists in the SDKs' types are checked when they are read.
-        raise Refused(str(problem)) from problem
+        raise RequestRefused(str(problem)) from problem
     known: Any = json.loads(spelled)
     if known != value:
-        raise Refused(f"{name} does not know all of {compact(value)}, only {compact(known)}")
+        raise RequestRefused(
+            f"{name} does not know all of {encode_json(value)}, only {encode_json(known)}"
+        )
     return value
 
 
@@ -140,9 +142,9 @@ def _only(asked: Mapping[str, Any], module: str, name: str) -> None:
     kind: Any = getattr(import_module(module), name)
     known: set[str] = set(kind.__required_keys__) | set(kind.__optional_keys__)
     if unknown := asked.keys() - known:
-        raise Refused(f"{name} has no {', '.join(sorted(unknown))}")
+        raise RequestRefused(f"{name} has no {', '.join(sorted(unknown))}")
     if missing := set(kind.__required_keys__) - asked.keys():
-        raise Refused(f"{name} needs {', '.join(sorted(missing))}")
+        raise RequestRefused(f"{name} needs {', '.join(sorted(missing))}")
 
 
 # ---- Messages
@@ -152,17 +154,17 @@ def check_messages(asked: dict[str, Any]) -> None:
     """Raise Refused or ValidationError for a request `POST /v1/messages` would refuse."""
     settings = {name: value for name, value in asked.items() if name != "stream"}
     _only(settings, "anthropic.types.message_create_params", "MessageCreateParamsNonStreaming")
-    for tool in dicts(asked.get("tools")):
-        fits(tool, "anthropic.types", "ToolUnionParam")
-    if asked.get("tools") and all(tool.get("defer_loading") for tool in dicts(asked["tools"])):
-        raise Refused("at least one tool must not be deferred")
-    for block in dicts(asked.get("system")):
-        fits(block, "anthropic.types", "TextBlockParam")
+    for tool in objects_in(asked.get("tools")):
+        check_type(tool, "anthropic.types", "ToolUnionParam")
+    if asked.get("tools") and all(tool.get("defer_loading") for tool in objects_in(asked["tools"])):
+        raise RequestRefused("at least one tool must not be deferred")
+    for block in objects_in(asked.get("system")):
+        check_type(block, "anthropic.types", "TextBlockParam")
     role, owed = "", list[str]()
-    for turn in dicts(asked["messages"]):
-        blocks = dicts(turn["content"])
+    for turn in objects_in(asked["messages"]):
+        blocks = objects_in(turn["content"])
         if turn["role"] == role or not blocks:
-            raise Refused(f"a {turn['role']} turn that is empty, or follows its like")
+            raise RequestRefused(f"a {turn['role']} turn that is empty, or follows its like")
         role = turn["role"]
         for block in blocks:
             _block_fits(block)
@@ -170,10 +172,12 @@ def check_messages(asked: dict[str, Any]) -> None:
         if sorted(given) != sorted(owed) or any(
             block["type"] != "tool_result" for block in blocks[: len(given)]
         ):
-            raise Refused(f"the turn after calls {owed} must begin with their results, not {given}")
+            raise RequestRefused(
+                f"the turn after calls {owed} must begin with their results, not {given}"
+            )
         owed = [block["id"] for block in blocks if block["type"] == "tool_use"]
     if role != "user":
-        raise Refused("the last turn must be the user's")
+        raise RequestRefused("the last turn must be the user's")
 
 
 def _block_fits(block: dict[str, Any]) -> None:
@@ -185,7 +189,7 @@ def _block_fits(block: dict[str, Any]) -> None:
         if hosted
         else ("anthropic.types.beta", "BetaContentBlockParam")
     )
-    fits(block, *kind)
+    check_type(block, *kind)
 
 
 def _message(step: Step, number: int, streamed: bool) -> Reply:
@@ -202,13 +206,13 @@ def _message(step: Step, number: int, streamed: bool) -> Reply:
     stop = {"length": "max_tokens", "filter": "refusal"}.get(
         step.stop, "tool_use" if step.calls else "end_turn"
     )
-    message = message_of(
+    message = make_message(
         content, stop, {"input_tokens": step.usage.input, "output_tokens": step.usage.output}
     )
     return messages_stream(message) if streamed else Reply(json=message)
 
 
-def message_of(
+def make_message(
     content: Sequence[Mapping[str, Any]], stop: str, usage: Mapping[str, Any], **more: Any
 ) -> dict[str, Any]:
     """Make a message as the API returns it, by the SDK's beta type, which knows more blocks."""
@@ -220,7 +224,7 @@ def message_of(
         "content": list(content),
     }
     value |= {"stop_reason": stop, "stop_sequence": None, "usage": dict(usage), **more}
-    return fits(value, "anthropic.types.beta", "BetaMessage")
+    return check_type(value, "anthropic.types.beta", "BetaMessage")
 
 
 def messages_stream(message: Mapping[str, Any]) -> Reply:
@@ -232,7 +236,7 @@ def messages_stream(message: Mapping[str, Any]) -> Reply:
         "usage": {**message["usage"], "output_tokens": 1},
     }
     events: list[dict[str, Any]] = [{"type": "message_start", "message": head}, {"type": "ping"}]
-    for index, block in enumerate(dicts(message["content"])):
+    for index, block in enumerate(objects_in(message["content"])):
         start, deltas = _block_deltas(block)
         events.append({"type": "content_block_start", "index": index, "content_block": start})
         events += (
@@ -249,14 +253,14 @@ def messages_stream(message: Mapping[str, Any]) -> Reply:
     events.append({"type": "message_stop"})
     for one in events:
         if one["type"] != "ping":
-            fits(one, "anthropic.types.beta", "BetaRawMessageStreamEvent")
-    return Reply(200, [event(one) for one in events], headers=EVENTS)
+            check_type(one, "anthropic.types.beta", "BetaRawMessageStreamEvent")
+    return Reply(200, [encode_event(one) for one in events], headers=EVENT_STREAM_HEADERS)
 
 
 def _block_deltas(block: dict[str, Any]) -> tuple[dict[str, Any], list[dict[str, Any]]]:
     match block["type"]:
         case "text":
-            deltas = [{"type": "text_delta", "text": piece} for piece in pieces(block["text"])]
+            deltas = [{"type": "text_delta", "text": piece} for piece in split_text(block["text"])]
             deltas += [
                 {"type": "citations_delta", "citation": one} for one in block.get("citations") or ()
             ]
@@ -266,15 +270,16 @@ def _block_deltas(block: dict[str, Any]) -> tuple[dict[str, Any], list[dict[str,
             return start, deltas
         case "thinking":
             deltas = [
-                {"type": "thinking_delta", "thinking": piece} for piece in pieces(block["thinking"])
+                {"type": "thinking_delta", "thinking": piece}
+                for piece in split_text(block["thinking"])
             ]
             deltas.append({"type": "signature_delta", "signature": block["signature"]})
             return {**block, "thinking": "", "signature": ""}, deltas
         case "tool_use" | "server_tool_use" | "mcp_tool_use":
-            spelled = compact(block["input"]) if block["input"] else ""
+            spelled = encode_json(block["input"]) if block["input"] else ""
             deltas = [
                 {"type": "input_json_delta", "partial_json": piece}
-                for piece in ["", *pieces(spelled)]
+                for piece in ["", *split_text(spelled)]
             ]
             return {**block, "input": {}}, deltas
         case _:
@@ -289,9 +294,9 @@ def check_responses(asked: dict[str, Any]) -> None:
     settings = {name: value for name, value in asked.items() if name != "stream"}
     module = "openai.types.responses.response_create_params"
     _only(settings, module, "ResponseCreateParamsNonStreaming")
-    fits(settings, module, "ResponseCreateParamsNonStreaming")
+    check_type(settings, module, "ResponseCreateParamsNonStreaming")
     owed: set[str] = set()
-    for item in dicts(asked["input"]):
+    for item in objects_in(asked["input"]):
         match item.get("type"):
             case "function_call":
                 owed.add(item["call_id"])
@@ -300,14 +305,14 @@ def check_responses(asked: dict[str, Any]) -> None:
             case "function_call_output" | "mcp_approval_response":
                 id = item.get("call_id") or item["approval_request_id"]
                 if id not in owed:
-                    raise Refused(f"no call found for output {id}")
+                    raise RequestRefused(f"no call found for output {id}")
                 owed.discard(id)
             case "reasoning" if not asked.get("store") and not item.get("encrypted_content"):
-                raise Refused(f"{item['id']} was not stored, and its content is not here")
+                raise RequestRefused(f"{item['id']} was not stored, and its content is not here")
             case _:
                 continue
     if owed:
-        raise Refused(f"no output found for {', '.join(sorted(owed))}")
+        raise RequestRefused(f"no output found for {', '.join(sorted(owed))}")
 
 
 def _response(step: Step, number: int, streamed: bool) -> Reply:
@@ -346,11 +351,11 @@ def _response(step: Step, number: int, streamed: bool) -> Reply:
         output.append(
             {**fields, "call_id": call.id or f"call_{number}_{at}", "arguments": call.arguments}
         )
-    response = response_of(output, step.stop, step.usage.input, step.usage.output)
+    response = make_response(output, step.stop, step.usage.input, step.usage.output)
     return responses_stream(response) if streamed else Reply(json=response)
 
 
-def response_of(
+def make_response(
     output: Sequence[Mapping[str, Any]], stop: str = "", read: int = 0, wrote: int = 0
 ) -> dict[str, Any]:
     """Make a response as the API returns it, by the SDK's type."""
@@ -376,7 +381,7 @@ def response_of(
     }
     value |= {"incomplete_details": {"reason": "max_output_tokens"} if cut else None}
     value |= {"parallel_tool_calls": True, "tool_choice": "auto", "tools": []}
-    return fits(value, "openai.types.responses", "Response")
+    return check_type(value, "openai.types.responses", "Response")
 
 
 def responses_stream(response: Mapping[str, Any]) -> Reply:
@@ -389,7 +394,7 @@ def responses_stream(response: Mapping[str, Any]) -> Reply:
         "incomplete_details": None,
     }
     events: list[dict[str, Any]] = [{"type": "response.created", "response": begun}]
-    for index, item in enumerate(dicts(response["output"])):
+    for index, item in enumerate(objects_in(response["output"])):
         start, deltas = _item_deltas(item)
         events.append({"type": "response.output_item.added", "output_index": index, "item": start})
         events += ({**delta, "output_index": index} for delta in deltas)
@@ -397,8 +402,8 @@ def responses_stream(response: Mapping[str, Any]) -> Reply:
     events.append({"type": f"response.{response['status']}", "response": dict(response)})
     numbered = [{**one, "sequence_number": number} for number, one in enumerate(events)]
     for one in numbered:
-        fits(one, "openai.types.responses", "ResponseStreamEvent")
-    return Reply(200, [event(one) for one in numbered], headers=EVENTS)
+        check_type(one, "openai.types.responses", "ResponseStreamEvent")
+    return Reply(200, [encode_event(one) for one in numbered], headers=EVENT_STREAM_HEADERS)
 
 
 def _item_deltas(item: dict[str, Any]) -> tuple[dict[str, Any], list[dict[str, Any]]]:
@@ -412,7 +417,7 @@ def _item_deltas(item: dict[str, Any]) -> tuple[dict[str, Any], list[dict[str, A
                 if part["type"] == "refusal":
                     deltas += (
                         {"type": "response.refusal.delta", **here, "delta": p}
-                        for p in pieces(part["refusal"])
+                        for p in split_text(part["refusal"])
                     )
                 else:
                     words: dict[str, Any] = {
@@ -420,7 +425,7 @@ def _item_deltas(item: dict[str, Any]) -> tuple[dict[str, Any], list[dict[str, A
                         **here,
                         "logprobs": [],
                     }
-                    deltas += ({**words, "delta": piece} for piece in pieces(part["text"]))
+                    deltas += ({**words, "delta": piece} for piece in split_text(part["text"]))
             return {**item, "content": [], "status": "in_progress"}, deltas
         case "reasoning":
             for number, part in enumerate(item["summary"]):
@@ -430,12 +435,12 @@ def _item_deltas(item: dict[str, Any]) -> tuple[dict[str, Any], list[dict[str, A
                     {"type": "response.reasoning_summary_part.added", **here, "part": empty}
                 )
                 said = {"type": "response.reasoning_summary_text.delta", **here}
-                deltas += ({**said, "delta": piece} for piece in pieces(part["text"]))
+                deltas += ({**said, "delta": piece} for piece in split_text(part["text"]))
             return {**item, "summary": []}, deltas
         case "function_call":
             said = {"type": "response.function_call_arguments.delta", **at}
             return {**item, "arguments": ""}, [
-                {**said, "delta": piece} for piece in pieces(item["arguments"])
+                {**said, "delta": piece} for piece in split_text(item["arguments"])
             ]
         case _:
             return item, []
@@ -451,17 +456,17 @@ def check_chat(asked: dict[str, Any]) -> None:
         settings, "openai.types.chat.completion_create_params", "CompletionCreateParamsNonStreaming"
     )
     owed: list[str] = []
-    for message in dicts(asked["messages"]):
-        fits(message, "openai.types.chat", "ChatCompletionMessageParam")
+    for message in objects_in(asked["messages"]):
+        check_type(message, "openai.types.chat", "ChatCompletionMessageParam")
         if message["role"] == "tool":
             if message["tool_call_id"] not in owed:
-                raise Refused(f"no call found for {message['tool_call_id']}")
+                raise RequestRefused(f"no call found for {message['tool_call_id']}")
             owed.remove(message["tool_call_id"])
         elif owed:
-            raise Refused(f"results are missing for {owed}")
+            raise RequestRefused(f"results are missing for {owed}")
         owed += [call["id"] for call in message.get("tool_calls", ())]
     if owed:
-        raise Refused(f"results are missing for {owed}")
+        raise RequestRefused(f"results are missing for {owed}")
 
 
 def _completion(step: Step, number: int, streamed: bool) -> Reply:
@@ -486,16 +491,17 @@ def _completion(step: Step, number: int, streamed: bool) -> Reply:
         message |= {"tool_calls": made} if made else {}
         choice = {"index": 0, "finish_reason": finish, "message": message, "logprobs": None}
         value = {**head, "object": "chat.completion", "choices": [choice], "usage": usage}
-        return Reply(json=fits(value, "openai.types.chat", "ChatCompletion"))
+        return Reply(json=check_type(value, "openai.types.chat", "ChatCompletion"))
     deltas: list[dict[str, Any]] = [{"role": "assistant", "content": ""}]
-    deltas += ({"content": piece} for piece in pieces(step.text))
+    deltas += ({"content": piece} for piece in split_text(step.text))
     for index, call in enumerate(made):
         function: Any = call["function"]
         deltas.append(
             {"tool_calls": [{**call, "index": index, "function": {**function, "arguments": ""}}]}
         )
         said: list[Any] = [
-            {"index": index, "function": {"arguments": p}} for p in pieces(function["arguments"])
+            {"index": index, "function": {"arguments": p}}
+            for p in split_text(function["arguments"])
         ]
         deltas += ({"tool_calls": [one]} for one in said)
     head["object"] = "chat.completion.chunk"
@@ -505,9 +511,10 @@ def _completion(step: Step, number: int, streamed: bool) -> Reply:
     chunks.append({**head, "choices": [{"index": 0, "delta": {}, "finish_reason": finish}]})
     chunks.append({**head, "choices": [], "usage": usage})
     sent = [
-        event(fits(one, "openai.types.chat", "ChatCompletionChunk"), named=False) for one in chunks
+        encode_event(check_type(one, "openai.types.chat", "ChatCompletionChunk"), named=False)
+        for one in chunks
     ]
-    return Reply(200, [*sent, b"data: [DONE]\n\n"], headers=EVENTS)
+    return Reply(200, [*sent, b"data: [DONE]\n\n"], headers=EVENT_STREAM_HEADERS)
 
 
 _Route = tuple[Callable[[dict[str, Any]], None], Callable[[Step, int, bool], Reply]]
@@ -518,15 +525,15 @@ _ROUTES: dict[str, _Route] = {
 }
 
 __all__ = [
-    "EVENTS",
+    "EVENT_STREAM_HEADERS",
     "ProviderDouble",
-    "Refused",
+    "RequestRefused",
     "check_chat",
     "check_messages",
     "check_responses",
-    "fits",
-    "message_of",
+    "check_type",
+    "make_message",
+    "make_response",
     "messages_stream",
-    "response_of",
     "responses_stream",
 ]

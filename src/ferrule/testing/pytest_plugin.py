@@ -7,10 +7,10 @@ gives the recorded answers to the tools of an agent as they are now:
     def test_the_tools_still_answer_as_recorded(rerun_bundle):
         rerun_bundle("tests/holiday.ferrule", Agent("scripted:none", tools=[holidays]))
 
-It fails with the differences, and otherwise returns the results (`engine.replay.rerun.Again`, one
-per session). The plugin is enabled by name, with `-p ferrule.testing.pytest_plugin` or in the root
-`conftest.py`; an entry point would load it in every pytest that sees Ferrule's metadata. Nothing
-else of Ferrule is imported until there is a bundle.
+It fails with the differences, and otherwise returns the results (`engine.replay.rerun.RerunReport`,
+one per session). The plugin is enabled by name, with `-p ferrule.testing.pytest_plugin` or in the
+root `conftest.py`; an entry point would load it in every pytest that sees Ferrule's metadata.
+Nothing else of Ferrule is imported until there is a bundle.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 if TYPE_CHECKING:
-    from ferrule.core.events import Record
+    from ferrule.core.events import JournalRecord
     from ferrule.engine.agent import Agent
-    from ferrule.engine.replay.rerun import Again
+    from ferrule.engine.replay.rerun import RerunReport
 
 SUFFIX = ".ferrule"
 
@@ -34,7 +34,7 @@ class ReplayFailed(AssertionError):
     """Raised when a session differs from its recording."""
 
 
-def made(kind: type[Any], parent: pytest.Collector, **more: Any) -> Any:
+def make_node(kind: type[Any], parent: pytest.Collector, **more: Any) -> Any:
     """Make a pytest node; the parameters of pytest's own constructor have no types."""
     return kind.from_parent(parent, **more)
 
@@ -42,7 +42,7 @@ def made(kind: type[Any], parent: pytest.Collector, **more: Any) -> Any:
 def pytest_collect_file(file_path: Path, parent: pytest.Collector) -> pytest.File | None:
     """Collect bundles as test files."""
     if file_path.suffix == SUFFIX and file_path.is_file():
-        return made(BundleFile, parent, path=file_path)
+        return make_node(BundleFile, parent, path=file_path)
     return None
 
 
@@ -51,10 +51,10 @@ class BundleFile(pytest.File):
 
     def collect(self) -> Iterator[pytest.Item]:
         """Yield a test for each session. A bundle that cannot be read fails as a whole."""
-        from ferrule.storage.export.bundles import recorded
+        from ferrule.storage.export.bundles import read_recording
 
-        for records in recorded(self.path):
-            session: RecordedSession = made(RecordedSession, self, name=records[0].session)
+        for records in read_recording(self.path):
+            session: RecordedSession = make_node(RecordedSession, self, name=records[0].session)
             session.records = records
             yield session
 
@@ -62,7 +62,7 @@ class BundleFile(pytest.File):
 class RecordedSession(pytest.Item):
     """A recorded session of a bundle."""
 
-    records: list[Record]
+    records: list[JournalRecord]
 
     def runtest(self) -> None:
         """Replay the session and compare it with its recording."""
@@ -84,19 +84,19 @@ class RecordedSession(pytest.Item):
 
 
 @pytest.fixture
-def rerun_bundle() -> Callable[[str | Path, Agent], list[Again]]:
+def rerun_bundle() -> Callable[[str | Path, Agent], list[RerunReport]]:
     """Rerun the sessions of a bundle with recorded answers and the agent's own tools.
 
     Fails if the tools answer differently.
     """
 
-    def rerun_bundle(path: str | Path, agent: Agent) -> list[Again]:
+    def rerun_bundle(path: str | Path, agent: Agent) -> list[RerunReport]:
         from ferrule.engine.replay.recording import Recording
         from ferrule.engine.replay.rerun import rerun
-        from ferrule.storage.export.bundles import recorded
+        from ferrule.storage.export.bundles import read_recording
 
-        async def again() -> list[Again]:
-            sessions = recorded(Path(path))
+        async def again() -> list[RerunReport]:
+            sessions = read_recording(Path(path))
             return [await rerun(Recording.of(records), agent, tools="live") for records in sessions]
 
         seen = asyncio.run(again())

@@ -4,8 +4,8 @@
         def open_sandbox(self, policy: Policy) -> Sandbox:
             return Sandbox(policy, rung=...)       # the suite closes it
 
-For each aspect that the sandbox claims to protect (`Holds.YES`), the suite attacks with a real
-shell; an aspect that it does not claim is skipped visibly. Every attempt prints `BROKEN` if it
+For each aspect that the sandbox claims to protect (`Enforcement.YES`), the suite attacks with a
+real shell; an aspect that it does not claim is skipped visibly. Every attempt prints `BROKEN` if it
 succeeded, and the suite also checks from outside.
 """
 
@@ -23,14 +23,14 @@ from pathlib import Path
 
 import pytest
 
-from ferrule.sandbox.command import Capture, Command, Ended
-from ferrule.sandbox.policy import Aspect, Bounds, Holds, Policy
+from ferrule.sandbox.command import Capture, Command, CommandResult
+from ferrule.sandbox.policy import Enforcement, Protection, ResourceLimits, SandboxPolicy
 from ferrule.sandbox.sandbox import Sandbox
 
 _PYTHON = "/usr/bin/python3"
 
-ATTEMPTS: Mapping[Aspect, tuple[str, ...]] = {
-    Aspect.FILE_READS: (
+ATTEMPTS: Mapping[Protection, tuple[str, ...]] = {
+    Protection.FILE_READS: (
         "cat {outside}/note.txt",
         "cat $PWD/../outside/note.txt",
         "ln -s {outside}/note.txt way; cat way",
@@ -41,7 +41,7 @@ ATTEMPTS: Mapping[Aspect, tuple[str, ...]] = {
         "ln {outside}/note.txt copy.txt",
         "cp -r {outside} copy",
     ),
-    Aspect.FILE_WRITES: (
+    Protection.FILE_WRITES: (
         "echo x > {outside}/new.txt",
         "echo x >> {outside}/note.txt",
         "rm {outside}/note.txt",
@@ -56,7 +56,7 @@ ATTEMPTS: Mapping[Aspect, tuple[str, ...]] = {
         "chown 0:0 {outside}/note.txt",
         "cp -p note.txt {outside}/note.txt",
     ),
-    Aspect.NAMES: (
+    Protection.NAMES: (
         "cat .env",
         "cat deep/.env",
         "cp .env x; cat x",
@@ -80,7 +80,7 @@ ATTEMPTS: Mapping[Aspect, tuple[str, ...]] = {
         "chmod 666 .env",
         "touch -d 2001-01-01 .env",
     ),
-    Aspect.NEW_NAMES: (
+    Protection.NEW_NAMES: (
         "mkdir sub/.ferrule",
         "mkdir .harness",
         "touch .harness",
@@ -98,19 +98,19 @@ ATTEMPTS: Mapping[Aspect, tuple[str, ...]] = {
         "cd sub && ln -s /tmp .git",
         "mkdir -p x/y && mv x sub/.ferrule",
     ),
-    Aspect.EXEC: (
+    Protection.EXEC: (
         "{outside}/tool",
         "cp {outside}/tool . && ./tool",
         "su -c true",
         "unshare -Ur {outside}/tool",
     ),
-    Aspect.NETWORK: (
+    Protection.NETWORK: (
         "bash -c 'echo x > /dev/tcp/127.0.0.1/{port}'",
         "bash -c 'echo x > /dev/udp/127.0.0.1/{udp}'; false",
         "unshare -Urn true && bash -c 'echo x > /dev/tcp/127.0.0.1/{port}'",
         "bash -c 'echo x > /dev/tcp/{address}/{port}'",
     ),
-    Aspect.UNIX_SOCKETS: (
+    Protection.UNIX_SOCKETS: (
         (
             f"{_PYTHON} -c 'import socket; "
             f'socket.socket(socket.AF_UNIX).connect("{{outside}}/socket")\''
@@ -118,7 +118,7 @@ ATTEMPTS: Mapping[Aspect, tuple[str, ...]] = {
         f"{_PYTHON} -c 'import socket; socket.socket(socket.AF_UNIX).connect(\"\\0{{abstract}}\")'",
         f"{_PYTHON} -c 'import socket; socket.socket(socket.AF_UNIX).connect(\"here.socket\")'",
     ),
-    Aspect.SIGNALS: (
+    Protection.SIGNALS: (
         "kill -0 {pid}",
         "kill -9 {pid}",
         "test -d /proc/{pid}/fd",
@@ -141,7 +141,7 @@ class Outside:
     abstract: str
     written: float
 
-    def words(self) -> dict[str, object]:
+    def placeholders(self) -> dict[str, object]:
         return {
             "outside": self.folder,
             "port": self.tcp.getsockname()[1],
@@ -151,7 +151,7 @@ class Outside:
             "pid": self.process.pid,
         }
 
-    def untouched(self) -> bool:
+    def is_untouched(self) -> bool:
         """Return whether everything is unchanged and no socket was contacted."""
         here = sorted(path.name for path in self.folder.iterdir()) == ["note.txt", "socket", "tool"]
         note = self.folder / "note.txt"
@@ -182,10 +182,10 @@ class SandboxConformance:
     Needs pytest-asyncio in its automatic mode.
     """
 
-    tells_signals = True
+    reports_signals = True
     """Whether a program ended by a signal differs from one with exit status 128 + signal number."""
 
-    def open_sandbox(self, policy: Policy) -> Sandbox:
+    def open_sandbox(self, policy: SandboxPolicy) -> Sandbox:
         """Return a sandbox for this policy, on the running event loop."""
         raise NotImplementedError
 
@@ -246,11 +246,11 @@ class SandboxConformance:
 
     @pytest.fixture
     async def opened(self, root: Path) -> AsyncIterator[Callable[..., Sandbox]]:
-        """Open sandboxes (`opened(bounds=…)`) whose policy requires nothing, for any backend."""
+        """Open sandboxes (`opened(limits=…)`) whose policy requires nothing, for any backend."""
         made: list[Sandbox] = []
 
         def opens(**changes: object) -> Sandbox:
-            policy = replace(Policy(root, require=frozenset()), **changes)  # pyright: ignore[reportArgumentType]  a test's words
+            policy = replace(SandboxPolicy(root, require=frozenset()), **changes)  # pyright: ignore[reportArgumentType]  a test's words
             made.append(self.open_sandbox(policy))
             return made[-1]
 
@@ -263,12 +263,17 @@ class SandboxConformance:
     async def test_a_command_works_in_the_workspace(
         self, opened: Callable[..., Sandbox], root: Path
     ) -> None:
-        ended, said = await says(
+        ended, said = await run_script(
             opened(),
             "cat note.txt; echo new > made.txt; mkdir folder; mv made.txt folder/; cat",
             b"in",
         )
-        assert (ended.exit_code, said, ended.left, ended.alive) == (0, "hello\nin", (), ())
+        assert (ended.exit_code, said, ended.leftover_processes, ended.surviving_processes) == (
+            0,
+            "hello\nin",
+            (),
+            (),
+        )
         assert (root / "folder/made.txt").read_text() == "new\n"
 
     @pytest.mark.parametrize(
@@ -277,8 +282,8 @@ class SandboxConformance:
     async def test_how_it_ended_is_told(
         self, opened: Callable[..., Sandbox], script: str, code: int | None, name: str
     ) -> None:
-        ended, _ = await says(opened(), script)
-        if name and not self.tells_signals:
+        ended, _ = await run_script(opened(), script)
+        if name and not self.reports_signals:
             code, name = 137, ""
         assert (ended.exit_code, ended.signal, ended.timed_out, ended.killed) == (
             code,
@@ -294,34 +299,36 @@ class SandboxConformance:
             "exec 9> held.lock; flock 9; (trap '' TERM; setsid sleep 1000 & sleep 1000) & echo "
             "started; wait"
         )
-        ended, said = await says(opened(), holds, timeout=3)
-        assert (ended.timed_out, said, ended.alive) == (True, "started\n", ())
+        ended, said = await run_script(opened(), holds, timeout=3)
+        assert (ended.timed_out, said, ended.surviving_processes) == (True, "started\n", ())
         assert _free(root / "held.lock")
 
     async def test_what_is_left_behind_is_ended(
         self, opened: Callable[..., Sandbox], root: Path
     ) -> None:
-        ended, _ = await says(
+        ended, _ = await run_script(
             opened(), "exec 9> held.lock; flock 9; setsid sleep 1000 > /dev/null 2>&1 & exit 0"
         )
-        assert ended.exit_code == 0 and ended.alive == ()
+        assert ended.exit_code == 0 and ended.surviving_processes == ()
         assert _free(root / "held.lock")
 
     async def test_ending_is_idempotent_and_waits_agree(
         self, opened: Callable[..., Sandbox], root: Path
     ) -> None:
         directory = os.open(root, os.O_RDONLY)
-        running = await opened().start(command("sleep 1000", directory))
+        running = await opened().start(make_command("sleep 1000", directory))
         os.close(directory)
         first = await running.end()
         assert first.killed and await running.end() == await running.wait() == first
 
     def test_what_is_claimed_is_said_of_every_aspect(self, root: Path) -> None:
         # Without an event loop: the protection is known before the first command.
-        applied = self.open_sandbox(Policy(root, require=frozenset())).applied()
-        assert set(applied.holds) == set(Aspect)
+        applied = self.open_sandbox(SandboxPolicy(root, require=frozenset())).protections()
+        assert set(applied.enforcement) == set(Protection)
         record = json.loads(json.dumps(applied.as_record()))
-        assert {*record["enforced"], *record["not_enforced"]} == {str(aspect) for aspect in Aspect}
+        assert {*record["enforced"], *record["not_enforced"]} == {
+            str(aspect) for aspect in Protection
+        }
 
     # Claimed protection
 
@@ -334,37 +341,37 @@ class SandboxConformance:
         opened: Callable[..., Sandbox],
         root: Path,
         outside: Outside,
-        aspect: Aspect,
+        aspect: Protection,
         attempt: str,
     ) -> None:
         sandbox = opened()
         _claimed(sandbox, aspect)
         _needs_python(attempt)
         before = _names(root)
-        script = attempt.format(**outside.words())
-        _, said = await says(sandbox, f"({script}) && echo BROKEN")
+        script = attempt.format(**outside.placeholders())
+        _, said = await run_script(sandbox, f"({script}) && echo BROKEN")
         assert "BROKEN" not in said and "SECRET" not in said and "hidden" not in said, said
-        assert outside.untouched()
+        assert outside.is_untouched()
         assert (root / ".env").read_text() == "SECRET" and (
             root / ".ferrule/settings"
         ).read_text() == "SECRET"
         assert _reserved(_names(root) - before) == set()
 
     async def test_memory_is_bounded(self, opened: Callable[..., Sandbox]) -> None:
-        sandbox = opened(bounds=Bounds(memory=64 << 20))
-        _claimed(sandbox, Aspect.MEMORY)
+        sandbox = opened(limits=ResourceLimits(memory=64 << 20))
+        _claimed(sandbox, Protection.MEMORY)
         _needs_python(_PYTHON)
         one = (
             f"{_PYTHON} -c 'x = bytearray(40 << 20); import time; print(len(x), flush=True); "
             "time.sleep(1)'"
         )
-        _, said = await says(sandbox, f"{one} & {one} & {one} & wait; echo over")
+        _, said = await run_script(sandbox, f"{one} & {one} & {one} & wait; echo over")
         assert said.count("41943040") < 3
 
     async def test_processes_are_bounded(self, opened: Callable[..., Sandbox]) -> None:
-        sandbox = opened(bounds=Bounds(processes=20))
-        _claimed(sandbox, Aspect.PROCESSES)
-        _, said = await says(
+        sandbox = opened(limits=ResourceLimits(processes=20))
+        _claimed(sandbox, Protection.PROCESSES)
+        _, said = await run_script(
             sandbox,
             (
                 "for n in 1 2 3 4 5 6 7 8 9; do (for m in 1 2 3 4 5; do (echo one; sleep 2) & "
@@ -376,17 +383,19 @@ class SandboxConformance:
     async def test_a_file_cannot_grow_beyond_its_bound(
         self, opened: Callable[..., Sandbox], root: Path
     ) -> None:
-        sandbox = opened(bounds=Bounds(file_size=1 << 20))
-        await says(sandbox, "head -c 3000000 /dev/zero > large")
-        if sandbox.applied().rung == "none":
+        sandbox = opened(limits=ResourceLimits(file_size=1 << 20))
+        await run_script(sandbox, "head -c 3000000 /dev/zero > large")
+        if sandbox.protections().backend == "none":
             pytest.skip("this sandbox backend does not confine commands")
         assert (root / "large").stat().st_size <= 1 << 20
 
 
-def _claimed(sandbox: Sandbox, aspect: Aspect) -> None:
-    applied = sandbox.applied()
-    if applied.holds.get(aspect) is not Holds.YES:
-        pytest.skip(f"`{applied.rung}` does not claim {aspect}: {applied.how.get(aspect, '')}")
+def _claimed(sandbox: Sandbox, aspect: Protection) -> None:
+    applied = sandbox.protections()
+    if applied.enforcement.get(aspect) is not Enforcement.YES:
+        pytest.skip(
+            f"`{applied.backend}` does not claim {aspect}: {applied.mechanisms.get(aspect, '')}"
+        )
 
 
 def _needs_python(attempt: str) -> None:
@@ -399,10 +408,12 @@ def _names(root: Path) -> set[str]:
 
 
 def _reserved(names: set[str]) -> set[str]:
-    from ferrule.permissions.protected_names import DEFAULT
+    from ferrule.permissions.protected_names import DEFAULT_NAMES
 
     return {
-        name for name in names if (DEFAULT.check(name, write=False) or "").startswith("reserved")
+        name
+        for name in names
+        if (DEFAULT_NAMES.check(name, write=False) or "").startswith("reserved")
     }
 
 
@@ -416,7 +427,7 @@ def _free(lock: Path) -> bool:
     return True
 
 
-def command(
+def make_command(
     script: str,
     directory: int,
     sink: Capture | None = None,
@@ -439,15 +450,17 @@ def command(
     )
 
 
-async def says(
+async def run_script(
     sandbox: Sandbox, script: str, stdin: bytes = b"", *, timeout: float = 60
-) -> tuple[Ended, str]:
+) -> tuple[CommandResult, str]:
     """Run a script at the root of the workspace; return how it ended, and its output."""
     assert sandbox.policy is not None
     sink = Capture(1 << 16, 1 << 16)
     directory = os.open(sandbox.policy.root, os.O_RDONLY)
     try:
-        ended = await sandbox.run(command(script, directory, sink, stdin=stdin, timeout=timeout))
+        ended = await sandbox.run(
+            make_command(script, directory, sink, stdin=stdin, timeout=timeout)
+        )
     finally:
         os.close(directory)
     return ended, sink.text()

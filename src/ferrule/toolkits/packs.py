@@ -7,9 +7,9 @@
                          read_command_output_tail
     agent_host_tools     read and command together; edits are a pack of their own on purpose
 
-A pack takes its own options by name and those of `tools.pack_options.Shape`. It adds nothing to
-what the tools may do: the workspace of the run is the boundary, `root` only narrows it, and every
-call passes the permission gate.
+A pack takes its own options by name and those of `tools.pack_options.PackOptions`. It adds nothing
+to what the tools may do: the workspace of the run is the boundary, `root` only narrows it, and
+every call passes the permission gate.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ from typing import Any, TypedDict, TypeVar, Unpack, cast
 from ferrule.core.errors import ConfigError
 from ferrule.tools import toolset
 from ferrule.tools.definition import Tool
-from ferrule.tools.pack_options import Shape, check_options, shaped
+from ferrule.tools.pack_options import PackOptions, apply_options, check_options
 
 from .files.browse import file_outline, list_files
 from .files.tools import create_dir, delete_path, edit_file, read_file, read_file_tail, write_file
 from .git.command import git_command
-from .search.pack import search_tool
-from .subfolder import Folder, based, confined
+from .search.pack import make_search_tool
+from .subfolder import FolderPath, limit_tools, move_tools
 
 T = TypeVar("T")
 
@@ -57,7 +57,7 @@ class SearchOptions(TypedDict, total=False):
     search_exclude_globs: Iterable[str]
 
 
-class RunOptions(TypedDict, total=False):
+class RunCommandOptions(TypedDict, total=False):
     """Options of `run_command`: see `toolkits.commands.policy.CommandOptions`, which they become.
 
     `command_behavior` (also `run_command_behavior`) holds defaults of every request,
@@ -76,19 +76,21 @@ class RunOptions(TypedDict, total=False):
     lifecycle: bool
 
 
-class ReadPack(Shape, SearchOptions, total=False):
+class ReadPackOptions(PackOptions, SearchOptions, total=False):
     """Options of `agent_read_tools` besides `root`."""
 
 
-class CommandPack(Shape, RunOptions, total=False):
+class CommandPackOptions(PackOptions, RunCommandOptions, total=False):
     """Options of `agent_command_tools` besides `root`."""
 
 
-class HostPack(Shape, SearchOptions, RunOptions, total=False):
+class HostPackOptions(PackOptions, SearchOptions, RunCommandOptions, total=False):
     """Options of `agent_host_tools` besides `root`."""
 
 
-def agent_read_tools(root: Folder = None, **options: Unpack[ReadPack]) -> tuple[Tool, ...]:
+def agent_read_tools(
+    root: FolderPath = None, **options: Unpack[ReadPackOptions]
+) -> tuple[Tool, ...]:
     """Return tools that look and change nothing.
 
     Args:
@@ -97,50 +99,58 @@ def agent_read_tools(root: Folder = None, **options: Unpack[ReadPack]) -> tuple[
     Raises:
         ConfigError: An option, key or name does not exist; the message names the nearest.
     """
-    check_options(options, ReadPack)
+    check_options(options, ReadPackOptions)
     search, shape = _split_options(options, SearchOptions)
-    return shaped(_make_read_tools(root, search), shape)
+    return apply_options(_make_read_tools(root, search), shape)
 
 
-def agent_edit_tools(root: Folder = None, **options: Unpack[Shape]) -> tuple[Tool, ...]:
+def agent_edit_tools(root: FolderPath = None, **options: Unpack[PackOptions]) -> tuple[Tool, ...]:
     """Return tools that change files. Arguments and errors are those of `agent_read_tools`."""
-    return shaped(_make_edit_tools(root), options)
+    return apply_options(_make_edit_tools(root), options)
 
 
-def agent_command_tools(root: Folder = None, **options: Unpack[CommandPack]) -> tuple[Tool, ...]:
+def agent_command_tools(
+    root: FolderPath = None, **options: Unpack[CommandPackOptions]
+) -> tuple[Tool, ...]:
     """Return tools that run programs and read their output.
 
     Arguments and errors are those of `agent_read_tools`.
     """
-    check_options(options, CommandPack)
-    run, shape = _split_options(options, RunOptions)
-    return shaped(_make_command_tools(root, run, shape), shape)
+    check_options(options, CommandPackOptions)
+    run, shape = _split_options(options, RunCommandOptions)
+    return apply_options(_make_command_tools(root, run, shape), shape)
 
 
-def agent_host_tools(root: Folder = None, **options: Unpack[HostPack]) -> tuple[Tool, ...]:
+def agent_host_tools(
+    root: FolderPath = None, **options: Unpack[HostPackOptions]
+) -> tuple[Tool, ...]:
     """Return `agent_read_tools` and `agent_command_tools` as one set."""
-    check_options(options, HostPack)
+    check_options(options, HostPackOptions)
     search, rest = _split_options(options, SearchOptions)
-    run, shape = _split_options(rest, RunOptions)
-    return shaped((*_make_read_tools(root, search), *_make_command_tools(root, run, shape)), shape)
+    run, shape = _split_options(rest, RunCommandOptions)
+    return apply_options(
+        (*_make_read_tools(root, search), *_make_command_tools(root, run, shape)), shape
+    )
 
 
-def _make_read_tools(root: Folder, options: Mapping[str, Any]) -> tuple[Tool, ...]:
-    search = search_tool(
+def _make_read_tools(root: FolderPath, options: Mapping[str, Any]) -> tuple[Tool, ...]:
+    search = make_search_tool(
         max_matches=_take_either(options, "search_max_matches", "max_search_matches", 50),
         exclude_globs=_check_globs(
             _take_either(options, "exclude_globs", "search_exclude_globs", ())
         ),
     )
-    tools = (*confined((*_READ_TOOLS, search), root), *based([git_command], root))
+    tools = (*limit_tools((*_READ_TOOLS, search), root), *move_tools([git_command], root))
     return _rename_as_required(tools, "read")
 
 
-def _make_edit_tools(root: Folder) -> tuple[Tool, ...]:
-    return _rename_as_required(confined(_EDIT_TOOLS, root), "edit")
+def _make_edit_tools(root: FolderPath) -> tuple[Tool, ...]:
+    return _rename_as_required(limit_tools(_EDIT_TOOLS, root), "edit")
 
 
-def _make_command_tools(root: Folder, options: Mapping[str, Any], shape: Shape) -> tuple[Tool, ...]:
+def _make_command_tools(
+    root: FolderPath, options: Mapping[str, Any], shape: PackOptions
+) -> tuple[Tool, ...]:
     # Loaded only for packs that run commands.
     from .commands import CommandOptions, command_tools
     from .commands.policy import Behavior
@@ -157,7 +167,7 @@ def _make_command_tools(root: Folder, options: Mapping[str, Any], shape: Shape) 
         CommandOptions(
             root=os.fspath(root) if root is not None else "",
             cwd=os.fspath(cast("str | os.PathLike[str]", options.get("cwd", ""))),
-            behavior=Behavior.of(behavior or {}),
+            behavior=Behavior.from_mapping(behavior or {}),
             command_policy=_take_either(options, "command_policy", "allow_command", None),
             output_format=_record_format(shape),
             names=dict(shape.get("names") or {}),
@@ -166,11 +176,11 @@ def _make_command_tools(root: Folder, options: Mapping[str, Any], shape: Shape) 
         )
     )
     readers = [tool.name for tool in tools if tool.name.startswith("read_command_output")]
-    keyed = toolset.keyed(tools, "command")
-    return toolset.annotated(keyed, {"run_command": {"result_readers": readers}})
+    keyed = toolset.add_to_groups(tools, "command")
+    return toolset.annotate(keyed, {"run_command": {"result_readers": readers}})
 
 
-def _record_format(shape: Shape) -> Any:
+def _record_format(shape: PackOptions) -> Any:
     """Return JSON text unless the caller formats the records; then they are passed as values."""
     if shape.get("result_formatter") or shape.get("formatters"):
         return "value"
@@ -184,7 +194,7 @@ def _rename_as_required(tools: Iterable[Tool], group: str) -> tuple[Tool, ...]:
     found = tuple(tools)
     present = {tool.name for tool in found}
     new_names = {key: key for name, key in _REQUIRED_NAMES.items() if name in present}
-    return toolset.renamed(toolset.keyed(found, group, keys=_REQUIRED_NAMES), new_names)
+    return toolset.rename(toolset.add_to_groups(found, group, keys=_REQUIRED_NAMES), new_names)
 
 
 def _check_globs(globs: Any) -> tuple[str, ...]:

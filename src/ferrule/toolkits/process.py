@@ -20,8 +20,8 @@ import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from ferrule.sandbox.command import Command, Ended, Sink, Wall
-from ferrule.sandbox.sandbox import plain
+from ferrule.sandbox.command import Command, CommandResult, LandlockAccess, OutputSink
+from ferrule.sandbox.sandbox import unconfined_sandbox
 
 
 async def run_process(
@@ -30,13 +30,13 @@ async def run_process(
     program: str,
     directory: int,
     environment: Mapping[str, str],
-    output: Sink,
-    errors: Sink | None = None,
+    output: OutputSink,
+    errors: OutputSink | None = None,
     stdin: bytes = b"",
     timeout: float,
     grace: float = 0.5,
-    wall: Wall | None = None,
-) -> Ended:
+    wall: LandlockAccess | None = None,
+) -> CommandResult:
     """Run `program` with the words `argv`.
 
     When cancelled, the process tree is ended before the cancellation goes on.
@@ -51,7 +51,7 @@ async def run_process(
     Raises:
         ToolFailed: The program cannot be started.
     """
-    return await plain().run(
+    return await unconfined_sandbox().run(
         Command(
             tuple(argv),
             program=program,
@@ -62,7 +62,7 @@ async def run_process(
             stdin=stdin,
             timeout=timeout,
             grace=grace,
-            wall=wall,
+            landlock=wall,
         )
     )
 

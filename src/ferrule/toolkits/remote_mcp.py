@@ -11,23 +11,23 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from ferrule.core.calls import compact
-from ferrule.models.hosted_tools import APPROVAL
+from ferrule.core.calls import encode_json
+from ferrule.models.hosted_tools import APPROVAL_TOOL
 from ferrule.tools.decorator import tool
 
 
 async def _preview(values: Mapping[str, Any], context: Any) -> str:
     del context
     return (
-        f"{values['server']}.{values['tool']}({compact(values['arguments'])}) is called by the "
+        f"{values['server']}.{values['tool']}({encode_json(values['arguments'])}) is called by the "
         "provider, not from here"
     )
 
 
-@tool(name=APPROVAL, side_effect="external", risk="critical", preview=_preview)
+@tool(name=APPROVAL_TOOL, side_effect="external", risk="critical", preview=_preview)
 def approve_remote_mcp(server: str, tool: str, arguments: dict[str, Any]) -> str:
     """Approve one call of a remote MCP server. Only the provider asks for this."""
-    return f"approved: {server}.{tool}({compact(arguments)})"
+    return f"approved: {server}.{tool}({encode_json(arguments)})"
 
 
 TOOLS = (approve_remote_mcp,)

@@ -15,17 +15,17 @@ from typing import Any, cast
 
 from ferrule.core.calls import ErrorType
 from ferrule.core.errors import ToolFailed
-from ferrule.permissions.filesystem.paths import shown
+from ferrule.permissions.filesystem.paths import quote_path
 from ferrule.permissions.filesystem.workspace import Workspace
-from ferrule.permissions.protected_names import Names
+from ferrule.permissions.protected_names import ProtectedNames
 from ferrule.tools.context import Context
 from ferrule.tools.definition import Tool
 
-Folder = str | os.PathLike[str] | None
+FolderPath = str | os.PathLike[str] | None
 """A folder of the workspace, absolute or from its root; None and `.` are the workspace itself."""
 
 
-def confined(tools: Iterable[Tool], folder: Folder) -> tuple[Tool, ...]:
+def limit_tools(tools: Iterable[Tool], folder: FolderPath) -> tuple[Tool, ...]:
     """Limit tools to `folder`: another path as an argument is refused before anything is opened.
 
     If a call leaves a path at `.`, it means the folder.
@@ -71,7 +71,7 @@ def _limit_tool(tool: Tool, start: str) -> Tool:
 def _limit_paths(
     tool: Tool, values: Mapping[str, Any], start: str, workspace: Workspace
 ) -> dict[str, Any]:
-    folder = within(workspace, start)
+    folder = resolve_folder(workspace, start)
     changed = dict(values)
     for parameter, touch in tool.touches.items():
         value = values.get(parameter)
@@ -94,23 +94,23 @@ def _explain_names(answer: Any, start: str, context: Context) -> Any:
     if not folder or not isinstance(answer, str):
         return answer
     return (
-        f"{answer}\n[names here begin in {shown(folder + '/')}: to other tools write them as "
+        f"{answer}\n[names here begin in {quote_path(folder + '/')}: to other tools write them as "
         f"`{folder}/NAME`]"
     )
 
 
-def within(workspace: Workspace, start: str) -> str:
+def resolve_folder(workspace: Workspace, start: str) -> str:
     """Return the name of the folder that tools are limited to.
 
     Raises:
         ToolFailed: `permission_denied` if it is not in the workspace.
     """
     try:
-        return workspace.permit(start, write=False)
+        return workspace.check_name(start, write=False)
     except ToolFailed as failure:
         raise ToolFailed(
             ErrorType.PERMISSION_DENIED,
-            f"nothing was done: these tools are kept to {shown(start)}, which no tool of "
+            f"nothing was done: these tools are kept to {quote_path(start)}, which no tool of "
             f"this run may use ({failure}); ask the person to change it",
         ) from None
 
@@ -124,25 +124,26 @@ def _resolve_below(workspace: Workspace, path: str, folder: str) -> str:
     example = "..." if path.startswith("/") else name
     raise ToolFailed(
         ErrorType.PERMISSION_DENIED,
-        f"{shown(path)} lies outside of {shown(folder + '/')}, which this tool is kept to; "
-        f"paths begin at the workspace, as in {shown(f'{folder}/{example}')}",
+        f"{quote_path(path)} lies outside of {quote_path(folder + '/')}, which this tool is kept "
+        f"to; "
+        f"paths begin at the workspace, as in {quote_path(f'{folder}/{example}')}",
     )
 
 
 @dataclass(frozen=True, slots=True)
-class _NamesBelow(Names):
+class _NamesBelow(ProtectedNames):
     """The protected names of a workspace, for paths that begin at one of its folders."""
 
     folder: str = ""
-    outer: Names = Names()
+    outer: ProtectedNames = ProtectedNames()
 
     def check(self, name: str, *, write: bool) -> str | None:
         whole = f"{self.folder}/{name}" if name else self.folder
         # The base class is named because `super()` does not work in a dataclass with slots.
-        return self.outer.check(whole, write=write) or Names.check(self, name, write=write)
+        return self.outer.check(whole, write=write) or ProtectedNames.check(self, name, write=write)
 
 
-def subfolder(workspace: Workspace, start: str) -> Workspace:
+def open_subfolder(workspace: Workspace, start: str) -> Workspace:
     """Return a folder as a workspace, for what works on a whole one, such as a repository.
 
     What the outer workspace refuses, it refuses too.
@@ -150,20 +151,20 @@ def subfolder(workspace: Workspace, start: str) -> Workspace:
     Raises:
         ToolFailed: There is no such folder, or a link leads to it.
     """
-    name = within(workspace, start)
+    name = resolve_folder(workspace, start)
     if not name:
         return workspace
     outer = workspace.names
     names = _NamesBelow(outer.reserved, outer.secret, outer.protected, name, outer)
-    expected = workspace.descriptor(name)
+    expected = workspace.open_descriptor(name)
     try:
         inner = Workspace(workspace.root / name, names=names)
-        found = inner.descriptor("")
+        found = inner.open_descriptor("")
         try:
             if not os.path.samestat(os.fstat(expected), os.fstat(found)):
                 raise ToolFailed(
                     ErrorType.PERMISSION_DENIED,
-                    f"{shown(start)} changed while it was opened; try again",
+                    f"{quote_path(start)} changed while it was opened; try again",
                 )
         finally:
             os.close(found)
@@ -172,7 +173,7 @@ def subfolder(workspace: Workspace, start: str) -> Workspace:
     return inner
 
 
-def based(tools: Iterable[Tool], start: Folder) -> tuple[Tool, ...]:
+def move_tools(tools: Iterable[Tool], start: FolderPath) -> tuple[Tool, ...]:
     """Return the tools with the folder as their workspace: names begin there.
 
     For the tools of a repository.
@@ -189,7 +190,7 @@ def _move_tool(tool: Tool, start: str) -> Tool:
         return tool
 
     def enter(context: Context) -> Context:
-        inner = subfolder(context.resource(Workspace), start)
+        inner = open_subfolder(context.resource(Workspace), start)
         return replace(context, resources={**context.resources, Workspace: inner})
 
     async def run(**values: Any) -> Any:

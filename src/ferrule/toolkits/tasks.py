@@ -15,9 +15,9 @@ from .examples import with_examples
 
 Status = Literal["pending", "in_progress", "completed"]
 
-MOST = 500
+MAX_TASKS = 500
 """Most tasks of one session."""
-LONGEST = 2000
+MAX_CONTENT = 2000
 """Most characters of a task."""
 _MEMORY_KEY = "ferrule.tasks"
 
@@ -50,10 +50,12 @@ async def add_task(
     content = content.strip()
     if not content:
         raise RetryCall("`content` is empty; say what is to be done")
-    if len(content) > LONGEST:
-        raise RetryCall(f"`content` has {len(content)} characters; the most is {LONGEST}")
-    if len(tasks) >= MOST:
-        raise ToolFailed(ErrorType.LIMIT, f"there are {MOST} tasks already; complete some of them")
+    if len(content) > MAX_CONTENT:
+        raise RetryCall(f"`content` has {len(content)} characters; the most is {MAX_CONTENT}")
+    if len(tasks) >= MAX_TASKS:
+        raise ToolFailed(
+            ErrorType.LIMIT, f"there are {MAX_TASKS} tasks already; complete some of them"
+        )
     task = Task(id=f"task_{len(tasks) + 1}", status="pending", content=content)
     tasks[task["id"]] = task
     return task["id"]

@@ -8,16 +8,16 @@ from typing import Any, cast
 
 from ferrule.core.errors import ToolDefinitionError
 
-from .decorator import make
+from .decorator import tool_from_function
 from .define import define_tool
 from .definition import Tool
-from .names import wire_names
+from .names import make_api_names
 
-Definable = Tool | Callable[..., Any] | Mapping[str, Any]
+ToolLike = Tool | Callable[..., Any] | Mapping[str, Any]
 """A tool, a function, or a dictionary with the arguments of `define_tool`."""
 
 
-def tool_of(item: Definable) -> Tool:
+def as_tool(item: ToolLike) -> Tool:
     """Make a `Tool` of a tool, a function or a dictionary.
 
     Raises:
@@ -27,7 +27,7 @@ def tool_of(item: Definable) -> Tool:
         return item
     if isinstance(item, Mapping):
         return _from_dictionary(cast("Mapping[str, Any]", item))
-    return make(item)
+    return tool_from_function(item)
 
 
 def _from_dictionary(item: Mapping[str, Any]) -> Tool:
@@ -53,21 +53,21 @@ class Catalog:
     tools that were there when they looked.
     """
 
-    def __init__(self, tools: Iterable[Definable] = ()) -> None:
+    def __init__(self, tools: Iterable[ToolLike] = ()) -> None:
         self._lock = threading.Lock()
         self._tools: dict[str, Tool] = {}
         self.version = 0
         """Counts changes; whatever was derived from the tools is valid while this is the same."""
-        self._by_wire: dict[str, str] | None = None
+        self._by_api_name: dict[str, str] | None = None
         self.add(*tools)
 
-    def add(self, *tools: Definable) -> None:
+    def add(self, *tools: ToolLike) -> None:
         """Register tools; functions and dictionaries are made into tools first.
 
         Raises:
             ToolDefinitionError: An item cannot be a tool, or its name is taken.
         """
-        made = [tool_of(item) for item in tools]
+        made = [as_tool(item) for item in tools]
         with self._lock:
             joined = dict(self._tools)
             for item in made:
@@ -80,14 +80,14 @@ class Catalog:
                     )
                 joined[item.full_name] = item
             self._tools = dict(sorted(joined.items()))
-            self._by_wire = None
+            self._by_api_name = None
             self.version += 1
 
     def get(self, name: str) -> Tool | None:
         """Return the tool with this full name or API name, or None."""
         found = self._tools.get(name)
         if found is None:
-            found = self._tools.get(self._wire().get(name, ""))
+            found = self._tools.get(self._name_table().get(name, ""))
         return found
 
     def nearest(self, name: str, count: int = 3) -> list[str]:
@@ -96,20 +96,20 @@ class Catalog:
 
         return get_close_matches(name, self._tools, n=count, cutoff=0.5)
 
-    def wire_name(self, tool: Tool) -> str:
+    def api_name(self, tool: Tool) -> str:
         """Return the name under which providers see this tool."""
-        return _swap(self._wire())[tool.full_name]
+        return _swap(self._name_table())[tool.full_name]
 
-    def wire_table(self) -> dict[str, str]:
+    def api_names(self) -> dict[str, str]:
         """Return the API name of every tool by its full name, sorted by full name."""
-        return _swap(self._wire())
+        return _swap(self._name_table())
 
-    def _wire(self) -> dict[str, str]:
-        table = self._by_wire
+    def _name_table(self) -> dict[str, str]:
+        table = self._by_api_name
         if table is None:
             # Under the lock: a table of earlier tools must not be stored after `add` dropped it.
             with self._lock:
-                table = self._by_wire = _swap(wire_names(self._tools))
+                table = self._by_api_name = _swap(make_api_names(self._tools))
         return table
 
     def __iter__(self) -> Iterator[Tool]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Generator, Iterable
 
-from ferrule.core.frozen import frozen
+from ferrule.core.value_class import frozen
 
 _PIECE_SIZE = 262_144
 
@@ -22,7 +22,7 @@ class Chunks:
     parts: Iterable[bytes | str]
     mime: str = "text/plain"
 
-    def encoded(self) -> Generator[bytes, None, None]:
+    def encode_parts(self) -> Generator[bytes, None, None]:
         """Yield the pieces as bytes, of bounded size; closing the generator closes `parts`."""
         try:
             for part in self.parts:

@@ -6,23 +6,23 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
-from ferrule.core.calls import Result
+from ferrule.core.calls import ToolResult
 from ferrule.core.errors import ConfigError
 from ferrule.core.events import CallConfined, CallHooked, FilesSeen
 from ferrule.core.identity import Identity
 
 T = TypeVar("T")
 
-SAID = "said"
+PROGRESS_TOPIC = "said"
 """Topic of notes that repeat what `progress` has shown; they need not be shown again."""
-HELD = "sandbox"
+SANDBOX_TOPIC = "sandbox"
 """Topic of notes about the sandbox of a session's commands, or why no command may run.
 
 They are kept in the journal; tool results repeat them where it matters.
 """
-ANSWERED = "answered"
+ANSWER_TOPIC = "answered"
 """Topic of notes about a person's answer to a handler's question; the person knows the answer."""
-ASIDE = (SAID, HELD, ANSWERED)
+HIDDEN_TOPICS = (PROGRESS_TOPIC, SANDBOX_TOPIC, ANSWER_TOPIC)
 """Topics that are in the journal and are not shown to the person who talks with a model."""
 
 
@@ -59,7 +59,7 @@ class Context:
     memory: dict[str, Any] = field(default_factory=dict[str, Any])
     resources: Mapping[type, object] = field(default_factory=dict[type, object])
     progress: Callable[[str], None] = lambda text: None
-    call: Callable[[str, dict[str, Any]], Awaitable[Result]] | None = None
+    call: Callable[[str, dict[str, Any]], Awaitable[ToolResult]] | None = None
     deadline: float | None = None
     tell: Callable[[str], None] = lambda text: None
     note: Callable[[str, str], None] = lambda topic, text: None

@@ -14,7 +14,7 @@ from .definition import Arguments, Loading, Output, Preview, Risk, SideEffect, T
 from .docstring import parse_docstring
 from .launch import Launch
 from .names import check_name, check_namespace
-from .parameters import Parameter, read
+from .parameters import Parameter, read_signature
 from .plain_types import NotPlain, PlainArguments, PlainOutput
 from .reliability import Reliability
 
@@ -78,7 +78,7 @@ def tool(
     turn, and is never retried. `write`, `execute` and `external` need an approval unless `risk`
     says otherwise; calls of tools with `none` or `read` may run together and be retried.
 
-    With `defer_loading` a model learns about the tool from a search (`ToolCalling(search=...)`).
+    With `defer_loading` a model learns about the tool from a search (`Agent(tool_search=...)`).
     `impossible` takes the checked values and returns why they can never work; such a call is
     refused before a person is asked.
 
@@ -86,15 +86,15 @@ def tool(
         ToolDefinitionError: A parameter cannot be expressed as a schema; names tool and parameter.
     """
     if function is not None:
-        return make(function, **options)
+        return tool_from_function(function, **options)
 
     def decorate(wrapped: Callable[..., Any]) -> Tool:
-        return make(wrapped, **options)
+        return tool_from_function(wrapped, **options)
 
     return decorate
 
 
-def make(
+def tool_from_function(
     function: Callable[..., Any],
     *,
     name: str = "",
@@ -120,7 +120,7 @@ def make(
             f"tool `{name}`: defer_loading is {defer_loading!r}", hint="say true or false"
         )
     documentation = parse_docstring(function.__doc__)
-    parameters, context, returns = read(function, name, documentation)
+    parameters, context, returns = read_signature(function, name, documentation)
     try:
         effect = SideEffect(side_effect)
         level = Risk(risk) if risk is not None else _DEFAULT_RISK[effect]
@@ -153,9 +153,9 @@ def _arguments(name: str, parameters: list[Parameter]) -> Arguments:
             return PlainArguments(name, parameters)
         except NotPlain:
             pass
-    from .pydantic_types import ModelledArguments
+    from .pydantic_types import PydanticArguments
 
-    return ModelledArguments(name, parameters)
+    return PydanticArguments(name, parameters)
 
 
 def _output(name: str, returns: Any) -> Output | None:
@@ -165,9 +165,9 @@ def _output(name: str, returns: Any) -> Output | None:
     try:
         return PlainOutput(returns)
     except NotPlain:
-        from .pydantic_types import ModelledOutput
+        from .pydantic_types import PydanticOutput
 
-        return ModelledOutput(name, returns)
+        return PydanticOutput(name, returns)
 
 
 def _without_launch(returns: Any) -> Any:

@@ -12,10 +12,10 @@ from typing import Any, cast
 
 from ferrule.core.errors import ToolDefinitionError
 
-from .decorator import make
-from .definition import COMMAND, READS, URL, VARIABLES, WRITES, Checked, Tool
+from .decorator import tool_from_function
+from .definition import COMMAND, READS, URL, VARIABLES, WRITES, CheckedArguments, Tool
 from .names import check_name
-from .parameters import unknown
+from .parameters import unknown_arguments
 
 _CONFIG = (
     "side_effect",
@@ -88,7 +88,7 @@ def define_tool(
         )
     schema = _schema(name, parameters or {})
     arguments = DefaultedArguments(name, schema)
-    tool = make(_placeholder, name=name, description=description, **config)
+    tool = tool_from_function(_placeholder, name=name, description=description, **config)
     marks = {key: _touch(name, key, kind) for key, kind in (touches or {}).items()}
     fields: dict[str, Any] = {
         "arguments": arguments,
@@ -163,8 +163,8 @@ def _schema(tool: str, parameters: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def validator_of(tool: str, schema: dict[str, Any], what: str = "schema") -> Any:
-    """Compile a JSON Schema into a validator; `what` is the schema's name in an error.
+def compile_schema(tool: str, schema: dict[str, Any], label: str = "schema") -> Any:
+    """Compile a JSON Schema into a validator; `label` is the schema's name in an error.
 
     Remote references are refused: a schema must not make this machine fetch anything.
 
@@ -180,7 +180,7 @@ def validator_of(tool: str, schema: dict[str, Any], what: str = "schema") -> Any
         return jsonschema_rs.validator_for(schema, retriever=refuse)
     except ValueError as error:
         reason = str(error).splitlines()[0]
-        raise ToolDefinitionError(f"tool `{tool}`: its {what} cannot be used: {reason}") from error
+        raise ToolDefinitionError(f"tool `{tool}`: its {label} cannot be used: {reason}") from error
 
 
 class SchemaArguments:
@@ -191,7 +191,7 @@ class SchemaArguments:
     """
 
     def __init__(self, tool: str, schema: dict[str, Any]) -> None:
-        self._validator = validator_of(tool, schema)
+        self._validator = compile_schema(tool, schema)
         self._schema = schema
         self._names = list(schema.get("properties", {}))
 
@@ -199,17 +199,17 @@ class SchemaArguments:
     def schema(self) -> Mapping[str, Any]:
         return self._schema
 
-    def check(self, arguments: Mapping[str, Any]) -> Checked:
+    def check(self, arguments: Mapping[str, Any]) -> CheckedArguments:
         values = dict(arguments)
         problems: list[str] = []
         for error in self._validator.iter_errors(values):
             problems += self._problems(error, values)
-        return Checked(values, list(dict.fromkeys(problems)), [])
+        return CheckedArguments(values, list(dict.fromkeys(problems)), [])
 
     def _problems(self, error: Any, values: Mapping[str, Any]) -> list[str]:
         """Describe an error; undeclared arguments are listed with the nearest parameter name."""
         extra = _undeclared(error, values)
-        named = unknown(dict.fromkeys(extra), self._names)
+        named = unknown_arguments(dict.fromkeys(extra), self._names)
         # A part of the schema may forbid what the whole schema declares: then the validator's own
         # message is right.
         return named if extra and len(named) == len(extra) else [_problem(error)]
@@ -240,7 +240,7 @@ class DefaultedArguments(SchemaArguments):
                 self._defaults[name] = cast("Mapping[str, Any]", parameter)["default"]
         self._check_defaults(tool)
 
-    def check(self, arguments: Mapping[str, Any]) -> Checked:
+    def check(self, arguments: Mapping[str, Any]) -> CheckedArguments:
         checked = super().check(arguments)
         for name, default in self._defaults.items():
             if name not in checked.values:
@@ -262,7 +262,7 @@ class SchemaOutput:
     """`tools.definition.Output` for a JSON Schema."""
 
     def __init__(self, tool: str, schema: dict[str, Any]) -> None:
-        self._validator = validator_of(tool, schema, "output schema")
+        self._validator = compile_schema(tool, schema, "output schema")
         self.schema: Mapping[str, Any] = schema
 
     def encode(self, value: Any) -> tuple[Any, list[str]]:

@@ -7,9 +7,9 @@ from dataclasses import KW_ONLY, dataclass, field
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any, Protocol, cast
 
-from ferrule.core.calls import compact
-from ferrule.core.events import ALONE, EVERYTHING, Access
-from ferrule.core.frozen import frozen
+from ferrule.core.calls import encode_json
+from ferrule.core.events import EVERYTHING, EXCLUSIVE, Access
+from ferrule.core.value_class import frozen
 
 from .reliability import Reliability
 
@@ -65,10 +65,10 @@ class Touch:
     kind: str
 
 
-OWN = "ferrule"
+BUILTIN_NAMESPACE = "ferrule"
 """The namespace of a built-in tool whose name is taken by a tool of a file."""
 
-FINDERS = "ferrule tool search"
+SEARCH_TOOLS_SOURCE = "ferrule tool search"
 """The source of the tools that find others (`engine.tool_search.tools`).
 
 A run without a tool search is not shown them.
@@ -104,11 +104,11 @@ class Arguments(Protocol):
         """JSON Schema (2020-12) of the arguments: an object. Byte-stable across processes."""
         ...
 
-    def check(self, arguments: Mapping[str, Any]) -> Checked: ...
+    def check(self, arguments: Mapping[str, Any]) -> CheckedArguments: ...
 
 
 @dataclass(slots=True)
-class Checked:
+class CheckedArguments:
     """The result of a check: values for the handler, or problems that a model can act on."""
 
     values: dict[str, Any]
@@ -127,7 +127,7 @@ class Output(Protocol):
         ...
 
 
-def misfit(tool: Tool, problems: Sequence[str]) -> str:
+def misfit_notice(tool: Tool, problems: Sequence[str]) -> str:
     """Return a notice that a result does not fit its tool's output schema.
 
     The call took effect, so this is not a failure and no reason to call again.
@@ -201,12 +201,12 @@ class Tool:
         return f"{self.namespace}::{self.name}" if self.namespace else self.name
 
     @property
-    def known_as(self) -> str:
+    def rule_name(self) -> str:
         """The name for permission rules: the full name, without the namespace `ferrule`.
 
         A built-in tool keeps its rules when a tool of a file has taken its name.
         """
-        return self.name if self.namespace == OWN else self.full_name
+        return self.name if self.namespace == BUILTIN_NAMESPACE else self.full_name
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Call the handler itself, without permissions or journal, as in unit tests of the tool."""
@@ -214,9 +214,9 @@ class Tool:
 
     def schema_json(self) -> str:
         """Return the argument schema as compact JSON."""
-        return compact(self.arguments.schema)
+        return encode_json(self.arguments.schema)
 
-    def problems_of(self, values: Mapping[str, Any]) -> list[str]:
+    def find_problems(self, values: Mapping[str, Any]) -> list[str]:
         """Return why these checked values can never work; empty if they can."""
         found = [
             f"{name}: it names no program"
@@ -228,7 +228,7 @@ class Tool:
         return found
 
     @property
-    def repeatable(self) -> bool:
+    def is_repeatable(self) -> bool:
         """Whether a second run cannot do harm: the tool only reads or is idempotent."""
         return self.idempotent or self.side_effect in (SideEffect.NONE, SideEffect.READ)
 
@@ -253,7 +253,7 @@ class Tool:
     def access(self, values: Mapping[str, Any]) -> Access:
         """Return which other calls of the turn this one must not overlap with."""
         if not self.parallel:
-            return ALONE
+            return EXCLUSIVE
         if self.side_effect is SideEffect.NONE:
             return Access()
         if self.side_effect not in (SideEffect.READ, SideEffect.WRITE):

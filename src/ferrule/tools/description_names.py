@@ -7,10 +7,10 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any, cast
 
-from .definition import Arguments, Checked, Tool
+from .definition import Arguments, CheckedArguments, Tool
 
 
-def reworded(tool: Tool, names: Mapping[str, str]) -> Tool:
+def rename_mentions(tool: Tool, names: Mapping[str, str]) -> Tool:
     """Return the tool with names replaced in its description and those of its parameters.
 
     A name is replaced if it is alone in back-ticks; without them only if it contains a `_`, since
@@ -18,7 +18,7 @@ def reworded(tool: Tool, names: Mapping[str, str]) -> Tool:
     """
     if not names:
         return tool
-    description = exchanged(tool.description, names)
+    description = replace_names(tool.description, names)
     schema = _rename_in_schema(tool.arguments.schema, names)
     if description == tool.description and schema == tool.arguments.schema:
         return tool
@@ -27,7 +27,7 @@ def reworded(tool: Tool, names: Mapping[str, str]) -> Tool:
     )
 
 
-def exchanged(text: str, names: Mapping[str, str]) -> str:
+def replace_names(text: str, names: Mapping[str, str]) -> str:
     """Return a text with names of tools replaced."""
     if not names:
         return text
@@ -54,7 +54,7 @@ def _rename_in_schema(schema: Any, names: Mapping[str, str]) -> Any:
     changed: dict[str, Any] = {}
     for key, value in cast("Mapping[str, Any]", schema).items():
         if key == "description" and isinstance(value, str):
-            changed[key] = exchanged(value, names)
+            changed[key] = replace_names(value, names)
         else:
             changed[key] = _rename_in_schema(value, names)
     return changed
@@ -71,5 +71,5 @@ class _RewordedArguments:
     def schema(self) -> Mapping[str, Any]:
         return self._schema
 
-    def check(self, arguments: Mapping[str, Any]) -> Checked:
+    def check(self, arguments: Mapping[str, Any]) -> CheckedArguments:
         return self._arguments.check(arguments)

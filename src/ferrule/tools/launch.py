@@ -11,17 +11,18 @@ from typing import Any
 class Launch:
     """Work to continue as a task of the session; the call is answered at once.
 
-    The answer is `{task_id, status}`, together with `shown`. The outcome of the call is what `work`
-    returns or raises: hooks after the call see that, and not the launch, before anyone reads it.
+    The answer is `{task_id, status}`, together with `answer_fields`. The outcome of the call is
+    what `work` returns or raises: hooks after the call see that, and not the launch, before anyone
+    reads it.
 
     Attributes:
         work: The work to run.
         name: What people and the model see as the task's name.
-        of_run: Whether the task ends with the run.
-        shown: Further fields of the answer.
+        ends_with_run: Whether the task ends with the run.
+        answer_fields: Further fields of the answer.
     """
 
     work: Callable[[], Awaitable[Any]]
     name: str
-    of_run: bool = False
-    shown: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    ends_with_run: bool = False
+    answer_fields: Mapping[str, Any] = field(default_factory=dict[str, Any])

@@ -11,11 +11,11 @@ from collections.abc import Iterable
 from hashlib import sha256
 
 from ferrule.core.errors import ToolDefinitionError
-from ferrule.core.lazy_patterns import expression
+from ferrule.core.lazy_patterns import compile_lazily
 
-WIRE_LIMIT = 64
-_VALID = expression(r"[A-Za-z_][A-Za-z0-9_.\-]{0,127}")
-_UNSAFE = expression(r"[^A-Za-z0-9_-]")
+API_NAME_LIMIT = 64
+_VALID = compile_lazily(r"[A-Za-z_][A-Za-z0-9_.\-]{0,127}")
+_UNSAFE = compile_lazily(r"[^A-Za-z0-9_-]")
 
 
 def check_name(name: str) -> None:
@@ -48,7 +48,7 @@ def check_namespace(namespace: object) -> None:
         check_name(part)
 
 
-def wire_names(names: Iterable[str]) -> dict[str, str]:
+def make_api_names(names: Iterable[str]) -> dict[str, str]:
     """Return a unique API name for each full name, in the order given."""
     names = list(names)
     owners_by_base: dict[str, list[str]] = {}
@@ -59,7 +59,7 @@ def wire_names(names: Iterable[str]) -> dict[str, str]:
     for base, owners in owners_by_base.items():
         for name in owners:
             # A name that is already safe stays as it is: no other name has the same spelling.
-            if len(base) <= WIRE_LIMIT and (len(owners) == 1 or base == name):
+            if len(base) <= API_NAME_LIMIT and (len(owners) == 1 or base == name):
                 mapped[name] = base
             else:
                 crowded.append((name, base))
@@ -70,10 +70,10 @@ def wire_names(names: Iterable[str]) -> dict[str, str]:
     return {name: mapped[name] for name in names}
 
 
-def wire_name_beside(name: str, taken: set[str]) -> str:
+def make_free_api_name(name: str, taken: set[str]) -> str:
     """Return an API name for one more tool that differs from those in `taken`."""
     base = _UNSAFE.sub("_", name.replace("::", "__"))
-    if len(base) <= WIRE_LIMIT and base not in taken:
+    if len(base) <= API_NAME_LIMIT and base not in taken:
         return base
     return _hashed(base, name, taken)
 
@@ -82,8 +82,8 @@ def _hashed(base: str, name: str, taken: set[str]) -> str:
     digest = sha256(name.encode()).hexdigest()
     # A longer hash if the name with a shorter one is registered, by chance or to be called in its
     # place.
-    for digits in (8, 16, 32, WIRE_LIMIT - 2):
-        candidate = f"{base[: WIRE_LIMIT - 1 - digits]}_{digest[:digits]}"
+    for digits in (8, 16, 32, API_NAME_LIMIT - 2):
+        candidate = f"{base[: API_NAME_LIMIT - 1 - digits]}_{digest[:digits]}"
         if candidate not in taken:
             return candidate
     raise ToolDefinitionError(f"no unique API name is left for `{name}`", hint="rename the tool")

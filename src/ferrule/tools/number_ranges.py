@@ -9,7 +9,7 @@ Bounds = tuple[float, float | None]
 """The smallest and the largest allowed value; None: there is no largest."""
 
 
-def ranges(**bounds: Bounds) -> Callable[[Mapping[str, Any]], list[str]]:
+def require_ranges(**bounds: Bounds) -> Callable[[Mapping[str, Any]], list[str]]:
     """Return a check that reports named arguments outside their bounds.
 
     Arguments that were left out (None) are not checked.

@@ -18,16 +18,16 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
-from ferrule.core.frozen import frozen
+from ferrule.core.value_class import frozen
 
 from .context import Context
 
-SECONDS = 30.0
+PROBE_SECONDS = 30.0
 """Time limit of a probe."""
 
 
 @frozen
-class Probed:
+class ProbeResult:
     """What a probe found.
 
     Attributes:
@@ -40,14 +40,14 @@ class Probed:
     value: Any = None
 
 
-NOT_HAPPENED = Probed(False)
+NOT_HAPPENED = ProbeResult(False)
 """Nothing was done; the call runs again."""
-UNKNOWN = Probed(None)
+UNKNOWN = ProbeResult(None)
 """The model is told that the outcome is unknown."""
 
-Probe = Callable[[Mapping[str, Any], Context], Awaitable[Probed]]
+Probe = Callable[[Mapping[str, Any], Context], Awaitable[ProbeResult]]
 
 
-def happened(value: Any = None) -> Probed:
+def happened(value: Any = None) -> ProbeResult:
     """Report that the call took effect, with its result."""
-    return Probed(True, value)
+    return ProbeResult(True, value)

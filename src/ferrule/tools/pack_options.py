@@ -16,11 +16,11 @@ from ferrule.core.errors import ConfigError
 
 from . import toolset
 from .definition import Tool
-from .result_formatting import Formatter, OutputFormat, formatted
+from .result_formatting import Formatter, OutputFormat, format_results
 from .toolset import Tools
 
 
-class Shape(TypedDict, total=False):
+class PackOptions(TypedDict, total=False):
     """Options of a pack of tools; all may be left out.
 
     `enabled_tools` and `disabled_tools` take logical keys, names and groups. The mappings are by
@@ -41,23 +41,27 @@ class Shape(TypedDict, total=False):
     formatters: Mapping[str, Formatter]
 
 
-def shaped(tools: Iterable[Tool], options: Shape, *, default: Iterable[str] | None = None) -> Tools:
-    """Apply options to tools; `default` is the selection if `enabled_tools` is not given.
+def apply_options(
+    tools: Iterable[Tool], options: PackOptions, *, default_selection: Iterable[str] | None = None
+) -> Tools:
+    """Apply options to tools; `default_selection` is the selection if `enabled_tools` is not given.
 
     Settings for a tool that the same options disable are accepted and have no effect.
 
     Raises:
         ConfigError: An option, key, name or group does not exist; suggests the nearest.
     """
-    check_options(options, Shape)
+    check_options(options, PackOptions)
     found = tuple(tools)
-    known = {toolset.key_of(tool) for tool in found} | {tool.name for tool in found}
+    known = {toolset.logical_key(tool) for tool in found} | {tool.name for tool in found}
     enabled = options.get("enabled_tools")
     kept = toolset.select(
-        found, default if enabled is None else enabled, without=options.get("disabled_tools", ())
+        found,
+        default_selection if enabled is None else enabled,
+        without=options.get("disabled_tools", ()),
     )
-    remaining = {toolset.key_of(tool) for tool in kept} | {tool.name for tool in kept}
-    remaining.add(toolset.EVERY)
+    remaining = {toolset.logical_key(tool) for tool in kept} | {tool.name for tool in kept}
+    remaining.add(toolset.ALL_TOOLS)
 
     def settings_for(option: str) -> dict[str, Any]:
         """Return the settings of an option for tools that are left.
@@ -69,11 +73,11 @@ def shaped(tools: Iterable[Tool], options: Shape, *, default: Iterable[str] | No
             name: value for name, value in given.items() if name in remaining or name not in known
         }
 
-    kept = toolset.configured(kept, settings_for("tool_config"))
-    kept = toolset.described(kept, settings_for("descriptions"))
-    kept = toolset.annotated(kept, settings_for("annotations"))
-    kept = toolset.renamed(kept, settings_for("names"))
-    kept = formatted(
+    kept = toolset.configure(kept, settings_for("tool_config"))
+    kept = toolset.describe(kept, settings_for("descriptions"))
+    kept = toolset.annotate(kept, settings_for("annotations"))
+    kept = toolset.rename(kept, settings_for("names"))
+    kept = format_results(
         kept,
         options.get("output_format", "value"),
         result_formatter=options.get("result_formatter"),
@@ -81,13 +85,13 @@ def shaped(tools: Iterable[Tool], options: Shape, *, default: Iterable[str] | No
     )
     namespace = options.get("namespace", "")
     if namespace != "":
-        kept = toolset.namespaced(kept, namespace)
+        kept = toolset.add_namespace(kept, namespace)
     if _read_defer_loading(options):
-        return toolset.deferred(kept, defer=True)
+        return toolset.mark_deferred(kept, defer=True)
     return kept
 
 
-def _read_defer_loading(options: Shape) -> bool:
+def _read_defer_loading(options: PackOptions) -> bool:
     defer = options.get("defer_loading", False)
     if not isinstance(defer, bool):  # pyright: ignore[reportUnnecessaryIsInstance]  said by people
         raise ConfigError(f"defer_loading: found {defer!r}", hint="say true or false")

@@ -14,7 +14,7 @@ from types import FunctionType
 from typing import Annotated, Any, TypeGuard, get_args, get_origin, get_type_hints
 
 from ferrule.core.errors import ToolDefinitionError
-from ferrule.core.frozen import frozen
+from ferrule.core.value_class import frozen
 
 from .context import Context
 from .definition import Touch
@@ -41,7 +41,7 @@ class Parameter:
     """Whether `Annotated` holds constraints that only pydantic understands."""
 
 
-def read(
+def read_signature(
     function: Callable[..., Any], tool: str, documentation: Documentation
 ) -> tuple[list[Parameter], str | None, Any]:
     """Read a function's signature.
@@ -54,7 +54,7 @@ def read(
         ToolDefinitionError: A parameter has no type, or cannot be part of a JSON object.
     """
     try:
-        hints = types_of(function)
+        hints = annotation_types(function)
     except (NameError, TypeError) as error:
         raise ToolDefinitionError(
             f"tool `{tool}`: its annotations cannot be read: {error}",
@@ -62,7 +62,7 @@ def read(
         ) from error
     parameters: list[Parameter] = []
     context = context_parameter(hints)
-    for name, default in taken(function, tool):
+    for name, default in iter_defaults(function, tool):
         if name not in hints and name in ("self", "cls") and not parameters:
             raise ToolDefinitionError(
                 f"tool `{tool}`: it is a method, and nothing would pass its `{name}`",
@@ -87,7 +87,7 @@ def context_parameter(annotations: Mapping[str, Any]) -> str | None:
     return next(names, None)
 
 
-def types_of(function: Callable[..., Any]) -> Mapping[str, Any]:
+def annotation_types(function: Callable[..., Any]) -> Mapping[str, Any]:
     """Return the types of the parameters and the result, with `Annotated` extras.
 
     Raises the same errors as `typing.get_type_hints`.
@@ -108,7 +108,7 @@ def types_of(function: Callable[..., Any]) -> Mapping[str, Any]:
     return get_type_hints(function, include_extras=True)
 
 
-def taken(function: Callable[..., Any], tool: str) -> Iterable[tuple[str, Any]]:
+def iter_defaults(function: Callable[..., Any], tool: str) -> Iterable[tuple[str, Any]]:
     """Yield each parameter's name and default in order; `Parameter.empty` means no default.
 
     Raises:
@@ -201,7 +201,7 @@ def _find_touch(hint: Any) -> Touch | None:
     return next((touch for touch in found if touch), None)
 
 
-def unknown(arguments: Mapping[str, Any], names: Sequence[str]) -> list[str]:
+def unknown_arguments(arguments: Mapping[str, Any], names: Sequence[str]) -> list[str]:
     """Return a problem for each undeclared argument, with the nearest name."""
     from difflib import get_close_matches
 

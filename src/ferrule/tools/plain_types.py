@@ -21,10 +21,10 @@ from typing import Any, Literal, Union, cast, get_args, get_origin
 
 from ferrule.core.errors import ToolDefinitionError
 
-from .definition import Checked
-from .parameters import Parameter, unknown
+from .definition import CheckedArguments
+from .parameters import Parameter, unknown_arguments
 
-Check = Callable[[Any, str, list[str], list[str]], Any]
+ValueCheck = Callable[[Any, str, list[str], list[str]], Any]
 """`check(value, where, problems, repairs)` returns the handler's value; `where` is its name."""
 
 
@@ -40,7 +40,7 @@ class PlainArguments:
 
     def __init__(self, tool: str, parameters: Sequence[Parameter]) -> None:
         properties: dict[str, Any] = {}
-        self._checks: list[tuple[str, Check, bool, bool, Any]] = []
+        self._checks: list[tuple[str, ValueCheck, bool, bool, Any]] = []
         for parameter in parameters:
             schema, check = compile_type(parameter.hint)
             if not parameter.required and parameter.default is None:
@@ -68,12 +68,12 @@ class PlainArguments:
     def schema(self) -> Mapping[str, Any]:
         return self._schema
 
-    def check(self, arguments: Mapping[str, Any]) -> Checked:
+    def check(self, arguments: Mapping[str, Any]) -> CheckedArguments:
         values: dict[str, Any] = {}
         problems: list[str] = []
         repairs: list[str] = []
         if not arguments.keys() <= self._known:
-            problems = unknown(arguments, self._names)
+            problems = unknown_arguments(arguments, self._names)
         for name, check, required, null_means_default, default in self._checks:
             if name not in arguments:
                 if required:
@@ -86,7 +86,7 @@ class PlainArguments:
                 values[name] = default
                 continue
             values[name] = check(given, f"`{name}`", problems, repairs)
-        return Checked(values, problems, repairs)
+        return CheckedArguments(values, problems, repairs)
 
 
 class PlainOutput:
@@ -105,7 +105,7 @@ class PlainOutput:
         return value, problems + repairs
 
 
-def compile_type(hint: Any) -> tuple[dict[str, Any], Check]:
+def compile_type(hint: Any) -> tuple[dict[str, Any], ValueCheck]:
     """Return the JSON Schema and the check of a plain type. Raises NotPlain for any other."""
     simple = _simple_type(hint)
     if simple is not None:
@@ -124,7 +124,7 @@ def compile_type(hint: Any) -> tuple[dict[str, Any], Check]:
     raise NotPlain(cast("object", hint))
 
 
-def kind(value: Any) -> str:
+def json_type_name(value: Any) -> str:
     """Return the JSON name of a value's type, for messages."""
     for types_, name in _KINDS:
         if isinstance(value, types_):
@@ -143,9 +143,9 @@ _KINDS: tuple[tuple[Any, str], ...] = (
 )
 
 
-def wrong(where: str, expected: str, value: Any, problems: list[str]) -> Any:
+def report_problem(where: str, expected: str, value: Any, problems: list[str]) -> Any:
     """Report what was expected and what was found, with long values shortened."""
-    problems.append(f"{where} must be {expected}, found {kind(value)} {_show(value)}")
+    problems.append(f"{where} must be {expected}, found {json_type_name(value)} {_show(value)}")
     return value
 
 
@@ -155,7 +155,7 @@ def _show(value: Any) -> str:
 
 
 def _check_string(value: Any, where: str, problems: list[str], repairs: list[str]) -> Any:
-    return value if isinstance(value, str) else wrong(where, "a string", value, problems)
+    return value if isinstance(value, str) else report_problem(where, "a string", value, problems)
 
 
 def _check_integer(value: Any, where: str, problems: list[str], repairs: list[str]) -> Any:
@@ -168,7 +168,7 @@ def _check_integer(value: Any, where: str, problems: list[str], repairs: list[st
             return _repair(value, int(value.strip()), where, repairs)
         except ValueError:
             pass
-    return wrong(where, "an integer", value, problems)
+    return report_problem(where, "an integer", value, problems)
 
 
 def _check_number(value: Any, where: str, problems: list[str], repairs: list[str]) -> Any:
@@ -179,7 +179,7 @@ def _check_number(value: Any, where: str, problems: list[str], repairs: list[str
             return _repair(value, float(value.strip()), where, repairs)
         except ValueError:
             pass
-    return wrong(where, "a number", value, problems)
+    return report_problem(where, "a number", value, problems)
 
 
 def _check_boolean(value: Any, where: str, problems: list[str], repairs: list[str]) -> Any:
@@ -187,18 +187,18 @@ def _check_boolean(value: Any, where: str, problems: list[str], repairs: list[st
         return value
     if isinstance(value, str) and value.strip().lower() in ("true", "false"):
         return _repair(value, value.strip().lower() == "true", where, repairs)
-    return wrong(where, "true or false", value, problems)
+    return report_problem(where, "true or false", value, problems)
 
 
 def _check_null(value: Any, where: str, problems: list[str], repairs: list[str]) -> Any:
-    return None if value is None else wrong(where, "null", value, problems)
+    return None if value is None else report_problem(where, "null", value, problems)
 
 
 def _check_any(value: Any, where: str, problems: list[str], repairs: list[str]) -> Any:
     return value
 
 
-_SIMPLE_TYPES: dict[Any, tuple[dict[str, Any], Check]] = {
+_SIMPLE_TYPES: dict[Any, tuple[dict[str, Any], ValueCheck]] = {
     str: ({"type": "string"}, _check_string),
     int: ({"type": "integer"}, _check_integer),
     float: ({"type": "number"}, _check_number),
@@ -210,7 +210,7 @@ _SIMPLE_TYPES: dict[Any, tuple[dict[str, Any], Check]] = {
 }
 
 
-def _simple_type(hint: Any) -> tuple[dict[str, Any], Check] | None:
+def _simple_type(hint: Any) -> tuple[dict[str, Any], ValueCheck] | None:
     try:
         return _SIMPLE_TYPES.get(hint)
     except TypeError:
@@ -231,25 +231,25 @@ def _parse_json_text(value: Any, expected: type, where: str, repairs: list[str])
         except (ValueError, RecursionError):
             return value
         if isinstance(parsed, expected):
-            repairs.append(f"{where}: JSON text was read as {kind(parsed)}")
+            repairs.append(f"{where}: JSON text was read as {json_type_name(parsed)}")
             return parsed
     return value
 
 
-def _compile_list(args: tuple[Any, ...]) -> tuple[dict[str, Any], Check]:
+def _compile_list(args: tuple[Any, ...]) -> tuple[dict[str, Any], ValueCheck]:
     schema, check = compile_type(args[0]) if args else ({}, _check_any)
 
     def check_list(value: Any, where: str, problems: list[str], repairs: list[str]) -> Any:
         value = _parse_json_text(value, list, where, repairs)
         if not isinstance(value, (list, tuple)):
-            return wrong(where, "an array", value, problems)
+            return report_problem(where, "an array", value, problems)
         items = cast("list[Any]", value)
         return [check(item, f"{where}[{i}]", problems, repairs) for i, item in enumerate(items)]
 
     return {"type": "array", "items": schema}, check_list
 
 
-def _compile_dict(args: tuple[Any, ...]) -> tuple[dict[str, Any], Check]:
+def _compile_dict(args: tuple[Any, ...]) -> tuple[dict[str, Any], ValueCheck]:
     if args and args[0] is not str:
         raise NotPlain(dict)
     schema, check = compile_type(args[1]) if args else ({}, _check_any)
@@ -257,7 +257,7 @@ def _compile_dict(args: tuple[Any, ...]) -> tuple[dict[str, Any], Check]:
     def check_dict(value: Any, where: str, problems: list[str], repairs: list[str]) -> Any:
         value = _parse_json_text(value, dict, where, repairs)
         if not isinstance(value, Mapping):
-            return wrong(where, "an object", value, problems)
+            return report_problem(where, "an object", value, problems)
         items = cast("Mapping[str, Any]", value)
         return {
             key: check(item, f"{where}.{key}", problems, repairs) for key, item in items.items()
@@ -266,8 +266,8 @@ def _compile_dict(args: tuple[Any, ...]) -> tuple[dict[str, Any], Check]:
     return {"type": "object", "additionalProperties": schema or True}, check_dict
 
 
-def _compile_choices(values: list[Any], members: list[Any]) -> tuple[dict[str, Any], Check]:
-    types_ = {kind(value) for value in values}
+def _compile_choices(values: list[Any], members: list[Any]) -> tuple[dict[str, Any], ValueCheck]:
+    types_ = {json_type_name(value) for value in values}
     if not types_ <= {"string", "integer", "boolean", "null"}:
         raise NotPlain(values)
     shown = ", ".join(json.dumps(value, ensure_ascii=False) for value in values)
@@ -285,7 +285,7 @@ def _compile_choices(values: list[Any], members: list[Any]) -> tuple[dict[str, A
             and (near := folded.get(value.strip().lower())) is not None
         ):
             return members[values.index(_repair(value, near, where, repairs))]
-        return wrong(where, f"one of {shown}", value, problems)
+        return report_problem(where, f"one of {shown}", value, problems)
 
     schema: dict[str, Any] = {"enum": values}
     if len(types_) == 1:
@@ -293,7 +293,7 @@ def _compile_choices(values: list[Any], members: list[Any]) -> tuple[dict[str, A
     return schema, check_choice
 
 
-def _compile_union(args: tuple[Any, ...]) -> tuple[dict[str, Any], Check]:
+def _compile_union(args: tuple[Any, ...]) -> tuple[dict[str, Any], ValueCheck]:
     branches = [compile_type(arg) for arg in args]
 
     def check_union(value: Any, where: str, problems: list[str], repairs: list[str]) -> Any:
@@ -307,7 +307,7 @@ def _compile_union(args: tuple[Any, ...]) -> tuple[dict[str, Any], Check]:
                 best = (len(fixed), taken, fixed)
         if best is None:
             names = [str(schema.get("type", "another type")) for schema, _ in branches]
-            return wrong(where, " or ".join(names), value, problems)
+            return report_problem(where, " or ".join(names), value, problems)
         repairs.extend(best[2])
         return best[1]
 
@@ -317,7 +317,7 @@ def _compile_union(args: tuple[Any, ...]) -> tuple[dict[str, Any], Check]:
 _NEVER_NULL = frozenset({_check_string, _check_integer, _check_number, _check_boolean})
 
 
-def _accepts_null(check: Check) -> bool:
+def _accepts_null(check: ValueCheck) -> bool:
     if check in _NEVER_NULL:
         return False
     problems: list[str] = []

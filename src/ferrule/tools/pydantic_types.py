@@ -10,11 +10,11 @@ from typing import Annotated, Any, Union, cast, get_args, get_origin, get_type_h
 
 from ferrule.core.errors import ToolDefinitionError
 
-from .definition import Checked
-from .parameters import Parameter, unknown
+from .definition import CheckedArguments
+from .parameters import Parameter, unknown_arguments
 
 
-class ModelledArguments:
+class PydanticArguments:
     """`tools.definition.Arguments` by a pydantic model made of the parameters."""
 
     def __init__(self, tool: str, parameters: list[Parameter]) -> None:
@@ -38,13 +38,13 @@ class ModelledArguments:
     def schema(self) -> Mapping[str, Any]:
         return self._schema
 
-    def check(self, arguments: Mapping[str, Any]) -> Checked:
+    def check(self, arguments: Mapping[str, Any]) -> CheckedArguments:
         """Check strictly first; a value that only passes the lax rules is reported as a repair."""
         from pydantic import ValidationError
 
-        extra = unknown(arguments, self._names)
+        extra = unknown_arguments(arguments, self._names)
         if extra:
-            return Checked({}, extra, [])
+            return CheckedArguments({}, extra, [])
         repairs: list[str] = []
         try:
             made = self._model.model_validate_json(_encode(arguments), strict=True)
@@ -53,9 +53,9 @@ class ModelledArguments:
             try:
                 made = self._model.model_validate_json(_encode(given))
             except ValidationError as error:
-                return Checked({}, _describe_errors(error), [])
+                return CheckedArguments({}, _describe_errors(error), [])
             repairs = [f"{problem}: was converted" for problem in _describe_errors(strict, given)]
-        return Checked(
+        return CheckedArguments(
             {name: getattr(made, f"p{number}") for number, name in enumerate(self._names)},
             [],
             repairs,
@@ -142,7 +142,7 @@ def _make_portable(hint: Any) -> Any:
     return origin[swapped]
 
 
-class ModelledOutput:
+class PydanticOutput:
     """`tools.definition.Output` by a pydantic type adapter."""
 
     def __init__(self, tool: str, hint: Any) -> None:

@@ -23,15 +23,15 @@ from dataclasses import field, fields, replace
 from typing import Any, cast
 
 from ferrule.core.errors import ConfigError
-from ferrule.core.frozen import frozen
+from ferrule.core.value_class import frozen
 
-CLASSES = ("transient", "timeout", "5xx", "permanent")
-RETRIED = CLASSES[:3]
+FAILURE_CLASSES = ("transient", "timeout", "5xx", "permanent")
+RETRIED_CLASSES = FAILURE_CLASSES[:3]
 """The classes that are retried by default."""
 _SYNONYMS = {"server": "5xx"}
 BACKOFF, FACTOR, BACKOFF_MAX, JITTER = 0.1, 2.0, 30.0, 0.1
 """Defaults in seconds: the first retry waits about 0.2 seconds, none more than 30."""
-KEYS = (
+POLICY_KEYS = (
     "max_attempts",
     "timeout_ms",
     "retry_on",
@@ -39,7 +39,7 @@ KEYS = (
     "backoff_mult",
     "backoff_max_ms",
 )
-POLICY = "policy"
+POLICY_ERROR = "policy"
 """The code of an error about a policy; no run may start with another policy than configured."""
 _MAX_NUMBER = 1_000_000_000
 """The largest number in a policy; as milliseconds it is eleven days."""
@@ -75,37 +75,37 @@ class Reliability:
             classes = tuple(_SYNONYMS.get(name, name) for name in self.retry_on)
             object.__setattr__(self, "retry_on", classes)
             for name in classes:
-                if name not in CLASSES:
-                    raise ValueError(f"retry_on: found `{name}`; use {', '.join(CLASSES)}")
+                if name not in FAILURE_CLASSES:
+                    raise ValueError(f"retry_on: found `{name}`; use {', '.join(FAILURE_CLASSES)}")
 
-    def over(self, below: Reliability) -> Reliability:
+    def fill_from(self, below: Reliability) -> Reliability:
         """Return this policy with its unset fields taken from the one below."""
         values = {item.name: getattr(self, item.name) for item in fields(self)}
         given = {name: value for name, value in values.items() if value is not None}
         return replace(below, **given)
 
-    def attempts(self, repeatable: bool) -> int:
+    def total_attempts(self, repeatable: bool) -> int:
         """Return the total number of attempts; the default depends on `repeatable`."""
         if self.max_attempts is not None:
             return self.max_attempts
         return 4 if repeatable else 1
 
-    def retries(self, kind: str) -> bool:
+    def should_retry(self, kind: str) -> bool:
         """Return whether failures of this class are retried."""
-        retried = RETRIED if self.retry_on is None else self.retry_on
+        retried = RETRIED_CLASSES if self.retry_on is None else self.retry_on
         return kind != "permanent" and kind in retried
 
     @property
-    def longest(self) -> float:
+    def max_delay(self) -> float:
         """The longest wait between attempts, in seconds."""
         return BACKOFF_MAX if self.backoff_max is None else self.backoff_max
 
-    def wait(self, retry: int, dice: float) -> float:
+    def retry_delay(self, retry: int, random_share: float) -> float:
         """Return the seconds to wait before a retry.
 
         Args:
             retry: Number of the retry, from 1.
-            dice: A random number in [0, 1], from the caller.
+            random_share: A random number in [0, 1], from the caller.
         """
         base = BACKOFF if self.backoff is None else self.backoff
         factor = FACTOR if self.factor is None else self.factor
@@ -113,8 +113,8 @@ class Reliability:
         try:
             grown = base * factor**retry
         except OverflowError:
-            return self.longest
-        return min(grown + base * share * dice, self.longest)
+            return self.max_delay
+        return min(grown + base * share * random_share, self.max_delay)
 
 
 @frozen
@@ -124,19 +124,19 @@ class Policies:
     default: Reliability = Reliability()
     tools: Mapping[str, Reliability] = field(default_factory=dict[str, Reliability])
 
-    def of(self, tool: str, own: Reliability | None = None) -> Reliability:
+    def policy_for(self, tool: str, own: Reliability | None = None) -> Reliability:
         """Return the policy of a tool.
 
         The tool's entry in `tools` wins over `own` (what the tool declares itself), and that over
         the policy of the source.
         """
-        below = self.default if own is None else own.over(self.default)
+        below = self.default if own is None else own.fill_from(self.default)
         if tool not in self.tools:
             return below
-        return self.tools[tool].over(below)
+        return self.tools[tool].fill_from(below)
 
 
-def policies(default: Any, per_tool: Any, where: str) -> Policies:
+def read_policies(default: Any, per_tool: Any, where: str) -> Policies:
     """Read the settings `policy` and `tool_policies`; None means they are not set.
 
     Args:
@@ -157,7 +157,7 @@ def policies(default: Any, per_tool: Any, where: str) -> Policies:
             for name, policy in listed.items()
         }
     except ConfigError as error:
-        raise ConfigError(error.detail, code=POLICY, hint=error.hint) from error
+        raise ConfigError(error.detail, code=POLICY_ERROR, hint=error.hint) from error
     return Policies(source, named)
 
 
@@ -169,8 +169,10 @@ def read_policy(given: Any, where: str) -> Reliability:
     """
     policy = _check_mapping(given, where)
     for name in policy:
-        if name not in KEYS:
-            raise ConfigError(f"{where}: unknown key `{name}`", hint=f"known: {', '.join(KEYS)}")
+        if name not in POLICY_KEYS:
+            raise ConfigError(
+                f"{where}: unknown key `{name}`", hint=f"known: {', '.join(POLICY_KEYS)}"
+            )
     return Reliability(
         timeout=_read_seconds(policy, "timeout_ms", where, least=1),
         max_attempts=_read_whole_number(
@@ -221,11 +223,13 @@ def _read_classes(given: Any, where: str) -> tuple[str, ...] | None:
     if given is None:
         return None
     if not isinstance(given, (list, tuple)):
-        raise ConfigError(f"{where}: `retry_on` must be a list", hint=f"of {', '.join(CLASSES)}")
+        raise ConfigError(
+            f"{where}: `retry_on` must be a list", hint=f"of {', '.join(FAILURE_CLASSES)}"
+        )
     names = tuple(str(name) for name in cast("list[object]", given))
     for name in names:
-        if name not in CLASSES and name not in _SYNONYMS:
+        if name not in FAILURE_CLASSES and name not in _SYNONYMS:
             raise ConfigError(
-                f"{where}: `retry_on`: found `{name:.60}`", hint=f"use {', '.join(CLASSES)}"
+                f"{where}: `retry_on`: found `{name:.60}`", hint=f"use {', '.join(FAILURE_CLASSES)}"
             )
     return names

@@ -13,20 +13,20 @@ from typing import Any
 
 from .context import Context
 
-KEPT = 64
+MAX_CALLS = 64
 """Calls of a session whose facts are kept until they are taken; older ones are dropped."""
 _MEMORY = "ferrule.facts"
 
 
-def leave(context: Context, facts: Mapping[str, Any]) -> None:
+def store_facts(context: Context, facts: Mapping[str, Any]) -> None:
     """Store facts about the call that this context belongs to."""
     kept: dict[str, Mapping[str, Any]] = context.memory.setdefault(_MEMORY, {})
     kept[context.call_id] = facts
-    while len(kept) > KEPT:
+    while len(kept) > MAX_CALLS:
         del kept[next(iter(kept))]
 
 
-def take(context: Context, call_id: str) -> Mapping[str, Any] | None:
+def take_facts(context: Context, call_id: str) -> Mapping[str, Any] | None:
     """Remove and return the facts of a call of the same session; None if there are none."""
     kept: dict[str, Mapping[str, Any]] = context.memory.get(_MEMORY, {})
     return kept.pop(call_id, None)

@@ -18,19 +18,19 @@ from dataclasses import replace
 from functools import partial
 from typing import Any, Literal, cast
 
-from ferrule.core.calls import compact
+from ferrule.core.calls import encode_json
 from ferrule.core.errors import ConfigError
 
-from .definition import Tool, misfit
-from .toolset import Tools, named_settings
+from .definition import Tool, misfit_notice
+from .toolset import Tools, settings_by_position
 
 OutputFormat = Literal["value", "json", "display"]
 Formatter = Callable[[Tool, Any], Any]
 
-FORMATS: tuple[OutputFormat, ...] = ("value", "json", "display")
+OUTPUT_FORMATS: tuple[OutputFormat, ...] = ("value", "json", "display")
 
 
-def formatted(
+def format_results(
     tools: Iterable[Tool],
     output_format: OutputFormat = "value",
     *,
@@ -50,12 +50,13 @@ def formatted(
     Raises:
         ConfigError: Unknown format, logical key or name.
     """
-    if output_format not in FORMATS:
+    if output_format not in OUTPUT_FORMATS:
         raise ConfigError(
-            f"output_format: found {output_format!r}", hint=f"use one of {', '.join(FORMATS)}"
+            f"output_format: found {output_format!r}",
+            hint=f"use one of {', '.join(OUTPUT_FORMATS)}",
         )
     items = tuple(tools)
-    own = named_settings(items, formatters or {}, "formatters")
+    own = settings_by_position(items, formatters or {}, "formatters")
     shared = result_formatter or _FORMATTERS.get(output_format)
     return tuple(_formatted(tool, own.get(n, shared)) for n, tool in enumerate(items))
 
@@ -68,10 +69,10 @@ def _formatted(tool: Tool, formatter: Formatter | None) -> Tool:
     def run(**values: Any) -> Any:
         return _show_value(tool.handler(**values), show)
 
-    return with_handler(tool, run)
+    return replace_handler(tool, run)
 
 
-def with_handler(tool: Tool, handler: Callable[..., Any]) -> Tool:
+def replace_handler(tool: Tool, handler: Callable[..., Any]) -> Tool:
     """Replace a tool's handler with a wrapper around it; its output schema is dropped."""
     if tool.is_async:
 
@@ -93,19 +94,19 @@ async def _await_and_show(value: Awaitable[Any], show: Callable[[Any], Any]) -> 
     return show(await value)
 
 
-def as_json(tool: Tool, value: Any) -> str:
+def format_json(tool: Tool, value: Any) -> str:
     """Format a value as compact JSON."""
     encoded, notice = _encode(tool, value)
-    return compact(encoded) + notice
+    return encode_json(encoded) + notice
 
 
-def as_display(tool: Tool, value: Any) -> str:
+def format_display(tool: Tool, value: Any) -> str:
     """Format a value as readable text."""
     encoded, notice = _encode(tool, value)
     return _display(encoded) + notice
 
 
-_FORMATTERS: Mapping[str, Formatter] = {"json": as_json, "display": as_display}
+_FORMATTERS: Mapping[str, Formatter] = {"json": format_json, "display": format_display}
 
 
 def _display(value: Any, indent: str = "") -> str:
@@ -117,7 +118,7 @@ def _display(value: Any, indent: str = "") -> str:
     if isinstance(value, list):
         items = cast("list[Any]", value)
         return "\n".join(f"{indent}- {_display(item, indent + '  ').lstrip()}" for item in items)
-    return indent + (value if isinstance(value, str) else compact(value))
+    return indent + (value if isinstance(value, str) else encode_json(value))
 
 
 def _display_field(name: str, value: Any, indent: str) -> str:
@@ -136,7 +137,7 @@ def _encode(tool: Tool, value: Any) -> tuple[Any, str]:
         return _to_json_types(value), ""
     encoded, problems = tool.output.encode(value)
     if problems:
-        return _to_json_types(value), f"\n{misfit(tool, problems)}"
+        return _to_json_types(value), f"\n{misfit_notice(tool, problems)}"
     return encoded, ""
 
 

@@ -11,8 +11,8 @@ import re
 from collections.abc import Callable
 from functools import lru_cache
 
-LONGEST_PATTERN = 2000
-SIZE = 1 << 20
+MAX_PATTERN_LENGTH = 2000
+MAX_COMPILED_BYTES = 1 << 20
 """Size limit of a compiled expression in bytes; `a{1000}{1000}` is refused."""
 
 
@@ -25,12 +25,14 @@ def compile_regex(pattern: str) -> Callable[[str], bool]:
     """
     import jsonschema_rs
 
-    if len(pattern) > LONGEST_PATTERN:
+    if len(pattern) > MAX_PATTERN_LENGTH:
         raise ValueError(
-            f"the expression has {len(pattern)} characters, the limit is {LONGEST_PATTERN}"
+            f"the expression has {len(pattern)} characters, the limit is {MAX_PATTERN_LENGTH}"
         )
     try:
-        bounds = jsonschema_rs.RegexOptions(size_limit=SIZE, dfa_size_limit=SIZE)
+        bounds = jsonschema_rs.RegexOptions(
+            size_limit=MAX_COMPILED_BYTES, dfa_size_limit=MAX_COMPILED_BYTES
+        )
         # A plain string schema: `pattern` is a search, not anchored.
         found = jsonschema_rs.validator_for({"pattern": pattern}, pattern_options=bounds)
     except (ValueError, jsonschema_rs.ValidationError) as error:
@@ -53,9 +55,9 @@ def matches_glob(text: str, pattern: str) -> bool:
 
 @lru_cache(maxsize=256)
 def _translate_glob(pattern: str) -> str:
-    if len(pattern) > LONGEST_PATTERN // 8:
+    if len(pattern) > MAX_PATTERN_LENGTH // 8:
         raise ValueError(
-            f"the pattern has {len(pattern)} characters, the limit is {LONGEST_PATTERN // 8}"
+            f"the pattern has {len(pattern)} characters, the limit is {MAX_PATTERN_LENGTH // 8}"
         )
     wildcards = {"*": r"[\s\S]*", "?": r"[\s\S]"}
     simplified = re.sub(r"\*+", "*", pattern)

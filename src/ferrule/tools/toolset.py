@@ -11,8 +11,9 @@ A tool has a *logical key*, which stays the same when the tool is renamed (its f
 `keyed` sets another), and *groups*. Both are annotations, next to further facts for programs:
 
     key, groups                     set by `keyed`
-    result_readers, see_also        names of other tools of the set; they follow a rename (`LINKS`)
-    defer_loading                   set by `deferred`: no schema until a tool search has found it
+    result_readers, see_also        names of other tools of the set; they follow a rename
+    (`LINK_ANNOTATIONS`) defer_loading                   set by `deferred`: no schema until a tool
+    search has found it
 
 All settings come from the person who builds the set, so an unknown name raises ConfigError and
 suggests the nearest. A rename does not change the texts a handler produces while it runs (such as
@@ -29,16 +30,16 @@ from typing import Any, cast
 from ferrule.core.errors import ConfigError
 
 from .definition import Loading, Risk, SideEffect, Tool
-from .description_names import reworded
-from .names import check_name, check_namespace, wire_names
+from .description_names import rename_mentions
+from .names import check_name, check_namespace, make_api_names
 from .reliability import Policies, Reliability
 
 Tools = tuple[Tool, ...]
 
-EVERY = "*"
+ALL_TOOLS = "*"
 """Stands for all tools in settings by tool."""
 
-LINKS = ("result_readers", "see_also")
+LINK_ANNOTATIONS = ("result_readers", "see_also")
 """Annotations that hold one name or a list of names of other tools."""
 
 _CONFIG = (
@@ -63,22 +64,24 @@ _CONFIG = (
 )
 
 
-def key_of(tool: Tool) -> str:
+def logical_key(tool: Tool) -> str:
     """Return the logical key of a tool."""
     return str(tool.annotations.get("key") or tool.name)
 
 
-def groups_of(tool: Tool) -> tuple[str, ...]:
+def tool_groups(tool: Tool) -> tuple[str, ...]:
     """Return the groups a tool is in."""
     return tuple(tool.annotations.get("groups", ()))
 
 
-def keyed(tools: Iterable[Tool], *groups: str, keys: Mapping[str, str] | None = None) -> Tools:
+def add_to_groups(
+    tools: Iterable[Tool], *groups: str, keys: Mapping[str, str] | None = None
+) -> Tools:
     """Add tools to groups, and set logical keys; `keys` maps names to keys."""
     found: list[Tool] = []
     for tool in tools:
-        joined = tuple(dict.fromkeys((*groups_of(tool), *groups)))
-        key = (keys or {}).get(tool.name, key_of(tool))
+        joined = tuple(dict.fromkeys((*tool_groups(tool), *groups)))
+        key = (keys or {}).get(tool.name, logical_key(tool))
         found.append(replace(tool, annotations={**tool.annotations, "key": key, "groups": joined}))
     return tuple(found)
 
@@ -112,7 +115,9 @@ def select(
 
 def _drop_links(tool: Tool, removed: set[str]) -> Tool:
     """Return the tool without links to removed tools."""
-    links = {name: tool.annotations[name] for name in LINKS if tool.annotations.get(name)}
+    links = {
+        name: tool.annotations[name] for name in LINK_ANNOTATIONS if tool.annotations.get(name)
+    }
     changed: dict[str, Any] = {}
     for name, value in links.items():
         targets = cast("list[str]", [value] if isinstance(value, str) else value)
@@ -138,7 +143,9 @@ def _find_named(items: Tools, names: Iterable[str], setting: str) -> set[int]:
     found: set[int] = set()
     for name in _check_list(names, setting):
         matches = {
-            number for number, tool in enumerate(items) if name in ("all", EVERY, *_names_of(tool))
+            number
+            for number, tool in enumerate(items)
+            if name in ("all", ALL_TOOLS, *_names_of(tool))
         }
         if not matches:
             known = [other for tool in items for other in _names_of(tool)]
@@ -148,7 +155,7 @@ def _find_named(items: Tools, names: Iterable[str], setting: str) -> set[int]:
 
 
 def _names_of(tool: Tool) -> tuple[str, ...]:
-    return (key_of(tool), tool.name, *groups_of(tool))
+    return (logical_key(tool), tool.name, *tool_groups(tool))
 
 
 def _check_list(names: Iterable[str], setting: str) -> list[str]:
@@ -167,7 +174,7 @@ def _unknown_name(setting: str, name: object, known: Sequence[str]) -> ConfigErr
     return ConfigError(f"{setting}: nothing here is called `{name}`", hint=hint)
 
 
-def named_settings(
+def settings_by_position(
     items: Tools, given: Mapping[str, Any], where: str, *, shared: bool = False
 ) -> dict[int, Any]:
     """Turn settings by logical key or name into settings by position.
@@ -176,11 +183,13 @@ def named_settings(
     """
     found: dict[int, Any] = {}
     for name, value in given.items():
-        if shared and name == EVERY:
+        if shared and name == ALL_TOOLS:
             continue
-        matches = [number for number, tool in enumerate(items) if name in (key_of(tool), tool.name)]
+        matches = [
+            number for number, tool in enumerate(items) if name in (logical_key(tool), tool.name)
+        ]
         if not matches:
-            known = [*map(key_of, items), *(tool.name for tool in items)]
+            known = [*map(logical_key, items), *(tool.name for tool in items)]
             raise _unknown_name(where, name, known)
         found.update(dict.fromkeys(matches, value))
     return found
@@ -189,18 +198,19 @@ def named_settings(
 # ---- names and descriptions
 
 
-def renamed(tools: Iterable[Tool], names: Mapping[str, str]) -> Tools:
+def rename(tools: Iterable[Tool], names: Mapping[str, str]) -> Tools:
     """Rename tools; `names` maps logical keys (or names) to new names.
 
-    Whatever mentions a renamed tool follows: `LINKS` in annotations, and descriptions of tools and
-    parameters if the old name is in back-ticks or cannot be an ordinary word (it contains a `_`).
+    Whatever mentions a renamed tool follows: `LINK_ANNOTATIONS` in annotations, and descriptions of
+    tools and parameters if the old name is in back-ticks or cannot be an ordinary word (it contains
+    a `_`).
 
     Raises:
         ConfigError: A key is unknown, or two tools would have the same name.
         ToolDefinitionError: A new name cannot be the name of a tool.
     """
     items = tuple(tools)
-    new = named_settings(items, names, "names")
+    new = settings_by_position(items, names, "names")
     for name in new.values():
         check_name(name)
     after = [
@@ -209,7 +219,7 @@ def renamed(tools: Iterable[Tool], names: Mapping[str, str]) -> Tools:
     ]
     _check_unique(after)
     keyed_tools = [
-        replace(tool, annotations={"key": key_of(old), **tool.annotations})
+        replace(tool, annotations={"key": logical_key(old), **tool.annotations})
         for old, tool in zip(items, after, strict=True)
     ]
     mentions = {
@@ -219,7 +229,7 @@ def renamed(tools: Iterable[Tool], names: Mapping[str, str]) -> Tools:
     return tuple(_update_mentions(tool, mentions, links) for tool in keyed_tools)
 
 
-def namespaced(tools: Iterable[Tool], namespace: str) -> Tools:
+def add_namespace(tools: Iterable[Tool], namespace: str) -> Tools:
     """Put tools into a namespace.
 
     Descriptions that mention them use the name a model will see: `release__read_file`.
@@ -229,7 +239,7 @@ def namespaced(tools: Iterable[Tool], namespace: str) -> Tools:
     check_namespace(namespace)
     items = tuple(tools)
     after = [replace(tool, namespace=namespace) for tool in items]
-    api_names = wire_names([tool.full_name for tool in after])
+    api_names = make_api_names([tool.full_name for tool in after])
     mentions = {old.name: api_names[new.full_name] for old, new in zip(items, after, strict=True)}
     links = {old.full_name: new.full_name for old, new in zip(items, after, strict=True)}
     return tuple(_update_mentions(tool, mentions, links) for tool in after)
@@ -241,17 +251,17 @@ def _check_unique(items: Sequence[Tool]) -> None:
         other = seen.setdefault(tool.full_name, tool)
         if other is not tool:
             raise ConfigError(
-                f"names: `{key_of(other)}` and `{key_of(tool)}` would both be called "
+                f"names: `{logical_key(other)}` and `{logical_key(tool)}` would both be called "
                 f"`{tool.full_name}`",
                 hint="give one of them another name",
             )
 
 
 def _update_mentions(tool: Tool, mentions: Mapping[str, str], links: Mapping[str, str]) -> Tool:
-    tool = reworded(tool, mentions)
+    tool = rename_mentions(tool, mentions)
     changed = {
         name: _update_links(tool.annotations[name], links)
-        for name in LINKS
+        for name in LINK_ANNOTATIONS
         if name in tool.annotations
     }
     return _with_annotations(tool, changed)
@@ -263,14 +273,14 @@ def _update_links(value: Any, links: Mapping[str, str]) -> Any:
     return [links.get(name, name) for name in cast("list[str]", value)]
 
 
-def described(tools: Iterable[Tool], descriptions: Mapping[str, str]) -> Tools:
+def describe(tools: Iterable[Tool], descriptions: Mapping[str, str]) -> Tools:
     """Replace descriptions of tools, by logical key or name."""
     items = tuple(tools)
-    new = named_settings(items, descriptions, "descriptions")
+    new = settings_by_position(items, descriptions, "descriptions")
     for number, text in new.items():
         if not text.strip():
             raise ConfigError(
-                f"descriptions: that of `{key_of(items[number])}` is empty",
+                f"descriptions: that of `{logical_key(items[number])}` is empty",
                 hint="say in a sentence what the tool does",
             )
     return tuple(
@@ -282,14 +292,14 @@ def described(tools: Iterable[Tool], descriptions: Mapping[str, str]) -> Tools:
 # ---- annotations and settings
 
 
-def annotated(tools: Iterable[Tool], annotations: Mapping[str, Mapping[str, Any]]) -> Tools:
+def annotate(tools: Iterable[Tool], annotations: Mapping[str, Mapping[str, Any]]) -> Tools:
     """Merge annotations into tools, by logical key or name.
 
     Those under `*` go into all tools; a tool's own entry wins over them.
     """
     items = tuple(tools)
-    shared = annotations.get(EVERY, {})
-    own = named_settings(items, annotations, "annotations", shared=True)
+    shared = annotations.get(ALL_TOOLS, {})
+    own = settings_by_position(items, annotations, "annotations", shared=True)
     for name, value in annotations.items():
         if not isinstance(value, Mapping):  # pyright: ignore[reportUnnecessaryIsInstance]  said by people
             raise ConfigError(
@@ -301,7 +311,7 @@ def annotated(tools: Iterable[Tool], annotations: Mapping[str, Mapping[str, Any]
     )
 
 
-def deferred(
+def mark_deferred(
     tools: Iterable[Tool], names: Iterable[str] | None = None, *, defer: bool = True
 ) -> Tools:
     """Mark tools as deferred: all, or those named by logical key, name or group.
@@ -326,7 +336,7 @@ def _set_deferred(tool: Tool, defer: bool) -> Tool:
     return replace(tool, annotations={**tool.annotations, "defer_loading": defer}, loading=loading)
 
 
-def configured(tools: Iterable[Tool], config: Mapping[str, Mapping[str, Any]]) -> Tools:
+def configure(tools: Iterable[Tool], config: Mapping[str, Mapping[str, Any]]) -> Tools:
     """Override what tools declare, by logical key or name, `*` for all (a tool's own entry wins).
 
     An entry takes the keywords of `@tool` (`risk`, `side_effect`, `timeout`, `scopes`, `cost`,
@@ -336,14 +346,14 @@ def configured(tools: Iterable[Tool], config: Mapping[str, Mapping[str, Any]]) -
         ConfigError: A key is unknown (suggests the nearest), or its value is impossible.
     """
     items = tuple(tools)
-    own = named_settings(items, config, "tool_config", shared=True)
-    shared = config.get(EVERY, {})
+    own = settings_by_position(items, config, "tool_config", shared=True)
+    shared = config.get(ALL_TOOLS, {})
     return tuple(
         _configure(tool, {**shared, **own.get(number, {})}) for number, tool in enumerate(items)
     )
 
 
-def governed(tools: Iterable[Tool], policies: Policies) -> Tools:
+def apply_policies(tools: Iterable[Tool], policies: Policies) -> Tools:
     """Apply policies for retries and timeouts, by full name.
 
     What a tool declares itself wins over everything but its own entry in the policies.
@@ -352,14 +362,14 @@ def governed(tools: Iterable[Tool], policies: Policies) -> Tools:
 
 
 def _apply_policy(tool: Tool, policies: Policies) -> Tool:
-    reliability = policies.of(tool.full_name, tool.reliability)
+    reliability = policies.policy_for(tool.full_name, tool.reliability)
     if tool.reliability == reliability:
         return tool
     return replace(tool, reliability=reliability)
 
 
 def _configure(tool: Tool, given: Mapping[str, Any]) -> Tool:
-    where = f"tool_config of `{key_of(tool)}`"
+    where = f"tool_config of `{logical_key(tool)}`"
     fields: dict[str, Any] = {}
     for key, value in given.items():
         if key not in _CONFIG:
@@ -376,9 +386,9 @@ def _configure(tool: Tool, given: Mapping[str, Any]) -> Tool:
         fields["reliability"] = _change_reliability(where, base, limits)
     changed = replace(tool, **fields)
     if "annotations" in given:
-        changed = annotated([changed], {EVERY: given["annotations"]})[0]
+        changed = annotate([changed], {ALL_TOOLS: given["annotations"]})[0]
     if "defer_loading" in given:
-        changed = deferred([changed], defer=given["defer_loading"])[0]
+        changed = mark_deferred([changed], defer=given["defer_loading"])[0]
     return changed
 
 

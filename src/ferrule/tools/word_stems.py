@@ -61,7 +61,7 @@ def stems(text: str) -> list[str]:
     return [stem(word) for word in words(text)]
 
 
-def content(text: str) -> list[str]:
+def content_stems(text: str) -> list[str]:
     """Return the stems of the words of a text that are not function words."""
     return [stem(word) for word in words(text) if word.lower() not in FUNCTION_WORDS]
 

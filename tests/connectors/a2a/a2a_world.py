@@ -37,11 +37,11 @@ try:
 except ImportError as error:
     pytest.skip(f"the extra `a2a` is not installed here: {error}", allow_module_level=True)
 
-from ferrule.connectors.a2a import A2aPeer, Approvals, Peers, connect
-from ferrule.core.calls import Result
+from ferrule.connectors.a2a import A2aPeer, A2aPeers, PeerApprovals, connect
+from ferrule.core.calls import ToolResult
 from ferrule.engine.agent import Agent
 from ferrule.engine.session import Session
-from ferrule.permissions.approvals import AllowThese
+from ferrule.permissions.approvals import AllowlistApprover
 
 CARD = "/.well-known/agent-card.json"
 Behaviour = Callable[["Job"], Awaitable[None]]
@@ -122,20 +122,20 @@ class World:
     stack: AsyncExitStack = field(default_factory=AsyncExitStack)
 
     @property
-    def approvals(self) -> Approvals:
-        return Approvals(self.state / "a2a")
+    def approvals(self) -> PeerApprovals:
+        return PeerApprovals(self.state / "a2a")
 
     def peer(self, name: str = "friend", **more: Any) -> A2aPeer:
         """The agent, as a program would name it."""
         return A2aPeer(name, **{"url": self.url, "plain_http": True, **more})
 
-    async def peers(self, *peers: A2aPeer, **more: Any) -> Peers:
+    async def peers(self, *peers: A2aPeer, **more: Any) -> A2aPeers:
         opened = connect(peers or (self.peer(),), approvals=self.approvals, **more)
         return await self.stack.enter_async_context(opened)
 
-    def session(self, peers: Peers, **more: Any) -> Session:
+    def session(self, peers: A2aPeers, **more: Any) -> Session:
         """A session whose person says yes to every tool of a peer, closed with the world."""
-        given = {"approver": AllowThese(["*"]), "journal": self.state / "journal.db", **more}
+        given = {"approver": AllowlistApprover(["*"]), "journal": self.state / "journal.db", **more}
         session = Agent(
             "scripted:x", peers.tools, **grouped(workspace=self.state, **given)
         ).session()
@@ -144,7 +144,7 @@ class World:
 
     async def call(
         self, peer: A2aPeer | None = None, skill: str = "echo", **arguments: Any
-    ) -> Result:
+    ) -> ToolResult:
         """One call to the agent, from nothing to its result."""
         peer = peer or self.peer()
         session = self.session(await self.peers(peer))

@@ -10,8 +10,9 @@ from typing import Any
 import pytest
 from a2a_world import World, card_of, parse_agent_card, skill
 
-from ferrule.connectors.a2a import A2aPeer, Approvals, connect, peer
-from ferrule.connectors.a2a.connect import card_of as read
+from ferrule.connectors.a2a import A2aPeer, PeerApprovals, connect
+from ferrule.connectors.a2a import peer_client as peer
+from ferrule.connectors.a2a.peers import fetch_peer_card as read
 from ferrule.core.calls import ErrorType
 from ferrule.core.errors import ConfigError
 
@@ -74,7 +75,7 @@ async def test_a_card_that_changed_after_approval_is_not_used_and_the_change_is_
     assert result.error_type is ErrorType.PERMISSION_DENIED and world.jobs == []
     assert "changed since it was approved" in str(result.error_message)
     assert "ferrule a2a approve friend" in str(result.error_message)
-    seen = world.approvals.look(one)
+    seen = world.approvals.get(one)
     assert seen.state == "changed" and seen.pending is not None
     changed = [
         line for line in world.approvals.diff(one, seen.pending).splitlines() if line[:1] in "+-"
@@ -103,7 +104,7 @@ async def test_what_did_not_change_stays_and_what_is_new_waits(world: World) -> 
     world.card = card_of(f"{world.url}/rpc", skill("a"), skill("b"), skill("c"))
     fresh = world.session(await world.peers(one))
     assert (await fresh.call("friend__a", message="go")).success
-    assert world.approvals.look(one).state == "approved"
+    assert world.approvals.get(one).state == "approved"
 
 
 @pytest.mark.proves("a2a.changes")
@@ -161,20 +162,20 @@ async def test_an_approval_that_others_can_write_or_that_is_damaged_is_none(worl
     assert file.stat().st_mode & 0o777 == 0o600
     file.chmod(0o666)
     with pytest.raises(ConfigError, match="others can write it"):
-        world.approvals.look(one)
+        world.approvals.get(one)
     file.chmod(0o600)
     for damaged in ("", "[]", '{"version": 1}', '{"version": 99, "peer": ""}'):
         file.write_text(damaged)
         with pytest.raises(ConfigError, match=r"damaged|newer"):
-            world.approvals.look(one)
+            world.approvals.get(one)
     kept = {"version": 1, "peer": one.digest(), "card": {"skills": [{}]}}
     file.write_text(json.dumps(kept))
     with pytest.raises(ConfigError, match="damaged"):
-        world.approvals.look(one)
+        world.approvals.get(one)
     file.unlink()
     os.symlink("/etc/hostname", file)
     with pytest.raises(ConfigError):
-        world.approvals.look(one)
+        world.approvals.get(one)
 
 
 # ---- signatures
@@ -307,4 +308,4 @@ async def test_a_card_of_the_older_protocol_is_read_and_its_agent_asked(world: W
 
 def test_two_agents_of_one_name_are_one(tmp_path: Path) -> None:
     pair = [A2aPeer("a", url=f"https://{host}.example") for host in ("one", "two")]
-    assert "not used twice" in connect(pair, approvals=Approvals(tmp_path)).notices[0]
+    assert "not used twice" in connect(pair, approvals=PeerApprovals(tmp_path)).notices[0]

@@ -39,7 +39,7 @@ async def test_an_agent_is_an_effect_outside_and_as_risky_as_the_person_says(wor
     found = {}
     for trust in ("low", "medium", "high"):
         (tool,) = (await world.peers(world.peer(trust=trust))).tools
-        found[trust] = (str(tool.side_effect), str(tool.risk), tool.repeatable)
+        found[trust] = (str(tool.side_effect), str(tool.risk), tool.is_repeatable)
     assert found == {
         "low": ("external", "high", False),
         "medium": ("external", "medium", False),
@@ -405,7 +405,7 @@ BOUND = 77.0
 
 @pytest.fixture
 def late(monkeypatch: pytest.MonkeyPatch) -> Any:
-    """Lets the time of a call (`BOUND` seconds) run out when the agent said that it began, however
+    """Lets the time of a call (`TEST_SECONDS` seconds) run out when the agent said that it began, however
     long that took.
     """
     bounds: list[asyncio.Timeout] = []
@@ -449,10 +449,10 @@ async def test_time_runs_out_and_the_remote_task_is_told_so(
 
 @pytest.mark.proves("a2a.time")
 async def test_a_policy_says_more_of_time_than_the_peer(world: World) -> None:
-    from ferrule.tools.reliability import policies
+    from ferrule.tools.reliability import read_policies
 
     world.behaviour = forever
-    said = policies({"timeout_ms": 200}, {"other": {"timeout_ms": 1}}, "here")
+    said = read_policies({"timeout_ms": 200}, {"other": {"timeout_ms": 1}}, "here")
     peers = await world.peers(world.peer(timeout=600, policies=said))
     assert peers.notices == (
         "peer `friend`: `tool_policies` names `other`, which it does not offer",
@@ -539,10 +539,10 @@ def test_a_peer_works_on_a_second_loop_as_on_the_first(
 
 
 def test_sizes_of_files_are_told_without_decoding_them() -> None:
-    from ferrule.connectors.a2a.results import told
+    from ferrule.connectors.a2a.results import content_value
 
     raw = base64.b64encode(b"x" * 300).decode()
-    assert told([{"raw": raw}, {"text": "and"}]) == [
+    assert content_value([{"raw": raw}, {"text": "and"}]) == [
         {"file": "", "media_type": "", "bytes": 300},
         "and",
     ]

@@ -25,8 +25,9 @@ from a2a_world import (
     sse,
 )
 
-from ferrule.connectors.a2a import exchange, http, peer
-from ferrule.core.calls import ErrorType, Result
+from ferrule.connectors.a2a import exchange, http
+from ferrule.connectors.a2a import peer_client as peer
+from ferrule.core.calls import ErrorType, ToolResult
 
 WORKING = {"id": "t1", "contextId": "c1", "status": {"state": "TASK_STATE_WORKING"}}
 
@@ -53,7 +54,7 @@ async def seen(world: World) -> Any:
     return world.session(peers)
 
 
-async def asked(world: World) -> Result:
+async def asked(world: World) -> ToolResult:
     return await (await seen(world)).call("friend__echo", message="go")
 
 
@@ -380,12 +381,12 @@ async def test_refusals_of_the_web_say_what_they_mean_and_never_the_secret(
 async def test_a_message_is_repeated_only_where_it_surely_did_nothing(
     world: World, status: int, times: int
 ) -> None:
-    from ferrule.tools.reliability import policies
+    from ferrule.tools.reliability import read_policies
 
     async def refuses(request: Request) -> Any:
         return Response(status_code=status)
 
-    said = policies({"max_attempts": 2, "backoff_base_ms": 0}, None, "here")
+    said = read_policies({"max_attempts": 2, "backoff_base_ms": 0}, None, "here")
     peers = await world.peers(world.peer(policies=said))
     world.instead["/rpc"] = refuses
     assert not (await world.session(peers).call("friend__echo", message="go")).success
@@ -460,7 +461,7 @@ async def test_ids_that_no_tool_can_have_get_names_that_cannot_be_taken_by_other
 ) -> None:
     ids = ["weather.now", "wetter jetzt", "wetter/jetzt", "天気", "x" * 120, "read_file"]
     world.card = card_of(f"{world.url}/rpc", *(skill(one) for one in ids))
-    peers = await world.peers(taken=["friend__read_file"])
+    peers = await world.peers(taken_names=["friend__read_file"])
     names = [tool.name for tool in peers.tools]
     assert len(names) == len(set(names)) == 5 and "friend__weather.now" in names
     assert peers.notices == ("`friend__read_file` is left out: another tool has this name",)

@@ -44,7 +44,10 @@ def test_every_key_of_an_entry_means_something() -> None:
     assert peer.card_url == f"{URL}/agent/card.json"
     assert peer.auth == Auth("FRIEND", "X-Key", "")
     assert (peer.only, peer.without, peer.trust, peer.timeout) == (("a", "b"), ("b",), "high", 5.0)
-    assert (peer.policies.of("a").timeout, peer.policies.of("b").max_attempts) == (0.1, 2)
+    assert (peer.policies.policy_for("a").timeout, peer.policies.policy_for("b").max_attempts) == (
+        0.1,
+        2,
+    )
     assert (peer.deferred, peer.identity, peer.origin, peer.keys) == (
         True,
         True,
@@ -129,7 +132,7 @@ def test_plain_http_goes_to_this_machine_alone_and_only_if_it_was_said(
     ],
 )
 def test_only_the_origin_that_was_written_down_is_admitted(url: str, admitted: bool) -> None:
-    assert A2aPeer("friend", url=URL).admits(url) is admitted
+    assert A2aPeer("friend", url=URL).allows_url(url) is admitted
 
 
 @pytest.mark.parametrize("name", ["", "a__b", "1a", "a b", "x" * 33, "../a"])

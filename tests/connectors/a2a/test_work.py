@@ -11,9 +11,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ferrule.connectors.a2a.cards import Card, from_json, read_card
-from ferrule.connectors.a2a.results import value_of
-from ferrule.connectors.a2a.task_state import MAX_ARTIFACTS, Work
+from ferrule.connectors.a2a.cards import Card, card_from_json, read_card
+from ferrule.connectors.a2a.results import result_value
+from ferrule.connectors.a2a.task_state import MAX_ARTIFACTS, TaskState
 from ferrule.core.errors import ToolFailed
 
 texts = st.text(max_size=20)
@@ -73,35 +73,38 @@ def state(name: str) -> dict[str, Any]:
 @pytest.mark.proves("a2a.answers")
 @given(st.lists(texts, min_size=1, max_size=30))
 def test_pieces_of_a_text_are_that_text(pieces: list[str]) -> None:
-    work = Work()
+    work = TaskState()
     for number, text in enumerate(pieces):
-        work.take(piece(text, append=number > 0))
-    work.take(state("COMPLETED"))
-    assert value_of("friend", "friend__x", work) == {"agent": "friend", "answer": "".join(pieces)}
+        work.apply_event(piece(text, append=number > 0))
+    work.apply_event(state("COMPLETED"))
+    assert result_value("friend", "friend__x", work) == {
+        "agent": "friend",
+        "answer": "".join(pieces),
+    }
 
 
 @pytest.mark.proves("a2a.answers")
 @given(json_values)
 def test_a_value_that_an_agent_gives_is_the_value_that_comes_back(value: Any) -> None:
-    work = Work()
-    work.take({"message": {"parts": [{"data": value}]}})
-    assert value_of("friend", "friend__x", work) == {"agent": "friend", "answer": value}
+    work = TaskState()
+    work.apply_event({"message": {"parts": [{"data": value}]}})
+    assert result_value("friend", "friend__x", work) == {"agent": "friend", "answer": value}
 
 
 @pytest.mark.proves("a2a.bounded")
 @given(st.lists(wild, max_size=5))
 def test_whatever_arrives_is_folded_or_refused_and_has_one_outcome(events: list[Any]) -> None:
-    work = Work()
+    work = TaskState()
     for event in events:
         try:
-            shown = work.take(event)
+            shown = work.apply_event(event)
         except ValueError:
             return
         assert len(shown) <= 200
-        if work.settled:
+        if work.is_settled:
             break
     try:
-        value = value_of("friend", "friend__x", work)
+        value = result_value("friend", "friend__x", work)
     except ToolFailed as error:
         assert "friend" in error.message
     else:
@@ -110,25 +113,25 @@ def test_whatever_arrives_is_folded_or_refused_and_has_one_outcome(events: list[
 
 @pytest.mark.proves("a2a.answers")
 def test_a_piece_that_does_not_continue_begins_anew() -> None:
-    work = Work()
+    work = TaskState()
     for event in (piece("old"), piece("new", append=False), piece("er"), state("COMPLETED")):
-        work.take(event)
-    assert value_of("friend", "t", work)["answer"] == "newer"
+        work.apply_event(event)
+    assert result_value("friend", "t", work)["answer"] == "newer"
 
 
 @pytest.mark.proves("a2a.bounded")
 def test_artifacts_without_end_are_refused() -> None:
-    work = Work()
+    work = TaskState()
     with pytest.raises(ValueError, match="more than"):
         for number in range(MAX_ARTIFACTS + 1):
-            work.take(piece("x", key=str(number)))
+            work.apply_event(piece("x", key=str(number)))
 
 
 @pytest.mark.proves("a2a.states")
 def test_a_state_of_a_later_version_goes_on() -> None:
-    work = Work()
-    work.take(state("PONDERING"))
-    assert (work.state, work.settled, work.runs) == ("working", False, True)
+    work = TaskState()
+    work.apply_event(state("PONDERING"))
+    assert (work.state, work.is_settled, work.can_cancel) == ("working", False, True)
 
 
 @pytest.mark.proves("a2a.answers")
@@ -137,9 +140,9 @@ def test_an_answer_that_stands_in_the_history_alone_is_found() -> None:
         {"role": "ROLE_USER", "parts": [{"text": "q"}]},
         {"role": "ROLE_AGENT", "parts": [{"text": "a"}]},
     ]
-    work = Work()
-    work.replace({"id": "t", "status": {"state": "TASK_STATE_COMPLETED"}, "history": spoken})
-    assert value_of("friend", "t", work) == {"agent": "friend", "answer": "a"}
+    work = TaskState()
+    work.apply_task({"id": "t", "status": {"state": "TASK_STATE_COMPLETED"}, "history": spoken})
+    assert result_value("friend", "t", work) == {"agent": "friend", "answer": "a"}
 
 
 cards = st.fixed_dictionaries(
@@ -163,11 +166,11 @@ cards = st.fixed_dictionaries(
 @given(cards)
 def test_a_card_that_is_kept_is_the_card_that_was_read(said: dict[str, Any]) -> None:
     card = read_card(said)
-    kept = from_json(json.loads(json.dumps(card.as_json())))
-    assert (kept.digest(), kept.head_hash, kept.text()) == (
+    kept = card_from_json(json.loads(json.dumps(card.to_json())))
+    assert (kept.digest(), kept.head_hash, kept.to_text()) == (
         card.digest(),
         card.head_hash,
-        card.text(),
+        card.to_text(),
     )
 
 

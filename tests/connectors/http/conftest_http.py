@@ -15,10 +15,10 @@ import pytest
 
 from ferrule.connectors.http import Secrets, Sender, make_tools, parse_manifest
 from ferrule.connectors.http.spec import Manifest
-from ferrule.core.calls import Result
+from ferrule.core.calls import ToolResult
 from ferrule.engine.agent import Agent
 from ferrule.engine.session import Session
-from ferrule.permissions.approvals import AllowThese, Approver
+from ferrule.permissions.approvals import AllowlistApprover, Approver
 from ferrule.testing.fakes import FakeClock
 from ferrule.testing.http_double import HttpDouble, Reply, Request
 from ferrule.tools.definition import Tool
@@ -49,7 +49,9 @@ def one_tool(url: str, *lines: str, method: str = "GET", top: str = "", **more: 
         f"{method}\n    url_template: '{url}'\n{keys}\n"
     )
     (tool,) = make_tools(
-        parse_manifest(text.encode(), "api.yaml", secrets=SECRETS, opened=more.pop("opened", ())),
+        parse_manifest(
+            text.encode(), "api.yaml", secrets=SECRETS, opened_hosts=more.pop("opened", ())
+        ),
         SECRETS,
         **more,
     )
@@ -89,7 +91,7 @@ class Service:
             tools,
             **grouped(
                 workspace=self.folder,
-                approver=approver or AllowThese(["*"]),
+                approver=approver or AllowlistApprover(["*"]),
                 clock=self.clock,
                 journal=self.folder / "journal.db",
                 **more,
@@ -101,7 +103,7 @@ class Service:
 
     async def call(
         self, tool: Tool, arguments: Mapping[str, Any] | None = None, **more: Any
-    ) -> Result:
+    ) -> ToolResult:
         """One call through the pipeline, by a person who says yes."""
         return await self.session(tool, **more).call(tool.full_name, **(arguments or {}))
 

@@ -12,10 +12,10 @@ from conftest_http import AUTH, Service
 
 from ferrule.engine.agent import Agent
 from ferrule.engine.agent_options import Permissions, Storage
-from ferrule.storage.artifacts.files import FileArtifacts
-from ferrule.storage.artifacts.store import Artifacts
+from ferrule.storage.artifacts.files import FileArtifactStore
+from ferrule.storage.artifacts.store import RunArtifacts
 from ferrule.testing.http_double import Reply
-from ferrule.tools.result_facts import take
+from ferrule.tools.result_facts import take_facts
 
 SCHEMA = "output_schema: {type: object, required: [id], properties: {id: {type: integer}}}"
 
@@ -78,7 +78,7 @@ async def test_a_program_finds_status_and_type_beside_the_value(service: Service
     tool = service.tool()
     context = Context(Identity("t", "u", "s", "r"), "call-1")
     await tool.handler(**tool.arguments.check({}).values, **{"ferrule context": context})
-    assert take(context, "call-1") == {"status": 202, "content_type": "application/json"}
+    assert take_facts(context, "call-1") == {"status": 202, "content_type": "application/json"}
 
 
 @pytest.mark.proves("http-tools.large-answers")
@@ -107,13 +107,13 @@ async def test_a_large_answer_or_one_that_is_no_text_is_kept_aside(
     service.replies = [Reply(pieces=[body], headers={"content-type": media})]
     from ferrule.engine.artifacts.tools import TOOLS
 
-    store = FileArtifacts(service.folder / "artifacts")
+    store = FileArtifactStore(service.folder / "artifacts")
     agent = Agent(
         "scripted:x",
         [service.tool(), *TOOLS],
         workspace=service.folder,
         permissions=Permissions(allow=["it", "artifact_fetch"]),
-        storage=Storage(journal=service.folder / "journal.db", artifacts=Artifacts(store)),
+        storage=Storage(journal=service.folder / "journal.db", artifacts=RunArtifacts(store)),
     )
     session = agent.session()
     result = await session.call("it")

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 from conftest_http import Service, one_tool
 
-from ferrule.connectors.http.tools import URL
-from ferrule.permissions.gate import Gate
+from ferrule.connectors.http.tools import URL_KEY
+from ferrule.permissions.rule_evaluation import PermissionGate
 from ferrule.permissions.rules import RuleSet, parse_rule
 from ferrule.testing.fakes import RecordingApprover
 from ferrule.testing.http_double import Reply
@@ -26,7 +26,7 @@ def verdict(tool: Tool, *rules: tuple[str, str], where: str = "api", mode: Any =
     made = RuleSet(tuple(parse_rule(text, which, layer="user") for which, text in rules))  # type: ignore[arg-type]
     checked = tool.arguments.check({"where": where})
     assert not checked.problems
-    return Gate(made, mode=mode, root=Path("/w")).decide(tool, checked.values).verdict
+    return PermissionGate(made, mode=mode, root=Path("/w")).decide(tool, checked.values).verdict
 
 
 @pytest.mark.proves("http-tools.gate")
@@ -67,7 +67,9 @@ def test_a_rule_that_lets_one_look_lets_nobody_change() -> None:
 
 @pytest.mark.proves("http-tools.gate")
 def test_what_is_offered_to_remember_is_no_wider_than_the_tool() -> None:
-    decision = Gate(root=Path("/w")).decide(POST, POST.arguments.check({"where": "api"}).values)
+    decision = PermissionGate(root=Path("/w")).decide(
+        POST, POST.arguments.check({"where": "api"}).values
+    )
     assert {offer.rule for offer in decision.offers} == {"", "it"}
 
 
@@ -81,7 +83,7 @@ async def test_the_person_is_shown_the_address_and_a_denied_call_sends_nothing(
     assert (
         result.error_type == "permission_denied"
         and not service.requests
-        and service.server.connections == 0
+        and service.server.connection_count == 0
     )
     (request,) = approver.requests
     assert f"{service.url}/x/a%20b" in str(request)
@@ -90,13 +92,13 @@ async def test_the_person_is_shown_the_address_and_a_denied_call_sends_nothing(
 @pytest.mark.proves("http-tools.gate")
 async def test_an_address_among_the_arguments_is_worked_out_anew(service: Service) -> None:
     tool = service.tool("/x/{{id}}")
-    checked = tool.arguments.check({"id": 1, URL: "https://evil.example.com/"})
-    assert not checked.problems and checked.values[URL] == f"{service.url}/x/1"
+    checked = tool.arguments.check({"id": 1, URL_KEY: "https://evil.example.com/"})
+    assert not checked.problems and checked.values[URL_KEY] == f"{service.url}/x/1"
     assert tool.arguments.check(checked.values).values == checked.values
     from ferrule.core.errors import ToolFailed
 
     with pytest.raises(ToolFailed, match="not the one that was allowed"):
-        await tool.handler(id=2, **{URL: f"{service.url}/x/1"})
+        await tool.handler(id=2, **{URL_KEY: f"{service.url}/x/1"})
     assert not service.requests
 
 

@@ -24,9 +24,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ferrule.connectors.http import Secrets, Sender
-from ferrule.connectors.http.hosts import Reachable
+from ferrule.connectors.http.hosts import ReachableHosts
 from ferrule.connectors.http.secrets import Redactor
-from ferrule.core.calls import Result
+from ferrule.core.calls import ToolResult
 from ferrule.testing.http_double import HttpDouble, Reply, Request
 from ferrule.tools.definition import Tool
 
@@ -34,7 +34,7 @@ TEXT = {"content-type": "text/plain"}
 JSON = {"content-type": "application/json"}
 
 
-def said(result: Result) -> str:
+def said(result: ToolResult) -> str:
     return f"{result.error_type}: {result.error_message}"
 
 
@@ -52,7 +52,7 @@ async def test_a_body_without_an_end_is_left_at_the_bound(service: Service) -> N
     result = await service.call(service.tool("/x", "max_bytes: 10000"))
     assert result.error_type == "limit" and "more than 10000 bytes" in said(result)
     async with asyncio.timeout(10):
-        await service.server.abandoned.wait()
+        await service.server.client_left.wait()
 
 
 @pytest.mark.proves("http-tools.bounded")
@@ -61,7 +61,7 @@ async def test_a_body_that_trickles_ends_with_the_time_of_the_call(service: Serv
     result = await service.call(service.tool("/x", "policy: {timeout_ms: 50, max_attempts: 1}"))
     assert result.error_type == "timeout"
     async with asyncio.timeout(10):
-        await service.server.abandoned.wait()
+        await service.server.client_left.wait()
 
 
 @pytest.mark.proves("http-tools.bounded")
@@ -330,7 +330,7 @@ async def test_a_name_that_leads_off_the_open_internet_is_not_connected_to(
     )
     result = await service.call(tool)
     assert result.error_type == "permission_denied" and "`api.example.com`" in said(result)
-    assert service.server.connections == 0
+    assert service.server.connection_count == 0
 
 
 @pytest.mark.proves("http-tools.addresses")
@@ -446,7 +446,7 @@ async def test_a_secret_that_is_sent_back_goes_nowhere(
     service.replies = [reply(leak)]  # type: ignore[operator]
     session = service.session(leaking(service))
     result = await session.call("it")
-    shown = f"{result.envelope()} {result.text()}"
+    shown = f"{result.to_envelope()} {result.to_text()}"
     await service.close()
     folders = (service.folder, Path(os.environ["FERRULE_STATE"]))
     files = [path for folder in folders for path in folder.rglob("*") if path.is_file()]
@@ -478,7 +478,8 @@ async def test_a_secret_of_digits_is_found_as_a_number(service: Service) -> None
         f"{{name: it, description: d, method: GET, url_template: '{service.url}/', auth_ref: token}}\n"
     )
     (tool,) = make_tools(
-        parse_manifest(text.encode(), "a.yaml", secrets=secrets, opened=service.opens()), secrets
+        parse_manifest(text.encode(), "a.yaml", secrets=secrets, opened_hosts=service.opens()),
+        secrets,
     )
     service.replies = [Reply(json={"a": 73519, "b": [73519.0, 1735190], "c": 7})]
     assert (await service.call(tool)).data == {
@@ -502,17 +503,19 @@ def test_no_spelling_of_a_secret_passes(secret: str, before: str, after: str) ->
         json.dumps(secret)[1:-1],
         base64.b64encode(secret.encode()).decode().rstrip("="),
     ):
-        assert spelled not in redactor.text(before + spelled + after) or spelled in "[secret]"
-        assert redactor.raw(spelled.encode()) != spelled.encode() or spelled in "[secret]"
+        assert (
+            spelled not in redactor.redact_text(before + spelled + after) or spelled in "[secret]"
+        )
+        assert redactor.redact_bytes(spelled.encode()) != spelled.encode() or spelled in "[secret]"
 
 
 @pytest.mark.proves("http-tools.secrets-stay")
 def test_values_that_hold_secrets_do_not_print_them() -> None:
-    from ferrule.connectors.http.auth import Applied
+    from ferrule.connectors.http.auth import RequestAuth
 
-    assert SECRET not in repr(Applied({"A": SECRET}, values=(SECRET,))) and SECRET not in repr(
-        Redactor([SECRET])
-    )
+    assert SECRET not in repr(
+        RequestAuth({"A": SECRET}, secret_values=(SECRET,))
+    ) and SECRET not in repr(Redactor([SECRET]))
 
 
 @pytest.mark.proves("http-tools.words-are-data")
@@ -577,7 +580,7 @@ async def test_a_certificate_that_is_not_trusted_or_of_another_name_is_a_failure
             else Reply(json={})
         )
 
-    def trusting(reachable: Reachable) -> Sender:
+    def trusting(reachable: ReachableHosts) -> Sender:
         return Sender(
             reachable, tls=lambda: ssl.create_default_context(cafile=certificate / "cert.pem")
         )
@@ -589,7 +592,7 @@ async def test_a_certificate_that_is_not_trusted_or_of_another_name_is_a_failure
             for port in (server.port, service.server.port)
         ]
 
-        async def asked(host: str, path: str, sender: object) -> Result:
+        async def asked(host: str, path: str, sender: object) -> ToolResult:
             tool = one_tool(
                 f"https://{host}:{server.port}{path}",
                 "policy: {max_attempts: 1}",
@@ -623,11 +626,11 @@ async def test_a_call_that_is_stopped_closes_its_connection(service: Service) ->
     tool = service.tool()
     task = asyncio.ensure_future(tool.handler(**tool.arguments.check({}).values))
     async with asyncio.timeout(10):
-        await service.server.asked.wait()
+        await service.server.request_received.wait()
         task.cancel()
         with pytest.raises(asyncio.CancelledError):
             await task
-        await service.server.abandoned.wait()
+        await service.server.client_left.wait()
 
 
 async def test_nothing_listens_is_said_and_nothing_was_sent(service: Service) -> None:
@@ -707,7 +710,7 @@ async def test_a_name_that_nobody_answers_for_does_not_hold_a_call(
         await asyncio.Event().wait()
         return []
 
-    monkeypatch.setattr("ferrule.connectors.http.send.CONNECT_SECONDS", 0.01)
+    monkeypatch.setattr("ferrule.connectors.http.sender.CONNECT_SECONDS", 0.01)
     tool = one_tool(
         "https://api.example.com/x",
         "policy: {max_attempts: 1}",

@@ -13,10 +13,10 @@ from conftest_http import AUTH, SECRET, SECRETS, one_tool, read, tools_of
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ferrule.connectors.http import Secrets, Wanted, http_tools, load_tools
+from ferrule.connectors.http import HttpToolSettings, Secrets, http_tools, load_tools
 from ferrule.connectors.http.manifest import KEYS, TOOL_KEYS
 from ferrule.core.errors import ConfigError
-from ferrule.storage.trust import Trust
+from ferrule.storage.trust import TrustStore
 from ferrule.tools.definition import Loading, Risk, SideEffect
 
 WORDS = [
@@ -83,7 +83,7 @@ def test_a_manifest_becomes_tools() -> None:
     assert (
         find.scopes == {"shop.read"}
         and find.annotations["tags"] == ["articles"]
-        and find.repeatable
+        and find.is_repeatable
     )
     assert find.examples == (
         {"request": "", "arguments": {"q": "lamp", "limit": 3}},
@@ -96,7 +96,9 @@ def test_a_manifest_becomes_tools() -> None:
         and order.side_effect is SideEffect.EXTERNAL
     )
     assert (
-        order.repeatable and order.reliability.timeout == 5 and order.reliability.max_attempts == 2
+        order.is_repeatable
+        and order.reliability.timeout == 5
+        and order.reliability.max_attempts == 2
     )
     assert set(order.arguments.schema["properties"]) == {"article", "who"}
 
@@ -116,7 +118,7 @@ def test_what_a_method_does_is_known_where_the_file_does_not_say(
     method: str, effect: SideEffect, risk: Risk, repeatable: bool
 ) -> None:
     tool = one_tool("https://api.example.com/x", method=method)
-    assert (tool.side_effect, tool.risk, tool.repeatable) == (effect, risk, repeatable)
+    assert (tool.side_effect, tool.risk, tool.is_repeatable) == (effect, risk, repeatable)
 
 
 BROKEN = """\
@@ -337,10 +339,10 @@ def test_a_secret_can_stand_in_a_file_that_only_its_owner_reads(own_folders: Pat
     assert "open-to-others" not in str(caught.value)
     os.chmod(folder / "shop", 0o600)
     assert read(text, secrets=Secrets()).tools[0].name == "it"
-    assert Secrets().look("secret:shop") == "open-to-others"
+    assert Secrets().look_up("secret:shop") == "open-to-others"
     (folder / "link").symlink_to(folder / "shop")
     with pytest.raises(ConfigError, match="cannot be read"):
-        Secrets().look("secret:link")
+        Secrets().look_up("secret:link")
 
 
 @pytest.mark.proves("http-tools.secrets-by-reference")
@@ -372,20 +374,24 @@ def test_a_repositorys_manifest_does_nothing_until_it_is_trusted_as_it_stands(
     tmp_path: Path,
 ) -> None:
     folder = workspace(tmp_path, THEIRS)
-    assert load_tools(Wanted(), Trust().look(folder)).tools == ()
-    Trust().trust(folder)
-    assert [tool.name for tool in load_tools(Wanted(), Trust().look(folder)).tools] == ["it"]
+    assert load_tools(HttpToolSettings(), TrustStore().read(folder)).tools == ()
+    TrustStore().trust(folder)
+    assert [
+        tool.name for tool in load_tools(HttpToolSettings(), TrustStore().read(folder)).tools
+    ] == ["it"]
     (folder / ".ferrule/http/api.yaml").write_text(THEIRS.replace("api.example", "evil.example"))
-    assert load_tools(Wanted(), Trust().look(folder)).tools == ()
+    assert load_tools(HttpToolSettings(), TrustStore().read(folder)).tools == ()
 
 
 @pytest.mark.proves("http-tools.trust")
 def test_a_repository_gets_no_secret_that_the_person_did_not_name_for_it(tmp_path: Path) -> None:
     folder = workspace(tmp_path, f"{AUTH}\n{THEIRS}")
-    Trust().trust(folder)
+    TrustStore().trust(folder)
     with pytest.raises(ConfigError, match="may not be used by the files of a repository"):
-        load_tools(Wanted(), Trust().look(folder), secrets=SECRETS)
-    assert load_tools(Wanted(secrets=("API_TOKEN",)), Trust().look(folder), secrets=SECRETS).tools
+        load_tools(HttpToolSettings(), TrustStore().read(folder), secrets=SECRETS)
+    assert load_tools(
+        HttpToolSettings(secrets=("API_TOKEN",)), TrustStore().read(folder), secrets=SECRETS
+    ).tools
 
 
 @pytest.mark.proves("http-tools.trust")
@@ -396,7 +402,7 @@ def test_a_repository_cannot_open_this_machine_or_its_network(host: str) -> None
     text = THEIRS.replace("files.example.com", host)
     with pytest.raises(ConfigError, match="a repository cannot open that"):
         read(text, origin="repository")
-    assert read(text, origin="repository", opened=[host]).tools
+    assert read(text, origin="repository", opened_hosts=[host]).tools
     assert read(text, origin="person").tools
 
 
@@ -422,8 +428,12 @@ def test_a_persons_setting_does_not_reach_into_the_workspace(tmp_path: Path) -> 
     (tmp_path / "mine.yaml").write_text(THEIRS)
     for name in ("clone/api.yaml", "link.yaml"):
         with pytest.raises(ConfigError, match="is in the workspace"):
-            load_tools(Wanted(manifests=(str(tmp_path / name),)), Trust().look(folder))
-    assert load_tools(Wanted(manifests=(str(tmp_path / "mine.yaml"),)), Trust().look(folder)).tools
+            load_tools(
+                HttpToolSettings(manifests=(str(tmp_path / name),)), TrustStore().read(folder)
+            )
+    assert load_tools(
+        HttpToolSettings(manifests=(str(tmp_path / "mine.yaml"),)), TrustStore().read(folder)
+    ).tools
 
 
 @pytest.mark.proves("http-tools.load-errors")

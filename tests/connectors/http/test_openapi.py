@@ -12,19 +12,19 @@ from conftest_http import SECRET, Service
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from ferrule.connectors.bounded_schemas import is_bounded, nesting_depth
 from ferrule.connectors.http import (
+    HttpToolSettings,
     Secrets,
-    Wanted,
     load_tools,
     make_tools,
     openapi_tools,
     read_manifest,
 )
-from ferrule.connectors.http.fields import tree
-from ferrule.connectors.http.openapi import Choice, import_document, parse_document
-from ferrule.connectors.http.tools import URL
-from ferrule.connectors.schemas import bounded, depth_of
-from ferrule.core.calls import compact
+from ferrule.connectors.http.fields import to_node
+from ferrule.connectors.http.openapi import ImportChoice, import_document, parse_document
+from ferrule.connectors.http.tools import URL_KEY
+from ferrule.core.calls import encode_json
 from ferrule.core.errors import ConfigError
 from ferrule.testing.http_double import Reply
 from ferrule.tools.definition import Loading, Risk, SideEffect, Tool
@@ -45,7 +45,9 @@ def kennel(**choice: Any) -> dict[str, Tool]:
 
 
 def made_of(spec: dict[str, Any], **choice: Any) -> tuple[dict[str, Any], list[str]]:
-    return import_document(parse_document(json.dumps(spec).encode(), "spec.json"), Choice(**choice))
+    return import_document(
+        parse_document(json.dumps(spec).encode(), "spec.json"), ImportChoice(**choice)
+    )
 
 
 def spec(**paths: Any) -> dict[str, Any]:
@@ -72,7 +74,9 @@ def test_every_operation_that_can_be_a_tool_is_one() -> None:
         "stays.between",
     ]
     assert {tool.namespace for tool in tools.values()} == {"kennel"}
-    effects = {name: (tool.side_effect, tool.risk, tool.repeatable) for name, tool in tools.items()}
+    effects = {
+        name: (tool.side_effect, tool.risk, tool.is_repeatable) for name, tool in tools.items()
+    }
     assert effects["listDogs"] == (SideEffect.READ, Risk.LOW, True)
     assert effects["addDog"] == (SideEffect.EXTERNAL, Risk.MEDIUM, False)
     assert effects["delete_dogs_dogId"] == (SideEffect.EXTERNAL, Risk.HIGH, True)
@@ -147,7 +151,7 @@ def test_names_are_valid_and_unlike_each_other() -> None:
     manifest, notices = made_of(document)
     names = [tool["name"] for tool in manifest["tools"]]
     assert not notices and len(set(names)) == len(names) == 8
-    assert make_tools(read_manifest(tree(manifest, "x")))
+    assert make_tools(read_manifest(to_node(manifest, "x")))
 
 
 # ---- what is sent
@@ -156,7 +160,7 @@ def test_names_are_valid_and_unlike_each_other() -> None:
 def url_of(tool: Tool, **arguments: Any) -> str:
     checked = tool.arguments.check(arguments)
     assert not checked.problems, checked.problems
-    return checked.values[URL]
+    return checked.values[URL_KEY]
 
 
 @pytest.mark.proves("openapi.servers")
@@ -266,7 +270,7 @@ async def test_security_schemes_become_auth_entries(service: Service) -> None:
         deleted.target == "/dogs/1?key=key-12345" and deleted.headers["cookie"] == "sid=session-1"
     )
     manifest, _ = import_document(
-        parse_document(KENNEL.read_bytes(), "k"), Choice(auth={"bearer": "${MINE}"})
+        parse_document(KENNEL.read_bytes(), "k"), ImportChoice(auth={"bearer": "${MINE}"})
     )
     assert manifest["auth"]["bearer"] == {"kind": "bearer", "secret": "${MINE}"}
     assert manifest["auth"]["key"] == {"kind": "api_key", "query": "key", "secret": "${KENNEL_KEY}"}
@@ -331,7 +335,7 @@ def test_schemas_stand_on_their_own() -> None:
         ]
     }
     assert body["properties"]["mother"]["properties"]["mother"] == {}
-    assert "$ref" not in compact(schema) and "discriminator" not in compact(schema)
+    assert "$ref" not in encode_json(schema) and "discriminator" not in encode_json(schema)
     age = kennel()["listDogs"].arguments.schema["properties"]["filter"]["properties"]["age"]
     assert age == {"type": "integer", "exclusiveMinimum": 0}
     checked = kennel()["addDog"].arguments.check({"body": {"name": "Rex", "breed": "cat"}})
@@ -348,7 +352,7 @@ def test_schemas_stand_on_their_own() -> None:
 @pytest.mark.proves("openapi.sources")
 def test_a_document_named_in_the_settings_brings_tools(tmp_path: Path) -> None:
     (tmp_path / "kennel.yaml").write_bytes(KENNEL.read_bytes())
-    wanted = Wanted(
+    wanted = HttpToolSettings(
         openapi={
             "dogs": {
                 "file": "kennel.yaml",
@@ -356,7 +360,7 @@ def test_a_document_named_in_the_settings_brings_tools(tmp_path: Path) -> None:
                 "auth": {"bearer": "${MINE}", "key": "${KENNEL_KEY}", "session": "${MINE}"},
             }
         },
-        own=tmp_path,
+        settings_folder=tmp_path,
     )
     loaded = load_tools(wanted, secrets=SECRETS)
     assert {tool.full_name for tool in loaded.tools} >= {"dogs::listDogs"} and "dogs::book" not in {
@@ -370,7 +374,9 @@ def test_a_document_named_in_the_settings_brings_tools(tmp_path: Path) -> None:
         ({"file": "gone.yaml"}, "cannot read"),
     ):
         with pytest.raises(ConfigError, match=why):
-            load_tools(Wanted(openapi={"dogs": entry}, own=tmp_path), secrets=SECRETS)
+            load_tools(
+                HttpToolSettings(openapi={"dogs": entry}, settings_folder=tmp_path), secrets=SECRETS
+            )
 
 
 # ---- documents that mean harm
@@ -452,9 +458,11 @@ def test_a_schema_that_would_grow_or_break_stays_bounded(schemas: dict[str, Any]
     except ConfigError as error:
         assert "no operation becomes a tool" in error.detail
         return
-    (tool,) = make_tools(read_manifest(tree(manifest, "x")))
+    (tool,) = make_tools(read_manifest(to_node(manifest, "x")))
     schema = tool.arguments.schema
-    assert bounded(schema) and len(compact(schema)) <= 32 * 1024 and depth_of(schema) <= 32
+    assert (
+        is_bounded(schema) and len(encode_json(schema)) <= 32 * 1024 and nesting_depth(schema) <= 32
+    )
     assert not notices or len(notices) < 5
 
 
@@ -517,12 +525,12 @@ def test_a_document_cannot_write_templates_hosts_or_secrets() -> None:
         "https://t.example.com/p/{{args.auth}}",
     ]
     assert sum("is left out" in notice for notice in notices) == 5
-    tools = make_tools(read_manifest(tree(manifest, "x")))
+    tools = make_tools(read_manifest(to_node(manifest, "x")))
     assert set(tools[1].arguments.schema["properties"]) == {"auth"}
     assert url_of(tools[1], auth="v") == "https://t.example.com/x?auth=v"
     assert url_of(tools[2], auth="v") == "https://t.example.com/p/v"
     with pytest.raises(ConfigError, match="user name"):
-        read_manifest(tree(made_of(document, operations=("GET /y",))[0], "x"))
+        read_manifest(to_node(made_of(document, operations=("GET /y",))[0], "x"))
 
 
 @pytest.mark.proves("openapi.hostile")
@@ -536,8 +544,8 @@ def test_words_of_a_document_are_cut_and_cleaned() -> None:
         "parameters": [{"name": "q", "in": "query", "description": bad, "schema": {"title": bad}}],
     }
     document = {**spec(x={"get": operation}), "info": {"title": bad, "version": "1"}}
-    (tool,) = make_tools(read_manifest(tree(made_of(document)[0], "x")))
-    shown = compact([tool.description, tool.arguments.schema, tool.annotations, tool.full_name])
+    (tool,) = make_tools(read_manifest(to_node(made_of(document)[0], "x")))
+    shown = encode_json([tool.description, tool.arguments.schema, tool.annotations, tool.full_name])
     assert len(shown) < 2500 and not any(
         sign in shown for sign in ("\u202e", "\u200b", "\x1b", "\\u001b")
     )
@@ -637,15 +645,15 @@ def test_whatever_a_document_holds_it_is_tools_or_an_error_that_says_so(
     }
     try:
         manifest, notices = made_of(document, results=True)
-        tools = make_tools(read_manifest(tree(manifest, "x"), secrets=None))
+        tools = make_tools(read_manifest(to_node(manifest, "x"), secrets=None))
     except ConfigError as error:
         assert error.detail
         return
     assert all(isinstance(notice, str) for notice in notices)
     for tool in tools:
-        assert bounded(tool.arguments.schema)
+        assert is_bounded(tool.arguments.schema)
         checked = tool.arguments.check(dict.fromkeys(tool.arguments.schema["properties"], "1"))
-        assert checked.problems or checked.values[URL].startswith("https://")
+        assert checked.problems or checked.values[URL_KEY].startswith("https://")
 
 
 async def test_a_service_that_answers_otherwise_than_its_document_says_is_no_failure(

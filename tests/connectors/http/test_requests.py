@@ -11,9 +11,9 @@ from conftest_http import AUTH, SECRET, Service, one_tool
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from ferrule.connectors.http.bodies import json_template
+from ferrule.connectors.http.bodies import parse_json_template
 from ferrule.connectors.http.parameters import Parameter
-from ferrule.connectors.http.tools import URL
+from ferrule.connectors.http.tools import URL_KEY
 from ferrule.tools.definition import Tool
 
 PATH = one_tool(
@@ -32,7 +32,7 @@ def problems(tool: Tool, **arguments: Any) -> str:
 def url_of(tool: Tool, **arguments: Any) -> str:
     checked = tool.arguments.check(arguments)
     assert not checked.problems, checked.problems
-    return checked.values[URL]
+    return checked.values[URL_KEY]
 
 
 scalars = st.one_of(
@@ -53,9 +53,9 @@ scalars = st.one_of(
 def test_no_value_changes_host_segments_or_parameters(one: Any, two: Any, q: Any) -> None:
     checked = PATH.arguments.check({"one": one, "two": two, "q": q})
     if checked.problems:
-        assert URL not in checked.values
+        assert URL_KEY not in checked.values
         return
-    url = checked.values[URL]
+    url = checked.values[URL_KEY]
     parts = urlsplit(url)
     assert (parts.scheme, parts.netloc, parts.fragment) == ("https", "api.example.com", "")
     segments = parts.path.split("/")
@@ -170,7 +170,7 @@ def test_no_value_adds_to_a_json_body(name: Any, who: str) -> None:
         json.dumps([name, who], ensure_ascii=False).encode()
     except UnicodeEncodeError:
         return
-    encoded = json_template(JSON).encode({"name": name, "who": who, "n": 7})
+    encoded = parse_json_template(JSON).encode({"name": name, "who": who, "n": 7})
     assert encoded is not None
     assert json.loads(encoded) == {
         "name": name,
@@ -178,7 +178,7 @@ def test_no_value_adds_to_a_json_body(name: Any, who: str) -> None:
         "list": [7, 1],
         "text": "7",
     }
-    less = json_template(JSON).encode({"name": name, "who": who})
+    less = parse_json_template(JSON).encode({"name": name, "who": who})
     assert less is not None and json.loads(less)["list"] == [1] and "text" not in json.loads(less)
 
 
@@ -316,7 +316,8 @@ async def test_a_new_secret_holds_without_a_restart_and_a_missing_one_is_a_refus
     )
     secrets = Secrets(environment)
     (tool,) = make_tools(
-        parse_manifest(text.encode(), "a.yaml", secrets=secrets, opened=service.opens()), secrets
+        parse_manifest(text.encode(), "a.yaml", secrets=secrets, opened_hosts=service.opens()),
+        secrets,
     )
     assert (await service.call(tool)).success
     environment["API_TOKEN"] = "second-one"
@@ -383,10 +384,15 @@ def test_styles_are_those_of_the_specification(
         if text is None:
             continue
         if place == "query":
-            assert "&".join(parameter.query(value)).replace("%5B", "[").replace("%5D", "]") == text
+            assert (
+                "&".join(parameter.encode_query(value)).replace("%5B", "[").replace("%5D", "]")
+                == text
+            )
         else:
             assert (
-                parameter.segment(value) if place == "path" else parameter.header(value)
+                parameter.encode_segment(value)
+                if place == "path"
+                else parameter.encode_header(value)
             ) == text
 
 
@@ -404,5 +410,5 @@ def test_items_of_a_list_add_no_parameters(items: list[str], style: str, explode
     checked = tool.arguments.check({"a": items})
     if checked.problems:
         return
-    pairs = parse_qsl(urlsplit(checked.values[URL]).query, keep_blank_values=True)
+    pairs = parse_qsl(urlsplit(checked.values[URL_KEY]).query, keep_blank_values=True)
     assert {name for name, _ in pairs} == {"a"} and len(pairs) == (len(items) if explode else 1)

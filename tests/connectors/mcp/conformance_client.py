@@ -18,16 +18,16 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from ferrule.connectors.mcp import Forms, McpServer, OAuth, connect
+from ferrule.connectors.mcp import FormFiller, McpServer, OAuth, connect
 from ferrule.connectors.mcp.connection import Connection
-from ferrule.connectors.mcp.elicitation import Asking, Form
-from ferrule.connectors.mcp.http import client_for, open_http
+from ferrule.connectors.mcp.elicitation import ElicitationRouter, Form
+from ferrule.connectors.mcp.http import make_http_client, open_http
 from ferrule.connectors.mcp.oauth import sign_in
-from ferrule.connectors.mcp.spec import fill
+from ferrule.connectors.mcp.spec import fill_variables
 from ferrule.core.errors import FerruleError
 from ferrule.engine.agent import Agent
 from ferrule.engine.agent_options import Permissions, Storage
-from ferrule.permissions.approvals import AllowThese
+from ferrule.permissions.approvals import AllowlistApprover
 from ferrule.tools.definition import Tool
 
 SCENARIO = os.environ.get("MCP_CONFORMANCE_SCENARIO", "")
@@ -44,9 +44,9 @@ async def by_tools(url: str, state: Path) -> None:
             "scripted:x",
             servers.tools,
             workspace=state,
-            permissions=Permissions(approver=AllowThese(["*"])),
+            permissions=Permissions(approver=AllowlistApprover(["*"])),
             storage=Storage(journal=state / "j.db"),
-            resources=[Forms(defaults)],
+            resources=[FormFiller(defaults)],
         )
         session = agent.session()
         wanted = list(GIVEN.get("toolCalls", []))
@@ -105,15 +105,15 @@ async def signed_in(url: str) -> None:
         else "",
     )
     server = McpServer("s", url=url, era=ERA, oauth=client)
-    filled = fill(server, parent={"CLIENT_SECRET": GIVEN.get("client_secret", "")})
+    filled = fill_variables(server, environment={"CLIENT_SECRET": GIVEN.get("client_secret", "")})
 
     async def speak(auth: Any) -> None:
         connection = Connection(
             "s",
             open_http(server, filled, auth),
             era=ERA,
-            elicit=Asking("s").answer,
-            changed=lambda: None,
+            answer_elicitation=ElicitationRouter("s").answer,
+            on_tools_changed=lambda: None,
         )
         await connection.open()
         try:
@@ -129,10 +129,10 @@ async def signed_in(url: str) -> None:
 
 async def browse(address: str) -> None:
     """A person who says yes at once: follows where the sign-in page sends them."""
-    async with client_for(address) as http:
+    async with make_http_client(address) as http:
         answer = await http.get(address)
         back = answer.headers["location"]
-    async with client_for(back) as http:
+    async with make_http_client(back) as http:
         await http.get(back)
 
 

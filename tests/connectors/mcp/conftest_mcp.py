@@ -16,11 +16,11 @@ from typing import Any
 
 import pytest
 
-from ferrule.connectors.mcp import Approvals, Ground, McpServer, Servers, connect
-from ferrule.core.calls import Result
+from ferrule.connectors.mcp import LaunchSettings, McpServer, McpServers, ServerApprovals, connect
+from ferrule.core.calls import ToolResult
 from ferrule.engine.agent import Agent
 from ferrule.engine.session import Session
-from ferrule.permissions.approvals import AllowThese, Approver
+from ferrule.permissions.approvals import AllowlistApprover, Approver
 from grouped_options import grouped
 
 HERE = Path(__file__).parent
@@ -33,8 +33,8 @@ class Place:
 
     root: Path
     state: Path
-    ground: Ground
-    approvals: Approvals
+    ground: LaunchSettings
+    approvals: ServerApprovals
     _stack: AsyncExitStack = field(default_factory=AsyncExitStack)
 
     def plain(
@@ -55,12 +55,12 @@ class Place:
     def sent(self, method: str) -> list[dict[str, Any]]:
         return [one for one in self.seen() if one.get("method") == method]
 
-    async def servers(self, *specs: McpServer, **more: Any) -> Servers:
-        opened = connect(specs, ground=self.ground, approvals=self.approvals, **more)
+    async def servers(self, *specs: McpServer, **more: Any) -> McpServers:
+        opened = connect(specs, launch=self.ground, approvals=self.approvals, **more)
         return await self._stack.enter_async_context(opened)
 
     def session(
-        self, servers: Servers, *, approver: Approver | None = None, **more: Any
+        self, servers: McpServers, *, approver: Approver | None = None, **more: Any
     ) -> Session:
         """A session whose person says yes to every tool of a server."""
         agent = Agent(
@@ -68,7 +68,7 @@ class Place:
             servers.tools,
             **grouped(
                 workspace=self.root,
-                approver=approver or AllowThese(["*"]),
+                approver=approver or AllowlistApprover(["*"]),
                 journal=self.state / "journal.db",
                 **more,
             ),
@@ -77,7 +77,7 @@ class Place:
         self._stack.push_async_callback(session.close)
         return session
 
-    async def call(self, spec: McpServer, tool: str, /, **arguments: Any) -> Result:
+    async def call(self, spec: McpServer, tool: str, /, **arguments: Any) -> ToolResult:
         """One call to one server, from nothing to its result."""
         session = self.session(await self.servers(spec))
         return await session.call(f"{spec.name}__{tool}", **arguments)
@@ -98,6 +98,6 @@ async def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterato
     root.mkdir()
     monkeypatch.setenv("FERRULE_STATE", str(state))
     shutil.copy(HERE / "plain_server.py", root)
-    made = Place(root, state, Ground(root), Approvals())
+    made = Place(root, state, LaunchSettings(root), ServerApprovals())
     yield made
     await made.close()

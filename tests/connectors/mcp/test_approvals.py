@@ -10,12 +10,14 @@ from conftest_mcp import Place
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ferrule.connectors.cleaning import clean
-from ferrule.connectors.mcp import Approvals, McpServer
-from ferrule.connectors.mcp.definitions import Definition, Manifest
+from ferrule.connectors.mcp import McpServer, ServerApprovals
+from ferrule.connectors.mcp.definitions import Manifest, ToolDefinition
+from ferrule.connectors.text_cleaning import clean_text
 from ferrule.core.errors import ConfigError
 
-ECHO = Definition({"name": "echo", "description": "Says it.", "inputSchema": {"type": "object"}})
+ECHO = ToolDefinition(
+    {"name": "echo", "description": "Says it.", "inputSchema": {"type": "object"}}
+)
 
 
 @pytest.mark.proves("mcp.approval.command")
@@ -49,9 +51,9 @@ async def test_an_approved_server_is_listed_without_being_started_and_starts_wit
     assert servers.status()[0].state == "ready"
 
 
-def _echo(place: Place) -> Definition:
+def _echo(place: Place) -> ToolDefinition:
     schema = {"type": "object", "properties": {"text": {"type": "string"}}, "required": ["text"]}
-    return Definition(
+    return ToolDefinition(
         {"name": "echo", "description": "Says what it was told.", "inputSchema": schema}
     )
 
@@ -64,23 +66,23 @@ def _echo(place: Place) -> Definition:
         {"env": {"NODE_ENV": "x"}},
         {"network": ("evil.example",)},
         {"readable": ("/root",)},
-        {"place": "/another"},
+        {"folder": "/another"},
     ],
 )
 def test_any_change_of_what_was_approved_asks_again(
     tmp_path: Path, change: dict[str, object]
 ) -> None:
-    book = Approvals(tmp_path)
-    spec = McpServer("git", command=("mcp-server-git",), origin="repository", place="/work")
+    book = ServerApprovals(tmp_path)
+    spec = McpServer("git", command=("mcp-server-git",), origin="repository", folder="/work")
     book.approve(spec, Manifest(tools=(ECHO,)))
-    assert book.look(spec).state == "approved"
+    assert book.get(spec).state == "approved"
     other = replace(spec, **change)  # pyright: ignore[reportArgumentType]  a test's words
-    assert book.look(other).state in ("moved", "unknown")
-    assert book.look(other).manifest is None
+    assert book.get(other).state in ("moved", "unknown")
+    assert book.get(other).manifest is None
 
 
 def test_the_difference_of_a_command_is_shown(tmp_path: Path) -> None:
-    book = Approvals(tmp_path)
+    book = ServerApprovals(tmp_path)
     spec = McpServer("git", command=("mcp-server-git", "--repository", "."))
     book.approve(spec)
     diff = book.diff(replace(spec, command=("mcp-server-git", "--repository", "/")))
@@ -89,17 +91,17 @@ def test_the_difference_of_a_command_is_shown(tmp_path: Path) -> None:
 
 @pytest.mark.proves("mcp.approval.private")
 def test_an_approval_that_others_can_write_is_an_error(tmp_path: Path) -> None:
-    book, spec = Approvals(tmp_path), McpServer("git", command=("mcp-server-git",))
+    book, spec = ServerApprovals(tmp_path), McpServer("git", command=("mcp-server-git",))
     book.approve(spec)
     (file,) = tmp_path.iterdir()
     assert file.stat().st_mode & 0o777 == 0o600
     file.chmod(0o666)
     with pytest.raises(ConfigError, match="others can write it"):
-        book.look(spec)
+        book.get(spec)
     file.chmod(0o600)
     file.write_text("{")
     with pytest.raises(ConfigError, match="damaged"):
-        book.look(spec)
+        book.get(spec)
 
 
 @pytest.mark.proves("mcp.approval.secrets")
@@ -108,18 +110,18 @@ def test_a_literal_secret_is_neither_shown_nor_kept_and_still_counts(tmp_path: P
         "docs", url="https://example.com/mcp", headers={"Authorization": "Bearer abc123"}
     )
     other = replace(spec, headers={"Authorization": "Bearer abc124"})
-    book = Approvals(tmp_path)
+    book = ServerApprovals(tmp_path)
     book.approve(spec)
     assert "abc123" not in "".join(file.read_text() for file in tmp_path.iterdir())
     assert "abc123" not in book.diff(other)
-    assert book.look(other).state == "moved"
+    assert book.get(other).state == "moved"
 
 
 texts = st.text(max_size=60)
 
 
-def _defined(name: str, said: str) -> Definition:
-    return Definition({"name": name, "description": said, "inputSchema": {"type": "object"}})
+def _defined(name: str, said: str) -> ToolDefinition:
+    return ToolDefinition({"name": name, "description": said, "inputSchema": {"type": "object"}})
 
 
 definitions = st.builds(_defined, st.sampled_from(["a", "b", "c"]), texts)
@@ -128,11 +130,11 @@ definitions = st.builds(_defined, st.sampled_from(["a", "b", "c"]), texts)
 @pytest.mark.proves("mcp.rug-pull")
 @given(before=definitions, after=definitions)
 def test_definitions_have_one_hash_exactly_if_they_say_the_same(
-    before: Definition, after: Definition
+    before: ToolDefinition, after: ToolDefinition
 ) -> None:
     assert (before.hash == after.hash) == (before.raw == after.raw)
 
 
 @given(texts)
 def test_cleaning_twice_is_cleaning_once(text: str) -> None:
-    assert clean(clean(text)) == clean(text)
+    assert clean_text(clean_text(text)) == clean_text(text)

@@ -12,7 +12,7 @@ import pytest
 from conftest_mcp import PYTHON, Place
 
 from ferrule.connectors.mcp import McpServer
-from ferrule.connectors.mcp.definitions import DESCRIPTION, MAX_TOOLS
+from ferrule.connectors.mcp.definitions import MAX_DESCRIPTION, MAX_TOOLS
 from ferrule.core.calls import ErrorType
 from ferrule.tools.reliability import Policies, Reliability
 
@@ -119,7 +119,7 @@ async def test_a_call_that_is_never_answered_is_a_timeout(place: Place, era: str
 async def test_a_server_that_gives_no_sign_of_life_any_more_is_ended_and_marked(
     place: Place, era: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("ferrule.connectors.mcp.server.LIVENESS_SECONDS", 0.3)
+    monkeypatch.setattr("ferrule.connectors.mcp.server_client.LIVENESS_SECONDS", 0.3)
     spec = place.plain(era, policies=Policies(Reliability(timeout=0.3)))
     servers = await place.servers(spec)
     session = place.session(servers)
@@ -209,7 +209,7 @@ async def test_what_changed_is_not_offered_in_the_next_run_and_the_difference_is
     later = await place.servers(spec)
     assert "plain__echo" not in [tool.name for tool in later.tools]
     assert any("held back: `echo`" in one for one in later.notices)
-    seen = place.approvals.look(spec)
+    seen = place.approvals.get(spec)
     assert seen.state == "changed"
     diff = place.approvals.diff(spec, seen.pending)
     assert "+" in diff and "id_rsa" in diff
@@ -236,7 +236,7 @@ async def test_a_poisoned_description_is_cut_cleaned_and_named_as_the_servers(pl
     servers = await place.servers(place.plain(behaviour="poisoned"))
     echo = next(tool for tool in servers.tools if tool.name == "plain__echo")
     assert echo.description.startswith("MCP server `plain` says: ")
-    assert len(echo.description) < DESCRIPTION + 50
+    assert len(echo.description) < MAX_DESCRIPTION + 50
     assert not set(echo.description) & {"\x1b", "\u202e"} and "\U000e0073" not in echo.description
     assert str(echo.risk) == "medium" and str(echo.side_effect) == "external"
 
@@ -292,7 +292,7 @@ async def test_a_name_like_one_of_ours_or_of_another_server_is_reported(place: P
         place.plain(behaviour="ours", name="other"),
         place.plain(name="other"),
     ]
-    servers = await place.servers(*specs, taken=["read_file"])
+    servers = await place.servers(*specs, taken_names=["read_file"])
     said = "\n".join(servers.notices)
     assert "has a tool `read_file`, and so has this run" in said
     assert "`plain` and `other` both have a tool `read_file`" in said
@@ -302,7 +302,7 @@ async def test_a_name_like_one_of_ours_or_of_another_server_is_reported(place: P
 
 @pytest.mark.proves("mcp.shadowing")
 async def test_a_tool_whose_name_is_taken_is_left_out(place: Place) -> None:
-    servers = await place.servers(place.plain(), taken=["plain__echo"])
+    servers = await place.servers(place.plain(), taken_names=["plain__echo"])
     assert "plain__echo" not in [tool.name for tool in servers.tools]
     assert any("`plain__echo` is left out" in one for one in servers.notices)
 

@@ -9,7 +9,7 @@ from conftest_mcp import Place
 from far_server import Server
 
 from ferrule.connectors.mcp import McpServer, OAuth
-from ferrule.connectors.mcp.http import MAX_BODY, client_for
+from ferrule.connectors.mcp.http import MAX_BODY, make_http_client
 from ferrule.core.calls import ErrorType
 from ferrule.core.errors import ConfigError
 from ferrule.testing.http_double import HttpDouble, Reply, Request
@@ -145,7 +145,7 @@ async def test_a_server_that_wants_a_person_to_sign_in_says_so_in_a_run(place: P
 async def test_addresses_that_a_server_names_do_not_lead_inside(address: str) -> None:
     import httpx2
 
-    async with client_for("https://mcp.example.com/mcp") as client:
+    async with make_http_client("https://mcp.example.com/mcp") as client:
         with pytest.raises(httpx2.ConnectError, match="is not contacted"):
             await client.get(address)
 

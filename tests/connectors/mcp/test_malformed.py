@@ -15,14 +15,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ferrule.connectors.mcp import McpServer
-from ferrule.connectors.mcp.stdio import MAX_LINE, Lines
+from ferrule.connectors.mcp.stdio import MAX_LINE, LineSplitter
 from ferrule.connectors.mcp.streams import (
     MALFORMED,
     TOO_LARGE,
     Incoming,
-    Pending,
-    oversized,
-    take_line,
+    PendingRequests,
+    accept_line,
+    fail_oversized,
 )
 from ferrule.core.calls import ErrorType
 from ferrule.testing.http_double import HttpDouble, Reply
@@ -68,17 +68,17 @@ class Heard:
 
     def __init__(self, *numbers: int) -> None:
         self.incoming = Incoming(64 * 1024 * 1024)
-        self.pending = Pending()
+        self.pending = PendingRequests()
         for number in numbers:
-            self.pending.sent(Request(number))
-        self.lines = Lines(
-            lambda line: take_line(self.incoming, self.pending, line),
-            lambda number: oversized(self.incoming, self.pending, number),
+            self.pending.record_sent(Request(number))
+        self.lines = LineSplitter(
+            lambda line: accept_line(self.incoming, self.pending, line),
+            lambda number: fail_oversized(self.incoming, self.pending, number),
         )
 
     def messages(self) -> list[Any]:
         async def read() -> list[Any]:
-            self.incoming.over()
+            self.incoming.end()
             return [item.message async for item in self.incoming]
 
         return asyncio.run(read())

@@ -10,10 +10,10 @@ import pytest
 
 from ferrule.connectors.mcp import McpServer, load_servers
 from ferrule.connectors.mcp.configuration import read_server
-from ferrule.connectors.mcp.spec import fill
+from ferrule.connectors.mcp.spec import fill_variables
 from ferrule.core.errors import ConfigError
 from ferrule.storage.settings.settings import load_settings
-from ferrule.storage.trust import Trust
+from ferrule.storage.trust import TrustStore
 
 ENTRY = {"command": "mcp-server-git", "args": ["--repository", "."], "env": {"TZ": "UTC"}}
 
@@ -27,17 +27,17 @@ def test_a_repositorys_file_does_nothing_before_it_is_trusted(tmp_path: Path) ->
     root = tmp_path / "work"
     root.mkdir()
     in_repository(root, {"git": ENTRY})
-    trust = Trust(tmp_path / "trust.json")
-    assert load_servers(trust.look(root)).servers == ()
+    trust = TrustStore(tmp_path / "trust.json")
+    assert load_servers(trust.read(root)).servers == ()
     trust.trust(root)
-    (server,) = load_servers(trust.look(root)).servers
-    assert (server.command, server.origin, server.place) == (
+    (server,) = load_servers(trust.read(root)).servers
+    assert (server.command, server.origin, server.folder) == (
         ("mcp-server-git", "--repository", "."),
         "repository",
         str(root),
     )
     in_repository(root, {"git": ENTRY, "more": ENTRY})
-    assert load_servers(trust.look(root)).servers == ()
+    assert load_servers(trust.read(root)).servers == ()
 
 
 @pytest.mark.proves("mcp.repository-limits")
@@ -54,14 +54,14 @@ def test_a_repositorys_server_gets_only_variables_that_the_person_allows() -> No
     theirs = read_server("x", entry, "x", origin="repository")
     assert theirs is not None
     with pytest.raises(ConfigError, match="refers to `GITHUB_TOKEN`"):
-        fill(theirs, parent=parent)
-    assert fill(theirs, parent=parent, allowed=("GITHUB_TOKEN",)).env == {
+        fill_variables(theirs, environment=parent)
+    assert fill_variables(theirs, environment=parent, allowed=("GITHUB_TOKEN",)).env == {
         "TOKEN": "ghp",
         "WHERE": "/home/a",
     }
     own = read_server("x", entry, "x")
-    assert own is not None and fill(own, parent=parent).env["TOKEN"] == "ghp"
-    assert "ghp" not in repr(fill(own, parent=parent))
+    assert own is not None and fill_variables(own, environment=parent).env["TOKEN"] == "ghp"
+    assert "ghp" not in repr(fill_variables(own, environment=parent))
 
 
 def test_a_repositorys_server_cannot_make_programs_load_something() -> None:
@@ -70,7 +70,7 @@ def test_a_repositorys_server_cannot_make_programs_load_something() -> None:
     )
     assert theirs is not None
     with pytest.raises(ConfigError, match="LD_PRELOAD"):
-        fill(theirs)
+        fill_variables(theirs)
 
 
 @pytest.mark.proves("mcp.files")

@@ -96,7 +96,7 @@ async def test_the_time_server_converts_times_in_both_eras(place: Place, era: An
     session = place.session(servers)
     given = {"source_timezone": "Asia/Tokyo", "time": "09:00", "target_timezone": "UTC"}
     result = await session.call("time__convert_time", **given)
-    assert result.success and "T00:00:00+00:00" in result.text()
+    assert result.success and "T00:00:00+00:00" in result.to_text()
     wrong = await session.call("time__convert_time", **{**given, "source_timezone": "Nowhere/Land"})
     assert wrong.error_type is ErrorType.TOOL_ERROR and "Nowhere/Land" in (
         wrong.error_message or ""
@@ -113,7 +113,7 @@ async def test_the_git_server_reads_the_history_of_the_workspace(
     }
     session = place.session(servers)
     result = await session.call("git__git_log", repo_path=str(repository))
-    assert result.success and "the first one" in result.text()
+    assert result.success and "the first one" in result.to_text()
     outside = await session.call("git__git_log", repo_path="/root")
     assert not outside.success
 
@@ -164,7 +164,7 @@ async def test_the_filesystem_server_writes_in_the_workspace_and_sees_no_secrets
     servers = await place.servers(node_server(node_modules, "filesystem", str(place.root)))
     session = place.session(servers)
     read = await session.call("filesystem__read_text_file", path=str(place.root / "a.txt"))
-    assert read.success and "hello" in read.text()
+    assert read.success and "hello" in read.to_text()
     written = await session.call(
         "filesystem__write_file", path=str(place.root / "b.txt"), content="new"
     )
@@ -173,7 +173,7 @@ async def test_the_filesystem_server_writes_in_the_workspace_and_sees_no_secrets
         "TOKEN"
         not in (
             await session.call("filesystem__read_text_file", path=str(place.root / ".env"))
-        ).text()
+        ).to_text()
     )
     refused = await session.call("filesystem__read_text_file", path="/etc/hostname")
     assert not refused.success
@@ -237,7 +237,7 @@ async def test_a_tool_that_runs_only_as_a_task_is_followed_to_its_end(
     result = await session.call(
         "everything__simulate-research-query", topic="ferrules", ambiguous=False
     )
-    assert result.success and "ferrules" in result.text()
+    assert result.success and "ferrules" in result.to_text()
 
 
 @pytest.fixture

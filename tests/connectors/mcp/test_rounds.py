@@ -10,9 +10,14 @@ from typing import Any
 import pytest
 from conftest_mcp import Place
 
-from ferrule.connectors.mcp import Form, Forms
+from ferrule.connectors.mcp import Form, FormFiller
 from ferrule.core.calls import ErrorType
-from ferrule.permissions.approvals import AllowThese, Answer, ApprovalRequest, NobodyToAsk
+from ferrule.permissions.approvals import (
+    AllowlistApprover,
+    ApprovalAnswer,
+    ApprovalRequest,
+    DenyingApprover,
+)
 
 BOTH = pytest.mark.parametrize("era", ["old", "new"])
 
@@ -24,11 +29,11 @@ class Person:
         self.choice = choice
         self.asked: list[ApprovalRequest] = []
 
-    async def ask(self, request: ApprovalRequest) -> Answer:
+    async def ask(self, request: ApprovalRequest) -> ApprovalAnswer:
         if request.tool.name != "answer_mcp_server":
-            return Answer("once")
+            return ApprovalAnswer("once")
         self.asked.append(request)
-        return Answer(self.choice)
+        return ApprovalAnswer(self.choice)
 
 
 @BOTH
@@ -59,7 +64,7 @@ async def test_a_question_of_a_server_is_put_to_the_person_of_the_run(
 @pytest.mark.proves("mcp.elicitation")
 async def test_without_a_person_a_question_is_declined(place: Place, era: str) -> None:
     servers = await place.servers(place.plain(era))
-    session = place.session(servers, approver=AllowThese(["plain__*"], NobodyToAsk()))
+    session = place.session(servers, approver=AllowlistApprover(["plain__*"], DenyingApprover()))
     place.behave("asks")
     result = await session.call("plain__echo", text="x")
     assert result.data["answer"]["action"] == "decline"
@@ -76,7 +81,7 @@ async def test_a_question_for_a_secret_reaches_nobody(place: Place, era: str) ->
         return {"password": "hunter2"}
 
     session = place.session(
-        await place.servers(place.plain(era)), approver=person, resources=[Forms(fill)]
+        await place.servers(place.plain(era)), approver=person, resources=[FormFiller(fill)]
     )
     place.behave("asks-secret")
     result = await session.call("plain__echo", text="x")
@@ -92,7 +97,7 @@ async def test_values_are_asked_for_where_something_can_take_them(place: Place, 
         return {"city": "Ghent"}
 
     servers = await place.servers(place.plain(era))
-    session = place.session(servers, resources=[Forms(fill)])
+    session = place.session(servers, resources=[FormFiller(fill)])
     place.behave("asks-values")
     assert (await session.call("plain__echo", text="x")).data["answer"]["content"] == {
         "city": "Ghent"

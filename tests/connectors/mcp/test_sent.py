@@ -57,4 +57,4 @@ async def test_a_servers_own_no_is_an_error_of_the_tool_and_not_of_ours(
     result = await session.call("recorder__book", day="never")
     assert (result.success, result.error_type) == (False, ErrorType.TOOL_ERROR)
     assert "User not found" in (result.error_message or "")
-    assert result.envelope()["error_type"] == "tool_error"
+    assert result.to_envelope()["error_type"] == "tool_error"

@@ -8,13 +8,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from ferrule.connectors.bounded_schemas import (
+    find_problem,
+    is_bounded,
+    make_arguments,
+    nesting_depth,
+)
 from ferrule.connectors.mcp import McpServer
-from ferrule.connectors.mcp.definitions import Definition
-from ferrule.connectors.mcp.results import value_of
-from ferrule.connectors.mcp.tools import judged
-from ferrule.connectors.schemas import arguments_of, bounded, depth_of, problem_of
+from ferrule.connectors.mcp.definitions import ToolDefinition
+from ferrule.connectors.mcp.results import result_value
+from ferrule.connectors.mcp.tools import classify_tool
 from ferrule.core.errors import ConfigError, ToolFailed
-from ferrule.tools.reliability import Policies, Reliability, policies
+from ferrule.tools.reliability import Policies, Reliability, read_policies
 
 fields: Any = st.fixed_dictionaries(
     {},
@@ -29,13 +34,14 @@ fields: Any = st.fixed_dictionaries(
 @pytest.mark.proves("mcp.policy.fields")
 @given(server=fields, tool=fields)
 def test_each_field_falls_through_by_itself(server: dict[str, Any], tool: dict[str, Any]) -> None:
-    found = policies(server, {"search": tool}, "x").of("search")
+    found = read_policies(server, {"search": tool}, "x").policy_for("search")
     both = {**server, **tool}
     assert found.max_attempts == both.get("max_attempts")
     assert found.timeout == (both["timeout_ms"] / 1000 if "timeout_ms" in both else None)
     assert found.retry_on == (tuple(both["retry_on"]) if "retry_on" in both else None)
     assert (
-        policies(server, {"search": tool}, "x").of("other") == policies(server, None, "x").default
+        read_policies(server, {"search": tool}, "x").policy_for("other")
+        == read_policies(server, None, "x").default
     )
 
 
@@ -53,13 +59,16 @@ def test_what_a_policy_cannot_mean_is_an_error_that_names_it(
     given_: dict[str, Any], said: str
 ) -> None:
     with pytest.raises(ConfigError, match=said):
-        policies(given_, None, "server `x`")
+        read_policies(given_, None, "server `x`")
     with pytest.raises(ConfigError, match=said):
-        policies(None, {"search": given_}, "server `x`")
+        read_policies(None, {"search": given_}, "server `x`")
 
 
 def test_nothing_written_leaves_the_defaults() -> None:
-    assert policies(None, None, "x") == Policies() and Policies().of("any") == Reliability()
+    assert (
+        read_policies(None, None, "x") == Policies()
+        and Policies().policy_for("any") == Reliability()
+    )
 
 
 @pytest.mark.proves("mcp.hints")
@@ -80,8 +89,8 @@ def test_what_a_tool_says_of_itself_only_tightens_unless_the_server_is_believed(
     hints: bool, says: dict[str, Any], expected: tuple[str, str, bool]
 ) -> None:
     server = McpServer("x", command=("x",), hints=hints)
-    one = Definition({"name": "a", "inputSchema": {"type": "object"}, "annotations": says})
-    side_effect, risk, idempotent = judged(server, one)
+    one = ToolDefinition({"name": "a", "inputSchema": {"type": "object"}, "annotations": says})
+    side_effect, risk, idempotent = classify_tool(server, one)
     if says == {"readOnlyHint": True, "destructiveHint": True}:
         assert str(side_effect) == "external" and str(risk) != "low"
     else:
@@ -128,13 +137,15 @@ def test_what_a_tool_says_of_itself_only_tightens_unless_the_server_is_believed(
     ],
 )
 def test_results_become_values(result: dict[str, Any], value: Any) -> None:
-    assert value_of("s", "t", result) == value
+    assert result_value("s", "t", result) == value
 
 
 def test_an_error_of_a_tool_is_a_failure_with_its_words() -> None:
     with pytest.raises(ToolFailed, match=r"`t` of server `s` failed: no such city") as caught:
-        value_of("s", "t", {"isError": True, "content": [{"type": "text", "text": "no such city"}]})
-    assert not caught.value.transient
+        result_value(
+            "s", "t", {"isError": True, "content": [{"type": "text", "text": "no such city"}]}
+        )
+    assert not caught.value.is_transient
 
 
 json_values: Any = st.recursive(
@@ -156,14 +167,14 @@ json_values: Any = st.recursive(
     )
 )
 def test_whatever_a_schema_says_it_is_judged_without_breaking(schema: dict[str, Any]) -> None:
-    assert depth_of(schema) >= 1
-    problem_of(schema)
-    bounded(schema)
+    assert nesting_depth(schema) >= 1
+    find_problem(schema)
+    is_bounded(schema)
 
 
 @pytest.mark.proves("mcp.schemas")
 @pytest.mark.parametrize(
-    ("schema", "is_bounded"),
+    ("schema", "expected"),
     [
         (
             {
@@ -180,10 +191,10 @@ def test_whatever_a_schema_says_it_is_judged_without_breaking(schema: dict[str, 
     ],
 )
 def test_references_that_lead_round_are_not_checked_to_the_end(
-    schema: dict[str, Any], is_bounded: bool
+    schema: dict[str, Any], expected: bool
 ) -> None:
-    assert bounded(schema) is is_bounded
-    if not is_bounded:
+    assert is_bounded(schema) is expected
+    if not expected:
         assert (
-            arguments_of("t", {**schema, "type": "object"}).check({"a": {"a": {}}}).problems == []
+            make_arguments("t", {**schema, "type": "object"}).check({"a": {"a": {}}}).problems == []
         )

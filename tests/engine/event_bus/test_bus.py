@@ -32,7 +32,7 @@ from ferrule.engine.event_bus.events import BusEvent, CursorError, Place
 from ferrule.engine.event_bus.scope import Operator, OwnSession, OwnSessions
 from ferrule.engine.event_bus.subscription import Subscription
 from ferrule.engine.live_events import Progress
-from ferrule.engine.session_log import Log
+from ferrule.engine.session_log import SessionLog
 from ferrule.models.scripted import calls, says
 from ferrule.storage.journal.sqlite import SqliteJournal
 from ferrule.testing.fakes import RecordingApprover
@@ -111,7 +111,7 @@ async def test_words_arrive_as_they_are_said_where_somebody_wants_them_and_only_
         reader = bus.subscribe(OwnSession("local", "ada", "s1"), kinds=wanted)
         await session.run("count")
         words = [e for e in reader.take_nowait() if e.kind == "piece.text"]
-        return "".join(e.payload["text"] for e in words), session.driver.log.watched
+        return "".join(e.payload["text"] for e in words), session.driver.log.is_watched
 
     assert await kinds_of(None) == ("one two three", True)
     assert await kinds_of(["run.*"]) == ("", False)
@@ -138,16 +138,16 @@ def test_an_event_is_encoded_once_however_many_read_it() -> None:
     looks: list[str] = []
 
     class Counting:
-        by_line = False
+        needs_whole_lines = False
 
-        def body(self, text: str) -> str:
+        def redact_json(self, text: str) -> str:
             looks.append(text)
             return text
 
-        def text(self, text: str) -> str:
+        def redact_text(self, text: str) -> str:
             return text
 
-        def may_hold(self, text: str) -> bool:
+        def may_contain_secret(self, text: str) -> bool:
             return False
 
     bus = Bus(redactor=Counting())
@@ -376,7 +376,7 @@ async def test_a_run_ends_whatever_its_readers_do() -> None:
     removed = watching.take_nowait()[-1]
     assert (removed.kind, removed.payload) == ("bus.tap_removed", {"error": "RuntimeError"})
     assert [e.kind for e in never.take_nowait()] == ["bus.dropped", "run.finished"]
-    assert gone.ended
+    assert gone.has_ended
 
 
 def in_another_loop(make: Any) -> Subscription:
@@ -565,7 +565,7 @@ def test_a_cursor_is_gap_free_across_memory_and_journal(
     bursts: list[tuple[int, bool]], ring: int, data: st.DataObject
 ) -> None:
     bus, journal = Bus(ring=ring), SqliteJournal(":memory:")
-    log = Log(journal, ADA)
+    log = SessionLog(journal, ADA)
     log.outlet = feed = bus.feed(lambda: log.identity, journal=journal)
     cursors = ["0"]
     seen = bus.subscribe(ADA, buffer=1000)
@@ -592,7 +592,7 @@ def test_a_cursor_is_gap_free_across_memory_and_journal(
 @pytest.mark.proves("bus.cursor-journal")
 def test_what_was_published_and_not_written_yet_is_told_of_where_it_is_not_kept() -> None:
     bus, journal = Bus(ring=2), SqliteJournal(":memory:")
-    log = Log(journal, ADA)
+    log = SessionLog(journal, ADA)
     log.outlet = bus.feed(lambda: log.identity, journal=journal)
     for number in range(1, 9):
         log.add(Noticed("t", str(number)))
@@ -634,7 +634,7 @@ def test_a_cursor_of_a_process_that_died_skips_nothing_that_was_never_written(
 ) -> None:
     journal = SqliteJournal(tmp_path / "j.db")
     bus = Bus()
-    log = Log(journal, ADA)
+    log = SessionLog(journal, ADA)
     log.outlet = bus.feed(lambda: log.identity, journal=journal)
     reader = bus.subscribe(ADA)
     log.add(Noticed("t", "written"))
@@ -645,7 +645,7 @@ def test_a_cursor_of_a_process_that_died_skips_nothing_that_was_never_written(
     journal.close()
 
     journal = SqliteJournal(tmp_path / "j.db")
-    bus, log = Bus(), Log(journal, ADA)
+    bus, log = Bus(), SessionLog(journal, ADA)
     log.outlet = bus.feed(lambda: log.identity, journal=journal, recorded=1)
     for number in range(5):
         log.add(Noticed("again", str(number)))
@@ -658,7 +658,7 @@ def test_a_cursor_of_a_process_that_died_skips_nothing_that_was_never_written(
 @pytest.mark.proves("bus.cursor-other-process")
 def test_a_session_that_goes_on_in_another_hand_is_seen_from_what_was_written() -> None:
     bus, journal = Bus(), SqliteJournal(":memory:")
-    first, second = Log(journal, ADA), Log(journal, ADA)
+    first, second = SessionLog(journal, ADA), SessionLog(journal, ADA)
     first.outlet = bus.feed(lambda: first.identity, journal=journal)
     live = bus.subscribe(ADA)
     first.add(Noticed("t", "written"))

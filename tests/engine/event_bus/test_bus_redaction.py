@@ -7,10 +7,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ferrule import Identity, ReasoningDelta, TextDelta
-from ferrule.core.calls import Call
+from ferrule.core.calls import ToolCall
 from ferrule.core.events import DirectCall, ModelAnswered, ModelFailed, Noticed
 from ferrule.engine.event_bus.bus import Bus
-from ferrule.engine.event_bus.live_redaction import LONGEST, Pieces
+from ferrule.engine.event_bus.live_redaction import MAX_HELD, PieceRedactor
 from ferrule.engine.live_events import Progress
 from ferrule.permissions.redaction import Redactor
 
@@ -30,11 +30,13 @@ def test_no_payload_on_the_bus_holds_a_secret() -> None:
     feed.publish(Noticed("t", f"the token is {KEY}"))
     feed.publish(
         DirectCall(
-            Call("c", "sign_in", f'{{"user":"ada","password":"hunter2 hunter2","x":"{KEY}"}}')
+            ToolCall("c", "sign_in", f'{{"user":"ada","password":"hunter2 hunter2","x":"{KEY}"}}')
         )
     )
     feed.publish(
-        ModelAnswered("ok", (Call("d", "fetch", '{"url":"https://ada:pa55word@example.org/"}'),))
+        ModelAnswered(
+            "ok", (ToolCall("d", "fetch", '{"url":"https://ada:pa55word@example.org/"}'),)
+        )
     )
     feed.publish(Progress("c", f"export GITHUB_TOKEN={KEY}"))
     events = reader.take_nowait()
@@ -49,14 +51,14 @@ def test_no_payload_on_the_bus_holds_a_secret() -> None:
 class Broken:
     """A redactor with a bug."""
 
-    by_line = False
+    needs_whole_lines = False
 
-    def body(self, text: str) -> str:
+    def redact_json(self, text: str) -> str:
         raise ValueError(f"cannot handle {text}")
 
-    text = body
+    redact_text = redact_json
 
-    def may_hold(self, text: str) -> bool:
+    def may_contain_secret(self, text: str) -> bool:
         return False
 
 
@@ -112,11 +114,11 @@ SAMPLES = [
 def test_however_text_is_cut_into_pieces_no_secret_shows(text: str, data: st.DataObject) -> None:
     cuts = sorted(data.draw(st.lists(st.integers(0, len(text)), max_size=12)))
     parts = [text[a:b] for a, b in zip([0, *cuts], [*cuts, len(text)], strict=True)]
-    pieces = Pieces(Redactor())
-    shown = "".join(pieces.add(part) for part in parts) + pieces.rest()
+    pieces = PieceRedactor(Redactor())
+    shown = "".join(pieces.add(part) for part in parts) + pieces.finish()
     for secret in (KEY, KEY[4:], "correct-horse", "MIIEpAI", "longsecretword", "b c d e"):
         assert secret not in shown
-    if "redacted" not in Redactor().text(text):
+    if "redacted" not in Redactor().redact_text(text):
         assert shown == text
     else:
         assert "[redacted" in shown
@@ -124,7 +126,7 @@ def test_however_text_is_cut_into_pieces_no_secret_shows(text: str, data: st.Dat
 
 @pytest.mark.proves("bus.pieces-redacted")
 def test_words_that_can_be_no_secret_are_shown_at_once() -> None:
-    pieces = Pieces(Redactor())
+    pieces = PieceRedactor(Redactor())
     assert [pieces.add(part) for part in ("one ", "two thr", "ee. ")] == ["one ", "two ", "three. "]
     assert [pieces.add(part) for part in ("my pass", "word is x", "yz\nok ")] == [
         "my ",
@@ -135,18 +137,20 @@ def test_words_that_can_be_no_secret_are_shown_at_once() -> None:
 
 @pytest.mark.proves("bus.pieces-redacted")
 def test_what_is_held_too_long_is_left_out_up_to_its_end() -> None:
-    pieces = Pieces(Redactor())
+    pieces = PieceRedactor(Redactor())
     pem = (
         "-----BEGIN PRIVATE KEY-----\n"
         + "MIIEpAIBAAKCAQEAx\n" * 2000
         + "-----END PRIVATE KEY-----\nand on "
     )
-    shown = "".join(pieces.add(pem[n : n + 37]) for n in range(0, len(pem), 37)) + pieces.rest()
+    shown = "".join(pieces.add(pem[n : n + 37]) for n in range(0, len(pem), 37)) + pieces.finish()
     assert "MIIE" not in shown
     assert shown.startswith("[redacted sha256:")
     assert shown.endswith("and on ")
-    word = "token=" + "x" * (LONGEST * 2)
-    shown = "".join(pieces.add(word[n : n + 100]) for n in range(0, len(word), 100)) + pieces.rest()
+    word = "token=" + "x" * (MAX_HELD * 2)
+    shown = (
+        "".join(pieces.add(word[n : n + 100]) for n in range(0, len(word), 100)) + pieces.finish()
+    )
     assert "xxx" not in shown
 
 

@@ -16,7 +16,7 @@ from ferrule import ConfigError, Identity, SessionNotFound
 from ferrule.core.events import Noticed
 from ferrule.engine.event_bus.events import BusEvent, CursorError
 from ferrule.engine.event_bus.journal_events import follow
-from ferrule.storage.journal.change_detection import FileChanges, changes_of
+from ferrule.storage.journal.change_detection import SqliteChangeDetector, create_change_detector
 from ferrule.storage.journal.protocols import Journal
 from ferrule.storage.journal.sqlite import SqliteJournal
 
@@ -119,11 +119,11 @@ def test_a_look_says_whether_anybody_wrote_and_holds_nobody_up(tmp_path: Path) -
     path = tmp_path / "odd % ? #.db"
     with SqliteJournal(path) as journal:
         journal.append("s1", "r1", [Noticed("t", "x")], identity=ADA)
-        changes = changes_of(journal)
-        assert isinstance(changes, FileChanges)
-        looks = [changes.changed(), changes.changed()]
+        changes = create_change_detector(journal)
+        assert isinstance(changes, SqliteChangeDetector)
+        looks = [changes.has_changed(), changes.has_changed()]
         journal.append("s1", "r1", [Noticed("t", "y")], identity=ADA)
-        looks += [changes.changed(), changes.changed()]
+        looks += [changes.has_changed(), changes.has_changed()]
         assert looks == [True, False, True, False]
         changes.close()
-        assert not changes.changed()
+        assert not changes.has_changed()

@@ -411,7 +411,7 @@ def test_without_the_library_one_learns_how_to_get_it(monkeypatch: pytest.Monkey
 @pytest.mark.proves("telemetry.limit")
 async def test_a_run_at_its_limit_says_so() -> None:
     seen = Collected()
-    agent = seen.agent([calls(("add", {"a": 1, "b": 1}))] * 2, [add], limits=Limits(max_rounds=1))
-    with pytest.raises(Exception, match="max_rounds"):
+    agent = seen.agent([calls(("add", {"a": 1, "b": 1}))] * 2, [add], limits=Limits(max_turns=1))
+    with pytest.raises(Exception, match="max_turns"):
         await agent.run("go")
-    assert (seen.spans["invoke_agent"].attributes or {})["error.type"] == "limit_max_rounds"
+    assert (seen.spans["invoke_agent"].attributes or {})["error.type"] == "limit_max_turns"

@@ -24,18 +24,18 @@ from ferrule import (
 from ferrule.core.events import DirectCall, SessionOpened
 from ferrule.engine.delegation.sub_agent import SubAgent
 from ferrule.engine.hooks.events import DelegationPre, Occasion, ToolPre
-from ferrule.extensions.agents.files import parse_agent
+from ferrule.extensions.agents.agent_file import parse_agent
 from ferrule.extensions.agents.loading import load_agents
-from ferrule.extensions.agents.scripts import delegate
-from ferrule.extensions.builtins.builtins import World
-from ferrule.extensions.hooks.conditions import parse_when
-from ferrule.extensions.hooks.contract import told
+from ferrule.extensions.agents.scripts import delegate_from_script
+from ferrule.extensions.builtins.dispatch import ScriptEnvironment
+from ferrule.extensions.hooks.conditions import parse_condition
 from ferrule.extensions.hooks.decorator import hook
+from ferrule.extensions.hooks.json_contract import build_input
 from ferrule.extensions.tool_files.handlers import make_tool
 from ferrule.extensions.tool_files.tool_file import parse_tool
 from ferrule.models.scripted import calls, says
 from ferrule.storage.journal.sqlite import SqliteJournal
-from ferrule.storage.trust import Trust
+from ferrule.storage.trust import TrustStore
 from grouped_options import grouped
 
 REVIEWER = """---
@@ -44,7 +44,7 @@ tools: [read_file, "search_*"]
 denied: [write_file]
 model: ollama:qwen3
 mode: plan
-limits: { max_rounds: 5, max_seconds: 2.5, max_tokens: 20000, on_limit: answer }
+limits: { max_turns: 5, max_seconds: 2.5, max_tokens: 20000, on_limit: answer }
 verify: pytest -q
 ---
 You review code.
@@ -110,12 +110,12 @@ def test_a_file_of_claude_code_means_the_same_here() -> None:
         ),
         ("---\ndescription: x\nlimits: 5\n---\nx", "reviewer.md:3:9: `limits` must be a mapping"),
         (
-            "---\ndescription: x\nlimits: {max_rounds: 0}\n---\nx",
-            "`max_rounds` must be a number above 0",
+            "---\ndescription: x\nlimits: {max_turns: 0}\n---\nx",
+            "`max_turns` must be a number above 0",
         ),
         (
-            "---\ndescription: x\nlimits: {max_rounds: 1.5}\n---\nx",
-            "`max_rounds` must be a number above 0",
+            "---\ndescription: x\nlimits: {max_turns: 1.5}\n---\nx",
+            "`max_turns` must be a number above 0",
         ),
         (
             "---\ndescription: x\nlimits: {max_tokens: yes}\n---\nx",
@@ -134,12 +134,12 @@ def test_what_is_wrong_is_said_with_its_place(text: str, said: str) -> None:
 
 @pytest.mark.proves("agent-files.wrong-is-said")
 def test_a_misspelt_key_is_a_warning_with_the_nearest_and_no_text_is_one_too() -> None:
-    _, warned = parsed("---\ndescription: x\ntool: [a]\nlimits: {max_round: 3}\n---\n")
+    _, warned = parsed("---\ndescription: x\ntool: [a]\nlimits: {max_turn: 3}\n---\n")
     assert (
         "reviewer.md:3:1: `tool` is no key of an agent and was ignored; did you mean `tools`?"
         in warned[0]
     )
-    assert any("did you mean `max_rounds`?" in one for one in warned)
+    assert any("did you mean `max_turns`?" in one for one in warned)
     assert any("the agent has no instructions" in one for one in warned)
 
 
@@ -164,41 +164,41 @@ def write(root: Path, name: str, text: str = "---\ndescription: x\n---\nYou.\n")
 
 @pytest.mark.proves("agent-files.trust")
 def test_a_repositorys_agents_do_nothing_until_a_person_trusts_them(tmp_path: Path) -> None:
-    trust = Trust(tmp_path / "trust.json")
+    trust = TrustStore(tmp_path / "trust.json")
     work = tmp_path / "work"
     write(work, ".ferrule/agents/a.md")
     write(work, ".harness/agents/b.md")
     write(work, ".ferrule/agents/deeper/c.md")
     write(work, ".claude/agents/d.md")
-    before = load_agents(trust.look(work))
+    before = load_agents(trust.read(work))
     assert (before.agents, before.inert) == ((), (".ferrule/agents/a.md", ".harness/agents/b.md"))
     trust.trust(work)
-    after = load_agents(trust.look(work))
+    after = load_agents(trust.read(work))
     assert ([agent.name for agent in after.agents], after.inert) == (["a", "b"], ())
     write(work, ".ferrule/agents/a.md", "---\ndescription: changed\n---\nDo evil.\n")
-    assert load_agents(trust.look(work)).agents == ()
+    assert load_agents(trust.read(work)).agents == ()
 
 
 @pytest.mark.proves("agent-files.trust")
 def test_a_persons_own_agents_need_no_trust_and_hold_before_a_repositorys(tmp_path: Path) -> None:
-    trust, own, work = Trust(tmp_path / "trust.json"), tmp_path / "own", tmp_path / "work"
+    trust, own, work = TrustStore(tmp_path / "trust.json"), tmp_path / "own", tmp_path / "work"
     write(own, "agents/a.md", "---\ndescription: mine\n---\nYou.\n")
     write(work, ".ferrule/agents/a.md", "---\ndescription: theirs\n---\nYou.\n")
-    assert [agent.description for agent in load_agents(trust.look(work), own).agents] == ["mine"]
+    assert [agent.description for agent in load_agents(trust.read(work), own).agents] == ["mine"]
     trust.trust(work)
-    loaded = load_agents(trust.look(work), own)
+    loaded = load_agents(trust.read(work), own)
     assert [agent.description for agent in loaded.agents] == ["mine"]
     assert [str(one) for one in loaded.warnings] == [
         ".ferrule/agents/a.md: it is not used: agents/a.md takes precedence"
     ]
     (own / "agents/a.md").chmod(0o666)
     with pytest.raises(ConfigError, match="others can write it"):
-        load_agents(trust.look(work), own)
+        load_agents(trust.read(work), own)
 
 
 @pytest.mark.proves("agent-files.trust")
 def test_all_that_is_wrong_is_said_at_once_and_links_are_not_followed(tmp_path: Path) -> None:
-    trust, work = Trust(tmp_path / "trust.json"), tmp_path / "work"
+    trust, work = TrustStore(tmp_path / "trust.json"), tmp_path / "work"
     write(work, ".ferrule/agents/a.md", "---\nname: x\ndescription: 1\n---\n")
     write(work, ".ferrule/agents/b.md", "nothing")
     write(work, ".ferrule/agents/c.md", "---\nname: y\ndescription: c\n---\nc")
@@ -206,14 +206,14 @@ def test_all_that_is_wrong_is_said_at_once_and_links_are_not_followed(tmp_path: 
     (work / ".ferrule/agents/z.md").symlink_to("/etc/passwd")
     trust.trust(work)
     with pytest.raises(ConfigError) as caught:
-        load_agents(trust.look(work))
+        load_agents(trust.read(work))
     said = str(caught.value)
     assert all(part in said for part in ("a.md:3:14", "b.md:1:1", "there is another agent `y`"))
     for name in ("a.md", "b.md"):
         (work / ".ferrule/agents" / name).unlink()
     (work / ".harness/agents/c.md").unlink()
     trust.trust(work)
-    assert "links are not followed" in str(load_agents(trust.look(work)).warnings[0])
+    assert "links are not followed" in str(load_agents(trust.read(work)).warnings[0])
 
 
 # ---- runs
@@ -244,7 +244,7 @@ async def test_a_script_delegates_through_the_same_gate() -> None:
 
     def made(hooks: str, steps: list[Any], **options: Any) -> Agent:
         file = parse_tool(SCRIPT.replace("HOOKS", hooks).encode(), "review.md")
-        script = make_tool(file, World(delegate=delegate))
+        script = make_tool(file, ScriptEnvironment(delegate=delegate_from_script))
         return Agent(
             Scripted(steps),
             [read_file, script],
@@ -275,20 +275,20 @@ async def test_a_script_delegates_through_the_same_gate() -> None:
 @pytest.mark.parametrize("given", [{}, {"task": 5}, {"task": {"a": 1}}])
 async def test_a_script_must_say_what_to_do(given: dict[str, Any]) -> None:
     with pytest.raises(ToolFailed) as caught:
-        await delegate(Context(Identity("t", "u", "s", "r"), "call"), given)
+        await delegate_from_script(Context(Identity("t", "u", "s", "r"), "call"), given)
     assert caught.value.error_type is ErrorType.VALIDATION_FAILED
 
 
 @pytest.mark.proves("agent-files.format")
 async def test_an_agent_of_a_file_runs_with_what_the_file_says(tmp_path: Path) -> None:
-    trust = Trust(tmp_path / "trust.json")
+    trust = TrustStore(tmp_path / "trust.json")
     write(
         tmp_path / "w",
         ".ferrule/agents/reviewer.md",
         REVIEWER.replace("model: ollama:qwen3\n", "").replace("verify: pytest -q\n", ""),
     )
     trust.trust(tmp_path / "w")
-    agents = load_agents(trust.look(tmp_path / "w")).agents
+    agents = load_agents(trust.read(tmp_path / "w")).agents
     steps = [calls(("delegate", {"task": "look", "agent": "reviewer"})), says("fine"), says("ok")]
     ours = Agent(
         Scripted(steps),
@@ -307,16 +307,16 @@ async def test_an_agent_of_a_file_runs_with_what_the_file_says(tmp_path: Path) -
 def test_hooks_of_the_contract_read_whose_call_it_is() -> None:
     who = Identity("t", "u", "child", "r")
     call = ToolPre("c", "add", {"a": 1})
-    assert "agent_type" not in told(Occasion(call, who))
-    of_agent = told(
+    assert "agent_type" not in build_input(Occasion(call, who))
+    of_agent = build_input(
         Occasion(ToolPre("c", "add", {"a": 1}, agent_type="reader", agent_id="child"), who)
     )
     assert (of_agent["agent_type"], of_agent["agent_id"]) == ("reader", "child")
-    started = told(Occasion(DelegationPre("reader", {}, "child"), who))
+    started = build_input(Occasion(DelegationPre("reader", {}, "child"), who))
     assert (started["hook_event_name"], started["agent_type"], started["agent_id"]) == (
         "SubagentStart", "reader", "child",
     )  # fmt: skip
-    only = parse_when('agent_type == "reader" and name == "add"', events=("tool.pre",))
+    only = parse_condition('agent_type == "reader" and name == "add"', events=("tool.pre",))
     assert [
         only(Occasion(one, who)) for one in (call, ToolPre("c", "add", {}, agent_type="reader"))
     ] == [

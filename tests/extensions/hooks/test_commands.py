@@ -20,17 +20,17 @@ from ferrule.engine.hooks.answers import read_answer as read_own
 from ferrule.engine.hooks.events import (
     Action,
     EventHook,
-    Garbage,
+    NotJson,
     Occasion,
     SessionStart,
     ToolPost,
     ToolPre,
     TurnStart,
 )
-from ferrule.extensions.hooks.claude_settings import Reach, read_configured
-from ferrule.extensions.hooks.commands import HookCommands
-from ferrule.extensions.hooks.contract import read_output, told
-from ferrule.extensions.hooks.web import HookServer
+from ferrule.extensions.hooks.claude_settings import HookAccess, parse_hook_settings
+from ferrule.extensions.hooks.commands import HookCommandRunner
+from ferrule.extensions.hooks.json_contract import build_input, parse_output
+from ferrule.extensions.hooks.web_hooks import WebHook
 from ferrule.models.scripted import calls, says
 from ferrule.storage.journal.sqlite import SqliteJournal
 from ferrule.storage.settings.yaml_tree import parse_yaml
@@ -63,14 +63,18 @@ if path == "half.txt":
 
 def configured(
     root: Path, event: str, hook: dict[str, Any], matcher: str = "", **copies: bytes
-) -> tuple[EventHook, HookCommands]:
+) -> tuple[EventHook, HookCommandRunner]:
     table = {
         "hooks": {
             event: [{"matcher": matcher, "hooks": [{"type": "command", "name": "guard", **hook}]}]
         }
     }
-    commands = HookCommands(root, {name.replace("_", "."): data for name, data in copies.items()})
-    read = read_configured(parse_yaml(json.dumps(table).encode(), "hooks.json"), Reach(commands))
+    commands = HookCommandRunner(
+        root, {name.replace("_", "."): data for name, data in copies.items()}
+    )
+    read = parse_hook_settings(
+        parse_yaml(json.dumps(table).encode(), "hooks.json"), HookAccess(commands)
+    )
     return read.hooks[0], commands
 
 
@@ -185,7 +189,7 @@ def test_a_matcher_is_compared_with_both_names_of_a_tool(
 
 @pytest.mark.proves("hook.contract-input")
 def test_what_a_hook_reads_has_the_names_of_the_contract_and_our_own() -> None:
-    given = told(PRE)
+    given = build_input(PRE)
     assert {key: given[key] for key in given if key != "ferrule"} == {
         "session_id": "s1",
         "transcript_path": "",
@@ -197,7 +201,9 @@ def test_what_a_hook_reads_has_the_names_of_the_contract_and_our_own() -> None:
         "tool_use_id": "c1",
     }
     assert given["ferrule"]["payload"]["arguments"] == {"path": "a.txt", "content": "x"}
-    failed = told(Occasion(ToolPost("c1", "run_command", False, None, "io_error", "gone"), WHO))
+    failed = build_input(
+        Occasion(ToolPost("c1", "run_command", False, None, "io_error", "gone"), WHO)
+    )
     assert (failed["hook_event_name"], failed["tool_name"], failed["error"]) == (
         "PostToolUseFailure",
         "Bash",
@@ -230,7 +236,7 @@ def specific(**keys: Any) -> str:
     ],
 )
 def test_an_answer_of_the_contract_means_what_it_means_there(text: str, action: Action) -> None:
-    assert read_output(text, PRE) == action
+    assert parse_output(text, PRE) == action
 
 
 @pytest.mark.proves("hook.command-fails-closed")
@@ -250,14 +256,14 @@ def test_an_answer_of_the_contract_means_what_it_means_there(text: str, action: 
     ],
 )
 def test_an_answer_that_cannot_be_read_is_garbage(text: str) -> None:
-    with pytest.raises(Garbage):
-        read_output(text, PRE)
+    with pytest.raises(NotJson):
+        parse_output(text, PRE)
 
 
 @pytest.mark.proves("hook.contract-output")
 def test_text_is_context_where_a_session_or_a_turn_begins() -> None:
     for payload in (SessionStart(), TurnStart("x")):
-        assert read_output("branch: main\n", Occasion(payload, WHO)) == Action(
+        assert parse_output("branch: main\n", Occasion(payload, WHO)) == Action(
             context="branch: main"
         )
 
@@ -301,15 +307,15 @@ JSON: st.SearchStrategy[Any] = st.recursive(
 def test_whatever_a_hook_answers_is_an_action_or_garbage(answer: Any) -> None:
     for read in (
         lambda: read_own(answer, PRE.payload),
-        lambda: read_output(json.dumps(answer), PRE),
+        lambda: parse_output(json.dumps(answer), PRE),
     ):
         try:
             action = read()
-        except Garbage:
+        except NotJson:
             continue
         assert action.verdict in ("allow", "block", "ask", "delegate")
     if isinstance(answer, (bool, int, str, list)):
-        with pytest.raises(Garbage):
+        with pytest.raises(NotJson):
             read_own(answer, PRE.payload)
 
 
@@ -326,8 +332,8 @@ def test_no_answer_changes_anything_of_a_call_but_its_arguments(change: dict[str
     call = PRE.payload
     assert isinstance(call, ToolPre)
     try:
-        changed = call.changed(change)
-    except Garbage:
+        changed = call.replace(change)
+    except NotJson:
         return
     assert {**changed.as_dict(), "arguments": 0, "args": 0} == {
         **call.as_dict(),
@@ -347,7 +353,7 @@ async def test_a_server_judges_a_call() -> None:
         return Reply(json={"decision": "block", "reason": f"not {path}"})
 
     async with HttpDouble(answer) as server:
-        hook = HookServer(f"{server.url}/judge", ("127.0.0.1",), headers={"x-key": "k"})
+        hook = WebHook(f"{server.url}/judge", ("127.0.0.1",), headers={"x-key": "k"})
         assert await hook.ask(PRE, 5) == Action("block", "not a.txt")
         assert (server.requests[0].method, server.requests[0].headers["x-key"]) == ("POST", "k")
 
@@ -368,7 +374,7 @@ async def test_a_server_judges_a_call() -> None:
 )
 async def test_a_server_that_does_not_answer_properly_is_a_broken_hook(reply: Reply) -> None:
     async with HttpDouble(lambda request: reply) as server:
-        hook = HookServer(f"{server.url}/judge", ("127.0.0.1", "localhost", "example.com"))
+        hook = WebHook(f"{server.url}/judge", ("127.0.0.1", "localhost", "example.com"))
         with pytest.raises(Exception) as broken:
             await hook.ask(PRE, 0.5)
         assert not isinstance(broken.value, AssertionError)
@@ -383,4 +389,4 @@ def test_a_server_that_nobody_allowed_is_refused_before_anything_is_sent() -> No
         ("http://127.0.0.1/x", ("example.com",)),
     ):
         with pytest.raises(ConfigError, match="is refused"):
-            HookServer(url, hosts)
+            WebHook(url, hosts)

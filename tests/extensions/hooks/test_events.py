@@ -381,7 +381,7 @@ async def test_a_session_that_a_hook_refuses_runs_nothing_and_asks_no_model() ->
     for attempt in (ours.run("x"), ours.session().call("add", a=1, b=1)):
         with pytest.raises(HookBlocked, match="the hook `closed`: at night"):
             await attempt
-    assert ours.wire.asks == []  # type: ignore[attr-defined]
+    assert ours.model_client.asks == []  # type: ignore[attr-defined]
     assert RAN == []
 
 
@@ -419,7 +419,7 @@ async def test_the_end_of_a_turn_can_send_the_model_on_a_bounded_number_of_times
     result = await ours.run("fix it")
     assert ends == list(range(MAX_CONTINUATIONS + 1))
     assert result.text == f"try {MAX_CONTINUATIONS}"
-    history = ours.wire.histories[1]  # type: ignore[attr-defined]
+    history = ours.model_client.histories[1]  # type: ignore[attr-defined]
     assert history[2] == UserMessage("[the hook `tests`: the tests fail]")
 
 
@@ -457,7 +457,7 @@ async def test_a_question_can_be_blocked_and_the_history_stays_valid() -> None:
     with pytest.raises(ProviderError, match="the hook `q`: too late") as failed:
         await session.run("x")
     assert failed.value.code == "hook_blocked"
-    assert ours.wire.asks == []  # type: ignore[attr-defined]
+    assert ours.model_client.asks == []  # type: ignore[attr-defined]
     assert isinstance(session.driver.machine.history[-1], AssistantMessage)
     await session.close()
 
@@ -473,7 +473,7 @@ async def test_a_changed_question_is_what_the_model_reads_and_the_history_stays(
     ours = one_call([hide])
     session = ours.session()
     await session.run("my number is 4711")
-    for asked in ours.wire.histories:  # type: ignore[attr-defined]
+    for asked in ours.model_client.histories:  # type: ignore[attr-defined]
         assert asked[0] == UserMessage("my number is [number]")
         assert asked[-1] == UserMessage("Answer briefly.")
     assert session.driver.machine.history[0] == UserMessage("my number is 4711")
@@ -500,7 +500,7 @@ async def test_a_changed_question_is_what_the_model_reads_and_the_history_stays(
     ],
 )
 async def test_a_question_that_a_hook_makes_invalid_is_not_asked(spoil: Any) -> None:
-    @hook("completion.pre", when="round == 2")
+    @hook("completion.pre", when="turn == 2")
     async def spoiled(question: CompletionPre) -> Action:
         return modify({"messages": spoil([dict(m) for m in question.messages])})
 
@@ -508,7 +508,7 @@ async def test_a_question_that_a_hook_makes_invalid_is_not_asked(spoil: Any) -> 
     with pytest.raises(ProviderError) as failed:
         await ours.run("go")
     assert failed.value.code == "hook_broken"
-    assert len(ours.wire.asks) == 1  # type: ignore[attr-defined]
+    assert len(ours.model_client.asks) == 1  # type: ignore[attr-defined]
 
 
 @pytest.mark.proves("hook.context")
@@ -516,14 +516,14 @@ async def test_what_a_hook_tells_before_a_question_is_read_with_it_and_survives_
     tmp_path: Any,
 ) -> None:
     journal = SqliteJournal(tmp_path / "j.db")
-    tell = hook("completion.pre", name="clock")(lambda q: allow(context=f"round {q.round}"))
+    tell = hook("completion.pre", name="clock")(lambda q: allow(context=f"turn {q.turn}"))
     ours = one_call([tell], journal=journal)
     session = ours.session()
     await session.run("go")
-    first, second = ours.wire.histories  # type: ignore[attr-defined]
-    assert first[-1].text == 'go\n<notice source="hook:clock">\nround 1\n</notice>'
+    first, second = ours.model_client.histories  # type: ignore[attr-defined]
+    assert first[-1].text == 'go\n<notice source="hook:clock">\nturn 1\n</notice>'
     assert isinstance(second[-1], ToolMessage)
-    assert second[-1].text == '5\n<notice source="hook:clock">\nround 2\n</notice>'
+    assert second[-1].text == '5\n<notice source="hook:clock">\nturn 2\n</notice>'
     live = list(session.driver.machine.history)
     await session.close()
     again = agent([], [], journal=journal).resume(session.id)
@@ -547,7 +547,7 @@ async def test_a_withheld_answer_with_calls_gives_each_call_its_one_result() -> 
     assert (result.text, RAN) == ("sorry", [])
     assert [r.error_type for r in result.results] == [ErrorType.PERMISSION_DENIED] * 2
     assert len(events_of(ours, ToolAnswered)) == 0
-    history = ours.wire.histories[-1]  # type: ignore[attr-defined]
+    history = ours.model_client.histories[-1]  # type: ignore[attr-defined]
     assert [type(m) for m in history] == [UserMessage, AssistantMessage, ToolMessage, ToolMessage]
     assert not any("secret plan" in str(m) for m in history)
     assert not any("secret plan" in str(e) for e in events_of(ours, ModelAnswered))
@@ -598,7 +598,7 @@ async def test_a_hook_can_end_the_run_after_the_round() -> None:
     with pytest.raises(ProviderError, match="stopped by the hook `cap`: budget") as stopped:
         await ours.run("x")
     assert stopped.value.code == "hook_stopped"
-    assert len(ours.wire.asks) == 1  # type: ignore[attr-defined]
+    assert len(ours.model_client.asks) == 1  # type: ignore[attr-defined]
 
 
 # ---- custom events, definitions

@@ -16,7 +16,7 @@ from ferrule.engine.hooks.events import EventHook
 from ferrule.extensions.hooks.loading import LoadedHooks, load_hooks
 from ferrule.models.scripted import calls, says
 from ferrule.storage.journal.sqlite import SqliteJournal
-from ferrule.storage.trust import Trust
+from ferrule.storage.trust import TrustStore
 
 SCRIPT = """\
 ---
@@ -60,10 +60,10 @@ def put(root: Path, **files: str) -> Path:
 
 
 def loaded(root: Path, *, trust: bool = True, **options: Any) -> LoadedHooks:
-    known = Trust()
+    known = TrustStore()
     if trust:
         known.trust(root)
-    return load_hooks(known.look(root), **options)
+    return load_hooks(known.read(root), **options)
 
 
 async def said(hooks: tuple[EventHook, ...], text: str) -> str:
@@ -113,7 +113,7 @@ async def test_a_repositorys_hooks_do_nothing_until_they_are_trusted_as_they_sta
 ) -> None:
     put(tmp_path, hooks__disk_dot_md=SCRIPT, hooks_dot_json='{"hooks": {"Nonsense": 1}}')
     if state == "changed":
-        Trust().trust(tmp_path)
+        TrustStore().trust(tmp_path)
         put(tmp_path, hooks__disk_dot_md=SCRIPT + "\nmore")
     found = loaded(tmp_path, trust=False)
     assert found.hooks == ()
@@ -241,11 +241,11 @@ async def test_a_persons_own_hooks_hold_without_trust_but_not_if_others_can_writ
     (own / "hooks" / "disk.md").chmod(0o600)
     root = tmp_path / "w"
     root.mkdir()
-    hooks = loaded(root, trust=False, own=own).hooks
+    hooks = loaded(root, trust=False, settings_folder=own).hooks
     assert "no rm x" in await said(hooks, "rm x")
     (own / "hooks" / "disk.md").chmod(0o666)
     with pytest.raises(ConfigError, match="others can write"):
-        loaded(root, trust=False, own=own)
+        loaded(root, trust=False, settings_folder=own)
 
 
 @pytest.mark.proves("hook.configured")

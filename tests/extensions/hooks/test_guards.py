@@ -43,7 +43,7 @@ async def after(
         permissions=Permissions(allow=[t.full_name for t in tools or TOOLS]),
         hooks=[guard],
         storage=Storage(journal=SqliteJournal(":memory:")),
-        limits=Limits(max_rounds=3),
+        limits=Limits(max_turns=3),
     )
     result = (await ours.run("go")).results[0]
     await ours.close()

@@ -13,7 +13,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ferrule.core.errors import ConfigError
-from ferrule.extensions.hooks.conditions import MOST_CHARACTERS, WhenError, decide, parse_when
+from ferrule.extensions.hooks.conditions import (
+    MAX_CHARACTERS,
+    ConditionError,
+    evaluate,
+    parse_condition,
+)
 from ferrule.tools.safe_patterns import compile_regex, matches_glob
 
 MANY = int(os.environ.get("FERRULE_FUZZ", "250"))
@@ -28,7 +33,7 @@ PAYLOAD: dict[str, Any] = {
 
 
 def holds(text: str) -> bool:
-    return decide(parse_when(text), "tool.pre", PAYLOAD)
+    return evaluate(parse_condition(text), "tool.pre", PAYLOAD)
 
 
 @pytest.mark.proves("hook.when")
@@ -81,7 +86,7 @@ def test_a_condition_looks_at_the_payload(text: str, answer: bool) -> None:
     ],
 )
 def test_a_condition_that_cannot_be_decided_is_an_error_not_a_no(text: str) -> None:
-    with pytest.raises(WhenError):
+    with pytest.raises(ConditionError):
         holds(text)
 
 
@@ -136,7 +141,7 @@ def test_a_condition_that_cannot_be_decided_is_an_error_not_a_no(text: str) -> N
 )
 def test_what_is_no_condition_is_refused_when_it_is_read(text: str) -> None:
     with pytest.raises(ConfigError) as wrong:
-        parse_when(text, "guard.md", 7, 9)
+        parse_condition(text, "guard.md", 7, 9)
     assert re.match(r"guard\.md:\d+:\d+: ", wrong.value.detail)
 
 
@@ -148,15 +153,15 @@ def test_the_place_of_a_mistake_is_the_one_in_the_file() -> None:
         ("name ==\n  open(1)", "4:3"),
     ):
         with pytest.raises(ConfigError) as wrong:
-            parse_when(text, "a.md", 3, 7)
+            parse_condition(text, "a.md", 3, 7)
         assert wrong.value.detail.startswith(f"a.md:{place}:")
 
 
 @pytest.mark.proves("hook.when-fails-closed")
 def test_a_name_that_no_event_of_the_hook_has_is_refused_when_it_is_read() -> None:
-    parse_when('event == "turn.start" or name == "x"', events=("tool.pre", "turn.start"))
+    parse_condition('event == "turn.start" or name == "x"', events=("tool.pre", "turn.start"))
     with pytest.raises(ConfigError, match="did you mean `name`"):
-        parse_when('side_effect == "x" and nme == "y"', events=("tool.pre",))
+        parse_condition('side_effect == "x" and nme == "y"', events=("tool.pre",))
 
 
 WORDS = st.sampled_from(
@@ -204,7 +209,7 @@ WORDS = st.sampled_from(
 def test_any_text_is_an_answer_or_one_of_two_errors(text: str) -> None:
     try:
         answer = holds(text)
-    except (ConfigError, WhenError):
+    except (ConfigError, ConditionError):
         return
     assert isinstance(answer, bool)
 
@@ -227,4 +232,4 @@ def test_no_pattern_takes_longer_than_its_text() -> None:
         with pytest.raises(ValueError):
             compile_regex(bad)
     with pytest.raises(ConfigError):
-        parse_when("name == " + "1" * MOST_CHARACTERS)
+        parse_condition("name == " + "1" * MAX_CHARACTERS)

@@ -13,7 +13,7 @@ from ferrule.engine.session import Session
 from ferrule.extensions.skills.loading import LoadedSkills, load_skills
 from ferrule.models.scripted import Scripted
 from ferrule.storage.journal.sqlite import SqliteJournal
-from ferrule.storage.trust import Trust
+from ferrule.storage.trust import TrustStore
 from grouped_options import grouped
 
 
@@ -47,7 +47,7 @@ class Place:
         )
 
     def load(self, **options: Any) -> LoadedSkills:
-        seen = Trust().look(self.workspace)
+        seen = TrustStore().read(self.workspace)
         return load_skills(self.workspace, seen, self.own, home=self.home, **options)
 
     def session(self, loaded: LoadedSkills | None = None, **options: Any) -> Session:

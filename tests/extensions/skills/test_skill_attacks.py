@@ -12,7 +12,7 @@ import pytest
 from ferrule.core.calls import ErrorType
 from ferrule.extensions.skills.loading import load_skills
 from ferrule.extensions.skills.skill_file import MOST_BYTES
-from ferrule.storage.trust import Trust
+from ferrule.storage.trust import TrustStore
 
 SECRET = "the-secret-of-the-person"
 
@@ -141,7 +141,7 @@ async def test_no_path_leaves_the_folder_of_its_skill(place: Any, path: str, kin
         place.put(f"{folder}/c/{name}", SECRET, below=below)
     place.put("ferrule.yaml", f"# {SECRET}", below=place.own)
     if kind == "trusted":
-        Trust().trust(place.workspace)
+        TrustStore().trust(place.workspace)
     result = await place.session().call("skill", name="c", path=path)
     assert not result.success and SECRET not in repr(result)
     listed = (await place.session().call("skill", name="c")).data
@@ -154,7 +154,7 @@ def test_a_giant_skill_is_left_out_and_not_read_whole(place: Any) -> None:
     with file.open("r+b") as opened:
         opened.truncate(1 << 40)  # a terabyte of nothing: reading it whole would not end
     place.skill(".ferrule/skills", "b", body="x" * MOST_BYTES)
-    Trust().trust(place.workspace)
+    TrustStore().trust(place.workspace)
     loaded = place.load()
     assert loaded.skills == ()
     assert f"the bound is {MOST_BYTES}" in str(loaded.broken[0]) and str(1 << 40) in str(
@@ -220,7 +220,7 @@ def test_a_skill_that_tools_could_have_written_is_not_the_persons_word(
     instruction tomorrow.
     """
     place.skill(folder, "c", below=place.home)
-    loaded = load_skills(place.home, Trust().look(place.home), place.own, home=place.home)
+    loaded = load_skills(place.home, TrustStore().read(place.home), place.own, home=place.home)
     assert [(skill.name, skill.origin) for skill in loaded.skills] == [("c", "repository")]
 
 
@@ -233,7 +233,7 @@ def test_a_skill_of_the_persons_that_is_worked_on_is_not_believed_meanwhile(
     place.skill("skills", "d", below=place.own)
     place.put("skills/c/scripts/run.py", "", below=place.own)
     folder = place.own / workspace
-    loaded = load_skills(folder, Trust().look(folder), place.own, home=place.home)
+    loaded = load_skills(folder, TrustStore().read(folder), place.own, home=place.home)
     assert [skill.name for skill in loaded.skills] == ["d"]
     assert "where tools can write" in str(loaded.broken[0])
 
@@ -242,7 +242,7 @@ def test_a_skill_of_the_persons_that_is_worked_on_is_not_believed_meanwhile(
 def test_the_folder_of_the_persons_skills_as_the_workspace_is_the_repositorys(place: Any) -> None:
     place.skill("skills", "c", below=place.own)
     folder = place.own / "skills"
-    loaded = load_skills(folder, Trust().look(folder), place.own, home=place.home)
+    loaded = load_skills(folder, TrustStore().read(folder), place.own, home=place.home)
     assert [(skill.name, skill.origin, skill.file) for skill in loaded.skills] == [
         ("c", "repository", "c/SKILL.md")
     ]
@@ -252,6 +252,6 @@ def test_the_folder_of_the_persons_skills_as_the_workspace_is_the_repositorys(pl
 def test_links_below_ferrule_are_not_followed(place: Any, outside: Path) -> None:
     (place.workspace / ".ferrule/skills").mkdir(parents=True)
     (place.workspace / ".ferrule/skills/stolen").symlink_to(outside)
-    Trust().trust(place.workspace)
+    TrustStore().trust(place.workspace)
     loaded = place.load()
     assert loaded.skills == () and "links are not followed" in str(loaded.broken[0])

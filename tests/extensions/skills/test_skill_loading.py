@@ -14,13 +14,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ferrule.extensions.skills import loading
-from ferrule.extensions.skills.catalogue import MOST_BYTES, catalogue
-from ferrule.extensions.skills.git_ignored import Ignored
+from ferrule.extensions.skills.catalogue import MAX_BYTES, render_catalogue
+from ferrule.extensions.skills.git_ignored import GitIgnoredFiles
 from ferrule.extensions.skills.skill_file import Skill
 from ferrule.permissions.filesystem.workspace import Workspace
-from ferrule.permissions.gate import Gate
+from ferrule.permissions.rule_evaluation import PermissionGate
 from ferrule.permissions.rules import RuleSet
-from ferrule.storage.trust import Trust
+from ferrule.storage.trust import TrustStore
 
 
 def origins(loaded: loading.LoadedSkills) -> dict[str, str]:
@@ -38,7 +38,7 @@ def test_skills_are_found_in_the_repository_and_in_the_persons_folders(place: An
     place.skill("skills", "c", below=place.own)
     place.skill(".agents/skills", "d", below=place.home)
     place.skill(".ferrule/skills", "e")
-    Trust().trust(place.workspace)
+    TrustStore().trust(place.workspace)
     loaded = place.load()
     assert origins(loaded) == {
         "a": "repository",
@@ -61,7 +61,7 @@ def test_without_skills_there_is_no_tool_and_no_text(place: Any) -> None:
 @pytest.mark.proves("skills.places")
 def test_the_persons_folders_are_looked_at_only_if_they_are_given(place: Any) -> None:
     place.skill(".agents/skills", "d", below=place.home)
-    seen = Trust().look(place.workspace)
+    seen = TrustStore().read(place.workspace)
     assert loading.load_skills(place.workspace, seen, home=place.home).skills == ()
 
 
@@ -73,7 +73,7 @@ def test_what_lies_in_ferrule_does_nothing_until_it_is_trusted_and_after_a_chang
     loaded = place.load()
     assert (loaded.skills, loaded.inert) == ((), (".ferrule/skills/e/SKILL.md",))
     assert "no effect until you trust the folder" in str(loaded.warnings[0])
-    Trust().trust(place.workspace)
+    TrustStore().trust(place.workspace)
     assert origins(place.load()) == {"e": "trusted"}
     place.skill(".ferrule/skills", "e", "Something else.")
     assert place.load().skills == ()
@@ -83,7 +83,7 @@ def test_what_lies_in_ferrule_does_nothing_until_it_is_trusted_and_after_a_chang
 def test_trust_does_not_reach_what_its_digest_does_not_cover(place: Any) -> None:
     place.skill(".agents/skills", "a")
     place.skill(".ferrule/skills", "e")
-    Trust().trust(place.workspace)
+    TrustStore().trust(place.workspace)
     assert origins(place.load()) == {"a": "repository", "e": "trusted"}
 
 
@@ -93,7 +93,7 @@ def test_a_repository_cannot_put_its_text_in_the_place_of_the_persons(place: Any
     place.skill(".agents/skills", "deploy", "Theirs.", below=place.home)
     place.skill(".ferrule/skills", "deploy", "Trusted.")
     place.skill(".agents/skills", "deploy", "Foreign.")
-    Trust().trust(place.workspace)
+    TrustStore().trust(place.workspace)
     loaded = place.load()
     assert [skill.description for skill in loaded.skills] == ["Mine."]
     assert [one.where for one in loaded.warnings] == [
@@ -153,16 +153,16 @@ def test_a_skill_that_git_ignores_is_not_loaded(place: Any, file: str, pattern: 
 def test_an_ignore_file_above_the_workspace_counts_up_to_the_repositorys_root(place: Any) -> None:
     inner = place.workspace / "agents" / "inner"
     place.skill("agents/inner/.agents/skills", "a")
-    assert origins(loading.load_skills(inner, Trust().look(inner))) == {"a": "repository"}
+    assert origins(loading.load_skills(inner, TrustStore().read(inner))) == {"a": "repository"}
     place.put(".gitignore", "inner/\n")
-    assert loading.load_skills(inner, Trust().look(inner)).skills == ()
+    assert loading.load_skills(inner, TrustStore().read(inner)).skills == ()
 
 
 @pytest.mark.proves("skills.git-ignored")
 def test_trust_does_not_bring_back_what_git_ignores(place: Any) -> None:
     place.skill(".ferrule/skills", "e")
     place.put(".gitignore", ".ferrule/\n")
-    Trust().trust(place.workspace)
+    TrustStore().trust(place.workspace)
     assert place.load().skills == ()
 
 
@@ -219,7 +219,7 @@ def test_what_is_ignored_is_what_git_says(
         ["git", "-c", "core.excludesFile=/dev/null", "check-ignore", "--no-index", "--stdin"],
         cwd=folder, input="\n".join(NAMES), capture_output=True, text=True, check=False,
     )  # fmt: skip
-    with closing(Workspace(folder)) as tree, closing(Ignored(tree, folder)) as ignored:
+    with closing(Workspace(folder)) as tree, closing(GitIgnoredFiles(tree, folder)) as ignored:
         assert [name for name in NAMES if ignored(name)] == said.stdout.splitlines()
 
 
@@ -281,9 +281,9 @@ def test_the_catalogue_has_a_line_per_skill_in_the_same_bytes_every_time(place: 
 def test_whatever_descriptions_say_a_catalogue_is_bounded_and_has_only_its_own_lines(
     skills: list[Skill],
 ) -> None:
-    text, _ = catalogue(skills)
-    assert len(text.encode()) <= MOST_BYTES
-    assert text == catalogue(skills[::-1])[0]
+    text, _ = render_catalogue(skills)
+    assert len(text.encode()) <= MAX_BYTES
+    assert text == render_catalogue(skills[::-1])[0]
     lines = [line for line in text.split("\n") if line.startswith("- ")]
     assert [line.split(":")[0] for line in lines] == [
         f"- {s.name}" for s in sorted(skills, key=lambda s: s.name)
@@ -294,14 +294,14 @@ def test_whatever_descriptions_say_a_catalogue_is_bounded_and_has_only_its_own_l
 
 @pytest.mark.proves("skills.catalogue")
 def test_long_descriptions_are_shortened_and_many_names_left_out_and_both_are_said() -> None:
-    text, said = catalogue([made(f"s{number}", "x" * 1000) for number in range(30)])
-    assert len(text.encode()) <= MOST_BYTES and text.count("…") == 30
+    text, said = render_catalogue([made(f"s{number}", "x" * 1000) for number in range(30)])
+    assert len(text.encode()) <= MAX_BYTES and text.count("…") == 30
     assert said == "30 descriptions of skills are shortened for the model"
-    text, said = catalogue(
+    text, said = render_catalogue(
         [made(f"a-very-long-name-of-a-skill-{number:04}", "x" * 1000) for number in range(500)]
     )
     listed = sum(line.startswith("- ") for line in text.splitlines())
-    assert 100 < listed < 500 and len(text.encode()) <= MOST_BYTES
+    assert 100 < listed < 500 and len(text.encode()) <= MAX_BYTES
     assert f"{500 - listed} more skills are not listed" in text and said.startswith(
         f"{500 - listed} skills"
     )
@@ -316,22 +316,24 @@ def test_a_skill_that_a_rule_denies_is_not_in_the_catalogue(place: Any) -> None:
     place.skill(".agents/skills", "bad")
     place.skill(".claude/skills", "hidden")
     loaded = place.load()
-    gate = Gate(RuleSet.of(deny=["Skill(bad)", "Read(.claude/**)"]), root=place.workspace)
-    seen = loaded.seen_by(gate)
+    gate = PermissionGate(
+        RuleSet.parse(deny=["Skill(bad)", "Read(.claude/**)"]), root=place.workspace
+    )
+    seen = loaded.filter_by(gate)
     assert [skill.name for skill in seen.skills] == ["good"]
     assert "- good" in seen.catalogue_text and "bad" not in seen.catalogue_text
     assert seen.tools[0].arguments.schema["properties"]["name"]["enum"] == ["good"]
-    assert loaded.seen_by(Gate(root=place.workspace)) is loaded
-    nothing = loaded.seen_by(Gate(RuleSet.of(deny=["Skill"]), root=place.workspace))
+    assert loaded.filter_by(PermissionGate(root=place.workspace)) is loaded
+    nothing = loaded.filter_by(PermissionGate(RuleSet.parse(deny=["Skill"]), root=place.workspace))
     assert (nothing.tools, nothing.catalogue_text) == ((), "")
 
 
 @pytest.mark.proves("skills.rules")
 def test_names_that_the_settings_reserve_hide_skills_too(place: Any) -> None:
-    from ferrule.permissions.protected_names import DEFAULT
+    from ferrule.permissions.protected_names import DEFAULT_NAMES
 
     place.skill(".claude/skills", "a")
-    assert place.load(names=DEFAULT.extended(secret=(".claude",))).skills == ()
+    assert place.load(names=DEFAULT_NAMES.extend(secret=(".claude",))).skills == ()
 
 
 def test_a_folder_that_is_none_is_said(place: Any) -> None:

@@ -12,7 +12,7 @@ from ferrule.engine.agent import Agent
 from ferrule.engine.agent_options import Storage
 from ferrule.models.scripted import Scripted, calls, says
 from ferrule.storage.journal.sqlite import SqliteJournal
-from ferrule.storage.trust import Trust
+from ferrule.storage.trust import TrustStore
 
 
 @pytest.mark.proves("skills.tool")
@@ -41,7 +41,7 @@ async def test_the_body_is_framed_as_the_words_of_who_answers_for_it(place: Any)
     place.skill(".agents/skills", "a", body="Of the authors.")
     place.skill(".ferrule/skills", "b", body="Trusted.")
     place.skill("skills", "c", body="Mine.", below=place.own)
-    Trust().trust(place.workspace)
+    TrustStore().trust(place.workspace)
     session = place.session()
     data = (await session.call("skill", name="a")).data
     assert '<skill name="a" by="the repository">\nOf the authors.\n</skill>' in data
@@ -90,7 +90,7 @@ async def test_files_outside_the_workspace_are_read_through_the_tool(place: Any)
 async def test_files_of_a_trusted_skill_are_the_bytes_that_were_trusted(place: Any) -> None:
     place.skill(".ferrule/skills", "e")
     place.put(".ferrule/skills/e/a.md", "As it was.")
-    Trust().trust(place.workspace)
+    TrustStore().trust(place.workspace)
     session = place.session()
     place.put(".ferrule/skills/e/a.md", "Changed since.")
     assert "As it was." in (await session.call("skill", name="e", path="./a.md")).data

@@ -12,8 +12,8 @@ import httpx
 import pytest
 
 from ferrule.console.app import make_app
-from ferrule.console.assemblies import Setup
-from ferrule.console.setup import close, console_with
+from ferrule.console.assemblies import SessionSetup
+from ferrule.console.setup import build_console_over, close_console
 from ferrule.console.state import Console
 from ferrule.engine.agent import Agent
 from ferrule.engine.event_bus.bus import Bus
@@ -80,7 +80,7 @@ def served(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Any
         notices: list[str] = []
         store = SqliteJournal(journal or tmp_path / "journal.db")
 
-        def make(setup: Setup, _: Journal | None, bus: Bus | None) -> Assembly:
+        def make(setup: SessionSetup, _: Journal | None, bus: Bus | None) -> Assembly:
             agent = Agent(
                 wires[setup.model or next(iter(wires))],
                 tools,
@@ -98,13 +98,13 @@ def served(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Any
                 agent, load_settings(workspace=str(workspace)), notices.append, owns_journal=False
             )
 
-        console = console_with(make, owner="owner")
+        console = build_console_over(make, owner="owner")
         try:
             yield Serving(console, make_app(console), store, workspace, notices)
         finally:
-            await close(console)
+            await close_console(console)
             store.close()
         for wire in wires.values():
-            wire.finished()
+            wire.assert_finished()
 
     return serve

@@ -33,7 +33,7 @@ MISSING = [
     for reason, there in (
         (
             "the embedded model is not pulled: `ferrule models pull smollm2`",
-            (pull.folder() / "SmolLM2-135M-Instruct.Q4_1.gguf").exists(),
+            (pull.models_folder() / "SmolLM2-135M-Instruct.Q4_1.gguf").exists(),
         ),
         ("playwright is not installed", importlib.util.find_spec("playwright") is not None),
         ("there is no Chromium here", CHROMIUM is not None),
@@ -252,7 +252,7 @@ def _a_question_is_answered_with_a_tool(ada: Person) -> None:
 
 def _what_one_allows_the_other_sees(ada: Person, eve: Person) -> None:
     eve.watches(ada.asks("What does keeper.txt say?"))
-    ada.sees("form.question", "May read_file run?")
+    ada.sees("form.question", "Allow read_file to run?")
     eve.sees("form.question", "keeper.txt")
     eve.picture("approval")
     ada.page.get_by_role("button", name="Allow once").click()

@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from ferrule.console.sessions import Live
-from ferrule.console.setup import close, console_of
+from ferrule.console.open_sessions import ConsoleSession
+from ferrule.console.setup import build_console, close_console
 from ferrule.console.viewer import Viewer
-from ferrule.storage.trust import Trust
+from ferrule.storage.trust import TrustStore
 
 GREET = (
     "---\nparameters: {{}}\nside_effect: none\nscript: |\n  def run(args): return "
@@ -20,7 +20,7 @@ GREET = (
 )
 
 
-def greetings(live: Live) -> list[str]:
+def greetings(live: ConsoleSession) -> list[str]:
     results = live.session.driver.machine.results()
     return [str(result.data) if result.success else str(result.error_type) for result in results]
 
@@ -32,26 +32,26 @@ async def test_a_changed_tool_is_withdrawn_from_the_next_message_on_and_back_onc
     file = tmp_path / "work/.ferrule/tools/greet.md"
     file.parent.mkdir(parents=True)
     file.write_text(GREET.format("one"))
-    Trust().trust(tmp_path / "work")
+    TrustStore().trust(tmp_path / "work")
     step = [{"call": [{"tool": "greet", "arguments": {}}]}, {"say": "Done."}]
     (tmp_path / "talk.json").write_text(json.dumps(step * 3))
     told: list[str] = []
-    console = console_of(
+    console = build_console(
         {"model": f"scripted:{tmp_path}/talk.json", "workspace": str(tmp_path / "work")},
         told.append,
     )
     try:
-        live = await console.desk.start(Viewer(console.owner, operator=True), "Hello.")
-        assert live.work is not None
-        await live.work
+        live = await console.open_sessions.start(Viewer(console.owner, operator=True), "Hello.")
+        assert live.run_task is not None
+        await live.run_task
         said = [greetings(live)]
         file.write_text(GREET.format("two"))
         for trusted in (False, True):
             if trusted:
-                Trust().trust(tmp_path / "work")
-            await console.desk.say(live, "Again.")
-            await live.work
+                TrustStore().trust(tmp_path / "work")
+            await console.open_sessions.start_run(live, "Again.")
+            await live.run_task
             said.append(greetings(live))
         assert said == [["one"], ["not_found"], ["two"]]
     finally:
-        await close(console)
+        await close_console(console)

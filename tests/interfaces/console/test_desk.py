@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 
 from ferrule import tool
-from ferrule.console import sessions
-from ferrule.console.assemblies import Setup
+from ferrule.console import open_sessions as sessions
+from ferrule.console.assemblies import SessionSetup
+from ferrule.console.open_sessions import ConsoleSession, SessionActionError
 from ferrule.console.questions import Question, QuestionError
-from ferrule.console.sessions import DeskError, Live
 from ferrule.console.viewer import Viewer
 from ferrule.core.errors import FerruleError
 from ferrule.core.events import (
@@ -41,16 +41,16 @@ READ = tool(lambda: "seen", name="look", description="Look.", side_effect="none"
 async def asked(serving: Any, count: int = 1) -> list[Question]:
     """The questions that wait, once there are so many."""
     async with asyncio.timeout(10):
-        while len(found := serving.console.desk.waiting(OWNER)) < count:
+        while len(found := serving.console.open_sessions.list_questions(OWNER)) < count:
             await asyncio.sleep(0.005)
     return found
 
 
-async def over(live: Live) -> None:
+async def over(live: ConsoleSession) -> None:
     """Once its run is over."""
-    assert live.work is not None
+    assert live.run_task is not None
     async with asyncio.timeout(10):
-        await asyncio.wait([live.work])
+        await asyncio.wait([live.run_task])
 
 
 def events(serving: Any, session: str, kind: type) -> list[Any]:
@@ -60,7 +60,7 @@ def events(serving: Any, session: str, kind: type) -> list[Any]:
 @pytest.mark.proves("console.run-outlives-its-page")
 async def test_a_run_goes_on_without_anybody_looking(served: Any) -> None:
     async with served({"scripted:a": [calls(("look", {})), says("done")]}, tools=[READ]) as serving:
-        live = await serving.console.desk.start(OWNER, "look around")
+        live = await serving.console.open_sessions.start(OWNER, "look around")
         await over(live)
         assert [one.stop for one in events(serving, live.id, RunFinished)] == ["done"]
 
@@ -70,9 +70,11 @@ async def test_a_yes_lets_the_call_run_and_says_who_gave_it(served: Any) -> None
     async with served(
         {"scripted:a": [calls(("note", {"text": "x"})), says("ok")]}, tools=[NOTE]
     ) as serving:
-        live = await serving.console.desk.start(OWNER, "note x")
+        live = await serving.console.open_sessions.start(OWNER, "note x")
         (question,) = await asked(serving)
-        serving.console.desk.questions.answer(OWNER, question.id, question.request.digest, "once")
+        serving.console.open_sessions.questions.answer(
+            OWNER, question.id, question.request.digest, "once"
+        )
         await over(live)
         (answer,) = events(serving, live.id, PersonAnswered)
         assert (answer.choice, answer.by, answer.digest) == (
@@ -88,12 +90,12 @@ async def test_an_answer_about_other_arguments_counts_for_nothing(served: Any) -
     async with served(
         {"scripted:a": [calls(("note", {"text": "x"})), says("ok")]}, tools=[NOTE]
     ) as serving:
-        live = await serving.console.desk.start(OWNER, "note x")
+        live = await serving.console.open_sessions.start(OWNER, "note x")
         (question,) = await asked(serving)
         with pytest.raises(QuestionError, match="arguments changed"):
-            serving.console.desk.questions.answer(OWNER, question.id, "0" * 64, "once")
-        assert serving.console.desk.waiting(OWNER) == [question]
-        serving.console.desk.questions.answer(
+            serving.console.open_sessions.questions.answer(OWNER, question.id, "0" * 64, "once")
+        assert serving.console.open_sessions.list_questions(OWNER) == [question]
+        serving.console.open_sessions.questions.answer(
             OWNER, question.id, question.request.digest, "deny", note="not now"
         )
         await over(live)
@@ -107,9 +109,9 @@ async def test_a_question_is_answered_once(served: Any) -> None:
     async with served(
         {"scripted:a": [calls(("note", {"text": "x"})), says("ok")]}, tools=[NOTE]
     ) as serving:
-        live = await serving.console.desk.start(OWNER, "note x")
+        live = await serving.console.open_sessions.start(OWNER, "note x")
         (question,) = await asked(serving)
-        questions, digest = serving.console.desk.questions, question.request.digest
+        questions, digest = serving.console.open_sessions.questions, question.request.digest
         questions.answer(OWNER, question.id, digest, "deny")
         with pytest.raises(QuestionError, match="no longer open"):
             questions.answer(OWNER, question.id, digest, "once")
@@ -122,9 +124,9 @@ async def test_only_what_the_gate_offered_is_granted(served: Any) -> None:
     async with served(
         {"scripted:a": [calls(("note", {"text": "x"})), says("ok")]}, tools=[NOTE]
     ) as serving:
-        live = await serving.console.desk.start(OWNER, "note x")
+        live = await serving.console.open_sessions.start(OWNER, "note x")
         (question,) = await asked(serving)
-        questions, digest = serving.console.desk.questions, question.request.digest
+        questions, digest = serving.console.open_sessions.questions, question.request.digest
         with pytest.raises(QuestionError, match="not offered"):
             questions.answer(OWNER, question.id, digest, "session", "Bash(*)")
         offer = next(one for one in question.request.offers if one.choice == "session")
@@ -136,16 +138,16 @@ async def test_only_what_the_gate_offered_is_granted(served: Any) -> None:
 @pytest.mark.proves("console.owner-remembers")
 async def test_what_is_remembered_for_good_is_the_owners_to_say(served: Any) -> None:
     async with served({"scripted:a": [calls(("note", {"text": "x"}))]}, tools=[NOTE]) as serving:
-        live = await serving.console.desk.start(BOB, "note x")
+        live = await serving.console.open_sessions.start(BOB, "note x")
         (question,) = await asked(serving)
         assert "remember" in {one.choice for one in question.request.offers}
         assert {one.choice for one in question.offers(BOB)} == {"once", "session"}
         grant = next(one.rule for one in question.request.offers if one.choice == "remember")
         with pytest.raises(QuestionError, match="not offered"):
-            serving.console.desk.questions.answer(
+            serving.console.open_sessions.questions.answer(
                 BOB, question.id, question.request.digest, "remember", grant
             )
-        await serving.console.desk.stop(live.id)
+        await serving.console.open_sessions.stop_run(live.id)
 
 
 @pytest.mark.proves("console.critical-is-for-operators")
@@ -154,24 +156,28 @@ async def test_critical_risk_is_for_an_operator_to_allow(served: Any) -> None:
     async with served(
         {"scripted:a": [calls(("worst", {"text": "x"})), says("ok")]}, tools=[worst]
     ) as serving:
-        live = await serving.console.desk.start(BOB, "do it")
+        live = await serving.console.open_sessions.start(BOB, "do it")
         (question,) = await asked(serving)
         assert question.offers(BOB) == () and [one.choice for one in question.offers(OWNER)] == [
             "once"
         ]
-        serving.console.desk.questions.answer(BOB, question.id, question.request.digest, "deny")
+        serving.console.open_sessions.questions.answer(
+            BOB, question.id, question.request.digest, "deny"
+        )
         await over(live)
 
 
 @pytest.mark.proves("console.own-sessions")
 async def test_nobody_answers_for_somebody_else(served: Any) -> None:
     async with served({"scripted:a": [calls(("note", {"text": "x"}))]}, tools=[NOTE]) as serving:
-        live = await serving.console.desk.start(OWNER, "note x")
+        live = await serving.console.open_sessions.start(OWNER, "note x")
         (question,) = await asked(serving)
-        assert serving.console.desk.waiting(BOB) == []
+        assert serving.console.open_sessions.list_questions(BOB) == []
         with pytest.raises(QuestionError, match="no longer open"):
-            serving.console.desk.questions.answer(BOB, question.id, question.request.digest, "deny")
-        await serving.console.desk.stop(live.id)
+            serving.console.open_sessions.questions.answer(
+                BOB, question.id, question.request.digest, "deny"
+            )
+        await serving.console.open_sessions.stop_run(live.id)
 
 
 def hanging() -> tuple[Any, asyncio.Event]:
@@ -190,15 +196,15 @@ def hanging() -> tuple[Any, asyncio.Event]:
 async def test_stopping_ends_the_run_and_answers_its_calls(served: Any) -> None:
     hang, begun = hanging()
     async with served({"scripted:a": [calls(("hang", {}))]}, tools=[hang]) as serving:
-        live = await serving.console.desk.start(OWNER, "hang")
+        live = await serving.console.open_sessions.start(OWNER, "hang")
         await begun.wait()
-        await serving.console.desk.stop(live.id)
+        await serving.console.open_sessions.stop_run(live.id)
         assert [one.stop for one in events(serving, live.id, RunFinished)] == ["cancelled"]
         assert [str(one.result.error_type) for one in events(serving, live.id, ToolAnswered)] == [
             "cancelled"
         ]
-        with pytest.raises(DeskError, match="no run of this session"):
-            await serving.console.desk.stop(live.id)
+        with pytest.raises(SessionActionError, match="no run of this session"):
+            await serving.console.open_sessions.stop_run(live.id)
 
 
 @pytest.mark.proves("console.stop")
@@ -207,9 +213,9 @@ async def test_one_call_is_stopped_and_the_run_goes_on(served: Any) -> None:
     async with served(
         {"scripted:a": [calls(("hang", {}, "c1")), says("well")]}, tools=[hang]
     ) as serving:
-        live = await serving.console.desk.start(OWNER, "hang")
+        live = await serving.console.open_sessions.start(OWNER, "hang")
         await begun.wait()
-        serving.console.desk.stop_call(live.id, "c1")
+        serving.console.open_sessions.stop_call(live.id, "c1")
         await over(live)
         (finished,) = events(serving, live.id, RunFinished)
         assert (finished.stop, finished.text) == ("done", "well")
@@ -225,11 +231,11 @@ async def test_words_on_the_way_are_read_before_the_next_answer(served: Any) -> 
         return says("understood")
 
     async with served({"scripted:a": [calls(("hang", {}, "c1")), answer]}, tools=[hang]) as serving:
-        live = await serving.console.desk.start(OWNER, "hang")
+        live = await serving.console.open_sessions.start(OWNER, "hang")
         await begun.wait()
         info = serving.journal.find(live.id)
-        assert (await serving.console.desk.go_on(OWNER, info, "be quick")) is live
-        serving.console.desk.stop_call(live.id, "c1")
+        assert (await serving.console.open_sessions.send_message(OWNER, info, "be quick")) is live
+        serving.console.open_sessions.stop_call(live.id, "c1")
         await over(live)
         assert any("be quick" in text for text in read)
 
@@ -242,7 +248,7 @@ async def test_a_run_whose_server_died_is_taken_up_by_the_next_one(
     async with served(
         {"scripted:a": [calls(("note", {"text": "x"}))]}, tools=[NOTE], journal=store
     ) as first:
-        live = await first.console.desk.start(OWNER, "note x")
+        live = await first.console.open_sessions.start(OWNER, "note x")
         await asked(first)
         left = [*first.journal.records(live.id)]
         copied = tmp_path / "after.db"
@@ -250,19 +256,21 @@ async def test_a_run_whose_server_died_is_taken_up_by_the_next_one(
     steps = [says("good")]
     async with served({"scripted:a": steps}, tools=[NOTE], journal=copied) as second:
         info = second.journal.find(live.id)
-        assert second.console.desk.standing(info) == "interrupted"
+        assert second.console.open_sessions.session_state(info) == "interrupted"
         with pytest.raises(FerruleError, match="still open"):
-            await second.console.desk.go_on(OWNER, info, "more")
-        again = await second.console.desk.resume(OWNER, info)
+            await second.console.open_sessions.send_message(OWNER, info, "more")
+        again = await second.console.open_sessions.resume_run(OWNER, info)
         (question,) = await asked(second)
         assert question.request.tool.name == "note"
-        second.console.desk.questions.answer(OWNER, question.id, question.request.digest, "once")
+        second.console.open_sessions.questions.answer(
+            OWNER, question.id, question.request.digest, "once"
+        )
         await over(again)
         assert [one.result.data for one in events(second, live.id, ToolAnswered)] == ["noted x"]
         assert [one.stop for one in events(second, live.id, RunFinished)] == ["done"]
 
 
-async def _died(serving: Any, live: Live, to: Any, left: list[Any]) -> None:
+async def _died(serving: Any, live: ConsoleSession, to: Any, left: list[Any]) -> None:
     """A journal as a server that was killed at this moment leaves it."""
     from ferrule.core.identity import Identity
     from ferrule.storage.journal.sqlite import SqliteJournal
@@ -271,21 +279,21 @@ async def _died(serving: Any, live: Live, to: Any, left: list[Any]) -> None:
         for record in left:
             who = Identity(record.tenant, record.user, record.session, record.run)
             journal.append(
-                record.session, record.run, [record.event], identity=who, at=[record.time]
+                record.session, record.run, [record.event], identity=who, times=[record.time]
             )
 
 
 @pytest.mark.proves("console.fork")
 async def test_a_fork_goes_on_from_the_end_of_a_run(served: Any) -> None:
     async with served({"scripted:a": [says("one"), says("two"), says("other")]}) as serving:
-        at = serving.console.desk
+        at = serving.console.open_sessions
         live = await at.start(OWNER, "first")
         await over(live)
-        await at.say(live, "second")
+        await at.start_run(live, "second")
         await over(live)
         name = await at.fork(serving.journal.find(live.id), 1)
         assert [one.text for one in events(serving, name, RunFinished)] == ["one"]
-        forked = await at.go_on(OWNER, serving.journal.find(name), "instead")
+        forked = await at.send_message(OWNER, serving.journal.find(name), "instead")
         await over(forked)
         assert [one.text for one in events(serving, name, RunFinished)] == ["one", "other"]
         assert len(events(serving, live.id, RunFinished)) == 2
@@ -299,12 +307,12 @@ async def test_a_session_that_was_let_go_can_be_driven_by_another_process(
     from ferrule.storage.journal.sqlite import SqliteJournal
 
     async with served({"scripted:a": [says("one")]}) as serving:
-        live = await serving.console.desk.start(OWNER, "first")
+        live = await serving.console.open_sessions.start(OWNER, "first")
         await over(live)
         with SqliteJournal(serving.journal.path) as other:
             with pytest.raises(JournalError, match="in use"):
                 other.lease(live.id)
-            await serving.console.desk.leave(live.id)
+            await serving.console.open_sessions.release(live.id)
             other.lease(live.id)
 
 
@@ -320,16 +328,24 @@ async def test_a_run_of_another_process_is_shown_as_such_and_not_offered_for_res
         with SqliteJournal(serving.journal.path) as other:
             who = Identity("local", "owner", "theirs", "r1")
             other.append("theirs", "r1", [SessionOpened(model="m"), RunStarted("go")], identity=who)
-            assert serving.console.desk.standing(serving.journal.find("theirs")) == "elsewhere"
-        assert serving.console.desk.standing(serving.journal.find("theirs")) == "interrupted"
+            assert (
+                serving.console.open_sessions.session_state(serving.journal.find("theirs"))
+                == "elsewhere"
+            )
+        assert (
+            serving.console.open_sessions.session_state(serving.journal.find("theirs"))
+            == "interrupted"
+        )
 
 
 @pytest.mark.proves("console.try-a-tool")
 async def test_a_tool_is_tried_through_the_gate_in_a_session_of_its_own(served: Any) -> None:
     async with served({"scripted:a": []}, tools=[NOTE]) as serving:
-        live = await serving.console.desk.try_tool(OWNER, "note", {"text": "x"})
+        live = await serving.console.open_sessions.try_tool(OWNER, "note", {"text": "x"})
         (question,) = await asked(serving)
-        serving.console.desk.questions.answer(OWNER, question.id, question.request.digest, "once")
+        serving.console.open_sessions.questions.answer(
+            OWNER, question.id, question.request.digest, "once"
+        )
         await over(live)
         assert [one.verdict for one in events(serving, live.id, CallEvaluated)] == ["ask"]
         assert [one.result.data for one in events(serving, live.id, ToolAnswered)] == ["noted x"]
@@ -338,11 +354,11 @@ async def test_a_tool_is_tried_through_the_gate_in_a_session_of_its_own(served: 
 async def test_a_model_that_leads_nowhere_is_an_error_and_leaves_no_session(served: Any) -> None:
     async with served({"scripted:a": []}) as serving:
         with pytest.raises(KeyError):
-            await serving.console.desk.start(OWNER, "hi", Setup("scripted:none"))
-        assert serving.console.sessions(OWNER) == []
-        with pytest.raises(DeskError, match="message is empty"):
-            await serving.console.desk.start(OWNER, "   ")
-        assert serving.console.sessions(OWNER) == []
+            await serving.console.open_sessions.start(OWNER, "hi", SessionSetup("scripted:none"))
+        assert serving.console.list_sessions(OWNER) == []
+        with pytest.raises(SessionActionError, match="message is empty"):
+            await serving.console.open_sessions.start(OWNER, "   ")
+        assert serving.console.list_sessions(OWNER) == []
 
 
 @pytest.mark.proves("console.closing-settles")
@@ -352,7 +368,7 @@ async def test_closing_the_server_settles_its_runs(served: Any, tmp_path: Any) -
     async with served(
         {"scripted:a": [calls(("hang", {}))]}, tools=[hang], journal=store
     ) as serving:
-        live = await serving.console.desk.start(OWNER, "hang")
+        live = await serving.console.open_sessions.start(OWNER, "hang")
         await begun.wait()
     from ferrule.storage.journal.sqlite import SqliteJournal
 
@@ -366,11 +382,13 @@ async def test_a_session_that_nobody_goes_on_with_is_let_go_after_a_while(
 ) -> None:
     monkeypatch.setattr(sessions, "IDLE_SECONDS", 0.0)
     async with served({"scripted:a": [says("one"), says("two")]}) as serving:
-        live = await serving.console.desk.start(OWNER, "first")
+        live = await serving.console.open_sessions.start(OWNER, "first")
         async with asyncio.timeout(10):
-            while serving.console.desk.find(live.id) is not None:
+            while serving.console.open_sessions.find(live.id) is not None:
                 await asyncio.sleep(0.005)
-        again = await serving.console.desk.go_on(OWNER, serving.journal.find(live.id), "second")
+        again = await serving.console.open_sessions.send_message(
+            OWNER, serving.journal.find(live.id), "second"
+        )
         await over(again)
         assert again is not live
         assert [one.text for one in events(serving, live.id, RunFinished)] == ["one", "two"]
@@ -383,12 +401,12 @@ async def test_there_are_so_many_runs_at_a_time(
     monkeypatch.setattr(sessions, "MAX_RUNS", 1)
     hang, begun = hanging()
     async with served({"scripted:a": [calls(("hang", {}))]}, tools=[hang]) as serving:
-        live = await serving.console.desk.start(OWNER, "hang")
+        live = await serving.console.open_sessions.start(OWNER, "hang")
         await begun.wait()
-        with pytest.raises(DeskError, match="in progress already"):
-            await serving.console.desk.start(OWNER, "me too")
-        assert [info.session for info in serving.console.sessions(OWNER)] == [live.id]
-        await serving.console.desk.stop(live.id)
+        with pytest.raises(SessionActionError, match="in progress already"):
+            await serving.console.open_sessions.start(OWNER, "me too")
+        assert [info.session for info in serving.console.list_sessions(OWNER)] == [live.id]
+        await serving.console.open_sessions.stop_run(live.id)
 
 
 @pytest.mark.proves("console.own-sessions")
@@ -396,13 +414,13 @@ async def test_sessions_of_others_are_theirs_in_the_journal_and_share_the_model(
     served: Any,
 ) -> None:
     async with served({"scripted:a": [says("one"), says("two")]}) as serving:
-        mine = await serving.console.desk.start(OWNER, "first")
-        theirs = await serving.console.desk.start(BOB, "second")
+        mine = await serving.console.open_sessions.start(OWNER, "first")
+        theirs = await serving.console.open_sessions.start(BOB, "second")
         await over(mine)
         await over(theirs)
         assert [serving.journal.find(one.id).user for one in (mine, theirs)] == ["owner", "bob"]
         assert mine.assembly is theirs.assembly
-        assert [info.session for info in serving.console.sessions(BOB)] == [theirs.id]
+        assert [info.session for info in serving.console.list_sessions(BOB)] == [theirs.id]
 
 
 @pytest.mark.proves("console.leave")
@@ -422,12 +440,14 @@ async def test_a_session_that_is_being_let_go_is_opened_again_only_then(served: 
     async with served(
         {"scripted:a": [calls(("leave_open", {})), says("one"), says("two")]}, tools=[opener]
     ) as serving:
-        live = await serving.console.desk.start(OWNER, "first")
+        live = await serving.console.open_sessions.start(OWNER, "first")
         await over(live)
-        leaving = asyncio.create_task(serving.console.desk.leave(live.id))
+        leaving = asyncio.create_task(serving.console.open_sessions.release(live.id))
         await begun.wait()
         going = asyncio.create_task(
-            serving.console.desk.go_on(OWNER, serving.journal.find(live.id), "second")
+            serving.console.open_sessions.send_message(
+                OWNER, serving.journal.find(live.id), "second"
+            )
         )
         await asyncio.sleep(0)
         assert not going.done()
@@ -462,6 +482,8 @@ async def test_a_session_is_never_taken_up_with_more_than_the_server_allows_now(
             "old", "r1", [opened, RunStarted("go"), RunFinished("done")], identity=who
         )
         serving.journal.release("old")
-        live = await serving.console.desk.go_on(OWNER, serving.journal.find("old"), "more")
+        live = await serving.console.open_sessions.send_message(
+            OWNER, serving.journal.find("old"), "more"
+        )
         await over(live)
         assert live.assembly.agent.gate.mode == held

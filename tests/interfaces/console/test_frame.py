@@ -11,14 +11,14 @@ from typing import Any
 import httpx
 import pytest
 
-from ferrule.console.app import login_page
-from ferrule.console.html import duration, size, visible
-from ferrule.console.setup import console_of
-from ferrule.console.users import people_of
+from ferrule.console.app import render_login_page
+from ferrule.console.html import format_duration, format_size, mark_invisible
+from ferrule.console.setup import build_console
+from ferrule.console.users import load_users
 from ferrule.core.errors import ConfigError
-from ferrule.runtime.http.http_security import Who
+from ferrule.runtime.http.http_security import Principal
 
-CONSOLE = Path(login_page.__code__.co_filename).parent
+CONSOLE = Path(render_login_page.__code__.co_filename).parent
 TEMPLATES = sorted((CONSOLE / "templates").glob("*.html"))
 SCRIPTS = [one for one in sorted((CONSOLE / "static").glob("*.js")) if one.name != "htmx.min.js"]
 
@@ -93,7 +93,7 @@ async def test_an_error_is_a_page_and_for_a_part_of_a_page_a_message(served: Any
 
 
 def test_the_form_to_sign_in_escapes_where_it_leads() -> None:
-    page = login_page("no such token", '/runs?"><script>alert(1)</script>')
+    page = render_login_page("no such token", '/runs?"><script>alert(1)</script>')
     assert "<script>alert" not in page and "no such token" in page
     assert 'action="/login"' in page and 'name="next"' in page
 
@@ -103,14 +103,14 @@ def test_the_form_to_sign_in_escapes_where_it_leads() -> None:
 def test_half_characters_and_other_ends_of_lines_are_spelled_out_and_a_page_can_hold_the_text(
     letter: str,
 ) -> None:
-    shown = visible(f"a{letter}b")
+    shown = mark_invisible(f"a{letter}b")
     assert shown == f'a<span class="unseen">\\u{ord(letter):04x}</span>b'
     assert shown.encode()
 
 
 @pytest.mark.proves("console.unseen-characters")
 def test_characters_that_nobody_would_see_are_spelled_out() -> None:
-    shown = visible("a\u202eb<b>\x1b[31m\u200bc\n\td")
+    shown = mark_invisible("a\u202eb<b>\x1b[31m\u200bc\n\td")
     assert shown == (
         'a<span class="unseen">\\u202e</span>b&lt;b&gt;<span class="unseen">\\x1b</span>[31m'
         '<span class="unseen">\\u200b</span>c\n\td'
@@ -129,11 +129,11 @@ def test_characters_that_nobody_would_see_are_spelled_out() -> None:
     ],
 )
 def test_durations_are_written_for_people(seconds: float, said: str) -> None:
-    assert duration(seconds) == said
+    assert format_duration(seconds) == said
 
 
 def test_sizes_are_written_for_people() -> None:
-    assert [size(one) for one in (0, 1023, 1536, 5 << 20, 3 << 30)] == [
+    assert [format_size(one) for one in (0, 1023, 1536, 5 << 20, 3 << 30)] == [
         "0 B",
         "1023 B",
         "1.5 KiB",
@@ -158,11 +158,11 @@ def test_a_file_of_tokens_says_who_everybody_is(tmp_path: Path) -> None:
             "eve-token-0123456789 operator\n"
         ),
     )
-    assert people_of(file, "me") == (
+    assert load_users(file, "me") == (
         {
-            "owner-token-0123456789": Who("me", True),
-            "ada-token-0123456789": Who("ada", False),
-            "eve-token-0123456789": Who("eve", True),
+            "owner-token-0123456789": Principal("me", True),
+            "ada-token-0123456789": Principal("ada", False),
+            "eve-token-0123456789": Principal("eve", True),
         },
         "",
     )
@@ -182,21 +182,21 @@ def test_a_file_of_tokens_that_is_not_clear_opens_nothing(
     tmp_path: Path, text: str, said: str
 ) -> None:
     with pytest.raises(ConfigError, match=said):
-        people_of(tokens(tmp_path, text), "me")
+        load_users(tokens(tmp_path, text), "me")
 
 
 @pytest.mark.proves("console.token-file")
 def test_tokens_that_others_may_read_open_nothing(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="others than its owner"):
-        people_of(tokens(tmp_path, "owner-token-0123456789", 0o644), "me")
+        load_users(tokens(tmp_path, "owner-token-0123456789", 0o644), "me")
     with pytest.raises(ConfigError, match="cannot read"):
-        people_of(tmp_path / "none", "me")
+        load_users(tmp_path / "none", "me")
 
 
 async def test_a_console_is_made_of_the_settings_and_given_back(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from ferrule.console.setup import close
+    from ferrule.console.setup import close_console
 
     monkeypatch.setenv("HOME", str(tmp_path))
     for name in ("FERRULE_STATE", "FERRULE_CONFIG", "XDG_STATE_HOME", "XDG_CONFIG_HOME"):
@@ -210,14 +210,14 @@ async def test_a_console_is_made_of_the_settings_and_given_back(
         "workspace": str(tmp_path),
         "journal__path": str(tmp_path / "j.db"),
     }
-    console = console_of(options, said.append, owner="me")
+    console = build_console(options, said.append, owner="me")
     from ferrule.console.viewer import Viewer
 
-    live = await console.desk.start(Viewer("me", True), "hi")
-    assert live.work is not None
-    await live.work
+    live = await console.open_sessions.start(Viewer("me", True), "hi")
+    assert live.run_task is not None
+    await live.run_task
     assert console.journal.find(live.id).state == "done"
-    await close(console)
+    await close_console(console)
     assert said == []
 
 

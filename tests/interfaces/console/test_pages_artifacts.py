@@ -12,11 +12,17 @@ from typing import Any
 import httpx
 import pytest
 
-from ferrule.console.artifact_views import Look, crumbs, line_page, match_page, tree_page
+from ferrule.console.artifact_views import (
+    ArtifactView,
+    line_page,
+    match_page,
+    pointer_steps,
+    tree_page,
+)
 from ferrule.core.events import SessionOpened
 from ferrule.core.identity import Identity
-from ferrule.storage.artifacts.files import FileArtifacts
-from ferrule.storage.artifacts.parts import Unreadable
+from ferrule.storage.artifacts.files import FileArtifactStore
+from ferrule.storage.artifacts.readers import UnreadableArtifact
 from ferrule.storage.artifacts.store import Artifact, Scope
 
 PNG = b"\x89PNG\r\n\x1a\n" + b"0" * 64
@@ -29,7 +35,7 @@ def keep(serving: Any, data: bytes, mime: str = "text/plain", *, user: str = "ow
     if session not in {info.session for info in serving.journal.sessions()}:
         identity = Identity("local", user, session, "r1")
         serving.journal.append(session, "r1", [SessionOpened()], identity=identity)
-    made = FileArtifacts().put(Scope("local", user, session), [data], mime=mime, tool="maker")
+    made = FileArtifactStore().put(Scope("local", user, session), [data], mime=mime, tool="maker")
     return f"session={session}&ref={made.reference}"
 
 
@@ -39,13 +45,13 @@ async def opened(browser: httpx.AsyncClient, query: str) -> str:
     return answer.text
 
 
-class Counted(FileArtifacts):
+class Counted(FileArtifactStore):
     """Counts the bytes that are in somebody's hands at a time."""
 
     largest = 0
 
-    def pieces(self, scope: Scope, reference: str, offset: int = 0) -> Iterator[bytes]:
-        for piece in super().pieces(scope, reference, offset):
+    def read_chunks(self, scope: Scope, reference: str, offset: int = 0) -> Iterator[bytes]:
+        for piece in super().read_chunks(scope, reference, offset):
             self.largest = max(self.largest, len(piece))
             yield piece
 
@@ -57,7 +63,7 @@ def test_the_millionth_line_is_found_without_holding_what_lies_before_it(tmp_pat
         b"".join(b"%d\n" % line for line in range(start, start + 10_000))
         for start in range(1, 1_100_000, 10_000)
     )
-    look = Look.at(store, scope, store.put(scope, parts).reference)
+    look = ArtifactView.find(store, scope, store.put(scope, parts).reference)
     page = line_page(look, 1_000_000)
     assert [entry[:2] for entry in page.entries[:2]] == [
         (1_000_000, "1000000"),
@@ -183,10 +189,10 @@ async def test_nobody_opens_an_artifact_of_somebody_else(served: Any, page: str)
         assert "session-of-ada" in (await ada.get("/artifacts")).text
 
 
-def look_at(tmp_path: Any, data: bytes, mime: str = "text/plain") -> Look:
-    store, scope = FileArtifacts(tmp_path / "artifacts"), Scope("local", "ada", "s1")
+def look_at(tmp_path: Any, data: bytes, mime: str = "text/plain") -> ArtifactView:
+    store, scope = FileArtifactStore(tmp_path / "artifacts"), Scope("local", "ada", "s1")
     made: Artifact = store.put(scope, [data], mime=mime)
-    return Look.at(store, scope, made.reference)
+    return ArtifactView.find(store, scope, made.reference)
 
 
 def test_a_page_has_a_largest_size_and_at_least_one_entry(tmp_path: Any) -> None:
@@ -205,9 +211,9 @@ def test_a_search_goes_on_where_the_page_was_full(tmp_path: Any) -> None:
 
 
 def test_json_that_is_too_large_or_broken_says_so_and_names_another_way(tmp_path: Any) -> None:
-    with pytest.raises(Unreadable, match="use lines"):
+    with pytest.raises(UnreadableArtifact, match="use lines"):
         tree_page(look_at(tmp_path, b'{"a": '), "", 1)
 
 
 def test_the_steps_of_a_pointer_lead_back_up() -> None:
-    assert crumbs("/a~1b/0") == [("a/b", "/a~1b"), ("0", "/a~1b/0")]
+    assert pointer_steps("/a~1b/0") == [("a/b", "/a~1b"), ("0", "/a~1b/0")]

@@ -13,10 +13,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ferrule.console.charts import Series, columns, days_up_to, ticks
-from ferrule.console.run_chart import waterfall
-from ferrule.console.schema_form import MORE, PREFIX, fields_of, values_of
-from ferrule.core.calls import Call, ErrorType, Result
+from ferrule.console.charts import Series, days_up_to, draw_columns, scale_ticks
+from ferrule.console.run_chart import draw_waterfall
+from ferrule.console.schema_form import ADDITIONAL, PREFIX, build_fields, read_values
+from ferrule.core.calls import ErrorType, ToolCall, ToolResult
 from ferrule.core.events import (
     CallEvaluated,
     ModelAnswered,
@@ -57,7 +57,7 @@ KINDS = {
 
 @pytest.mark.proves("console.tools.form")
 def test_a_schema_becomes_fields_of_the_right_kind_with_what_must_be_given_first() -> None:
-    fields = fields_of(SCHEMA)
+    fields = build_fields(SCHEMA)
     assert {field.name: field.kind for field in fields} == KINDS
     assert [field.name for field in fields[:2]] == ["text", "count"] and [
         f.required for f in fields
@@ -82,11 +82,11 @@ def test_a_schema_becomes_fields_of_the_right_kind_with_what_must_be_given_first
     )
 )
 def test_values_that_fill_a_form_come_back_out_of_it(values: dict[str, Any]) -> None:
-    fields = fields_of(SCHEMA, values)
+    fields = build_fields(SCHEMA, values)
     # Browsers send line ends as CR LF, and a CR of its own is none that anybody typed.
     wanted = json.loads(json.dumps(values))
     wanted["text"] = wanted["text"].replace("\r\n", "\n")
-    read, typed, problems = values_of(
+    read, typed, problems = read_values(
         fields, {PREFIX + field.name: field.value for field in fields}
     )
     assert (read, problems) == (wanted, [])
@@ -94,14 +94,14 @@ def test_values_that_fill_a_form_come_back_out_of_it(values: dict[str, Any]) -> 
 
 
 def test_what_is_left_empty_is_left_out_and_what_is_no_json_is_named() -> None:
-    fields = fields_of(SCHEMA)
+    fields = build_fields(SCHEMA)
     form = {
         PREFIX + "text": "",
         PREFIX + "count": "many",
         PREFIX + "list": "[1",
-        MORE: '{"extra": [1]}',
+        ADDITIONAL: '{"extra": [1]}',
     }
-    values, _, problems = values_of(fields, form)
+    values, _, problems = read_values(fields, form)
     assert values == {"text": "", "extra": [1]}
     assert [problem.partition(":")[0] for problem in problems] == [
         "`count` must be a number",
@@ -117,7 +117,7 @@ def test_what_is_left_empty_is_left_out_and_what_is_no_json_is_named() -> None:
     )
 )
 def test_no_schema_breaks_the_form(anything: Any) -> None:
-    for field in fields_of({"type": "object", "properties": {"x": anything}}):
+    for field in build_fields({"type": "object", "properties": {"x": anything}}):
         assert field.name == "x"
 
 
@@ -134,7 +134,7 @@ def parsed(picture: str) -> ElementTree.Element:
 def test_columns_say_what_they_show_and_have_the_numbers_as_a_table() -> None:
     days = days_up_to("2026-03-02", 4)
     assert days == ["2026-02-27", "2026-02-28", "2026-03-01", "2026-03-02"]
-    shown = columns(
+    shown = draw_columns(
         "Tokens <b>",
         days,
         [Series("in & out", "pic-1", [0, 4, 0, 6]), Series("none", "pic-2", [0] * 4)],
@@ -153,25 +153,28 @@ def test_columns_say_what_they_show_and_have_the_numbers_as_a_table() -> None:
 
 
 def test_a_picture_of_nothing_says_so() -> None:
-    assert "no data" in columns("Tokens", ["2026-03-01"], [Series("in", "pic-1", [0])], str)
+    assert "no data" in draw_columns("Tokens", ["2026-03-01"], [Series("in", "pic-1", [0])], str)
 
 
 @given(st.floats(0, 1e15))
 def test_lines_are_few_and_reach_the_highest_value(most: float) -> None:
-    lines = ticks(most)
+    lines = scale_ticks(most)
     assert 2 <= len(lines) <= 8 and lines[0] == 0 and lines[-1] >= most * (1 - 1e-9)
     assert lines == sorted(set(lines))
 
 
 @pytest.mark.proves("console.pictures.waterfall")
 def test_a_waterfall_has_a_bar_for_each_step_and_escapes_names() -> None:
-    call = Call("c1", "<b>tool", "{}")
+    call = ToolCall("c1", "<b>tool", "{}")
     events = [
         (0, RunStarted("go")),
         (2000, ModelAnswered("", (call,), stop="calls")),
         (2000, CallEvaluated("c1", "ask")),
         (5000, PersonAnswered("c1", "once")),
-        (6000, ToolAnswered(Result("c1", "<b>tool", False, None, ErrorType.TIMEOUT, "no", 1000))),
+        (
+            6000,
+            ToolAnswered(ToolResult("c1", "<b>tool", False, None, ErrorType.TIMEOUT, "no", 1000)),
+        ),
         (6000, RunFinished("done")),
     ]
     with SqliteJournal(":memory:") as journal:
@@ -181,10 +184,10 @@ def test_a_waterfall_has_a_bar_for_each_step_and_escapes_names() -> None:
             "r1",
             [event for _, event in events],
             identity=identity,
-            at=[1 + time for time, _ in events],
+            times=[1 + time for time, _ in events],
         )
-        shown = waterfall(journal.records("s1"))
-        assert waterfall(journal.records("s1"), run="other") == ""
+        shown = draw_waterfall(journal.records("s1"))
+        assert draw_waterfall(journal.records("s1"), run="other") == ""
     tree = parsed(shown)
     (svg,) = [one for one in tree.iter("svg") if one.get("role") == "img"]
     assert [one.get("class") for one in svg.iter("rect")] == ["pic-model", "pic-person", "pic-bad"]

@@ -58,7 +58,7 @@ async def test_a_call_is_explained_step_by_step_and_not_made(served: Any) -> Non
         assert "arg.text" in (await browser.get("/policy/fields?tool=note")).text
         page = (await browser.post("/policy/explain", data={"tool": "note", "arg.text": "x"})).text
         agent = serving.console.assembly.agent
-        trace = agent.gate.trace(agent.catalog.get("note"), {"text": "x"})
+        trace = agent.gate.explain_steps(agent.catalog.get("note"), {"text": "x"})
         assert serving.journal.sessions() == []
         wrong = await browser.post("/policy/explain", data={"tool": "look", "more": '{"nope": 1}'})
     steps = re.findall(r"<li>(.*?)</li>", page[page.index('class="steps"') :])

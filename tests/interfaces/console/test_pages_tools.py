@@ -13,7 +13,7 @@ import pytest
 
 from ferrule import tool
 from ferrule.models.scripted import calls, says
-from ferrule.storage.audit.audit import calls as audited
+from ferrule.storage.audit.audit import audit_calls as audited
 
 EVIL = "<script>alert(1)</script>"
 

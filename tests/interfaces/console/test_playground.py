@@ -13,7 +13,7 @@ import pytest
 from ferrule.console.pages import playground
 from ferrule.console.viewer import Viewer
 from ferrule.models.scripted import says
-from ferrule.runtime.model_discovery import Row
+from ferrule.runtime.model_discovery import DiscoveredModel
 
 OWNER = Viewer("owner", True)
 PART = {"hx-request": "true"}
@@ -23,14 +23,14 @@ PART = {"hx-request": "true"}
 def known(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """What providers of this machine would say: nobody is asked."""
 
-    async def discovered(_: object) -> list[Row]:
+    async def discovered(_: object) -> list[DiscoveredModel]:
         return [
-            Row("scripted:b", True),
-            Row("ollama:", False, "nothing there"),
-            Row("openai:MODEL", True),
+            DiscoveredModel("scripted:b", True),
+            DiscoveredModel("ollama:", False, "nothing there"),
+            DiscoveredModel("openai:MODEL", True),
         ]
 
-    monkeypatch.setattr(playground, "discovered", discovered)
+    monkeypatch.setattr(playground, "discover_models", discovered)
     yield
 
 
@@ -59,7 +59,7 @@ async def test_a_message_begins_a_run_with_the_servers_model(served: Any) -> Non
         assert led.status_code == 303
         page = await shows(browser, led.headers["location"], "good morning")
         assert "hello" in page and page.count('<section class="run"') == 1
-        (info,) = serving.console.sessions(OWNER)
+        (info,) = serving.console.list_sessions(OWNER)
         assert (info.model, info.user) == ("scripted:a", "owner")
 
 
@@ -82,11 +82,11 @@ async def test_two_models_answer_the_same_message_side_by_side(served: Any) -> N
         )
         assert sent.status_code == 200
         await shows(browser, path, "again a", "again b")
-        assert sorted(info.model for info in serving.console.sessions(OWNER)) == [
+        assert sorted(info.model for info in serving.console.list_sessions(OWNER)) == [
             "scripted:a",
             "scripted:b",
         ]
-        assert [info.runs for info in serving.console.sessions(OWNER)] == [2, 2]
+        assert [info.runs for info in serving.console.list_sessions(OWNER)] == [2, 2]
 
 
 @pytest.mark.proves("console.playground")
@@ -110,7 +110,7 @@ async def test_a_mode_is_the_operators_to_choose(served: Any) -> None:
     ):
         led = await owner.post("/playground", data={"text": "hi", "mode": "plan"})
         await shows(owner, led.headers["location"], 'class="state done"')
-        (info,) = serving.console.sessions(OWNER)
+        (info,) = serving.console.list_sessions(OWNER)
         assert next(iter(serving.journal.records(info.session))).event.mode == "plan"
         assert 'name="mode"' not in (await bob.get("/playground")).text
         for mode in ("bypassPermissions", "auto", "no-such-mode"):
@@ -129,7 +129,7 @@ async def test_others_choose_among_the_servers_models_only(served: Any) -> None:
             "/playground", data={"text": "hi", "model": "scripted:/etc/passwd"}, headers=PART
         )
         assert refused.status_code == 422 and "is not a model of this server" in refused.text
-        assert serving.console.sessions(OWNER) == []
+        assert serving.console.list_sessions(OWNER) == []
 
 
 @pytest.mark.proves("console.own-sessions")
@@ -142,7 +142,7 @@ async def test_a_session_of_somebody_else_is_not_in_ones_playground(served: Any)
         led = await owner.post("/playground", data={"text": "hi"})
         await shows(owner, led.headers["location"], "secret")
         assert (await bob.get(led.headers["location"])).status_code == 404
-        (info,) = serving.console.sessions(OWNER)
+        (info,) = serving.console.list_sessions(OWNER)
         refused = await bob.post("/playground/say", data={"a": info.session, "text": "hi"})
         assert refused.status_code == 404
 
@@ -151,4 +151,4 @@ async def test_a_message_without_words_begins_nothing(served: Any) -> None:
     async with served({"scripted:a": []}) as serving, serving.browser() as browser:
         refused = await browser.post("/playground", data={"text": "  \n "}, headers=PART)
         assert refused.status_code == 422 and "the message is empty" in refused.text
-        assert serving.console.sessions(OWNER) == []
+        assert serving.console.list_sessions(OWNER) == []

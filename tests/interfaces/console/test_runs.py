@@ -52,9 +52,9 @@ ECHO = tool(echo, side_effect="none", risk="safe")
 
 async def ran(serving: Any, viewer: Viewer, text: str) -> str:
     """A run of this person that is over; its session."""
-    live = await serving.console.desk.start(viewer, text)
+    live = await serving.console.open_sessions.start(viewer, text)
     async with asyncio.timeout(10):
-        await asyncio.wait([live.work])
+        await asyncio.wait([live.run_task])
     return live.id
 
 
@@ -174,7 +174,9 @@ async def test_texts_of_models_tools_and_people_are_never_markup(served: Any) ->
     ]
     async with served({"scripted:a": steps}, tools=[ECHO]) as serving, serving.browser() as browser:
         session = await ran(serving, OWNER, EVIL)
-        call = next(iter(serving.console.views.of(serving.journal.find(session)).timeline.cards))
+        call = next(
+            iter(serving.console.timelines.fetch(serving.journal.find(session)).timeline.cards)
+        )
         for path in (
             f"/runs/{session}",
             f"/runs/{session}/timeline",
@@ -191,10 +193,10 @@ async def test_texts_of_models_tools_and_people_are_never_markup(served: Any) ->
 async def test_a_card_tells_arguments_result_time_decision_and_who_made_it(served: Any) -> None:
     steps = [calls(("note", {"text": "milk"}, "c1")), says("done")]
     async with served({"scripted:a": steps}, tools=[NOTE]) as serving, serving.browser() as browser:
-        live = await serving.console.desk.start(OWNER, "note milk")
+        live = await serving.console.open_sessions.start(OWNER, "note milk")
         page = await shows(browser, f"/runs/{live.id}", "Allow <code>note</code> to run?")
         assert "risk high" in page and "&#34;text&#34;: &#34;milk&#34;" in page
-        (asked,) = serving.console.desk.waiting(OWNER)
+        (asked,) = serving.console.open_sessions.list_questions(OWNER)
         offer = next(one for one in asked.request.offers if one.choice == "session")
         form = {"digest": asked.request.digest, "answer": f"session {offer.rule}", "note": ""}
         assert f'value="session {offer.rule}"' in page
@@ -213,9 +215,9 @@ async def test_a_card_tells_arguments_result_time_decision_and_who_made_it(serve
 async def test_a_denied_call_does_not_run_and_the_page_says_why(served: Any) -> None:
     steps = [calls(("note", {"text": "milk"}, "c1")), says("pity")]
     async with served({"scripted:a": steps}, tools=[NOTE]) as serving, serving.browser() as browser:
-        live = await serving.console.desk.start(OWNER, "note milk")
+        live = await serving.console.open_sessions.start(OWNER, "note milk")
         await shows(browser, f"/runs/{live.id}", "Allow <code>note</code> to run?")
-        (asked,) = serving.console.desk.waiting(OWNER)
+        (asked,) = serving.console.open_sessions.list_questions(OWNER)
         form = {"digest": asked.request.digest, "answer": "deny", "note": "no more milk"}
         assert (await browser.post(f"/questions/{asked.id}", data=form)).headers[
             "location"
@@ -236,26 +238,28 @@ async def test_the_question_shows_what_would_happen_line_by_line(served: Any) ->
         serving.browser() as browser,
     ):
         (serving.workspace / "a.txt").write_text("one\ntwo\n")
-        live = await serving.console.desk.start(OWNER, "change it")
+        live = await serving.console.open_sessions.start(OWNER, "change it")
         page = await shows(browser, f"/runs/{live.id}", "What would happen")
         assert '<span class="cut">-two</span><span class="add">+three</span>' in page
-        await serving.console.desk.stop(live.id)
+        await serving.console.open_sessions.stop_run(live.id)
 
 
 @pytest.mark.proves("console.news")
 async def test_a_page_gets_what_changed_behind_its_mark_and_nothing_twice(served: Any) -> None:
     steps = [calls(("note", {"text": "x"}, "c1")), says("done")]
     async with served({"scripted:a": steps}, tools=[NOTE]) as serving, serving.browser() as browser:
-        live = await serving.console.desk.start(OWNER, "note x")
+        live = await serving.console.open_sessions.start(OWNER, "note x")
         await shows(browser, f"/runs/{live.id}", "Allow <code>note</code> to run?")
         path, query = (
             f"/runs/{live.id}/timeline",
             known((await browser.get(f"/runs/{live.id}")).text),
         )
         assert (await browser.get(path, params=query)).status_code == 204
-        (asked,) = serving.console.desk.waiting(OWNER)
-        serving.console.desk.questions.answer(OWNER, asked.id, asked.request.digest, "once")
-        await asyncio.wait([live.work])
+        (asked,) = serving.console.open_sessions.list_questions(OWNER)
+        serving.console.open_sessions.questions.answer(
+            OWNER, asked.id, asked.request.digest, "once"
+        )
+        await asyncio.wait([live.run_task])
         news = (await browser.get(path, params=query)).text
         assert 'data-whole="no"' in news
         assert re.findall(r'id="\w+-e-(\d+)"', news) == ["1", "2", "3"], (
@@ -317,7 +321,7 @@ async def test_a_run_is_stopped_from_its_page_and_stays_stopped(served: Any) -> 
         served({"scripted:a": [calls(("hang", {}, "c1"))]}, tools=[slow]) as serving,
         serving.browser() as browser,
     ):
-        live = await serving.console.desk.start(OWNER, "hang")
+        live = await serving.console.open_sessions.start(OWNER, "hang")
         await begun.wait()
         page = (await browser.get(f"/runs/{live.id}")).text
         assert "Stop the run" in page and "Stop this call" in page
@@ -336,12 +340,12 @@ async def test_a_run_is_stopped_from_its_page_and_stays_stopped(served: Any) -> 
 @pytest.mark.proves("console.waiting")
 async def test_the_menu_counts_the_questions_that_wait(served: Any) -> None:
     async with served({"scripted:a": [calls(("note", {"text": "x"}))]}, tools=[NOTE]) as serving:
-        live = await serving.console.desk.start(OWNER, "note x")
+        live = await serving.console.open_sessions.start(OWNER, "note x")
         async with serving.browser() as owner, serving.browser("bob") as bob:
             await shows(owner, "/waiting", 'data-waiting="1"')
             assert 'data-waiting="0"' in (await bob.get("/waiting")).text
             assert (await bob.get("/waiting", params={"shown": "0"})).status_code == 204
-        await serving.console.desk.stop(live.id)
+        await serving.console.open_sessions.stop_run(live.id)
 
 
 @pytest.mark.proves("console.fork")
@@ -377,14 +381,14 @@ async def test_a_long_session_begins_with_its_end_and_leads_back(served: Any) ->
 async def test_a_call_whose_outcome_nobody_knows_is_asked_about_when_it_is_taken_up(
     served: Any, tmp_path: Any
 ) -> None:
-    from ferrule.core.calls import Call
+    from ferrule.core.calls import ToolCall
     from ferrule.core.events import CallEvaluated, CallStarted
     from ferrule.engine.dispatcher import Dispatcher
 
     steps = [says("that went well")]
     async with served({"scripted:a": steps}, tools=[NOTE]) as serving, serving.browser() as browser:
         agent = serving.console.assembly.agent
-        call = Call("c1", "note", '{"text":"x"}')
+        call = ToolCall("c1", "note", '{"text":"x"}')
         evaluation: CallEvaluated = Dispatcher(agent.catalog, agent.gate).evaluate(call).evaluation
         opened = SessionOpened(
             model="scripted:a", workspace=str(serving.workspace), tools=("note",)
@@ -406,7 +410,7 @@ async def test_a_call_whose_outcome_nobody_knows_is_asked_about_when_it_is_taken
         assert (await browser.post("/runs/left/resume", headers=PART)).status_code == 200
         page = await shows(browser, "/runs/left", "outcome is unknown")
         assert "Run it again" in page
-        (asked,) = serving.console.desk.waiting(OWNER)
+        (asked,) = serving.console.open_sessions.list_questions(OWNER)
         form = {"digest": asked.request.digest, "answer": "once ", "note": ""}
         assert (
             await browser.post(f"/questions/{asked.id}", data=form, headers=PART)
@@ -432,9 +436,9 @@ async def test_what_a_sub_agent_asks_is_answered_on_the_page_of_the_run_it_works
         served({"scripted:a": steps}, tools=[NOTE], agents=[writer]) as serving,
         serving.browser() as browser,
     ):
-        live = await serving.console.desk.start(OWNER, "have milk noted")
+        live = await serving.console.open_sessions.start(OWNER, "have milk noted")
         page = await shows(browser, f"/runs/{live.id}", "A sub-agent of this run asks")
-        (asked,) = serving.console.desk.waiting(OWNER)
+        (asked,) = serving.console.open_sessions.list_questions(OWNER)
         below = asked.request.identity.session
         assert below != live.id and f'href="/runs/{below}"' in page
         theirs = (await browser.get(f"/runs/{below}")).text
@@ -461,14 +465,14 @@ async def test_a_preview_that_is_too_long_for_a_page_says_what_is_left_out(serve
         served({"scripted:a": [calls(("long", {"text": "x"}))]}, tools=[long]) as serving,
         serving.browser() as browser,
     ):
-        live = await serving.console.desk.start(OWNER, "write it")
+        live = await serving.console.open_sessions.start(OWNER, "write it")
         page = await shows(browser, f"/runs/{live.id}", "What would happen")
         left = re.search(r"(\d+)\u202f(\d+) more characters of it are not shown", page)
         assert left is not None and "line 9000" in page and "line 11999" not in page
         assert (
             int(left[1] + left[2]) == sum(len(f"line {n}\n") for n in range(12_000)) - 1 - 100_000
         )
-        await serving.console.desk.stop(live.id)
+        await serving.console.open_sessions.stop_run(live.id)
 
 
 @pytest.mark.proves("console.resume")
@@ -480,7 +484,7 @@ async def test_a_run_that_broke_says_so_and_can_be_taken_up(served: Any) -> None
         served({"scripted:a": [broken, says("better now")]}) as serving,
         serving.browser() as browser,
     ):
-        live = await serving.console.desk.start(OWNER, "hello")
+        live = await serving.console.open_sessions.start(OWNER, "hello")
         page = await shows(browser, f"/runs/{live.id}", "the run failed: RuntimeError")
         assert "Resume" in page and "a wire with a defect" not in page
         assert any("a wire with a defect" in said for said in serving.notices)

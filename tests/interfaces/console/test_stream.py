@@ -20,7 +20,7 @@ from starlette.exceptions import HTTPException
 from ferrule import tool
 from ferrule.console import stream
 from ferrule.console.viewer import Viewer
-from ferrule.core.calls import Result
+from ferrule.core.calls import ToolResult
 from ferrule.core.events import LimitHit, ToolAnswered
 from ferrule.core.identity import Identity
 from ferrule.engine.agent import Agent
@@ -28,14 +28,14 @@ from ferrule.engine.agent_options import Storage
 from ferrule.engine.event_bus.bus import Bus
 from ferrule.engine.event_bus.scope import OwnSessions
 from ferrule.models.scripted import Scripted, calls, says
-from ferrule.runtime.http.http_security import Door, Visitor, Who
-from ferrule.runtime.http.server import hosts_of, listen, origins_of, port_of, serve
-from ferrule.runtime.http.sign_in import Browsers
+from ferrule.runtime.http.http_security import HttpGuard, Principal, Visitor
+from ferrule.runtime.http.server import accepted_hosts, accepted_origins, bound_port, listen, serve
+from ferrule.runtime.http.sign_in import BrowserSignIn
 from ferrule.storage.journal.sqlite import SqliteJournal
 
 PEOPLE = {
-    "the-token-of-the-owner": Who("owner", operator=True),
-    "the-token-of-bob-himself": Who("bob"),
+    "the-token-of-the-owner": Principal("owner", operator=True),
+    "the-token-of-bob-himself": Principal("bob"),
 }
 OWNER, BOB = PEOPLE
 
@@ -50,9 +50,9 @@ def look(at: str) -> str:
 async def at_an_address(app: Any) -> AsyncIterator[int]:
     """The application behind the door, on a port."""
     listening = listen("127.0.0.1", 0)
-    port = port_of(listening)
-    signing = Browsers(origins_of("127.0.0.1", port))
-    door = Door(app, token=PEOPLE, hosts=hosts_of("127.0.0.1", port), browsers=signing)
+    port = bound_port(listening)
+    signing = BrowserSignIn(accepted_origins("127.0.0.1", port))
+    door = HttpGuard(app, token=PEOPLE, hosts=accepted_hosts("127.0.0.1", port), browsers=signing)
     task = asyncio.create_task(serve(door, "127.0.0.1", port, listening=listening))
     try:
         yield port
@@ -167,8 +167,8 @@ async def watching(
 
 async def begun(serving: Any, text: str = "go", user: str = "owner") -> str:
     """A run through the console, worked to its end; the session."""
-    live = await serving.console.desk.start(Viewer(user, user == "owner"), text)
-    await asyncio.wait([live.work])
+    live = await serving.console.open_sessions.start(Viewer(user, user == "owner"), text)
+    await asyncio.wait([live.run_task])
     return live.id
 
 
@@ -248,8 +248,10 @@ async def test_a_reader_that_comes_back_gets_what_it_missed_and_nothing_twice(
         async with watching(port, f"?session={session}&cursor=3") as first:
             before = [await first.next() for _ in range(4)]
         info = serving.journal.find(session)
-        live = await serving.console.desk.go_on(Viewer("owner", True), info, "and on")
-        await asyncio.wait([live.work])
+        live = await serving.console.open_sessions.send_message(
+            Viewer("owner", True), info, "and on"
+        )
+        await asyncio.wait([live.run_task])
         last = serving.journal.head(session)[0]
         query = f"?session={session}&cursor=3"
         async with watching(port, query, last_event_id=before[-1].cursor) as second:
@@ -270,8 +272,10 @@ async def test_a_cursor_that_leads_nowhere_is_said_and_the_stream_goes_on_from_n
             reset = await watcher.next()
             assert reset.kind == stream.RESET and reset.data["reason"] and reset.cursor == ""
             info = serving.journal.find(session)
-            live = await serving.console.desk.go_on(Viewer("owner", True), info, "more")
-            await asyncio.wait([live.work])
+            live = await serving.console.open_sessions.send_message(
+                Viewer("owner", True), info, "more"
+            )
+            await asyncio.wait([live.run_task])
             assert all(one.place[0] > info.events for one in await watcher.until("run.finished"))
 
 
@@ -293,7 +297,7 @@ async def test_a_slow_reader_is_told_exactly_what_it_missed(
     served: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(stream, "BUFFER", 8)
-    large = ToolAnswered(Result("c", "look", True, "lorem ipsum " * 3000))
+    large = ToolAnswered(ToolResult("c", "look", True, "lorem ipsum " * 3000))
     async with on_air(served) as (serving, port):
         one, other = (Identity("local", "bob", f"s{number}", "r") for number in (1, 2))
         feeds = {who.session: serving.console.bus.feed(who) for who in (one, other)}
@@ -303,7 +307,7 @@ async def test_a_slow_reader_is_told_exactly_what_it_missed(
                 feeds["s1" if number % 3 else "s2"].publish(large)
                 # The quick one keeps up with what it can: the slow one reads nothing meanwhile.
                 await asyncio.sleep(0)
-            feeds["s1"].publish(LimitHit("rounds", "over"))
+            feeds["s1"].publish(LimitHit("turns", "over"))
             await slow.until("limit.hit")
             await reading
         for reader in (slow, quick):
@@ -345,8 +349,10 @@ async def test_what_another_process_drives_is_told_from_the_journal_until_this_o
             await watcher.until("run.finished")
             await agent.close()
             info = serving.journal.find(session)
-            live = await serving.console.desk.go_on(Viewer("owner", True), info, "third")
-            await asyncio.wait([live.work])
+            live = await serving.console.open_sessions.send_message(
+                Viewer("owner", True), info, "third"
+            )
+            await asyncio.wait([live.run_task])
             await watcher.until("run.finished")
             for _ in range(3):
                 await whole.until("run.finished")
@@ -361,7 +367,7 @@ async def test_what_another_process_drives_is_told_from_the_journal_until_this_o
 async def test_readers_are_bounded_and_one_that_left_makes_room(
     served: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(stream, "STREAMS", 1)
+    monkeypatch.setattr(stream, "MAX_READERS", 1)
     monkeypatch.setattr(stream, "HEARTBEAT", 0.02)
     async with on_air(served) as (_, port):
         async with watching(port), watching(port) as refused:
@@ -378,7 +384,7 @@ async def test_one_person_who_opens_all_the_streams_they_can_shuts_nobody_out(
     served: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The server has room for 80 in all; one person asks for all of them."""
-    monkeypatch.setattr(stream, "STREAMS", 80)
+    monkeypatch.setattr(stream, "MAX_READERS", 80)
     async with on_air(served, says("one")) as (serving, port), AsyncExitStack() as opened:
         greedy = [await opened.enter_async_context(watching(port, token=BOB)) for _ in range(80)]
         statuses = [watcher.status for watcher in greedy]
@@ -392,22 +398,22 @@ async def test_one_person_who_opens_all_the_streams_they_can_shuts_nobody_out(
 
 @pytest.mark.proves("console.stream.bounded")
 def test_one_browser_leaves_a_persons_other_browsers_their_streams(tmp_path: Path) -> None:
-    streams = stream.Streams(Bus(), SqliteJournal(tmp_path / "journal.db"))
+    streams = stream.EventStreams(Bus(), SqliteJournal(tmp_path / "journal.db"))
     one, two = (Visitor("ada", False, "local", csrf=name) for name in ("first", "second"))
     other = Visitor("bob", False, "local", csrf="third")
 
     def opened(visitor: Visitor) -> int:
         for number in range(1_000):
             try:
-                streams.check_room(visitor)
+                streams.check_limits(visitor)
             except HTTPException as refused:
                 assert refused.status_code == 429
                 return number
-            streams.open.update(set(stream.places(visitor)))
+            streams.reader_counts.update(set(stream.reader_groups(visitor)))
         raise AssertionError("there is no bound")
 
     assert [opened(one), opened(two), opened(one), opened(other)] == [32, 32, 0, 32]
-    streams.leave(set(stream.places(one)))
+    streams.remove_reader(set(stream.reader_groups(one)))
     assert opened(one) == 1
 
 
@@ -428,7 +434,7 @@ async def test_a_quiet_stream_has_a_heartbeat(
 async def test_streams_end_with_the_bus_of_the_server(served: Callable[..., Any]) -> None:
     async with on_air(served, says("one")) as (serving, port):
         session = await begun(serving)
-        await serving.console.desk.leave(session)
+        await serving.console.open_sessions.release(session)
         async with watching(port) as all_of_them, watching(port, f"?session={session}") as one:
             assert (all_of_them.status, one.status) == (200, 200)
             serving.console.bus.close()
@@ -466,12 +472,12 @@ async def test_signing_out_ends_the_streams_of_that_visit(
 async def test_an_event_becomes_lines_once_for_all_readers(tmp_path: Path) -> None:
     bus = Bus()
     feed = bus.feed(Identity("local", "bob", "s1", "r"))
-    streams = stream.Streams(bus, None)  # type: ignore[arg-type]
+    streams = stream.EventStreams(bus, None)  # type: ignore[arg-type]
     readers = [bus.subscribe(OwnSessions("local", "bob")) for _ in range(3)]
-    feed.publish(ToolAnswered(Result("c", "look", True, "line\nline\r\u2028 <script>")))
-    lines = [streams.frame(reader.take_nowait()[0]) for reader in readers]
+    feed.publish(ToolAnswered(ToolResult("c", "look", True, "line\nline\r\u2028 <script>")))
+    lines = [streams.encode_event(reader.take_nowait()[0]) for reader in readers]
     assert lines[0] is lines[1] is lines[2] and lines[0].count(b"\n") == 4 and b"\r" not in lines[0]
-    for _ in range(stream.FRAMES):
-        feed.publish(ToolAnswered(Result("c", "look", True, "x")))
-        streams.frame(readers[0].take_nowait()[0])
-    assert len(streams._frames) == stream.FRAMES  # pyright: ignore[reportPrivateUsage]
+    for _ in range(stream.MAX_FRAMES):
+        feed.publish(ToolAnswered(ToolResult("c", "look", True, "x")))
+        streams.encode_event(readers[0].take_nowait()[0])
+    assert len(streams._frames) == stream.MAX_FRAMES  # pyright: ignore[reportPrivateUsage]

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ferrule.console.timeline import Card, Timeline
-from ferrule.core.calls import Call, ErrorType, Result
+from ferrule.core.calls import ErrorType, ToolCall, ToolResult
 from ferrule.core.events import (
     CallConfined,
     CallEvaluated,
@@ -20,10 +20,10 @@ from ferrule.core.events import (
     Cancelled,
     DirectCall,
     Event,
+    JournalRecord,
     ModelAnswered,
     Noticed,
     PersonAnswered,
-    Record,
     Recovered,
     RunFinished,
     RunStarted,
@@ -38,20 +38,20 @@ REDACTOR = Redactor()
 ids = st.sampled_from(["c1", "c2", "c3"])
 
 
-def result(call: str, good: bool) -> Result:
+def result(call: str, good: bool) -> ToolResult:
     """What a call came to."""
     if good:
-        return Result(call, "note", True, "fine")
-    return Result(call, "note", False, None, ErrorType.CANCELLED, "stopped")
+        return ToolResult(call, "note", True, "fine")
+    return ToolResult(call, "note", False, None, ErrorType.CANCELLED, "stopped")
 
 
 happenings: st.SearchStrategy[Event] = st.one_of(
     st.builds(RunStarted, st.text(max_size=5)),
     st.builds(
-        lambda names: ModelAnswered("words", tuple(Call(one, "note") for one in names)),
+        lambda names: ModelAnswered("words", tuple(ToolCall(one, "note") for one in names)),
         st.lists(ids, max_size=2),
     ),
-    st.builds(lambda one: DirectCall(Call(one, "note")), ids),
+    st.builds(lambda one: DirectCall(ToolCall(one, "note")), ids),
     st.builds(CallEvaluated, ids, st.sampled_from(["allow", "ask"])),
     st.builds(lambda one: CallEvaluated(one, "refuse", result=result(one, False)), ids),
     st.builds(PersonAnswered, ids, st.sampled_from(["once", "session", "deny"])),
@@ -69,7 +69,7 @@ happenings: st.SearchStrategy[Event] = st.one_of(
 def fed(timeline: Timeline, events: list[Event], first: int = 1) -> Timeline:
     """The timeline after these events, of which the first has this number."""
     for number, event in enumerate(events, first):
-        record = Record("s", number, number * 1000, "r", event, "", "local", "owner")
+        record = JournalRecord("s", number, number * 1000, "r", event, "", "local", "owner")
         timeline.feed(from_record(record, REDACTOR))
     return timeline
 
@@ -116,7 +116,7 @@ def test_a_card_says_what_became_of_its_call() -> None:
     opened = [
         SessionOpened(model="m"),
         RunStarted("go"),
-        ModelAnswered(calls=(Call("c1", "note"),)),
+        ModelAnswered(calls=(ToolCall("c1", "note"),)),
     ]
 
     def state(*more: Event) -> tuple[str, str]:

@@ -11,12 +11,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ferrule.runtime.http.cookies import known, made
-from ferrule.runtime.http.http_security import Door, Who
-from ferrule.runtime.http.sign_in import Browsers
+from ferrule.runtime.http.cookies import make_cookie, read_cookie
+from ferrule.runtime.http.http_security import HttpGuard, Principal
+from ferrule.runtime.http.sign_in import BrowserSignIn
 
 OWNER, ADA = "owner-token-0123456789", "ada-token-0123456789"
-PEOPLE = {OWNER: Who("me", True), ADA: Who("ada")}
+PEOPLE = {OWNER: Principal("me", True), ADA: Principal("ada")}
 
 
 async def app(scope: Any, receive: Any, send: Any) -> None:
@@ -27,10 +27,10 @@ async def app(scope: Any, receive: Any, send: Any) -> None:
     await send({"type": "http.response.body", "body": body})
 
 
-def server(people: dict[str, Who], now: float = 1000.0, **more: Any) -> httpx.AsyncClient:
+def server(people: dict[str, Principal], now: float = 1000.0, **more: Any) -> httpx.AsyncClient:
     """A browser before a server that began just now."""
-    browsers = Browsers(["http://127.0.0.1:8000"], people=people, now=lambda: now, **more)
-    door = Door(app, token=people, hosts=["127.0.0.1:8000"], browsers=browsers)
+    browsers = BrowserSignIn(["http://127.0.0.1:8000"], people=people, now=lambda: now, **more)
+    door = HttpGuard(app, token=people, hosts=["127.0.0.1:8000"], browsers=browsers)
     return httpx.AsyncClient(
         transport=httpx.ASGITransport(app=door), base_url="http://127.0.0.1:8000"
     )
@@ -60,7 +60,7 @@ async def test_a_browser_goes_on_after_a_restart_with_the_same_tokens() -> None:
 async def test_another_token_ends_the_visits_of_the_old_one() -> None:
     async with (
         server(PEOPLE) as before,
-        server({OWNER: PEOPLE[OWNER], "ada-token-renewed-1": Who("ada")}) as after,
+        server({OWNER: PEOPLE[OWNER], "ada-token-renewed-1": Principal("ada")}) as after,
     ):
         await signed_in(before, ADA)
         after.cookies = before.cookies
@@ -86,11 +86,11 @@ async def test_without_known_tokens_a_visit_ends_with_the_process() -> None:
         server(PEOPLE) as known_to,
         httpx.AsyncClient(
             transport=httpx.ASGITransport(
-                app=Door(
+                app=HttpGuard(
                     app,
                     token=PEOPLE,
                     hosts=["127.0.0.1:8000"],
-                    browsers=Browsers(["http://127.0.0.1:8000"]),
+                    browsers=BrowserSignIn(["http://127.0.0.1:8000"]),
                 )
             ),
             base_url="http://127.0.0.1:8000",
@@ -104,10 +104,10 @@ async def test_without_known_tokens_a_visit_ends_with_the_process() -> None:
 @pytest.mark.proves("console.visit-outlives-restart")
 @given(st.text(max_size=120), st.integers(0, 99), st.characters())
 def test_no_other_cookie_is_anybodys(text: str, at: int, letter: str) -> None:
-    cookie, visitor = made(OWNER, PEOPLE[OWNER], 5000)
-    assert known(cookie, PEOPLE, 1000.0) == (visitor, 5000)
-    assert known(cookie, PEOPLE, 5000.0) is None
+    cookie, visitor = make_cookie(OWNER, PEOPLE[OWNER], 5000)
+    assert read_cookie(cookie, PEOPLE, 1000.0) == (visitor, 5000)
+    assert read_cookie(cookie, PEOPLE, 5000.0) is None
     changed = cookie[: at % len(cookie)] + letter + cookie[at % len(cookie) + 1 :]
-    assert changed == cookie or known(changed, PEOPLE, 1000.0) is None
-    assert known(text, PEOPLE, 1000.0) is None
-    assert OWNER not in cookie and known(cookie, {ADA: PEOPLE[ADA]}, 1000.0) is None
+    assert changed == cookie or read_cookie(changed, PEOPLE, 1000.0) is None
+    assert read_cookie(text, PEOPLE, 1000.0) is None
+    assert OWNER not in cookie and read_cookie(cookie, {ADA: PEOPLE[ADA]}, 1000.0) is None

@@ -25,16 +25,16 @@ try:
 except ImportError as error:
     pytest.skip(f"the extra `a2a` is not installed here: {error}", allow_module_level=True)
 
-from ferrule.connectors.a2a import A2aPeer, Approvals, Auth, connect
+from ferrule.connectors.a2a import A2aPeer, Auth, PeerApprovals, connect
 from ferrule.core.errors import ConfigError
 from ferrule.engine.agent import Agent
 from ferrule.engine.agent_options import Permissions, Storage
-from ferrule.permissions.approvals import AllowThese
-from ferrule.servers.a2a.command import skills_of
+from ferrule.permissions.approvals import AllowlistApprover
+from ferrule.servers.a2a.command import parse_skills
 from ferrule.servers.a2a.signed_card import public_keys
 from ferrule.storage.audit.signing import Signer
 from ferrule.storage.journal.sqlite import SqliteJournal
-from ferrule.storage.paths import journal
+from ferrule.storage.paths import default_journal
 
 FERRULE = str(Path(sys.executable).with_name("ferrule"))
 
@@ -82,12 +82,12 @@ async def serving(folder: Path, environment: dict[str, str], *words: str) -> Asy
 async def asking(served: Served, folder: Path, **more: Any) -> AsyncIterator[Any]:
     """A session of an agent of ours whose tool asks the one that is served."""
     peer = A2aPeer("other", url=served.url, plain_http=True, auth=Auth("OTHER_TOKEN"), **more)
-    async with connect([peer], approvals=Approvals(folder / "a2a")) as peers:
+    async with connect([peer], approvals=PeerApprovals(folder / "a2a")) as peers:
         assert peers.notices == ()
         agent = Agent(
             "scripted:x",
             peers.tools,
-            permissions=Permissions(approver=AllowThese(["*"])),
+            permissions=Permissions(approver=AllowlistApprover(["*"])),
             storage=Storage(journal=folder / "asking.db"),
         )
         session = agent.session()
@@ -118,7 +118,7 @@ async def test_our_own_client_asks_is_asked_back_and_is_answered(
             first = await session.call("other__write", message="Write it")
             assert (
                 first.data["state"] == "input-required"
-                and "May `write_file` run?" in first.data["wants"]
+                and "Allow `write_file` to run?" in first.data["wants"]
             )
             assert not (folder / "a.txt").exists()
             second = await session.call(
@@ -130,7 +130,7 @@ async def test_our_own_client_asks_is_asked_back_and_is_answered(
         async with asyncio.timeout(30):
             await served.process.communicate()
         assert served.process.returncode == 143
-    with SqliteJournal(journal()) as store:
+    with SqliteJournal(default_journal()) as store:
         (info,) = store.sessions()
         store.verify(info.session)
         (answered,) = [
@@ -175,8 +175,8 @@ async def test_a_signed_card_is_taken_by_peers_that_know_the_key_and_no_other(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:  # fmt: skip
     key, other = tmp_path / "mine.pem", tmp_path / "other.pem"
-    Signer.make(key)
-    Signer.make(other)
+    Signer.create(key)
+    Signer.create(other)
     async with serving(
         folder, environment, "-m", script({"say": "I am."}), "--sign-key", str(key)
     ) as served:
@@ -189,7 +189,7 @@ async def test_a_signed_card_is_taken_by_peers_that_know_the_key_and_no_other(
             result = await session.call("other__ask", message="Who are you?")
             assert result.data["answer"] == "I am."
         peer = A2aPeer("stranger", url=served.url, plain_http=True, keys=str(wrong))
-        async with connect([peer], approvals=Approvals(tmp_path / "b")) as peers:
+        async with connect([peer], approvals=PeerApprovals(tmp_path / "b")) as peers:
             assert "sign" in str(peers.notices) and peers.tools == ()
 
 
@@ -197,7 +197,7 @@ async def test_a_signed_card_is_taken_by_peers_that_know_the_key_and_no_other(
 @pytest.mark.parametrize("words", [["find"], ["find:"], [": Finds."], ["find: a", "find: b"]])
 def test_a_skill_that_cannot_be_read_is_refused_by_its_words(words: list[str]) -> None:
     with pytest.raises(ConfigError, match="--skill `"):
-        skills_of(words, [])
+        parse_skills(words, [])
 
 
 @pytest.mark.proves("serve.a2a.command")

@@ -24,7 +24,7 @@ except ImportError as error:
     pytest.skip(f"the extra `a2a` is not installed here: {error}", allow_module_level=True)
 
 from ferrule import tool
-from ferrule.connectors.a2a import A2aPeer, Approvals, Auth, connect
+from ferrule.connectors.a2a import A2aPeer, Auth, PeerApprovals, connect
 from ferrule.core.calls import ErrorType
 from ferrule.core.errors import ConfigError
 from ferrule.core.messages import UserMessage
@@ -33,9 +33,9 @@ from ferrule.engine.agent_options import Permissions, Storage
 from ferrule.engine.live_events import Progress
 from ferrule.engine.session import Session
 from ferrule.models.scripted import Scripted, calls, says
-from ferrule.permissions.approvals import AllowThese
+from ferrule.permissions.approvals import AllowlistApprover
 from ferrule.runtime.http import http_security
-from ferrule.servers.a2a.server import CARD_PATH, RPC_PATH, A2aServer, Skill, card_of
+from ferrule.servers.a2a.server import CARD_PATH, RPC_PATH, A2aServer, Skill, build_card
 from ferrule.tools.context import Context
 
 TOKEN = "a-token-that-is-long-enough"
@@ -116,13 +116,13 @@ class Place:
             "librarian", url=self.server.url, plain_http=True, auth=Auth("LIBRARY_TOKEN"), **more
         )
         peers = await self.stack.enter_async_context(
-            connect([peer], approvals=Approvals(self.folder / "a2a"))
+            connect([peer], approvals=PeerApprovals(self.folder / "a2a"))
         )
         assert peers.notices == ()
         agent = Agent(
             "scripted:x",
             peers.tools,
-            permissions=Permissions(approver=AllowThese(["*"])),
+            permissions=Permissions(approver=AllowlistApprover(["*"])),
             storage=Storage(journal=self.folder / "asking.db"),
         )
         session = agent.session()
@@ -152,7 +152,7 @@ async def test_a_context_is_a_session_that_remembers(place: Place) -> None:
     for answer in ("one", "two"):
         result = await session.call("librarian__find", message="again")
         assert result.data["answer"] == answer
-    (conversation,) = server.desk._pool  # pyright: ignore[reportPrivateUsage]
+    (conversation,) = server.conversations._pool  # pyright: ignore[reportPrivateUsage]
     said = [
         message.text
         for message in conversation.session.driver.machine.history
@@ -170,7 +170,7 @@ async def test_a_call_that_must_be_allowed_waits_for_whoever_sent_the_task(
     session = await place.asking()
     first = await session.call("librarian__find", message="shelve it")
     assert first.data["state"] == "input-required" and place.done == []
-    assert "May `shelve` run?" in first.data["wants"] and "Moby Dick" in first.data["wants"]
+    assert "Allow `shelve` to run?" in first.data["wants"] and "Moby Dick" in first.data["wants"]
     second = await session.call("librarian__find", message=words, task_id=first.data["task_id"])
     assert second.data == {"agent": "librarian", "answer": "That was it."} and place.done == shelved
 
@@ -190,14 +190,14 @@ async def test_a_cancelled_task_ends_the_run_and_what_it_does(place: Place) -> N
     calling = asyncio.create_task(session.call("librarian__find", message="wait"))
     async with asyncio.timeout(20):
         await place.begun.wait()
-        (task,) = server.desk._tasks.values()  # pyright: ignore[reportPrivateUsage]
+        (task,) = server.conversations._tasks.values()  # pyright: ignore[reportPrivateUsage]
         calling.cancel()
         with pytest.raises(asyncio.CancelledError):
             await calling
         await session.close()
         assert task.work is not None
         await asyncio.wait([task.work])
-    (conversation,) = server.desk._pool  # pyright: ignore[reportPrivateUsage]
+    (conversation,) = server.conversations._pool  # pyright: ignore[reportPrivateUsage]
     assert [str(one.error_type) for one in conversation.session.driver.machine.results()] == [
         "cancelled"
     ]
@@ -248,7 +248,7 @@ async def test_nobody_gets_in_without_the_token_from_a_page_or_under_another_nam
     answer = await knock(
         server, headers=headers, json={"jsonrpc": "2.0", "id": 1, "method": "SendMessage"}
     )
-    assert answer.status_code == status and server.desk.find("any") is None
+    assert answer.status_code == status and server.conversations.find_task("any") is None
 
 
 @pytest.mark.proves("serve.door")
@@ -268,7 +268,7 @@ async def test_the_card_is_open_to_read_and_nothing_else_is(place: Place) -> Non
 @pytest.mark.proves("serve.door")
 async def test_a_body_without_end_is_read_up_to_a_bound(place: Place) -> None:
     server = await place.serve()
-    assert (await knock(server, content=b"x" * (http_security.MOST + 1))).status_code == 413
+    assert (await knock(server, content=b"x" * (http_security.MAX_BODY + 1))).status_code == 413
 
     async def slow() -> AsyncIterator[bytes]:
         while True:
@@ -337,7 +337,7 @@ async def test_nonsense_is_an_error_and_the_next_message_is_answered(
 
 @pytest.mark.proves("serve.a2a.tags")
 def test_every_skill_of_a_card_has_a_tag() -> None:
-    card = card_of(
+    card = build_card(
         "n",
         "d",
         [Skill("ask", "Ask", "Answers."), Skill("sum", "Sum", "Adds.", ("maths",))],

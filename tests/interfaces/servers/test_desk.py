@@ -13,17 +13,17 @@ from ferrule import tool
 from ferrule.engine.agent import Agent
 from ferrule.models.scripted import Scripted, calls, says
 from ferrule.servers.a2a import conversations as desk_module
-from ferrule.servers.a2a.conversations import Desk, Item, Refused, Task
+from ferrule.servers.a2a.conversations import Conversations, Task, TaskRefused, TaskUpdate
 from grouped_options import grouped
 
 
 @pytest.fixture
 async def made(tmp_path: Path) -> AsyncIterator[Any]:
-    desks: list[tuple[Desk, Agent]] = []
+    desks: list[tuple[Conversations, Agent]] = []
 
-    def make(*steps: Any, **more: Any) -> Desk:
+    def make(*steps: Any, **more: Any) -> Conversations:
         agent = Agent(Scripted(list(steps)), **grouped(journal=tmp_path / "journal.db", **more))
-        desks.append((Desk(agent), agent))
+        desks.append((Conversations(agent), agent))
         return desks[-1][0]
 
     yield make
@@ -32,9 +32,9 @@ async def made(tmp_path: Path) -> AsyncIterator[Any]:
         await agent.close()
 
 
-async def end(task: Task) -> Item:
+async def end(task: Task) -> TaskUpdate:
     async with asyncio.timeout(20):
-        while (item := await task.items.get()).kind in ("words",):
+        while (item := await task.updates.get()).kind in ("words",):
             pass
         return item
 
@@ -51,9 +51,9 @@ async def test_a_question_that_nobody_answers_is_a_no(
 ) -> None:
     monkeypatch.setattr(desk_module, "ANSWER_SECONDS", 0.05)
     desk = made(calls(("act", {})), says("not allowed"), tools=[act])
-    task = await desk.begin("t", "c", "act")
+    task = await desk.start_task("t", "c", "act")
     assert (await end(task)).kind == "question"
-    assert await end(task) == Item("done", "not allowed")
+    assert await end(task) == TaskUpdate("done", "not allowed")
 
 
 @pytest.mark.proves("serve.a2a.approval")
@@ -80,51 +80,51 @@ async def test_only_words_that_begin_with_yes_are_a_yes(made: Any, words: str, r
         return ""
 
     desk = made(calls(("act", {})), says("over"), tools=[act])
-    task = await desk.begin("t", "c", "act")
+    task = await desk.start_task("t", "c", "act")
     assert (await end(task)).kind == "question"
-    task.say(words)
-    assert await end(task) == Item("done", "over") and len(ran) == runs
+    task.receive(words)
+    assert await end(task) == TaskUpdate("done", "over") and len(ran) == runs
 
 
 @pytest.mark.proves("serve.a2a.bounds")
 async def test_tasks_and_conversations_are_bounded(
     made: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(desk_module, "TASKS", 2)
+    monkeypatch.setattr(desk_module, "MAX_TASKS", 2)
     monkeypatch.setattr(desk_module, "MAX_CONVERSATIONS", 2)
     desk = made(
         calls(("act", {})), calls(("act", {})), says("a"), says("b"), says("c"), tools=[act]
     )
-    first, second = await desk.begin("1", "one", "go"), await desk.begin("2", "two", "go")
+    first, second = await desk.start_task("1", "one", "go"), await desk.start_task("2", "two", "go")
     assert (await end(first)).kind == (await end(second)).kind == "question"
-    with pytest.raises(Refused, match="2 tasks"):
-        await desk.begin("3", "one", "go")
-    monkeypatch.setattr(desk_module, "TASKS", 9)
-    with pytest.raises(Refused, match="2 sessions"):
-        await desk.begin("3", "three", "go")
-    first.say("no")
+    with pytest.raises(TaskRefused, match="2 tasks"):
+        await desk.start_task("3", "one", "go")
+    monkeypatch.setattr(desk_module, "MAX_TASKS", 9)
+    with pytest.raises(TaskRefused, match="2 sessions"):
+        await desk.start_task("3", "three", "go")
+    first.receive("no")
     assert (await end(first)).kind == "done"
     assert first.work is not None
     await asyncio.wait([first.work])
-    assert (await end(await desk.begin("3", "three", "go"))).kind == "done"
-    second.say("no")
+    assert (await end(await desk.start_task("3", "three", "go"))).kind == "done"
+    second.receive("no")
     assert (await end(second)).kind == "done"
 
 
 @pytest.mark.proves("serve.a2a.answers")
 async def test_messages_of_one_conversation_are_worked_one_after_another(made: Any) -> None:
     desk = made(calls(("act", {})), says("first"), says("second"), tools=[act])
-    first, second = await desk.begin("1", "c", "go"), await desk.begin("2", "c", "go on")
-    assert (await end(first)).kind == "question" and second.items.empty()
-    first.say("yes")
-    assert await end(first) == Item("done", "first")
-    assert await end(second) == Item("done", "second")
+    first, second = await desk.start_task("1", "c", "go"), await desk.start_task("2", "c", "go on")
+    assert (await end(first)).kind == "question" and second.updates.empty()
+    first.receive("yes")
+    assert await end(first) == TaskUpdate("done", "first")
+    assert await end(second) == TaskUpdate("done", "second")
 
 
 @pytest.mark.proves("serve.a2a.cancel")
 async def test_a_cancelled_task_withdraws_its_question(made: Any) -> None:
     desk = made(calls(("act", {})), tools=[act])
-    task = await desk.begin("t", "c", "act")
+    task = await desk.start_task("t", "c", "act")
     assert (await end(task)).kind == "question"
-    await desk.cancel("t")
-    assert (await end(task)).kind == "canceled" and desk.find("t") is None
+    await desk.cancel_task("t")
+    assert (await end(task)).kind == "canceled" and desk.find_task("t") is None

@@ -418,21 +418,21 @@ def respelled(case: str, event: bytes) -> bytes:
 def files() -> dict[str, bytes]:
     """Name and content of every golden file."""
     from ferrule.testing.provider_double import (
-        message_of,
+        make_message,
+        make_response,
         messages_stream,
-        response_of,
         responses_stream,
     )
 
     made: dict[str, bytes] = {}
     for case, (content, stop, more) in MESSAGES.items():
-        message = message_of(content, stop, USAGE, **more)
+        message = make_message(content, stop, USAGE, **more)
         made[f"anthropic/{case}.json"] = spelled(case, message)
         made[f"anthropic/{case}.sse"] = b"".join(
             respelled(case, e) for e in messages_stream(message).pieces
         )
     for case, (output, stop) in RESPONSES.items():
-        response = response_of(output, stop, 2316, 77)
+        response = make_response(output, stop, 2316, 77)
         made[f"openai-responses/{case}.json"] = spelled(case, response)
         made[f"openai-responses/{case}.sse"] = b"".join(
             respelled(case, e) for e in responses_stream(response).pieces

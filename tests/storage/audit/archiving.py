@@ -51,22 +51,22 @@ def main() -> int:
         case "named":
             Path.unlink = after(1, Path.unlink)  # type: ignore[method-assign]
         case "deleted":
-            sqlite_integrity.remove = lambda *args: (REMOVE(*args), die())  # type: ignore[assignment]
+            sqlite_integrity.remove_session = lambda *args: (REMOVE(*args), die())  # type: ignore[assignment]
         case "removed":
-            SqliteJournal.retire = after(1, SqliteJournal.retire)  # type: ignore[method-assign]
+            SqliteJournal.remove_archived = after(1, SqliteJournal.remove_archived)  # type: ignore[method-assign]
         case "import":
             SqliteJournal.append = after(1, SqliteJournal.append)  # type: ignore[method-assign]
         case _:
             pass
     with storing.SqliteJournal(JOURNAL) as journal:
         if POINT == "import":
-            archiving.import_file(journal, Path(FILE))
+            archiving.import_sessions(journal, Path(FILE))
         else:
-            archiving.archive(journal, SESSIONS, Path(FILE))
+            archiving.archive_sessions(journal, SESSIONS, Path(FILE))
     return 0
 
 
-REMOVE = sqlite_integrity.remove
+REMOVE = sqlite_integrity.remove_session
 
 if __name__ == "__main__":
     sys.exit(main())

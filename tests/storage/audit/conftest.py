@@ -16,7 +16,7 @@ from ferrule import Agent, Change, Context, Scripted, ToolFailed, tool
 from ferrule.core.calls import ErrorType
 from ferrule.engine.hooks.call_hooks import Block
 from ferrule.models.scripted import calls, says
-from ferrule.permissions.approvals import Answer, ApprovalRequest
+from ferrule.permissions.approvals import ApprovalAnswer, ApprovalRequest
 from ferrule.storage.journal.sqlite import SqliteJournal
 from grouped_options import grouped
 
@@ -58,10 +58,10 @@ class Person:
     def __init__(self, *choices: str) -> None:
         self._choices = itertools.cycle(choices)
 
-    async def ask(self, request: ApprovalRequest) -> Answer:
+    async def ask(self, request: ApprovalRequest) -> ApprovalAnswer:
         choice: Any = next(self._choices)
         grant = next((offer.rule for offer in request.offers if offer.choice == choice), "")
-        return Answer(choice, grant, by="ann", note="as agreed")
+        return ApprovalAnswer(choice, grant, by="ann", note="as agreed")
 
 
 class Meddler:

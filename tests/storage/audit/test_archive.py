@@ -22,8 +22,13 @@ from hypothesis import strategies as st
 from ferrule.core.errors import ConfigError, FerruleError, JournalError, SessionNotFound
 from ferrule.core.events import Noticed, RunFinished, RunStarted, SessionArchived
 from ferrule.core.identity import Identity
-from ferrule.storage.audit.verification import ARCHIVED, opened, verify_file, verify_sessions
-from ferrule.storage.export.archive import archive, closed_before, import_file
+from ferrule.storage.audit.verification import (
+    ARCHIVE_SESSION_PREFIX,
+    open_lines,
+    verify_file,
+    verify_sessions,
+)
+from ferrule.storage.export.archive import archive_sessions, find_closed_sessions, import_sessions
 from ferrule.storage.export.jsonl import read_jsonl
 from ferrule.storage.journal.sqlite import SqliteJournal
 
@@ -47,12 +52,12 @@ def everywhere(path: Path, *files: Path) -> dict[str, Any]:
     found: dict[str, Any] = {}
     for file in files:
         if file.exists():
-            with opened(file) as lines:
+            with open_lines(file) as lines:
                 for record in read_jsonl(lines):
                     found.setdefault(record.session, []).append(record)
     with SqliteJournal(path) as journal:
         for info in journal.sessions():
-            if not info.session.startswith(ARCHIVED):
+            if not info.session.startswith(ARCHIVE_SESSION_PREFIX):
                 found[info.session] = list(journal.records(info.session))
     return found
 
@@ -64,18 +69,18 @@ def test_sessions_move_into_a_file_that_verifies_and_come_back_byte_for_byte(
     records = filled(path, "s1", "s2", "s3")
     file = tmp_path / "archives" / "old.jsonl.gz"
     with SqliteJournal(path) as journal:
-        done = archive(journal, ["s1", "s2"], file)
+        done = archive_sessions(journal, ["s1", "s2"], file)
         assert (done.sessions, done.events, done.kept) == (["s1", "s2"], 14, {})
         for gone in ("s1", "s2"):
             with pytest.raises(SessionNotFound):
                 journal.head(gone)
         verified = verify_file(file)
-        assert verified.whole and [one.session for one in verified.sessions] == ["s1", "s2"]
+        assert verified.is_intact and [one.session for one in verified.sessions] == ["s1", "s2"]
         assert stat.S_IMODE(file.stat().st_mode) == 0o600
         assert list(file.parent.iterdir()) == [file]
-        assert import_file(journal, file) == ["s1", "s2"]
+        assert import_sessions(journal, file) == ["s1", "s2"]
         assert {name: list(journal.records(name)) for name in records} == records
-        assert verify_sessions(journal).whole
+        assert verify_sessions(journal).is_intact
 
 
 @pytest.mark.proves("archive.tombstone")
@@ -84,13 +89,13 @@ def test_that_a_session_was_archived_is_recorded_with_its_head_and_for_its_owner
 ) -> None:
     records = filled(path, "s1") | filled(path, "s2", user="bob")
     with SqliteJournal(path) as journal:
-        first = archive(journal, ["s1"], tmp_path / "1.jsonl.gz")
-        second = archive(journal, ["s2"], tmp_path / "2.jsonl.gz")
+        first = archive_sessions(journal, ["s1"], tmp_path / "1.jsonl.gz")
+        second = archive_sessions(journal, ["s2"], tmp_path / "2.jsonl.gz")
         told = {
             info.user: [record.event for record in journal.records(info.session)]
             for info in journal.sessions()
         }
-        assert verify_sessions(journal).whole
+        assert verify_sessions(journal).is_intact
     assert told == {
         "ann": [
             SessionArchived(
@@ -113,7 +118,7 @@ def test_removing_what_says_that_a_session_was_archived_is_noticed(
 ) -> None:
     filled(path, "s1", "s2")
     with SqliteJournal(path) as journal:
-        archive(journal, ["s1"], tmp_path / "1.jsonl.gz")
+        archive_sessions(journal, ["s1"], tmp_path / "1.jsonl.gz")
     db = sqlite3.connect(path)
     db.execute("DELETE FROM records WHERE kind = 'session.archived'")
     db.execute("DELETE FROM sessions WHERE session LIKE 'archived-%'")
@@ -129,14 +134,14 @@ def test_an_archive_that_was_replaced_or_is_gone_is_said(path: Path, tmp_path: P
     filled(path, "s1", "s2")
     file = tmp_path / "1.jsonl.gz"
     with SqliteJournal(path) as journal:
-        archive(journal, ["s1"], file)
+        archive_sessions(journal, ["s1"], file)
         data = file.read_bytes()
         file.write_bytes(data + b"\0")
         (finding,) = verify_sessions(journal).findings
         assert "is not the file that was written" in finding.text
         file.unlink()
         done = verify_sessions(journal)
-        assert done.whole and any("was not found" in note for note in done.notes)
+        assert done.is_intact and any("was not found" in note for note in done.notes)
 
 
 @pytest.mark.proves("archive.keeps-what-is-in-use")
@@ -148,7 +153,7 @@ def test_a_session_in_use_and_one_that_does_not_verify_stay(path: Path, tmp_path
     db.close()
     with SqliteJournal(path) as writer, SqliteJournal(path) as journal:
         writer.lease("s1")
-        done = archive(journal, ["s1", "s2", "s3"], tmp_path / "x.jsonl.gz")
+        done = archive_sessions(journal, ["s1", "s2", "s3"], tmp_path / "x.jsonl.gz")
         assert done.sessions == ["s3"] and set(done.kept) == {"s1", "s2"}
         assert "in use" in done.kept["s1"] and "event 3" in done.kept["s2"]
         writer.append(
@@ -168,12 +173,12 @@ def test_nothing_is_written_where_nothing_can_be_archived_and_no_file_is_replace
     filled(path, "s1")
     with SqliteJournal(path) as writer, SqliteJournal(path) as journal:
         writer.lease("s1")
-        assert archive(journal, ["s1"], tmp_path / "x.jsonl.gz").sha256 == ""
+        assert archive_sessions(journal, ["s1"], tmp_path / "x.jsonl.gz").sha256 == ""
         assert not (tmp_path / "x.jsonl.gz").exists()
         writer.release("s1")
         (tmp_path / "x.jsonl.gz").write_text("mine")
         with pytest.raises(ConfigError, match="already"):
-            archive(journal, ["s1"], tmp_path / "x.jsonl.gz")
+            archive_sessions(journal, ["s1"], tmp_path / "x.jsonl.gz")
     assert (tmp_path / "x.jsonl.gz").read_text() == "mine"
 
 
@@ -187,8 +192,8 @@ def test_closed_sessions_are_those_that_ended_long_enough_ago(path: Path) -> Non
             journal.append(name, "r", events, identity=Identity("local", "ann", name, "r"))
     filled(path, "new")
     with SqliteJournal(path) as journal:
-        assert [info.session for info in closed_before(journal, 2_000)] == ["bare", "done"]
-        assert closed_before(journal, 0) == []
+        assert [info.session for info in find_closed_sessions(journal, 2_000)] == ["bare", "done"]
+        assert find_closed_sessions(journal, 0) == []
 
 
 @pytest.mark.proves("archive.crash-safe")
@@ -213,14 +218,18 @@ def test_killed_at_any_point_nothing_is_lost_and_the_next_attempt_ends_it(
     assert code == (0 if point == "none" else -signal.SIGKILL)
     assert everywhere(path, file) == records
     with SqliteJournal(path) as journal:
-        assert verify_sessions(journal).whole
-        assert {info.session for info in journal.sessions()} - {f"{ARCHIVED}a"} >= left
+        assert verify_sessions(journal).is_intact
+        assert {info.session for info in journal.sessions()} - {
+            f"{ARCHIVE_SESSION_PREFIX}a"
+        } >= left
         assert left == {
-            info.session for info in journal.sessions() if not info.session.startswith(ARCHIVED)
+            info.session
+            for info in journal.sessions()
+            if not info.session.startswith(ARCHIVE_SESSION_PREFIX)
         }
         again = tmp_path / ("old.jsonl.gz" if not file.exists() else "again.jsonl.gz")
-        done = archive(journal, sorted(left - {"s3"}), again)
-        assert done.kept == {} and verify_sessions(journal).whole
+        done = archive_sessions(journal, sorted(left - {"s3"}), again)
+        assert done.kept == {} and verify_sessions(journal).is_intact
     assert everywhere(path, file, again).keys() == records.keys()
 
 
@@ -229,18 +238,18 @@ def test_an_import_that_was_killed_is_taken_up_where_it_ended(path: Path, tmp_pa
     records = filled(path, "s1", "s2", events=300)
     file = tmp_path / "old.jsonl.gz"
     with SqliteJournal(path) as journal:
-        archive(journal, ["s1", "s2"], file)
+        archive_sessions(journal, ["s1", "s2"], file)
     command = [sys.executable, str(PROGRAM), str(path), str(file), "import"]
     assert subprocess.run(command, timeout=60, check=False).returncode == -signal.SIGKILL
     with SqliteJournal(path) as journal:
         assert 0 < journal.head("s1")[0] < 302
-        assert import_file(journal, file) == ["s1", "s2"]
+        assert import_sessions(journal, file) == ["s1", "s2"]
         assert {name: list(journal.records(name)) for name in records} == records
         with pytest.raises(JournalError, match="already has another session"):
             journal.append(
                 "s1", "r1", [Noticed("n", "x")], identity=Identity("local", "ann", "s1", "r1")
             )
-            import_file(journal, file)
+            import_sessions(journal, file)
 
 
 @pytest.fixture(scope="module")
@@ -248,7 +257,7 @@ def packed(tmp_path_factory: pytest.TempPathFactory) -> tuple[bytes, bytes]:
     folder = tmp_path_factory.mktemp("packed")
     filled(folder / "j.db", "s1", "s2")
     with SqliteJournal(folder / "j.db") as journal:
-        archive(journal, ["s1", "s2"], folder / "a.jsonl.gz")
+        archive_sessions(journal, ["s1", "s2"], folder / "a.jsonl.gz")
     data = (folder / "a.jsonl.gz").read_bytes()
     return data, gzip.decompress(data)
 
@@ -273,7 +282,7 @@ def test_a_changed_or_cut_archive_is_noticed_or_holds_the_same(
     path = tmp_path_factory.mktemp("x") / "a.jsonl.gz"
     path.write_bytes(bytes(data))
     try:
-        whole = verify_file(path).whole
+        whole = verify_file(path).is_intact
     except FerruleError:
         return
     if whole:
@@ -304,8 +313,8 @@ def test_archiving_and_importing_need_no_memory_for_the_whole_session(
             journal.append("s1", "r1", [Noticed("n", big)] * 200, identity=me)
         file = tmp_path / "a.jsonl.gz"
         tracemalloc.start()
-        archive(journal, ["s1"], file)
-        import_file(journal, file)
+        archive_sessions(journal, ["s1"], file)
+        import_sessions(journal, file)
         _, most = tracemalloc.get_traced_memory()
         tracemalloc.stop()
     # 5.6 MB of events; a page of rows and a batch of records may be held at once.

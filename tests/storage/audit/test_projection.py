@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from ferrule import Agent, Permissions, Scripted, Storage
-from ferrule.core.calls import Call, Result
+from ferrule.core.calls import ToolCall, ToolResult
 from ferrule.core.events import (
     CallEvaluated,
     CallStarted,
@@ -24,11 +24,11 @@ from ferrule.core.events import (
 )
 from ferrule.core.identity import Identity
 from ferrule.models.scripted import says
-from ferrule.permissions.approvals import digest
-from ferrule.sandbox.policy import Policy
-from ferrule.storage.audit.audit import AuditedCall, calls, digest_of
-from ferrule.storage.audit.past_calls import past_calls
-from ferrule.storage.audit.wording import explained
+from ferrule.permissions.approvals import digest_arguments
+from ferrule.sandbox.policy import SandboxPolicy
+from ferrule.storage.audit.audit import AuditedCall, audit_calls, sha256_hex
+from ferrule.storage.audit.explanation import explain
+from ferrule.storage.audit.past_calls import read_past_calls
 from ferrule.storage.export.jsonl import read_jsonl
 from ferrule.storage.journal.sqlite import SqliteJournal
 from ferrule.toolkits.commands import CommandPolicy, command_tools
@@ -38,7 +38,7 @@ ME = Identity("local", "ann", "s1", "r1")
 
 
 def audited(journal: SqliteJournal, session: str) -> dict[str, AuditedCall]:
-    return {call.tool: call for call in calls(journal.records(session))}
+    return {call.tool: call for call in audit_calls(journal.records(session))}
 
 
 @pytest.mark.proves("audit.call-record")
@@ -47,20 +47,20 @@ def test_a_call_that_a_person_allowed_names_them_what_they_said_and_the_argument
 ) -> None:
     with SqliteJournal(":memory:") as journal:
         session = recorded(journal, [["note"]], choices=("session",), tenant="acme")
-        (call,) = calls(journal.records(session))
+        (call,) = audit_calls(journal.records(session))
         times = {record.seq: record.time for record in journal.records(session)}
     arguments = {"text": "milk \x1b[2J ä 😀"}
     assert (call.tenant, call.user, call.session, call.by, call.model) == (
         "acme", "ann", session, "model", "scripted:test",
     )  # fmt: skip
-    assert json.loads(call.arguments) == arguments and call.arguments_sha256 == digest_of(
+    assert json.loads(call.arguments) == arguments and call.arguments_sha256 == sha256_hex(
         call.arguments
     )
     (gate,), (answer,) = call.decisions, call.answers
     assert (gate.verdict, gate.layer, gate.mode, gate.effect, gate.risk) == (
         "ask", "builtin", "default", "write", "high",
     )  # fmt: skip
-    assert gate.digest == answer.digest == digest("note", arguments) and answer.bound
+    assert gate.digest == answer.digest == digest_arguments("note", arguments) and answer.bound
     assert (answer.scope, answer.by, answer.note, answer.grant) == (
         "session",
         "ann",
@@ -68,7 +68,7 @@ def test_a_call_that_a_person_allowed_names_them_what_they_said_and_the_argument
         "note",
     )
     assert (call.outcome, call.settled_by) == ("success", "person")
-    assert call.result_sha256 == digest_of("noted milk \x1b[2J ä 😀") and call.size > 0
+    assert call.result_sha256 == sha256_hex("noted milk \x1b[2J ä 😀") and call.size > 0
     assert call.started is not None and call.finished is not None
     assert call.requested == times[call.event] <= answer.time <= call.started <= call.finished
     assert call.finished == times[call.last_event]
@@ -93,9 +93,9 @@ def test_a_rule_or_a_mode_that_decided_is_named_with_where_it_stands(
     assert (gate.verdict, gate.rule, gate.mode) == (verdict, rule, options.get("mode", "default"))
     assert gate.layer == ("user" if rule else "builtin")
     assert (call.settled_by, call.outcome) == (by, outcome)
-    noted = digest_of("noted milk \x1b[2J ä 😀")
+    noted = sha256_hex("noted milk \x1b[2J ä 😀")
     assert call.result_sha256 == (noted if outcome == "success" else "")
-    said = "\n".join(explained(call))
+    said = "\n".join(explain(call))
     assert ("by the rule `note`" if rule else "by the gate") in said
     assert ("the person's own settings" if rule else "the gate's own order") in said
 
@@ -117,7 +117,7 @@ def test_what_a_decision_lets_a_call_touch_is_said_and_nothing_of_what_was_refus
     with SqliteJournal(":memory:") as journal:
         call = audited(journal, recorded(journal, [["note"]], allow=["note"]))["note"]
     gate = replace(call.decisions[-1], verdict=verdict, reads=reads, writes=writes)
-    said = explained(replace(call, decisions=(gate,)))
+    said = explain(replace(call, decisions=(gate,)))
     assert f"             mode default, side effect write, risk high{touched}" in said
 
 
@@ -127,7 +127,7 @@ def test_calls_that_no_tool_answered_are_audited_too(recorded: Any) -> None:
         session = recorded(
             journal, [["note", "unknown", "wrong", "fail"]], choices=("deny", "once")
         )
-        found = list(calls(journal.records(session)))
+        found = list(audit_calls(journal.records(session)))
     outcomes = {
         call.tool: (call.outcome, call.settled_by, call.started is not None) for call in found
     }
@@ -145,14 +145,14 @@ def test_calls_over_the_limit_of_a_round_were_never_judged(recorded: Any) -> Non
     from ferrule import Limits
 
     with SqliteJournal(":memory:") as journal:
-        session = recorded(journal, [["add", "add"]], limits=Limits(max_calls_per_round=1))
-        found = list(calls(journal.records(session)))
+        session = recorded(journal, [["add", "add"]], limits=Limits(max_calls_per_turn=1))
+        found = list(audit_calls(journal.records(session)))
     assert sorted((call.outcome, call.settled_by) for call in found) == [
         ("limit", "run"),
         ("success", "gate"),
     ]
     over = next(call for call in found if call.outcome == "limit")
-    assert "never decided" in explained(over)[0]
+    assert "never decided" in explain(over)[0]
 
 
 @pytest.mark.proves("audit.hooks")
@@ -171,13 +171,17 @@ def test_what_a_hook_changed_or_blocked_is_recorded_with_its_name_and_what_ran(
         "change",
         {"text": "tea"},
     )
-    assert changed.digest == digest("note", {"text": "tea"}) != found["note"].decisions[0].digest
-    assert found["note"].result_sha256 == digest_of("noted tea")
+    assert (
+        changed.digest
+        == digest_arguments("note", {"text": "tea"})
+        != found["note"].decisions[0].digest
+    )
+    assert found["note"].result_sha256 == sha256_hex("noted tea")
     (blocked,) = found["fail"].hooks
     assert (blocked.verdict, blocked.reason) == ("block", "no bread today")
     assert (found["fail"].settled_by, found["fail"].outcome) == ("hook", "permission_denied")
     assert found["add"].hooks == () and changed.event < seqs[ToolAnswered]
-    assert "refused by the hook `meddler`" in explained(found["fail"])[0]
+    assert "refused by the hook `meddler`" in explain(found["fail"])[0]
 
 
 @pytest.mark.proves("audit.hooks")
@@ -202,7 +206,7 @@ def test_a_change_is_in_the_journal_before_the_changed_call_runs(
 @pytest.mark.proves("audit.sandbox")
 async def test_what_held_a_program_is_recorded_for_each_call(tmp_path: Path) -> None:
     with SqliteJournal(":memory:") as journal:
-        policy = CommandPolicy(confine=Policy(tmp_path, require=frozenset()))
+        policy = CommandPolicy(confine=SandboxPolicy(tmp_path, require=frozenset()))
         agent = Agent(
             Scripted([says("x")]),
             command_tools(),
@@ -215,7 +219,7 @@ async def test_what_held_a_program_is_recorded_for_each_call(tmp_path: Path) -> 
         for _ in range(2):
             await session.call("run_command", command=["true"], mode="argv")
         await session.close()
-        found = list(calls(journal.records(session.id)))
+        found = list(audit_calls(journal.records(session.id)))
         kinds = [record.event.kind for record in journal.records(session.id)]
     assert [len(call.confined) for call in found] == [1, 1]
     held = found[0].confined[0]
@@ -225,16 +229,19 @@ async def test_what_held_a_program_is_recorded_for_each_call(tmp_path: Path) -> 
         and len(held.enforced + held.not_enforced) > 5
     )
     assert kinds.index("call.started") < kinds.index("call.confined") < kinds.index("call.answered")
-    assert f"`{held.sandbox}`" in "\n".join(explained(found[0])) or held.sandbox == "none"
+    assert f"`{held.sandbox}`" in "\n".join(explain(found[0])) or held.sandbox == "none"
 
 
 def told(*events: Any) -> list[AuditedCall]:
     with SqliteJournal(":memory:") as journal:
         journal.append("s1", "r1", events, identity=ME)
-        return list(calls(journal.records("s1")))
+        return list(audit_calls(journal.records("s1")))
 
 
-ASKED = (RunStarted("go"), ModelAnswered(calls=(Call("c1", "note", '{"text":"a"}'),), stop="calls"))
+ASKED = (
+    RunStarted("go"),
+    ModelAnswered(calls=(ToolCall("c1", "note", '{"text":"a"}'),), stop="calls"),
+)
 ALLOWED = CallEvaluated("c1", "allow", "allowed", "note", "d1")
 
 
@@ -248,15 +255,16 @@ def test_a_call_that_had_started_when_the_process_died_is_called_unknown() -> No
         *ASKED, ALLOWED, CallStarted("c1", "d1"), Recovered("it died"), RunFinished("cancelled")
     )
     assert call.outcome == "unknown" and "outcome unknown" in call.message
-    assert "it started" in explained(call)[-1]
+    assert "it started" in explain(call)[-1]
 
 
 def test_calls_without_an_id_or_with_one_that_was_taken_get_the_machines_names() -> None:
     answer = ModelAnswered(
-        calls=(Call("", "add"), Call("c1", "add"), Call("c1", "add", '{"a":1}')), stop="calls"
+        calls=(ToolCall("", "add"), ToolCall("c1", "add"), ToolCall("c1", "add", '{"a":1}')),
+        stop="calls",
     )
     evaluated = [
-        CallEvaluated(name, "refuse", result=Result(name, "add", False))
+        CallEvaluated(name, "refuse", result=ToolResult(name, "add", False))
         for name in ("call_1_0", "c1", "c1_2")
     ]
     assert [call.call_id for call in told(RunStarted("go"), answer, *evaluated)] == [
@@ -267,14 +275,16 @@ def test_calls_without_an_id_or_with_one_that_was_taken_get_the_machines_names()
 
 
 def test_a_direct_call_says_who_made_it() -> None:
-    direct = DirectCall(Call("d1", "note", "{}"), by="call c7")
-    (call,) = told(direct, CallEvaluated("d1", "refuse", "no", result=Result("d1", "note", False)))
-    assert (call.by, call.run) == ("call c7", "r1") and "by call c7" in explained(call)[1]
+    direct = DirectCall(ToolCall("d1", "note", "{}"), by="call c7")
+    (call,) = told(
+        direct, CallEvaluated("d1", "refuse", "no", result=ToolResult("d1", "note", False))
+    )
+    assert (call.by, call.run) == ("call c7", "r1") and "by call c7" in explain(call)[1]
 
 
 @pytest.mark.proves("audit.call-record")
 def test_what_a_person_answered_about_a_sandbox_stands_with_the_calls_that_were_running() -> None:
-    waiting = Call("c2", "note", "{}")
+    waiting = ToolCall("c2", "note", "{}")
     asked = ModelAnswered(calls=(*ASKED[1].calls, waiting), stop="calls")
     consent = ConsentAnswered(
         "sandbox-gap", "unconfined", "without: network", "session", "d9", by="ann"
@@ -293,18 +303,18 @@ def test_what_a_person_answered_about_a_sandbox_stands_with_the_calls_that_were_
         False,
     )
     assert second.answers == () and first.settled_by == "rule"
-    assert "to what the tool asked: without: network" in "\n".join(explained(first))
+    assert "to what the tool asked: without: network" in "\n".join(explain(first))
 
 
 @pytest.mark.proves("audit.old-journals")
 @pytest.mark.parametrize("path", sorted(CORPUS.glob("v*/*.jsonl")), ids=lambda path: path.stem)
 def test_journals_of_every_earlier_format_can_be_audited(path: Path) -> None:
     with path.open(encoding="utf-8") as file:
-        found = list(calls(read_jsonl(file)))
+        found = list(audit_calls(read_jsonl(file)))
     assert found and all(call.outcome != "open" for call in found)
     for call in found:
         json.dumps(call.as_record())
-        assert explained(call)
+        assert explain(call)
 
 
 @pytest.mark.proves("audit.past-calls")
@@ -314,14 +324,16 @@ def test_past_calls_come_with_values_verdict_and_answer_over_all_sessions(
     with SqliteJournal(":memory:") as journal:
         first = recorded(journal, [["note"]], choices=("deny",))
         second = recorded(journal, [["note", "add"]], hooks=[meddler], allow=["note"])
-        past = {(one.audit.session, one.tool): one for one in past_calls(journal)}
+        past = {(one.audit.session, one.tool): one for one in read_past_calls(journal)}
         assert (past[first, "note"].verdict, past[first, "note"].choice) == ("ask", "deny")
-        assert past[second, "note"].values == {"text": "tea"} and past[second, "note"].choice == ""
-        assert past[second, "add"].values == {"a": 2, "b": 3}
-        only = list(past_calls(journal, sessions=[first[:12]], tools=frozenset({"note"})))
+        assert (
+            past[second, "note"].arguments == {"text": "tea"} and past[second, "note"].choice == ""
+        )
+        assert past[second, "add"].arguments == {"a": 2, "b": 3}
+        only = list(read_past_calls(journal, sessions=[first[:12]], tools=frozenset({"note"})))
         assert [one.audit.session for one in only] == [first]
-        assert list(past_calls(journal, since=1 << 60)) == []
-        assert list(past_calls(journal, user="somebody else")) == []
+        assert list(read_past_calls(journal, since=1 << 60)) == []
+        assert list(read_past_calls(journal, user="somebody else")) == []
 
 
 def test_arguments_that_are_no_object_have_no_values() -> None:
@@ -329,7 +341,7 @@ def test_arguments_that_are_no_object_have_no_values() -> None:
         journal.append(
             "s1",
             "r1",
-            [DirectCall(Call("d1", "note", "[1")), DirectCall(Call("d2", "note", ""))],
+            [DirectCall(ToolCall("d1", "note", "[1")), DirectCall(ToolCall("d2", "note", ""))],
             identity=ME,
         )
-        assert [one.values for one in past_calls(journal)] == [None, {}]
+        assert [one.arguments for one in read_past_calls(journal)] == [None, {}]

@@ -10,8 +10,8 @@ import pytest
 from ferrule import Agent, Scripted, Storage, tool
 from ferrule.core.events import ProviderToolCall, Usage
 from ferrule.models.scripted import Step, calls, says
-from ferrule.storage.audit.audit import digest_of
-from ferrule.storage.audit.receipts import receipts
+from ferrule.storage.audit.audit import sha256_hex
+from ferrule.storage.audit.receipts import build_receipts
 from ferrule.storage.journal.sqlite import SqliteJournal
 
 
@@ -21,7 +21,7 @@ def test_a_run_has_one_receipt_with_its_calls_approvals_effects_and_the_journals
 ) -> None:
     with SqliteJournal(":memory:") as journal:
         session = recorded(journal, [["add", "note"], ["fail"]], choices=("once", "deny"))
-        (receipt,) = receipts(journal.records(session))
+        (receipt,) = build_receipts(journal.records(session))
         seq, head = journal.head(session)
     assert (receipt["schema"], receipt["session"], receipt["stop"]) == (
         "ferrule.receipt.v1",
@@ -49,16 +49,16 @@ def test_a_run_has_one_receipt_with_its_calls_approvals_effects_and_the_journals
         (one["tool"], one["side_effect"], one["outcome"]) for one in receipt["side_effects"]
     ] == [("note", "write", "success")]
     assert (receipt["cost"]["model_calls"], receipt["cost"]["tool_calls"]) == (3, 3)
-    assert receipt["question_sha256"] == digest_of("go") and receipt["answer_sha256"] == digest_of(
-        "done"
-    )
+    assert receipt["question_sha256"] == sha256_hex("go") and receipt[
+        "answer_sha256"
+    ] == sha256_hex("done")
 
 
 @pytest.mark.proves("receipts.no-data")
 def test_a_receipt_holds_no_words_of_arguments_results_questions_or_answers(recorded: Any) -> None:
     with SqliteJournal(":memory:") as journal:
         session = recorded(journal, [["note", "fail", "unknown"]])
-        text = json.dumps(list(receipts(journal.records(session))))
+        text = json.dumps(list(build_receipts(journal.records(session))))
     for word in ("milk", "noted", "bread", "no room", "did you mean", "as agreed"):
         assert word not in text
 
@@ -80,7 +80,7 @@ async def test_the_same_journal_gives_the_same_receipts_and_a_session_hands_out_
         await session.call("ping")
         made = session.receipts()
         await session.close()
-        assert made == list(receipts(journal.records(session.id)))
+        assert made == list(build_receipts(journal.records(session.id)))
     first, second = made
     assert [len(one["tool_calls"]) for one in made] == [1, 1]
     assert second["tool_calls"][0]["requested_by"] == "person"
@@ -114,9 +114,9 @@ def test_what_a_provider_ran_itself_is_named_as_its_own_without_an_approval() ->
         journal.append(
             "s1", "r1", [RunStarted("go"), answer, RunFinished("done", "found")], identity=me
         )
-        (receipt,) = receipts(journal.records("s1"))
+        (receipt,) = build_receipts(journal.records("s1"))
     (hosted,) = receipt["model_calls"][0]["provider_calls"]
-    assert hosted["executor"] == "provider_native" and hosted["metadata_sha256"] == digest_of(
+    assert hosted["executor"] == "provider_native" and hosted["metadata_sha256"] == sha256_hex(
         '{"q":"secret"}'
     )
     assert (

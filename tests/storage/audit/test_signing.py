@@ -17,11 +17,11 @@ import pytest
 from ferrule.core.errors import ConfigError, JournalError
 from ferrule.core.events import Noticed
 from ferrule.core.identity import Identity
-from ferrule.storage.audit.checkpoints import beside, read_checkpoints, sign_heads
+from ferrule.storage.audit.checkpoints import checkpoints_path, read_checkpoints, sign_heads
 from ferrule.storage.audit.export import export_audit
-from ferrule.storage.audit.signing import Signer, Verifier, public_path
+from ferrule.storage.audit.signing import Signer, Verifier, public_key_path
 from ferrule.storage.audit.verification import verify_file, verify_sessions
-from ferrule.storage.export.jsonl import jsonl
+from ferrule.storage.export.jsonl import export_jsonl
 from ferrule.storage.journal import hash_chain
 from ferrule.storage.journal.sqlite import SqliteJournal
 
@@ -32,7 +32,7 @@ ME = Identity("local", "ann", "s1", "r1")
 @pytest.fixture(scope="module")
 def key(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("keys") / "deep" / "audit.pem"
-    Signer.make(path)
+    Signer.create(path)
     return path
 
 
@@ -49,12 +49,12 @@ def added(path: Path, *texts: str, session: str = "s1") -> None:
 def signed(path: Path, signer: Signer, now: int = 1000) -> int:
     with SqliteJournal(path) as journal:
         names = [info.session for info in journal.sessions()]
-        return len(sign_heads(journal, beside(path), signer, names, now=now))
+        return len(sign_heads(journal, checkpoints_path(path), signer, names, now=now))
 
 
 def findings(path: Path, verifier: Verifier | None) -> list[str]:
     with SqliteJournal(path) as journal:
-        points = read_checkpoints(beside(path))
+        points = read_checkpoints(checkpoints_path(path))
         return [
             one.text for one in verify_sessions(journal, points=points, verifier=verifier).findings
         ]
@@ -65,15 +65,15 @@ def forged(path: Path, seq: int, body: str) -> None:
     would.
     """
     db = sqlite3.connect(path)
-    previous = hash_chain.FIRST
+    previous = hash_chain.FIRST_HASH
     sql = (
         "SELECT id, run, tenant, user, kind, time, body FROM records WHERE id >> 32 = 1 ORDER BY id"
     )
     for key, run, tenant, user, kind, time, text in db.execute(sql).fetchall():
         number = key & 0xFFFFFFFF
         text = body if number == seq else text
-        row = f"{hash_chain.address('s1', run, tenant, user)}{kind}\n{number}\n{time}\n{text}"
-        previous = hash_chain.link(previous, row.encode())
+        row = f"{hash_chain.row_prefix('s1', run, tenant, user)}{kind}\n{number}\n{time}\n{text}"
+        previous = hash_chain.hash_row(previous, row.encode())
         db.execute("UPDATE records SET body = ?, hash = ? WHERE id = ?", (text, previous, key))
     sql = "UPDATE records SET seal = ? WHERE id = (SELECT max(id) FROM records WHERE id >> 32 = 1)"
     db.execute(sql, (hash_chain.seal(previous),))
@@ -88,12 +88,14 @@ def test_a_key_is_its_owners_alone_and_never_replaced(key: Path, tmp_path: Path)
         and stat.S_IMODE(key.parent.stat().st_mode) == 0o700
     )
     with pytest.raises(ConfigError, match="already"):
-        Signer.make(key)
+        Signer.create(key)
     lax = Path(shutil.copy(key, tmp_path / "lax.pem"))
     lax.chmod(0o640)
     with pytest.raises(ConfigError, match="others could read"):
         Signer.load(lax)
-    assert Verifier.load(public_path(key)).name == Signer.load(key).name == Verifier.load(key).name
+    assert (
+        Verifier.load(public_key_path(key)).name == Signer.load(key).name == Verifier.load(key).name
+    )
 
 
 @pytest.mark.parametrize(
@@ -128,12 +130,12 @@ def test_a_signed_journal_verifies_and_says_what_is_not_signed_yet(
 ) -> None:
     added(path, "one", "two")
     assert signed(path, signer) == 1 and signed(path, signer) == 0
-    assert stat.S_IMODE(beside(path).stat().st_mode) == 0o600
+    assert stat.S_IMODE(checkpoints_path(path).stat().st_mode) == 0o600
     added(path, "three")
     with SqliteJournal(path) as journal:
-        points = read_checkpoints(beside(path))
+        points = read_checkpoints(checkpoints_path(path))
         done = verify_sessions(journal, points=points, verifier=signer.verifier)
-    assert done.whole and [(one.events, one.signed) for one in done.sessions] == [(3, 2)]
+    assert done.is_intact and [(one.events, one.signed) for one in done.sessions] == [(3, 2)]
     assert done.notes == ["session `s1`: events 3 to 3 are not signed"]
 
 
@@ -146,7 +148,7 @@ def test_a_chain_that_was_computed_anew_is_noticed_only_by_its_checkpoints(
     forged(path, 2, '{"topic":"n","text":"tow"}')
     with SqliteJournal(path) as journal:
         journal.verify("s1")
-        assert verify_sessions(journal).whole  # no chain can show it
+        assert verify_sessions(journal).is_intact  # no chain can show it
     (text,) = findings(path, signer.verifier)
     assert "event 3 is not the one that checkpoint 1 signed" in text
     (text,) = findings(path, None)
@@ -198,15 +200,15 @@ def test_a_checkpoint_with_a_forged_signature_or_of_another_key_does_not_count(
 ) -> None:
     added(path, "one")
     signed(path, signer)
-    row = json.loads(beside(path).read_text())
+    row = json.loads(checkpoints_path(path).read_text())
     row["time"] = 5
-    beside(path).write_text(json.dumps(row, separators=(",", ":")) + "\n")
+    checkpoints_path(path).write_text(json.dumps(row, separators=(",", ":")) + "\n")
     (text,) = findings(path, signer.verifier)
     assert "the signature is not of this key" in text
-    stranger = Signer.make(tmp_path / "other.pem")
+    stranger = Signer.create(tmp_path / "other.pem")
     assert findings(path, stranger.verifier) == []
     with SqliteJournal(path) as journal:
-        points = read_checkpoints(beside(path))
+        points = read_checkpoints(checkpoints_path(path))
         (one,) = verify_sessions(journal, points=points, verifier=stranger.verifier).sessions
     assert one.signed == 0
 
@@ -219,7 +221,7 @@ def test_what_contradicts_a_checkpoint_is_not_signed_again(path: Path, signer: S
     added(path, "three")
     with pytest.raises(JournalError, match="computed again"):
         signed(path, signer)
-    assert len(read_checkpoints(beside(path))) == 1
+    assert len(read_checkpoints(checkpoints_path(path))) == 1
 
 
 TAMPERED: dict[str, Any] = {
@@ -245,9 +247,11 @@ def test_a_change_of_the_checkpoints_themselves_is_named_by_its_line(
     for number in range(3):
         added(path, str(number))
         signed(path, signer)
-    beside(path).write_text("".join(change(beside(path).read_text().splitlines(keepends=True))))
+    checkpoints_path(path).write_text(
+        "".join(change(checkpoints_path(path).read_text().splitlines(keepends=True)))
+    )
     with pytest.raises(JournalError, match=f"line {line} ") as found:
-        read_checkpoints(beside(path))
+        read_checkpoints(checkpoints_path(path))
     assert found.value.code == "checkpoints_corrupt"
 
 
@@ -257,12 +261,12 @@ def test_an_export_is_checked_against_checkpoints_too(
 ) -> None:
     added(path, "one", "two")
     signed(path, signer)
-    points = read_checkpoints(beside(path))
+    points = read_checkpoints(checkpoints_path(path))
     exported = tmp_path / "s1.jsonl"
     forged(path, 1, '{"topic":"n","text":"?"}')
     with SqliteJournal(path) as journal:
-        exported.write_text("".join(jsonl(journal.records("s1"))))
-    assert verify_file(exported).whole
+        exported.write_text("".join(export_jsonl(journal.records("s1"))))
+    assert verify_file(exported).is_intact
     (finding,) = verify_file(exported, points=points, verifier=signer.verifier).findings
     assert "event 2 is not the one" in finding.text
 
@@ -278,11 +282,11 @@ def test_an_audit_export_that_was_written_anew_is_noticed_by_its_signature(
         other = list(export_audit(journal, [session], redact=str.upper))
     file = tmp_path / "audit.jsonl"
     file.write_text("".join(lines))
-    assert verify_file(file, verifier=signer.verifier).whole
+    assert verify_file(file, verifier=signer.verifier).is_intact
     for text in (unsigned, other, [*other[:-1], lines[-1]]):
         file.write_text("".join(text))
-        assert not verify_file(file, verifier=signer.verifier).whole
-    stranger = Signer.make(tmp_path / "other.pem")
+        assert not verify_file(file, verifier=signer.verifier).is_intact
+    stranger = Signer.create(tmp_path / "other.pem")
     file.write_text("".join(lines))
     assert (
         "not signed with this key" in verify_file(file, verifier=stranger.verifier).findings[0].text

@@ -23,9 +23,9 @@ from ferrule.core.errors import FerruleError, JournalError, SessionNotFound
 from ferrule.core.events import Noticed
 from ferrule.core.identity import Identity
 from ferrule.storage.audit.export import export_audit, read_export
-from ferrule.storage.audit.verification import Verified, verify_file, verify_sessions
-from ferrule.storage.export.archive import archive
-from ferrule.storage.export.jsonl import jsonl
+from ferrule.storage.audit.verification import Verification, verify_file, verify_sessions
+from ferrule.storage.export.archive import archive_sessions
+from ferrule.storage.export.jsonl import export_jsonl
 from ferrule.storage.journal import sqlite_integrity, sqlite_rows
 from ferrule.storage.journal.sqlite import SqliteJournal
 
@@ -69,7 +69,7 @@ def edited(path: Path, *statements: str) -> None:
     db.close()
 
 
-def verified(path: Path, *sessions: str) -> Verified:
+def verified(path: Path, *sessions: str) -> Verification:
     with SqliteJournal(path) as journal:
         return verify_sessions(journal, sessions or None)
 
@@ -79,7 +79,9 @@ def test_an_untouched_journal_has_no_findings_and_says_what_it_cannot_know(
     kept: tuple[Path, str],
 ) -> None:
     done = verified(kept[0])
-    assert done.whole and len(done.sessions) == 3 and all(one.events > 5 for one in done.sessions)
+    assert (
+        done.is_intact and len(done.sessions) == 3 and all(one.events > 5 for one in done.sessions)
+    )
     assert ["computed again" in note for note in done.notes] == [True]
     assert json.loads(json.dumps(done.as_record()))["whole"] is True
 
@@ -202,7 +204,7 @@ BESIDE = {
 @pytest.mark.parametrize("statements", BESIDE.values(), ids=list(BESIDE))
 def test_what_no_chain_holds_is_checked_too(copy: Path, statements: str) -> None:
     edited(copy, *(statements.split("; ") if "BEGIN" not in statements else [statements]))
-    assert not verified(copy).whole
+    assert not verified(copy).is_intact
 
 
 @pytest.mark.proves("audit.verify.any-byte")
@@ -218,7 +220,7 @@ def test_a_byte_of_the_file_is_either_noticed_or_means_nothing(
         path.write_bytes(bytes(data))
         try:
             with SqliteJournal(path) as journal:
-                if not verify_sessions(journal).whole:
+                if not verify_sessions(journal).is_intact:
                     return
                 assert read_all(journal) == before(kept[0])
         except FerruleError:
@@ -243,7 +245,7 @@ def before(path: Path, known: dict[Path, Any] = {}) -> Any:  # noqa: B006  read 
 @pytest.fixture(scope="module")
 def exported(kept: tuple[Path, str]) -> list[str]:
     with SqliteJournal(kept[0]) as journal:
-        return list(jsonl(journal.records(kept[1])))
+        return list(export_jsonl(journal.records(kept[1])))
 
 
 @pytest.fixture(scope="module")
@@ -339,9 +341,9 @@ def test_exports_of_older_versions_have_no_end_and_are_still_checked(
         exported[-1].replace(',"end":true', ""),
     ]
     path.write_text("".join(old))
-    assert verify_file(path).whole
+    assert verify_file(path).is_intact
     path.write_text("".join(old[:-2]))
-    assert verify_file(path).whole  # a cut at the end of a line: what `ends` is there for
+    assert verify_file(path).is_intact  # a cut at the end of a line: what `ends` is there for
     path.write_text("".join([*old[:3], old[3].replace("time", "tome"), *old[4:]]))
     assert "line 4" in verify_file(path).findings[0].text
 
@@ -401,7 +403,7 @@ def test_a_session_that_is_not_there_is_no_finding(kept: tuple[Path, str]) -> No
 
 def test_a_journal_in_memory_can_be_checked() -> None:
     with SqliteJournal(":memory:") as journal:
-        assert verify_sessions(journal).whole
+        assert verify_sessions(journal).is_intact
         journal.append(
             "s1", "r1", [Noticed("n", "x")], identity=Identity("local", "me", "s1", "r1")
         )
@@ -419,7 +421,7 @@ def test_a_session_whose_events_were_all_removed_is_named(copy: Path, place: str
         assert name in [info.session for info in journal.sessions()]
     edited(copy, f"DELETE FROM records WHERE id >> {BITS} = {number}")
     found = verified(copy)
-    assert not found.whole
+    assert not found.is_intact
     assert any(name in finding.text and "missing" in finding.text for finding in found.findings)
 
 
@@ -458,17 +460,17 @@ def test_a_journal_that_is_being_written_is_not_called_changed(
             write()
 
         monkeypatch.setattr(sqlite_integrity, name, look)
-    real_known = sqlite_integrity.known_numbers
+    real_known = sqlite_integrity.read_session_numbers
 
     def known(db: sqlite3.Connection) -> set[int]:
         found = real_known(db)
         write()
         return found
 
-    monkeypatch.setattr(sqlite_integrity, "known_numbers", known)
+    monkeypatch.setattr(sqlite_integrity, "read_session_numbers", known)
     assert verified(copy).findings == []
     assert begun > len(looks)
-    assert verified(copy).whole
+    assert verified(copy).is_intact
 
 
 @pytest.mark.proves("audit.verify.written")
@@ -490,18 +492,18 @@ def test_a_session_that_is_archived_while_it_is_checked_is_not_called_changed(
         def look(*args: Any, **more: Any) -> Any:
             if next(looks) == at:
                 with SqliteJournal(path) as other:
-                    done = archive(other, ["s1", "s2"], tmp_path / "all.jsonl.gz")
+                    done = archive_sessions(other, ["s1", "s2"], tmp_path / "all.jsonl.gz")
                     assert done.sessions == ["s1", "s2"]
             return real(*args, **more)
 
         return look
 
     for module, name in (
-        (sqlite_rows, "page"),
-        (sqlite_rows, "last"),
-        (sqlite_integrity, "check_marks"),
+        (sqlite_rows, "read_page"),
+        (sqlite_rows, "read_last_row"),
+        (sqlite_integrity, "check_unhashed_columns"),
     ):
         monkeypatch.setattr(module, name, looking(getattr(module, name)))
     assert verified(path).findings == []
     assert next(looks) > at
-    assert verified(path).whole
+    assert verified(path).is_intact

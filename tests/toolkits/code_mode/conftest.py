@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from ferrule.core.calls import Result
+from ferrule.core.calls import ToolResult
 from ferrule.engine.agent import Agent
 from ferrule.engine.agent_options import Permissions, Storage
 from ferrule.models.scripted import Scripted
@@ -73,10 +73,10 @@ class World:
         read_only: bool = False,
         hooks: Sequence[Any] = (),
         deny: Sequence[str] = (),
-    ) -> Result:
+    ) -> ToolResult:
         """One script in a session of its own."""
 
-        async def once() -> Result:
+        async def once() -> ToolResult:
             if self.together:
                 self.arrived = asyncio.Event()
             tools = [one for one in self.tools() if not read_only or one.side_effect != "write"]

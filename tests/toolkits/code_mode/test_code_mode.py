@@ -8,14 +8,14 @@ from typing import Any
 
 import pytest
 
-from ferrule.core.calls import ErrorType, Result
+from ferrule.core.calls import ErrorType, ToolResult
 from ferrule.core.errors import ConfigError, ToolDefinitionError, ToolFailed
 from ferrule.core.events import DirectCall
 from ferrule.core.identity import Identity
 from ferrule.engine.hooks.events import Action, ToolPre, block
 from ferrule.extensions.hooks.decorator import hook
 from ferrule.toolkits.code_mode import CodeLimits, code_tool
-from ferrule.toolkits.code_mode.data import as_data
+from ferrule.toolkits.code_mode.data import to_data
 from ferrule.tools.context import Context
 from ferrule.tools.decorator import tool
 
@@ -351,8 +351,8 @@ def test_a_missing_interpreter_is_said_with_the_way_to_get_it(
 
 
 def test_a_cut_result_of_a_call_is_said(world: Any) -> None:
-    async def cut(name: str, arguments: dict[str, Any]) -> Result:
-        return Result("c", name, True, "abc", size=99_999, partial=True)
+    async def cut(name: str, arguments: dict[str, Any]) -> ToolResult:
+        return ToolResult("c", name, True, "abc", size=99_999, partial=True)
 
     context = Context(Identity("t", "u", "s", "r"), "call_1", call=cut)
     made = code_tool(world.tools(), read_only=False)
@@ -367,10 +367,10 @@ def test_without_a_run_there_is_nothing_to_call(world: Any) -> None:
 
 
 def test_data_keeps_what_json_has_and_refuses_what_it_has_not() -> None:
-    assert as_data({"a": (1, [True, None]), 2: {"b", "a"}}, "it", 100) == {
+    assert to_data({"a": (1, [True, None]), 2: {"b", "a"}}, "it", 100) == {
         "a": [1, [True, None]],
         "2": ["a", "b"],
     }
     with pytest.raises(ToolFailed) as refused:
-        as_data([0] * 101, "it", 100)
+        to_data([0] * 101, "it", 100)
     assert refused.value.error_type is ErrorType.LIMIT

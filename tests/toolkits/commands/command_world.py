@@ -12,8 +12,8 @@ from typing import Any
 
 from ferrule.core.identity import Identity
 from ferrule.permissions.filesystem.workspace import Workspace
-from ferrule.sandbox.sandbox import Sandbox, plain
-from ferrule.toolkits.commands import CommandOptions, CommandPolicy, Commands, command_tools
+from ferrule.sandbox.sandbox import Sandbox, unconfined_sandbox
+from ferrule.toolkits.commands import CommandOptions, CommandPolicy, SessionCommands, command_tools
 from ferrule.toolkits.commands.policy import Behavior
 from ferrule.tools.context import Context
 
@@ -46,10 +46,10 @@ class World:
         # tools.
         self.resources.pop(Sandbox, None)
         if policy.confine is None:
-            self.resources[Sandbox] = plain()
+            self.resources[Sandbox] = unconfined_sandbox()
         given: dict[str, Any] = {"output_format": "value", "lifecycle": True, **options}
         if behavior is not None:
-            given["behavior"] = Behavior.of(behavior)
+            given["behavior"] = Behavior.from_mapping(behavior)
         self.tools = {tool.name: tool for tool in command_tools(CommandOptions(**given))}
 
     def context(
@@ -99,8 +99,8 @@ class World:
         return found[0]
 
     @property
-    def commands(self) -> Commands:
-        return Commands.of(self.context())
+    def commands(self) -> SessionCommands:
+        return SessionCommands.from_context(self.context())
 
     def kept(self) -> list[Path]:
         """What lies in the state folder beside locks."""

@@ -18,7 +18,7 @@ from ferrule.core.calls import ErrorType
 from ferrule.core.errors import RetryCall, ToolFailed
 from ferrule.sandbox.sandbox import Sandbox
 from ferrule.toolkits.commands import CommandPolicy
-from ferrule.toolkits.commands.session_commands import KEPT
+from ferrule.toolkits.commands.session_commands import MAX_KEPT
 
 # Says its id from a new session, whose parent is gone, holding our pipes, deaf to SIGTERM.
 HIDDEN = """setsid setsid sh -c 'trap "" TERM HUP; echo "$$"; exec sleep 1000' & """
@@ -319,7 +319,7 @@ def test_the_end_of_the_event_loop_ends_what_runs(tmp_path: Path) -> None:
 
 @pytest.mark.proves("command.most-running")
 async def test_no_more_than_the_settings_allow_run_at_once(world: World) -> None:
-    world.set(CommandPolicy(most_running=2))
+    world.set(CommandPolicy(max_running=2))
     records = [await world.run(["sleep", "1000"], background=True) for _ in range(2)]
     with pytest.raises(ToolFailed) as raised:
         await world.run(["true"])
@@ -334,7 +334,7 @@ async def test_of_many_commands_at_once_nothing_is_left(world: World) -> None:
     await world.run(["true"])  # what is loaded and opened once is there now
     before = opened()
     world.set(
-        CommandPolicy(shell_allowed=True, most_running=count), behavior={"background_after_ms": 0}
+        CommandPolicy(shell_allowed=True, max_running=count), behavior={"background_after_ms": 0}
     )
     # Numbers of processes are soon given to others: these are known by how long they sleep.
     marker = f"1000.{os.getpid()}"
@@ -356,18 +356,18 @@ async def test_of_many_commands_at_once_nothing_is_left(world: World) -> None:
         while running(marker):
             await asyncio.sleep(0.05)
     assert opened() == before
-    assert world.commands.running == 0
+    assert world.commands.running_count == 0
 
 
 async def test_only_the_newest_finished_commands_are_kept(world: World) -> None:
     first = await world.run(["echo", "first"])
-    for _ in range(KEPT):
+    for _ in range(MAX_KEPT):
         last = await world.run(["true"])
     with pytest.raises(ToolFailed):
         await world.call("read_command_output", command_id=first["command_id"])
     assert not Path(first["output_path"]).exists()
     assert (await world.call("read_command_output", command_id=last["command_id"]))["eof"]
-    assert len(world.kept()) == 3 * KEPT
+    assert len(world.kept()) == 3 * MAX_KEPT
 
 
 async def test_a_command_that_kills_its_supervisor_has_no_exit_status_and_that_is_said(

@@ -18,7 +18,7 @@ from typing import Any
 import pytest
 import yaml
 
-from ferrule.toolkits.commands.capture import CapturePlan, LeftAlone, finish_capture, plan_capture
+from ferrule.toolkits.commands.capture import CapturePlan, NotCaptured, finish_capture, plan_capture
 
 TABLE = yaml.safe_load(Path(__file__).with_name("pipelines.yaml").read_text(encoding="utf-8"))
 ROWS = [row if isinstance(row, dict) else {"text": row} for row in TABLE["captured"]]
@@ -118,7 +118,7 @@ def _code(ended: Outcome) -> int:
 def test_what_is_not_plainly_harmless_is_left_alone_with_a_reason(text: str, reason: str) -> None:
     for shell in ("bash", "sh"):
         left = plan_capture(text, "/captures/copy", shell=shell)
-        assert isinstance(left, LeftAlone)
+        assert isinstance(left, NotCaptured)
         assert reason in left.reason
         assert left.reason
 
@@ -127,7 +127,7 @@ def test_what_is_not_plainly_harmless_is_left_alone_with_a_reason(text: str, rea
 def test_text_that_other_shells_read_differently_is_left_alone_for_them() -> None:
     text = r"echo $'a\'b | c' | tail -1"
     assert isinstance(plan_capture(text, "/captures/copy", shell="bash"), CapturePlan)
-    assert isinstance(plan_capture(text, "/captures/copy", shell="dash"), LeftAlone)
+    assert isinstance(plan_capture(text, "/captures/copy", shell="dash"), NotCaptured)
 
 
 @pytest.mark.proves("capture.conservative")
@@ -149,13 +149,13 @@ def test_text_that_other_shells_read_differently_is_left_alone_for_them() -> Non
 )
 def test_only_the_text_of_a_known_shell_is_looked_into(argv: list[str], reason: str) -> None:
     left = plan_capture(argv, "/captures/copy")
-    assert isinstance(left, LeftAlone)
+    assert isinstance(left, NotCaptured)
     assert reason in left.reason
 
 
 @pytest.mark.proves("capture.conservative")
 def test_a_shell_that_was_not_checked_is_left_alone() -> None:
-    assert plan_capture("seq 3 | tail -1", "/captures/copy", shell="zsh") == LeftAlone(
+    assert plan_capture("seq 3 | tail -1", "/captures/copy", shell="zsh") == NotCaptured(
         "how `zsh` reads it was not checked"
     )
 
@@ -185,9 +185,9 @@ def test_what_is_captured_already_is_not_captured_again() -> None:
         plan = plan_capture("seq 3 | tail -1", "/captures/copy", shell=shell)
         assert isinstance(plan, CapturePlan)
         again = plan_capture(plan.command, "/captures/other", shell=shell)
-        assert isinstance(again, LeftAlone)
+        assert isinstance(again, NotCaptured)
         assert again.reason == "it names `/captures`, where the copy would be"
-        assert isinstance(plan_capture(plan.command, "/elsewhere/copy", shell=shell), LeftAlone)
+        assert isinstance(plan_capture(plan.command, "/elsewhere/copy", shell=shell), NotCaptured)
 
 
 @pytest.mark.proves("capture.bounded")

@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ferrule.toolkits.commands.capture import LeftAlone, finish_capture, plan_capture
+from ferrule.toolkits.commands.capture import NotCaptured, finish_capture, plan_capture
 from ferrule.toolkits.commands.pipelines import FILTERS
 
 SHELLS = [shell for shell in ("bash", "dash", "mksh") if shutil.which(shell)]
@@ -130,7 +130,7 @@ def test_a_composed_pipeline_does_the_same_with_and_without_a_copy(shell: str, t
         for folder in folders:
             folder.mkdir()
         plan = plan_capture([shell, "-c", text], f"{folders[0]}/copy")
-        if isinstance(plan, LeftAlone):
+        if isinstance(plan, NotCaptured):
             # What the parser nests in a way that is not surely understood may be left alone, and
             # nothing else.
             if plan.reason != "where its pipes stand is not plain":
@@ -154,7 +154,7 @@ def test_no_text_is_too_strange_and_what_is_captured_has_no_forbidden_sign(
 ) -> None:
     whole = f"{text} | {name}"
     plan = plan_capture(whole, "/captures/copy", shell="sh")
-    if isinstance(plan, LeftAlone):
+    if isinstance(plan, NotCaptured):
         assert plan.reason
         return
     assert plan.filter.endswith(name)

@@ -12,13 +12,13 @@ from typing import Any
 import pytest
 from command_world import World
 
-from ferrule.core.calls import ErrorType, compact
+from ferrule.core.calls import ErrorType, encode_json
 from ferrule.core.errors import ToolFailed
-from ferrule.permissions.approvals import Answer, Approver
+from ferrule.permissions.approvals import ApprovalAnswer, Approver
 from ferrule.sandbox.backends import selection
-from ferrule.sandbox.backends.missing_protection import SandboxGap
+from ferrule.sandbox.backends.missing_protection import MissingProtections
 from ferrule.sandbox.backends.probes import probe
-from ferrule.sandbox.policy import Policy
+from ferrule.sandbox.policy import SandboxPolicy
 from ferrule.sandbox.sandbox import Sandbox
 from ferrule.toolkits.commands import CommandPolicy
 from ferrule.toolkits.commands import session_sandbox as confined_module
@@ -26,8 +26,8 @@ from ferrule.toolkits.commands import session_sandbox as confined_module
 
 def offered(folder: Path) -> bool:
     try:
-        selection.choose(Policy(folder), probe())
-    except SandboxGap:
+        selection.choose_backend(SandboxPolicy(folder), probe())
+    except MissingProtections:
         return False
     return True
 
@@ -36,7 +36,7 @@ def offered(folder: Path) -> bool:
 def held(world: World) -> World:
     if not offered(world.folder):
         pytest.skip("this machine cannot hold commands as required")
-    world.set(CommandPolicy(shell_allowed=True, confine=Policy(world.folder)))
+    world.set(CommandPolicy(shell_allowed=True, confine=SandboxPolicy(world.folder)))
     return world
 
 
@@ -77,10 +77,10 @@ async def test_what_a_filter_hides_is_kept_in_a_sandbox_too(held: World) -> None
 
 async def test_one_sandbox_serves_a_session_and_closes_with_it(held: World) -> None:
     await asyncio.gather(*(held.run(["true"]) for _ in range(3)))
-    first = await held.commands.confined.sandbox(Policy(held.folder), "required", held.context())
+    first = await held.commands.sandbox.get(SandboxPolicy(held.folder), "required", held.context())
     await held.run(["true"])
     assert (
-        await held.commands.confined.sandbox(Policy(held.folder), "required", held.context())
+        await held.commands.sandbox.get(SandboxPolicy(held.folder), "required", held.context())
         is first
     )
     await held.commands.close()
@@ -92,21 +92,23 @@ class Person:
     def __init__(self, choice: Any) -> None:
         self.choice, self.asked = choice, 0
 
-    async def ask(self, request: Any) -> Answer:
+    async def ask(self, request: Any) -> ApprovalAnswer:
         self.asked += 1
-        return Answer(self.choice, note="rather not")
+        return ApprovalAnswer(self.choice, note="rather not")
 
 
-def nothing_holds(policy: Policy, probes: Any) -> Any:
-    raise SandboxGap((), selection.ladder(policy, probes)[-1], detail="nothing holds commands here")
+def nothing_holds(policy: SandboxPolicy, probes: Any) -> Any:
+    raise MissingProtections(
+        (), selection.available_backends(policy, probes)[-1], detail="nothing holds commands here"
+    )
 
 
 @pytest.mark.proves("command.sandbox-gap")
 async def test_without_a_sandbox_that_is_required_nothing_runs(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(confined_module, "choose", nothing_holds)
-    world.set(CommandPolicy(shell_allowed=True, confine=Policy(world.folder)))
+    monkeypatch.setattr(confined_module, "choose_backend", nothing_holds)
+    world.set(CommandPolicy(shell_allowed=True, confine=SandboxPolicy(world.folder)))
     for _ in range(2):
         with pytest.raises(ToolFailed, match="nothing holds commands here") as raised:
             await world.run(["touch", "made"])
@@ -119,8 +121,12 @@ async def test_without_a_sandbox_that_is_required_nothing_runs(
 async def test_where_a_person_may_decide_they_are_asked_once(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(confined_module, "choose", nothing_holds)
-    world.set(CommandPolicy(shell_allowed=True, confine=Policy(world.folder), on_gap="ask"))
+    monkeypatch.setattr(confined_module, "choose_backend", nothing_holds)
+    world.set(
+        CommandPolicy(
+            shell_allowed=True, confine=SandboxPolicy(world.folder), on_missing_protection="ask"
+        )
+    )
     with pytest.raises(ToolFailed):  # nobody to ask
         await world.run(["true"])
     yes = world.resources[Approver] = Person("session")
@@ -133,7 +139,7 @@ async def test_a_sandbox_that_the_run_was_given_is_used(world: World) -> None:
     mine = Sandbox()
     world.resources[Sandbox] = mine
     record = await world.run(["true"])
-    assert record["success"] and mine.server is not None
+    assert record["success"] and mine.server_pid is not None
     await mine.close()
 
 
@@ -144,7 +150,7 @@ async def test_a_sandbox_that_the_run_was_given_is_used(world: World) -> None:
 async def test_a_record_of_a_preview_lists_what_would_change(held: World) -> None:
     if not (probe().namespaces and probe().overlay):
         pytest.skip("this machine cannot show what a command would change")
-    held.set(CommandPolicy(shell_allowed=True, confine=Policy(held.folder, preview=True)))
+    held.set(CommandPolicy(shell_allowed=True, confine=SandboxPolicy(held.folder, preview=True)))
     record = await held.run("echo changed > a.txt; echo new > sub/new.txt; rm -f gone")
     assert record["changes"] == [
         {"path": "a.txt", "kind": "changed", "size": 8},
@@ -163,11 +169,11 @@ async def test_a_preview_of_many_changes_fits_a_result_and_says_how_many_it_leav
         pytest.skip("this machine cannot show what a command would change")
     held.set(
         CommandPolicy(
-            shell_allowed=True, confine=Policy(held.folder, preview=True), result_bytes=8000
+            shell_allowed=True, confine=SandboxPolicy(held.folder, preview=True), result_bytes=8000
         )
     )
     record = await held.run("mkdir many; cd many; touch $(seq -f 'a-file-with-a-name-%g' 300)")
-    assert len(compact(record).encode()) <= 8000
+    assert len(encode_json(record).encode()) <= 8000
     assert 0 < len(record["changes"]) < 300
     assert len(record["changes"]) + record["changes_left_out"] == 300
 

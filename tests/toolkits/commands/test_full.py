@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from command_world import World
 
-from ferrule.core.calls import ErrorType, compact
+from ferrule.core.calls import ErrorType, encode_json
 from ferrule.core.errors import ConfigError, RetryCall, ToolFailed
 from ferrule.core.limits import OUTPUT_CAP
 from ferrule.permissions.safe_mode import SafeMode
@@ -206,7 +206,7 @@ async def test_a_failure_names_the_variable_that_was_withheld(
     monkeypatch.setenv("ACME_API_KEY", "secret-value")
     record = await world.run("echo set ACME_API_KEY; exit 1")
     assert "ACME_API_KEY" in record["notes"][0]
-    assert "secret-value" not in compact(record)
+    assert "secret-value" not in encode_json(record)
     given = await world.run("echo set ACME_API_KEY; exit 1", env={"ACME_API_KEY": "k"})
     assert "ACME_API_KEY" not in str(given.get("notes"))
 
@@ -284,7 +284,7 @@ async def test_a_record_fits_a_result_whatever_the_output_is(world: World) -> No
         "seq 200000; seq 200000 >&2",
     ):
         record = await world.run(command)
-        assert len(compact(record).encode()) <= OUTPUT_CAP
+        assert len(encode_json(record).encode()) <= OUTPUT_CAP
         assert "bytes left out" in record["stdout"]
     assert record["byte_count"] == 2 * 1_288_895
 
@@ -349,7 +349,7 @@ async def test_a_cancelled_call_takes_its_command_with_it(world: World) -> None:
         raise AssertionError("it still runs")
     except ProcessLookupError:
         os.close(handle)
-    assert world.commands.running == 0
+    assert world.commands.running_count == 0
 
 
 async def test_a_program_that_cannot_be_started_leaves_no_files(world: World) -> None:
@@ -372,9 +372,9 @@ def test_options_that_make_no_sense_are_errors_of_their_author() -> None:
         with pytest.raises(ConfigError):
             CommandOptions(**wrong)
     with pytest.raises(ConfigError, match="background_after_ms"):
-        Behavior.of({"background_after": 1})
+        Behavior.from_mapping({"background_after": 1})
     with pytest.raises(ConfigError):
-        Behavior.of({"progress_interval_ms": 0})
+        Behavior.from_mapping({"progress_interval_ms": 0})
 
 
 def test_the_tools_say_what_they_are() -> None:

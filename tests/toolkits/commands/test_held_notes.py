@@ -11,11 +11,11 @@ from ferrule.core.events import ConsentAnswered, Noticed, ToolAnswered
 from ferrule.engine.agent import Agent
 from ferrule.engine.agent_options import Permissions, Storage
 from ferrule.models.scripted import Scripted
-from ferrule.permissions.approvals import Answer, ApprovalRequest
+from ferrule.permissions.approvals import ApprovalAnswer, ApprovalRequest
 from ferrule.sandbox.backends import selection
-from ferrule.sandbox.backends.missing_protection import Missing, SandboxGap
+from ferrule.sandbox.backends.missing_protection import MissingProtection, MissingProtections
 from ferrule.sandbox.backends.probes import probe
-from ferrule.sandbox.policy import ALL, Aspect, Policy
+from ferrule.sandbox.policy import ALL_PROTECTIONS, Protection, SandboxPolicy
 from ferrule.storage.journal.sqlite import SqliteJournal
 from ferrule.toolkits.commands import CommandOptions, CommandPolicy, command_tools
 from ferrule.toolkits.commands import session_sandbox as confined_module
@@ -27,8 +27,8 @@ class Person:
     def __init__(self, choice: Any) -> None:
         self.choice = choice
 
-    async def ask(self, request: ApprovalRequest) -> Answer:
-        return Answer(self.choice, by="ann", note="for today")
+    async def ask(self, request: ApprovalRequest) -> ApprovalAnswer:
+        return ApprovalAnswer(self.choice, by="ann", note="for today")
 
 
 class Run:
@@ -64,21 +64,23 @@ class Run:
         ]
 
 
-def less(policy: Policy, probes: Any) -> Any:
-    last = selection.ladder(policy, probes)[-1]
-    raise SandboxGap((Missing(Aspect.NETWORK, "not here", "buy another machine"),), last)
+def less(policy: SandboxPolicy, probes: Any) -> Any:
+    last = selection.available_backends(policy, probes)[-1]
+    raise MissingProtections(
+        (MissingProtection(Protection.NETWORK, "not here", "buy another machine"),), last
+    )
 
 
 @pytest.mark.proves("sandbox.rung.journal")
 async def test_what_holds_commands_is_noted_once_with_every_aspect(tmp_path: Path) -> None:
-    policy = Policy(tmp_path, require=frozenset())
+    policy = SandboxPolicy(tmp_path, require=frozenset())
     run = Run(tmp_path, CommandPolicy(confine=policy))
     for _ in range(2):
         await run.command("true")
     await run.session.close()
     (note,) = run.notes("sandbox")
-    assert f"`{selection.choose(policy, probe()).name}`" in note and all(
-        str(aspect) in note for aspect in ALL
+    assert f"`{selection.choose_backend(policy, probe()).name}`" in note and all(
+        str(aspect) in note for aspect in ALL_PROTECTIONS
     )
 
 
@@ -87,8 +89,12 @@ async def test_what_holds_commands_is_noted_once_with_every_aspect(tmp_path: Pat
 async def test_the_answer_about_a_gap_is_noted_before_anything_runs(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, choice: str
 ) -> None:
-    monkeypatch.setattr(confined_module, "choose", less)
-    run = Run(tmp_path, CommandPolicy(confine=Policy(tmp_path), on_gap="ask"), choice)
+    monkeypatch.setattr(confined_module, "choose_backend", less)
+    run = Run(
+        tmp_path,
+        CommandPolicy(confine=SandboxPolicy(tmp_path), on_missing_protection="ask"),
+        choice,
+    )
     for _ in range(2):
         result = await run.command("true")
         assert result.success is (choice == "session")
@@ -107,8 +113,8 @@ async def test_the_answer_about_a_gap_is_noted_before_anything_runs(
 async def test_a_refusal_without_anybody_to_ask_is_noted_once_with_the_next_step(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(confined_module, "choose", less)
-    run = Run(tmp_path, CommandPolicy(confine=Policy(tmp_path)))
+    monkeypatch.setattr(confined_module, "choose_backend", less)
+    run = Run(tmp_path, CommandPolicy(confine=SandboxPolicy(tmp_path)))
     for _ in range(2):
         assert not (await run.command("true")).success
     await run.session.close()
@@ -129,7 +135,7 @@ async def test_the_answer_to_a_command_policys_question_is_noted(
     def asks(request: Any, args: Any) -> dict[str, Any]:
         return {"require_approval": True, "reason": "this deploys"}
 
-    held = CommandPolicy(confine=Policy(tmp_path, require=frozenset()))
+    held = CommandPolicy(confine=SandboxPolicy(tmp_path, require=frozenset()))
     run = Run(tmp_path, held, choice, command_policy=asks)
     await run.command("true")
     await run.session.close()

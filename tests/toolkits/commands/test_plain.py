@@ -18,8 +18,8 @@ from ferrule.core.errors import RetryCall, ToolFailed
 from ferrule.core.identity import Identity
 from ferrule.permissions.filesystem.workspace import Workspace
 from ferrule.permissions.safe_mode import SafeMode
-from ferrule.sandbox.sandbox import Sandbox, plain
-from ferrule.toolkits.commands import CommandPolicy, plan, run_command
+from ferrule.sandbox.sandbox import Sandbox, unconfined_sandbox
+from ferrule.toolkits.commands import CommandPolicy, plan_command, run_command
 from ferrule.tools.context import Context
 
 OPEN = CommandPolicy(safe_mode=SafeMode(on=False))
@@ -38,7 +38,7 @@ def folder(tmp_path: Path) -> Path:
 
 
 def context(folder: Path, policy: CommandPolicy | None) -> Context:
-    resources: dict[type, object] = {Sandbox: plain(), Workspace: Workspace(folder)}
+    resources: dict[type, object] = {Sandbox: unconfined_sandbox(), Workspace: Workspace(folder)}
     if policy is not None:
         resources[CommandPolicy] = policy
     return Context(Identity("t", "u", "s", "r"), "call_1", resources=resources)
@@ -77,7 +77,7 @@ def test_text_and_list_run_the_same_program(folder: Path) -> None:
 def test_text_is_run_as_its_words_or_not_at_all(words: list[str]) -> None:
     workspace = Workspace("/usr/share")
     try:
-        planned = plan(shlex.join(words), shell=False, policy=OPEN, workspace=workspace)
+        planned = plan_command(shlex.join(words), shell=False, policy=OPEN, workspace=workspace)
     except ToolFailed:
         return
     assert planned.argv == tuple(words)
@@ -356,7 +356,7 @@ def test_binary_output_becomes_text(folder: Path) -> None:
 
 @pytest.mark.proves("command.output-bounded")
 def test_huge_output_is_bounded_and_the_status_comes_first(folder: Path) -> None:
-    policy = CommandPolicy(shell_allowed=True, safe_mode=SafeMode(on=False), keep=40_000)
+    policy = CommandPolicy(shell_allowed=True, safe_mode=SafeMode(on=False), kept_bytes=40_000)
     answer = run(folder, "head -c 3000000 /dev/zero | tr '\\0' x; exit 4", policy, shell=True)
     assert answer.startswith("[exit status 4]\nxxx")
     assert "[... 2920000 bytes left out ...]" in answer
@@ -368,7 +368,7 @@ def test_running_out_of_time_is_a_timeout_with_what_was_said_so_far(folder: Path
     error = refusal(folder, "echo started; sleep 1000", SHELL, shell=True, timeout=1)
     assert error.error_type is ErrorType.TIMEOUT
     assert "started" in error.message
-    assert not error.transient
+    assert not error.is_transient
 
 
 @pytest.mark.proves("command.timeout")
@@ -429,4 +429,4 @@ def test_it_declares_what_it_is() -> None:
     )
     assert run_command.touches["command"].kind == "command"
     assert run_command.touches["cwd"].kind == "read"
-    assert run_command.reliability.attempts(repeatable=run_command.repeatable) == 1
+    assert run_command.reliability.total_attempts(repeatable=run_command.is_repeatable) == 1

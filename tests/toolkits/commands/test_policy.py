@@ -13,18 +13,18 @@ from command_world import World
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ferrule.core.calls import Call, ErrorType, Result
+from ferrule.core.calls import ErrorType, ToolCall, ToolResult
 from ferrule.core.errors import ConfigError, ToolFailed
 from ferrule.engine.agent import Agent
 from ferrule.engine.agent_options import Permissions, Storage
 from ferrule.models.scripted import Scripted, says
-from ferrule.permissions.approvals import Answer, Approver
-from ferrule.permissions.commands.analysis import analyse
+from ferrule.permissions.approvals import ApprovalAnswer, Approver
+from ferrule.permissions.command_analysis.analysis import analyse_command
 from ferrule.permissions.safe_mode import SafeMode
 from ferrule.storage.journal.sqlite import SqliteJournal
 from ferrule.toolkits.commands import CommandOptions, CommandPolicy, command_tools
-from ferrule.toolkits.commands.policy import Behavior, beyond_prefixes
-from ferrule.toolkits.commands.request import parse
+from ferrule.toolkits.commands.policy import Behavior, find_prefix_violation
+from ferrule.toolkits.commands.request import parse_request
 
 PREFIXES = [["git", "status"], ["git", "log"], "echo", ["sed", "-n"]]
 
@@ -170,10 +170,12 @@ def test_adding_words_to_an_allowed_command_never_blocks_it_and_others_never_pas
     words: list[str],
 ) -> None:
     prefixes = (("git", "status"), ("git", "log"))
-    why = beyond_prefixes(words, analyse(words), prefixes, shell=False)
+    why = find_prefix_violation(words, analyse_command(words), prefixes, shell=False)
     assert (why == "") == (tuple(words[:2]) in prefixes)
     text = shlex.join(words)
-    in_shell = beyond_prefixes(("bash", "-c", text), analyse(text), prefixes, shell=True)
+    in_shell = find_prefix_violation(
+        ("bash", "-c", text), analyse_command(text), prefixes, shell=True
+    )
     assert not (in_shell == "" and why)
 
 
@@ -339,9 +341,11 @@ async def test_a_policy_that_never_comes_to_an_end_is_a_no(world: World) -> None
 async def test_the_changed_request_goes_through_the_pipeline_of_the_session(world: World) -> None:
     asked: list[tuple[str, dict[str, Any]]] = []
 
-    async def pipeline(name: str, arguments: dict[str, Any]) -> Result:
+    async def pipeline(name: str, arguments: dict[str, Any]) -> ToolResult:
         asked.append((name, arguments))
-        return Result.error(Call("c", name), ErrorType.PERMISSION_DENIED, "denied by a rule")
+        return ToolResult.error(
+            ToolCall("c", name), ErrorType.PERMISSION_DENIED, "denied by a rule"
+        )
 
     world.set(
         command_policy=lambda r, a: {"patch": {"argv": ["touch", "made"]}},
@@ -386,8 +390,8 @@ def test_a_request_read_again_is_the_same_request(
     options = CommandOptions(
         behavior=Behavior(background_after_ms=after), max_inline_bytes=inline, cwd="sub"
     )
-    request = parse(given_, options, CommandPolicy())
-    assert parse(request.arguments(), options, CommandPolicy()) == request
+    request = parse_request(given_, options, CommandPolicy())
+    assert parse_request(request.to_arguments(), options, CommandPolicy()) == request
 
 
 # ---- asking
@@ -399,9 +403,9 @@ class Person:
     def __init__(self, choice: Any) -> None:
         self.choice, self.requests = choice, list[Any]()
 
-    async def ask(self, request: Any) -> Answer:
+    async def ask(self, request: Any) -> ApprovalAnswer:
         self.requests.append(request)
-        return Answer(self.choice, note="too risky")
+        return ApprovalAnswer(self.choice, note="too risky")
 
 
 @pytest.mark.proves("command.policy-asks")
@@ -488,6 +492,6 @@ async def test_a_session_that_is_closed_ends_its_background_commands(world: Worl
     record = (await ours.call("run_command", argv=["sleep", "1000"], background=True)).data
     assert record["status"] == "running"
     commands = ours.driver.memory["ferrule.commands"]
-    assert commands.running == 1
+    assert commands.running_count == 1
     await ours.close()
-    assert commands.running == 0
+    assert commands.running_count == 0

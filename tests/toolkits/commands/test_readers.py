@@ -13,14 +13,14 @@ from command_world import World
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from ferrule.core.calls import ErrorType, compact
+from ferrule.core.calls import ErrorType, encode_json
 from ferrule.core.errors import RetryCall, ToolFailed
 from ferrule.core.limits import OUTPUT_CAP
-from ferrule.engine.available_tools import Usable
+from ferrule.engine.available_tools import AvailableTools
 from ferrule.engine.dispatcher import Dispatcher
-from ferrule.permissions.gate import Gate
+from ferrule.permissions.rule_evaluation import PermissionGate
 from ferrule.toolkits.commands import CommandPolicy
-from ferrule.toolkits.commands.output_folder import Folder, reap
+from ferrule.toolkits.commands.output_folder import OutputFolder, remove_dead_folders
 from ferrule.toolkits.commands.outputs import Outputs
 from ferrule.tools.catalog import Catalog
 
@@ -84,7 +84,7 @@ async def test_reading_on_leads_to_the_end_in_results_that_fit(world: World, com
         read = await world.call(
             "read_command_output", command_id=record["command_id"], offset=offset, length=10**9
         )
-        assert len(compact(read).encode()) <= OUTPUT_CAP
+        assert len(encode_json(read).encode()) <= OUTPUT_CAP
         assert read["offset"] == offset and (read["bytes_read"] > 0 or read["eof"])
         got += read["content"]
         offset += read["bytes_read"]
@@ -96,15 +96,15 @@ async def test_reading_on_leads_to_the_end_in_results_that_fit(world: World, com
     end = await world.call(
         "read_command_output_tail", command_id=record["command_id"], length=10**9
     )
-    assert len(compact(end).encode()) <= OUTPUT_CAP and end["eof"]
+    assert len(encode_json(end).encode()) <= OUTPUT_CAP and end["eof"]
 
 
 async def test_smaller_results_of_the_settings_are_kept_to(world: World) -> None:
     world.set(CommandPolicy(shell_allowed=True, result_bytes=4096))
     record = await world.run(["seq", "10000"])
-    assert len(compact(record)) <= 4096
+    assert len(encode_json(record)) <= 4096
     assert (
-        len(compact(await world.call("read_command_output", command_id=record["command_id"])))
+        len(encode_json(await world.call("read_command_output", command_id=record["command_id"])))
         <= 4096
     )
 
@@ -153,8 +153,8 @@ async def test_what_a_filter_hides_is_kept_and_read_like_any_output(world: World
 @pytest.mark.parametrize("reader", [True, False])
 async def test_a_copy_is_named_only_where_a_tool_can_read_it(world: World, reader: bool) -> None:
     tools = [tool for tool in world.tools.values() if reader or tool.name != "read_command_output"]
-    dispatcher = Dispatcher(Catalog(tools), Gate(mode="bypassPermissions"))
-    world.resources[Usable] = Usable(SimpleNamespace(dispatcher=dispatcher))
+    dispatcher = Dispatcher(Catalog(tools), PermissionGate(mode="bypassPermissions"))
+    world.resources[AvailableTools] = AvailableTools(SimpleNamespace(dispatcher=dispatcher))
     record = await world.run("seq 100 | tail -3")
     assert record["stdout"] == "98\n99\n100\n"
     assert ("output_capture" in record) is reader
@@ -239,7 +239,7 @@ async def test_outputs_are_for_their_owner_alone_and_outside_the_workspace(world
 
 @pytest.mark.proves("command.outputs-reaped")
 def test_what_a_dead_session_left_is_removed_and_what_a_living_one_has_is_not() -> None:
-    living = Folder()
+    living = OutputFolder()
     os.close(living.create("a"))
     above = living.path.parent
     dead = above / "0123"
@@ -247,7 +247,7 @@ def test_what_a_dead_session_left_is_removed_and_what_a_living_one_has_is_not() 
     (dead / "deeper/out").write_text("x")
     (above / "0123.lock").touch()
     (above / "0124.lock").touch()
-    reap(above)
+    remove_dead_folders(above)
     assert sorted(path.name for path in above.iterdir()) == sorted(
         [living.path.name, living.path.name + ".lock"]
     )
@@ -261,7 +261,7 @@ def test_where_the_state_folder_cannot_be_made_outputs_have_a_folder_of_their_ow
 ) -> None:
     (tmp_path / "file").touch()
     monkeypatch.setenv("FERRULE_STATE", str(tmp_path / "file/state"))
-    folder = Folder()
+    folder = OutputFolder()
     assert folder.path.stat().st_mode & 0o777 == 0o700
     folder.close()
     assert not folder.path.parent.exists()
@@ -274,7 +274,7 @@ def test_a_link_in_the_place_of_a_dead_session_removes_nothing_elsewhere(tmp_pat
     (tmp_path / "0123").symlink_to(tmp_path / "precious")
     (tmp_path / "0123.lock").touch()
     (tmp_path / "0124.lock").symlink_to(tmp_path / "precious/file")
-    reap(tmp_path)
+    remove_dead_folders(tmp_path)
     assert (tmp_path / "precious/file").read_text() == "x"
 
 
@@ -285,13 +285,15 @@ def test_a_link_in_the_place_of_a_dead_session_removes_nothing_elsewhere(tmp_pat
 def place(tmp_path_factory: pytest.TempPathFactory) -> Any:
     patch = pytest.MonkeyPatch()
     patch.setenv("FERRULE_STATE", str(tmp_path_factory.mktemp("state")))
-    folder = Folder()
+    folder = OutputFolder()
     yield folder
     folder.close()
     patch.undo()
 
 
-def outputs(place: Folder, pieces: list[bytes], *, keep: int, limit: int = 1 << 20) -> Outputs:
+def outputs(
+    place: OutputFolder, pieces: list[bytes], *, keep: int, limit: int = 1 << 20
+) -> Outputs:
     made = Outputs(place, os.urandom(8).hex(), keep=keep, limit=limit, merged=True)
     for piece in pieces:
         assert made.take(piece)
@@ -307,11 +309,11 @@ TEXT = st.text(st.characters(exclude_characters="\ufffd", exclude_categories=["C
 @settings(max_examples=80, deadline=None, suppress_health_check=SLOW)
 @given(TEXT, st.integers(1, 9), st.integers(0, 240))
 def test_parts_in_a_row_are_the_whole_text_and_no_part_splits_a_character(
-    place: Folder, text: str, length: int, first: int
+    place: OutputFolder, text: str, length: int, first: int
 ) -> None:
     stream = outputs(place, [text.encode()], keep=0).combined
     offset, got = 0, ""
-    while offset < stream.stored:
+    while offset < stream.stored_bytes:
         piece = stream.read(offset, length)
         assert piece.offset == offset and piece.size > 0
         got, offset = got + piece.content, offset + piece.size
@@ -322,14 +324,14 @@ def test_parts_in_a_row_are_the_whole_text_and_no_part_splits_a_character(
         anywhere.content
         == text.encode()[anywhere.offset : anywhere.offset + anywhere.size].decode()
     )
-    assert anywhere.offset <= min(first, stream.stored)
+    assert anywhere.offset <= min(first, stream.stored_bytes)
 
 
 @pytest.mark.proves("command.inline-head-and-tail")
 @settings(max_examples=80, deadline=None, suppress_health_check=SLOW)
 @given(TEXT, st.integers(0, 40), st.integers(0, 80), st.integers(0, 80))
 def test_what_is_shown_is_all_or_both_ends_with_the_gap_counted(
-    place: Folder, text: str, keep: int, most: int, shrunk: int
+    place: OutputFolder, text: str, keep: int, most: int, shrunk: int
 ) -> None:
     data = text.encode()
     stream = outputs(place, [data[i : i + 7] for i in range(0, len(data), 7)], keep=keep).combined
@@ -342,20 +344,20 @@ def test_what_is_shown_is_all_or_both_ends_with_the_gap_counted(
             assert text.startswith(head) and text.endswith(tail)
             assert len(head.encode()) + int(missing) + len(tail.encode()) == len(data)
             assert len(head.encode()) + len(tail.encode()) <= most
-        assert text.endswith(stream.end(most)) and len(stream.end(most).encode()) <= most
+        assert text.endswith(stream.tail(most)) and len(stream.tail(most).encode()) <= most
         stream.shrink(shrunk)
 
 
 @settings(max_examples=40, deadline=None, suppress_health_check=SLOW)
 @given(st.lists(st.binary(max_size=50)), st.integers(0, 200))
 def test_files_hold_the_beginning_and_counts_hold_for_all(
-    place: Folder, pieces: list[bytes], limit: int
+    place: OutputFolder, pieces: list[bytes], limit: int
 ) -> None:
     made = outputs(place, pieces, keep=10, limit=limit)
     data = b"".join(pieces)
     stream = made.combined
     kept = Path(stream.path).read_bytes()
-    assert data.startswith(kept) and len(kept) == min(limit, len(data)) == stream.stored
+    assert data.startswith(kept) and len(kept) == min(limit, len(data)) == stream.stored_bytes
     assert stream.size == len(data)
     assert stream.line_count == data.count(b"\n") + (bool(data) and not data.endswith(b"\n"))
     assert bool(made.incomplete) == (len(data) > limit)

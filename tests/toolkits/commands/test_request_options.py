@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from ferrule.core.calls import ErrorType
 from ferrule.core.errors import RetryCall, ToolFailed
 from ferrule.toolkits.commands import CommandOptions, CommandPolicy
-from ferrule.toolkits.commands.request import Request, parse
+from ferrule.toolkits.commands.request import CommandRequest, parse_request
 
 
 @pytest.mark.proves("command.shell-options")
@@ -115,6 +115,8 @@ _REQUESTS = st.fixed_dictionaries(
 
 @given(_REQUESTS)
 def test_a_request_read_from_its_own_arguments_is_the_same(given: dict[str, Any]) -> None:
-    request = parse(given, CommandOptions(), CommandPolicy())
-    again = parse(json.loads(json.dumps(request.arguments())), CommandOptions(), CommandPolicy())
-    assert isinstance(request, Request) and again == request
+    request = parse_request(given, CommandOptions(), CommandPolicy())
+    again = parse_request(
+        json.loads(json.dumps(request.to_arguments())), CommandOptions(), CommandPolicy()
+    )
+    assert isinstance(request, CommandRequest) and again == request

@@ -40,7 +40,7 @@ from ferrule.core.identity import Identity
 from ferrule.permissions.filesystem.workspace import Workspace
 from ferrule.testing.fakes import FakeClock
 from ferrule.toolkits.commands.policy import CommandOptions
-from ferrule.toolkits.commands.readers import reader_tools
+from ferrule.toolkits.commands.readers import make_reader_tools
 from ferrule.tools.context import Context
 
 
@@ -255,7 +255,12 @@ async def test_a_retry_that_cannot_be_meant_is_refused_before_anything_runs(
 )
 def test_waits_never_shrink_and_stay_below_an_hour(backoff: Any, delay: int, failed: int) -> None:
     retry = Retry(10, delay, backoff)
-    assert min(delay, 3_600_000) <= retry.delay(failed) <= retry.delay(failed + 1) <= 3_600_000
+    assert (
+        min(delay, 3_600_000)
+        <= retry.compute_delay(failed)
+        <= retry.compute_delay(failed + 1)
+        <= 3_600_000
+    )
 
 
 @pytest.mark.parametrize("spec", ["", [], {}, {"cwd": "."}])
@@ -474,7 +479,7 @@ async def test_a_script_and_the_tools_of_a_session_share_ids_and_files(tmp_path:
     context = Context(identity, "call_1", memory=memory, resources={Workspace: Workspace(tmp_path)})
     read = next(
         tool
-        for tool in reader_tools(CommandOptions(output_format="value"))
+        for tool in make_reader_tools(CommandOptions(output_format="value"))
         if tool.name == "read_command_output"
     )
     piece = await read.handler(context=context, command_id=step["ids"]["command_id"])

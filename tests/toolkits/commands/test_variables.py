@@ -14,16 +14,21 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from ferrule.core.calls import Call, ErrorType, Result
+from ferrule.core.calls import ErrorType, ToolCall, ToolResult
 from ferrule.core.identity import Identity
-from ferrule.engine.dispatcher import Dispatcher, Prepared
-from ferrule.permissions.approvals import digest
-from ferrule.permissions.commands.analysis import analyse
+from ferrule.engine.dispatcher import Dispatcher, PreparedCall
+from ferrule.permissions.approvals import digest_arguments
+from ferrule.permissions.command_analysis.analysis import analyse_command
+from ferrule.permissions.command_variables import (
+    controls_programs,
+    format_assignments,
+    is_harmless,
+    loads_code,
+)
 from ferrule.permissions.filesystem.workspace import Workspace
-from ferrule.permissions.gate import Gate
+from ferrule.permissions.rule_evaluation import PermissionGate
 from ferrule.permissions.rules import RuleSet
-from ferrule.permissions.variables import beside, harmless, loads_code, takes_orders
-from ferrule.sandbox.sandbox import Sandbox, plain
+from ferrule.sandbox.sandbox import Sandbox, unconfined_sandbox
 from ferrule.toolkits.commands import CommandPolicy
 from ferrule.toolkits.packs import agent_command_tools
 from ferrule.tools.catalog import Catalog
@@ -74,13 +79,13 @@ LOADS = [
 PERMISSIVE = ("Bash(env)", "Bash(env:*)", "Bash(npm test)", "Bash(npm:*)")
 
 
-def gate(*allow: str, deny: tuple[str, ...] = (), **options: Any) -> Gate:
-    return Gate(
-        RuleSet.of(allow=allow, deny=deny), root=Path("/work"), home=Path("/home/p"), **options
+def gate(*allow: str, deny: tuple[str, ...] = (), **options: Any) -> PermissionGate:
+    return PermissionGate(
+        RuleSet.parse(allow=allow, deny=deny), root=Path("/work"), home=Path("/home/p"), **options
     )
 
 
-def decided(of: Gate, command: Any, tool: Tool = TOOL, **env: str) -> Any:
+def decided(of: PermissionGate, command: Any, tool: Tool = TOOL, **env: str) -> Any:
     return of.decide(tool, {"command": command, **({"env": env} if env else {})})
 
 
@@ -204,7 +209,7 @@ def test_a_variable_beside_a_command_is_judged_as_one_before_it(
     allow: list[str], value: str
 ) -> None:
     of, text = gate(*allow), f"DEBUG={shlex.quote(value)} npm test"
-    assume(analyse(text).problem is None)  # what the parser is not sure of is asked about
+    assume(analyse_command(text).problem is None)  # what the parser is not sure of is asked about
     written = decided(of, text)
     beside_it = decided(of, "npm test", DEBUG=value)
     assert beside_it.verdict == written.verdict
@@ -212,24 +217,24 @@ def test_a_variable_beside_a_command_is_judged_as_one_before_it(
 
 @given(st.from_regex(r"[A-Za-z_][A-Za-z0-9_]{0,12}", fullmatch=True))
 def test_each_name_is_of_one_kind(name: str) -> None:
-    assert not (harmless(name) and (loads_code(name) or takes_orders(name)))
-    assert bool(beside([f"{name}=x"])) != harmless(name)
+    assert not (is_harmless(name) and (loads_code(name) or controls_programs(name)))
+    assert bool(format_assignments([f"{name}=x"])) != is_harmless(name)
 
 
 # ---- through the whole pipeline
 
 
-def ask(root: Path, of: Gate, arguments: dict[str, Any]) -> Result | Prepared:
-    async def run() -> Result | Prepared:
+def ask(root: Path, of: PermissionGate, arguments: dict[str, Any]) -> ToolResult | PreparedCall:
+    async def run() -> ToolResult | PreparedCall:
         dispatcher = Dispatcher(Catalog([TOOL]), of)
-        prepared = dispatcher.evaluate(Call("c1", "run_command", json.dumps(arguments)))
+        prepared = dispatcher.evaluate(ToolCall("c1", "run_command", json.dumps(arguments)))
         if prepared.evaluation.verdict == "ask":
             return prepared
-        resources: dict[type, object] = {Workspace: Workspace(root), Sandbox: plain()}
+        resources: dict[type, object] = {Workspace: Workspace(root), Sandbox: unconfined_sandbox()}
         result = await dispatcher.execute(
             prepared, Context(Identity("t", "u", "s", "r"), "c1", resources=resources)
         )
-        assert isinstance(result, Result)
+        assert isinstance(result, ToolResult)
         return result
 
     return asyncio.run(run())
@@ -243,7 +248,7 @@ async def test_the_person_sees_the_variables_and_the_approval_is_bound_to_them(w
     )
     assert "with PYTHONPATH=src\\u202e" in shown and "with A=1" in shown
     values = {"command": ["env"], "env": {"PYTHONPATH": "src"}}
-    assert digest("run_command", values) != digest(
+    assert digest_arguments("run_command", values) != digest_arguments(
         "run_command", {**values, "env": {"PYTHONPATH": "evil"}}
     )
 
@@ -253,17 +258,17 @@ def test_nothing_runs_before_the_question_about_a_variable_is_answered(tmp_path:
     asked = ask(
         tmp_path, gate("run_command"), {"command": ["touch", "made"], "env": {"PATH": "bin"}}
     )
-    assert isinstance(asked, Prepared) and asked.evaluation.digest
+    assert isinstance(asked, PreparedCall) and asked.evaluation.digest
     refused = ask(
         tmp_path, gate("run_command"), {"command": ["touch", "made"], "env": {"LD_PRELOAD": "x.so"}}
     )
-    assert isinstance(refused, Result) and refused.error_type is ErrorType.PERMISSION_DENIED
+    assert isinstance(refused, ToolResult) and refused.error_type is ErrorType.PERMISSION_DENIED
     silent = ask(
         tmp_path,
         gate("run_command", mode="dontAsk"),
         {"command": ["touch", "made"], "env": {"PATH": "x"}},
     )
-    assert isinstance(silent, Result) and not silent.success
+    assert isinstance(silent, ToolResult) and not silent.success
     assert list(tmp_path.iterdir()) == []
 
 

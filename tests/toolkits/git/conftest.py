@@ -15,12 +15,12 @@ sys.path.insert(0, str(Path(__file__).parent))
 
 from linked_repositories import git
 
-from ferrule.core.calls import Call, ErrorType, Result
+from ferrule.core.calls import ErrorType, ToolCall, ToolResult
 from ferrule.core.identity import Identity
-from ferrule.engine.dispatcher import Dispatcher, Prepared
+from ferrule.engine.dispatcher import Dispatcher, PreparedCall
 from ferrule.permissions.filesystem.workspace import Workspace
-from ferrule.permissions.gate import Gate
-from ferrule.permissions.protected_names import DEFAULT, Names
+from ferrule.permissions.protected_names import DEFAULT_NAMES, ProtectedNames
+from ferrule.permissions.rule_evaluation import PermissionGate
 from ferrule.toolkits.git.tools import git_tools
 from ferrule.tools.catalog import Catalog
 from ferrule.tools.context import Context
@@ -34,7 +34,7 @@ class World:
         self.root = root
         self.tools: tuple[Tool, ...] = git_tools(enabled_tools=["all"])
         self.resources: dict[type, object] = {}
-        self.names: Names = DEFAULT
+        self.names: ProtectedNames = DEFAULT_NAMES
         self.call_id = "c1"
 
     def git(self, *arguments: str, check: bool = True) -> str:
@@ -55,19 +55,21 @@ class World:
         self.git("commit", "-q", "--allow-empty", "-m", message)
         return self.git("rev-parse", "HEAD")
 
-    def ask(self, name: str, **arguments: Any) -> Result:
-        async def run() -> Result:
+    def ask(self, name: str, **arguments: Any) -> ToolResult:
+        async def run() -> ToolResult:
             workspace = Workspace(self.root, names=self.names)
-            gate = Gate(mode="bypassPermissions", root=self.root.resolve(), names=self.names)
+            gate = PermissionGate(
+                mode="bypassPermissions", root=self.root.resolve(), names=self.names
+            )
             dispatcher = Dispatcher(Catalog(self.tools), gate)
-            prepared = dispatcher.evaluate(Call(self.call_id, name, json.dumps(arguments)))
+            prepared = dispatcher.evaluate(ToolCall(self.call_id, name, json.dumps(arguments)))
             context = Context(
                 Identity("t", "u", "s", "run_1"),
                 self.call_id,
                 resources={Workspace: workspace, **self.resources},
             )
             result = await dispatcher.execute(prepared, context)
-            assert not isinstance(result, Prepared)
+            assert not isinstance(result, PreparedCall)
             return result
 
         return asyncio.run(run())

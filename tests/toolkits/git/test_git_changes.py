@@ -98,9 +98,9 @@ def test_a_tracked_secret_that_changed_is_not_staged_again(world: Any) -> None:
 
 @pytest.mark.proves("git.never-stages-secrets")
 def test_a_deny_rule_keeps_a_file_out_as_the_lists_do(world: Any) -> None:
-    from ferrule.permissions.protected_names import DEFAULT
+    from ferrule.permissions.protected_names import DEFAULT_NAMES
 
-    world.names = DEFAULT.extended(secret=("private",))
+    world.names = DEFAULT_NAMES.extend(secret=("private",))
     world.write("private/x.txt", "hunter2\n")
     assert world.do("git_add", all=True)["staged"] == []
 
@@ -578,16 +578,16 @@ async def test_a_cancelled_operation_gives_the_lock_back(
 
     from ferrule.core.identity import Identity
     from ferrule.permissions.filesystem.workspace import Workspace
-    from ferrule.toolkits.git.run import Runner
+    from ferrule.toolkits.git.run import GitRunner
     from ferrule.tools.context import Context
 
     reached = asyncio.Event()
 
-    async def hang(self: Runner, *arguments: str, stdin: bytes = b"") -> Any:
+    async def hang(self: GitRunner, *arguments: str, stdin: bytes = b"") -> Any:
         reached.set()
         await asyncio.Event().wait()
 
-    monkeypatch.setattr(Runner, "run", hang)
+    monkeypatch.setattr(GitRunner, "run", hang)
     add = next(tool for tool in world.tools if tool.name == "git_add")
     context = Context(
         Identity("t", "u", "s", "r"), "c1", resources={Workspace: Workspace(world.root)}

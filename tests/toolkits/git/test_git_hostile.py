@@ -14,7 +14,7 @@ import pytest
 
 from ferrule.core.calls import ErrorType
 from ferrule.core.errors import ToolFailed
-from ferrule.sandbox.policy import Policy
+from ferrule.sandbox.policy import SandboxPolicy
 from ferrule.sandbox.sandbox import Sandbox
 from ferrule.toolkits.git.remote import read_address
 from ferrule.toolkits.git.settings import Remote
@@ -241,12 +241,12 @@ def test_other_addresses_are_refused_before_anything_starts(url: str) -> None:
 )
 def test_a_sandbox_without_network_is_a_clear_refusal(world: Any, url: str) -> None:
     world.git("remote", "add", "origin", url)
-    world.resources = {Sandbox: Sandbox(Policy(world.root))}
+    world.resources = {Sandbox: Sandbox(SandboxPolicy(world.root))}
     for name in ("git_fetch", "git_pull_ff_only"):
         error, said = world.refused(name)
         assert error is ErrorType.PERMISSION_DENIED
         assert "does not open example.org" in said and "network" in said
-    world.resources = {Sandbox: Sandbox(Policy(world.root, network=("other.example",)))}
+    world.resources = {Sandbox: Sandbox(SandboxPolicy(world.root, network=("other.example",)))}
     assert "does not open" in world.refused("git_fetch")[1]
 
 

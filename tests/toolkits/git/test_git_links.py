@@ -15,10 +15,10 @@ import pytest
 
 from ferrule.core.calls import ErrorType
 from ferrule.sandbox.backends.probes import probe
-from ferrule.sandbox.backends.selection import ladder
+from ferrule.sandbox.backends.selection import available_backends
 from ferrule.sandbox.command import Capture, Command
 from ferrule.sandbox.inside.kernel import landlock
-from ferrule.sandbox.policy import Policy
+from ferrule.sandbox.policy import SandboxPolicy
 from ferrule.sandbox.sandbox import Sandbox
 from ferrule.toolkits.git import readable_repository, writable_repository
 from ferrule.toolkits.git.command import TOOLS as GIT_COMMAND
@@ -33,7 +33,7 @@ git: Any = _TABLE["git"]
 ALL = os.environ.get("FERRULE_TEST_ATTACKS") == "all"
 SHARE = 1 if ALL else 60
 walled = pytest.mark.skipif(
-    landlock.abi() < 2, reason="this kernel has no Landlock that lets files be moved"
+    landlock.kernel_abi() < 2, reason="this kernel has no Landlock that lets files be moved"
 )
 
 
@@ -219,8 +219,8 @@ def test_a_command_cannot_make_hard_links_to_another_repository(pair: Pair, rung
     one, even of what it may read.
     """
     world = pair.planted(Plant("nothing", nothing))
-    policy = Policy(world.root, readable=(str(pair.foreign),))
-    chosen = [one for one in ladder(policy, probe()) if one.name == rung]
+    policy = SandboxPolicy(world.root, readable=(str(pair.foreign),))
+    chosen = [one for one in available_backends(policy, probe()) if one.name == rung]
     if not chosen:
         pytest.skip(f"this machine has no `{rung}`")
     objects = [path for path in (pair.foreign / ".git/objects").rglob("*") if path.is_file()]
@@ -231,7 +231,7 @@ def test_a_command_cannot_make_hard_links_to_another_repository(pair: Pair, rung
     output = Capture(10_000, 0)
 
     async def run() -> None:
-        sandbox = Sandbox(policy, rung=chosen[0])
+        sandbox = Sandbox(policy, backend=chosen[0])
         directory = os.open(world.root, os.O_PATH)
         try:
             await sandbox.run(

@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 
-from ferrule.core.calls import ErrorType, Result
+from ferrule.core.calls import ErrorType, ToolResult
 from ferrule.toolkits.git import attempt
 from ferrule.toolkits.git.tools import git_toolbox_tools
 
 
-def failed(world: Any, name: str, **arguments: Any) -> tuple[Result, dict[str, Any]]:
+def failed(world: Any, name: str, **arguments: Any) -> tuple[ToolResult, dict[str, Any]]:
     """A call that does not work, and its receipt."""
     result = world.ask(name, **arguments)
     assert not result.success
@@ -36,7 +36,7 @@ def test_a_conflict_has_a_receipt_that_says_that_nothing_moved(world: Any) -> No
     assert (receipt["agent"], receipt["trace_id"], receipt["call_id"]) == ("agent", "run_1", "c1")
     assert receipt["approval"]["needed"] and receipt["policy"]["side_effect"] == "execute"
     # The model reads it with the error.
-    assert '"exit_category":"conflict"' in result.text()
+    assert '"exit_category":"conflict"' in result.to_text()
 
 
 @pytest.mark.proves("git.receipts-of-failures")
@@ -87,7 +87,7 @@ def test_a_failed_fetch_shows_no_password_in_its_receipt(world: Any) -> None:
     world.git("remote", "add", "origin", "https://me:hunter2@127.0.0.1:1/x.git")
     result, receipt = failed(world, "git_fetch")
     assert receipt["exit_category"] == "failed"
-    assert "hunter2" not in result.text()
+    assert "hunter2" not in result.to_text()
 
 
 @pytest.mark.proves("git.receipts-of-failures")
@@ -119,13 +119,13 @@ def test_packed_and_loose_references_are_read_alike_and_bounded(
     def found() -> dict[str, str]:
         real = os.open(world.root / ".git", os.O_RDONLY)
         try:
-            return attempt.references(real)
+            return attempt.read_references(real)
         finally:
             os.close(real)
 
     assert found() == {"HEAD": newer, "refs/heads/main": newer, "refs/heads/packed": newer}
     assert head != newer
-    monkeypatch.setattr(attempt, "MOST", 0)
+    monkeypatch.setattr(attempt, "MAX_REFERENCES", 0)
     assert found()["HEAD"] == newer
     world.git("symbolic-ref", "HEAD", "refs/heads/unborn")
     assert found()["HEAD"] == "ref: refs/heads/unborn"

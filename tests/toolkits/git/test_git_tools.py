@@ -17,17 +17,17 @@ from hypothesis import strategies as st
 
 from ferrule.core.calls import ErrorType
 from ferrule.core.errors import ConfigError, RetryCall
-from ferrule.permissions.gate import Gate
-from ferrule.toolkits.git.catalog import DEFAULT, OPERATIONS
-from ferrule.toolkits.git.finder import find
+from ferrule.permissions.rule_evaluation import PermissionGate
+from ferrule.toolkits.git.catalog import DEFAULT_OPERATIONS, OPERATIONS
+from ferrule.toolkits.git.finder import find_operations
 from ferrule.toolkits.git.refs import (
     check_branch,
     check_range,
     check_remote,
     check_revision,
-    valid_branch,
+    is_valid_branch,
 )
-from ferrule.toolkits.git.settings import redacted
+from ferrule.toolkits.git.settings import redact_url
 from ferrule.toolkits.git.tools import git_toolbox_tools, git_tools
 from ferrule.tools import toolset
 from ferrule.tools.definition import SideEffect, Tool
@@ -46,7 +46,7 @@ def named(tools: tuple[Tool, ...]) -> list[str]:
 
 @pytest.mark.proves("git.default-set")
 def test_the_default_set_reads_and_the_rest_comes_by_name_or_group() -> None:
-    assert named(git_tools()) == [f"git_{name}" for name in DEFAULT]
+    assert named(git_tools()) == [f"git_{name}" for name in DEFAULT_OPERATIONS]
     assert named(git_tools(enabled_tools=["git_status", "git_log", "git_switch"])) == [
         "git_status",
         "git_log",
@@ -65,7 +65,7 @@ def test_an_operation_keeps_its_key_whatever_its_tool_is_called() -> None:
     (renamed,) = git_tools(
         enabled_tools=["git_status"], names={"git_status": "state"}, namespace="repo"
     )
-    assert (renamed.full_name, toolset.key_of(renamed)) == ("repo::state", "git_status")
+    assert (renamed.full_name, toolset.logical_key(renamed)) == ("repo::state", "git_status")
 
 
 @pytest.mark.proves("git.mutations-marked")
@@ -73,12 +73,12 @@ def test_what_changes_something_says_so_and_never_runs_unasked() -> None:
     for tool in git_tools(enabled_tools=["mutation"]):
         assert tool.side_effect in (SideEffect.EXECUTE, SideEffect.EXTERNAL)
         assert tool.risk in ("medium", "high")
-        assert not tool.repeatable
+        assert not tool.is_repeatable
         assert not tool.parallel
         assert tool.annotations["side_effect_level"] in ("process_exec", "network")
     for tool in git_tools(enabled_tools=["read"]):
         assert tool.annotations["side_effect_level"] == "read_only"
-        assert tool.repeatable
+        assert tool.is_repeatable
     assert all(tool.reliability.timeout == 130 for tool in git_tools(enabled_tools=["all"]))
 
 
@@ -99,9 +99,10 @@ def test_the_gate_asks_before_anything_is_changed_also_where_edits_are_accepted(
     for tool in git_tools(enabled_tools=["mutation"]):
         checked = tool.arguments.check(arguments.get(tool.name, {}))
         assert not checked.problems
-        assert Gate(mode=mode, root=world.root).decide(tool, checked.values).verdict == verdict, (
-            tool.name
-        )
+        assert (
+            PermissionGate(mode=mode, root=world.root).decide(tool, checked.values).verdict
+            == verdict
+        ), tool.name
 
 
 @pytest.mark.proves("git.set-options")
@@ -386,7 +387,7 @@ def test_what_passes_as_one_commit_is_one_word_and_no_option(text: str) -> None:
 def test_what_passes_as_a_branch_passes_with_git_too(text: str) -> None:
     import subprocess
 
-    if not valid_branch(text):
+    if not is_valid_branch(text):
         with pytest.raises(RetryCall):
             check_branch(text)
         return
@@ -425,7 +426,7 @@ def test_what_passes_as_a_range_is_two_commits(left: str, dots: str, right: str)
     ],
 )
 def test_addresses_are_shown_without_credentials(url: str, shown: str) -> None:
-    assert redacted(url) == shown
+    assert redact_url(url) == shown
 
 
 # ---- receipts
@@ -487,7 +488,7 @@ def test_a_receipt_holds_no_credentials_and_no_folder_of_ours(world: Any) -> Non
 @pytest.mark.proves("git.finder-ranks")
 @pytest.mark.parametrize(("query", "expected"), TUNED)
 def test_the_finder_puts_the_meant_operation_first(query: str, expected: str) -> None:
-    assert find(query, OPERATIONS.values())[0].operation.name == expected
+    assert find_operations(query, OPERATIONS.values())[0].operation.name == expected
 
 
 @pytest.mark.proves("git.finder-ranks")
@@ -496,7 +497,7 @@ def test_the_finder_does_nearly_as_well_on_requests_it_was_not_tuned_with(
 ) -> None:
     def right(rows: tuple[tuple[str, str], ...]) -> int:
         return sum(
-            find(query, OPERATIONS.values())[0].operation.name == expected
+            find_operations(query, OPERATIONS.values())[0].operation.name == expected
             for query, expected in rows
         )
 
@@ -508,9 +509,11 @@ def test_the_finder_does_nearly_as_well_on_requests_it_was_not_tuned_with(
 
 @pytest.mark.proves("git.finder-ranks")
 def test_letters_inside_of_words_count_for_nothing() -> None:
-    assert find("o n st lo", OPERATIONS.values()) == []
-    assert find("xyzzy", OPERATIONS.values()) == []
-    assert [match.operation.name for match in find("", OPERATIONS.values(), 20)] == list(OPERATIONS)
+    assert find_operations("o n st lo", OPERATIONS.values()) == []
+    assert find_operations("xyzzy", OPERATIONS.values()) == []
+    assert [match.operation.name for match in find_operations("", OPERATIONS.values(), 20)] == list(
+        OPERATIONS
+    )
 
 
 @pytest.mark.proves("git.toolbox")

@@ -9,14 +9,14 @@ from typing import Any
 
 import pytest
 
-from ferrule.core.calls import Result
+from ferrule.core.calls import ToolResult
 from ferrule.engine.agent import Agent
 from ferrule.engine.agent_options import Permissions, Storage
 from ferrule.models.scripted import Scripted
 from ferrule.storage.journal.sqlite import SqliteJournal
 from ferrule.toolkits.stdlib import stdlib_tools
 
-Caller = Callable[..., Result]
+Caller = Callable[..., ToolResult]
 
 
 @pytest.fixture
@@ -32,8 +32,8 @@ def ask(workspace: Path) -> Caller:
 
     def call(
         tool: str, /, *, resources: Any = (), allow: Any = (), deny: Any = (), **arguments: Any
-    ) -> Result:
-        async def once() -> Result:
+    ) -> ToolResult:
+        async def once() -> ToolResult:
             agent = Agent(
                 Scripted([]),
                 stdlib_tools(),

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ferrule.core.errors import ToolFailed
-from ferrule.toolkits.stdlib.json_path import select
+from ferrule.toolkits.stdlib.json_path import select_nodes
 from ferrule.toolkits.stdlib.json_query import query
 
 SHOP = {
@@ -139,7 +139,7 @@ def test_depth_work_and_matches_are_bounded(ask: Any) -> None:
 @pytest.mark.proves("typed.bounded")
 def test_a_path_that_multiplies_is_ended() -> None:
     with pytest.raises(ToolFailed, match="looks at more than") as refused:
-        list(select([[[[[0] * 20] * 20] * 20] * 20], "$..*..*..*"))
+        list(select_nodes([[[[[0] * 20] * 20] * 20] * 20], "$..*..*..*"))
     assert refused.value.error_type == "limit"
 
 
@@ -154,7 +154,7 @@ _values = st.recursive(
 
 @given(_values)
 def test_every_place_of_a_document_leads_to_its_value(document: Any) -> None:
-    for place, value in select(document, "$..*"):
+    for place, value in select_nodes(document, "$..*"):
         assert query.handler(document=document, path=place)["matches"] == [
             {"pointer": place, "value": value}
         ]
@@ -163,6 +163,6 @@ def test_every_place_of_a_document_leads_to_its_value(document: Any) -> None:
 @given(st.text(alphabet="$.[]*?@&=<>!:,'\"ab01- ", max_size=30))
 def test_whatever_is_written_selects_or_is_refused(path: str) -> None:
     try:
-        list(select(SHOP, "$" + path))
+        list(select_nodes(SHOP, "$" + path))
     except ToolFailed as refused:
         assert refused.message.startswith("`path`")

@@ -19,12 +19,12 @@ from ferrule.core.errors import ToolFailed
 from ferrule.core.identity import Identity
 from ferrule.permissions.filesystem.workspace import Workspace
 from ferrule.sandbox.backends.probes import probe
-from ferrule.sandbox.backends.selection import SandboxGap, choose
-from ferrule.sandbox.policy import Policy
+from ferrule.sandbox.backends.selection import MissingProtections, choose_backend
+from ferrule.sandbox.policy import SandboxPolicy
 from ferrule.toolkits.stdlib import Recognized, Recognizer, Word
 from ferrule.toolkits.stdlib.ocr import TOPIC, ocr
-from ferrule.toolkits.stdlib.tesseract import words_of
-from ferrule.tools.context import HELD, Context
+from ferrule.toolkits.stdlib.tesseract import parse_words
+from ferrule.tools.context import SANDBOX_TOPIC, Context
 
 RECEIPT = Path(__file__).with_name("receipt.png")
 needs_tesseract = pytest.mark.skipif(
@@ -54,8 +54,8 @@ WORDS = (
 
 def can_confine(root: Path) -> bool:
     try:
-        choose(Policy(root), probe())
-    except SandboxGap:
+        choose_backend(SandboxPolicy(root), probe())
+    except MissingProtections:
         return False
     return True
 
@@ -98,7 +98,7 @@ def test_tesseract_reads_an_image_into_blocks_lines_and_tokens(workspace: Path) 
     assert found["backend"]["name"] == "tesseract"
     assert found["backend"]["sandbox"] != "none"
     assert all(0 <= edge <= 460 for token in found["tokens"] for edge in token["box"])
-    assert [topic for topic, _ in notes] == [HELD, TOPIC]
+    assert [topic for topic, _ in notes] == [SANDBOX_TOPIC, TOPIC]
     assert found["source"]["sha256"] in notes[-1][1]
 
 
@@ -294,6 +294,6 @@ def test_rows_that_are_no_words_are_left_out_of_the_table() -> None:
         "5\t1\t1",
         "",
     ]
-    assert words_of("\n".join(rows)) == [
+    assert parse_words("\n".join(rows)) == [
         Word("Order", (22, 26, 89, 24), 95.04, (1, 1), (1, 1, 1, 1))
     ]

@@ -32,7 +32,7 @@ NAMES = {
 @pytest.mark.proves("typed.set")
 def test_the_tools_have_the_names_of_the_requirement() -> None:
     assert {tool.full_name for tool in TOOLS} == NAMES
-    assert len(Catalog(TOOLS).wire_table()) == len(NAMES)
+    assert len(Catalog(TOOLS).api_names()) == len(NAMES)
 
 
 @pytest.mark.proves("typed.set")

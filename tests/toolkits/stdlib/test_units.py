@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ferrule.toolkits.stdlib.unit_table import find_unit, units
+from ferrule.toolkits.stdlib.unit_table import find_unit, list_units
 
 
 @pytest.mark.proves("typed.units")
@@ -92,9 +92,9 @@ def test_a_prefix_never_takes_the_name_of_a_unit() -> None:
 
 
 @pytest.mark.proves("typed.units")
-@given(st.sampled_from(sorted(units())), st.fractions(max_denominator=1000))
+@given(st.sampled_from(sorted(list_units())), st.fractions(max_denominator=1000))
 def test_there_and_back_is_where_it_began(name: str, value: Fraction) -> None:
-    unit = units()[name]
+    unit = list_units()[name]
     assert unit.factor > 0
     base = (value + unit.offset) * unit.factor
     assert base / unit.factor - unit.offset == value

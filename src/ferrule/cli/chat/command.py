@@ -7,11 +7,11 @@ from typing import Any
 
 import click
 
-from ferrule.runtime.options import common
+from ferrule.runtime.options import common_options
 
 
 @click.command()
-@common
+@common_options
 @click.option(
     "--resume",
     "resume_id",
@@ -34,6 +34,6 @@ def chat(**options: Any) -> int:
         raise click.UsageError(
             "chat needs prompt-toolkit; install it: `pip install 'ferrule[cli]'`"
         )
-    from .loop import converse  # needs prompt_toolkit
+    from .loop import run_chat  # needs prompt_toolkit
 
-    return asyncio.run(converse(options))
+    return asyncio.run(run_chat(options))

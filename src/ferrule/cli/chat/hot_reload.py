@@ -10,15 +10,15 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 from ferrule.core.errors import ConfigError, FerruleError
-from ferrule.runtime.hot_reload import Changed, Reloading
-from ferrule.storage.trust import Trust
+from ferrule.runtime.hot_reload import ConfigurationChange, HotReloader
+from ferrule.storage.trust import TrustStore
 
 from .slash_commands import Chat
 
 QUESTION = "trust it as it is now? [y/N] "
 
 
-class Fresh:
+class ChatReloader:
     """Reloads the configuration of one chat when files changed.
 
     Args:
@@ -32,19 +32,19 @@ class Fresh:
     ) -> None:
         self._chat = chat
         self._ask = ask
-        self._reloading = Reloading(chat.assembly, options, interruptible=True)
+        self._reloading = HotReloader(chat.assembly, options, interruptible=True)
 
-    async def look(self) -> bool:
+    async def reload_changes(self) -> bool:
         """Reload what changed.
 
         Returns:
             False if trust was lost and the reload failed: then nothing may run.
         """
-        say = self._chat.assembly.terminal.say
+        say = self._chat.assembly.terminal.write_message
         try:
-            changed = self._reloading.look()
+            changed = self._reloading.find_changes()
             if changed is not None:
-                if changed.asks:
+                if changed.needs_trust:
                     await self._ask_for_trust(changed)
                 await self._reloading.reload(self._chat.session)
         except FerruleError as error:
@@ -53,12 +53,12 @@ class Fresh:
             return False
         return True
 
-    async def _ask_for_trust(self, changed: Changed) -> None:
+    async def _ask_for_trust(self, changed: ConfigurationChange) -> None:
         """Show what changed and ask. Trust is by digest: only what was shown becomes trusted."""
-        say = self._chat.assembly.terminal.say
-        trust = Trust()
+        say = self._chat.assembly.terminal.write_message
+        trust = TrustStore()
         say("! the configuration of this folder changed:", style="yellow")
-        for change in trust.diff(changed.seen.workspace):
+        for change in trust.diff(changed.repository.workspace):
             difference = change.diff or "  (not text: look at the file)"
             say(f"{change.what}: {change.name}\n{difference}")
         try:
@@ -69,6 +69,6 @@ class Fresh:
             say("not trusted; run `ferrule trust` to be asked again", style="yellow")
             return
         try:
-            trust.trust(changed.seen.workspace, digest=changed.seen.digest)
+            trust.trust(changed.repository.workspace, digest=changed.repository.digest)
         except ConfigError as error:
             say(f"! {error.detail}", style="yellow")

@@ -14,43 +14,43 @@ from prompt_toolkit.history import FileHistory
 from prompt_toolkit.input.typeahead import clear_typeahead
 from prompt_toolkit.shortcuts import CompleteStyle
 
-from ferrule.cli.line_input import forget_typed
-from ferrule.cli.live_output import Show
+from ferrule.cli.line_input import discard_typed_input
+from ferrule.cli.live_output import LiveOutput
 from ferrule.cli.permission_prompt import TerminalApprover
-from ferrule.cli.run.run import stopping, unmet
-from ferrule.cli.terminal_agent import seat
+from ferrule.cli.run.one_shot import cancel_on_signals, format_missing_tools
+from ferrule.cli.terminal_agent import assemble_at_terminal
 from ferrule.core.errors import FerruleError, RunCancelled
-from ferrule.runtime.assemble import model_of, person
+from ferrule.runtime.assemble import current_user, find_session_model
 from ferrule.storage import paths
 
-from .history import told
-from .hot_reload import Fresh
-from .slash_commands import COMMANDS, Chat, nearest
+from .history import format_history
+from .hot_reload import ChatReloader
+from .slash_commands import COMMANDS, Chat, suggest_command
 
 _EXIT_COMMANDS = ("/exit", "/quit")
-RECALLED = 24
+RECALLED_LINES = 24
 """How many lines of the earlier conversation `--resume` shows."""
 
 
-async def converse(options: dict[str, Any]) -> int:
+async def run_chat(options: dict[str, Any]) -> int:
     """Run the chat until the person leaves. Return the exit code."""
     session_id = options.get("resume_id")
     if session_id and not options.get("model"):
-        options["model"] = model_of(session_id)
+        options["model"] = find_session_model(session_id)
     prompt = _make_prompt()
-    assembly = seat(options, interruptible=True)
-    chat = Chat(assembly, assembly.open(session_id))
+    assembly = assemble_at_terminal(options, interruptible=True)
+    chat = Chat(assembly, assembly.open_session(session_id))
     approver = TerminalApprover(
-        assembly.terminal, lambda text: _read_answer(chat, text), user=person()
+        assembly.terminal, lambda text: _read_answer(chat, text), user=current_user()
     )
     assembly.agent.approver = approver
     chat.session.set_approver(approver)
-    watch(chat, reasoning=bool(options.get("reasoning")))
+    show_events(chat, reasoning=bool(options.get("reasoning")))
     _greet(chat)
-    reloader = Fresh(chat, options, lambda text: _read_answer(chat, text))
+    reloader = ChatReloader(chat, options, lambda text: _read_answer(chat, text))
     task = asyncio.ensure_future(_read_lines(chat, prompt, reloader, resumed=bool(session_id)))
     succeeded = False
-    with stopping(task, interrupts=False) as exit_codes:
+    with cancel_on_signals(task, interrupts=False) as exit_codes:
         try:
             await task
             succeeded = True
@@ -58,14 +58,14 @@ async def converse(options: dict[str, Any]) -> int:
             return exit_codes[-1] if exit_codes else 130
         finally:
             await assembly.close(chat.session, strict=succeeded)
-    assembly.terminal.talk(
+    assembly.terminal.write_progress(
         f"this session: ferrule chat --resume {chat.session.id[:12]}", style="dim"
     )
     return 0
 
 
 async def _read_lines(
-    chat: Chat, prompt: PromptSession[str], reloader: Fresh, *, resumed: bool
+    chat: Chat, prompt: PromptSession[str], reloader: ChatReloader, *, resumed: bool
 ) -> None:
     if resumed:
         await _continue_session(chat)
@@ -81,7 +81,7 @@ async def _read_lines(
 
 
 def _make_prompt() -> PromptSession[str]:
-    folder = paths.private_folder(paths.state())
+    folder = paths.make_private_folder(paths.state())
     history = folder / "chat-history"
     history.touch(mode=0o600)
     completer = WordCompleter([f"/{name}" for name in COMMANDS], sentence=True)
@@ -101,7 +101,7 @@ async def _read_answer(chat: Chat, text: str) -> str:
     # A prompt of its own: answers do not belong in the history of messages.
     prompt: PromptSession[str] = PromptSession()
     clear_typeahead(prompt.input)
-    forget_typed()
+    discard_typed_input()
     try:
         # With its own SIGINT handler, prompt-toolkit would remove ours when the prompt ends.
         return await prompt.prompt_async(
@@ -114,9 +114,9 @@ async def _read_answer(chat: Chat, text: str) -> str:
     return await asyncio.get_running_loop().create_future()
 
 
-def watch(chat: Chat, *, reasoning: bool = False) -> None:
+def show_events(chat: Chat, *, reasoning: bool = False) -> None:
     """Show the session's events from now on."""
-    chat.show = Show(
+    chat.show = LiveOutput(
         chat.assembly.terminal,
         lambda call_id: chat.session.find_call(call_id),  # noqa: PLW0108  the chat may change its session
         live=True,
@@ -127,7 +127,7 @@ def watch(chat: Chat, *, reasoning: bool = False) -> None:
 
 def _greet(chat: Chat) -> None:
     agent = chat.assembly.agent
-    talk = chat.assembly.terminal.talk
+    talk = chat.assembly.terminal.write_progress
     root = agent.workspace.root if agent.workspace else "no folder"
     talk(f"ferrule · {agent.model} · {root} · mode {agent.gate.mode}", style="bold")
     talk("/help for commands, Ctrl-D to leave", style="dim")
@@ -135,24 +135,24 @@ def _greet(chat: Chat) -> None:
 
 async def _continue_session(chat: Chat) -> None:
     """Show the end of the earlier conversation, and finish what it left open."""
-    for line in recalled(chat):
-        chat.assembly.terminal.talk(line, style="dim")
+    for line in recall_lines(chat):
+        chat.assembly.terminal.write_progress(line, style="dim")
     await _interruptible(chat, chat.session.resume(), turn=True)
 
 
-def recalled(chat: Chat) -> Iterator[str]:
+def recall_lines(chat: Chat) -> Iterator[str]:
     """Return the last lines of the conversation, as the chat showed them."""
-    lines = told(chat.assembly.agent.journal.records(chat.session.id))
-    left_out = len(lines) - RECALLED
+    lines = format_history(chat.assembly.agent.journal.records(chat.session.id))
+    left_out = len(lines) - RECALLED_LINES
     if left_out > 0:
         yield f"… {left_out} earlier lines: ferrule sessions show {chat.session.id[:12]}"
-    yield from lines[-RECALLED:]
+    yield from lines[-RECALLED_LINES:]
     yield ""
 
 
-async def _handle_line(chat: Chat, line: str, reloader: Fresh) -> bool:
+async def _handle_line(chat: Chat, line: str, reloader: ChatReloader) -> bool:
     """Carry out one line of the person. Return False to leave the chat."""
-    if line.split(" ")[0] not in _EXIT_COMMANDS and not await reloader.look():
+    if line.split(" ")[0] not in _EXIT_COMMANDS and not await reloader.reload_changes():
         return True
     if not line.startswith("/"):
         await _interruptible(chat, _run_message(chat, line), turn=True)
@@ -162,19 +162,19 @@ async def _handle_line(chat: Chat, line: str, reloader: Fresh) -> bool:
         return False
     command = COMMANDS.get(name)
     if command is None:
-        chat.assembly.terminal.say(
-            f"there is no command `/{name}`{nearest(name)} /help lists the commands"
+        chat.assembly.terminal.write_message(
+            f"there is no command `/{name}`{suggest_command(name)} /help lists the commands"
         )
     else:
-        await _interruptible(chat, command.carry_out(chat, rest.strip()))
+        await _interruptible(chat, command.run(chat, rest.strip()))
     return True
 
 
 async def _run_message(chat: Chat, line: str) -> None:
     result = await chat.session.run(line)
     if result.missing:
-        chat.assembly.terminal.say(
-            f"! not done: {unmet(result.missing)} never succeeded", style="yellow"
+        chat.assembly.terminal.write_message(
+            f"! not done: {format_missing_tools(result.missing)} never succeeded", style="yellow"
         )
 
 
@@ -189,9 +189,9 @@ async def _interruptible(chat: Chat, work: Awaitable[Any], *, turn: bool = False
 
     def interrupt() -> None:
         nonlocal stopped_at
-        if stopped_at != chat.show.answered and chat.session.stop_call():
-            stopped_at = chat.show.answered
-            chat.assembly.terminal.say(
+        if stopped_at != chat.show.finished_calls and chat.session.stop_call():
+            stopped_at = chat.show.finished_calls
+            chat.assembly.terminal.write_message(
                 " ! stopping the call; Ctrl-C again stops the turn", style="yellow"
             )
         else:
@@ -200,7 +200,7 @@ async def _interruptible(chat: Chat, work: Awaitable[Any], *, turn: bool = False
     chat.stop_turn = task.cancel if turn else None
     loop = asyncio.get_running_loop()
     loop.add_signal_handler(signal.SIGINT, interrupt)
-    say = chat.assembly.terminal.say
+    say = chat.assembly.terminal.write_message
     try:
         await task
     except asyncio.CancelledError:

@@ -15,10 +15,10 @@ from pathlib import Path
 import click
 
 from ferrule.core.errors import FerruleError
-from ferrule.permissions.filesystem.open_beneath import best, by_openat2
-from ferrule.runtime.confinement import policy_of
+from ferrule.permissions.filesystem.open_beneath import open_by_openat2, select_open_folder
+from ferrule.runtime.sandbox_policy import make_sandbox_policy
 from ferrule.sandbox.backends import probes
-from ferrule.sandbox.policy import Aspect
+from ferrule.sandbox.policy import Protection
 from ferrule.storage import paths
 from ferrule.storage.settings.settings import load_settings
 
@@ -32,7 +32,7 @@ from .findings import Finding
 @click.option(
     "--require",
     multiple=True,
-    type=click.Choice([str(aspect) for aspect in Aspect]),
+    type=click.Choice([str(aspect) for aspect in Protection]),
     help=(
         "Fail unless commands have this protection too, besides those the settings require. "
         "Repeatable."
@@ -74,7 +74,7 @@ def _check_state_folder() -> Iterable[Finding]:
 
 
 def _check_path_resolution() -> Iterable[Finding]:
-    if best() is by_openat2:
+    if select_open_folder() is open_by_openat2:
         detail = "paths are resolved beneath the root by the kernel (openat2)"
         yield Finding("workspace", "ok", detail)
         return
@@ -100,13 +100,13 @@ def _check_git() -> Iterable[Finding]:
 
 
 def _check_local_model() -> Iterable[Finding]:
-    from ferrule.models.local.pull import path
+    from ferrule.models.local.pull import model_path
 
     if find_spec("xllamacpp") is None:
         detail = "llama.cpp is not installed; `pip install 'ferrule[local]'`"
         yield Finding("local model", "note", detail)
         return
-    file: Path = path("smollm2")
+    file: Path = model_path("smollm2")
     if not file.exists():
         yield Finding("local model", "note", "not downloaded; `ferrule models pull smollm2`")
         return
@@ -123,11 +123,13 @@ def _check_terminal() -> Iterable[Finding]:
 
 
 def _check_sandbox() -> Iterable[Finding]:
-    from .sandbox_report import report
+    from .sandbox_report import report_sandbox
 
     try:
         settings = load_settings()
-        return list(report(policy_of(settings), probes.probe(), settings["sandbox.mode"]))
+        return list(
+            report_sandbox(make_sandbox_policy(settings), probes.probe(), settings["sandbox.mode"])
+        )
     except FerruleError as error:
         return [Finding("settings", "bad", f"{error.detail}; commands cannot run")]
 
@@ -139,7 +141,10 @@ def _check_required(require: tuple[str, ...]) -> None:
     if require:
         settings = load_settings()
         check_required(
-            policy_of(settings), probes.probe(), settings["sandbox.mode"], map(Aspect, require)
+            make_sandbox_policy(settings),
+            probes.probe(),
+            settings["sandbox.mode"],
+            map(Protection, require),
         )
 
 

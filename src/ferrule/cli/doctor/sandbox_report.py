@@ -10,29 +10,38 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
-from ferrule.sandbox.backends.missing_protection import Mode, SandboxGap
+from ferrule.sandbox.backends.missing_protection import MissingProtections, SandboxMode
 from ferrule.sandbox.backends.probes import Probes
-from ferrule.sandbox.backends.selection import Missing, Rung, choose, ladder
-from ferrule.sandbox.policy import Aspect, Holds, Policy
+from ferrule.sandbox.backends.selection import (
+    MissingProtection,
+    SandboxBackend,
+    available_backends,
+    choose_backend,
+)
+from ferrule.sandbox.policy import Enforcement, Protection, SandboxPolicy
 
 from .findings import Finding
 
 
-def check_required(policy: Policy, probes: Probes, mode: Mode, also: Iterable[Aspect] = ()) -> None:
+def check_required(
+    policy: SandboxPolicy, probes: Probes, mode: SandboxMode, also: Iterable[Protection] = ()
+) -> None:
     """Raise SandboxGap if commands lack a protection that the policy or `also` requires."""
     required = frozenset(also)
     full_policy = replace(policy, require=policy.require | required)
     if mode != "off":
-        choose(full_policy, probes)
+        choose_backend(full_policy, probes)
         return
-    backend = ladder(full_policy, probes)[-1]
+    backend = available_backends(full_policy, probes)[-1]
     why = "`sandbox.mode: off`: commands run with all the rights you have"
     step = "set `sandbox.mode` to `ask` or `required`"
-    missing = (Missing(aspect, why, step) for aspect in backend.applied.missing(required))
-    raise SandboxGap(tuple(missing), backend)
+    missing = (
+        MissingProtection(aspect, why, step) for aspect in backend.protections.missing(required)
+    )
+    raise MissingProtections(tuple(missing), backend)
 
 
-def report(policy: Policy, probes: Probes, mode: Mode) -> Iterator[Finding]:
+def report_sandbox(policy: SandboxPolicy, probes: Probes, mode: SandboxMode) -> Iterator[Finding]:
     """Report what protects commands under this policy on this machine, one finding each."""
     if mode == "off":
         yield Finding(
@@ -42,9 +51,9 @@ def report(policy: Policy, probes: Probes, mode: Mode) -> Iterator[Finding]:
         )
         return
     try:
-        backend = choose(policy, probes)
-    except SandboxGap as gap:
-        backend = gap.rung
+        backend = choose_backend(policy, probes)
+    except MissingProtections as gap:
+        backend = gap.backend
         yield _report_missing(gap, mode)
     else:
         yield Finding("sandbox", "ok", f"commands run in the sandbox backend `{backend.name}`")
@@ -62,24 +71,25 @@ def report(policy: Policy, probes: Probes, mode: Mode) -> Iterator[Finding]:
         )
 
 
-def _report_missing(gap: SandboxGap, mode: Mode) -> Finding:
-    missing = ", ".join(str(one.aspect) for one in gap.missing)
+def _report_missing(gap: MissingProtections, mode: SandboxMode) -> Finding:
+    missing = ", ".join(str(one.protection) for one in gap.missing)
     consequence = "you are asked once, and where nobody can be asked commands are refused"
     if mode == "required":
         consequence = "commands are refused"
     hint = f"; to change it: {gap.hint}" if gap.hint else ""
     detail = (
-        f"required protection missing: {missing}; the sandbox backend here is `{gap.rung.name}`; "
+        f"required protection missing: {missing}; the sandbox backend here is "
+        f"`{gap.backend.name}`; "
         f"{consequence}{hint}"
     )
     return Finding("sandbox", "bad" if mode == "required" else "note", detail)
 
 
-def _report_aspects(backend: Rung, policy: Policy) -> Iterator[Finding]:
-    for aspect in Aspect:
-        holds = backend.applied.holds.get(aspect, Holds.NO)
-        mechanism = backend.applied.how.get(aspect, "")
-        is_full = holds is Holds.YES
+def _report_aspects(backend: SandboxBackend, policy: SandboxPolicy) -> Iterator[Finding]:
+    for aspect in Protection:
+        holds = backend.protections.enforcement.get(aspect, Enforcement.NO)
+        mechanism = backend.protections.mechanisms.get(aspect, "")
+        is_full = holds is Enforcement.YES
         note = "" if is_full or aspect in policy.require else " (not required)"
         yield Finding(
             f"sandbox.{aspect}", "ok" if is_full else "note", f"{holds}{note}: {mechanism}"

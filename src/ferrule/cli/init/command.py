@@ -9,13 +9,13 @@ from pathlib import Path
 
 import click
 
-from ferrule.cli.new_files import write_new
+from ferrule.cli.new_files import write_new_files
 from ferrule.core.errors import ConfigError
 from ferrule.storage import paths
-from ferrule.storage.trust import Trust
+from ferrule.storage.trust import TrustStore
 
-from .project import files_of
-from .settings_template import template
+from .project import project_files
+from .settings_template import render_settings
 
 
 @click.command()
@@ -36,14 +36,14 @@ def init(folder: str, force: bool, settings_only: bool, user: bool) -> int:
         return _write_user_settings(force)
     root = Path(folder)
     if settings_only:
-        files = {".ferrule/ferrule.yaml": template(project=True)}
-        replaced = write_new(root, files, replace=force, hint="--force replaces it")
+        files = {".ferrule/ferrule.yaml": render_settings(project=True)}
+        replaced = write_new_files(root, files, replace=force, hint="--force replaces it")
         _list_files(root, files, replaced)
         click.echo("hint: edit it, then `ferrule trust` lets it take effect", err=True)
         return 0
-    files = files_of(root.resolve().name)
+    files = project_files(root.resolve().name)
     hint = "--force replaces them; --settings-only writes only the settings"
-    replaced = write_new(root, files, replace=force, hint=hint)
+    replaced = write_new_files(root, files, replace=force, hint=hint)
     _list_files(root, files, replaced)
     _show_next_steps(root, trusted=_trust_written(root, files))
     return 0
@@ -51,8 +51,8 @@ def init(folder: str, force: bool, settings_only: bool, user: bool) -> int:
 
 def _trust_written(root: Path, files: Mapping[str, str]) -> bool:
     """Trust the folder if its configuration is exactly what was just written. Return whether."""
-    trust = Trust()
-    snapshot = trust.look(root)
+    trust = TrustStore()
+    snapshot = trust.read(root)
     written = {name: text.encode() for name, text in files.items()}
     differs = any(written.get(name) != data for name, data in snapshot.files.items())
     if snapshot.links or differs:
@@ -99,7 +99,7 @@ def _write_user_settings(force: bool) -> int:
         raise click.UsageError(f"{target} exists; --force replaces it")
     try:
         target.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-        target.write_text(template(project=False), encoding="utf-8")
+        target.write_text(render_settings(project=False), encoding="utf-8")
     except OSError as error:
         raise ConfigError(f"cannot write `{target}`: {error.strerror}") from error
     click.echo(f"wrote {target}", err=True)

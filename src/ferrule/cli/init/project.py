@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import re
 
-from ferrule.cli.tools.templates import SAMPLE
+from ferrule.cli.tools.templates import SAMPLE_TOOL_FILE
 
-from .settings_template import template
+from .settings_template import render_settings
 
 TOOL = "count_words"
 """The tool file of a new project."""
@@ -195,15 +195,17 @@ function with a test.
 """
 
 
-def files_of(name: str) -> dict[str, str]:
+def project_files(name: str) -> dict[str, str]:
     """Return the files of a project called `name`, by their names below its folder."""
     plain = re.sub(r"[^A-Za-z0-9]", "-", name).strip("-")
     return {
         "README.md": README.format(title=name),
         "tools.py": TOOLS,
         "tests/test_tools.py": TESTS,
-        ".ferrule/ferrule.yaml": template(project=True, chosen={"tools.python": ("tools.py",)}),
-        f".ferrule/tools/{TOOL}.md": SAMPLE,
+        ".ferrule/ferrule.yaml": render_settings(
+            project=True, chosen={"tools.python": ("tools.py",)}
+        ),
+        f".ferrule/tools/{TOOL}.md": SAMPLE_TOOL_FILE,
         ".ferrule/hooks/keep_main.md": HOOK,
         "pyproject.toml": CONFIGURATION.format(name=plain.lower() or "agent"),
         ".gitignore": IGNORE,

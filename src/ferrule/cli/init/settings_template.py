@@ -11,7 +11,7 @@ _MAPPINGS = ("actions", "models", "providers", "policy", "policies")
 """Kinds of settings that are mappings; their default is shown as `{}`."""
 
 
-def template(*, project: bool, chosen: Mapping[str, object] | None = None) -> str:
+def render_settings(*, project: bool, chosen: Mapping[str, object] | None = None) -> str:
     """Return a settings file in which every setting is a comment with its default and purpose.
 
     A line that begins with `#` without a blank can be uncommented as it is.
@@ -30,7 +30,7 @@ def template(*, project: bool, chosen: Mapping[str, object] | None = None) -> st
             continue
         lines += ["", f"# {setting.short} {setting.long}".rstrip()]
         if setting.choices:
-            refused = setting.refused if project else ()
+            refused = setting.refused_for_projects if project else ()
             possible = [choice for choice in setting.choices if choice not in refused]
             lines.append(f"#   one of: {', '.join(possible)}")
         if chosen is not None and setting.key in chosen:

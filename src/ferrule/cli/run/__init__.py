@@ -1,4 +1,4 @@
 """`ferrule run`: answer one message and exit.
 
-Modules: `command`, `run`.
+Modules: `command`, `one_shot`.
 """

@@ -7,12 +7,12 @@ from typing import Any
 
 import click
 
-from ferrule.runtime.options import common, yes_to
+from ferrule.runtime.options import common_options, yes_to_option
 
 
 @click.command()
 @click.argument("prompt", nargs=-1)
-@common
+@common_options
 @click.option(
     "--json",
     "as_json",
@@ -24,7 +24,7 @@ from ferrule.runtime.options import common, yes_to
     is_flag=True,
     help="One JSON object per event, a line each, as they happen (`v` is the format).",
 )
-@yes_to
+@yes_to_option
 @click.option(
     "--resume",
     "resume_id",
@@ -51,15 +51,15 @@ def run(prompt: tuple[str, ...], print_: bool, **options: Any) -> int:
 
     if options["as_json"] and options["json_stream"]:
         raise click.UsageError("--json and --json-stream exclude each other; choose one")
-    text = message(prompt)
+    text = build_prompt(prompt)
     if not text:
         raise click.UsageError("no prompt given; write one after `ferrule run`, or pipe one in")
-    from .run import one_shot
+    from .one_shot import run_once
 
-    return asyncio.run(one_shot(text, options, session_id=options.get("resume_id")))
+    return asyncio.run(run_once(text, options, session_id=options.get("resume_id")))
 
 
-def message(prompt: tuple[str, ...]) -> str:
+def build_prompt(prompt: tuple[str, ...]) -> str:
     """Build the prompt from the arguments and from piped input, which is framed as context."""
     typed = " ".join(prompt).strip()
     if sys.stdin is None or sys.stdin.isatty():

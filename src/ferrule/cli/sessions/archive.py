@@ -9,36 +9,39 @@ from pathlib import Path
 
 import click
 
-from ferrule.cli.terminal import visible
-from ferrule.runtime.assemble import journal_file
-from ferrule.storage.export.archive import Archive, archive, closed_before
+from ferrule.cli.terminal import escape_invisible
+from ferrule.runtime.assemble import open_journal_file
+from ferrule.storage.export.archive import ArchiveReport, find_closed_sessions
+from ferrule.storage.export.archive import archive_sessions as write_archive
 from ferrule.storage.journal.sqlite import SqliteJournal
 
 _UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86_400, "w": 604_800}
 
 
-def move(named: Sequence[str], older_than: str | None, output: str | None, dry_run: bool) -> int:
+def archive_sessions(
+    named: Sequence[str], older_than: str | None, output: str | None, dry_run: bool
+) -> int:
     """Move sessions to an archive. Return the exit code, 1 if a session could not be moved."""
     if bool(named) == bool(older_than):
         raise click.UsageError("name the sessions, or give --older-than")
-    with journal_file() as journal:
+    with open_journal_file() as journal:
         if older_than:
-            before = int((time.time() - seconds(older_than)) * 1000)
-            chosen = [info.session for info in closed_before(journal, before)]
+            before = int((time.time() - parse_duration(older_than)) * 1000)
+            chosen = [info.session for info in find_closed_sessions(journal, before)]
         else:
             chosen = [journal.find(name).session for name in named]
         if dry_run:
             for session in chosen:
-                click.echo(visible(session))
+                click.echo(escape_invisible(session))
             click.echo(f"{len(chosen)} sessions would be archived", err=True)
             return 0
         if not chosen:
             click.echo("nothing to archive", err=True)
             return 0
-        return _report(archive(journal, chosen, _choose_file(journal, output)))
+        return _report(write_archive(journal, chosen, _choose_file(journal, output)))
 
 
-def seconds(text: str) -> float:
+def parse_duration(text: str) -> float:
     """Parse a duration such as `30d`, `12h` or `90s` into seconds.
 
     Raises:
@@ -46,7 +49,9 @@ def seconds(text: str) -> float:
     """
     match = re.fullmatch(r"(\d+(?:\.\d+)?)([smhdw])", text.strip())
     if match is None:
-        raise click.UsageError(f"`{visible(text)}` is not a duration; write 30d, 12h, 90m or 10s")
+        raise click.UsageError(
+            f"`{escape_invisible(text)}` is not a duration; write 30d, 12h, 90m or 10s"
+        )
     return float(match[1]) * _UNITS[match[2]]
 
 
@@ -63,10 +68,10 @@ def _choose_file(journal: SqliteJournal, output: str | None) -> Path:
     return file
 
 
-def _report(made: Archive) -> int:
+def _report(made: ArchiveReport) -> int:
     for session, why in made.kept.items():
-        click.echo(visible(f"kept: {session}: {why}"), err=True)
+        click.echo(escape_invisible(f"kept: {session}: {why}"), err=True)
     if made.sha256:
         size = f"{made.events} events of {len(made.sessions)} sessions"
-        click.echo(visible(f"{made.file}: {size}, sha256 {made.sha256}"))
+        click.echo(escape_invisible(f"{made.file}: {size}, sha256 {made.sha256}"))
     return 1 if made.kept else 0

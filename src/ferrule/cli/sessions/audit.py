@@ -10,18 +10,23 @@ from pathlib import Path
 
 import click
 
-from ferrule.cli.terminal import as_json as encode_json
-from ferrule.cli.terminal import visible
+from ferrule.cli.terminal import encode_json as encode_json
+from ferrule.cli.terminal import escape_invisible
 from ferrule.core.errors import SessionNotFound
 from ferrule.permissions.redaction import Redactor
-from ferrule.storage.audit.audit import AuditedCall, calls
-from ferrule.storage.audit.checkpoints import Checkpoint, place_of, read_checkpoints, sign_heads
+from ferrule.storage.audit.audit import AuditedCall, audit_calls
+from ferrule.storage.audit.checkpoints import (
+    Checkpoint,
+    checkpoints_path_of,
+    read_checkpoints,
+    sign_heads,
+)
+from ferrule.storage.audit.explanation import explain as explain_call
 from ferrule.storage.audit.export import export_audit
-from ferrule.storage.audit.past_calls import past_calls
-from ferrule.storage.audit.receipts import receipts
-from ferrule.storage.audit.signing import Signer, Verifier, key_path, public_path
-from ferrule.storage.audit.verification import Verified, verify_file, verify_sessions
-from ferrule.storage.audit.wording import explained
+from ferrule.storage.audit.past_calls import read_past_calls
+from ferrule.storage.audit.receipts import build_receipts
+from ferrule.storage.audit.signing import Signer, Verifier, default_key_path, public_key_path
+from ferrule.storage.audit.verification import Verification, verify_file, verify_sessions
 from ferrule.storage.journal.protocols import Journal
 
 _KEY = click.option(
@@ -64,12 +69,12 @@ def verify(target: tuple[str, ...], key: str | None, checkpoints: str | None, as
     else:
         for result in results:
             _print(result)
-    return 0 if all(result.whole for result in results) else 1
+    return 0 if all(result.is_intact for result in results) else 1
 
 
 def _verify_one(
     journal: Journal, name: str, points: list[Checkpoint], verifier: Verifier | None
-) -> Verified:
+) -> Verification:
     """Verify a session, or a file, or everything if `name` is empty."""
     if not name:
         return verify_sessions(journal, points=points, verifier=verifier)
@@ -82,20 +87,22 @@ def _verify_one(
     return verify_sessions(journal, [session], points=points, verifier=verifier)
 
 
-def _print(result: Verified) -> None:
+def _print(result: Verification) -> None:
     damaged = {finding.session for finding in result.findings}
     for one in result.sessions:
         if one.archived:
             click.echo(
-                visible(f"{one.session}: {one.events} events are in the archive {one.archived}")
+                escape_invisible(
+                    f"{one.session}: {one.events} events are in the archive {one.archived}"
+                )
             )
         elif one.session not in damaged:
             signed = f", signed up to event {one.signed}" if one.signed else ""
-            click.echo(visible(f"{one.session}: {one.events} events verify{signed}"))
+            click.echo(escape_invisible(f"{one.session}: {one.events} events verify{signed}"))
     for finding in result.findings:
-        click.echo(visible(f"error: {finding.text}"), err=True)
+        click.echo(escape_invisible(f"error: {finding.text}"), err=True)
     for note in result.notes:
-        click.echo(visible(f"note: {note}"), err=True)
+        click.echo(escape_invisible(f"note: {note}"), err=True)
     if any(finding.event for finding in result.findings):
         click.echo(
             "hint: `ferrule sessions salvage` keeps what is intact in a new journal", err=True
@@ -116,15 +123,15 @@ def explain(call: str, session: str | None, as_json: bool) -> int:
     if as_json:
         click.echo(encode_json(found.as_record(), indent=2))
     else:
-        for line in explained(found):
-            click.echo(visible(line))
+        for line in explain_call(found):
+            click.echo(escape_invisible(line))
     return 4 if found.outcome == "permission_denied" else 0
 
 
 def _find_call(journal: Journal, name: str, session: str | None) -> AuditedCall:
     """Find a call by its id, or by the beginning of it in the newest session that has one."""
     matches: list[AuditedCall] = []
-    for past in past_calls(journal, sessions=None if session is None else [session]):
+    for past in read_past_calls(journal, sessions=None if session is None else [session]):
         if matches and past.audit.session != matches[-1].session:
             break
         if past.audit.call_id == name:
@@ -147,9 +154,9 @@ def _find_call(journal: Journal, name: str, session: str | None) -> AuditedCall:
 def list_calls(session: str, as_json: bool) -> None:
     """List the calls of a session: id, tool, what allowed or stopped it, outcome."""
     with _open_journal() as journal:
-        for call in calls(journal.records(journal.find(session).session)):
+        for call in audit_calls(journal.records(journal.find(session).session)):
             line = f"{call.call_id:40}  {call.tool:24}  {call.settled_by:8}  {call.outcome}"
-            click.echo(encode_json(call.as_record()) if as_json else visible(line))
+            click.echo(encode_json(call.as_record()) if as_json else escape_invisible(line))
 
 
 @audit.command()
@@ -176,7 +183,7 @@ def export(
     signer = _load_signer(key) if signed else None
     with _open_journal() as journal:
         names = _find_sessions(journal, session)
-        redact = None if raw else Redactor.of_process(os.environ).text
+        redact = None if raw else Redactor.for_environment(os.environ).redact_text
         lines = export_audit(journal, names, redact=redact, signer=signer)
         if output is None:
             for line in lines:
@@ -192,7 +199,7 @@ def export(
 def print_receipts(session: str) -> None:
     """Print a receipt per run as a JSON line: digests, approvals, effects, cost."""
     with _open_journal() as journal:
-        for receipt in receipts(journal.records(journal.find(session).session)):
+        for receipt in build_receipts(journal.records(journal.find(session).session)):
             click.echo(encode_json(receipt))
 
 
@@ -200,9 +207,9 @@ def print_receipts(session: str) -> None:
 @_KEY
 def make_key(key: str | None) -> None:
     """Make a key pair for signing: keep the private key to yourself, share the public one."""
-    path = Path(key) if key else key_path()
-    made = Signer.make(path)
-    click.echo(f"key {made.name}: {path}\npublic: {public_path(path)}")
+    path = Path(key) if key else default_key_path()
+    made = Signer.create(path)
+    click.echo(f"key {made.name}: {path}\npublic: {public_key_path(path)}")
 
 
 @audit.command()
@@ -220,16 +227,16 @@ def sign(session: tuple[str, ...], key: str | None, checkpoints: str | None) -> 
         now = int(time.time() * 1000)
         made = sign_heads(journal, _points_file(journal, checkpoints), signer, names, now=now)
     for point in made:
-        click.echo(visible(f"{point.session}: event {point.seq} signed"))
+        click.echo(escape_invisible(f"{point.session}: event {point.seq} signed"))
     if not made:
         click.echo("nothing new to sign", err=True)
 
 
 @contextmanager
 def _open_journal() -> Generator[Journal]:
-    from ferrule.runtime.assemble import journal  # loads the engine, which `--help` must not
+    from ferrule.runtime.assemble import open_journal  # loads the engine, which `--help` must not
 
-    with journal() as opened:
+    with open_journal() as opened:
         yield opened
 
 
@@ -241,11 +248,11 @@ def _find_sessions(journal: Journal, names: tuple[str, ...]) -> list[str]:
 
 
 def _load_signer(key: str | None) -> Signer:
-    return Signer.load(Path(key) if key else key_path())
+    return Signer.load(Path(key) if key else default_key_path())
 
 
 def _points_file(journal: Journal, given: str | None) -> Path:
-    return Path(given) if given else place_of(journal)
+    return Path(given) if given else checkpoints_path_of(journal)
 
 
 def _read_points(journal: Journal, given: str | None) -> list[Checkpoint]:

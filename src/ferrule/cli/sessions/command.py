@@ -11,14 +11,14 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from ferrule.cli.confirmation import has_terminal
-from ferrule.cli.terminal import as_json as encode_json
-from ferrule.cli.terminal import visible
+from ferrule.cli.terminal import encode_json as encode_json
+from ferrule.cli.terminal import escape_invisible
 from ferrule.permissions.redaction import Redactor
-from ferrule.runtime.options import common, yes_to
-from ferrule.storage.audit.verification import ARCHIVED
-from ferrule.storage.export.jsonl import jsonl
-from ferrule.storage.export.redacted import redacted
-from ferrule.storage.export.transcripts import markdown, screenplay, transcript
+from ferrule.runtime.options import common_options, yes_to_option
+from ferrule.storage.audit.verification import ARCHIVE_SESSION_PREFIX
+from ferrule.storage.export.jsonl import export_jsonl
+from ferrule.storage.export.redaction import redact_records
+from ferrule.storage.export.transcripts import write_markdown, write_screenplay, write_transcript
 from ferrule.storage.journal.salvage import salvage as rescue
 from ferrule.storage.settings.settings import load_settings
 
@@ -28,7 +28,7 @@ from .recordings import bundle, import_sessions, replay
 from .rewind import fork, rewind
 
 if TYPE_CHECKING:
-    from ferrule.core.events import Record
+    from ferrule.core.events import JournalRecord
 
 
 @click.group()
@@ -53,11 +53,13 @@ for _command in (replay, bundle, import_sessions, fork, rewind, compact, restore
 @click.option("--json", "as_json", is_flag=True, help="Machine-readable.")
 def list_sessions(number: int, as_json: bool) -> None:
     """List the sessions: id, time, state, runs, model, first message."""
-    from ferrule.runtime.assemble import journal
+    from ferrule.runtime.assemble import open_journal
 
-    with journal() as store:
+    with open_journal() as store:
         # Archiving is recorded in a session of its own (`storage.export.archive`): not listed.
-        rows = [row for row in store.sessions() if not row.session.startswith(ARCHIVED)][:number]
+        rows = [
+            row for row in store.sessions() if not row.session.startswith(ARCHIVE_SESSION_PREFIX)
+        ][:number]
     if as_json:
         click.echo(encode_json([asdict(row) for row in rows], indent=2))
         return
@@ -68,17 +70,17 @@ def list_sessions(number: int, as_json: bool) -> None:
             f"{row.session[:12]}  {when}  {row.state:9}  {row.runs:3} runs  {row.model:24}  "
             f"{question}"
         )
-        click.echo(visible(line))
+        click.echo(escape_invisible(line))
 
 
 @sessions.command()
 @click.argument("session")
 def show(session: str) -> None:
     """Show a whole session as text: messages, calls with results, answers."""
-    from ferrule.runtime.assemble import journal
+    from ferrule.runtime.assemble import open_journal
 
-    with journal() as store:
-        for part in transcript(store.records(store.find(session).session)):
+    with open_journal() as store:
+        for part in write_transcript(store.records(store.find(session).session)):
             click.echo(part, nl=False)
 
 
@@ -102,10 +104,10 @@ def show(session: str) -> None:
 )
 def export(session: str, kind: str, output: str | None, redact: bool) -> None:
     """Write a session as JSON lines, Markdown or a screenplay (.spmd)."""
-    from ferrule.runtime.assemble import journal
+    from ferrule.runtime.assemble import open_journal
 
-    writer = {"jsonl": jsonl, "markdown": markdown, "spmd": screenplay}[kind]
-    with journal() as store:
+    writer = {"jsonl": export_jsonl, "markdown": write_markdown, "spmd": write_screenplay}[kind]
+    with open_journal() as store:
         records = store.records(store.find(session).session)
         parts = writer(_redact(records) if redact else records)
         if output is None:
@@ -117,19 +119,19 @@ def export(session: str, kind: str, output: str | None, redact: bool) -> None:
     click.echo(f"wrote {output}", err=True)
 
 
-def _redact(records: Iterator[Record]) -> Iterator[Record]:
+def _redact(records: Iterator[JournalRecord]) -> Iterator[JournalRecord]:
     settings = load_settings()
-    redactor = Redactor.of_process(
+    redactor = Redactor.for_environment(
         os.environ, settings["redaction.keys"], settings["redaction.patterns"]
     )
-    return redacted(records, redactor)
+    return redact_records(records, redactor)
 
 
 @sessions.command()
 @click.argument("session")
 @click.argument("prompt", nargs=-1)
-@yes_to
-@common
+@yes_to_option
+@common_options
 def resume(session: str, prompt: tuple[str, ...], **options: Any) -> int:
     """Finish what a session left open (a crash, a limit), then continue with PROMPT, if given.
 
@@ -138,9 +140,9 @@ def resume(session: str, prompt: tuple[str, ...], **options: Any) -> int:
     """
     import asyncio
 
-    from ferrule.cli.run.run import one_shot
+    from ferrule.cli.run.one_shot import run_once
 
-    return asyncio.run(one_shot(" ".join(prompt), options, session_id=session, finish=True))
+    return asyncio.run(run_once(" ".join(prompt), options, session_id=session, finish=True))
 
 
 @sessions.command()
@@ -165,18 +167,18 @@ def archive(
     They are removed from the journal only after the file was written and checked, and the journal
     records that.
     """
-    from .archive import move
+    from .archive import archive_sessions
 
-    return move(session, older_than, output, dry_run)
+    return archive_sessions(session, older_than, output, dry_run)
 
 
 @sessions.command()
 @click.option("--yes", is_flag=True, help="Do it without asking.")
 def salvage(yes: bool) -> int:
     """Copy the intact sessions of a damaged journal to a new one, and keep the damaged file."""
-    from ferrule.runtime.assemble import journal_file
+    from ferrule.runtime.assemble import open_journal_file
 
-    path = journal_file().path
+    path = open_journal_file().path
     if path is None or not path.exists():
         click.echo(f"there is no journal at {path}", err=True)
         return 1

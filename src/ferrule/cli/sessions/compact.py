@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from ferrule.runtime.options import common
+from ferrule.runtime.options import common_options
 
 if TYPE_CHECKING:
-    from ferrule.cli.terminal_agent import Seated
+    from ferrule.cli.terminal_agent import TerminalAssembly
     from ferrule.core.events import ContextCompacted
     from ferrule.engine.session import Session
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 @click.option(
     "--no-summary", is_flag=True, help="Only leave out old results, without asking a model."
 )
-@common
+@common_options
 def compact(session: str, no_summary: bool, **options: Any) -> int:
     """Leave the older part of a session out of what its model is sent.
 
@@ -34,7 +34,7 @@ def compact(session: str, no_summary: bool, **options: Any) -> int:
 
 @click.command()
 @click.argument("session")
-@common
+@common_options
 def restore(session: str, **options: Any) -> int:
     """Undo all compaction of a session: its model is sent the whole conversation again.
 
@@ -54,9 +54,9 @@ async def _compact(wanted: str, summary: bool, options: dict[str, Any]) -> int:
     finally:
         await assembly.close(session, strict=succeeded)
     if made is None:
-        assembly.terminal.say("nothing was compacted: there is nothing to leave out")
+        assembly.terminal.write_message("nothing was compacted: there is nothing to leave out")
         return 1
-    assembly.terminal.say(outcome(made))
+    assembly.terminal.write_message(describe_compaction(made))
     return 3 if made.note else 0
 
 
@@ -69,23 +69,23 @@ async def _restore(wanted: str, options: dict[str, Any]) -> int:
     finally:
         await assembly.close(session, strict=succeeded)
     if not was_compacted:
-        assembly.terminal.say("nothing was compacted")
+        assembly.terminal.write_message("nothing was compacted")
         return 1
-    assembly.terminal.say("the whole conversation is sent again")
+    assembly.terminal.write_message("the whole conversation is sent again")
     return 0
 
 
-def _open_session(wanted: str, options: dict[str, Any]) -> tuple[Seated, Session]:
-    from ferrule.cli.terminal_agent import seat
-    from ferrule.runtime.assemble import model_of
+def _open_session(wanted: str, options: dict[str, Any]) -> tuple[TerminalAssembly, Session]:
+    from ferrule.cli.terminal_agent import assemble_at_terminal
+    from ferrule.runtime.assemble import find_session_model
 
-    options["model"] = options.get("model") or model_of(wanted)
-    assembly = seat(options)
-    return assembly, assembly.open(wanted)
+    options["model"] = options.get("model") or find_session_model(wanted)
+    assembly = assemble_at_terminal(options)
+    return assembly, assembly.open_session(wanted)
 
 
-def outcome(made: ContextCompacted) -> str:
+def describe_compaction(made: ContextCompacted) -> str:
     """Describe a compaction in one line."""
-    from ferrule.engine.context.compaction import said
+    from ferrule.engine.context.compaction import describe
 
-    return said(made)
+    return describe(made)

@@ -13,25 +13,25 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from ferrule.cli.terminal import as_json as encode_json
-from ferrule.cli.terminal import visible
-from ferrule.core.calls import Call, Result, compact
-from ferrule.permissions.gate import Gate, select_mode
-from ferrule.runtime.options import common
+from ferrule.cli.terminal import encode_json, escape_invisible
+from ferrule.core.calls import ToolCall, ToolResult
+from ferrule.core.calls import encode_json as encode_compact
+from ferrule.permissions.rule_evaluation import PermissionGate, select_mode
+from ferrule.runtime.options import common_options
 from ferrule.storage import paths
-from ferrule.storage.artifacts.files import FileArtifacts
-from ferrule.storage.audit.past_calls import past_calls
-from ferrule.storage.audit.verification import ARCHIVED, opened
-from ferrule.storage.export.archive import import_file
-from ferrule.storage.export.bundles import import_bundle, recorded, write_bundle
+from ferrule.storage.artifacts.files import FileArtifactStore
+from ferrule.storage.audit.past_calls import read_past_calls
+from ferrule.storage.audit.verification import ARCHIVE_SESSION_PREFIX, open_lines
+from ferrule.storage.export.archive import import_sessions as read_archive
+from ferrule.storage.export.bundles import import_bundle, read_recording, write_bundle
 from ferrule.storage.export.jsonl import import_jsonl
 from ferrule.storage.settings.settings import load_settings
 
 if TYPE_CHECKING:
-    from ferrule.core.events import Record
+    from ferrule.core.events import JournalRecord
     from ferrule.engine.agent import Agent
-    from ferrule.engine.replay.rerun import Again
-    from ferrule.engine.replay.what_if import Judged
+    from ferrule.engine.replay.rerun import RerunReport
+    from ferrule.engine.replay.what_if import PolicyComparison
     from ferrule.storage.journal.protocols import Journal
 
 
@@ -48,7 +48,7 @@ if TYPE_CHECKING:
     help="Settings file: report which calls its rules would have stopped.",
 )
 @click.option("--json", "as_json", is_flag=True, help="Machine-readable.")
-@common
+@common_options
 def replay(
     sessions: tuple[str, ...],
     every: bool,
@@ -68,9 +68,9 @@ def replay(
         raise click.UsageError("name a session or a file, or give --all")
     if sum((live, policy_file is not None, options.get("model") is not None)) > 1:
         raise click.UsageError("--model, --live and --policy exclude each other; choose one")
-    from ferrule.runtime.assemble import journal
+    from ferrule.runtime.assemble import open_journal
 
-    with journal() as store:
+    with open_journal() as store:
         if policy_file is not None:
             if file := next((name for name in sessions if Path(name).is_file()), None):
                 raise click.UsageError(
@@ -84,20 +84,26 @@ def replay(
         return _compare(found, as_json)
 
 
-def _recordings(sessions: tuple[str, ...], every: bool, store: Journal) -> Iterator[list[Record]]:
+def _recordings(
+    sessions: tuple[str, ...], every: bool, store: Journal
+) -> Iterator[list[JournalRecord]]:
     for name in _conversations(store) if every else sessions:
         if not every and Path(name).is_file():
-            yield from recorded(Path(name))
+            yield from read_recording(Path(name))
         else:
             yield list(store.records(store.find(name).session))
 
 
 def _conversations(store: Journal) -> list[str]:
     """Return all sessions except those that only record archiving, in which nothing was run."""
-    return [info.session for info in store.sessions() if not info.session.startswith(ARCHIVED)]
+    return [
+        info.session
+        for info in store.sessions()
+        if not info.session.startswith(ARCHIVE_SESSION_PREFIX)
+    ]
 
 
-def _compare(found: Iterator[list[Record]], as_json: bool) -> int:
+def _compare(found: Iterator[list[JournalRecord]], as_json: bool) -> int:
     """Replay sessions offline and compare the histories."""
     from ferrule.engine.replay.replay import replay as replayed
 
@@ -118,17 +124,17 @@ def _compare(found: Iterator[list[Record]], as_json: bool) -> int:
 
 
 def _run_again(
-    found: Iterator[list[Record]], options: dict[str, Any], live: bool, as_json: bool
+    found: Iterator[list[JournalRecord]], options: dict[str, Any], live: bool, as_json: bool
 ) -> int:
     """Run sessions again with another model or the current tools, and compare the outcomes."""
     import asyncio
 
-    from ferrule.cli.terminal_agent import seat
+    from ferrule.cli.terminal_agent import assemble_at_terminal
     from ferrule.engine.replay.recording import Recording
 
-    assembly = seat(options)
+    assembly = assemble_at_terminal(options)
 
-    async def run_all() -> list[Again]:
+    async def run_all() -> list[RerunReport]:
         try:
             return [await _rerun(Recording.of(records), assembly.agent, live) for records in found]
         finally:
@@ -145,51 +151,51 @@ def _run_again(
     return 1 if different else 0
 
 
-async def _rerun(recording: Any, agent: Agent, live: bool) -> Again:
+async def _rerun(recording: Any, agent: Agent, live: bool) -> RerunReport:
     from ferrule.engine.replay.rerun import rerun
 
     if live:
         return await rerun(recording, agent, tools="live")
-    return await rerun(recording, agent, model=agent.wire)
+    return await rerun(recording, agent, model=agent.model_client)
 
 
-def _print_rerun(again: Again) -> None:
+def _print_rerun(again: RerunReport) -> None:
     verdict = "the same" if again.same else "not the same"
     click.echo(f"{again.session[:12]}  {again.model}: {verdict}")
     for run in again.runs:
         mark = "=" if run.same else "!"
-        click.echo(visible(f"  {mark} {_shorten(run.question)}"))
+        click.echo(escape_invisible(f"  {mark} {_shorten(run.question)}"))
         if (run.text, run.stop) != (run.recorded_text, run.recorded_stop):
-            click.echo(visible(f"      answer    {_shorten(run.text) or run.stop}"))
+            click.echo(escape_invisible(f"      answer    {_shorten(run.text) or run.stop}"))
             recorded = _shorten(run.recorded_text) or run.recorded_stop
-            click.echo(visible(f"      recorded  {recorded}"))
+            click.echo(escape_invisible(f"      recorded  {recorded}"))
         for call in run.calls:
             if not call.same:
                 _print_call("call", call.call, call.result)
                 _print_call("recorded", call.recorded_call, call.recorded_result)
     for name in again.missing:
-        click.echo(visible(f"  the agent has no tool `{name}` any more"))
+        click.echo(escape_invisible(f"  the agent has no tool `{name}` any more"))
     if again.unmatched:
         click.echo(f"  {len(again.unmatched)} calls that the recording has no answer for")
 
 
-def _print_call(label: str, call: Call | None, result: Result | None) -> None:
+def _print_call(label: str, call: ToolCall | None, result: ToolResult | None) -> None:
     text = "none" if call is None else f"{call.tool} {call.arguments}"
     if result is not None:
         outcome = result.data if result.success else result.error_message
         text += f" -> {outcome}"
-    click.echo(visible(f"      {label:9} {_shorten(text)}"))
+    click.echo(escape_invisible(f"      {label:9} {_shorten(text)}"))
 
 
 def _judge(
     file: str, sessions: tuple[str, ...], store: Journal, options: dict[str, Any], as_json: bool
 ) -> int:
     """Report which recorded calls the rules of a settings file would have stopped."""
-    from ferrule.cli.terminal_agent import seat
+    from ferrule.cli.terminal_agent import assemble_at_terminal
     from ferrule.engine.replay.what_if import what_if
 
-    catalog = seat(options).agent.catalog
-    past = past_calls(store, sessions=sessions or None)
+    catalog = assemble_at_terminal(options).agent.catalog
+    past = read_past_calls(store, sessions=sessions or None)
     judged = list(what_if(past, lambda workspace: _make_gate(file, workspace), catalog))
     stopped = [one for one in judged if one.stricter]
     if as_json:
@@ -210,21 +216,21 @@ def _judge(
     return 7 if stopped else 0
 
 
-def _make_gate(file: str, workspace: str) -> Gate:
+def _make_gate(file: str, workspace: str) -> PermissionGate:
     """Make the gate that a person with this settings file would have in that workspace."""
     root = Path(workspace or ".").absolute()
     settings = load_settings(user_file=Path(file), workspace=root, environment={})
-    return Gate(settings.rules, mode=select_mode(settings.mode, "flags"), root=root)
+    return PermissionGate(settings.rules, mode=select_mode(settings.mode, "flags"), root=root)
 
 
-def _make_row(judged: Judged) -> dict[str, Any]:
+def _make_row(judged: PolicyComparison) -> dict[str, Any]:
     audit = judged.call.audit
     return {
         "session": audit.session,
         "call": audit.call_id,
         "event": audit.event,
         "tool": judged.call.tool,
-        "arguments": judged.call.values,
+        "arguments": judged.call.arguments,
         "ran": judged.ran,
         "verdict": judged.verdict,
         "reason": judged.reason,
@@ -233,12 +239,12 @@ def _make_row(judged: Judged) -> dict[str, Any]:
     }
 
 
-def _print_stopped(judged: Judged) -> None:
+def _print_stopped(judged: PolicyComparison) -> None:
     audit = judged.call.audit
-    arguments = _shorten(compact(judged.call.values))
+    arguments = _shorten(encode_compact(judged.call.arguments))
     where = f"{audit.session[:12]} event {audit.event}"
-    click.echo(visible(f"{judged.verdict:7} {where:24} {judged.call.tool} {arguments}"))
-    click.echo(visible(f"        {_shorten(judged.reason)}"))
+    click.echo(escape_invisible(f"{judged.verdict:7} {where:24} {judged.call.tool} {arguments}"))
+    click.echo(escape_invisible(f"        {_shorten(judged.reason)}"))
 
 
 def _shorten(text: str) -> str:
@@ -257,12 +263,12 @@ def _shorten(text: str) -> str:
 )
 def bundle(sessions: tuple[str, ...], output: str) -> int:
     """Write sessions and their artifacts into one file, for another machine or a test."""
-    from ferrule.runtime.assemble import journal
+    from ferrule.runtime.assemble import open_journal
 
     try:
-        with journal() as store:
+        with open_journal() as store:
             made = write_bundle(
-                Path(output), store, sessions, FileArtifacts(paths.state() / "artifacts")
+                Path(output), store, sessions, FileArtifactStore(paths.state() / "artifacts")
             )
     except FileExistsError:
         click.echo(
@@ -285,17 +291,17 @@ def import_sessions(file: str) -> int:
 
     They are added to the journal unchanged, with their owner and hashes.
     """
-    from ferrule.runtime.assemble import journal
+    from ferrule.runtime.assemble import open_journal
 
     path = Path(file)
-    with journal() as store:
+    with open_journal() as store:
         if path.suffix == ".jsonl":
-            with opened(path) as lines:
+            with open_lines(path) as lines:
                 names = import_jsonl(store, lines)
         elif path.name.endswith(".jsonl.gz"):
-            names = import_file(store, path)
+            names = read_archive(store, path)
         else:
-            names = import_bundle(path, store, FileArtifacts(paths.state() / "artifacts"))
+            names = import_bundle(path, store, FileArtifactStore(paths.state() / "artifacts"))
     for name in names:
         click.echo(name)
     click.echo(f"{len(names)} sessions imported", err=True)

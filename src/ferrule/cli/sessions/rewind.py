@@ -9,18 +9,18 @@ from typing import TYPE_CHECKING
 import click
 
 from ferrule.cli.confirmation import has_terminal
-from ferrule.cli.terminal import visible
+from ferrule.cli.terminal import escape_invisible
 from ferrule.core.events import RunFinished, SessionOpened
 from ferrule.permissions.filesystem.workspace import Workspace
-from ferrule.permissions.gate import Gate
-from ferrule.permissions.protected_names import DEFAULT
+from ferrule.permissions.protected_names import DEFAULT_NAMES
+from ferrule.permissions.rule_evaluation import PermissionGate
 from ferrule.storage import paths
-from ferrule.storage.artifacts.files import FileArtifacts
+from ferrule.storage.artifacts.files import FileArtifactStore
 from ferrule.storage.artifacts.store import Scope
 from ferrule.storage.settings.settings import load_settings
 
 if TYPE_CHECKING:
-    from ferrule.engine.rewind.rewind import Point, PutBack
+    from ferrule.engine.rewind.rewind import RestoreReport, RewindPoint
     from ferrule.storage.journal.protocols import Journal
 
 
@@ -48,12 +48,12 @@ def fork(session: str, run: int | None) -> int:
     The other session stays as it is.
     """
     from ferrule.engine.rewind.rewind import fork as forked
-    from ferrule.runtime.assemble import journal
+    from ferrule.runtime.assemble import open_journal
 
-    with journal() as store:
+    with open_journal() as store:
         found = store.find(session).session
         runs = _summarize(store, found)[0] if run is None else run
-        name = forked(store, found, runs, FileArtifacts(paths.state() / "artifacts"))
+        name = forked(store, found, runs, FileArtifactStore(paths.state() / "artifacts"))
     click.echo(name)
     click.echo(f"go on with `ferrule sessions resume {name[:12]} ...`", err=True)
     return 0
@@ -77,31 +77,31 @@ def rewind(session: str, run: int, dry: bool, force: bool, yes: bool) -> int:
     they are. Exit code 3: some files were left alone.
     """
     from ferrule.engine.rewind.rewind import fork as forked
-    from ferrule.engine.rewind.rewind import put_back, rewind_plan
-    from ferrule.runtime.assemble import journal
+    from ferrule.engine.rewind.rewind import plan_rewind, restore_files
+    from ferrule.runtime.assemble import open_journal
 
-    artifacts = FileArtifacts(paths.state() / "artifacts")
-    with journal() as store:
+    artifacts = FileArtifactStore(paths.state() / "artifacts")
+    with open_journal() as store:
         info = store.find(session)
         found = info.session
         scope = Scope(info.tenant, info.user, info.session)
         if not dry:
             # Nobody else may run this session meanwhile.
             store.lease(found)
-        point = rewind_plan(store.records(found), run)
+        point = plan_rewind(store.records(found), run)
         _, folder = _summarize(store, found)
         if not folder or not Path(folder).is_dir():
             click.echo(f"nothing was done: the session's folder `{folder}` is missing", err=True)
             return 1
         with closing(_open_workspace(folder)) as workspace:
-            plan = put_back(point, workspace, artifacts, scope, force=force, dry=True)
+            plan = restore_files(point, workspace, artifacts, scope, force=force, dry=True)
             _print_plan(point, plan)
             if dry:
                 return 3 if plan.left_alone else 0
             code = _confirm(len(plan.restored), folder, yes)
             if code != 0:
                 return code
-            done = put_back(point, workspace, artifacts, scope, force=force)
+            done = restore_files(point, workspace, artifacts, scope, force=force)
         name = forked(store, found, run, artifacts)
     click.echo(name)
     click.echo(
@@ -114,20 +114,20 @@ def rewind(session: str, run: int, dry: bool, force: bool, yes: bool) -> int:
 def _open_workspace(folder: str) -> Workspace:
     """Open a folder with the protected names and denied paths of the person's settings."""
     settings = load_settings(workspace=folder)
-    names = DEFAULT.extended(
+    names = DEFAULT_NAMES.extend(
         reserved=settings["reserved.extend"], secret=settings["secrets.extend"]
     )
     workspace = Workspace(folder, names=names)
-    gate = Gate(settings.rules, root=workspace.root, names=names)
-    return workspace.refusing(gate.refuses)
+    gate = PermissionGate(settings.rules, root=workspace.root, names=names)
+    return workspace.restrict(gate.find_refusal)
 
 
-def _print_plan(point: Point, plan: PutBack) -> None:
+def _print_plan(point: RewindPoint, plan: RestoreReport) -> None:
     for path in plan.restored:
         action = "restore" if point.wanted[path] else "remove"
-        click.echo(visible(f"{action:8} {path}"))
+        click.echo(escape_invisible(f"{action:8} {path}"))
     for path, why in plan.left_alone.items():
-        click.echo(visible(f"leave    {path}: {why}"))
+        click.echo(escape_invisible(f"leave    {path}: {why}"))
     if point.uncovered:
         click.echo(
             f"{point.uncovered} later calls (commands, for example) may have changed more, which "
@@ -146,7 +146,7 @@ def _confirm(count: int, folder: str, yes: bool) -> int:
             err=True,
         )
         return 7
-    if not click.confirm(visible(f"restore {count} files in {folder}?"), err=True):
+    if not click.confirm(escape_invisible(f"restore {count} files in {folder}?"), err=True):
         click.echo("nothing was done", err=True)
         return 1
     return 0

@@ -10,17 +10,17 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from ferrule.cli.terminal import as_json as encode_json
-from ferrule.cli.terminal import visible
-from ferrule.runtime.options import common, yes_to
+from ferrule.cli.terminal import encode_json as encode_json
+from ferrule.cli.terminal import escape_invisible
+from ferrule.runtime.options import common_options, yes_to_option
 
 from .files import check, new, test
 from .openapi_import import import_
 from .promote import promote
 
 if TYPE_CHECKING:
-    from ferrule.cli.terminal_agent import Seated
-    from ferrule.core.calls import Result
+    from ferrule.cli.terminal_agent import TerminalAssembly
+    from ferrule.core.calls import ToolResult
     from ferrule.tools.definition import Tool
 
 
@@ -34,13 +34,13 @@ for _command in (check, test, new, promote, import_):
 
 
 @tools.command("list")
-@common
+@common_options
 @click.option("--json", "as_json", is_flag=True, help="Machine-readable.")
 def list_tools(as_json: bool, **options: Any) -> None:
     """List the tools: name, side effect, risk, first line of the description."""
-    from ferrule.cli.terminal_agent import seat
+    from ferrule.cli.terminal_agent import assemble_at_terminal
 
-    catalog = seat(options).agent.catalog
+    catalog = assemble_at_terminal(options).agent.catalog
     if as_json:
         rows = [
             {
@@ -57,27 +57,31 @@ def list_tools(as_json: bool, **options: Any) -> None:
     width = max((len(tool.full_name) for tool in catalog), default=0)
     for tool in catalog:
         first = tool.description.splitlines()[0]
-        click.echo(visible(f"{tool.full_name:{width}}  {tool.side_effect:8} {tool.risk:8} {first}"))
+        click.echo(
+            escape_invisible(
+                f"{tool.full_name:{width}}  {tool.side_effect:8} {tool.risk:8} {first}"
+            )
+        )
 
 
 @tools.command()
 @click.argument("name")
-@common
+@common_options
 def show(name: str, **options: Any) -> None:
     """Show a tool, its schema as the model gets it, and whether it can be sent in strict mode."""
-    from ferrule.cli.terminal_agent import seat
+    from ferrule.cli.terminal_agent import assemble_at_terminal
     from ferrule.models.openai.strict_schema import compile_strict
 
-    tool = found(seat(options).agent.catalog, name)
+    tool = find_tool(assemble_at_terminal(options).agent.catalog, name)
     click.echo(
         f"{tool.full_name}  ({tool.source}; side effect {tool.side_effect}, risk {tool.risk})\n"
     )
-    click.echo(visible(tool.description) + "\n")
+    click.echo(escape_invisible(tool.description) + "\n")
     click.echo(encode_json(tool.arguments.schema, indent=2))
     if tool.output is not None:
         click.echo("\nresult:\n" + encode_json(tool.output.schema, indent=2))
     strict = compile_strict(tool.schema_json())
-    click.echo(visible("\nstrict: " + "\n".join(strict.lines())))
+    click.echo(escape_invisible("\nstrict: " + "\n".join(strict.report_lines())))
 
 
 @tools.command()
@@ -85,8 +89,8 @@ def show(name: str, **options: Any) -> None:
 @click.argument("arguments", nargs=-1, metavar="[KEY=VALUE]...")
 @click.option("--json", "as_json", help="All arguments as one JSON object.")
 @click.option("--envelope", is_flag=True, help="Print the whole result object.")
-@yes_to
-@common
+@yes_to_option
+@common_options
 def call(
     name: str, arguments: tuple[str, ...], as_json: str | None, envelope: bool, **options: Any
 ) -> int:
@@ -97,22 +101,22 @@ def call(
     """
     import asyncio
 
-    from ferrule.cli.run.run import OUTCOMES
-    from ferrule.cli.terminal_agent import seat
+    from ferrule.cli.run.one_shot import CALL_EXIT_CODES
+    from ferrule.cli.terminal_agent import assemble_at_terminal
 
-    assembly = seat(options)
-    tool = found(assembly.agent.catalog, name)
-    values = parsed(tool.arguments.schema, arguments, as_json)
+    assembly = assemble_at_terminal(options)
+    tool = find_tool(assembly.agent.catalog, name)
+    values = parse_arguments(tool.arguments.schema, arguments, as_json)
     result = asyncio.run(_call(assembly, tool, values))
     if result.success or envelope:
-        assembly.terminal.answer(result.text(envelope=envelope))
+        assembly.terminal.write_answer(result.to_text(envelope=envelope))
     else:
-        assembly.terminal.say(f"{result.error_type}: {result.error_message}")
-    return 0 if result.success else OUTCOMES.get(result.error_type, 1)
+        assembly.terminal.write_message(f"{result.error_type}: {result.error_message}")
+    return 0 if result.success else CALL_EXIT_CODES.get(result.error_type, 1)
 
 
-async def _call(assembly: Seated, tool: Tool, values: dict[str, Any]) -> Result:
-    session = assembly.open(None)
+async def _call(assembly: TerminalAssembly, tool: Tool, values: dict[str, Any]) -> ToolResult:
+    session = assembly.open_session(None)
     try:
         return await session.call(tool.full_name, **values)
     finally:
@@ -121,7 +125,7 @@ async def _call(assembly: Seated, tool: Tool, values: dict[str, Any]) -> Result:
         assembly.agent.journal.close()
 
 
-def found(catalog: Any, name: str) -> Any:
+def find_tool(catalog: Any, name: str) -> Any:
     """Return a tool, or raise a usage error with the nearest names."""
     tool = catalog.get(name)
     if tool is None:
@@ -130,7 +134,7 @@ def found(catalog: Any, name: str) -> Any:
     return tool
 
 
-def parsed(schema: Any, arguments: tuple[str, ...], as_json: str | None) -> dict[str, Any]:
+def parse_arguments(schema: Any, arguments: tuple[str, ...], as_json: str | None) -> dict[str, Any]:
     """Parse arguments from the command line by the types of the schema."""
     values: dict[str, Any] = {}
     if as_json:
@@ -145,13 +149,13 @@ def parsed(schema: Any, arguments: tuple[str, ...], as_json: str | None) -> dict
         key, equals, text = item.partition("=")
         if not equals:
             raise click.UsageError(f"cannot read {item!r}; write KEY=VALUE")
-        values[key] = value_of(schema.get("properties", {}).get(key, {}), text)
+        values[key] = parse_value(schema.get("properties", {}).get(key, {}), text)
     return values
 
 
-def value_of(schema: Any, text: str) -> Any:
+def parse_value(schema: Any, text: str) -> Any:
     """Parse a value: as JSON if the schema accepts its type, otherwise as text."""
-    types = types_of(schema)
+    types = schema_types(schema)
     if types == {"string"}:
         return text
     try:
@@ -161,12 +165,12 @@ def value_of(schema: Any, text: str) -> Any:
     return value if not types or _type_names(value) & types else text
 
 
-def types_of(schema: Any) -> set[str]:
+def schema_types(schema: Any) -> set[str]:
     """Return the JSON types that a schema names at its top and in its alternatives."""
     named = schema.get("type", [])
     types = {named} if isinstance(named, str) else set(named)
     for part in (*schema.get("anyOf", ()), *schema.get("oneOf", ())):
-        types |= types_of(part)
+        types |= schema_types(part)
     return types
 
 

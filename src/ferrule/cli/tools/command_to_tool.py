@@ -22,13 +22,13 @@ from ferrule.core.errors import ConfigError
 from ferrule.core.identity import Identity
 from ferrule.engine.hooks.events import Action, Occasion, ToolPre
 from ferrule.extensions.hooks.guards import no_secrets_in_arguments
-from ferrule.permissions.child_environment import looks_secret
-from ferrule.permissions.commands.analysis import analyse
-from ferrule.permissions.commands.program_facts import INTERPRETERS, RUNNERS, SHELLS
+from ferrule.permissions.child_environment import is_secret_variable
+from ferrule.permissions.command_analysis.analysis import analyse_command
+from ferrule.permissions.command_analysis.program_facts import INTERPRETERS, RUNNERS, SHELLS
 
-MOST_OUTPUT = 8_000
+MAX_OUTPUT = 8_000
 """How many characters of output the tool returns."""
-TESTED_OUTPUT = 1_500
+MAX_TESTED_OUTPUT = 1_500
 """How many characters of the recorded output the test contains."""
 _STATUS = re.compile(r"^\[exit status -?\d+\]$", re.MULTILINE)
 _NUMBER = re.compile(r"-?\d{1,15}")
@@ -38,7 +38,7 @@ _SETTING = re.compile(r"(?P<before>-{1,2}[\w-]+=|[A-Za-z_]\w*=)(?P<value>.+)", r
 
 
 @dataclass(frozen=True, slots=True)
-class Seen:
+class RecordedCommand:
     """A recorded command that succeeded.
 
     Attributes:
@@ -55,7 +55,7 @@ class Seen:
 
 
 @dataclass(frozen=True, slots=True)
-class Varied:
+class ParameterWord:
     """A word of which a part becomes a parameter: `before` stays, `value` was recorded."""
 
     name: str
@@ -63,15 +63,15 @@ class Varied:
     before: str = ""
 
     @property
-    def number(self) -> bool:
+    def is_number(self) -> bool:
         """Whether the value is a whole number."""
         return _NUMBER.fullmatch(self.value) is not None
 
 
-Word = str | Varied
+Word = str | ParameterWord
 
 
-def seen_of(arguments: Mapping[str, Any], data: Any) -> Seen:
+def read_recorded_command(arguments: Mapping[str, Any], data: Any) -> RecordedCommand:
     """Read a command from the arguments and the result of a `run_command` call.
 
     Raises:
@@ -83,14 +83,14 @@ def seen_of(arguments: Mapping[str, Any], data: Any) -> Seen:
         shell=bool(arguments.get("shell") or arguments.get("mode") == "shell"),
     )
     timeout = arguments.get("timeout_ms") or 1000 * (arguments.get("timeout") or 0) or 30_000
-    return Seen(words, str(arguments.get("cwd") or "."), int(timeout), output)
+    return RecordedCommand(words, str(arguments.get("cwd") or "."), int(timeout), output)
 
 
 def _words(command: Any, *, shell: bool) -> tuple[str, ...]:
     if isinstance(command, list):
         return tuple(str(word) for word in cast("list[Any]", command))
     text = f"{command}"
-    parts = analyse(text).parts
+    parts = analyse_command(text).parts
     words = (
         parts[0].argv
         if len(parts) == 1 and not parts[0].redirects and not parts[0].assignments
@@ -123,7 +123,7 @@ def _output(data: Any) -> str:
 # ---- what varies
 
 
-def varied(words: Sequence[str], chosen: Mapping[str, str]) -> tuple[Word, ...]:
+def find_parameters(words: Sequence[str], chosen: Mapping[str, str]) -> tuple[Word, ...]:
     """Turn words into parameters: the `chosen` ones (name to word), or those likely to vary."""
     return _as_chosen(words, chosen) if chosen else _detected(words)
 
@@ -152,7 +152,7 @@ def _as_chosen(words: Sequence[str], chosen: Mapping[str, str]) -> tuple[Word, .
     made: list[Word] = [words[0]]
     for word in words[1:]:
         found = [
-            Varied(name, value, before)
+            ParameterWord(name, value, before)
             for name, value in chosen.items()
             if (before := _part(word, value)) is not None
         ]
@@ -183,7 +183,7 @@ def _detected(words: Sequence[str]) -> tuple[Word, ...]:
             made.append(word)
             continue
         name = _name(kind, before or (words[at - 1] if at > 1 else ""), value, names)
-        made.append(Varied(name, value, before))
+        made.append(ParameterWord(name, value, before))
     return tuple(made)
 
 
@@ -213,7 +213,7 @@ def _name(kind: str, option: str, value: str, names: dict[str, str]) -> str:
 # ---- secrets
 
 
-async def secret_in(words: Sequence[Word], output: str) -> tuple[str, bool]:
+async def find_secrets(words: Sequence[Word], output: str) -> tuple[str, bool]:
     """Look for secrets.
 
     Returns:
@@ -245,7 +245,7 @@ def _named_secret(words: Sequence[str]) -> str:
             option = words[at - 1]
         else:
             continue
-        if looks_secret(re.sub(r"\W+", "_", option.strip("-"))):
+        if is_secret_variable(re.sub(r"\W+", "_", option.strip("-"))):
             return f"the value of `{option}` looks like a secret"
     return ""
 
@@ -253,7 +253,7 @@ def _named_secret(words: Sequence[str]) -> str:
 # ---- the file
 
 
-def name_of(words: Sequence[Word]) -> str:
+def suggest_name(words: Sequence[Word]) -> str:
     """Make a name from the program and the first word, unless that is an option: `git_log`."""
     texts = [word for word in words if isinstance(word, str)]
     parts = [
@@ -263,17 +263,17 @@ def name_of(words: Sequence[Word]) -> str:
     return re.sub(r"\W+", "_", "_".join(parts)).strip("_").lower()[:60] or "command"
 
 
-def file_of(seen: Seen, words: Sequence[Word], *, with_output: bool) -> str:
+def render_tool_file(seen: RecordedCommand, words: Sequence[Word], *, with_output: bool) -> str:
     """Return the text of the tool file. Without `with_output` the recorded output is left out."""
-    parts = list({word.name: word for word in words if isinstance(word, Varied)}.values())
+    parts = list({word.name: word for word in words if isinstance(word, ParameterWord)}.values())
     bare = [
         part.name
         for part in parts
-        if not part.number
-        and any(w == part and not w.before for w in words if isinstance(w, Varied))
+        if not part.is_number
+        and any(w == part and not w.before for w in words if isinstance(w, ParameterWord))
     ]
     program = str(words[0])
-    arguments = {part.name: int(part.value) if part.number else part.value for part in parts}
+    arguments = {part.name: int(part.value) if part.is_number else part.value for part in parts}
     output = _tested(seen.output) if with_output else "(what it said)"
     texts = [word if isinstance(word, str) else f"{word.before}<{word.name}>" for word in words]
     shown = " ".join(" ".join(texts).replace("`", "'").split())
@@ -296,12 +296,12 @@ def file_of(seen: Seen, words: Sequence[Word], *, with_output: bool) -> str:
     )
 
 
-def _parameters(parts: Sequence[Varied]) -> list[str]:
+def _parameters(parts: Sequence[ParameterWord]) -> list[str]:
     if not parts:
         return ["parameters: {}"]
     made = ["parameters:"]
     for part in parts:
-        kind = "integer" if part.number else "string"
+        kind = "integer" if part.is_number else "string"
         description = _json(f"For example {part.value}.")
         made.append(
             f"  {part.name}: {{ type: {kind}, required: true, description: {description} }}"
@@ -309,7 +309,9 @@ def _parameters(parts: Sequence[Varied]) -> list[str]:
     return made
 
 
-def _script(seen: Seen, words: Sequence[Word], bare: Sequence[str], program: str) -> list[str]:
+def _script(
+    seen: RecordedCommand, words: Sequence[Word], bare: Sequence[str], program: str
+) -> list[str]:
     folder = f", {_json(seen.folder)}" if seen.folder != "." else ""
     guarded = [
         f"    for word in [{', '.join(f'args[{_json(name)}]' for name in bare)}]:",
@@ -327,7 +329,7 @@ def _script(seen: Seen, words: Sequence[Word], bare: Sequence[str], program: str
             f'        fail({_json(program + " ended with status ")} + str(ran["exit_code"]) + ": '
             '" + string.truncate(said, 2000))'
         ),
-        f'    return string.truncate(ran["stdout"], {MOST_OUTPUT})',
+        f'    return string.truncate(ran["stdout"], {MAX_OUTPUT})',
     ]
 
 
@@ -335,12 +337,16 @@ def _spelled(word: Word) -> str:
     if isinstance(word, str):
         return _json(word)
     value = f"args[{_json(word.name)}]"
-    value = f"str({value})" if word.number else value
+    value = f"str({value})" if word.is_number else value
     return f"{_json(word.before)} + {value}" if word.before else value
 
 
 def _tests(
-    program: str, seen: Seen, arguments: Mapping[str, Any], bare: Sequence[str], output: str
+    program: str,
+    seen: RecordedCommand,
+    arguments: Mapping[str, Any],
+    bare: Sequence[str],
+    output: str,
 ) -> list[str]:
     answer = {
         "ok": True,
@@ -369,9 +375,9 @@ def _tests(
 
 def _tested(output: str) -> str:
     """Return as many whole lines of the output as a test should contain."""
-    if len(output) <= TESTED_OUTPUT:
+    if len(output) <= MAX_TESTED_OUTPUT:
         return output
-    return output[:TESTED_OUTPUT].rpartition("\n")[0] or output[:TESTED_OUTPUT]
+    return output[:MAX_TESTED_OUTPUT].rpartition("\n")[0] or output[:MAX_TESTED_OUTPUT]
 
 
 def _json(value: Any) -> str:

@@ -34,47 +34,47 @@ _NAME = re.compile(r"[a-zA-Z_][a-zA-Z0-9_]{0,63}")
 
 
 @dataclass(frozen=True, slots=True)
-class Kind:
+class FieldType:
     """The type of a field.
 
     Attributes:
         name: The type's name in JSON Schema.
         choices: The words of an enumeration.
-        of: The type of a list's items.
+        items: The type of a list's items.
     """
 
     name: str
     choices: tuple[str, ...] = ()
-    of: Kind | None = None
+    items: FieldType | None = None
 
-    def schema(self) -> dict[str, Any]:
+    def to_schema(self) -> dict[str, Any]:
         """Return the type as JSON Schema."""
         made: dict[str, Any] = {"type": self.name}
         if self.choices:
             made["enum"] = list(self.choices)
-        if self.of is not None:
-            made["items"] = self.of.schema()
+        if self.items is not None:
+            made["items"] = self.items.to_schema()
         return made
 
-    def annotation(self) -> str:
+    def to_annotation(self) -> str:
         """Return the type as a Python annotation."""
         if self.choices:
             words = ", ".join(json.dumps(word, ensure_ascii=False) for word in self.choices)
             return f"Literal[{words}]"
-        if self.of is not None:
-            return f"list[{self.of.annotation()}]"
+        if self.items is not None:
+            return f"list[{self.items.to_annotation()}]"
         return _PYTHON[self.name].__name__
 
-    def sample(self) -> Any:
+    def make_sample(self) -> Any:
         """Return an example value of this type."""
-        if self.of is not None:
-            return [self.of.sample()]
+        if self.items is not None:
+            return [self.items.make_sample()]
         return self.choices[0] if self.choices else _SAMPLES[self.name]
 
-    def holds(self, value: Any) -> bool:
+    def accepts(self, value: Any) -> bool:
         """Whether a JSON value is of this type."""
-        if self.of is not None:
-            return isinstance(value, list) and all(map(self.of.holds, value))  # pyright: ignore[reportUnknownArgumentType]  JSON
+        if self.items is not None:
+            return isinstance(value, list) and all(map(self.items.accepts, value))  # pyright: ignore[reportUnknownArgumentType]  JSON
         if self.choices:
             return value in self.choices
         if isinstance(value, bool) or self.name == "boolean":
@@ -87,7 +87,7 @@ class Field:
     """One parameter of a new tool. `default` is None where there is none."""
 
     name: str
-    kind: Kind
+    type: FieldType
     required: bool
     default: Any = None
     description: str = ""
@@ -134,22 +134,22 @@ def parse_field(text: str) -> Field:
     return Field(name, kind, not optional and default is None, default, rest[1:].strip())
 
 
-def _kind(text: str, written: str) -> Kind:
+def _kind(text: str, written: str) -> FieldType:
     if inner := re.fullmatch(r"list\[(.+)\]", written):
-        return Kind("array", of=_kind(text, inner[1]))
+        return FieldType("array", items=_kind(text, inner[1]))
     if "|" in written:
         words = tuple(written.split("|"))
         if not all(map(_WORD.fullmatch, words)) or len(set(words)) < len(words):
             raise _wrong(text, f"`{written}` must be different words with `|` between them")
-        return Kind("string", words)
+        return FieldType("string", words)
     if written not in TYPES:
         near = get_close_matches(written, [*TYPES, "list[string]"], 1, 0.4)
         meant = f"; did you mean `{near[0]}`?" if near else ""
         raise _wrong(text, f"there is no type `{written}`{meant}")
-    return Kind(TYPES[written])
+    return FieldType(TYPES[written])
 
 
-def _default(text: str, kind: Kind, rest: str) -> tuple[Any, str]:
+def _default(text: str, kind: FieldType, rest: str) -> tuple[Any, str]:
     """Parse the default. Return it and the text after it."""
     if rest[:1] in ('"', "["):
         try:
@@ -161,9 +161,9 @@ def _default(text: str, kind: Kind, rest: str) -> tuple[Any, str]:
         word, comma, after = rest.partition(",")
         rest = comma + after
         value = word if kind.name == "string" else _json(word)
-    if not kind.holds(value):
+    if not kind.accepts(value):
         shown = json.dumps(value, ensure_ascii=False)
-        raise _wrong(text, f"its default {shown} is not of type {kind.annotation()}")
+        raise _wrong(text, f"its default {shown} is not of type {kind.to_annotation()}")
     return value, rest
 
 

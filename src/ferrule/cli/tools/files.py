@@ -2,7 +2,7 @@
 
 `check` reads and compiles the files and runs nothing. `test` runs the tests and examples in the
 named files, each in its own empty folder, behind the gate and in the sandbox
-(`extensions.checks.runs`). Neither needs trust.
+(`extensions.checks.tool_cases`). Neither needs trust.
 """
 
 from __future__ import annotations
@@ -14,17 +14,17 @@ from typing import TYPE_CHECKING
 
 import click
 
-from ferrule.cli.new_files import write_new as write_files
-from ferrule.cli.problem_report import counted, report
-from ferrule.sandbox.policy import Policy
-from ferrule.storage.trust import Trust
+from ferrule.cli.new_files import write_new_files as write_files
+from ferrule.cli.problem_report import format_count, print_report
+from ferrule.sandbox.policy import SandboxPolicy
+from ferrule.storage.trust import TrustStore
 from ferrule.tools.names import check_name
 
 from . import templates
 from .fields import parse_fields
 
 if TYPE_CHECKING:
-    from ferrule.extensions.checks.runs import Bench, Outcome
+    from ferrule.extensions.checks.tool_cases import CaseEnvironment, CaseOutcome
     from ferrule.extensions.checks.tool_file import Problem
     from ferrule.extensions.tool_files.tool_file import ToolFile
 
@@ -61,7 +61,7 @@ def check(names: tuple[str, ...], workspace: str, as_json: bool, strict: bool) -
             err=True,
         )
     problems = asyncio.run(_check(files))
-    return report(sorted(files), problems, as_json=as_json, strict=strict)
+    return print_report(sorted(files), problems, as_json=as_json, strict=strict)
 
 
 @click.command()
@@ -77,7 +77,7 @@ def test(names: tuple[str, ...], workspace: str, as_json: bool) -> int:
     """
     import asyncio
 
-    from ferrule.extensions.checks.files import tools_of
+    from ferrule.extensions.checks.files import parse_tools
 
     files = _choose(workspace, names, hooks=False)
     problems = [one for one in asyncio.run(_check(files)) if one.level == "error"]
@@ -85,14 +85,15 @@ def test(names: tuple[str, ...], workspace: str, as_json: bool) -> int:
     tools: list[ToolFile] = []
     for file, content in files.items():
         if file not in broken:
-            tools += tools_of(file, content)
+            tools += parse_tools(file, content)
     cases = sum(len(tool.cases) + len(tool.examples) for tool in tools)
     click.echo(
-        f"running {cases} tests and examples of {counted(len(tools), 'tool')}, each in its own "
+        f"running {cases} tests and examples of {format_count(len(tools), 'tool')}, each in its "
+        f"own "
         "empty folder",
         err=True,
     )
-    return report(sorted(files), problems, asyncio.run(_run_tests(tools)), as_json=as_json)
+    return print_report(sorted(files), problems, asyncio.run(_run_tests(tools)), as_json=as_json)
 
 
 @click.command()
@@ -122,8 +123,8 @@ def new(
         module = f"{name}.py"
         tests = f"tests/test_{name}.py"
         texts = {
-            module: templates.python_tool(name, parsed, description),
-            tests: templates.python_test(name, parsed),
+            module: templates.render_python_tool(name, parsed, description),
+            tests: templates.render_python_test(name, parsed),
         }
         write_files(Path(workspace), texts)
         click.echo(f"wrote {Path(workspace) / module}\nwrote {Path(workspace) / tests}", err=True)
@@ -133,10 +134,10 @@ def new(
             f" and `ferrule trust` it, or give it to an agent of your own: Agent(model, [{name}])"
         )
     else:
-        text = templates.SAMPLE
+        text = templates.SAMPLE_TOOL_FILE
         if parsed or description:
-            text = templates.tool_file(parsed, description)
-        click.echo(f"wrote {write_new(Path(workspace), name, text)}", err=True)
+            text = templates.render_tool_file(parsed, description)
+        click.echo(f"wrote {write_tool_file(Path(workspace), name, text)}", err=True)
         hint = (
             f"hint: change it, run `ferrule tools test {name}`, then `ferrule trust` lets it take "
             "effect"
@@ -150,9 +151,9 @@ def new(
 
 def _check_name_is_free(name: str, *, as_python: bool) -> None:
     """Raise UsageError for the name of a shipped tool or of a module of Python's own."""
-    from ferrule.runtime.shipped_tools import shipped
+    from ferrule.runtime.shipped_tools import load_shipped_tools
 
-    if any(tool.name == name for tool in shipped()):
+    if any(tool.name == name for tool in load_shipped_tools()):
         raise click.UsageError(
             f"`{name}` is the name of a tool that ships with Ferrule. hint: choose another name;"
             " a file that is to replace the tool belongs in `.ferrule/overrides`, written by hand"
@@ -164,7 +165,7 @@ def _check_name_is_free(name: str, *, as_python: bool) -> None:
         )
 
 
-def write_new(workspace: Path, name: str, text: str) -> Path:
+def write_tool_file(workspace: Path, name: str, text: str) -> Path:
     """Write a new tool file. Nothing is replaced, and no link is followed.
 
     Raises:
@@ -181,10 +182,10 @@ def _choose(workspace: str, names: tuple[str, ...], *, hooks: bool) -> dict[str,
     Raises:
         click.UsageError: There is no file or tool of a name.
     """
-    from ferrule.extensions.checks.files import holds_artifacts
+    from ferrule.extensions.checks.files import is_checkable
 
-    seen = Trust().look(workspace).files
-    known = {name: data for name, data in seen.items() if holds_artifacts(name, hooks=hooks)}
+    seen = TrustStore().read(workspace).files
+    known = {name: data for name, data in seen.items() if is_checkable(name, hooks=hooks)}
     if not names:
         return known
     chosen: dict[str, bytes] = {}
@@ -205,9 +206,9 @@ def _stem(name: str) -> str:
 
 
 def _tool_names(files: dict[str, bytes], name: str) -> set[str]:
-    from ferrule.extensions.checks.files import tools_of
+    from ferrule.extensions.checks.files import parse_tools
 
-    return {tool.name for tool in tools_of(name, files[name])}
+    return {tool.name for tool in parse_tools(name, files[name])}
 
 
 def _describe_unknown(name: str, known: dict[str, bytes]) -> str:
@@ -221,35 +222,39 @@ def _describe_unknown(name: str, known: dict[str, bytes]) -> str:
 
 async def _check(files: dict[str, bytes]) -> list[Problem]:
     from ferrule.extensions.checks.files import check_file
-    from ferrule.extensions.checks.workspace import hosts_of_person
+    from ferrule.extensions.checks.workspace import load_hook_hosts
 
-    hosts = hosts_of_person()
+    hosts = load_hook_hosts()
     problems: list[Problem] = []
     for name, data in sorted(files.items()):
         problems += await check_file(name, data, hosts=hosts)
     return sorted(problems, key=lambda one: (one.file, one.line, one.column))
 
 
-async def _run_tests(tools: list[ToolFile]) -> list[Outcome]:
-    from ferrule.extensions.checks.runs import run_cases
+async def _run_tests(tools: list[ToolFile]) -> list[CaseOutcome]:
+    from ferrule.extensions.checks.tool_cases import run_cases
 
-    bench = bench_of_tests()
-    outcomes: list[Outcome] = []
+    bench = workbench_for_tests()
+    outcomes: list[CaseOutcome] = []
     for tool in tools:
         outcomes += await run_cases(tool, bench, beside=tools)
     return outcomes
 
 
-def bench_of_tests() -> Bench:
+def workbench_for_tests() -> CaseEnvironment:
     """Return what tests run with: the shipped tools, and sandboxed commands without network.
 
     Commands see the test's folder and the system.
     """
-    from ferrule.extensions.checks.runs import Bench
-    from ferrule.runtime.shipped_tools import shipped
+    from ferrule.extensions.checks.tool_cases import CaseEnvironment
+    from ferrule.runtime.shipped_tools import load_shipped_tools
     from ferrule.toolkits.commands import CommandPolicy
 
     def resources(folder: Path) -> list[object]:
-        return [CommandPolicy(timeout=60, confine=Policy(root=folder), on_gap="required")]
+        return [
+            CommandPolicy(
+                timeout=60, confine=SandboxPolicy(root=folder), on_missing_protection="required"
+            )
+        ]
 
-    return Bench(shipped(), resources)
+    return CaseEnvironment(load_shipped_tools(), resources)

@@ -8,8 +8,8 @@ from typing import Any
 
 import click
 
-from ferrule.cli.terminal import visible
-from ferrule.core.calls import compact
+from ferrule.cli.terminal import escape_invisible
+from ferrule.core.calls import encode_json
 from ferrule.core.errors import ConfigError
 from ferrule.runtime.http_sources import FOLDER
 from ferrule.storage import paths
@@ -93,7 +93,7 @@ def openapi(file: Path, out: Path | None, force: bool, **chosen: Any) -> None:
         raise ConfigError(f"cannot read `{file}`: {error.strerror}") from error
     manifest, left_out = import_document(parse_document(data, str(file)), _make_choice(chosen))
     for problem in left_out:
-        click.echo(visible(f"! {problem}"), err=True)
+        click.echo(escape_invisible(f"! {problem}"), err=True)
     text = _to_yaml(manifest)
     # Never write a manifest that cannot be loaded.
     parse_manifest(text.encode(), str(out or file), secrets=None)
@@ -102,13 +102,13 @@ def openapi(file: Path, out: Path | None, force: bool, **chosen: Any) -> None:
     else:
         out.write_text(text, encoding="utf-8")
     for line in _next_steps(manifest, out):
-        click.echo(visible(line), err=True)
+        click.echo(escape_invisible(line), err=True)
 
 
 def _make_choice(chosen: dict[str, Any]) -> Any:
-    from ferrule.connectors.http.openapi import Choice
+    from ferrule.connectors.http.openapi import ImportChoice
 
-    return Choice(
+    return ImportChoice(
         namespace=chosen["namespace"],
         server=chosen["server"],
         variables=_parse_pairs("--variable", chosen["variable"]),
@@ -144,7 +144,8 @@ def _to_yaml(manifest: dict[str, Any]) -> str:
 
     def with_schemas_as_text(tool: dict[str, Any]) -> dict[str, Any]:
         return {
-            key: compact(value) if key.endswith("_schema") else value for key, value in tool.items()
+            key: encode_json(value) if key.endswith("_schema") else value
+            for key, value in tool.items()
         }
 
     if _count_values(manifest) > MAX_NODES // 2:

@@ -11,18 +11,18 @@ from typing import TYPE_CHECKING
 
 import click
 
-from ferrule.cli.terminal import visible
+from ferrule.cli.terminal import escape_invisible
 from ferrule.core.errors import ConfigError
-from ferrule.storage.export.story import Step, Story, Used
+from ferrule.storage.export.steps import CallStep, Step, StepReader
 
-from .files import write_new
+from .files import write_tool_file
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from ferrule.extensions.checks.runs import Outcome
+    from ferrule.extensions.checks.tool_cases import CaseOutcome
 
-    from .command_to_tool import Seen, Word
+    from .command_to_tool import RecordedCommand, Word
 
 COMMANDS = ("run_command",)
 """Tools whose calls can be promoted."""
@@ -62,36 +62,36 @@ def promote(
     """
     import asyncio
 
-    from .command_to_tool import name_of, seen_of, varied
+    from .command_to_tool import find_parameters, read_recorded_command, suggest_name
 
     used = _find_call(session, call)
     assert used.result is not None
-    seen = seen_of(json.loads(used.call.arguments), used.result.data)
-    words = varied(seen.words, _parse_parameters(params))
-    name = name or name_of(words)
+    seen = read_recorded_command(json.loads(used.call.arguments), used.result.data)
+    words = find_parameters(seen.words, _parse_parameters(params))
+    name = name or suggest_name(words)
     text = asyncio.run(_make_file(name, seen, words))
-    click.echo(visible(text), nl=False)
+    click.echo(escape_invisible(text), nl=False)
     if not write:
         click.echo(f"not written; --write saves it as .ferrule/tools/{name}.md", err=True)
         return 0
-    click.echo(f"wrote {write_new(Path(workspace), name, text)}", err=True)
+    click.echo(f"wrote {write_tool_file(Path(workspace), name, text)}", err=True)
     click.echo("hint: review and edit it, then `ferrule trust` lets it take effect", err=True)
     return 0
 
 
-async def _make_file(name: str, seen: Seen, words: Sequence[Word]) -> str:
+async def _make_file(name: str, seen: RecordedCommand, words: Sequence[Word]) -> str:
     """Make the text of the file, check it and run its tests.
 
     Raises:
         ConfigError: The command holds a secret, or the file is not valid or fails its tests.
     """
-    from ferrule.extensions.checks.runs import Bench, run_cases
+    from ferrule.extensions.checks.tool_cases import CaseEnvironment, run_cases
     from ferrule.extensions.checks.tool_file import check_tool
     from ferrule.extensions.tool_files.tool_file import parse_tool
 
-    from .command_to_tool import file_of, secret_in
+    from .command_to_tool import find_secrets, render_tool_file
 
-    why, hidden = await secret_in(words, seen.output)
+    why, hidden = await find_secrets(words, seen.output)
     if why:
         raise ConfigError(
             f"this command cannot be written to a file: {why}",
@@ -102,12 +102,12 @@ async def _make_file(name: str, seen: Seen, words: Sequence[Word]) -> str:
             "! its output holds what looks like a secret, so the test leaves the output out",
             err=True,
         )
-    text = file_of(seen, words, with_output=not hidden)
+    text = render_tool_file(seen, words, with_output=not hidden)
     file = f".ferrule/tools/{name}.md"
     wrong = [str(one) for one in await check_tool(text.encode(), file) if one.level == "error"]
     tool = parse_tool(text.encode(), file) if not wrong else None
     # The tests answer `exec.run` themselves: no command runs here.
-    ran: list[Outcome] = await run_cases(tool, Bench()) if tool is not None else []
+    ran: list[CaseOutcome] = await run_cases(tool, CaseEnvironment()) if tool is not None else []
     wrong += [one.said for one in ran if one.kind == "test" and not one.passed]
     if wrong:
         raise ConfigError(
@@ -127,20 +127,20 @@ def _parse_parameters(params: tuple[str, ...]) -> dict[str, str]:
     return words
 
 
-def _find_call(session: str, call: str) -> Used:
+def _find_call(session: str, call: str) -> CallStep:
     """Find the command that was named.
 
     Raises:
         click.UsageError: There is no such command, or it is not the only one.
     """
-    from ferrule.runtime.assemble import journal
+    from ferrule.runtime.assemble import open_journal
 
-    story = Story()
+    story = StepReader()
     steps: list[Step] = []
-    with journal() as store:
+    with open_journal() as store:
         for record in store.records(store.find(session).session):
             steps += story.feed(record)
-    commands = [step for step in steps if isinstance(step, Used) and _has_succeeded(step)]
+    commands = [step for step in steps if isinstance(step, CallStep) and _has_succeeded(step)]
     if call.isdigit() and 0 < int(call) <= len(commands):
         return commands[int(call) - 1]
     matches = [command for command in commands if command.call.id.startswith(call)]
@@ -149,20 +149,21 @@ def _find_call(session: str, call: str) -> Used:
     return matches[0]
 
 
-def _has_succeeded(step: Used) -> bool:
+def _has_succeeded(step: CallStep) -> bool:
     return step.call.tool in COMMANDS and step.result is not None and step.result.success
 
 
-def _list_commands(session: str, call: str, commands: list[Used]) -> str:
-    from ferrule.cli.live_output import arguments_of
+def _list_commands(session: str, call: str, commands: list[CallStep]) -> str:
+    from ferrule.cli.live_output import format_arguments
 
     if not commands:
         return f"no command has succeeded in the session {session}"
     request = f"there is no command `{call}` in" if call else "choose a command of"
     rows = [
-        f"  {number}  {str(arguments_of(one.call))[:120]}" for number, one in enumerate(commands, 1)
+        f"  {number}  {str(format_arguments(one.call))[:120]}"
+        for number, one in enumerate(commands, 1)
     ]
     left = [f"  … {len(rows) - _LISTED} more"] if len(rows) > _LISTED else []
-    return visible(
+    return escape_invisible(
         "\n".join([f"{request} the session {session}, by its number:", *rows[:_LISTED], *left])
     )

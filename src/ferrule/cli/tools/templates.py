@@ -15,9 +15,9 @@ from ferrule.core.errors import ConfigError
 
 from .fields import Field
 
-TO_WRITE = "Say here what the tool does, what it does not do, and what it returns."
+PLACEHOLDER = "Say here what the tool does, what it does not do, and what it returns."
 
-SAMPLE = """\
+SAMPLE_TOOL_FILE = """\
 ---
 parameters:
   text:
@@ -51,9 +51,9 @@ and what it returns.
 """The tool file that is written if no fields are given."""
 
 
-def tool_file(fields: Sequence[Field], description: str = "") -> str:
+def render_tool_file(fields: Sequence[Field], description: str = "") -> str:
     """Return a tool file with these parameters, whose tests pass."""
-    everything = {field.name: field.kind.sample() for field in fields}
+    everything = {field.name: field.type.make_sample() for field in fields}
     least = {field.name: everything[field.name] for field in fields if field.required}
     unset = {field.name: field.default for field in fields if not field.required}
     lines = ["---", "parameters:" if fields else "parameters: {}"]
@@ -74,11 +74,11 @@ def tool_file(fields: Sequence[Field], description: str = "") -> str:
     if unset:
         lines += ["  - name: does without what is optional"]
         lines += [f"    arguments: {_json(least)}", f"    returns: {_json(least | unset)}"]
-    return "\n".join([*lines, "---", description or TO_WRITE]) + "\n"
+    return "\n".join([*lines, "---", description or PLACEHOLDER]) + "\n"
 
 
 def _parameter(field: Field) -> dict[str, Any]:
-    made = field.kind.schema()
+    made = field.type.to_schema()
     if field.description:
         made["description"] = field.description
     if field.default is not None:
@@ -107,7 +107,7 @@ def _json(value: Any) -> str:
 # ---- Python
 
 
-def python_tool(name: str, fields: Sequence[Field], description: str = "") -> str:
+def render_python_tool(name: str, fields: Sequence[Field], description: str = "") -> str:
     """Return a module with the tool as a typed function.
 
     Raises:
@@ -120,8 +120,8 @@ def python_tool(name: str, fields: Sequence[Field], description: str = "") -> st
                 hint="use letters, digits and `_`, and no keyword",
             )
     ordered = sorted(fields, key=lambda field: not field.required)
-    literal = any("Literal[" in field.kind.annotation() for field in fields)
-    said = _quoted(description or TO_WRITE)
+    literal = any("Literal[" in field.type.to_annotation() for field in fields)
+    said = _quoted(description or PLACEHOLDER)
     about = [
         f"        {field.name}: {_quoted(field.description)}"
         for field in ordered
@@ -161,7 +161,7 @@ def _definition(name: str, parameters: Sequence[str]) -> str:
 
 
 def _signed(field: Field) -> str:
-    kind = field.kind.annotation()
+    kind = field.type.to_annotation()
     if field.required:
         return f"{field.name}: {kind}"
     if field.default is None:
@@ -174,9 +174,9 @@ def _quoted(text: str) -> str:
     return re.sub(r'"(?="|$)', r"\"", text.replace("\\", "\\\\"))
 
 
-def python_test(name: str, fields: Sequence[Field]) -> str:
+def render_python_test(name: str, fields: Sequence[Field]) -> str:
     """Return tests of that module: of the function alone, and called by a scripted model."""
-    given = {field.name: field.kind.sample() for field in fields}
+    given = {field.name: field.type.make_sample() for field in fields}
     return f'''\
 """Tests of `{name}`. Run them with `python -m pytest`: no model, no network."""
 

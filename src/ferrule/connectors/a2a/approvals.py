@@ -7,9 +7,10 @@
     approved  peer and card are approved                  all of its skills are offered
 
 The card is read before it is approved (a person reviews it), and nothing else is asked of the peer
-before that. When the card later differs, the new one is kept beside the approved one (`pend`) until
-a person has reviewed the difference. Approvals are kept in `<state>/a2a`, one file for each peer,
-readable by its owner alone; a file that others can write is an error, not an approval.
+before that. When the card later differs, the new one is kept beside the approved one
+(`set_pending`) until a person has reviewed the difference. Approvals are kept in `<state>/a2a`, one
+file for each peer, readable by its owner alone; a file that others can write is an error, not an
+approval.
 """
 
 from __future__ import annotations
@@ -22,32 +23,32 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, cast
 
-from ferrule.connectors.cleaning import difference
+from ferrule.connectors.text_cleaning import diff_texts
 from ferrule.core.errors import ConfigError
 from ferrule.storage import paths
 
-from .cards import Card, Skill, from_json
+from .cards import Card, Skill, card_from_json
 from .spec import A2aPeer
 
-State = Literal["unknown", "moved", "changed", "approved"]
+ApprovalState = Literal["unknown", "moved", "changed", "approved"]
 _VERSION = 1
 
 
 @dataclass(frozen=True, slots=True)
-class Approval:
+class PeerApproval:
     """The approval state of a peer.
 
     `card` is what was approved, `pending` what the peer says now if that differs.
     """
 
-    state: State
+    state: ApprovalState
     card: Card | None = None
     pending: Card | None = None
-    covered: str = ""
+    approved_configuration: str = ""
     """The approved configuration as text, to compare with the current one."""
 
     @property
-    def offered(self) -> tuple[Skill, ...]:
+    def unchanged(self) -> tuple[Skill, ...]:
         """The approved skills that have not changed since, as far as is known."""
         if self.card is None:
             return ()
@@ -59,7 +60,7 @@ class Approval:
         return tuple(skill for skill in self.card.skills if skill.hash in current)
 
 
-class Approvals:
+class PeerApprovals:
     """A person's stored approvals of A2A peers.
 
     Nothing is written before the first one. Every method raises ConfigError for a file that cannot
@@ -70,20 +71,20 @@ class Approvals:
         self._folder = folder
         self._now = now
 
-    def look(self, peer: A2aPeer) -> Approval:
+    def get(self, peer: A2aPeer) -> PeerApproval:
         """Return the approval state of a peer as it is configured now."""
         stored = self._load(peer)
         if stored is None:
-            return Approval("unknown")
+            return PeerApproval("unknown")
         covered = str(stored.get("covered", ""))
         if stored["peer"] != peer.digest():
-            return Approval("moved", covered=covered)
+            return PeerApproval("moved", approved_configuration=covered)
         try:
-            card = from_json(stored["card"])
-            pending = from_json(stored["pending"]) if stored.get("pending") else None
+            card = card_from_json(stored["card"])
+            pending = card_from_json(stored["pending"]) if stored.get("pending") else None
         except (KeyError, TypeError, ValueError) as error:
             raise self._unusable(peer, "it is damaged", "remove it and approve again") from error
-        return Approval("approved" if pending is None else "changed", card, pending, covered)
+        return PeerApproval("approved" if pending is None else "changed", card, pending, covered)
 
     def approve(self, peer: A2aPeer, card: Card) -> None:
         """Approve a peer as it is configured now, and its card."""
@@ -91,17 +92,17 @@ class Approvals:
             "version": _VERSION,
             "name": peer.name,
             "peer": peer.digest(),
-            "covered": covered_text(peer),
-            "card": card.as_json(),
+            "covered": configuration_text(peer),
+            "card": card.to_json(),
             "pending": None,
             "at": int(self._now() * 1000),
         }
         self._store(peer, entry)
 
-    def pend(self, peer: A2aPeer, card: Card | None) -> None:
+    def set_pending(self, peer: A2aPeer, card: Card | None) -> None:
         """Store what an approved peer says now, or None if it says what was approved."""
         stored = self._load(peer)
-        wanted = None if card is None else card.as_json()
+        wanted = None if card is None else card.to_json()
         if (
             stored is not None
             and stored["peer"] == peer.digest()
@@ -121,10 +122,10 @@ class Approvals:
 
         Invisible characters are spelled out.
         """
-        approval = self.look(peer)
+        approval = self.get(peer)
         parts = [
-            difference("peer", approval.covered, covered_text(peer)),
-            difference("card", approval.card.text() if approval.card else "", card.text()),
+            diff_texts("peer", approval.approved_configuration, configuration_text(peer)),
+            diff_texts("card", approval.card.to_text() if approval.card else "", card.to_text()),
         ]
         return "\n".join(part for part in parts if part)
 
@@ -168,6 +169,6 @@ class Approvals:
         )
 
 
-def covered_text(peer: A2aPeer) -> str:
+def configuration_text(peer: A2aPeer) -> str:
     """Return what is approved of a peer's configuration, one fact a line."""
-    return json.dumps(peer.covered(), indent=1, sort_keys=True) + "\n"
+    return json.dumps(peer.approval_facts(), indent=1, sort_keys=True) + "\n"

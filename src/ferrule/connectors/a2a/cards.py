@@ -21,16 +21,21 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
-from ferrule.connectors.cleaning import clean
-from ferrule.connectors.json_values import list_of, mapping_of, objects_of, text_of
-from ferrule.connectors.schemas import depth_of
-from ferrule.core.calls import compact
+from ferrule.connectors.bounded_schemas import nesting_depth
+from ferrule.connectors.json_values import (
+    list_or_empty,
+    mapping_or_empty,
+    objects_in,
+    text_or_empty,
+)
+from ferrule.connectors.text_cleaning import clean_text
+from ferrule.core.calls import encode_json
 
 MAX_CARD = 256 * 1024
 MAX_SKILLS = 64
 MAX_SKILL = 32 * 1024
 MAX_DEPTH = 24
-DESCRIPTION = 2_000
+MAX_DESCRIPTION = 2_000
 _MAX_EXAMPLES = 3
 _MAX_EXAMPLE = 200
 _MAX_NAMED = 20
@@ -88,11 +93,11 @@ class Skill:
     @property
     def description(self) -> str:
         """The description for the model, cleaned and cut."""
-        texts = (text_of(self.raw.get(key)) for key in ("name", "description"))
-        cleaned = (clean(text).strip() for text in texts)
-        lines = [": ".join(text for text in cleaned if text)[:DESCRIPTION] or self.id]
-        for example in list_of(self.raw.get("examples"))[:_MAX_EXAMPLES]:
-            lines.append(f"Example: {clean(text_of(example))[:_MAX_EXAMPLE]}")
+        texts = (text_or_empty(self.raw.get(key)) for key in ("name", "description"))
+        cleaned = (clean_text(text).strip() for text in texts)
+        lines = [": ".join(text for text in cleaned if text)[:MAX_DESCRIPTION] or self.id]
+        for example in list_or_empty(self.raw.get("examples"))[:_MAX_EXAMPLES]:
+            lines.append(f"Example: {clean_text(text_or_empty(example))[:_MAX_EXAMPLE]}")
         return "\n".join(lines)
 
 
@@ -111,26 +116,26 @@ class Card:
 
     @property
     def name(self) -> str:
-        return clean(text_of(self.head.get("name")))[:100]
+        return clean_text(text_or_empty(self.head.get("name")))[:100]
 
     @property
     def version(self) -> str:
         """The version that the agent says it has."""
-        return clean(text_of(self.head.get("version")))[:40]
+        return clean_text(text_or_empty(self.head.get("version")))[:40]
 
     @property
-    def streams(self) -> bool:
-        return mapping_of(self.head.get("capabilities")).get("streaming") is True
+    def supports_streaming(self) -> bool:
+        return mapping_or_empty(self.head.get("capabilities")).get("streaming") is True
 
     @property
     def addresses(self) -> tuple[str, ...]:
         """The URLs at which the peer says that it can be asked."""
         return tuple(
-            text_of(interface.get("url"))
-            for interface in objects_of(self.head.get("supportedInterfaces"))
+            text_or_empty(interface.get("url"))
+            for interface in objects_in(self.head.get("supportedInterfaces"))
         )
 
-    def get(self, skill: str) -> Skill | None:
+    def get_skill(self, skill: str) -> Skill | None:
         """Return a skill by the peer's id for it."""
         return next((known for known in self.skills if known.id == skill), None)
 
@@ -138,10 +143,10 @@ class Card:
         """Return the digest that an approval is bound to."""
         return _hash([self.head_hash, sorted(skill.hash for skill in self.skills)])
 
-    def as_json(self) -> dict[str, Any]:
+    def to_json(self) -> dict[str, Any]:
         return {"head": dict(self.head), "skills": [dict(skill.raw) for skill in self.skills]}
 
-    def text(self) -> str:
+    def to_text(self) -> str:
         """Return everything as text for a person, one fact a line, to be compared line by line."""
         lines = ["agent", *(f"  {line}" for line in _indented(self.head).splitlines())]
         for skill in self.skills:
@@ -152,7 +157,7 @@ class Card:
         return "\n".join(lines) + "\n"
 
 
-def from_json(stored: Mapping[str, Any]) -> Card:
+def card_from_json(stored: Mapping[str, Any]) -> Card:
     """Read a stored card. Raises KeyError, TypeError or ValueError if it is damaged."""
     skills = tuple(Skill(dict(raw)) for raw in stored["skills"])
     for skill in skills:
@@ -167,10 +172,12 @@ def read_card(card: Mapping[str, Any]) -> Card:
     """
     skills: dict[str, Skill] = {}
     left_out: list[str] = []
-    for raw in objects_of(card.get("skills")):
+    for raw in objects_in(card.get("skills")):
         problem = _problem(raw, skills)
         if problem:
-            left_out.append(f"skill `{clean(text_of(raw.get('id')))[:60]}` is left out: {problem}")
+            left_out.append(
+                f"skill `{clean_text(text_or_empty(raw.get('id')))[:60]}` is left out: {problem}"
+            )
         else:
             skills[str(raw["id"])] = Skill({key: raw[key] for key in _SKILL_KEYS if raw.get(key)})
     head = {key: card[key] for key in _HEAD_KEYS if card.get(key)}
@@ -188,7 +195,10 @@ def _problem(raw: Mapping[str, Any], known: Mapping[str, Skill]) -> str:
         return "it is listed twice, and the first one counts"
     if len(known) == MAX_SKILLS:
         return f"there are more than {MAX_SKILLS}"
-    if depth_of(dict(raw), MAX_DEPTH + 1) > MAX_DEPTH or len(compact(dict(raw))) > MAX_SKILL:
+    if (
+        nesting_depth(dict(raw), MAX_DEPTH + 1) > MAX_DEPTH
+        or len(encode_json(dict(raw))) > MAX_SKILL
+    ):
         return "its description is too large"
     return ""
 

@@ -18,8 +18,8 @@ from contextlib import aclosing
 from dataclasses import dataclass, field
 from typing import Any
 
-from .http import broke
-from .task_state import Work
+from .http import is_connection_error
+from .task_state import TaskState
 
 POLL_SECONDS = (0.25, 5.0)
 CANCEL_SECONDS = 5.0
@@ -29,7 +29,7 @@ _ID = re.compile(r"[A-Za-z0-9_.:~@+=-]{1,200}")
 """Ids of tasks are part of URLs in the HTTP form, so one that could lead elsewhere is invalid."""
 
 
-class Unusable(Exception):
+class InvalidAnswer(Exception):
     """The peer's answer violates the protocol, or is larger than is accepted.
 
     The message begins with "it".
@@ -44,16 +44,16 @@ class Exchange:
     """
 
     client: Any
-    streams: bool
+    supports_streaming: bool
     progress: Callable[[str], None]
-    work: Work = field(default_factory=Work)
+    task: TaskState = field(default_factory=TaskState)
 
-    async def run(self, message: Mapping[str, Any]) -> Work:
+    async def run(self, message: Mapping[str, Any]) -> TaskState:
         """Send a message and follow the task until it is settled.
 
         Raises:
-            Unusable: The answer violates the protocol. Errors of the library are raised as they
-                are.
+            InvalidAnswer: The answer violates the protocol. Errors of the library are raised as
+                they are.
         """
         request = _request(
             "SendMessageRequest",
@@ -61,20 +61,20 @@ class Exchange:
         )
         try:
             await self._stream(request)
-            if not self.work.settled:
+            if not self.task.is_settled:
                 await self._poll()
         except ValueError as error:
             # From `Work`. The library's own errors have other types, except for a card without
             # addresses.
-            raise Unusable(str(error)) from error
-        return self.work
+            raise InvalidAnswer(str(error)) from error
+        return self.task
 
     async def _stream(self, request: Any) -> None:
         try:
             await self._read_events(request)
         except Exception as error:
             # The connection is lost, the task is not: it is polled, and nothing is sent twice.
-            if not (self.work.task_id and broke(error)):
+            if not (self.task.task_id and is_connection_error(error)):
                 raise
 
     async def _read_events(self, request: Any) -> None:
@@ -83,46 +83,46 @@ class Exchange:
             async for event in events:
                 count += 1
                 if count > MAX_EVENTS:
-                    raise Unusable(f"it sent more than {MAX_EVENTS} events")
+                    raise InvalidAnswer(f"it sent more than {MAX_EVENTS} events")
                 self._apply(event)
-                if self.work.settled:
+                if self.task.is_settled:
                     return
 
     async def _poll(self) -> None:
         """Poll the task until it is settled."""
-        if not self.work.task_id:
-            raise Unusable("it ended its stream without an answer")
+        if not self.task.task_id:
+            raise InvalidAnswer("it ended its stream without an answer")
         pause = POLL_SECONDS[0]
         while True:
             task = await self.client.get_task(
                 _request(
-                    "GetTaskRequest", {"id": self.work.task_id, "historyLength": _HISTORY_LENGTH}
+                    "GetTaskRequest", {"id": self.task.task_id, "historyLength": _HISTORY_LENGTH}
                 )
             )
             self._apply({"task": _json(task)})
-            if self.work.settled:
+            if self.task.is_settled:
                 return
             await asyncio.sleep(pause)
             pause = min(pause * 1.5, POLL_SECONDS[1])
 
     def _apply(self, event: Mapping[str, Any]) -> None:
-        shown = self.work.take(event)
-        if self.work.task_id and not _ID.fullmatch(self.work.task_id):
-            self.work.task_id = ""
-            raise Unusable("its task has an unusable id")
+        shown = self.task.apply_event(event)
+        if self.task.task_id and not _ID.fullmatch(self.task.task_id):
+            self.task.task_id = ""
+            raise InvalidAnswer("its task has an unusable id")
         if shown:
             self.progress(shown)
 
     async def cancel(self) -> None:
         """Cancel the task at the peer. Bounded; raises what the library raises."""
-        if self.work.runs:
+        if self.task.can_cancel:
             async with asyncio.timeout(CANCEL_SECONDS):
                 await self.client.cancel_task(
-                    _request("CancelTaskRequest", {"id": self.work.task_id})
+                    _request("CancelTaskRequest", {"id": self.task.task_id})
                 )
 
 
-def client_of(card: Mapping[str, Any], http: Any, *, streams: bool) -> Any:
+def make_client(card: Mapping[str, Any], http: Any, *, supports_streaming: bool) -> Any:
     """Return a client of the protocol library for a card.
 
     Raises:
@@ -131,15 +131,15 @@ def client_of(card: Mapping[str, Any], http: Any, *, streams: bool) -> Any:
     from a2a.client import ClientConfig, ClientFactory
 
     config = ClientConfig(
-        streaming=streams,
-        polling=not streams,
+        streaming=supports_streaming,
+        polling=not supports_streaming,
         httpx_client=http,
         supported_protocol_bindings=["JSONRPC", "HTTP+JSON"],
     )
-    return ClientFactory(config).create(card_value(card))
+    return ClientFactory(config).create(to_library_card(card))
 
 
-def card_value(card: Mapping[str, Any]) -> Any:
+def to_library_card(card: Mapping[str, Any]) -> Any:
     """Return a card of the current protocol as the library's value. Raises its ParseError."""
     from a2a.types import AgentCard
     from a2a.utils.proto_utils import parse_lenient
@@ -147,7 +147,7 @@ def card_value(card: Mapping[str, Any]) -> Any:
     return parse_lenient(dict(card), AgentCard())
 
 
-def parsed(card: dict[str, Any]) -> Any:
+def parse_card(card: dict[str, Any]) -> Any:
     """Return a card as a peer sent it, of any version, as the library's value.
 
     Changes `card`. Raises the library's ParseError.
@@ -157,7 +157,7 @@ def parsed(card: dict[str, Any]) -> Any:
     return parse_agent_card(card)
 
 
-def json_of(value: Any) -> dict[str, Any]:
+def to_json(value: Any) -> dict[str, Any]:
     """Return a value of the library as JSON."""
     return _json(value)
 

@@ -18,14 +18,14 @@ from collections.abc import AsyncIterator, Mapping
 from functools import cache
 from typing import Any
 
-from ferrule.connectors.cleaning import clean
-from ferrule.connectors.schemas import depth_of
+from ferrule.connectors.bounded_schemas import nesting_depth
+from ferrule.connectors.text_cleaning import clean_text
 from ferrule.core.calls import ErrorType
 from ferrule.core.errors import ToolFailed
-from ferrule.models.http.proxies import proxy_for
+from ferrule.models.http.proxies import find_proxy
 
 from .cards import MAX_CARD, MAX_DEPTH
-from .spec import A2aPeer, place_of
+from .spec import A2aPeer, url_origin
 
 MAX_BODY = 8 * 1024 * 1024
 MAX_STREAM = 32 * 1024 * 1024
@@ -36,7 +36,7 @@ _MAX_MESSAGE = 2_000
 _MAX_RETRY_AFTER = 3600.0
 
 
-class Refused(Exception):
+class RequestRefused(Exception):
     """An address or an answer is out of bounds.
 
     It is no error of the HTTP library, which would be taken for one of the network.
@@ -48,7 +48,7 @@ class Refused(Exception):
         self.message = message
 
 
-def client_for(peer: A2aPeer, headers: Mapping[str, str]) -> Any:
+def make_http_client(peer: A2aPeer, headers: Mapping[str, str]) -> Any:
     """Return an HTTP client for a peer, with the bounds of this module.
 
     Takes a while, since certificates are read.
@@ -58,8 +58,8 @@ def client_for(peer: A2aPeer, headers: Mapping[str, str]) -> Any:
     """
     import httpx
 
-    scheme, host, port = place_of(peer.url)
-    proxy = proxy_for(scheme == "https", host, port, None, os.environ)
+    scheme, host, port = url_origin(peer.url)
+    proxy = find_proxy(scheme == "https", host, port, None, os.environ)
     library_proxy = None
     if proxy is not None:
         proxy_host, proxy_port, credentials = proxy
@@ -100,7 +100,9 @@ def _bounded_body() -> Any:
             async for part in self._inner:
                 size += len(part)
                 if size > self._most:
-                    raise Refused(ErrorType.LIMIT, f"its answer is larger than {self._most} bytes")
+                    raise RequestRefused(
+                        ErrorType.LIMIT, f"its answer is larger than {self._most} bytes"
+                    )
                 yield part
 
         async def aclose(self) -> None:
@@ -122,14 +124,14 @@ def _bounded_transport() -> Any:
             self._peer = peer
 
         async def handle_async_request(self, request: Any) -> Any:
-            if not self._peer.admits(str(request.url)):
-                raise Refused(
+            if not self._peer.allows_url(str(request.url)):
+                raise RequestRefused(
                     ErrorType.PERMISSION_DENIED, _refusal_of_origin(self._peer, str(request.url))
                 )
             response = await self._inner.handle_async_request(request)
             if response.headers.get("content-encoding", "identity") != "identity":
                 await response.aclose()
-                raise Refused(
+                raise RequestRefused(
                     ErrorType.IO_ERROR, "its answer is compressed, which was not asked for"
                 )
             media_type = response.headers.get("content-type", "")
@@ -145,10 +147,10 @@ def _bounded_transport() -> Any:
 
 def _refusal_of_origin(peer: A2aPeer, url: str) -> str:
     try:
-        scheme, host, port = place_of(url)
+        scheme, host, port = url_origin(url)
     except ValueError:
         return "it leads to something that is not a web address"
-    origin = clean(f"{scheme}://{host}:{port}")[:200]
+    origin = clean_text(f"{scheme}://{host}:{port}")[:200]
     return (
         f"it leads to `{origin}`, which is not asked; if that is right, "
         f"a person can write it as the `endpoint` of `{peer.name}`"
@@ -164,44 +166,46 @@ async def fetch_card(peer: A2aPeer, client: Any) -> dict[str, Any]:
         async for part in response.aiter_bytes():
             body += part
             if len(body) > MAX_CARD:
-                raise Refused(ErrorType.LIMIT, f"its card is larger than {MAX_CARD} bytes")
+                raise RequestRefused(ErrorType.LIMIT, f"its card is larger than {MAX_CARD} bytes")
         response.raise_for_status()
     try:
         card: Any = json.loads(bytes(body))
     except (ValueError, RecursionError):
-        raise Refused(ErrorType.PARSE_ERROR, "its card is not JSON") from None
-    if not isinstance(card, dict) or depth_of(card, MAX_DEPTH + 1) > MAX_DEPTH:
-        raise Refused(ErrorType.PARSE_ERROR, "its card is not an object, or nested too deeply")
+        raise RequestRefused(ErrorType.PARSE_ERROR, "its card is not JSON") from None
+    if not isinstance(card, dict) or nesting_depth(card, MAX_DEPTH + 1) > MAX_DEPTH:
+        raise RequestRefused(
+            ErrorType.PARSE_ERROR, "its card is not an object, or nested too deeply"
+        )
     return card  # pyright: ignore[reportUnknownVariableType]  JSON of unknown shape
 
 
 # ---- failures
 
 
-def broke(error: BaseException) -> bool:
+def is_connection_error(error: BaseException) -> bool:
     """Return whether the connection broke, which says nothing about the task."""
     import httpx
 
     return isinstance(_cause(error), httpx.TransportError)
 
 
-def failed(peer: A2aPeer, attempted: str, error: BaseException) -> ToolFailed:
+def request_failure(peer: A2aPeer, attempted: str, error: BaseException) -> ToolFailed:
     """Return the failure that the model is told. `attempted` is what was done ("asking")."""
     import httpx
 
     cause = _cause(error)
     prefix = f"{attempted} the agent `{peer.name}` failed: "
-    if isinstance(cause, Refused):
+    if isinstance(cause, RequestRefused):
         return ToolFailed(cause.error_type, prefix + cause.message)
     if isinstance(cause, httpx.HTTPStatusError):
         return _status_failure(peer, prefix, cause.response)
     if isinstance(
         cause, (httpx.ConnectError, httpx.ConnectTimeout, httpx.PoolTimeout, httpx.ProxyError)
     ):
-        reason = f"it cannot be reached ({clean(str(cause))[:200] or type(cause).__name__})"
+        reason = f"it cannot be reached ({clean_text(str(cause))[:200] or type(cause).__name__})"
         return ToolFailed(ErrorType.IO_ERROR, prefix + reason, kind="transient")
     if isinstance(cause, httpx.HTTPError):
-        reason = f"the connection broke ({clean(str(cause))[:200] or type(cause).__name__})"
+        reason = f"the connection broke ({clean_text(str(cause))[:200] or type(cause).__name__})"
         return ToolFailed(
             ErrorType.IO_ERROR,
             f"{prefix}{reason}; outcome unknown: check before doing it again",
@@ -215,7 +219,7 @@ def _cause(error: BaseException) -> BaseException:
     import httpx
 
     cause = error
-    while cause.__cause__ is not None and not isinstance(cause, (httpx.HTTPError, Refused)):
+    while cause.__cause__ is not None and not isinstance(cause, (httpx.HTTPError, RequestRefused)):
         cause = cause.__cause__
     return cause
 
@@ -263,5 +267,5 @@ def _protocol_failure(prefix: str, error: BaseException) -> ToolFailed:
     The names of the library's classes are the specification's.
     """
     error_type = _PROTOCOL_ERRORS.get(type(error).__name__, ErrorType.TOOL_ERROR)
-    message = clean(str(error)).strip()[:_MAX_MESSAGE] or type(error).__name__
+    message = clean_text(str(error)).strip()[:_MAX_MESSAGE] or type(error).__name__
     return ToolFailed(error_type, prefix + message)

@@ -17,15 +17,15 @@ from dataclasses import dataclass, field
 from typing import Any
 from uuid import uuid4
 
-from ferrule.connectors.json_values import list_of, mapping_of
-from ferrule.connectors.schemas import depth_of
-from ferrule.core.calls import compact
+from ferrule.connectors.bounded_schemas import nesting_depth
+from ferrule.connectors.json_values import list_or_empty, mapping_or_empty
+from ferrule.core.calls import encode_json
 from ferrule.core.errors import RetryCall
 from ferrule.tools.context import Context
 
 from .cards import Skill
 from .spec import A2aPeer
-from .task_state import Work
+from .task_state import TaskState
 
 MAX_MESSAGE = 256 * 1024
 """Bytes of what one call may send to a peer."""
@@ -46,23 +46,23 @@ class Conversation:
     context_id: str = ""
     tasks: dict[str, str] = field(default_factory=dict[str, str])
 
-    def learn(self, task: Work) -> None:
+    def record(self, task: TaskState) -> None:
         """Record what came of a message."""
         self.context_id = self.context_id or task.context_id
         self.tasks.pop(task.task_id, None)
-        if task.runs and task.settled:
+        if task.can_cancel and task.is_settled:
             self.tasks[task.task_id] = task.context_id
             while len(self.tasks) > _MAX_TASKS:
                 del self.tasks[next(iter(self.tasks))]
 
 
-def conversation_of(context: Context, peer: str) -> Conversation:
+def get_conversation(context: Context, peer: str) -> Conversation:
     """Return the conversation that the session of a call has with a peer."""
     conversations: dict[str, Conversation] = context.memory.setdefault(_MEMORY_KEY, {})
     return conversations.setdefault(peer, Conversation())
 
 
-def message_of(
+def make_message(
     peer: A2aPeer,
     skill: Skill,
     arguments: Mapping[str, Any],
@@ -78,7 +78,7 @@ def message_of(
     if "data" in arguments:
         _check_data(arguments["data"])
         parts.append({"data": arguments["data"]})
-    if len(compact(parts).encode("utf-8", "replace")) > MAX_MESSAGE:
+    if len(encode_json(parts).encode("utf-8", "replace")) > MAX_MESSAGE:
         raise RetryCall(f"`message` and `data` are more than {MAX_MESSAGE} bytes: say it with less")
     task_id = arguments.get("task_id", "")
     if task_id and task_id not in conversation.tasks:
@@ -104,7 +104,7 @@ def message_of(
 
 
 def _check_data(data: Mapping[str, Any]) -> None:
-    if depth_of(data, _MAX_DEPTH + 1) > _MAX_DEPTH:
+    if nesting_depth(data, _MAX_DEPTH + 1) > _MAX_DEPTH:
         raise RetryCall(f"`data` is nested more than {_MAX_DEPTH} deep: say it flatter")
     remaining: list[Any] = [data]
     while remaining:
@@ -114,4 +114,4 @@ def _check_data(data: Mapping[str, Any]) -> None:
                 f"`data` holds {str(value)[:40]}, which this protocol cannot carry exactly: "
                 "write it as a text"
             )
-        remaining += [*mapping_of(value).values(), *list_of(value)]
+        remaining += [*mapping_or_empty(value).values(), *list_or_empty(value)]

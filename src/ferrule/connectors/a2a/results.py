@@ -23,13 +23,13 @@ import binascii
 from collections.abc import Mapping
 from typing import Any
 
-from ferrule.connectors.cleaning import clean
-from ferrule.connectors.json_values import text_of
+from ferrule.connectors.json_values import text_or_empty
+from ferrule.connectors.text_cleaning import clean_text
 from ferrule.core.calls import ErrorType
 from ferrule.core.errors import ToolFailed
 from ferrule.tools.chunked_output import Chunks
 
-from .task_state import Work
+from .task_state import TaskState
 
 _MAX_MESSAGE = 4_000
 _MAX_PARTS = 1_000
@@ -41,7 +41,7 @@ _END_ERRORS = {
 }
 
 
-def value_of(peer: str, tool: str, task: Work) -> Any:
+def result_value(peer: str, tool: str, task: TaskState) -> Any:
     """Return the value of a call.
 
     Raises:
@@ -51,7 +51,7 @@ def value_of(peer: str, tool: str, task: Work) -> Any:
         return _answer(peer, task.reply)
     if task.state in _END_ERRORS:
         error_type, meaning = _END_ERRORS[task.state]
-        reason = clean(_join_text(task.said)).strip()[:_MAX_MESSAGE] or "it did not say why"
+        reason = clean_text(_join_text(task.message)).strip()[:_MAX_MESSAGE] or "it did not say why"
         data = {"agent": peer, "state": task.state, "task_id": task.task_id}
         raise ToolFailed(
             error_type, f"the agent `{peer}` {meaning} ({task.state}). It says: {reason}", data=data
@@ -61,31 +61,31 @@ def value_of(peer: str, tool: str, task: Work) -> Any:
     return _waiting_value(peer, tool, task)
 
 
-def _completed_value(peer: str, task: Work) -> Any:
+def _completed_value(peer: str, task: TaskState) -> Any:
     artifacts = list(task.artifacts.values())
     if not artifacts:
-        return _answer(peer, task.said)
+        return _answer(peer, task.message)
     if len(artifacts) == 1:
-        value = _answer(peer, artifacts[0].whole())
+        value = _answer(peer, artifacts[0].joined_parts())
     else:
         listed = [
-            {"name": artifact.name[:_MAX_NAME], "content": told(artifact.whole())}
+            {"name": artifact.name[:_MAX_NAME], "content": content_value(artifact.joined_parts())}
             for artifact in artifacts
         ]
         value = {"agent": peer, "answer": listed}
-    if isinstance(value, dict) and task.said:
-        value["said"] = told(task.said)
+    if isinstance(value, dict) and task.message:
+        value["said"] = content_value(task.message)
     return value  # pyright: ignore[reportUnknownVariableType]  JSON, or pieces of bytes
 
 
-def _waiting_value(peer: str, tool: str, task: Work) -> dict[str, Any]:
+def _waiting_value(peer: str, tool: str, task: TaskState) -> dict[str, Any]:
     step = f"call `{tool}` again with this `task_id`, and the answer as `message`"
     if task.state == "auth-required":
         step = (
             "a person has to sign in or give access at that agent; ask for that, and then "
             f"call `{tool}` again with this `task_id`. Never send a password or a key in `message`"
         )
-    wants = told(task.said) if task.said else "it did not say what"
+    wants = content_value(task.message) if task.message else "it did not say what"
     return {
         "agent": peer,
         "state": task.state,
@@ -98,12 +98,12 @@ def _waiting_value(peer: str, tool: str, task: Work) -> dict[str, Any]:
 def _answer(peer: str, parts: list[Mapping[str, Any]]) -> Any:
     data = _decode_file(parts[0]) if len(parts) == 1 else None
     if data is None:
-        return {"agent": peer, "answer": told(parts)}
-    media_type = text_of(parts[0].get("mediaType"))[:100] or "application/octet-stream"
+        return {"agent": peer, "answer": content_value(parts)}
+    media_type = text_or_empty(parts[0].get("mediaType"))[:100] or "application/octet-stream"
     return Chunks((data,), mime=media_type)
 
 
-def told(parts: list[Mapping[str, Any]]) -> Any:
+def content_value(parts: list[Mapping[str, Any]]) -> Any:
     """Return parts of a message or artifact as a value."""
     if len(parts) == 1 and "data" in parts[0]:
         return parts[0]["data"]
@@ -121,12 +121,12 @@ def _describe_part(part: Mapping[str, Any]) -> Any:
     if "data" in part:
         return part["data"]
     facts: dict[str, Any] = {
-        "file": text_of(part.get("filename"))[:_MAX_NAME],
-        "media_type": text_of(part.get("mediaType"))[:_MAX_NAME],
+        "file": text_or_empty(part.get("filename"))[:_MAX_NAME],
+        "media_type": text_or_empty(part.get("mediaType"))[:_MAX_NAME],
     }
     if isinstance(part.get("url"), str):
         return {**facts, "url": part["url"][:2_000], "note": "not fetched"}
-    raw = text_of(part.get("raw"))
+    raw = text_or_empty(part.get("raw"))
     return {**facts, "bytes": len(raw) * 3 // 4 - raw[-2:].count("=")}
 
 
@@ -140,4 +140,4 @@ def _decode_file(part: Mapping[str, Any]) -> bytes | None:
 
 
 def _join_text(parts: list[Mapping[str, Any]]) -> str:
-    return "\n".join(text_of(part.get("text")) for part in parts if part.get("text"))
+    return "\n".join(text_or_empty(part.get("text")) for part in parts if part.get("text"))

@@ -15,7 +15,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from ferrule.connectors.json_values import objects_of
+from ferrule.connectors.json_values import objects_in
 from ferrule.core.errors import ConfigError
 
 ALGORITHMS = (
@@ -33,15 +33,15 @@ ALGORITHMS = (
 _MAX_FILE_BYTES = 256 * 1024
 
 
-class NotSigned(Exception):
+class SignatureInvalid(Exception):
     """No known key signed a card."""
 
 
-def verify(card: Any, keys: str) -> None:
+def verify_card(card: Any, keys: str) -> None:
     """Check that a key of a file signed a card, which is the protocol library's value.
 
     Raises:
-        NotSigned: No known key signed it; the message says why.
+        SignatureInvalid: No known key signed it; the message says why.
         ConfigError: The file cannot be used.
     """
     from a2a.utils.signing import SignatureVerificationError, create_signature_verifier
@@ -51,7 +51,7 @@ def verify(card: Any, keys: str) -> None:
     try:
         check(card)
     except SignatureVerificationError as error:
-        raise NotSigned(
+        raise SignatureInvalid(
             f"{str(error).rstrip('.')}; only the keys of `{keys}` are accepted"
         ) from error
 
@@ -73,7 +73,7 @@ def _load_keys(file: str) -> dict[str, Any]:
     try:
         with Path(file).open("rb") as opened:
             data = opened.read(_MAX_FILE_BYTES + 1)
-        listed = objects_of(json.loads(data)["keys"]) if len(data) <= _MAX_FILE_BYTES else []
+        listed = objects_in(json.loads(data)["keys"]) if len(data) <= _MAX_FILE_BYTES else []
         keys = {str(key.get("kid", "")): PyJWK(dict(key)) for key in listed}
     except OSError as error:
         raise ConfigError(f"cannot read the keys in `{file}`: {error.strerror}") from error

@@ -21,14 +21,14 @@ from dataclasses import dataclass
 from typing import Any, Literal
 from urllib.parse import urlsplit
 
-from ferrule.core.calls import compact
+from ferrule.core.calls import encode_json
 from ferrule.core.errors import ConfigError
-from ferrule.models.http.proxies import loopback
+from ferrule.models.http.proxies import is_loopback
 from ferrule.tools.reliability import Policies
 
 Origin = Literal["program", "person"]
 Trust = Literal["low", "medium", "high"]
-TRUST: tuple[Trust, ...] = ("low", "medium", "high")
+TRUST_LEVELS: tuple[Trust, ...] = ("low", "medium", "high")
 CARD_PATH = "/.well-known/agent-card.json"
 TIMEOUT = 120.0
 """Seconds that one call may take by default: the peer is an agent, not a function."""
@@ -46,7 +46,7 @@ _RESERVED = (
     "a2a-version",
 )
 
-Place = tuple[str, str, int]
+UrlOrigin = tuple[str, str, int]
 """Scheme, host and port: what a URL may not leave."""
 
 
@@ -124,10 +124,10 @@ class A2aPeer:
             raise ConfigError(
                 f"peer `{self.name}`: `{self.card_path}` cannot be the path of its card"
             )
-        if self.trust not in TRUST:
+        if self.trust not in TRUST_LEVELS:
             raise ConfigError(
                 f"peer `{self.name}`: unknown trust `{self.trust}`",
-                hint=f"use one of {', '.join(TRUST)}",
+                hint=f"use one of {', '.join(TRUST_LEVELS)}",
             )
         if not 0 < self.timeout <= 3600:
             raise ConfigError(
@@ -139,18 +139,18 @@ class A2aPeer:
         return self.url.rstrip("/") + self.card_path
 
     @property
-    def places(self) -> frozenset[Place]:
+    def allowed_origins(self) -> frozenset[UrlOrigin]:
         """The origins that may be asked for this peer."""
-        return frozenset(place_of(url) for url in (self.url, self.endpoint) if url)
+        return frozenset(url_origin(url) for url in (self.url, self.endpoint) if url)
 
-    def admits(self, url: str) -> bool:
+    def allows_url(self, url: str) -> bool:
         """Return whether a URL that the peer named belongs to an origin that may be asked."""
         try:
-            return place_of(url) in self.places
+            return url_origin(url) in self.allowed_origins
         except ValueError:
             return False
 
-    def covered(self) -> dict[str, Any]:
+    def approval_facts(self) -> dict[str, Any]:
         """Return what the digest covers, as JSON that a person can read."""
         facts: dict[str, Any] = {"card": self.card_url}
         if self.endpoint:
@@ -164,8 +164,8 @@ class A2aPeer:
         return facts
 
     def digest(self) -> str:
-        """Return SHA-256 (hex) over the name and `covered`."""
-        return hashlib.sha256(compact([self.name, self.covered()]).encode()).hexdigest()
+        """Return SHA-256 (hex) over the name and `approval_facts`."""
+        return hashlib.sha256(encode_json([self.name, self.approval_facts()]).encode()).hexdigest()
 
     def _check_url(self, url: str) -> None:
         try:
@@ -181,7 +181,7 @@ class A2aPeer:
                     "write `https://host/path`, without a user name, password, query or fragment"
                 ),
             )
-        is_local = loopback(parts.hostname or "")
+        is_local = is_loopback(parts.hostname or "")
         if parts.scheme == "http" and not (self.plain_http and is_local):
             hint = "set `plain_http: true` if you mean this machine" if is_local else "use https"
             raise ConfigError(
@@ -190,7 +190,7 @@ class A2aPeer:
             )
 
 
-def place_of(url: str) -> Place:
+def url_origin(url: str) -> UrlOrigin:
     """Return the origin of a URL. Raises ValueError if it is not an http or https URL."""
     parts = urlsplit(url)
     if (
@@ -204,17 +204,17 @@ def place_of(url: str) -> Place:
     return parts.scheme, parts.hostname.lower(), parts.port or default_port
 
 
-def secret_headers(peer: A2aPeer, parent: Mapping[str, str] | None = None) -> dict[str, str]:
+def secret_headers(peer: A2aPeer, environment: Mapping[str, str] | None = None) -> dict[str, str]:
     """Return the header that authenticates us to a peer.
 
-    Its secret is read from `parent`, the environment of this process by default.
+    Its secret is read from `environment`, the environment of this process by default.
 
     Raises:
         ConfigError: The variable is not set or unfit. Names the variable, never its value.
     """
     if peer.auth is None:
         return {}
-    value = (os.environ if parent is None else parent).get(peer.auth.variable, "")
+    value = (os.environ if environment is None else environment).get(peer.auth.variable, "")
     if not value:
         raise ConfigError(
             f"peer `{peer.name}` needs `{peer.auth.variable}`, which is not set", hint="set it"

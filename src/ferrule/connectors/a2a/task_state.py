@@ -20,10 +20,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from ferrule.connectors.cleaning import clean
-from ferrule.connectors.json_values import mapping_of, objects_of, text_of
+from ferrule.connectors.json_values import mapping_or_empty, objects_in, text_or_empty
+from ferrule.connectors.text_cleaning import clean_text
 
-State = Literal[
+StateName = Literal[
     "submitted",
     "working",
     "completed",
@@ -33,7 +33,7 @@ State = Literal[
     "input-required",
     "auth-required",
 ]
-_STATES: dict[str, State] = {
+_STATES: dict[str, StateName] = {
     "TASK_STATE_SUBMITTED": "submitted",
     "TASK_STATE_WORKING": "working",
     "TASK_STATE_COMPLETED": "completed",
@@ -43,8 +43,8 @@ _STATES: dict[str, State] = {
     "TASK_STATE_INPUT_REQUIRED": "input-required",
     "TASK_STATE_AUTH_REQUIRED": "auth-required",
 }
-OVER = ("completed", "failed", "rejected", "canceled")
-WAITS = ("input-required", "auth-required")
+END_STATES = ("completed", "failed", "rejected", "canceled")
+WAITING_STATES = ("input-required", "auth-required")
 MAX_ARTIFACTS = 256
 MAX_PARTS = 20_000
 _MAX_PROGRESS = 200
@@ -57,7 +57,7 @@ class Artifact:
     name: str
     parts: list[tuple[Mapping[str, Any], bool]]
 
-    def whole(self) -> list[Mapping[str, Any]]:
+    def joined_parts(self) -> list[Mapping[str, Any]]:
         """Return the parts, with those that were sent in pieces joined."""
         parts: list[dict[str, Any]] = []
         pieces: list[str] = []
@@ -65,7 +65,7 @@ class Artifact:
             if not (continues and parts and _is_text(part) and _is_text(parts[-1])):
                 _join_pieces(parts, pieces)
                 parts.append(dict(part))
-            pieces.append(text_of(part.get("text")))
+            pieces.append(text_or_empty(part.get("text")))
         _join_pieces(parts, pieces)
         return list(parts)
 
@@ -81,73 +81,79 @@ def _join_pieces(parts: list[dict[str, Any]], pieces: list[str]) -> None:
 
 
 @dataclass(slots=True)
-class Work:
+class TaskState:
     """What one exchange has come to.
 
-    `reply` are the parts of a message that ended it, `said` those that came with the last state.
+    `reply` are the parts of a message that ended it, `message` those that came with the last state.
     """
 
     task_id: str = ""
     context_id: str = ""
-    state: State = "submitted"
-    said: list[Mapping[str, Any]] = field(default_factory=list[Mapping[str, Any]])
+    state: StateName = "submitted"
+    message: list[Mapping[str, Any]] = field(default_factory=list[Mapping[str, Any]])
     artifacts: dict[str, Artifact] = field(default_factory=dict[str, Artifact])
     reply: list[Mapping[str, Any]] | None = None
-    parts: int = 0
+    part_count: int = 0
 
     @property
-    def settled(self) -> bool:
+    def is_settled(self) -> bool:
         """Whether nothing more will come without us: it has ended, or waits for us."""
-        return self.reply is not None or self.state in OVER or self.state in WAITS
+        return self.reply is not None or self.state in END_STATES or self.state in WAITING_STATES
 
     @property
-    def runs(self) -> bool:
+    def can_cancel(self) -> bool:
         """Whether there is a task to cancel."""
-        return bool(self.task_id) and self.reply is None and self.state not in OVER
+        return bool(self.task_id) and self.reply is None and self.state not in END_STATES
 
-    def take(self, event: Mapping[str, Any]) -> str:
+    def apply_event(self, event: Mapping[str, Any]) -> str:
         """Apply one event of a stream, or one answer. Return what to show a person, if anything.
 
         Raises:
             ValueError: The event does not conform to the protocol, or there is too much of it.
         """
         if "message" in event:
-            message = mapping_of(event["message"])
-            self.reply = objects_of(message.get("parts"))
+            message = mapping_or_empty(event["message"])
+            self.reply = objects_in(message.get("parts"))
             if not self.reply:
                 raise ValueError("it answered with an empty message")
-            self._check_ids(text_of(message.get("taskId")), text_of(message.get("contextId")))
+            self._check_ids(
+                text_or_empty(message.get("taskId")), text_or_empty(message.get("contextId"))
+            )
             return ""
         if "task" in event:
-            return self.replace(mapping_of(event["task"]))
+            return self.apply_task(mapping_or_empty(event["task"]))
         if "statusUpdate" in event:
-            update = mapping_of(event["statusUpdate"])
-            self._check_ids(text_of(update.get("taskId")), text_of(update.get("contextId")))
-            return self._apply_status(mapping_of(update.get("status")))
+            update = mapping_or_empty(event["statusUpdate"])
+            self._check_ids(
+                text_or_empty(update.get("taskId")), text_or_empty(update.get("contextId"))
+            )
+            return self._apply_status(mapping_or_empty(update.get("status")))
         if "artifactUpdate" in event:
-            update = mapping_of(event["artifactUpdate"])
-            self._check_ids(text_of(update.get("taskId")), text_of(update.get("contextId")))
+            update = mapping_or_empty(event["artifactUpdate"])
+            self._check_ids(
+                text_or_empty(update.get("taskId")), text_or_empty(update.get("contextId"))
+            )
             return self._apply_artifact(
-                mapping_of(update.get("artifact")), update.get("append") is True
+                mapping_or_empty(update.get("artifact")), update.get("append") is True
             )
         raise ValueError("it answered with neither a message nor a task")
 
-    def replace(self, task: Mapping[str, Any]) -> str:
+    def apply_task(self, task: Mapping[str, Any]) -> str:
         """Apply a whole task. Return what to show a person, if anything."""
-        self._check_ids(text_of(task.get("id")), text_of(task.get("contextId")))
+        self._check_ids(text_or_empty(task.get("id")), text_or_empty(task.get("contextId")))
         self.artifacts.clear()
-        self.parts = 0
-        for artifact in objects_of(task.get("artifacts")):
+        self.part_count = 0
+        for artifact in objects_in(task.get("artifacts")):
             self._apply_artifact(artifact, append=False)
-        shown = self._apply_status(mapping_of(task.get("status")))
-        if not self.said and self.state == "completed" and not self.artifacts:
+        shown = self._apply_status(mapping_or_empty(task.get("status")))
+        if not self.message and self.state == "completed" and not self.artifacts:
             # Some agents put their answer into the history only, and not into the state.
             messages = [
                 message
-                for message in objects_of(task.get("history"))
+                for message in objects_in(task.get("history"))
                 if message.get("role") == "ROLE_AGENT"
             ]
-            self.said = objects_of(messages[-1].get("parts")) if messages else []
+            self.message = objects_in(messages[-1].get("parts")) if messages else []
         return shown
 
     def _check_ids(self, task: str, context: str) -> None:
@@ -158,23 +164,23 @@ class Work:
 
     def _apply_status(self, status: Mapping[str, Any]) -> str:
         # An unknown state (of a later version) counts as running: the call's timeout bounds it.
-        self.state = _STATES.get(text_of(status.get("state")), "working")
-        self.said = objects_of(mapping_of(status.get("message")).get("parts"))
-        shown = " ".join(text_of(part.get("text")) for part in self.said[:20])
-        return clean(shown).strip()[:_MAX_PROGRESS]
+        self.state = _STATES.get(text_or_empty(status.get("state")), "working")
+        self.message = objects_in(mapping_or_empty(status.get("message")).get("parts"))
+        shown = " ".join(text_or_empty(part.get("text")) for part in self.message[:20])
+        return clean_text(shown).strip()[:_MAX_PROGRESS]
 
     def _apply_artifact(self, artifact: Mapping[str, Any], append: bool) -> str:
-        key = text_of(artifact.get("artifactId"))
-        parts = objects_of(artifact.get("parts"))
-        self.parts += len(parts)
+        key = text_or_empty(artifact.get("artifactId"))
+        parts = objects_in(artifact.get("parts"))
+        self.part_count += len(parts)
         known = self.artifacts.get(key)
-        if self.parts > MAX_PARTS or (known is None and len(self.artifacts) == MAX_ARTIFACTS):
+        if self.part_count > MAX_PARTS or (known is None and len(self.artifacts) == MAX_ARTIFACTS):
             raise ValueError(
                 f"it gives more than {MAX_ARTIFACTS} artifacts, or {MAX_PARTS} parts of them"
             )
         if append and known is not None:
             known.parts += [(part, index == 0) for index, part in enumerate(parts)]
         else:
-            name = text_of(artifact.get("name"))
+            name = text_or_empty(artifact.get("name"))
             self.artifacts[key] = Artifact(name, [(part, False) for part in parts])
         return ""

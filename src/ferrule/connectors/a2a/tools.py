@@ -17,10 +17,10 @@ from ferrule.tools.reliability import Reliability
 from .cards import Skill
 from .http import CARD_SECONDS
 from .messages import MAX_MESSAGE
-from .peer import Live
+from .peer_client import PeerClient
 from .spec import A2aPeer, Trust
 
-CONTEXT = "ferrule context"
+CONTEXT_PARAMETER = "ferrule context"
 """The parameter in which handlers get the context; no argument has this name."""
 _GRACE_SECONDS = 10.0
 """Seconds that the dispatcher waits beyond the handler's own timeout, whose message says more."""
@@ -57,25 +57,25 @@ def full_name(peer: str, skill: Skill) -> str:
     return f"{peer}__{skill.tool_name}"
 
 
-def chosen(peer: A2aPeer, skill: str) -> bool:
+def is_selected(peer: A2aPeer, skill: str) -> bool:
     """Return whether the person wants a skill, by the peer's own id for it."""
     return (peer.only is None or skill in peer.only) and skill not in peer.without
 
 
-def make_tools(client: Live, skills: tuple[Skill, ...]) -> tuple[Tool, ...]:
+def make_tools(client: PeerClient, skills: tuple[Skill, ...]) -> tuple[Tool, ...]:
     """Return the tools of a peer that are offered, sorted by name."""
-    tools = [_skill_tool(client, skill) for skill in skills if chosen(client.peer, skill.id)]
+    tools = [_skill_tool(client, skill) for skill in skills if is_selected(client.peer, skill.id)]
     return tuple(sorted(tools, key=lambda tool: tool.name))
 
 
-def _skill_tool(client: Live, skill: Skill) -> Tool:
+def _skill_tool(client: PeerClient, skill: Skill) -> Tool:
     peer = client.peer
     name = full_name(peer.name, skill)
-    policy = peer.policies.of(skill.id).over(Reliability(timeout=peer.timeout))
+    policy = peer.policies.policy_for(skill.id).fill_from(Reliability(timeout=peer.timeout))
     seconds = policy.timeout or peer.timeout
 
     async def call(**values: Any) -> Any:
-        context = values.pop(CONTEXT)
+        context = values.pop(CONTEXT_PARAMETER)
         return await client.call(name, skill, values, context, seconds)
 
     return Tool(
@@ -87,7 +87,7 @@ def _skill_tool(client: Live, skill: Skill) -> Tool:
         risk=_RISKS[peer.trust],
         reliability=replace(policy, timeout=seconds + CARD_SECONDS + _GRACE_SECONDS),
         is_async=True,
-        context_parameter=CONTEXT,
+        context_parameter=CONTEXT_PARAMETER,
         loading=Loading.DEFERRED if peer.deferred else Loading.ALWAYS,
         source=f"a2a {peer.name}",
         annotations={"a2a": {"peer": peer.name, "skill": skill.id, "hash": skill.hash}},

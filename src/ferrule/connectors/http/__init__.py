@@ -5,24 +5,31 @@ becomes a value or a failure.
 
 Packages: `openapi`.
 Modules: `auth`, `bodies`, `endpoints`, `fields`, `hosts`, `loading`, `manifest`, `parameters`,
-`receive`, `requests`, `results`, `schemas`, `secrets`, `send`, `spec`, `templates`,
+`response`, `requests`, `results`, `schema_cache`, `secrets`, `sender`, `spec`, `templates`,
 `tools`, `url_templates`.
 """
 
-from .loading import Loaded, Wanted, check_files, http_tools, load_tools, openapi_tools
+from .loading import (
+    HttpToolSettings,
+    LoadedTools,
+    check_repository_manifests,
+    http_tools,
+    load_tools,
+    openapi_tools,
+)
 from .manifest import parse_manifest, read_manifest
 from .secrets import Secrets
-from .send import Sender
+from .sender import Sender
 from .spec import Manifest
 from .tools import make_tools
 
 __all__ = [
-    "Loaded",
+    "HttpToolSettings",
+    "LoadedTools",
     "Manifest",
     "Secrets",
     "Sender",
-    "Wanted",
-    "check_files",
+    "check_repository_manifests",
     "http_tools",
     "load_tools",
     "make_tools",

@@ -49,7 +49,7 @@ class Auth:
 
 
 @dataclass(frozen=True, slots=True)
-class Applied:
+class RequestAuth:
     """What a request gets, and the values that must not come back.
 
     Holds secrets, so it is never shown or stored.
@@ -58,20 +58,20 @@ class Applied:
     headers: Mapping[str, str] = field(default_factory=dict[str, str])
     query: tuple[str, ...] = ()
     cookies: tuple[tuple[str, str], ...] = ()
-    values: tuple[str, ...] = ()
+    secret_values: tuple[str, ...] = ()
 
     def __repr__(self) -> str:
         return "Applied(…)"
 
 
-def apply(entries: Iterable[Auth], secrets: Secrets) -> Applied:
+def resolve_auth(entries: Iterable[Auth], secrets: Secrets) -> RequestAuth:
     """Look up the secrets of entries. Raises ConfigError naming a reference that has no value."""
     headers: dict[str, str] = {}
     query: list[str] = []
     cookies: list[tuple[str, str]] = []
     values: list[str] = []
     for entry in entries:
-        value = secrets.look(entry.secret)
+        value = secrets.look_up(entry.secret)
         values.append(value)
         match entry.kind:
             case "bearer":
@@ -88,4 +88,4 @@ def apply(entries: Iterable[Auth], secrets: Secrets) -> Applied:
                 query.append(f"{quote(entry.query, safe='')}={quote(value, safe='')}")
             case "api_key":
                 headers[entry.header] = entry.prefix + value
-    return Applied(headers, tuple(query), tuple(cookies), tuple(values))
+    return RequestAuth(headers, tuple(query), tuple(cookies), tuple(values))

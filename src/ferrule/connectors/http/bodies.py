@@ -18,10 +18,10 @@ from dataclasses import dataclass
 from typing import Any, Literal, cast
 from xml.sax.saxutils import quoteattr
 
-from ferrule.core.calls import compact
+from ferrule.core.calls import encode_json
 
-from .templates import MISSING, Hole, Template, Unfit, parse_template, scalar
-from .url_templates import encoded
+from .templates import MISSING, Placeholder, Template, TemplateError, parse_template, scalar_text
+from .url_templates import percent_encode
 
 Kind = Literal["json", "form", "xml", "text"]
 KINDS: dict[Kind, str] = {
@@ -34,7 +34,7 @@ _MARK = re.compile("\ue000([0-9]+)\ue001")
 
 
 @dataclass(frozen=True, slots=True)
-class Body:
+class BodyTemplate:
     """How a body is made.
 
     One of `shape` (a JSON value whose texts are templates), `text` (a template), `whole` (one
@@ -45,64 +45,71 @@ class Body:
     kind: Kind
     shape: Any = None
     text: Template | None = None
-    whole: str = ""
-    used: frozenset[str] = frozenset()
+    from_argument: str = ""
+    used_arguments: frozenset[str] = frozenset()
 
-    def holes(self) -> Iterator[Hole]:
+    def placeholders(self) -> Iterator[Placeholder]:
         """Yield all placeholders."""
         if self.text is not None:
-            yield from self.text.holes
+            yield from self.text.placeholders
         yield from _placeholders_in(self.shape)
 
     def encode(self, arguments: Mapping[str, Any]) -> bytes | None:
-        """Return the body of a call, or None if it has none. Raises Unfit."""
+        """Return the body of a call, or None if it has none. Raises TemplateError."""
         if self.text is not None:
             text = self.text.fill(arguments, _ESCAPES[self.kind])
             return None if text is None else _encode(text)
         if self.shape is not None:
-            return _encode(compact(_fill(self.shape, arguments)))
-        if not self.whole:
-            unused = {name: arguments[name] for name in arguments if name not in self.used}
-            return _encode(compact(unused))
-        value = arguments.get(self.whole)
+            return _encode(encode_json(_fill(self.shape, arguments)))
+        if not self.from_argument:
+            unused = {
+                name: arguments[name] for name in arguments if name not in self.used_arguments
+            }
+            return _encode(encode_json(unused))
+        value = arguments.get(self.from_argument)
         if value is None:
             return None
         if self.kind == "form":
             return _encode("&".join(_form_pairs(value)))
-        return _encode(compact(value) if self.kind == "json" else scalar(value, self.whole))
+        return _encode(
+            encode_json(value) if self.kind == "json" else scalar_text(value, self.from_argument)
+        )
 
 
-def json_template(text: str) -> Body:
+def parse_json_template(text: str) -> BodyTemplate:
     """Parse a JSON template in a text: `{"name": {{name}}, "note": "for {{name}}"}`.
 
     Raises:
-        Unfit: It is not JSON around its placeholders.
+        TemplateError: It is not JSON around its placeholders.
     """
     template = parse_template(text)
-    holes = list(template.holes)
+    holes = list(template.placeholders)
     pieces: list[str] = []
     is_inside = False
     is_quoted: list[bool] = []
     for part in template.parts:
-        if isinstance(part, Hole):
+        if isinstance(part, Placeholder):
             mark = f"\ue000{len(is_quoted)}\ue001"
             pieces.append(mark if is_inside else f'"{mark}"')
             is_quoted.append(is_inside)
         else:
             if re.search("[\ue000\ue001]", part):
-                raise Unfit("the body has characters of Unicode's private use")
+                raise TemplateError("the body has characters of Unicode's private use")
             pieces.append(part)
             is_inside = _in_string(part, is_inside)
     try:
         value: Any = json.loads("".join(pieces))
     except (ValueError, RecursionError) as error:
-        raise Unfit(f"the body is not JSON around its placeholders: {error}") from None
-    return Body("json", shape=_restore_placeholders(value, holes, is_quoted))
+        raise TemplateError(f"the body is not JSON around its placeholders: {error}") from None
+    return BodyTemplate("json", shape=_restore_placeholders(value, holes, is_quoted))
 
 
-def shape_template(value: Any) -> Body:
-    """Parse a JSON template that is a value already, with templates as its texts. Raises Unfit."""
-    return Body("json", shape=_parse_texts(value))
+def parse_value_template(value: Any) -> BodyTemplate:
+    """Parse a JSON template that is a value already, with templates as its texts.
+
+    Raises TemplateError.
+    """
+    return BodyTemplate("json", shape=_parse_texts(value))
 
 
 def _in_string(text: str, is_inside: bool) -> bool:
@@ -118,9 +125,9 @@ def _in_string(text: str, is_inside: bool) -> bool:
     return is_inside
 
 
-def _restore_placeholders(value: Any, holes: list[Hole], is_quoted: list[bool]) -> Any:
+def _restore_placeholders(value: Any, holes: list[Placeholder], is_quoted: list[bool]) -> Any:
     def replace(text: str) -> Template:
-        parts: list[str | Hole] = []
+        parts: list[str | Placeholder] = []
         for position, piece in enumerate(_MARK.split(text)):
             if position % 2:
                 number = int(piece)
@@ -145,17 +152,19 @@ def _map_texts(value: Any, make: Callable[[str], Template]) -> Any:
     if isinstance(value, Mapping):
         pairs = cast("Mapping[str, Any]", value).items()
         for name, _ in pairs:
-            if any(make(name).holes):
-                raise Unfit(f"the key `{name[:40]}` of the body has a placeholder; only values may")
+            if any(make(name).placeholders):
+                raise TemplateError(
+                    f"the key `{name[:40]}` of the body has a placeholder; only values may"
+                )
         return {name: _map_texts(inner, make) for name, inner in pairs}
     if isinstance(value, list):
         return [_map_texts(inner, make) for inner in cast("list[Any]", value)]
     return value
 
 
-def _placeholders_in(shape: Any) -> Iterator[Hole]:
+def _placeholders_in(shape: Any) -> Iterator[Placeholder]:
     if isinstance(shape, Template):
-        yield from shape.holes
+        yield from shape.placeholders
     elif isinstance(shape, dict):
         for inner in cast("dict[str, Any]", shape).values():
             yield from _placeholders_in(inner)
@@ -167,8 +176,8 @@ def _placeholders_in(shape: Any) -> Iterator[Hole]:
 def _fill(shape: Any, arguments: Mapping[str, Any]) -> Any:
     """Return a shape with its values, `MISSING` for what is left out."""
     if isinstance(shape, Template):
-        if shape.only is not None:
-            return shape.only.value(arguments)
+        if shape.single_placeholder is not None:
+            return shape.single_placeholder.value(arguments)
         text = shape.fill(arguments, str)
         return MISSING if text is None else text
     if isinstance(shape, dict):
@@ -185,31 +194,33 @@ def _fill(shape: Any, arguments: Mapping[str, Any]) -> Any:
 def _form_pairs(value: Any) -> Iterator[str]:
     """Yield an object as a form; a list repeats its field, an object within is JSON."""
     if not isinstance(value, Mapping):
-        raise Unfit("a form is made of an object")
+        raise TemplateError("a form is made of an object")
     for name, field in cast("Mapping[str, Any]", value).items():
         items = cast("list[Any]", field) if isinstance(field, list) else [field]
         for item in items:
             if item is not None:
-                text = compact(item) if isinstance(item, (dict, list)) else scalar(item, name)
-                yield f"{encoded(name)}={encoded(text)}"
+                text = (
+                    encode_json(item) if isinstance(item, (dict, list)) else scalar_text(item, name)
+                )
+                yield f"{percent_encode(name)}={percent_encode(text)}"
 
 
 def _encode(text: str) -> bytes:
     try:
         return text.encode()
     except UnicodeEncodeError:
-        raise Unfit("a value has half of a character (a lone surrogate)") from None
+        raise TemplateError("a value has half of a character (a lone surrogate)") from None
 
 
 def _escape_xml(text: str) -> str:
     if re.search("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]", text):
-        raise Unfit("a value has characters that XML does not allow")
+        raise TemplateError("a value has characters that XML does not allow")
     return quoteattr(text)[1:-1].replace("'", "&apos;").replace('"', "&quot;")
 
 
 _ESCAPES: dict[Kind, Callable[[str], str]] = {
     "json": str,
-    "form": encoded,
+    "form": percent_encode,
     "xml": _escape_xml,
     "text": str,
 }

@@ -15,22 +15,22 @@ from dataclasses import replace
 from difflib import get_close_matches
 from typing import Any, cast
 
-from ferrule.connectors.json_values import mapping_of
-from ferrule.permissions.child_environment import looks_secret
+from ferrule.connectors.json_values import mapping_or_empty
+from ferrule.permissions.child_environment import is_secret_variable
 from ferrule.storage.settings.yaml_tree import Node
 
 from .auth import KINDS as AUTH_KINDS
 from .auth import Auth
 from .auth import Kind as AuthKind
 from .bodies import KINDS as BODY_KINDS
-from .bodies import Body, Kind, json_template, shape_template
-from .fields import Fields, Problems, plain
-from .parameters import PLACES, STYLES, Parameter, Place
-from .requests import settable
-from .secrets import reference_of
-from .spec import MAX_BYTES, METHODS, MOST_BYTES, Endpoint, Method
-from .templates import Hole, Template, Unfit, parse_template
-from .url_templates import Address, parse_address
+from .bodies import BodyTemplate, Kind, parse_json_template, parse_value_template
+from .fields import Fields, Problems, to_plain
+from .parameters import LOCATIONS, STYLES, Location, Parameter
+from .requests import is_settable
+from .secrets import parse_reference
+from .spec import DEFAULT_MAX_BYTES, MAX_BYTES_LIMIT, METHODS, Endpoint, Method
+from .templates import Placeholder, Template, TemplateError, parse_template
+from .url_templates import UrlTemplate, parse_url_template
 
 AUTH_KEYS = ("kind", "secret", "header", "query", "cookie", "username", "prefix")
 PARAMETER_KEYS = ("name", "in", "from", "style", "explode")
@@ -50,16 +50,16 @@ def read_auth(name: str, fields: Fields) -> Auth | None:
     """Read an entry of the auth section; None if it cannot be used, which is then a problem.
 
     Raises:
-        Unfit: The entry contradicts itself or has an invalid value.
+        TemplateError: The entry contradicts itself or has an invalid value.
     """
     kind: AuthKind = fields.choice("kind", AUTH_KINDS, "bearer")
-    secret = fields.text("secret", needed=True)
-    if not fields.text("kind", needed=True) or not secret:
+    secret = fields.text("secret", required=True)
+    if not fields.text("kind", required=True) or not secret:
         return None
-    reference = reference_of(secret)
+    reference = parse_reference(secret)
     if reference is None:
         # The text is not shown: it may be a secret.
-        raise Unfit(
+        raise TemplateError(
             f"the secret of `{name}` is written out; name where it is: `${{NAME}}` or "
             f"`${{secret:name}}`"
         )
@@ -67,14 +67,14 @@ def read_auth(name: str, fields: Fields) -> Auth | None:
     _check_auth_keys(name, kind, texts)
     header = texts["header"]
     if header and not (_TOKEN.fullmatch(header) and _can_hold_secret(header)):
-        raise Unfit(f"`{header}` cannot be the header of an api_key")
+        raise TemplateError(f"`{header}` cannot be the header of an api_key")
     if texts["cookie"] and not _TOKEN.fullmatch(texts["cookie"]):
-        raise Unfit(f"`{texts['cookie']}` cannot be the name of a cookie")
+        raise TemplateError(f"`{texts['cookie']}` cannot be the name of a cookie")
     if ":" in texts["username"] or not texts["username"].isprintable():
-        raise Unfit("a user name has no `:`")
+        raise TemplateError("a user name has no `:`")
     prefix = texts["prefix"]
     if prefix and (kind != "api_key" or not header or not _PRINTABLE_ASCII.fullmatch(prefix)):
-        raise Unfit("`prefix` goes before the secret of an api_key in a header")
+        raise TemplateError("`prefix` goes before the secret of an api_key in a header")
     return Auth(name, kind, reference, **texts)
 
 
@@ -89,11 +89,11 @@ def _check_auth_keys(name: str, kind: AuthKind, texts: Mapping[str, str]) -> Non
         wanted = f"`{required[0]}`"
     elif required:
         wanted = f"{' or '.join(f'`{key}`' for key in required)}, one of them"
-    raise Unfit(f"the auth entry `{name}` of kind `{kind}` needs {wanted}")
+    raise TemplateError(f"the auth entry `{name}` of kind `{kind}` needs {wanted}")
 
 
 def _can_hold_secret(name: str) -> bool:
-    return settable(name) or name.lower() == "authorization"
+    return is_settable(name) or name.lower() == "authorization"
 
 
 def read_endpoint(
@@ -105,11 +105,11 @@ def read_endpoint(
     """
     problems_before = len(problems)
     method: Method = fields.choice("method", METHODS, "GET")
-    fields.text("method", needed=True)
-    address: Address | None = None
-    if fields.text("url_template", needed=True):
-        with problems.at(fields.get("url_template")):
-            address = parse_address(fields.text("url_template"))
+    fields.text("method", required=True)
+    address: UrlTemplate | None = None
+    if fields.text("url_template", required=True):
+        with problems.collect(fields.get("url_template")):
+            address = parse_url_template(fields.text("url_template"))
     auth = tuple(_read_auth_ref(fields, auths, problems))
     headers = tuple(_read_headers(fields, auth, problems))
     parameters = tuple(_read_parameters(fields, auth, problems))
@@ -119,13 +119,13 @@ def read_endpoint(
     body = _read_body(fields, method, headers, problems)
     endpoint = Endpoint(
         method=method,
-        address=address,
+        url=address,
         parameters=parameters,
         headers=headers,
         body=body,
         auth=auth,
         idempotency_key=fields.flag("idempotency_key", False),
-        max_bytes=fields.whole("max_bytes", MAX_BYTES, 1024, MOST_BYTES),
+        max_bytes=fields.integer("max_bytes", DEFAULT_MAX_BYTES, 1024, MAX_BYTES_LIMIT),
     )
     arguments_schema = _derive_schema(endpoint) if schema is None else schema
     if schema is not None:
@@ -142,7 +142,7 @@ def read_endpoint(
 
 
 def _read_auth_ref(fields: Fields, auths: Mapping[str, Auth], problems: Problems) -> Iterator[Auth]:
-    if not fields.given("auth_ref"):
+    if not fields.is_given("auth_ref"):
         return
     node = fields.get("auth_ref")
     seen: set[str] = set()
@@ -171,36 +171,40 @@ def _read_headers(
         if not isinstance(node.value, (str, int)) or isinstance(node.value, bool):
             problems.add(node, f"the header `{name}` must be text")
             continue
-        with problems.at(node):
+        with problems.collect(node):
             _check_header(name, auth)
             template = parse_template(str(node.value))
             texts = [part for part in template.parts if isinstance(part, str)]
             if not all(_PRINTABLE_ASCII.fullmatch(text) for text in texts):
-                raise Unfit(f"the header `{name}` has line breaks or characters beyond ASCII")
+                raise TemplateError(
+                    f"the header `{name}` has line breaks or characters beyond ASCII"
+                )
             if template.literal is not None:
                 _check_literal("header", name, template.literal)
             if name.lower() in seen:
-                raise Unfit(f"the header `{name}` is given twice")
+                raise TemplateError(f"the header `{name}` is given twice")
             seen.add(name.lower())
             yield name, template
 
 
 def _check_header(name: str, auth: tuple[Auth, ...]) -> None:
     if not _TOKEN.fullmatch(name):
-        raise Unfit(f"`{name}` is not a valid header name")
+        raise TemplateError(f"`{name}` is not a valid header name")
     if any(entry.sets_header == name.lower() for entry in auth):
-        raise Unfit(f"the header `{name}` is set by the auth section, and nothing can replace that")
-    if not settable(name):
+        raise TemplateError(
+            f"the header `{name}` is set by the auth section, and nothing can replace that"
+        )
+    if not is_settable(name):
         hint = "the request sets it itself"
         if name.lower() in ("authorization", "cookie"):
             hint = "it comes from the auth section"
-        raise Unfit(f"the header `{name}` cannot be set: {hint}")
+        raise TemplateError(f"the header `{name}` cannot be set: {hint}")
 
 
 def _check_literal(what: str, name: str, value: str) -> None:
     """Refuse a literal that looks like a secret. Short words are none: `sort_key=name`."""
-    if looks_secret(name) and value and not (value.isalpha() and len(value) <= 12):
-        raise Unfit(
+    if is_secret_variable(name) and value and not (value.isalpha() and len(value) <= 12):
+        raise TemplateError(
             f"the {what} `{name}` looks like a secret that is written out; put it into the "
             "auth section"
         )
@@ -211,29 +215,29 @@ def _read_parameters(
 ) -> Iterator[Parameter]:
     for node in fields.items("parameters"):
         parameter = Fields(node, PARAMETER_KEYS, "a parameter", problems)
-        name = parameter.text("name", needed=True)
-        if not name or not parameter.text("in", needed=True):
+        name = parameter.text("name", required=True)
+        if not name or not parameter.text("in", required=True):
             continue
-        place: Place = parameter.choice("in", PLACES, "query")
+        place: Location = parameter.choice("in", LOCATIONS, "query")
         style = parameter.choice("style", STYLES[place], STYLES[place][0])
-        explode = parameter.flag("explode", False) if parameter.given("explode") else None
-        with problems.at(node):
+        explode = parameter.flag("explode", False) if parameter.is_given("explode") else None
+        with problems.collect(node):
             if place == "header":
                 _check_header(name, auth)
-                if looks_secret(name):
-                    raise Unfit(
+                if is_secret_variable(name):
+                    raise TemplateError(
                         f"the header `{name}` looks like a secret, which a model does not have: "
                         "put it into the auth section"
                     )
             is_set_by_auth = any(entry.cookie == name for entry in auth)
             if place == "cookie" and (not _TOKEN.fullmatch(name) or is_set_by_auth):
-                raise Unfit(f"the cookie `{name}` cannot be set")
+                raise TemplateError(f"the cookie `{name}` cannot be set")
             yield Parameter(name, place, parameter.text("from") or name, style, explode)
 
 
 def _check_query(
     fields: Fields,
-    address: Address,
+    address: UrlTemplate,
     parameters: tuple[Parameter, ...],
     auth: tuple[Auth, ...],
     problems: Problems,
@@ -241,16 +245,16 @@ def _check_query(
     set_by_auth = {entry.query for entry in auth if entry.query}
     placeholders: set[str] = set()
     for segment in address.path:
-        placeholders.update(hole.name for hole in segment.holes)
+        placeholders.update(hole.name for hole in segment.placeholders)
     for parameter in parameters:
-        if parameter.place == "path" and parameter.source not in placeholders:
+        if parameter.location == "path" and parameter.argument not in placeholders:
             message = (
                 f"the path parameter `{parameter.name}` has no placeholder "
-                f"`{{{{{parameter.source}}}}}` in `url_template`"
+                f"`{{{{{parameter.argument}}}}}` in `url_template`"
             )
             problems.add(fields.get("parameters"), message)
     names = [name for name, _ in address.query]
-    names += [parameter.name for parameter in parameters if parameter.place == "query"]
+    names += [parameter.name for parameter in parameters if parameter.location == "query"]
     for name in names:
         if name in set_by_auth:
             message = (
@@ -260,7 +264,7 @@ def _check_query(
             problems.add(fields.get("url_template"), message)
     for name, value in address.query:
         if value.literal:
-            with problems.at(fields.get("url_template")):
+            with problems.collect(fields.get("url_template")):
                 _check_literal("query parameter", name, value.literal)
 
 
@@ -269,8 +273,8 @@ def _check_query(
 
 def _read_body(
     fields: Fields, method: Method, headers: tuple[tuple[str, Template], ...], problems: Problems
-) -> Body | None:
-    has_template = fields.given("body_template")
+) -> BodyTemplate | None:
+    has_template = fields.is_given("body_template")
     whole = fields.text("body_from")
     if has_template and whole:
         problems.add(fields.get("body_from"), "`body_template` and `body_from`: write one of them")
@@ -282,11 +286,11 @@ def _read_body(
     if whole:
         if kind == "xml":
             problems.add(fields.get("body_type"), "xml is made by a `body_template`")
-        return Body(kind, whole=whole)
+        return BodyTemplate(kind, from_argument=whole)
     if not has_template:
         return None
     node = fields.get("body_template")
-    with problems.at(node):
+    with problems.collect(node):
         return _read_body_template(node, kind)
     return None
 
@@ -303,19 +307,19 @@ def _default_kind(headers: tuple[tuple[str, Template], ...]) -> Kind:
     return "text" if media.startswith("text/") else "json"
 
 
-def _read_body_template(node: Node, kind: Kind) -> Body:
+def _read_body_template(node: Node, kind: Kind) -> BodyTemplate:
     if isinstance(node.value, str):
         if kind == "json":
-            return json_template(node.value)
-        return Body(kind, text=parse_template(node.value))
+            return parse_json_template(node.value)
+        return BodyTemplate(kind, text=parse_template(node.value))
     if kind != "json":
-        raise Unfit("`body_template` must be text")
+        raise TemplateError("`body_template` must be text")
     if node.pairs is None and node.items is None:
-        raise Unfit("`body_template` must be text or a mapping")
-    return shape_template(plain(node))
+        raise TemplateError("`body_template` must be text or a mapping")
+    return parse_value_template(to_plain(node))
 
 
-def _with_unused_arguments(endpoint: Endpoint, schema: Schema) -> Body | None:
+def _with_unused_arguments(endpoint: Endpoint, schema: Schema) -> BodyTemplate | None:
     """Without a template, use the arguments that are used nowhere else as the body, if any."""
     if endpoint.body is not None or endpoint.method not in ("POST", "PUT", "PATCH"):
         return endpoint.body
@@ -323,25 +327,25 @@ def _with_unused_arguments(endpoint: Endpoint, schema: Schema) -> Body | None:
     declared = set(cast("Mapping[str, Any]", schema.get("properties") or {}))
     if schema.get("additionalProperties") is False and not declared - used:
         return None
-    return Body("json", used=used)
+    return BodyTemplate("json", used_arguments=used)
 
 
 # ---- names
 
 
-def _placeholders(endpoint: Endpoint) -> Iterator[Hole]:
-    yield from endpoint.address.holes()
+def _placeholders(endpoint: Endpoint) -> Iterator[Placeholder]:
+    yield from endpoint.url.placeholders()
     for _, template in endpoint.headers:
-        yield from template.holes
+        yield from template.placeholders
     if endpoint.body is not None:
-        yield from endpoint.body.holes()
+        yield from endpoint.body.placeholders()
 
 
 def _used_arguments(endpoint: Endpoint) -> Iterator[str]:
     yield from (hole.path[0] for hole in _placeholders(endpoint))
-    yield from (parameter.source for parameter in endpoint.parameters)
-    if endpoint.body is not None and endpoint.body.whole:
-        yield endpoint.body.whole
+    yield from (parameter.argument for parameter in endpoint.parameters)
+    if endpoint.body is not None and endpoint.body.from_argument:
+        yield endpoint.body.from_argument
 
 
 def _check_names(fields: Fields, endpoint: Endpoint, schema: Schema, problems: Problems) -> None:
@@ -365,7 +369,7 @@ def _is_declared(path: tuple[str, ...], schema: Schema) -> bool:
     """
     inner: Any = schema
     for depth, part in enumerate(path):
-        properties = mapping_of(inner).get("properties")
+        properties = mapping_or_empty(inner).get("properties")
         if not isinstance(properties, Mapping):
             return depth > 0
         if part not in properties:
@@ -375,7 +379,7 @@ def _is_declared(path: tuple[str, ...], schema: Schema) -> bool:
 
 
 def _suggestion(name: str, schema: Schema) -> str:
-    names = [str(argument) for argument in mapping_of(schema.get("properties"))]
+    names = [str(argument) for argument in mapping_or_empty(schema.get("properties"))]
     close = get_close_matches(name, names, 1)
     return f"; did you mean `{close[0]}`?" if close else ""
 
@@ -386,15 +390,17 @@ def _derive_schema(endpoint: Endpoint) -> Schema:
     names = list(dict.fromkeys(_used_arguments(endpoint)))
     if not names and endpoint.body is None and endpoint.method in ("POST", "PUT", "PATCH"):
         return {"type": "object"}
-    scalars = {hole.name for hole in endpoint.address.holes()}
+    scalars = {hole.name for hole in endpoint.url.placeholders()}
     for _, template in endpoint.headers:
-        scalars.update(hole.name for hole in template.holes)
+        scalars.update(hole.name for hole in template.placeholders)
     properties: dict[str, Any] = {name: {} for name in names}
     for name in names:
         if name in scalars:
             properties[name] = {"type": ["string", "number", "boolean"]}
-    optional = {parameter.source for parameter in endpoint.parameters if parameter.place != "path"}
-    optional |= {hole.path[0] for hole in holes if hole.optional}
+    optional = {
+        parameter.argument for parameter in endpoint.parameters if parameter.location != "path"
+    }
+    optional |= {hole.path[0] for hole in holes if hole.is_optional}
     required = [name for name in names if name not in optional]
     return {
         "type": "object",

@@ -10,7 +10,7 @@ from typing import Any, TypeVar, cast
 from ferrule.core.errors import ConfigError
 from ferrule.storage.settings.yaml_tree import Node
 
-from .templates import Unfit
+from .templates import TemplateError
 
 MAX_REPORTED = 50
 """Problems of a file that are reported."""
@@ -34,13 +34,13 @@ class Problems:
             self._hint = hint
 
     @contextmanager
-    def at(self, node: Node) -> Generator[None]:
+    def collect(self, node: Node) -> Generator[None]:
         """Record what is raised inside as a problem of this node."""
         try:
             yield
         except ConfigError as error:
             self.add(node, error.detail.replace("\n", "; "), error.hint)
-        except (Unfit, ValueError) as error:
+        except (TemplateError, ValueError) as error:
             self.add(node, str(error))
 
     def raise_all(self) -> None:
@@ -71,17 +71,17 @@ class Fields:
                 hint = f"did you mean `{close[0]}`?" if close else f"known: {', '.join(known)}"
                 problems.add(key, f"`{name}` is not a key of {what}; {hint}")
 
-    def given(self, name: str) -> bool:
+    def is_given(self, name: str) -> bool:
         return name in self._pairs and self._pairs[name][1].value is not None
 
     def get(self, name: str) -> Node:
         """Return the value of a key that is given, else the mapping itself."""
         return self._pairs[name][1] if name in self._pairs else self.node
 
-    def text(self, name: str, *, needed: bool = False) -> str:
+    def text(self, name: str, *, required: bool = False) -> str:
         node = self.get(name)
-        if not self.given(name):
-            if needed and self.node.pairs is not None:
+        if not self.is_given(name):
+            if required and self.node.pairs is not None:
                 self._problems.add(self.node, f"`{name}` is missing")
             return ""
         if isinstance(node.value, str) and node.value.strip():
@@ -91,16 +91,16 @@ class Fields:
 
     def flag(self, name: str, default: bool) -> bool:
         node = self.get(name)
-        if not self.given(name):
+        if not self.is_given(name):
             return default
         if not isinstance(node.value, bool):
             self._problems.add(node, f"`{name}` must be true or false")
             return default
         return node.value
 
-    def whole(self, name: str, default: int, least: int, most: int) -> int:
+    def integer(self, name: str, default: int, least: int, most: int) -> int:
         value = self.get(name).value
-        if not self.given(name):
+        if not self.is_given(name):
             return default
         if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= most:
             self._problems.add(
@@ -121,7 +121,7 @@ class Fields:
         return default
 
     def items(self, name: str) -> list[Node]:
-        if not self.given(name):
+        if not self.is_given(name):
             return []
         found = self.get(name).items
         if found is None:
@@ -140,7 +140,7 @@ class Fields:
 
     def mapping(self, name: str) -> list[tuple[str, Node]]:
         """Return keys and values of a mapping."""
-        if not self.given(name):
+        if not self.is_given(name):
             return []
         pairs = self.get(name).pairs
         if pairs is None:
@@ -149,24 +149,24 @@ class Fields:
         return [(key, value) for key, (_, value) in pairs.items()]
 
 
-def plain(node: Node) -> Any:
+def to_plain(node: Node) -> Any:
     """Return a node as plain values, without positions."""
     if node.pairs is not None:
-        return {name: plain(value) for name, (_, value) in node.pairs.items()}
+        return {name: to_plain(value) for name, (_, value) in node.pairs.items()}
     if node.items is not None:
-        return [plain(item) for item in node.items]
+        return [to_plain(item) for item in node.items]
     return node.value
 
 
-def tree(value: Any, file: str) -> Node:
+def to_node(value: Any, file: str) -> Node:
     """Return plain values as a node without positions."""
     if isinstance(value, dict):
         fields = cast("dict[Any, Any]", value)
         pairs = {
-            str(name): (Node(str(name), file, 0, 0), tree(field, file))
+            str(name): (Node(str(name), file, 0, 0), to_node(field, file))
             for name, field in fields.items()
         }
         return Node(pairs, file, 0, 0)
     if isinstance(value, (list, tuple)):
-        return Node([tree(item, file) for item in cast("list[Any]", value)], file, 0, 0)
+        return Node([to_node(item, file) for item in cast("list[Any]", value)], file, 0, 0)
     return Node(value, file, 0, 0)

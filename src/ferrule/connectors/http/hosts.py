@@ -15,32 +15,32 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from ferrule.sandbox.network.allowed_hosts import Hosts, local
-from ferrule.sandbox.network.ip_addresses import is_open, kind_of, parse_address
+from ferrule.sandbox.network.allowed_hosts import AllowedHosts, is_localhost
+from ferrule.sandbox.network.ip_addresses import describe_address, is_public, parse_address
 
-from .templates import Unfit
-from .url_templates import Address
+from .templates import TemplateError
+from .url_templates import UrlTemplate
 
 
 @dataclass(frozen=True, slots=True)
-class Reachable:
+class ReachableHosts:
     """The hosts that may be reached.
 
     `named` are the hosts of URLs, `listed` those of `hosts`, `opened` those of them that the person
     answers for.
     """
 
-    named: Hosts = Hosts()
-    listed: Hosts = Hosts()
-    opened: Hosts = Hosts()
+    named: AllowedHosts = AllowedHosts()
+    listed: AllowedHosts = AllowedHosts()
+    opened: AllowedHosts = AllowedHosts()
 
-    def refusal(self, secure: bool, host: str, port: int) -> str | None:
+    def refuse_host(self, secure: bool, host: str, port: int) -> str | None:
         """Return why a host may not be asked at all, or None if it may. Resolves nothing."""
         if not any(hosts.allows(host, port) for hosts in (self.named, self.listed, self.opened)):
             return (
                 f"`{host}` with port {port} is none of the hosts that this tool may reach: {self}"
             )
-        restriction = special(host)
+        restriction = restriction_of(host)
         if not restriction and not secure:
             restriction = "reached over plain http"
         if restriction and not self.opened.allows(host, port):
@@ -50,68 +50,71 @@ class Reachable:
             )
         return None
 
-    def closed(self, host: str, port: int, address: str) -> str | None:
+    def refuse_address(self, host: str, port: int, address: str) -> str | None:
         """Return why an allowed host may not be reached at the address it resolved to, or None."""
         parsed = parse_address(address)
         if parsed is None:
             return f"`{host}` does not resolve to an address"
-        if local(host):
+        if is_localhost(host):
             return None if parsed.is_loopback else f"`{host}` must be this machine, not {parsed}"
-        if is_open(parsed) or self.opened.closed(host, port, str(parsed)) is None:
+        if is_public(parsed) or self.opened.address_refusal(host, port, str(parsed)) is None:
             return None
         return (
-            f"`{host}` leads to {parsed}, {kind_of(parsed)}: only an entry with the address itself "
+            f"`{host}` leads to {parsed}, {describe_address(parsed)}: only an entry with the "
+            f"address itself "
             "opens that"
         )
 
     def __str__(self) -> str:
         entries = (*self.named.entries, *self.listed.entries, *self.opened.entries)
-        names = [("*." if entry.below else "") + entry.host for entry in entries]
+        names = [("*." if entry.subdomains else "") + entry.host for entry in entries]
         return ", ".join(f"`{name}`" for name in dict.fromkeys(names)) or "none"
 
 
-def special(host: str) -> str:
+def restriction_of(host: str) -> str:
     """Return what a host is that must not be reached by accident: this machine, a private address.
 
     Empty for all other addresses, and for names.
     """
-    if local(host):
+    if is_localhost(host):
         return "this machine"
     address = parse_address(host)
-    if address is None or is_open(address):
+    if address is None or is_public(address):
         return ""
-    return kind_of(address)
+    return describe_address(address)
 
 
-def named(addresses: Iterable[Address]) -> Hosts:
+def literal_hosts(addresses: Iterable[UrlTemplate]) -> AllowedHosts:
     """Return the hosts that are literal in URLs, each with its port."""
     entries: list[str] = []
     for address in addresses:
         host = address.literal_host
         if host is not None:
             entries.append(f"[{host}]:{address.port}" if ":" in host else f"{host}:{address.port}")
-    return Hosts.parse(dict.fromkeys(entries))
+    return AllowedHosts.parse(dict.fromkeys(entries))
 
 
-def check_address(address: Address, reachable: Reachable) -> None:
-    """Check that the host of a tool's URL may be reached. Raises Unfit."""
+def check_url_host(address: UrlTemplate, reachable: ReachableHosts) -> None:
+    """Check that the host of a tool's URL may be reached. Raises TemplateError."""
     host = address.literal_host
     if host is None:
         if not reachable.listed and not reachable.opened:
-            raise Unfit(
+            raise TemplateError(
                 "its host is filled in by the call, so `hosts` must say which ones are possible"
             )
         return
-    refusal = reachable.refusal(address.secure, host, address.port)
+    refusal = reachable.refuse_host(address.is_secure, host, address.port)
     if refusal:
-        raise Unfit(f"{refusal}; list `{host}:{address.port}` there if you mean it")
+        raise TemplateError(f"{refusal}; list `{host}:{address.port}` there if you mean it")
 
 
-def check_listed(entry: str, opened: Hosts) -> None:
-    """Check that a repository's file may list an entry. Raises Unfit."""
-    parsed = Hosts.parse([entry]).entries[0]
-    if special(parsed.host) and not all(opened.allows(parsed.host, port) for port in parsed.ports):
-        raise Unfit(
-            f"`{entry}` is {special(parsed.host)}: a repository cannot open that; "
+def check_repository_host(entry: str, opened: AllowedHosts) -> None:
+    """Check that a repository's file may list an entry. Raises TemplateError."""
+    parsed = AllowedHosts.parse([entry]).entries[0]
+    if restriction_of(parsed.host) and not all(
+        opened.allows(parsed.host, port) for port in parsed.ports
+    ):
+        raise TemplateError(
+            f"`{entry}` is {restriction_of(parsed.host)}: a repository cannot open that; "
             "`tools.http_hosts` of your settings can"
         )

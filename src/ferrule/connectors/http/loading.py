@@ -22,22 +22,22 @@ from functools import partial
 from pathlib import Path
 from typing import Any, cast
 
-from ferrule.connectors.json_values import mapping_of
+from ferrule.connectors.json_values import mapping_or_empty
 from ferrule.core.errors import ConfigError
-from ferrule.storage.trust import Snapshot
+from ferrule.storage.trust import ConfigurationSnapshot
 from ferrule.tools.definition import Tool
 
-from .fields import Fields, Problems, tree
+from .fields import Fields, Problems, to_node
 from .manifest import parse_manifest, read_manifest
-from .openapi import Choice, import_document, parse_document
+from .openapi import ImportChoice, import_document, parse_document
 from .openapi.document import MAX_BYTES
-from .secrets import PERSONS, Secrets
-from .send import Sender
+from .secrets import PERSONAL_SECRETS, Secrets
+from .sender import Sender
 from .spec import Manifest
 from .tools import MakeSender, make_tools
 
-FOLDER = "http"
-ROOTS = (".ferrule/http/", ".harness/http/")
+SETTINGS_FOLDER = "http"
+REPOSITORY_FOLDERS = (".ferrule/http/", ".harness/http/")
 ENTRY_KEYS = (
     "name",
     "file",
@@ -57,7 +57,7 @@ _SUFFIXES = (".yaml", ".yml")
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
+class HttpToolSettings:
     """What a person's settings say about HTTP tools.
 
     Args:
@@ -65,18 +65,18 @@ class Wanted:
         openapi: The value of `tools.openapi`.
         hosts: Hosts that a repository's files may open.
         secrets: Secrets that a repository's files may use.
-        own: The settings folder.
+        settings_folder: The settings folder.
     """
 
     manifests: tuple[str, ...] = ()
     openapi: Any = None
     hosts: tuple[str, ...] = ()
     secrets: tuple[str, ...] = ()
-    own: Path | None = None
+    settings_folder: Path | None = None
 
 
 @dataclass(slots=True)
-class Loaded:
+class LoadedTools:
     """The loaded tools, and sentences about what was left out."""
 
     tools: tuple[Tool, ...] = ()
@@ -85,29 +85,29 @@ class Loaded:
 
 def is_manifest(name: str) -> bool:
     """Return whether a file of a workspace is a manifest, by its path."""
-    root = next((root for root in ROOTS if name.startswith(root)), "")
+    root = next((root for root in REPOSITORY_FOLDERS if name.startswith(root)), "")
     return bool(root) and name.endswith(_SUFFIXES) and "/" not in name[len(root) :]
 
 
 def load_tools(
-    wanted: Wanted,
-    seen: Snapshot | None = None,
+    settings: HttpToolSettings,
+    repository: ConfigurationSnapshot | None = None,
     *,
-    secrets: Secrets = PERSONS,
+    secrets: Secrets = PERSONAL_SECRETS,
     sender: MakeSender = Sender,
-) -> Loaded:
+) -> LoadedTools:
     """Return the tools of all sources.
 
     Raises:
         ConfigError: Has a line for everything that is wrong in any source: a tool that is described
             incompletely, or whose secret is missing, does not become part of a run.
     """
-    loaded = Loaded()
-    repository_secrets = secrets.only(wanted.secrets)
+    loaded = LoadedTools()
+    repository_secrets = secrets.restrict(settings.secrets)
     tools: list[Tool] = []
     problems: list[str] = []
     hint = ""
-    sources = _sources(wanted, seen, secrets, repository_secrets, loaded.notices)
+    sources = _sources(settings, repository, secrets, repository_secrets, loaded.notices)
     for read, allowed_secrets in sources:
         try:
             tools += make_tools(read(), allowed_secrets, sender=sender)
@@ -123,8 +123,8 @@ def load_tools(
 
 
 def _sources(
-    wanted: Wanted,
-    seen: Snapshot | None,
+    wanted: HttpToolSettings,
+    seen: ConfigurationSnapshot | None,
     secrets: Secrets,
     repository_secrets: Secrets,
     notices: list[str],
@@ -142,24 +142,32 @@ def _sources(
             seen.files[name],
             name,
             origin="repository",
-            opened=wanted.hosts,
+            opened_hosts=wanted.hosts,
             secrets=repository_secrets,
         )
         yield read, repository_secrets
 
 
-def _read_manifest_file(path: Path, workspace: str, wanted: Wanted, secrets: Secrets) -> Manifest:
-    return parse_manifest(_read(path, workspace, wanted.own), str(path), secrets=secrets)
+def _read_manifest_file(
+    path: Path, workspace: str, wanted: HttpToolSettings, secrets: Secrets
+) -> Manifest:
+    return parse_manifest(
+        _read(path, workspace, wanted.settings_folder), str(path), secrets=secrets
+    )
 
 
-def check_files(seen: Snapshot, hosts: Iterable[str] = ()) -> Iterator[tuple[str, ConfigError]]:
+def check_repository_manifests(
+    repository: ConfigurationSnapshot, hosts: Iterable[str] = ()
+) -> Iterator[tuple[str, ConfigError]]:
     """Yield what is wrong with a repository's manifests, trusted or not.
 
     Secrets are not looked up.
     """
-    for name in sorted(filter(is_manifest, seen.files)):
+    for name in sorted(filter(is_manifest, repository.files)):
         try:
-            parse_manifest(seen.files[name], name, origin="repository", opened=hosts, secrets=None)
+            parse_manifest(
+                repository.files[name], name, origin="repository", opened_hosts=hosts, secrets=None
+            )
         except ConfigError as error:
             yield name, error
 
@@ -167,12 +175,12 @@ def check_files(seen: Snapshot, hosts: Iterable[str] = ()) -> Iterator[tuple[str
 # ---- files of the person
 
 
-def _personal_files(wanted: Wanted) -> Iterator[Path]:
+def _personal_files(wanted: HttpToolSettings) -> Iterator[Path]:
     paths: list[Path] = []
-    folder = None if wanted.own is None else wanted.own / FOLDER
+    folder = None if wanted.settings_folder is None else wanted.settings_folder / SETTINGS_FOLDER
     if folder is not None and folder.is_dir():
         paths += sorted(path for path in folder.iterdir() if path.suffix in _SUFFIXES)
-    paths += [_resolve(text, wanted.own) for text in wanted.manifests]
+    paths += [_resolve(text, wanted.settings_folder) for text in wanted.manifests]
     yield from dict.fromkeys(paths)
 
 
@@ -210,20 +218,20 @@ def _entries(value: Any) -> Iterator[tuple[str, Any]]:
         yield from ((str(name), entry) for name, entry in cast("Mapping[Any, Any]", value).items())
     elif isinstance(value, (list, tuple)):
         for entry in cast("list[Any]", value):
-            yield str(mapping_of(entry).get("name", "")), entry
+            yield str(mapping_or_empty(entry).get("name", "")), entry
 
 
-def choice_of(name: str, entry: Any, where: str) -> tuple[str, Choice]:
+def read_choice(name: str, entry: Any, where: str) -> tuple[str, ImportChoice]:
     """Return the file and the choice of an entry. Raises ConfigError, a line for each problem."""
     problems = Problems()
     if isinstance(entry, str):
         entry = {"file": entry}
-    fields = Fields(tree(entry, where), ENTRY_KEYS, "an entry", problems)
-    file = fields.text("file", needed=True)
+    fields = Fields(to_node(entry, where), ENTRY_KEYS, "an entry", problems)
+    file = fields.text("file", required=True)
     loading = ""
-    if fields.given("loading"):
+    if fields.is_given("loading"):
         loading = fields.choice("loading", ("always", "deferred"), "")
-    choice = Choice(
+    choice = ImportChoice(
         namespace=name,
         server=fields.text("server"),
         variables=_text_mapping(fields, "variables", problems),
@@ -256,15 +264,20 @@ def _text_mapping(fields: Fields, name: str, problems: Problems) -> dict[str, st
 
 
 def _read_document(
-    name: str, entry: Any, wanted: Wanted, workspace: str, secrets: Secrets, notices: list[str]
+    name: str,
+    entry: Any,
+    wanted: HttpToolSettings,
+    workspace: str,
+    secrets: Secrets,
+    notices: list[str],
 ) -> Manifest:
     where = f"tools.openapi: `{name}`"
-    file, choice = choice_of(name, entry, where)
-    path = _resolve(file, wanted.own)
-    data = _read(path, workspace, wanted.own, MAX_BYTES)
+    file, choice = read_choice(name, entry, where)
+    path = _resolve(file, wanted.settings_folder)
+    data = _read(path, workspace, wanted.settings_folder, MAX_BYTES)
     plain_manifest, left_out = import_document(parse_document(data, str(path)), choice)
     notices += [f"{where}: {sentence}" for sentence in left_out]
-    manifest = read_manifest(tree(plain_manifest, str(path)), secrets=secrets)
+    manifest = read_manifest(to_node(plain_manifest, str(path)), secrets=secrets)
     return replace(manifest, file=name or manifest.file)
 
 
@@ -274,7 +287,7 @@ def _read_document(
 def http_tools(
     *manifests: str | Path | Mapping[str, Any],
     hosts: Iterable[str] = (),
-    secrets: Secrets = PERSONS,
+    secrets: Secrets = PERSONAL_SECRETS,
     sender: MakeSender = Sender,
 ) -> tuple[Tool, ...]:
     """Return the tools of manifests: paths of YAML files, or the same as a mapping.
@@ -289,17 +302,23 @@ def http_tools(
     tools: list[Tool] = []
     for source in manifests:
         if isinstance(source, Mapping):
-            manifest = read_manifest(tree(source, "manifest"), opened=opened, secrets=secrets)
+            manifest = read_manifest(
+                to_node(source, "manifest"), opened_hosts=opened, secrets=secrets
+            )
         else:
             manifest = parse_manifest(
-                _read_bytes(source), str(source), opened=opened, secrets=secrets
+                _read_bytes(source), str(source), opened_hosts=opened, secrets=secrets
             )
         tools += make_tools(manifest, secrets, sender=sender)
     return tuple(tools)
 
 
 def openapi_tools(
-    document: str | Path, *, secrets: Secrets = PERSONS, sender: MakeSender = Sender, **choice: Any
+    document: str | Path,
+    *,
+    secrets: Secrets = PERSONAL_SECRETS,
+    sender: MakeSender = Sender,
+    **choice: Any,
 ) -> tuple[Tool, ...]:
     """Return the tools of an OpenAPI document (YAML or JSON).
 
@@ -313,8 +332,8 @@ def openapi_tools(
     """
     name = str(document)
     parsed = parse_document(_read_bytes(document), name)
-    plain_manifest, _ = import_document(parsed, Choice(**choice))
-    manifest = read_manifest(tree(plain_manifest, name), secrets=secrets)
+    plain_manifest, _ = import_document(parsed, ImportChoice(**choice))
+    manifest = read_manifest(to_node(plain_manifest, name), secrets=secrets)
     return make_tools(manifest, secrets, sender=sender)
 
 

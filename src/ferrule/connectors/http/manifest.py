@@ -30,22 +30,22 @@ from difflib import get_close_matches
 from pathlib import PurePath
 from typing import Any, cast
 
-from ferrule.connectors.cleaning import clean, cleaned
-from ferrule.connectors.schemas import MAX_DEPTH, depth_of
+from ferrule.connectors.bounded_schemas import MAX_DEPTH, nesting_depth
+from ferrule.connectors.text_cleaning import clean_json, clean_text
 from ferrule.core.errors import ConfigError
-from ferrule.sandbox.network.allowed_hosts import Hosts
+from ferrule.sandbox.network.allowed_hosts import AllowedHosts
 from ferrule.storage.settings.yaml_tree import Node, parse_yaml
 from ferrule.tools.definition import Loading, Risk, SideEffect
 from ferrule.tools.names import check_name, check_namespace
 from ferrule.tools.reliability import Reliability, read_policy
 
-from .auth import Auth, apply
+from .auth import Auth, resolve_auth
 from .endpoints import AUTH_KEYS, read_auth, read_endpoint
-from .fields import Fields, Problems, plain
-from .hosts import Reachable, check_address, check_listed, named
-from .secrets import PERSONS, Secrets
+from .fields import Fields, Problems, to_plain
+from .hosts import ReachableHosts, check_repository_host, check_url_host, literal_hosts
+from .secrets import PERSONAL_SECRETS, Secrets
 from .spec import TIMEOUT, HttpTool, Manifest, Method, Origin
-from .tools import URL, make_tools
+from .tools import URL_KEY, make_tools
 
 MAX_TOOLS = 512
 KEYS = ("version", "namespace", "description", "hosts", "auth", "policy", "tools")
@@ -87,40 +87,42 @@ def parse_manifest(
     file: str,
     *,
     origin: Origin = "person",
-    opened: Iterable[str] = (),
-    secrets: Secrets | None = PERSONS,
+    opened_hosts: Iterable[str] = (),
+    secrets: Secrets | None = PERSONAL_SECRETS,
 ) -> Manifest:
     """Read the manifest in a file's bytes.
 
     Args:
         file: The name of the file as people see it.
-        opened: Hosts that the person answers for besides those of their own files.
+        opened_hosts: Hosts that the person answers for besides those of their own files.
         secrets: Where secrets are looked up; None does not look them up, to check a file on a
             machine that does not have them.
 
     Raises:
         ConfigError: Has a line for everything that is wrong.
     """
-    return read_manifest(parse_yaml(data, file), origin=origin, opened=opened, secrets=secrets)
+    return read_manifest(
+        parse_yaml(data, file), origin=origin, opened_hosts=opened_hosts, secrets=secrets
+    )
 
 
 def read_manifest(
     root: Node,
     *,
     origin: Origin = "person",
-    opened: Iterable[str] = (),
-    secrets: Secrets | None = PERSONS,
+    opened_hosts: Iterable[str] = (),
+    secrets: Secrets | None = PERSONAL_SECRETS,
 ) -> Manifest:
     """Read a manifest that was parsed already. Raises like `parse_manifest`."""
     problems = Problems()
-    reader = _Reader(problems, origin, Hosts.parse(opened))
+    reader = _Reader(problems, origin, AllowedHosts.parse(opened_hosts))
     manifest = reader.manifest(root, secrets)
     problems.raise_all()
     return manifest
 
 
 class _Reader:
-    def __init__(self, problems: Problems, origin: Origin, opened: Hosts) -> None:
+    def __init__(self, problems: Problems, origin: Origin, opened: AllowedHosts) -> None:
         self._problems = problems
         self._origin: Origin = origin
         self._opened = opened
@@ -130,11 +132,11 @@ class _Reader:
     def manifest(self, root: Node, secrets: Secrets | None) -> Manifest:
         fields = Fields(root, KEYS, "a manifest", self._problems)
         is_mapping = fields.node.pairs is not None
-        if is_mapping and fields.given("version") and fields.get("version").value != 1:
+        if is_mapping and fields.is_given("version") and fields.get("version").value != 1:
             self._problems.add(fields.get("version"), "`version` must be 1, the only one there is")
         namespace = fields.text("namespace")
         if namespace:
-            with self._problems.at(fields.get("namespace")):
+            with self._problems.collect(fields.get("namespace")):
                 check_namespace(namespace)
         self._read_auth(fields, secrets)
         self._policy = self._read_policy(fields)
@@ -149,9 +151,9 @@ class _Reader:
             origin=self._origin,
         )
         for node, tool in tools:
-            with self._problems.at(node):
-                check_address(tool.endpoint.address, reachable)
-            with self._problems.at(node):
+            with self._problems.collect(node):
+                check_url_host(tool.endpoint.url, reachable)
+            with self._problems.collect(node):
                 self._check_by_making(tool, manifest, node)
         return manifest
 
@@ -172,7 +174,7 @@ class _Reader:
             entry = Fields(node, AUTH_KEYS, f"the auth entry `{name}`", self._problems)
             # Known even if it cannot be used: a reference to it is no mistake.
             self._auth[name] = Auth(name, "bearer", "")
-            with self._problems.at(node):
+            with self._problems.collect(node):
                 check_name(name)
                 auth = read_auth(name, entry)
                 if auth is not None:
@@ -182,31 +184,33 @@ class _Reader:
     def _check_secret(self, entry: Auth, node: Node, secrets: Secrets | None) -> None:
         try:
             if secrets is not None:
-                apply([entry], secrets)
+                resolve_auth([entry], secrets)
         except ConfigError as error:
             self._problems.add(node, f"auth entry `{entry.name}`: {error.detail}", error.hint)
 
     def _read_hosts(self, fields: Fields) -> list[str]:
         hosts: list[str] = []
         for node in fields.texts("hosts"):
-            with self._problems.at(node):
-                Hosts.parse([node.value])
+            with self._problems.collect(node):
+                AllowedHosts.parse([node.value])
                 if self._origin == "repository":
-                    check_listed(node.value, self._opened)
+                    check_repository_host(node.value, self._opened)
                 hosts.append(node.value)
         return hosts
 
-    def _reachable_hosts(self, listed: list[str], tools: list[tuple[Node, HttpTool]]) -> Reachable:
-        hosts = Hosts.parse(listed)
+    def _reachable_hosts(
+        self, listed: list[str], tools: list[tuple[Node, HttpTool]]
+    ) -> ReachableHosts:
+        hosts = AllowedHosts.parse(listed)
         opened = self._opened
         if self._origin == "person":
-            opened = Hosts((*hosts.entries, *opened.entries))
-        return Reachable(named(tool.endpoint.address for _, tool in tools), hosts, opened)
+            opened = AllowedHosts((*hosts.entries, *opened.entries))
+        return ReachableHosts(literal_hosts(tool.endpoint.url for _, tool in tools), hosts, opened)
 
     # ---- tools
 
     def _read_tools(self, fields: Fields) -> list[tuple[Node, HttpTool]]:
-        if fields.node.pairs is not None and not fields.given("tools"):
+        if fields.node.pairs is not None and not fields.is_given("tools"):
             self._problems.add(fields.node, "there are no `tools`")
         nodes = fields.items("tools")
         if len(nodes) > MAX_TOOLS:
@@ -230,11 +234,11 @@ class _Reader:
     def _read_tool(self, node: Node) -> HttpTool | None:
         problems_before = len(self._problems)
         fields = Fields(node, TOOL_KEYS, "a tool", self._problems)
-        name = fields.text("name", needed=True)
+        name = fields.text("name", required=True)
         if name:
-            with self._problems.at(fields.get("name")):
+            with self._problems.collect(fields.get("name")):
                 check_name(name)
-        description = clean(fields.text("description", needed=True))
+        description = clean_text(fields.text("description", required=True))
         schema = self._read_schema(fields, "input_schema")
         endpoint_and_schema = read_endpoint(fields, schema, self._auth, self._problems)
         output = self._read_schema(fields, "output_schema")
@@ -242,8 +246,8 @@ class _Reader:
         if endpoint_and_schema is None or len(self._problems) > problems_before:
             return None
         endpoint, schema = endpoint_and_schema
-        if URL in cast("Mapping[str, Any]", schema.get("properties") or {}):
-            self._problems.add(node, f"`{URL}` cannot be the name of an argument")
+        if URL_KEY in cast("Mapping[str, Any]", schema.get("properties") or {}):
+            self._problems.add(node, f"`{URL_KEY}` cannot be the name of an argument")
             return None
         side_effect, risk = self._read_effects(fields, endpoint.method)
         has_idempotency_key = endpoint.idempotency_key
@@ -279,7 +283,7 @@ class _Reader:
             # A repository's file must not lower how often a person is asked.
             minimum = _DEFAULT_RISKS.get(method, Risk.MEDIUM)
             if _RISKS.index(risk) < _RISKS.index(minimum):
-                if fields.given("risk"):
+                if fields.is_given("risk"):
                     message = (
                         f"a repository cannot set the risk of a {method} to `{risk}`; it is at "
                         f"least `{minimum}`"
@@ -289,14 +293,14 @@ class _Reader:
         return effect, risk
 
     def _read_policy(self, fields: Fields) -> Reliability:
-        if not fields.given("policy"):
+        if not fields.is_given("policy"):
             return self._policy
-        with self._problems.at(fields.get("policy")):
-            return read_policy(plain(fields.get("policy")), "`policy`").over(self._policy)
+        with self._problems.collect(fields.get("policy")):
+            return read_policy(to_plain(fields.get("policy")), "`policy`").fill_from(self._policy)
         return self._policy
 
     def _read_scopes(self, fields: Fields) -> frozenset[str]:
-        if fields.given("scopes") and fields.given("auth_scopes"):
+        if fields.is_given("scopes") and fields.is_given("auth_scopes"):
             self._problems.add(
                 fields.get("auth_scopes"),
                 "`auth_scopes` is the same as `scopes`; write one of them",
@@ -306,24 +310,24 @@ class _Reader:
 
     def _read_schema(self, fields: Fields, key: str) -> Mapping[str, Any] | None:
         """Return a schema that is a mapping, or JSON text."""
-        if not fields.given(key):
+        if not fields.is_given(key):
             return None
         node = fields.get(key)
-        value = plain(node)
+        value = to_plain(node)
         if isinstance(value, str):
             try:
                 value = json.loads(value)
             except (ValueError, RecursionError) as error:
                 self._problems.add(node, f"`{key}` is not JSON: {error}")
                 return None
-        if not isinstance(value, dict) or depth_of(value) > MAX_DEPTH:
+        if not isinstance(value, dict) or nesting_depth(value) > MAX_DEPTH:
             message = (
                 f"`{key}` must be a JSON Schema: a mapping, or one as JSON text, at most "
                 f"{MAX_DEPTH} levels deep"
             )
             self._problems.add(node, message)
             return None
-        return cast("Mapping[str, Any]", cleaned(value))
+        return cast("Mapping[str, Any]", clean_json(value))
 
     def _read_examples(
         self, fields: Fields, schema: Mapping[str, Any]
@@ -335,7 +339,7 @@ class _Reader:
         examples: list[Mapping[str, Any]] = []
         known = [str(name) for name in cast("Mapping[str, Any]", schema.get("properties") or {})]
         for node in fields.items("examples"):
-            given = plain(node)
+            given = to_plain(node)
             if isinstance(given, dict) and "arguments" not in given:
                 given = {"arguments": cast("dict[str, Any]", given)}
             example = cast("dict[str, Any]", given)

@@ -15,14 +15,14 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal, cast
 
-from ferrule.core.calls import compact
+from ferrule.core.calls import encode_json
 
-from .templates import Unfit, scalar
-from .url_templates import encoded, within_segment
+from .templates import TemplateError, scalar_text
+from .url_templates import encode_in_segment, percent_encode
 
-Place = Literal["path", "query", "header", "cookie"]
-PLACES: tuple[Place, ...] = ("path", "query", "header", "cookie")
-STYLES: dict[Place, tuple[str, ...]] = {
+Location = Literal["path", "query", "header", "cookie"]
+LOCATIONS: tuple[Location, ...] = ("path", "query", "header", "cookie")
+STYLES: dict[Location, tuple[str, ...]] = {
     "path": ("simple", "label", "matrix"),
     "query": ("form", "spaceDelimited", "pipeDelimited", "deepObject", "json"),
     "header": ("simple", "json"),
@@ -37,71 +37,75 @@ Pair = tuple[str, str]
 
 @dataclass(frozen=True, slots=True)
 class Parameter:
-    """One parameter: `name` is the server's, `source` the argument's.
+    """One parameter: `name` is the server's, `argument` the argument's.
 
     With `explode` None the style decides.
     """
 
     name: str
-    place: Place
-    source: str
+    location: Location
+    argument: str
     style: str = ""
     explode: bool | None = None
 
     @property
-    def used_style(self) -> str:
-        return self.style or STYLES[self.place][0]
+    def effective_style(self) -> str:
+        return self.style or STYLES[self.location][0]
 
     @property
-    def exploded(self) -> bool:
+    def is_exploded(self) -> bool:
         """Whether items stand apart: by default only in `form`, and always in `deepObject`."""
-        chosen = self.used_style == "form" if self.explode is None else self.explode
-        return chosen or self.used_style == "deepObject"
+        chosen = self.effective_style == "form" if self.explode is None else self.explode
+        return chosen or self.effective_style == "deepObject"
 
-    def query(self, value: Any) -> list[str]:
-        """Return encoded `name=value` pairs. Raises Unfit."""
-        return [f"{encoded(name)}={text}" for name, text in self._pairs(value, encoded)]
+    def encode_query(self, value: Any) -> list[str]:
+        """Return encoded `name=value` pairs. Raises TemplateError."""
+        return [
+            f"{percent_encode(name)}={text}" for name, text in self._pairs(value, percent_encode)
+        ]
 
-    def cookies(self, value: Any) -> list[Pair]:
-        """Return name and encoded value of cookies. Raises Unfit."""
-        pairs = self._pairs(value, encoded)
+    def encode_cookies(self, value: Any) -> list[Pair]:
+        """Return name and encoded value of cookies. Raises TemplateError."""
+        pairs = self._pairs(value, percent_encode)
         for name, _ in pairs:
             if not _COOKIE_NAME.fullmatch(name):
-                raise Unfit(f"`{name[:40]}` cannot be the name of a cookie")
+                raise TemplateError(f"`{name[:40]}` cannot be the name of a cookie")
         return pairs
 
-    def header(self, value: Any) -> str:
-        """Return the value of a header. Raises Unfit."""
-        if self.used_style == "json":
-            return header_value(json.dumps(value), self.name)
-        return header_value(self._simple(value, str, ",", "="), self.name)
+    def encode_header(self, value: Any) -> str:
+        """Return the value of a header. Raises TemplateError."""
+        if self.effective_style == "json":
+            return check_header_value(json.dumps(value), self.name)
+        return check_header_value(self._simple(value, str, ",", "="), self.name)
 
-    def segment(self, value: Any) -> str:
-        """Return the encoded text of a path segment. Raises Unfit."""
-        style = self.used_style
+    def encode_segment(self, value: Any) -> str:
+        """Return the encoded text of a path segment. Raises TemplateError."""
+        style = self.effective_style
         if style == "simple":
-            return self._simple(value, within_segment, ",", "=")
+            return self._simple(value, encode_in_segment, ",", "=")
         if style == "label":
-            return "." + self._simple(value, within_segment, "." if self.exploded else ",", "=")
-        name = encoded(self.name)
-        if self.exploded and isinstance(value, (list, Mapping)):
-            pairs = self._items(value, within_segment)
+            return "." + self._simple(
+                value, encode_in_segment, "." if self.is_exploded else ",", "="
+            )
+        name = percent_encode(self.name)
+        if self.is_exploded and isinstance(value, (list, Mapping)):
+            pairs = self._items(value, encode_in_segment)
             return "".join(f";{key or name}={text}" for key, text in pairs)
-        return f";{name}={self._simple(value, within_segment, ',', ',')}"
+        return f";{name}={self._simple(value, encode_in_segment, ',', ',')}"
 
     def _pairs(self, value: Any, escape: Callable[[str], str]) -> list[Pair]:
         """Return one pair or several, as `form` and similar styles write them."""
-        style = self.used_style
+        style = self.effective_style
         if style == "json":
-            return [(self.name, escape(compact(value)))]
+            return [(self.name, escape(encode_json(value)))]
         if not isinstance(value, (list, Mapping)):
-            return [(self.name, escape(scalar(value, self.source)))]
+            return [(self.name, escape(scalar_text(value, self.argument)))]
         items = self._items(cast("Any", value), escape)
         if style == "deepObject":
             if not isinstance(value, Mapping):
-                raise Unfit(f"`{self.source}` must be an object")
+                raise TemplateError(f"`{self.argument}` must be an object")
             return [(f"{self.name}[{key}]", text) for key, text in items]
-        if self.exploded:
+        if self.is_exploded:
             return [(key or self.name, text) for key, text in items]
         texts: list[str] = []
         for key, text in items:
@@ -117,9 +121,9 @@ class Parameter:
         self, value: Any, escape: Callable[[str], str], separator: str, assignment: str
     ) -> str:
         if not isinstance(value, (list, Mapping)):
-            return escape(scalar(value, self.source))
+            return escape(scalar_text(value, self.argument))
         items = self._items(cast("Any", value), escape)
-        sign = assignment if self.exploded else ","
+        sign = assignment if self.is_exploded else ","
         return separator.join(f"{escape(key)}{sign}{text}" if key else text for key, text in items)
 
     def _items(self, value: Any, escape: Callable[[str], str]) -> list[Pair]:
@@ -127,19 +131,21 @@ class Parameter:
         if isinstance(value, Mapping):
             pairs = cast("Mapping[str, Any]", value).items()
             return [
-                (key, escape(scalar(field, f"{self.source}.{key}")))
+                (key, escape(scalar_text(field, f"{self.argument}.{key}")))
                 for key, field in pairs
                 if field is not None
             ]
-        return [("", escape(scalar(item, self.source))) for item in cast("list[Any]", value)]
+        return [("", escape(scalar_text(item, self.argument))) for item in cast("list[Any]", value)]
 
 
-def header_value(text: str, name: str) -> str:
+def check_header_value(text: str, name: str) -> str:
     """Return a value as it is sent in a header.
 
     Raises:
-        Unfit: A line break in it would begin another header.
+        TemplateError: A line break in it would begin another header.
     """
     if not _HEADER_VALUE.fullmatch(text):
-        raise Unfit(f"the value for the header `{name}` has line breaks or characters beyond ASCII")
+        raise TemplateError(
+            f"the value for the header `{name}` has line breaks or characters beyond ASCII"
+        )
     return text.strip(" ")

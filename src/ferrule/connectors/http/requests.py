@@ -1,7 +1,7 @@
 """The arguments of a call as the request that is sent. No I/O, no secrets: the sender adds these.
 
-`address_of` returns what the gate decides on and a person is shown; `Prepared.url` begins with
-exactly that, and only the query of an auth entry comes after it.
+`build_url` returns what the gate decides on and a person is shown; `PreparedRequest.url` begins
+with exactly that, and only the query of an auth entry comes after it.
 """
 
 from __future__ import annotations
@@ -11,13 +11,13 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from . import bodies
-from .auth import Applied
-from .parameters import Parameter, header_value
+from .auth import RequestAuth
+from .parameters import Parameter, check_header_value
 from .spec import Endpoint
-from .templates import Template, Unfit
-from .url_templates import LONGEST, whole_segment, within_segment
+from .templates import Template, TemplateError
+from .url_templates import MAX_URL, check_filled_segment, encode_in_segment
 
-NEVER = frozenset(
+FORBIDDEN_HEADERS = frozenset(
     {
         "host",
         "content-length",
@@ -48,14 +48,14 @@ does.
 _CONTENT_TYPE = "content-type"
 
 
-def settable(name: str) -> bool:
+def is_settable(name: str) -> bool:
     """Return whether a file may set a header."""
     lower = name.lower()
-    return lower not in NEVER and not lower.startswith(("proxy-", "x-forwarded-"))
+    return lower not in FORBIDDEN_HEADERS and not lower.startswith(("proxy-", "x-forwarded-"))
 
 
 @dataclass(frozen=True, slots=True)
-class Prepared:
+class PreparedRequest:
     """A request. `url` is all of it but the secrets; `cookies` are pairs."""
 
     method: str
@@ -64,7 +64,7 @@ class Prepared:
     cookies: tuple[tuple[str, str], ...] = ()
     body: bytes | None = None
 
-    def with_auth(self, auth: Applied) -> Prepared:
+    def with_auth(self, auth: RequestAuth) -> PreparedRequest:
         """Return the request with authentication, which replaces what is there already."""
         auth_headers = {name.lower() for name in auth.headers}
         headers = {
@@ -80,7 +80,7 @@ class Prepared:
         )
 
     @property
-    def fields(self) -> dict[str, str]:
+    def header_fields(self) -> dict[str, str]:
         """All headers that are sent, without those of the connection."""
         if not self.cookies:
             return dict(self.headers)
@@ -90,50 +90,50 @@ class Prepared:
         }
 
 
-def address_of(endpoint: Endpoint, arguments: Mapping[str, Any]) -> str:
-    """Return the URL of a call, without secrets. Raises Unfit."""
-    address = endpoint.address
+def build_url(endpoint: Endpoint, arguments: Mapping[str, Any]) -> str:
+    """Return the URL of a call, without secrets. Raises TemplateError."""
+    address = endpoint.url
     path_parameters = {
-        parameter.source: parameter
+        parameter.argument: parameter
         for parameter in endpoint.parameters
-        if parameter.place == "path"
+        if parameter.location == "path"
     }
     segments = (_segment(template, arguments, path_parameters) for template in address.path)
-    query = address.pairs(arguments)
+    query = address.query_pairs(arguments)
     for parameter in endpoint.parameters:
-        value = arguments.get(parameter.source)
-        if parameter.place == "query" and value is not None:
-            query += parameter.query(value)
+        value = arguments.get(parameter.argument)
+        if parameter.location == "query" and value is not None:
+            query += parameter.encode_query(value)
     url = _with_query(f"{address.origin(arguments)}/{'/'.join(segments)}", query)
-    if len(url) > LONGEST:
-        raise Unfit(f"the address would have {len(url)} characters, more than {LONGEST}")
+    if len(url) > MAX_URL:
+        raise TemplateError(f"the address would have {len(url)} characters, more than {MAX_URL}")
     return url
 
 
-def prepare(endpoint: Endpoint, arguments: Mapping[str, Any]) -> Prepared:
-    """Return the request of a call. Raises Unfit."""
+def prepare_request(endpoint: Endpoint, arguments: Mapping[str, Any]) -> PreparedRequest:
+    """Return the request of a call. Raises TemplateError."""
     headers: dict[str, str] = {}
     cookies: list[tuple[str, str]] = []
     for name, template in endpoint.headers:
         text = template.fill(arguments, str)
         if text is not None:
-            headers[name] = header_value(text, name)
+            headers[name] = check_header_value(text, name)
     for parameter in endpoint.parameters:
-        value = arguments.get(parameter.source)
+        value = arguments.get(parameter.argument)
         if value is None:
             continue
-        if parameter.place == "header":
-            headers[parameter.name] = parameter.header(value)
-        elif parameter.place == "cookie":
-            cookies += parameter.cookies(value)
+        if parameter.location == "header":
+            headers[parameter.name] = parameter.encode_header(value)
+        elif parameter.location == "cookie":
+            cookies += parameter.encode_cookies(value)
     body = None
     if endpoint.body is not None:
         body = endpoint.body.encode(arguments)
         has_content_type = any(name.lower() == _CONTENT_TYPE for name in headers)
         if body is not None and not has_content_type:
             headers["Content-Type"] = bodies.KINDS[endpoint.body.kind]
-    url = address_of(endpoint, arguments)
-    return Prepared(endpoint.method, url, headers, tuple(cookies), body)
+    url = build_url(endpoint, arguments)
+    return PreparedRequest(endpoint.method, url, headers, tuple(cookies), body)
 
 
 def _segment(
@@ -141,14 +141,14 @@ def _segment(
 ) -> str:
     if template.literal is not None:
         return template.literal
-    hole = template.only
+    hole = template.single_placeholder
     parameter = None if hole is None else path_parameters.get(hole.name)
     if hole is not None and parameter is not None:
-        return whole_segment(parameter.segment(hole.value(arguments)))
-    text = template.fill(arguments, within_segment)
+        return check_filled_segment(parameter.encode_segment(hole.value(arguments)))
+    text = template.fill(arguments, encode_in_segment)
     if text is None:
-        raise Unfit("a part of the path is missing")
-    return whole_segment(text)
+        raise TemplateError("a part of the path is missing")
+    return check_filled_segment(text)
 
 
 def _with_query(url: str, query: list[str] | tuple[str, ...]) -> str:

@@ -27,15 +27,15 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from ferrule.connectors.cleaning import clean
-from ferrule.connectors.schemas import depth_of
+from ferrule.connectors.bounded_schemas import nesting_depth
+from ferrule.connectors.text_cleaning import clean_text
 from ferrule.core.calls import ErrorType
 from ferrule.core.errors import ToolFailed
 from ferrule.models.http.retry import parse_retry_after
 from ferrule.tools.chunked_output import Chunks
 
 from .secrets import Redactor
-from .send import Answer, Broke
+from .sender import NoResponse, Response
 
 MAX_SNIPPET = 400
 """The most characters of a server's words in a failure."""
@@ -68,7 +68,7 @@ _CODECS = {
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class RequestInfo:
     """The request that an answer is for: the tool and its auth entries.
 
     `repeatable` means that sending it twice does no harm.
@@ -77,44 +77,46 @@ class Asked:
     tool: str
     method: str
     auth: tuple[str, ...]
-    repeatable: bool
+    is_repeatable: bool
     has_schema: bool = False
 
 
-class Empty(dict[str, Any]):
+class EmptyResult(dict[str, Any]):
     """The value of an answer without a body; no schema applies to it."""
 
 
-def value_of(request: Asked, response: Answer, redactor: Redactor) -> Any:
+def result_value(request: RequestInfo, response: Response, redactor: Redactor) -> Any:
     """Return the value of an answer with a 2xx status.
 
     Raises:
         ToolFailed: The answer has another status, is too large, or is not the JSON it should be.
     """
     if not 200 <= response.status < 300:
-        raise failure_of(request, response, redactor)
-    if response.cut:
+        raise status_failure(request, response, redactor)
+    if response.is_truncated:
         raise ToolFailed(
             ErrorType.LIMIT,
             f"`{request.tool}` worked (HTTP {response.status}), but its answer has more than "
             f"{len(response.body)} bytes; ask for less of it, in pages or with a filter",
         )
     if not response.body:
-        return Empty(status=response.status)
-    media, charset = media_type(response.headers)
+        return EmptyResult(status=response.status)
+    media, charset = parse_content_type(response.headers)
     if not _is_text(media):
-        return _chunks(redactor.raw(response.body), media or "application/octet-stream")
+        return _chunks(redactor.redact_bytes(response.body), media or "application/octet-stream")
     text = response.body.decode(charset, "replace")
     if is_json(media):
         return _json_value(request, response, text, redactor)
-    text = redactor.text(text)
+    text = redactor.redact_text(text)
     return text if len(text) < CHUNK_BYTES else _chunks(text.encode("utf-8", "replace"), media)
 
 
-def _json_value(request: Asked, response: Answer, text: str, redactor: Redactor) -> Any:
+def _json_value(request: RequestInfo, response: Response, text: str, redactor: Redactor) -> Any:
     if len(text) > MAX_PARSED:
         if not request.has_schema:
-            return _chunks(redactor.text(text).encode("utf-8", "replace"), "application/json")
+            return _chunks(
+                redactor.redact_text(text).encode("utf-8", "replace"), "application/json"
+            )
         raise ToolFailed(
             ErrorType.LIMIT,
             (
@@ -125,18 +127,18 @@ def _json_value(request: Asked, response: Answer, text: str, redactor: Redactor)
     try:
         # Searched after parsing: JSON can spell a secret in ways that only show then.
         value: Any = json.loads(text, parse_constant=_refuse_constant)
-        if depth_of(value, MAX_DEPTH + 1) > MAX_DEPTH:
+        if nesting_depth(value, MAX_DEPTH + 1) > MAX_DEPTH:
             raise ValueError("it is nested too deeply")
     except (ValueError, RecursionError) as error:
         if not request.has_schema:
-            return redactor.text(text)
+            return redactor.redact_text(text)
         message = (
             f"`{request.tool}` worked (HTTP {response.status}), but its answer is not valid JSON"
         )
         raise ToolFailed(ErrorType.PARSE_ERROR, message) from error
     # JSON without escapes spells everything literally, so searching the text is enough.
-    if "\\" in text or redactor.finds(text):
-        return redactor.json(value)
+    if "\\" in text or redactor.has_secret(text):
+        return redactor.redact_json(value)
     return value
 
 
@@ -150,7 +152,7 @@ def _chunks(data: bytes, mime: str) -> Chunks:
     )
 
 
-def media_type(headers: Mapping[str, str]) -> tuple[str, str]:
+def parse_content_type(headers: Mapping[str, str]) -> tuple[str, str]:
     """Return the type of a body in lower case, and a codec for its text."""
     media, _, rest = headers.get("content-type", "").partition(";")
     charset = "utf-8"
@@ -191,7 +193,7 @@ def _is_text(media: str) -> bool:
 # ---- failures
 
 
-def failure_of(request: Asked, response: Answer, redactor: Redactor) -> ToolFailed:
+def status_failure(request: RequestInfo, response: Response, redactor: Redactor) -> ToolFailed:
     """Return what an answer without a 2xx status means for the call."""
     status = response.status
     error_type = ErrorType.IO_ERROR
@@ -211,7 +213,7 @@ def failure_of(request: Asked, response: Answer, redactor: Redactor) -> ToolFail
             kind = "transient"
         case 503:
             # The service may have begun: retry only if sending it twice does no harm.
-            kind = "transient" if request.repeatable else "5xx"
+            kind = "transient" if request.is_repeatable else "5xx"
         case _ if status >= 500:
             kind = "5xx"
         case _:
@@ -228,14 +230,14 @@ def failure_of(request: Asked, response: Answer, redactor: Redactor) -> ToolFail
     )
 
 
-def broke(request: Asked, problem: Broke, redactor: Redactor) -> ToolFailed:
+def connection_failure(request: RequestInfo, problem: NoResponse, redactor: Redactor) -> ToolFailed:
     """Return the failure for no answer at all. An effect that may have happened is not repeated."""
-    can_retry = not problem.sent or request.repeatable
+    can_retry = not problem.sent or request.is_repeatable
     message = f"`{request.tool}`: {problem}"
     if not can_retry:
         message += "; outcome unknown: check what it did before doing it again"
-    kind = "transient" if can_retry and problem.again else ""
-    return ToolFailed(ErrorType.IO_ERROR, redactor.text(message), kind=kind)
+    kind = "transient" if can_retry and problem.is_retryable else ""
+    return ToolFailed(ErrorType.IO_ERROR, redactor.redact_text(message), kind=kind)
 
 
 _MEANINGS = {
@@ -251,7 +253,7 @@ _MEANINGS = {
 }
 
 
-def _meaning(request: Asked, status: int) -> str:
+def _meaning(request: RequestInfo, status: int) -> str:
     auth = " and ".join(f"`{name}`" for name in request.auth)
     if status == 401:
         if auth:
@@ -272,20 +274,20 @@ def _wait_note(after: float | None) -> str:
     return "" if after is None else f"; it asks to wait {after:.0f} s"
 
 
-def _outcome_note(request: Asked, status: int) -> str:
-    is_unknown = (status >= 500 or status == 408) and not request.repeatable
+def _outcome_note(request: RequestInfo, status: int) -> str:
+    is_unknown = (status >= 500 or status == 408) and not request.is_repeatable
     return "; what it did so far may stand: check before doing it again" if is_unknown else ""
 
 
-def _server_words(response: Answer, redactor: Redactor) -> str:
-    media, charset = media_type(response.headers)
+def _server_words(response: Response, redactor: Redactor) -> str:
+    media, charset = parse_content_type(response.headers)
     if not response.body or not (_is_text(media) or not media):
         return ""
     # Searched before it is cut: half a secret would not be found.
-    text = clean(redactor.text(response.body.decode(charset, "replace")))
+    text = clean_text(redactor.redact_text(response.body.decode(charset, "replace")))
     if media == "text/html":
         return ""
-    if response.cut:
+    if response.is_truncated:
         text = text[: len(text) // 4]  # the body may have been cut in the middle of a secret
     shown = " ".join(text.split())
     if not shown:

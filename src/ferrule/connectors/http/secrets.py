@@ -30,10 +30,10 @@ from urllib.parse import quote, quote_plus
 from ferrule.core.errors import ConfigError
 from ferrule.storage import paths
 
-SHORTEST = 4
+MIN_SECRET = 4
 """Shorter secrets could not be told from other text in an answer."""
-LONGEST = 16_384
-SHOWN = "[secret]"
+MAX_SECRET = 16_384
+REPLACEMENT = "[secret]"
 _REFERENCE = re.compile(
     r"\$\{(?P<name>[A-Za-z_][A-Za-z0-9_]*|secret:[A-Za-z0-9][A-Za-z0-9_.-]{0,99})\}"
 )
@@ -55,11 +55,11 @@ class Secrets:
     folder: Path | None = None
     allowed: frozenset[str] | None = None
 
-    def only(self, names: Iterable[str]) -> Secrets:
+    def restrict(self, names: Iterable[str]) -> Secrets:
         """Return the same, limited to these names."""
         return Secrets(self.environment, self.folder, frozenset(names))
 
-    def look(self, name: str) -> str:
+    def look_up(self, name: str) -> str:
         """Return the value of a reference. Raises ConfigError naming it, never its value."""
         if self.allowed is not None and name not in self.allowed:
             hint = f"name it in `tools.http_secrets` of your own settings: `{name}`"
@@ -79,9 +79,9 @@ class Secrets:
             value = environment[name].strip()
         if not value:
             raise ConfigError(f"`${{{name}}}` is empty", code="http_secret")
-        if not SHORTEST <= len(value) <= LONGEST or not _VALUE.fullmatch(value):
+        if not MIN_SECRET <= len(value) <= MAX_SECRET or not _VALUE.fullmatch(value):
             why = (
-                f"`${{{name}}}` cannot be a secret: {SHORTEST} to {LONGEST} printable ASCII "
+                f"`${{{name}}}` cannot be a secret: {MIN_SECRET} to {MAX_SECRET} printable ASCII "
                 "characters"
             )
             raise ConfigError(why, code="http_secret")
@@ -109,14 +109,14 @@ class Secrets:
                     code="http_secret",
                     hint=hint,
                 )
-            return opened.read(LONGEST + 2).decode("utf-8", "replace").strip()
+            return opened.read(MAX_SECRET + 2).decode("utf-8", "replace").strip()
 
 
-PERSONS = Secrets()
+PERSONAL_SECRETS = Secrets()
 """All secrets that the person has."""
 
 
-def reference_of(text: str) -> str | None:
+def parse_reference(text: str) -> str | None:
     """Return the name in `${NAME}`; None for anything else, such as a literal secret."""
     match = _REFERENCE.fullmatch(text.strip())
     return None if match is None else match["name"]
@@ -134,18 +134,20 @@ class Redactor:
     def __repr__(self) -> str:
         return "Redactor(…)"
 
-    def text(self, text: str) -> str:
+    def redact_text(self, text: str) -> str:
         """Return a text without the values, in whatever case."""
-        if not self.finds(text):
+        if not self.has_secret(text):
             return text
-        return self.raw(text.encode("utf-8", "surrogatepass")).decode("utf-8", "surrogatepass")
+        return self.redact_bytes(text.encode("utf-8", "surrogatepass")).decode(
+            "utf-8", "surrogatepass"
+        )
 
-    def finds(self, text: str) -> bool:
+    def has_secret(self, text: str) -> bool:
         """Return whether a text contains any of the values."""
         lower = text.lower()
         return any(spelling in lower for spelling in self._spellings)
 
-    def raw(self, data: bytes) -> bytes:
+    def redact_bytes(self, data: bytes) -> bytes:
         """Return bytes without the values; the same object if there are none.
 
         It searches plainly: answers are large, and a pattern is a hundred times slower.
@@ -158,16 +160,16 @@ class Redactor:
                 lower = data.lower()
         return data
 
-    def json(self, value: Any) -> Any:
+    def redact_json(self, value: Any) -> Any:
         """Return a JSON value without the values, in keys and texts. Changes nothing in place."""
-        return _map_texts(value, self.text) if self._spellings else value
+        return _map_texts(value, self.redact_text) if self._spellings else value
 
 
 def _replace_all(data: bytes, lower: bytes, spelling: bytes) -> bytes:
     pieces: list[bytes] = []
     at = 0
     while (found := lower.find(spelling, at)) >= 0:
-        pieces += data[at:found], SHOWN.encode()
+        pieces += data[at:found], REPLACEMENT.encode()
         at = found + len(spelling)
     return b"".join((*pieces, data[at:]))
 
@@ -183,7 +185,7 @@ def _map_texts(value: Any, change: Callable[[str], str]) -> Any:
     # A secret made of digits may come back as a number.
     if isinstance(value, (int, float)) and not isinstance(value, bool):
         written = json.dumps(value)
-        return value if change(written) == written else SHOWN
+        return value if change(written) == written else REPLACEMENT
     return value
 
 
@@ -200,4 +202,4 @@ def _spellings(value: str) -> set[str]:
         encoded.rstrip("="),
         encoded.translate(str.maketrans("+/", "-_")).rstrip("="),
     }
-    return {spelling for spelling in written if len(spelling) >= SHORTEST}
+    return {spelling for spelling in written if len(spelling) >= MIN_SECRET}

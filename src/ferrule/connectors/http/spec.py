@@ -10,11 +10,11 @@ from ferrule.tools.definition import Loading, Risk, SideEffect
 from ferrule.tools.reliability import Reliability
 
 from .auth import Auth
-from .bodies import Body
-from .hosts import Reachable
+from .bodies import BodyTemplate
+from .hosts import ReachableHosts
 from .parameters import Parameter
 from .templates import Template
-from .url_templates import Address
+from .url_templates import UrlTemplate
 
 Method = Literal["GET", "POST", "PUT", "DELETE", "PATCH"]
 METHODS: tuple[Method, ...] = ("GET", "POST", "PUT", "DELETE", "PATCH")
@@ -22,9 +22,9 @@ Origin = Literal["person", "repository"]
 
 TIMEOUT = 30.0
 """Seconds that one attempt may take by default."""
-MAX_BYTES = 8 << 20
+DEFAULT_MAX_BYTES = 8 << 20
 """Bytes of a decompressed answer by default."""
-MOST_BYTES = 64 << 20
+MAX_BYTES_LIMIT = 64 << 20
 """The largest `max_bytes` that a tool may set."""
 
 
@@ -36,13 +36,13 @@ class Endpoint:
     """
 
     method: Method
-    address: Address
+    url: UrlTemplate
     parameters: tuple[Parameter, ...] = ()
     headers: tuple[tuple[str, Template], ...] = ()
-    body: Body | None = None
+    body: BodyTemplate | None = None
     auth: tuple[Auth, ...] = ()
     idempotency_key: bool = False
-    max_bytes: int = MAX_BYTES
+    max_bytes: int = DEFAULT_MAX_BYTES
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,5 +77,5 @@ class Manifest:
     file: str
     tools: tuple[HttpTool, ...] = ()
     namespace: str = ""
-    reachable: Reachable = field(default_factory=Reachable)
+    reachable: ReachableHosts = field(default_factory=ReachableHosts)
     origin: Origin = "person"

@@ -27,7 +27,7 @@ _FORBIDDEN_NAMES = ("auth", "secret", "secrets", "env")
 """Names that look as if they gave access to what a template may not see."""
 
 
-class Unfit(ValueError):
+class TemplateError(ValueError):
     """A template cannot be parsed, or a value cannot be put where it would have to go.
 
     The message is for the person or the model.
@@ -35,11 +35,11 @@ class Unfit(ValueError):
 
 
 @dataclass(frozen=True, slots=True)
-class Hole:
+class Placeholder:
     """A placeholder for an argument: its name, and the path within it."""
 
     path: tuple[str, ...]
-    optional: bool = False
+    is_optional: bool = False
 
     @property
     def name(self) -> str:
@@ -49,7 +49,7 @@ class Hole:
         """Return the value that goes here, or `MISSING`.
 
         Raises:
-            Unfit: A required value is missing.
+            TemplateError: A required value is missing.
         """
         found: Any = arguments
         for part in self.path:
@@ -57,10 +57,10 @@ class Hole:
                 found = cast("Mapping[str, Any]", found).get(part, MISSING)
             else:
                 found = MISSING
-        if found is None and self.optional:
+        if found is None and self.is_optional:
             return MISSING
-        if found is MISSING and not self.optional:
-            raise Unfit(f"`{self.name}` is required and was not given")
+        if found is MISSING and not self.is_optional:
+            raise TemplateError(f"`{self.name}` is required and was not given")
         return found
 
 
@@ -68,29 +68,29 @@ class Hole:
 class Template:
     """Literal texts and placeholders, in order."""
 
-    parts: tuple[str | Hole, ...]
+    parts: tuple[str | Placeholder, ...]
 
     @property
-    def holes(self) -> Iterator[Hole]:
-        return (part for part in self.parts if isinstance(part, Hole))
+    def placeholders(self) -> Iterator[Placeholder]:
+        return (part for part in self.parts if isinstance(part, Placeholder))
 
     @property
     def literal(self) -> str | None:
         """The text, if there are no placeholders in it."""
-        return None if any(self.holes) else "".join(cast("tuple[str, ...]", self.parts))
+        return None if any(self.placeholders) else "".join(cast("tuple[str, ...]", self.parts))
 
     @property
-    def only(self) -> Hole | None:
+    def single_placeholder(self) -> Placeholder | None:
         """The placeholder, if there is nothing else."""
         if len(self.parts) != 1:
             return None
         (part,) = self.parts
-        return part if isinstance(part, Hole) else None
+        return part if isinstance(part, Placeholder) else None
 
     def fill(self, arguments: Mapping[str, Any], escape: Callable[[str], str]) -> str | None:
         """Return the text with scalars in its placeholders, each through `escape`.
 
-        Returns None if an optional one is missing. Raises Unfit.
+        Returns None if an optional one is missing. Raises TemplateError.
         """
         pieces: list[str] = []
         for part in self.parts:
@@ -100,53 +100,53 @@ class Template:
             value = part.value(arguments)
             if value is MISSING:
                 return None
-            pieces.append(escape(scalar(value, part.name)))
+            pieces.append(escape(scalar_text(value, part.name)))
         return "".join(pieces)
 
 
 def parse_template(text: str) -> Template:
-    """Parse a text with placeholders. Raises Unfit."""
-    parts: list[str | Hole] = []
+    """Parse a text with placeholders. Raises TemplateError."""
+    parts: list[str | Placeholder] = []
     position = 0
     while (start := text.find("{{", position)) >= 0:
         end = text.find("}}", start)
         if end < 0:
-            raise Unfit(f"`{text[start : start + 40]}` is not closed; write `{{{{name}}}}`")
+            raise TemplateError(f"`{text[start : start + 40]}` is not closed; write `{{{{name}}}}`")
         if start > position:
             parts.append(text[position:start])
         parts.append(_parse_placeholder(text[start + 2 : end].strip()))
         position = end + 2
     if position < len(text):
         parts.append(text[position:])
-    if sum(isinstance(part, Hole) for part in parts) > MAX_PLACEHOLDERS:
-        raise Unfit(f"it has more than {MAX_PLACEHOLDERS} placeholders")
+    if sum(isinstance(part, Placeholder) for part in parts) > MAX_PLACEHOLDERS:
+        raise TemplateError(f"it has more than {MAX_PLACEHOLDERS} placeholders")
     return Template(tuple(parts))
 
 
-def _parse_placeholder(inner: str) -> Hole:
+def _parse_placeholder(inner: str) -> Placeholder:
     match = _PLACEHOLDER.fullmatch(inner)
     if match is None:
-        raise Unfit(
+        raise TemplateError(
             f"`{{{{{inner[:60]}}}}}` is not a placeholder; write `{{{{name}}}}` or `{{{{name?}}}}`"
         )
     path = tuple(match["path"].split("."))
     if path[0] in _FORBIDDEN_NAMES and not inner.lstrip(".").startswith("args."):
-        raise Unfit(
+        raise TemplateError(
             f"`{{{{{inner}}}}}`: a template sees the arguments only, nothing of `{path[0]}`"
         )
-    return Hole(path, match["optional"] is not None)
+    return Placeholder(path, match["optional"] is not None)
 
 
-def place_for(name: str) -> str:
+def placeholder_for(name: str) -> str:
     """Return the placeholder for an argument, as it is written in a template."""
     return f"{{{{args.{name}}}}}" if name in _FORBIDDEN_NAMES else f"{{{{{name}}}}}"
 
 
-def scalar(value: Any, name: str) -> str:
+def scalar_text(value: Any, name: str) -> str:
     """Return a value as text for a URL or a header.
 
     Raises:
-        Unfit: It is a list, an object, null or not a finite number.
+        TemplateError: It is a list, an object, null or not a finite number.
     """
     match value:
         case bool():
@@ -161,4 +161,4 @@ def scalar(value: Any, name: str) -> str:
             kind = {"NoneType": "null", "dict": "an object", "list": "a list"}.get(
                 type(value).__name__, "not a number"
             )
-            raise Unfit(f"`{name}` is {kind}, and a text or a number is needed here")
+            raise TemplateError(f"`{name}` is {kind}, and a text or a number is needed here")

@@ -22,40 +22,40 @@ from dataclasses import dataclass, replace
 from typing import Any
 from urllib.parse import urlsplit
 
-from ferrule.connectors.schemas import bounded, problem_of
+from ferrule.connectors.bounded_schemas import find_problem, is_bounded
 from ferrule.core.calls import ErrorType
 from ferrule.core.errors import ConfigError, ToolDefinitionError, ToolFailed
-from ferrule.engine.available_tools import Usable
-from ferrule.sandbox.network.allowed_hosts import canonical
+from ferrule.engine.available_tools import AvailableTools
+from ferrule.sandbox.network.allowed_hosts import canonicalize_host
 from ferrule.tools.chunked_output import Chunks
 from ferrule.tools.context import Context
-from ferrule.tools.define import validator_of
+from ferrule.tools.define import compile_schema
 from ferrule.tools.definition import URL as TOUCHES_URL
-from ferrule.tools.definition import Arguments, Checked, SideEffect, Tool, Touch
+from ferrule.tools.definition import Arguments, CheckedArguments, SideEffect, Tool, Touch
 from ferrule.tools.names import check_name
-from ferrule.tools.result_facts import leave
+from ferrule.tools.result_facts import store_facts
 
-from .auth import Applied, apply
-from .hosts import Reachable
-from .requests import Prepared, prepare
-from .results import Asked, Empty, broke, value_of
-from .schemas import checking
-from .secrets import PERSONS, Redactor, Secrets
-from .send import Broke, Refused, Sender, nobody
+from .auth import RequestAuth, resolve_auth
+from .hosts import ReachableHosts
+from .requests import PreparedRequest, prepare_request
+from .results import EmptyResult, RequestInfo, connection_failure, result_value
+from .schema_cache import cached_arguments
+from .secrets import PERSONAL_SECRETS, Redactor, Secrets
+from .sender import NoResponse, RefuseRedirect, Sender, allow_redirect
 from .spec import Endpoint, HttpTool, Manifest
-from .templates import Unfit
+from .templates import TemplateError
 
-URL = "request url"
+URL_KEY = "request url"
 """Key of the URL among the checked values. No schema may have a property of this name."""
 _NAME = "request tool"
-CONTEXT = "ferrule context"
+CONTEXT_PARAMETER = "ferrule context"
 """The parameter in which handlers get the context."""
 
-MakeSender = Callable[[Reachable], Sender]
+MakeSender = Callable[[ReachableHosts], Sender]
 
 
 def make_tools(
-    manifest: Manifest, secrets: Secrets = PERSONS, *, sender: MakeSender = Sender
+    manifest: Manifest, secrets: Secrets = PERSONAL_SECRETS, *, sender: MakeSender = Sender
 ) -> tuple[Tool, ...]:
     """Return the tools of a manifest.
 
@@ -71,14 +71,14 @@ def _make_tool(spec: HttpTool, manifest: Manifest, secrets: Secrets, sender: Sen
     full_name = f"{manifest.namespace}::{spec.name}" if manifest.namespace else spec.name
     has_effect = spec.side_effect not in (SideEffect.NONE, SideEffect.READ)
     arguments = HttpArguments(
-        checking(spec.name, spec.schema),
+        cached_arguments(spec.name, spec.schema),
         spec.endpoint,
         manifest.reachable,
         full_name if has_effect else "",
     )
     output = None if spec.output is None else HttpOutput(spec.name, spec.output)
     handler = _Handler(spec, secrets, sender, output is not None)
-    touches = {URL: TOUCHES_URL}
+    touches = {URL_KEY: TOUCHES_URL}
     if has_effect:
         touches[_NAME] = Touch("tool")
     handler.gated_tool = Tool(
@@ -94,7 +94,7 @@ def _make_tool(spec: HttpTool, manifest: Manifest, secrets: Secrets, sender: Sen
         reliability=spec.reliability,
         idempotent=spec.idempotent,
         is_async=True,
-        context_parameter=CONTEXT,
+        context_parameter=CONTEXT_PARAMETER,
         preview=_Preview(spec.endpoint),
         scopes=spec.scopes,
         loading=spec.loading,
@@ -120,7 +120,7 @@ class HttpArguments:
     """
 
     def __init__(
-        self, inner: Arguments, endpoint: Endpoint, reachable: Reachable, name: str = ""
+        self, inner: Arguments, endpoint: Endpoint, reachable: ReachableHosts, name: str = ""
     ) -> None:
         self._inner = inner
         self._endpoint = endpoint
@@ -131,36 +131,40 @@ class HttpArguments:
     def schema(self) -> Mapping[str, Any]:
         return self._inner.schema
 
-    def check(self, arguments: Mapping[str, Any]) -> Checked:
+    def check(self, arguments: Mapping[str, Any]) -> CheckedArguments:
         # Computed anew each time: a hook may return the values with what was added to them.
-        given = {name: value for name, value in arguments.items() if name not in (URL, _NAME)}
+        given = {name: value for name, value in arguments.items() if name not in (URL_KEY, _NAME)}
         checked = self._inner.check(given)
         if checked.problems:
             return checked
         try:
-            request = prepare(self._endpoint, checked.values)
+            request = prepare_request(self._endpoint, checked.values)
             parts = urlsplit(request.url)
             is_secure = parts.scheme == "https"
-            host = canonical(parts.hostname or "")
+            host = canonicalize_host(parts.hostname or "")
             port = parts.port or (443 if is_secure else 80)
-            refusal = self._reachable.refusal(is_secure, host, port)
+            refusal = self._reachable.refuse_host(is_secure, host, port)
             if refusal:
-                raise Unfit(refusal)
-        except (Unfit, ValueError) as problem:
-            return Checked(checked.values, [*checked.problems, str(problem)], checked.repairs)
-        return Checked({**checked.values, URL: request.url, **self._added}, [], checked.repairs)
+                raise TemplateError(refusal)
+        except (TemplateError, ValueError) as problem:
+            return CheckedArguments(
+                checked.values, [*checked.problems, str(problem)], checked.repairs
+            )
+        return CheckedArguments(
+            {**checked.values, URL_KEY: request.url, **self._added}, [], checked.repairs
+        )
 
 
 class HttpOutput:
     """`tools.definition.Output` for a JSON Schema: the answer is checked and passed on as it is."""
 
     def __init__(self, tool: str, schema: Mapping[str, Any]) -> None:
-        problem = problem_of({**schema, "type": "object"})
-        if not problem and not bounded(schema):
+        problem = find_problem({**schema, "type": "object"})
+        if not problem and not is_bounded(schema):
             problem = "refers to itself, or multiplies"
         if problem:
             raise ToolDefinitionError(f"tool `{tool}`: its output schema {problem}")
-        self._validator = validator_of(tool, dict(schema), "output schema")
+        self._validator = compile_schema(tool, dict(schema), "output schema")
         self._schema = schema
 
     @property
@@ -170,7 +174,7 @@ class HttpOutput:
     def encode(self, value: Any) -> tuple[Any, list[str]]:
         if isinstance(value, Chunks):
             return value, ["the answer is not JSON"]
-        if isinstance(value, Empty):
+        if isinstance(value, EmptyResult):
             return value, []
         problems: list[str] = []
         for error in list(self._validator.iter_errors(value))[:5]:
@@ -186,7 +190,7 @@ class _Preview:
     endpoint: Endpoint
 
     async def __call__(self, values: Mapping[str, Any], context: Any) -> str:
-        request = prepare(self.endpoint, _without_added(values))
+        request = prepare_request(self.endpoint, _without_added(values))
         lines = [f"{request.method} {request.url}"]
         lines += [f"{name}: {value}" for name, value in request.headers.items()]
         lines += [f"Cookie: {name}=…" for name, _ in request.cookies]
@@ -197,7 +201,7 @@ class _Preview:
 
 
 def _without_added(values: Mapping[str, Any]) -> dict[str, Any]:
-    return {name: value for name, value in values.items() if name not in (URL, _NAME)}
+    return {name: value for name, value in values.items() if name not in (URL_KEY, _NAME)}
 
 
 @dataclass(slots=True)
@@ -215,11 +219,11 @@ class _Handler:
 
     async def __call__(self, **values: Any) -> Any:
         endpoint = self.tool.endpoint
-        context: Context | None = values.pop(CONTEXT, None)
+        context: Context | None = values.pop(CONTEXT_PARAMETER, None)
         request = self._approved_request(values, context)
         auth = self._authenticate(endpoint)
-        redactor = Redactor(auth.values)
-        request_info = Asked(
+        redactor = Redactor(auth.secret_values)
+        request_info = RequestInfo(
             self.tool.name,
             endpoint.method,
             tuple(entry.name for entry in endpoint.auth),
@@ -230,26 +234,26 @@ class _Handler:
             response = await self.sender.send(
                 request, auth, endpoint.max_bytes, self._redirect_rules(values, context)
             )
-        except Broke as problem:
-            raise broke(request_info, problem, redactor) from None
+        except NoResponse as problem:
+            raise connection_failure(request_info, problem, redactor) from None
         except ToolFailed as failed:
             raise ToolFailed(
-                failed.error_type, redactor.text(f"`{self.tool.name}`: {failed.message}")
+                failed.error_type, redactor.redact_text(f"`{self.tool.name}`: {failed.message}")
             ) from None
         if context is not None:
-            content_type = redactor.text(response.headers.get("content-type", ""))[:200]
-            leave(context, {"status": response.status, "content_type": content_type})
-        return value_of(request_info, response, redactor)
+            content_type = redactor.redact_text(response.headers.get("content-type", ""))[:200]
+            store_facts(context, {"status": response.status, "content_type": content_type})
+        return result_value(request_info, response, redactor)
 
-    def _redirect_rules(self, values: Mapping[str, Any], context: Context | None) -> Refused:
+    def _redirect_rules(self, values: Mapping[str, Any], context: Context | None) -> RefuseRedirect:
         """Return the session's rules for redirects. Without a session there are none."""
-        usable = None if context is None else context.resources.get(Usable)
+        usable = None if context is None else context.resources.get(AvailableTools)
         tool = self.gated_tool
-        if not isinstance(usable, Usable) or tool is None:
-            return nobody
+        if not isinstance(usable, AvailableTools) or tool is None:
+            return allow_redirect
 
         def refuse(url: str) -> str:
-            decision = usable.decide(tool, {**values, URL: url})
+            decision = usable.decide(tool, {**values, URL_KEY: url})
             is_refused = decision.verdict == "deny" or (decision.verdict == "ask" and decision.rule)
             return f"a redirect leads there, and {decision.reason}" if is_refused else ""
 
@@ -259,16 +263,16 @@ class _Handler:
     def _is_repeatable(self) -> bool:
         return self.tool.idempotent or self.tool.side_effect in (SideEffect.NONE, SideEffect.READ)
 
-    def _approved_request(self, values: dict[str, Any], context: Context | None) -> Prepared:
+    def _approved_request(self, values: dict[str, Any], context: Context | None) -> PreparedRequest:
         """Return the request that was approved.
 
         Raises:
             ToolFailed: These values would become another request.
         """
-        approved_url = values.get(URL)
+        approved_url = values.get(URL_KEY)
         try:
-            request = prepare(self.tool.endpoint, _without_added(values))
-        except Unfit as problem:
+            request = prepare_request(self.tool.endpoint, _without_added(values))
+        except TemplateError as problem:
             raise ToolFailed(
                 ErrorType.VALIDATION_FAILED, f"`{self.tool.name}`: {problem}"
             ) from None
@@ -282,9 +286,9 @@ class _Handler:
             return replace(request, headers=headers)
         return request
 
-    def _authenticate(self, endpoint: Endpoint) -> Applied:
+    def _authenticate(self, endpoint: Endpoint) -> RequestAuth:
         try:
-            return apply(endpoint.auth, self.secrets)
+            return resolve_auth(endpoint.auth, self.secrets)
         except ConfigError as error:
             names = " and ".join(f"`{entry.name}`" for entry in endpoint.auth)
             message = f"`{self.tool.name}` was not called: auth_ref {names}: {error.detail}"

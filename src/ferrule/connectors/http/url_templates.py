@@ -25,11 +25,11 @@ from dataclasses import dataclass
 from typing import Any
 from urllib.parse import quote, unquote
 
-from ferrule.sandbox.network.allowed_hosts import Unreadable, canonical, split_authority
+from ferrule.sandbox.network.allowed_hosts import InvalidHost, canonicalize_host, split_authority
 
-from .templates import Hole, Template, Unfit, parse_template
+from .templates import Placeholder, Template, TemplateError, parse_template
 
-LONGEST = 16_384
+MAX_URL = 16_384
 """The most characters of a URL."""
 _FIRST_MARK = 0xE000
 """Placeholders become private use characters while a URL is parsed: a URL has none itself."""
@@ -47,10 +47,10 @@ _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]")
 
 
 @dataclass(frozen=True, slots=True)
-class Address:
+class UrlTemplate:
     """A URL with placeholders. `query` are pairs of a literal name and a value."""
 
-    secure: bool
+    is_secure: bool
     host: Template
     port: int
     path: tuple[Template, ...]
@@ -60,42 +60,45 @@ class Address:
     def literal_host(self) -> str | None:
         """The host in its canonical spelling, if it is the same for every call."""
         host = self.host.literal
-        return None if host is None else canonical(host)
+        return None if host is None else canonicalize_host(host)
 
-    def holes(self) -> list[Hole]:
+    def placeholders(self) -> list[Placeholder]:
         """Return all placeholders."""
-        holes = list(self.host.holes)
+        holes = list(self.host.placeholders)
         for segment in self.path:
-            holes += segment.holes
+            holes += segment.placeholders
         for _, value in self.query:
-            holes += value.holes
+            holes += value.placeholders
         return holes
 
     def origin(self, arguments: Mapping[str, Any]) -> str:
-        """Return `https://host:port`, the port only if it is not the default. Raises Unfit."""
-        host = canonical_host(self.host.fill(arguments, label))
+        """Return `https://host:port`, the port only if it is not the default.
+
+        Raises TemplateError.
+        """
+        host = canonical_host(self.host.fill(arguments, check_host_label))
         if ":" in host:
             host = f"[{host}]"
-        scheme = "https" if self.secure else "http"
-        default_port = 443 if self.secure else 80
+        scheme = "https" if self.is_secure else "http"
+        default_port = 443 if self.is_secure else 80
         port = "" if self.port == default_port else f":{self.port}"
         return f"{scheme}://{host}{port}"
 
-    def pairs(self, arguments: Mapping[str, Any]) -> list[str]:
-        """Return the encoded parameters of the template's query. Raises Unfit."""
-        filled = ((name, value.fill(arguments, encoded)) for name, value in self.query)
+    def query_pairs(self, arguments: Mapping[str, Any]) -> list[str]:
+        """Return the encoded parameters of the template's query. Raises TemplateError."""
+        filled = ((name, value.fill(arguments, percent_encode)) for name, value in self.query)
         return [f"{name}={text}" for name, text in filled if text is not None]
 
 
-def parse_address(text: str) -> Address:
-    """Parse a URL with placeholders. Raises Unfit saying what the URL must not have."""
-    holes: list[Hole] = []
+def parse_url_template(text: str) -> UrlTemplate:
+    """Parse a URL with placeholders. Raises TemplateError saying what the URL must not have."""
+    holes: list[Placeholder] = []
     marked = "".join(_mark_placeholders(part, holes) for part in parse_template(text).parts)
     scheme, colon, rest = marked.partition("://")
     if not colon or scheme not in ("http", "https"):
-        raise Unfit("it must begin with `https://` (or `http://` for this machine)")
+        raise TemplateError("it must begin with `https://` (or `http://` for this machine)")
     if "#" in rest:
-        raise Unfit("it has a fragment (`#`), which is never sent")
+        raise TemplateError("it has a fragment (`#`), which is never sent")
     before_query, _, query = rest.partition("?")
     authority, _, path = before_query.partition("/")
     host, port = _parse_authority(authority)
@@ -105,8 +108,8 @@ def parse_address(text: str) -> Address:
 
     default_port = 443 if scheme == "https" else 80
     pairs = query.split("&") if query else []
-    return Address(
-        secure=scheme == "https",
+    return UrlTemplate(
+        is_secure=scheme == "https",
         host=template(host),
         port=port or default_port,
         path=tuple(template(_check_segment(segment)) for segment in path.split("/")),
@@ -114,21 +117,23 @@ def parse_address(text: str) -> Address:
     )
 
 
-def _mark_placeholders(part: str | Hole, holes: list[Hole]) -> str:
-    if isinstance(part, Hole):
+def _mark_placeholders(part: str | Placeholder, holes: list[Placeholder]) -> str:
+    if isinstance(part, Placeholder):
         holes.append(part)
         return chr(_FIRST_MARK + len(holes) - 1)
     if _MARK.search(part) or not part.isascii():
-        raise Unfit("it has characters beyond ASCII; encode them, and write hosts as `xn--…`")
+        raise TemplateError(
+            "it has characters beyond ASCII; encode them, and write hosts as `xn--…`"
+        )
     single_braces = re.search(r"\{[A-Za-z_]\w*\}", part)
     if single_braces:
         found = single_braces[0]
-        raise Unfit(f"`{found}` is not a placeholder; write `{{{found}}}`")
+        raise TemplateError(f"`{found}` is not a placeholder; write `{{{found}}}`")
     return part
 
 
-def _restore_placeholders(text: str, holes: list[Hole]) -> Template:
-    parts: list[str | Hole] = []
+def _restore_placeholders(text: str, holes: list[Placeholder]) -> Template:
+    parts: list[str | Placeholder] = []
     for piece in re.split(r"([\ue000-\uf8ff])", text):
         if piece:
             parts.append(holes[ord(piece) - _FIRST_MARK] if _MARK.fullmatch(piece) else piece)
@@ -137,79 +142,86 @@ def _restore_placeholders(text: str, holes: list[Hole]) -> Template:
 
 def _parse_authority(text: str) -> tuple[str, int | None]:
     if "@" in text:
-        raise Unfit("it has a user name; credentials belong in the auth section")
+        raise TemplateError("it has a user name; credentials belong in the auth section")
     if not _MARK.search(text):
         try:
             return split_authority(text)
-        except Unreadable as problem:
-            raise Unfit(f"its host cannot be used: {problem}") from None
+        except InvalidHost as problem:
+            raise TemplateError(f"its host cannot be used: {problem}") from None
     host, _, port = text.partition(":")
     if port and not (port.isascii() and port.isdigit() and 0 < int(port) < 65_536):
-        raise Unfit("its port must be a literal number")
+        raise TemplateError("its port must be a literal number")
     if not _HOST.fullmatch(host):
-        raise Unfit("its host has characters that are not allowed in a host")
+        raise TemplateError("its host has characters that are not allowed in a host")
     return host, int(port) if port else None
 
 
 def _check_segment(text: str) -> str:
     if not _PATH.fullmatch(text):
-        raise Unfit(f"its path has characters that must be encoded: `{_MARK.sub('…', text)[:60]}`")
+        raise TemplateError(
+            f"its path has characters that must be encoded: `{_MARK.sub('…', text)[:60]}`"
+        )
     if unquote(text) in (".", ".."):
-        raise Unfit("its path has a segment `.` or `..`")
+        raise TemplateError("its path has a segment `.` or `..`")
     return text
 
 
 def _parse_pair(text: str, template: Callable[[str], Template]) -> tuple[str, Template]:
     name, _, value = text.partition("=")
     if _MARK.search(name) or not name:
-        raise Unfit("the names of its query parameters must be literal")
+        raise TemplateError("the names of its query parameters must be literal")
     if not _QUERY.fullmatch(name) or not _QUERY.fullmatch(value):
-        raise Unfit("its query has characters that must be encoded")
+        raise TemplateError("its query has characters that must be encoded")
     return name, template(value)
 
 
 # ---- values
 
 
-def encoded(text: str) -> str:
-    """Percent-encode a value for the query or a form. Raises Unfit."""
+def percent_encode(text: str) -> str:
+    """Percent-encode a value for the query or a form. Raises TemplateError."""
     try:
         return quote(text, safe="")
     except UnicodeEncodeError:
-        raise Unfit("a value has half of a character (a lone surrogate)") from None
+        raise TemplateError("a value has half of a character (a lone surrogate)") from None
 
 
-def label(text: str) -> str:
-    """Check a value for the host. Raises Unfit."""
+def check_host_label(text: str) -> str:
+    """Check a value for the host. Raises TemplateError."""
     if len(text) > 253 or not _HOST_LABELS.fullmatch(text):
-        raise Unfit(f"`{text[:60]}` cannot be part of a host name")
+        raise TemplateError(f"`{text[:60]}` cannot be part of a host name")
     return text
 
 
 def canonical_host(text: str | None) -> str:
-    """Return a filled in host in its canonical spelling. Raises Unfit."""
+    """Return a filled in host in its canonical spelling. Raises TemplateError."""
     if text is None:
-        raise Unfit("a part of its host is missing")
+        raise TemplateError("a part of its host is missing")
     try:
-        return canonical(text)
-    except Unreadable as problem:
-        raise Unfit(f"the host cannot be used: {problem}") from None
+        return canonicalize_host(text)
+    except InvalidHost as problem:
+        raise TemplateError(f"the host cannot be used: {problem}") from None
 
 
-def within_segment(text: str) -> str:
-    """Encode a value for a segment of the path. Raises Unfit.
+def encode_in_segment(text: str) -> str:
+    """Encode a value for a segment of the path. Raises TemplateError.
 
-    What the whole segment becomes is checked by `whole_segment`.
+    What the whole segment becomes is checked by `check_filled_segment`.
     """
     if _CONTROL.search(text):
-        raise Unfit("a value for the path has control characters")
-    return encoded(text)
+        raise TemplateError("a value for the path has control characters")
+    return percent_encode(text)
 
 
-def whole_segment(text: str) -> str:
-    """Check a filled in segment. Raises Unfit if values made it empty or make it lead up."""
+def check_filled_segment(text: str) -> str:
+    """Check a filled in segment.
+
+    Raises TemplateError if values made it empty or make it lead up.
+    """
     if any(not reading or _leads_up(reading) for reading in _decodings(text)):
-        raise Unfit("a value would leave a segment of the path empty, or lead to another path")
+        raise TemplateError(
+            "a value would leave a segment of the path empty, or lead to another path"
+        )
     return text
 
 

@@ -2,29 +2,29 @@
 
 Both versions of the protocol are spoken, 2025-11-25 and 2026-07-28.
 
-Modules: `approvals`, `configuration`, `connect`, `connection`, `definitions`, `elicitation`,
-`http`, `multi_round_requests`, `oauth`, `results`, `server`, `spec`, `stdio`, `streams`,
+Modules: `approvals`, `configuration`, `servers`, `connection`, `definitions`, `elicitation`,
+`http`, `multi_round_requests`, `oauth`, `results`, `server_client`, `spec`, `stdio`, `streams`,
 `tools`.
 """
 
-from .approvals import Approval, Approvals
+from .approvals import ServerApproval, ServerApprovals
 from .configuration import load_servers
-from .connect import Servers, connect
-from .elicitation import Form, Forms
-from .server import Status
+from .elicitation import Form, FormFiller
+from .server_client import ServerStatus
+from .servers import McpServers, connect
 from .spec import McpServer, OAuth
-from .stdio import Ground
+from .stdio import LaunchSettings
 
 __all__ = [
-    "Approval",
-    "Approvals",
     "Form",
-    "Forms",
-    "Ground",
+    "FormFiller",
+    "LaunchSettings",
     "McpServer",
+    "McpServers",
     "OAuth",
-    "Servers",
-    "Status",
+    "ServerApproval",
+    "ServerApprovals",
+    "ServerStatus",
     "connect",
     "load_servers",
 ]

@@ -8,8 +8,8 @@
 
 A server is asked what it offers only after its command was approved, and its answer is shown to a
 person before a model reads it. When a later listing differs, the new one is kept beside the
-approved one (`pend`) until a person has reviewed the difference (a rug pull is a change like any
-other). Approvals are kept in `<state>/mcp`, one file for each server of each place, readable by
+approved one (`set_pending`) until a person has reviewed the difference (a rug pull is a change like
+any other). Approvals are kept in `<state>/mcp`, one file for each server of each place, readable by
 their owner alone; a file that others can write is an error, not an approval.
 """
 
@@ -24,32 +24,32 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal, cast
 
-from ferrule.connectors.cleaning import difference
+from ferrule.connectors.text_cleaning import diff_texts
 from ferrule.core.errors import ConfigError
 from ferrule.storage import paths
 
-from .definitions import Manifest, from_json
+from .definitions import Manifest, manifest_from_json
 from .spec import McpServer
 
-State = Literal["unknown", "moved", "command", "changed", "approved"]
+ApprovalState = Literal["unknown", "moved", "command", "changed", "approved"]
 _VERSION = 1
 
 
 @dataclass(frozen=True, slots=True)
-class Approval:
+class ServerApproval:
     """The approval state of a server.
 
     `manifest` is what was approved, `pending` what the server says now if that differs.
     """
 
-    state: State
+    state: ApprovalState
     manifest: Manifest | None = None
     pending: Manifest | None = None
-    covered: str = ""
+    approved_configuration: str = ""
     """The approved command as text, to compare with the current one."""
 
     @property
-    def offered(self) -> Manifest:
+    def unchanged(self) -> Manifest:
         """The approved tools that have not changed since, as far as is known."""
         manifest = self.manifest or Manifest()
         if self.pending is None:
@@ -59,7 +59,7 @@ class Approval:
         return replace(manifest, tools=unchanged)
 
 
-class Approvals:
+class ServerApprovals:
     """A person's stored approvals of MCP servers.
 
     Nothing is written before the first one. Every method raises ConfigError for a file that cannot
@@ -70,42 +70,42 @@ class Approvals:
         self._folder = folder
         self._now = now
 
-    def look(self, server: McpServer) -> Approval:
+    def get(self, server: McpServer) -> ServerApproval:
         """Return the approval state of a server as it is configured now."""
         stored = self._load(server)
         if stored is None:
-            return Approval("unknown")
+            return ServerApproval("unknown")
         covered = str(stored.get("covered", ""))
         if stored["command"] != server.digest():
-            return Approval("moved", covered=covered)
+            return ServerApproval("moved", approved_configuration=covered)
         try:
-            manifest = from_json(stored["manifest"]) if stored.get("manifest") else None
-            pending = from_json(stored["pending"]) if stored.get("pending") else None
+            manifest = manifest_from_json(stored["manifest"]) if stored.get("manifest") else None
+            pending = manifest_from_json(stored["pending"]) if stored.get("pending") else None
         except (KeyError, TypeError, ValueError) as error:
             raise self._unusable(server, "it is damaged", "remove it and approve again") from error
         if manifest is None:
-            return Approval("command", covered=covered)
-        state: State = "approved" if pending is None else "changed"
-        return Approval(state, manifest, pending, covered)
+            return ServerApproval("command", approved_configuration=covered)
+        state: ApprovalState = "approved" if pending is None else "changed"
+        return ServerApproval(state, manifest, pending, covered)
 
     def approve(self, server: McpServer, manifest: Manifest | None = None) -> None:
         """Approve the command as it is configured now and, with a manifest, the server's tools."""
         entry = {
             "version": _VERSION,
             "name": server.name,
-            "place": server.place,
+            "place": server.folder,
             "command": server.digest(),
-            "covered": covered_text(server),
-            "manifest": None if manifest is None else manifest.as_json(),
+            "covered": configuration_text(server),
+            "manifest": None if manifest is None else manifest.to_json(),
             "pending": None,
             "at": int(self._now() * 1000),
         }
         self._store(server, entry)
 
-    def pend(self, server: McpServer, manifest: Manifest | None) -> None:
+    def set_pending(self, server: McpServer, manifest: Manifest | None) -> None:
         """Store what an approved server says now, or None if it says what was approved."""
         stored = self._load(server)
-        wanted = None if manifest is None else manifest.as_json()
+        wanted = None if manifest is None else manifest.to_json()
         if (
             stored is not None
             and stored["command"] == server.digest()
@@ -125,18 +125,18 @@ class Approvals:
 
         Invisible characters are spelled out.
         """
-        approval = self.look(server)
-        parts = [difference("command", approval.covered, covered_text(server))]
+        approval = self.get(server)
+        parts = [diff_texts("command", approval.approved_configuration, configuration_text(server))]
         if manifest is not None:
-            approved = approval.manifest.text() if approval.manifest else ""
-            parts.append(difference("tools", approved, manifest.text()))
+            approved = approval.manifest.to_text() if approval.manifest else ""
+            parts.append(diff_texts("tools", approved, manifest.to_text()))
         return "\n".join(part for part in parts if part)
 
     # ---- files
 
     def _file(self, server: McpServer) -> Path:
         folder = self._folder or paths.state() / "mcp"
-        key = hashlib.sha256(os.fsencode(f"{server.place}\0{server.name}")).hexdigest()[:16]
+        key = hashlib.sha256(os.fsencode(f"{server.folder}\0{server.name}")).hexdigest()[:16]
         return folder / f"{server.name}-{key}.json"
 
     def _load(self, server: McpServer) -> dict[str, Any] | None:
@@ -174,6 +174,6 @@ class Approvals:
         )
 
 
-def covered_text(server: McpServer) -> str:
+def configuration_text(server: McpServer) -> str:
     """Return what is approved of a server's configuration, one fact a line."""
-    return json.dumps(server.covered(), indent=1, sort_keys=True) + "\n"
+    return json.dumps(server.approval_facts(), indent=1, sort_keys=True) + "\n"

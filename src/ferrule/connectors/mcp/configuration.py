@@ -34,15 +34,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
 
-from ferrule.connectors.json_values import mapping_of
+from ferrule.connectors.json_values import mapping_or_empty
 from ferrule.core.errors import ConfigError
-from ferrule.storage.trust import Snapshot
-from ferrule.tools.reliability import POLICY, policies
+from ferrule.storage.trust import ConfigurationSnapshot
+from ferrule.tools.reliability import POLICY_ERROR, read_policies
 
 from .spec import McpServer, OAuth, Origin, Transport
 
 REPOSITORY_FILE = ".mcp.json"
-OWN_FILE = "mcp.json"
+PERSONAL_FILE = "mcp.json"
 KEYS = (
     "name",
     "type",
@@ -84,7 +84,7 @@ _MAX_FILE_BYTES = 1024 * 1024
 
 
 @dataclass(frozen=True, slots=True)
-class Loaded:
+class LoadedServers:
     """The servers of all files, the person's own first.
 
     Args:
@@ -98,51 +98,57 @@ class Loaded:
 
 
 def load_servers(
-    seen: Snapshot | None = None,
-    own: Path | None = None,
+    repository: ConfigurationSnapshot | None = None,
+    settings_folder: Path | None = None,
     settings: Any = None,
     *,
     as_trusted: bool = False,
-) -> Loaded:
+) -> LoadedServers:
     """Read the servers of a repository, of the person's settings folder and of their settings.
 
     An entry that cannot be used becomes a problem; the others count.
 
     Args:
-        seen: The repository, as `Trust.look` saw it.
-        own: The person's settings folder.
+        repository: The repository, as `Trust.read` saw it.
+        settings_folder: The person's settings folder.
         settings: The value of `mcp_servers`.
         as_trusted: Read the file of a repository that is not trusted yet, to check it.
     """
     servers: list[McpServer] = []
     problems: list[str] = []
     policy_errors: list[str] = []
-    for where, entries, origin, place in _sources(seen, own, settings, as_trusted, problems):
+    for where, entries, origin, place in _sources(
+        repository, settings_folder, settings, as_trusted, problems
+    ):
         for name, entry in entries:
             try:
-                server = read_server(name, entry, f"{where}: `{name}`", origin=origin, place=place)
+                server = read_server(name, entry, f"{where}: `{name}`", origin=origin, folder=place)
             except ConfigError as error:
                 problem = str(error).replace("\n", "; ")
                 problems.append(problem)
-                if error.code == POLICY:
+                if error.code == POLICY_ERROR:
                     policy_errors.append(problem)
             else:
                 if server is not None:
                     servers.append(server)
-    return Loaded(tuple(servers), tuple(problems), tuple(policy_errors))
+    return LoadedServers(tuple(servers), tuple(problems), tuple(policy_errors))
 
 
 _Source = tuple[str, list[tuple[str, Any]], Origin, str]
 
 
 def _sources(
-    seen: Snapshot | None, own: Path | None, settings: Any, as_trusted: bool, problems: list[str]
+    seen: ConfigurationSnapshot | None,
+    own: Path | None,
+    settings: Any,
+    as_trusted: bool,
+    problems: list[str],
 ) -> Iterator[_Source]:
     try:
         if settings:
             yield "mcp_servers", _entries(settings, "mcp_servers"), "person", ""
         if own is not None:
-            path = own / OWN_FILE
+            path = own / PERSONAL_FILE
             data = _read(path)
             if data is not None:
                 yield str(path), parse_file(data, str(path)), "person", ""
@@ -172,7 +178,7 @@ def parse_file(data: bytes, where: str) -> list[tuple[str, Any]]:
         content: Any = json.loads(data.decode("utf-8-sig"))
     except (ValueError, RecursionError) as error:
         raise ConfigError(f"{where}: it is not JSON: {error}") from error
-    listed = mapping_of(content).get("mcpServers")
+    listed = mapping_or_empty(content).get("mcpServers")
     if listed is None:
         raise ConfigError(
             f"{where}: there is no `mcpServers`", hint='write `{"mcpServers": {"name": {…}}}`'
@@ -185,12 +191,12 @@ def _entries(listed: Any, where: str) -> list[tuple[str, Any]]:
         return [(str(name), entry) for name, entry in cast("Mapping[str, Any]", listed).items()]
     if isinstance(listed, (list, tuple)):
         entries = cast("Iterable[Any]", listed)
-        return [(str(mapping_of(entry).get("name", "")), entry) for entry in entries]
+        return [(str(mapping_or_empty(entry).get("name", "")), entry) for entry in entries]
     raise ConfigError(f"{where} must be a mapping of names to servers, or a list of servers")
 
 
 def read_server(
-    name: str, entry: Any, where: str, *, origin: Origin = "person", place: str = ""
+    name: str, entry: Any, where: str, *, origin: Origin = "person", folder: str = ""
 ) -> McpServer | None:
     """Read one entry; return None if it is `disabled`. Raises ConfigError naming the key."""
     if not isinstance(entry, Mapping):
@@ -217,7 +223,7 @@ def read_server(
         readable=reader.texts("readable"),
         writable=reader.texts("writable"),
         workspace=reader.flag("workspace", True),
-        policies=policies(given.get("policy"), given.get("tool_policies"), where),
+        policies=read_policies(given.get("policy"), given.get("tool_policies"), where),
         connect_timeout=reader.seconds("connect_timeout", 30.0),
         only=reader.texts("tools") if "tools" in given else None,
         without=reader.texts("without"),
@@ -226,7 +232,7 @@ def read_server(
         identity=reader.flag("identity", False),
         oauth=reader.oauth(),
         origin=origin,
-        place=place,
+        folder=folder,
     )
 
 

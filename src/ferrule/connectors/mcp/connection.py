@@ -19,27 +19,27 @@ from math import isfinite
 from typing import TYPE_CHECKING, Any, cast
 
 from ferrule._version import __version__
-from ferrule.connectors.json_values import mapping_of
+from ferrule.connectors.json_values import mapping_or_empty
 from ferrule.core.errors import FerruleError
 
 from .spec import Era
-from .streams import MALFORMED, TOO_LARGE, Ends, listen
+from .streams import MALFORMED, TOO_LARGE, TransportStreams, collect_errors
 
 if TYPE_CHECKING:
     from mcp.client.session import ClientSession
     from mcp.shared.jsonrpc_dispatcher import JSONRPCDispatcher
 
-TASKS = "io.modelcontextprotocol/tasks"
-MODERN = "2026-07-28"
-Elicit = Callable[[Mapping[str, Any]], Awaitable[Mapping[str, Any]]]
+TASKS_EXTENSION = "io.modelcontextprotocol/tasks"
+MODERN_ERA = "2026-07-28"
+AnswerElicitation = Callable[[Mapping[str, Any]], Awaitable[Mapping[str, Any]]]
 """Answers a question of the server: its parameters in, the result (`action`, `content`) out."""
 
 
-class Failure(Exception):
+class RequestFailed(Exception):
     """The server refused a request, or could not be asked. Becomes a tool result.
 
     Args:
-        kind: One of `tools.reliability.CLASSES`, or `gone` or `malformed`.
+        kind: One of `tools.reliability.FAILURE_CLASSES`, or `gone` or `malformed`.
         code: The JSON-RPC error code, or 0.
         sent: Whether the request may have reached the server.
     """
@@ -61,33 +61,33 @@ class Connection:
     def __init__(
         self,
         name: str,
-        transport: AbstractAsyncContextManager[Ends],
+        transport: AbstractAsyncContextManager[TransportStreams],
         *,
         era: Era = "auto",
-        elicit: Elicit,
-        changed: Callable[[], None],
+        answer_elicitation: AnswerElicitation,
+        on_tools_changed: Callable[[], None],
     ) -> None:
         self.name = name
         self._transport = transport
         self._era: Era = era
-        self._elicit = elicit
-        self._changed = changed
+        self._elicit = answer_elicitation
+        self._changed = on_tools_changed
         self._session: ClientSession | None = None
         self._dispatcher: JSONRPCDispatcher[Any] | None = None
         self._stop = asyncio.Event()
         self._ready: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._task: asyncio.Task[None] | None = None
         self._end_reason = ""
-        self.over = asyncio.Event()
+        self.ended = asyncio.Event()
         """Set when no more requests can be made."""
 
     async def open(self) -> None:
         """Start the transport and agree on a version. If it raises, nothing is left running.
 
         Raises:
-            Failure: The server could not be reached or refused.
+            RequestFailed: The server could not be reached or refused.
             ToolFailed: The server's program could not be started.
-            SandboxGap: The sandbox cannot give the required protection.
+            MissingProtections: The sandbox cannot give the required protection.
             ConfigError: The configuration cannot be used.
         """
         self._task = asyncio.create_task(self._run(), name=f"mcp {self.name}")
@@ -106,19 +106,19 @@ class Connection:
             await asyncio.wait([self._task])
 
     @property
-    def why(self) -> str:
+    def end_reason(self) -> str:
         """Why no more requests can be made, once that is so."""
         return self._end_reason
 
-    def give_up(self, why: str) -> None:
-        """End the connection; every waiting request fails with the reason `why`."""
-        self._end_reason = self._end_reason or why
+    def abort(self, reason: str) -> None:
+        """End the connection; every waiting request fails with the reason `reason`."""
+        self._end_reason = self._end_reason or reason
         self._stop.set()
 
     @property
     def session(self) -> ClientSession:
-        if self._session is None or self.over.is_set():
-            raise Failure(
+        if self._session is None or self.ended.is_set():
+            raise RequestFailed(
                 "gone", self._end_reason or f"server `{self.name}` is not there", sent=False
             )
         return self._session
@@ -129,10 +129,10 @@ class Connection:
         return self.session.protocol_version or ""
 
     @property
-    def modern(self) -> bool:
-        return self.era >= MODERN
+    def is_modern(self) -> bool:
+        return self.era >= MODERN_ERA
 
-    def offers(self, capability: str) -> bool:
+    def has_capability(self, capability: str) -> bool:
         """Return whether the server declared a capability: `tools`, `resources`, `prompts`, …"""
         capabilities = self.session.server_capabilities
         return getattr(capabilities, capability, None) is not None
@@ -147,8 +147,8 @@ class Connection:
         params: Mapping[str, Any],
         *,
         progress: Callable[[str], None] | None = None,
-        named: str = "",
-        unusual: bool = False,
+        header_parameter: str = "",
+        allow_task_result: bool = False,
     ) -> Mapping[str, Any]:
         """Send a request and return its result, as JSON.
 
@@ -157,11 +157,12 @@ class Connection:
 
         Args:
             progress: Called with each progress message.
-            named: The parameter that HTTP repeats in a header.
-            unusual: Accept a result of another form than the method's own (a task of 2025-11-25).
+            header_parameter: The parameter that HTTP repeats in a header.
+            allow_task_result: Accept a result of another form than the method's own (a task of
+                2025-11-25).
 
         Raises:
-            Failure: The server refused, or its answer is not valid.
+            RequestFailed: The server refused, or its answer is not valid.
         """
         from mcp.shared.exceptions import MCPError
         from pydantic import TypeAdapter, ValidationError
@@ -169,23 +170,27 @@ class Connection:
         session = self.session
         any_object: Any = TypeAdapter(dict[str, Any])
         callback = None if progress is None else _progress_callback(progress)
-        transport_errors = listen()
+        transport_errors = collect_errors()
         try:
-            if unusual:
+            if allow_task_result:
                 assert self._dispatcher is not None
                 result: Any = await self._dispatcher.send_raw_request(
                     method, params, self._headers()
                 )
             else:
-                request = _make_request(method, dict(params), named)
+                request = _make_request(method, dict(params), header_parameter)
                 result = await session.send_request(request, any_object, progress_callback=callback)
         except MCPError as error:
             raise await self._failure(error, transport_errors) from error
         except (ValidationError, ValueError, RuntimeError) as error:
-            raise Failure("malformed", f"its answer is not valid: {_first_line(error)}") from error
+            raise RequestFailed(
+                "malformed", f"its answer is not valid: {_first_line(error)}"
+            ) from error
         if not is_finite(result):
-            raise Failure("malformed", "its answer is not valid: JSON has no NaN and no Infinity")
-        return mapping_of(result)
+            raise RequestFailed(
+                "malformed", "its answer is not valid: JSON has no NaN and no Infinity"
+            )
+        return mapping_or_empty(result)
 
     def _headers(self) -> Any:
         """Return what the library adds to requests of the older protocol."""
@@ -195,14 +200,14 @@ class Connection:
         """Return all tools as JSON, and whether there were more pages than are read.
 
         Raises:
-            Failure: The server refused, or its list is not valid.
+            RequestFailed: The server refused, or its list is not valid.
         """
         from mcp.shared.exceptions import MCPError
         from mcp_types import PaginatedRequestParams
         from pydantic import ValidationError
 
         tools: list[Mapping[str, Any]] = []
-        transport_errors = listen()
+        transport_errors = collect_errors()
         cursor: str | None = None
         for _ in range(_MAX_PAGES):
             try:
@@ -211,7 +216,7 @@ class Connection:
             except MCPError as error:
                 raise await self._failure(error, transport_errors) from error
             except (ValidationError, ValueError, RuntimeError, RecursionError) as error:
-                raise Failure(
+                raise RequestFailed(
                     "malformed", f"its list of tools is not valid: {_first_line(error)}"
                 ) from error
             tools += [
@@ -223,7 +228,7 @@ class Connection:
                 break
         return tools, cursor is not None
 
-    async def _failure(self, error: Any, transport_errors: list[Any]) -> Failure:
+    async def _failure(self, error: Any, transport_errors: list[Any]) -> RequestFailed:
         from mcp_types import PARSE_ERROR
 
         transport_failure = _transport_failure(transport_errors)
@@ -231,42 +236,48 @@ class Connection:
             return transport_failure
         if _is_closed_error(error):
             # The library may notice the end first: give the transport a moment to say how.
-            waiting = asyncio.ensure_future(self.over.wait())
+            waiting = asyncio.ensure_future(self.ended.wait())
             await asyncio.wait([waiting], timeout=_END_REASON_SECONDS)
             waiting.cancel()
-            return Failure("gone", self._end_reason or "the connection was closed", code=error.code)
+            return RequestFailed(
+                "gone", self._end_reason or "the connection was closed", code=error.code
+            )
         kind = "malformed" if error.code in (MALFORMED, TOO_LARGE, PARSE_ERROR) else "permanent"
         if str(error.message).startswith("SSE stream "):
             # How the library says that the stream of this request ended without an answer.
             kind = "transient"
-        return Failure(kind, str(error.message)[:2_000], code=error.code, data=error.data)
+        return RequestFailed(kind, str(error.message)[:2_000], code=error.code, data=error.data)
 
     async def _run(self) -> None:
-        transport_errors = listen()
+        transport_errors = collect_errors()
         try:
             async with self._transport as streams:
                 try:
                     await self._run_session(streams)
                 finally:
-                    if streams.over.is_set():
-                        self._end_reason = await streams.why()
+                    if streams.ended.is_set():
+                        self._end_reason = await streams.describe_end()
         except asyncio.CancelledError:
-            self._fail_opening(Failure("gone", self._end_reason or "the connection was closed"))
+            self._fail_opening(
+                RequestFailed("gone", self._end_reason or "the connection was closed")
+            )
             if not self._stop.is_set():
                 raise
         except BaseException as error:  # noqa: BLE001  boundary: whatever ends the connection is its reason, told to whoever asks
             # How the transport ended says more than that the library found it closed.
             if self._end_reason:
-                cause: BaseException = Failure("gone", self._end_reason)
+                cause: BaseException = RequestFailed("gone", self._end_reason)
             else:
                 cause = _transport_failure(transport_errors) or _innermost(error)
             self._end_reason = self._end_reason or _first_line(cause)
             self._fail_opening(cause)
         finally:
-            self.over.set()
-            self._fail_opening(Failure("gone", self._end_reason or "the connection was closed"))
+            self.ended.set()
+            self._fail_opening(
+                RequestFailed("gone", self._end_reason or "the connection was closed")
+            )
 
-    async def _run_session(self, streams: Ends) -> None:
+    async def _run_session(self, streams: TransportStreams) -> None:
         from mcp.client.session import ClientSession
         from mcp.shared.jsonrpc_dispatcher import JSONRPCDispatcher
         from mcp_types import Implementation
@@ -277,14 +288,14 @@ class Connection:
             client_info=Implementation(name="ferrule", version=__version__),
             elicitation_callback=self._answer_elicitation,
             message_handler=self._handle_message,
-            extensions={TASKS: {}},
+            extensions={TASKS_EXTENSION: {}},
         )
         async with session:
             await negotiate(session, self._era)
             self._session = session
             if not self._ready.done():
                 self._ready.set_result(None)
-            await _wait_for_first(self._stop.wait(), streams.over.wait())
+            await _wait_for_first(self._stop.wait(), streams.ended.wait())
 
     def _fail_opening(self, error: BaseException) -> None:
         if not self._ready.done():
@@ -335,15 +346,15 @@ async def negotiate(session: ClientSession, era: Era) -> None:
         await session.initialize()
 
 
-def _transport_failure(transport_errors: list[Any]) -> Failure | None:
+def _transport_failure(transport_errors: list[Any]) -> RequestFailed | None:
     """Return what a transport knows in more detail than the library's error says."""
     for error in transport_errors:
         if isinstance(error, FerruleError):
-            return Failure(
+            return RequestFailed(
                 "permanent", f"{error.detail}; {error.hint}" if error.hint else error.detail
             )
         if isinstance(error, int):
-            return Failure("5xx", f"it answered with the status {error}")
+            return RequestFailed("5xx", f"it answered with the status {error}")
     return None
 
 
@@ -360,7 +371,7 @@ def _is_closed_error(error: Any) -> bool:
 def _supports_old_version(data: Any) -> bool:
     from mcp_types.version import HANDSHAKE_PROTOCOL_VERSIONS
 
-    supported = mapping_of(data).get("supported")
+    supported = mapping_or_empty(data).get("supported")
     if not isinstance(supported, list):
         return True
     versions = cast("list[Any]", supported)

@@ -20,16 +20,16 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, cast
 
-from ferrule.connectors.cleaning import clean, cleaned
-from ferrule.connectors.json_values import mapping_of
-from ferrule.connectors.schemas import arguments_of, depth_of
-from ferrule.core.calls import compact
+from ferrule.connectors.bounded_schemas import make_arguments, nesting_depth
+from ferrule.connectors.json_values import mapping_or_empty
+from ferrule.connectors.text_cleaning import clean_json, clean_text
+from ferrule.core.calls import encode_json
 from ferrule.core.errors import ToolDefinitionError
 
 MAX_TOOLS = 128
 MAX_DEFINITION = 48 * 1024
-DESCRIPTION = 2_000
-INSTRUCTIONS = 4_000
+MAX_DESCRIPTION = 2_000
+MAX_INSTRUCTIONS = 4_000
 _MAX_NAMED = 20
 _MAX_DEPTH = 64
 _KEYS = ("name", "title", "description", "inputSchema", "outputSchema", "annotations", "execution")
@@ -37,7 +37,7 @@ _NAME = re.compile(r"[A-Za-z0-9_.\-]{1,90}")
 
 
 @dataclass(frozen=True)
-class Definition:
+class ToolDefinition:
     """One tool as the server described it.
 
     `raw` holds the keys that mean something and nothing else.
@@ -58,26 +58,26 @@ class Definition:
     @property
     def schema(self) -> Mapping[str, Any]:
         """The input schema with its texts cleaned."""
-        return cast("Mapping[str, Any]", cleaned(self.raw["inputSchema"]))
+        return cast("Mapping[str, Any]", clean_json(self.raw["inputSchema"]))
 
     @property
     def description(self) -> str:
         """The description for the model, cleaned and cut."""
         text = self.raw.get("description") or self.raw.get("title") or self.name
-        return clean(str(text))[:DESCRIPTION].strip() or self.name
+        return clean_text(str(text))[:MAX_DESCRIPTION].strip() or self.name
 
     def hint(self, name: str) -> bool | None:
         """Return an annotation (`readOnlyHint`, …), or None if it is not a boolean.
 
         It is a claim of the server, not a fact.
         """
-        value = mapping_of(self.raw.get("annotations")).get(name)
+        value = mapping_or_empty(self.raw.get("annotations")).get(name)
         return value if isinstance(value, bool) else None
 
     @property
-    def must_be_task(self) -> bool:
+    def requires_task(self) -> bool:
         """Whether the tool runs only as a task of the 2025-11-25 protocol."""
-        return mapping_of(self.raw.get("execution")).get("taskSupport") == "required"
+        return mapping_or_empty(self.raw.get("execution")).get("taskSupport") == "required"
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,14 +85,14 @@ class Manifest:
     """What a server offered when it was last listed. `era` is the version that was spoken."""
 
     era: str = ""
-    tools: tuple[Definition, ...] = ()
+    tools: tuple[ToolDefinition, ...] = ()
     resources: bool = False
     prompts: bool = False
     instructions: str = ""
     left_out: tuple[str, ...] = field(default=(), compare=False)
     """Sentences about tools that are not offered."""
 
-    def get(self, name: str) -> Definition | None:
+    def get_tool(self, name: str) -> ToolDefinition | None:
         """Return a tool by the server's name for it."""
         return next((tool for tool in self.tools if tool.name == name), None)
 
@@ -104,9 +104,9 @@ class Manifest:
             self.prompts,
             self.instructions,
         ]
-        return hashlib.sha256(compact(parts).encode("utf-8", "replace")).hexdigest()
+        return hashlib.sha256(encode_json(parts).encode("utf-8", "replace")).hexdigest()
 
-    def as_json(self) -> dict[str, Any]:
+    def to_json(self) -> dict[str, Any]:
         return {
             "era": self.era,
             "tools": [dict(tool.raw) for tool in self.tools],
@@ -115,7 +115,7 @@ class Manifest:
             "instructions": self.instructions,
         }
 
-    def text(self) -> str:
+    def to_text(self) -> str:
         """Return everything as text for a person, one fact a line, to be compared line by line."""
         lines = [f"resources: {self.resources}", f"prompts: {self.prompts}"]
         if self.instructions:
@@ -128,9 +128,9 @@ class Manifest:
         return "\n".join(lines) + "\n"
 
 
-def from_json(stored: Mapping[str, Any]) -> Manifest:
+def manifest_from_json(stored: Mapping[str, Any]) -> Manifest:
     """Read a stored manifest. Raises KeyError, TypeError or ValueError if it is damaged."""
-    tools = tuple(Definition(dict(raw)) for raw in stored["tools"])
+    tools = tuple(ToolDefinition(dict(raw)) for raw in stored["tools"])
     for tool in tools:
         _ = tool.raw["name"], tool.raw["inputSchema"]
     return Manifest(
@@ -149,17 +149,17 @@ def read_manifest(
     resources: bool,
     prompts: bool,
     instructions: str,
-    more: bool = False,
+    has_more_pages: bool = False,
 ) -> Manifest:
     """Read what a server listed. Never raises: what cannot be used is left out and named.
 
     Args:
-        more: Whether the server had more pages of tools than were read.
+        has_more_pages: Whether the server had more pages of tools than were read.
     """
-    tools: dict[str, Definition] = {}
-    left_out = ["it lists more pages of tools than are read"] if more else []
+    tools: dict[str, ToolDefinition] = {}
+    left_out = ["it lists more pages of tools than are read"] if has_more_pages else []
     for raw in listed:
-        name = clean(str(raw.get("name", "")))[:60]
+        name = clean_text(str(raw.get("name", "")))[:60]
         problem = _problem(raw)
         if not problem and str(raw["name"]) in tools:
             problem = "it is listed twice, and the first one counts"
@@ -168,7 +168,7 @@ def read_manifest(
         if problem:
             left_out.append(f"tool `{name}` is left out: {problem}")
         else:
-            tools[str(raw["name"])] = Definition(
+            tools[str(raw["name"])] = ToolDefinition(
                 {key: raw[key] for key in _KEYS if raw.get(key) is not None}
             )
     unnamed = len(left_out) - _MAX_NAMED
@@ -179,7 +179,7 @@ def read_manifest(
         tools=tuple(tools[name] for name in sorted(tools)),
         resources=resources,
         prompts=prompts,
-        instructions=clean(instructions)[:INSTRUCTIONS],
+        instructions=clean_text(instructions)[:MAX_INSTRUCTIONS],
         left_out=tuple(left_out),
     )
 
@@ -188,16 +188,16 @@ def _problem(raw: Mapping[str, Any]) -> str:
     name = raw.get("name")
     if not isinstance(name, str) or not _NAME.fullmatch(name):
         return "its name cannot be the name of a tool"
-    if depth_of(dict(raw), _MAX_DEPTH) > _MAX_DEPTH or not isinstance(
+    if nesting_depth(dict(raw), _MAX_DEPTH) > _MAX_DEPTH or not isinstance(
         raw.get("inputSchema"), Mapping
     ):
         return "its schema is missing or nested too deeply"
-    if len(compact(dict(raw)).encode("utf-8", "replace")) > MAX_DEFINITION:
+    if len(encode_json(dict(raw)).encode("utf-8", "replace")) > MAX_DEFINITION:
         return f"its definition has more than {MAX_DEFINITION} bytes"
     try:
-        arguments_of(name, cast("Mapping[str, Any]", raw["inputSchema"]))
+        make_arguments(name, cast("Mapping[str, Any]", raw["inputSchema"]))
     except ToolDefinitionError as error:
-        return clean(error.detail)[:300]
+        return clean_text(error.detail)[:300]
     return ""
 
 

@@ -1,11 +1,11 @@
 """Questions that a server asks a person while it works (elicitation), and who answers them.
 
 A server may ask with a form (a few values, described by a flat schema) or send the person to a URL.
-The question reaches a person through the run that made the call: through `Forms`, if the run was
-given it, which can take values; else through the run's `Approver`, which says yes or no. Yes alone
-is an answer if the form needs no value that it does not provide itself: defaults, and a single
-boolean. Without either, the server is told that the person declines. URLs are shown, never opened
-by us.
+The question reaches a person through the run that made the call: through `FormFiller`, if the run
+was given it, which can take values; else through the run's `Approver`, which says yes or no. Yes
+alone is an answer if the form needs no value that it does not provide itself: defaults, and a
+single boolean. Without either, the server is told that the person declines. URLs are shown, never
+opened by us.
 
 Never answered, whoever says yes: a form that asks for a secret (the protocol forbids it, since what
 is typed passes through here). Which call a question belongs to is known if the server asks within
@@ -22,12 +22,17 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
-from ferrule.connectors.cleaning import clean
-from ferrule.connectors.json_values import list_of, mapping_of, text_of
-from ferrule.core.calls import Call, compact
+from ferrule.connectors.json_values import list_or_empty, mapping_or_empty, text_or_empty
+from ferrule.connectors.text_cleaning import clean_text
+from ferrule.core.calls import ToolCall, encode_json
 from ferrule.core.errors import FerruleError
-from ferrule.permissions.approvals import ApprovalRequest, Approver, digest, question_tool
-from ferrule.permissions.child_environment import looks_secret
+from ferrule.permissions.approvals import (
+    ApprovalRequest,
+    Approver,
+    digest_arguments,
+    make_question_tool,
+)
+from ferrule.permissions.child_environment import is_secret_variable
 from ferrule.tools.context import Context
 from ferrule.tools.definition import Risk, SideEffect
 
@@ -54,7 +59,7 @@ class Form:
 
 
 @dataclass(frozen=True, slots=True)
-class Forms:
+class FormFiller:
     """Lets a person fill in a form: given to an Agent as a resource.
 
     `fill` returns the values, or None if the person declines.
@@ -68,7 +73,7 @@ _current_call: contextvars.ContextVar[Context | None] = contextvars.ContextVar(
 )
 
 
-class Asking:
+class ElicitationRouter:
     """Brings the questions of one server to the runs whose calls it is working on."""
 
     def __init__(self, server: str) -> None:
@@ -76,7 +81,7 @@ class Asking:
         self._running_calls: list[Context] = []
 
     @contextmanager
-    def within(self, context: Context) -> Generator[None]:
+    def bind_call(self, context: Context) -> Generator[None]:
         """Mark a call as running: questions asked meanwhile belong to it."""
         token = _current_call.set(context)
         self._running_calls.append(context)
@@ -104,8 +109,8 @@ class Asking:
             return DECLINE
 
     async def _answer_url(self, params: Mapping[str, Any], context: Context) -> Mapping[str, Any]:
-        url = clean(text_of(params.get("url")))[:_MAX_MESSAGE]
-        message = clean(text_of(params.get("message")))[:_MAX_MESSAGE]
+        url = clean_text(text_or_empty(params.get("url")))[:_MAX_MESSAGE]
+        message = clean_text(text_or_empty(params.get("message")))[:_MAX_MESSAGE]
         values = {"server": self._server, "message": message, "url": url}
         question = f"server `{self._server}` wants you to open {url} yourself: {message}"
         if await _is_accepted(question, values, context):
@@ -114,15 +119,15 @@ class Asking:
 
     async def _answer_form(self, params: Mapping[str, Any], context: Context) -> Mapping[str, Any]:
         form = read_form(self._server, params)
-        why = refused(form)
+        why = refusal_reason(form)
         if why:
             context.note("mcp", f"server `{self._server}` asked {why}; it got no answer")
             return DECLINE
-        forms: Any = context.resources.get(Forms)
+        forms: Any = context.resources.get(FormFiller)
         if forms is not None:
             filled = await forms.fill(form)
             return DECLINE if filled is None else {"action": "accept", "content": dict(filled)}
-        content = brought(form)
+        content = default_answers(form)
         if content is None:
             context.note(
                 "mcp", f"server `{self._server}` asked for values, and nothing here can take them"
@@ -137,28 +142,36 @@ class Asking:
 
 def read_form(server: str, params: Mapping[str, Any]) -> Form:
     """Read the parameters of `elicitation/create` as a form, its texts cleaned."""
-    schema = mapping_of(params.get("requestedSchema"))
-    properties = mapping_of(schema.get("properties"))
+    schema = mapping_or_empty(params.get("requestedSchema"))
+    properties = mapping_or_empty(schema.get("properties"))
     return Form(
         server=server,
-        message=clean(text_of(params.get("message")))[:_MAX_MESSAGE],
-        fields={str(name): mapping_of(field) for name, field in properties.items()},
-        required=tuple(name for name in list_of(schema.get("required")) if isinstance(name, str)),
+        message=clean_text(text_or_empty(params.get("message")))[:_MAX_MESSAGE],
+        fields={str(name): mapping_or_empty(field) for name, field in properties.items()},
+        required=tuple(
+            name for name in list_or_empty(schema.get("required")) if isinstance(name, str)
+        ),
     )
 
 
-def refused(form: Form) -> str:
+def refusal_reason(form: Form) -> str:
     """Return why a form is not shown to anybody, or an empty string."""
     if len(form.fields) > _MAX_FIELDS:
         return f"for {len(form.fields)} values at once"
     for name, field in form.fields.items():
-        text = " ".join((name, text_of(field.get("title")), text_of(field.get("description"))))
-        if looks_secret(name) or _SECRET_WORDS.search(text) or field.get("format") == "password":
-            return f"for a secret (`{clean(name)[:60]}`), which may not be asked for in a form"
+        text = " ".join(
+            (name, text_or_empty(field.get("title")), text_or_empty(field.get("description")))
+        )
+        if (
+            is_secret_variable(name)
+            or _SECRET_WORDS.search(text)
+            or field.get("format") == "password"
+        ):
+            return f"for a secret (`{clean_text(name)[:60]}`), which may not be asked for in a form"
     return ""
 
 
-def brought(form: Form) -> dict[str, Any] | None:
+def default_answers(form: Form) -> dict[str, Any] | None:
     """Return the values that a plain yes stands for, or None where values are missing.
 
     They are the form's defaults, and true for its only field.
@@ -178,14 +191,14 @@ async def _is_accepted(question: str, values: Mapping[str, Any], context: Contex
     if approver is None:
         return False
     request = ApprovalRequest(
-        call=Call(f"{context.call_id}-asked", QUESTION.name, compact(values)),
-        tool=QUESTION,
+        call=ToolCall(f"{context.call_id}-asked", QUESTION_TOOL.name, encode_json(values)),
+        tool=QUESTION_TOOL,
         risk=str(Risk.CRITICAL),
         reason=question,
         labels=("mcp",),
-        preview=compact(values),
+        preview=encode_json(values),
         offers=(),
-        digest=digest(QUESTION.name, values),
+        digest=digest_arguments(QUESTION_TOOL.name, values),
         identity=context.identity,
         values=values,
     )
@@ -193,7 +206,7 @@ async def _is_accepted(question: str, values: Mapping[str, Any], context: Contex
     return answer.choice != "deny"
 
 
-QUESTION = question_tool(
+QUESTION_TOOL = make_question_tool(
     "answer_mcp_server", "Answer a question of an MCP server.", SideEffect.EXTERNAL
 )
 """The tool that a question is presented as, in the form that approvers know."""

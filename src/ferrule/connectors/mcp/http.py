@@ -26,12 +26,12 @@ from functools import cache
 from typing import Any
 from urllib.parse import urlsplit
 
-from ferrule.models.http.proxies import proxy_for
-from ferrule.models.request_encoding import dumps, json_object
-from ferrule.sandbox.network.ip_addresses import is_open, parse_address
+from ferrule.models.http.proxies import find_proxy
+from ferrule.models.request_encoding import encode_json_bytes, parse_object
+from ferrule.sandbox.network.ip_addresses import is_public, parse_address
 
-from .spec import Filled, McpServer, is_local
-from .streams import MALFORMED, Ends, leave_aside
+from .spec import FilledServer, McpServer, is_local
+from .streams import MALFORMED, TransportStreams, report_error
 
 MAX_BODY = 8 * 1024 * 1024
 CONNECT_SECONDS = 15.0
@@ -39,7 +39,9 @@ READ_SECONDS = 300.0
 
 
 @asynccontextmanager
-async def open_http(server: McpServer, filled: Filled, auth: Any = None) -> AsyncGenerator[Ends]:
+async def open_http(
+    server: McpServer, filled: FilledServer, auth: Any = None
+) -> AsyncGenerator[TransportStreams]:
     """Provide the streams to a server. Nothing is sent before the first message.
 
     Args:
@@ -56,22 +58,22 @@ async def open_http(server: McpServer, filled: Filled, auth: Any = None) -> Asyn
         from mcp.client.sse import sse_client
 
         def factory(headers: Any = None, timeout: Any = None, auth: Any = None) -> Any:
-            return client_for(filled.url, filled.headers, auth)
+            return make_http_client(filled.url, filled.headers, auth)
 
         async with sse_client(filled.url, httpx_client_factory=factory, auth=auth) as (read, write):
-            yield Ends(read, write, over, why)
+            yield TransportStreams(read, write, over, why)
         return
     async with (
-        client_for(filled.url, filled.headers, auth) as client,
+        make_http_client(filled.url, filled.headers, auth) as client,
         streamable_http_client(filled.url, http_client=client, max_sse_event_size=MAX_BODY) as (
             read,
             write,
         ),
     ):
-        yield Ends(read, write, over, why)
+        yield TransportStreams(read, write, over, why)
 
 
-def client_for(url: str, headers: Any = None, auth: Any = None) -> Any:
+def make_http_client(url: str, headers: Any = None, auth: Any = None) -> Any:
     """Return an HTTP client with the bounds of this module, for the origin of `url`."""
     import httpx2
 
@@ -79,7 +81,7 @@ def client_for(url: str, headers: Any = None, auth: Any = None) -> Any:
     host = parts.hostname or ""
     is_secure = parts.scheme == "https"
     default_port = 443 if is_secure else 80
-    found = proxy_for(is_secure, host, parts.port or default_port, None, os.environ)
+    found = find_proxy(is_secure, host, parts.port or default_port, None, os.environ)
     proxy = None
     if found is not None:
         proxy_host, proxy_port, credentials = found
@@ -94,13 +96,13 @@ def client_for(url: str, headers: Any = None, auth: Any = None) -> Any:
     )
 
 
-def answer_to(asked: bytes, answer: bytes) -> bytes:
+def check_answer_id(asked: bytes, answer: bytes) -> bytes:
     """Return the answer, or an error in its place if it names another request.
 
     Otherwise the request that was made would wait for ever.
     """
-    request_id = json_object(asked).get("id")
-    message = json_object(answer)
+    request_id = parse_object(asked).get("id")
+    message = parse_object(answer)
     if request_id is None or "id" not in message or "method" in message:
         return answer
     answered_id = message["id"]
@@ -108,7 +110,7 @@ def answer_to(asked: bytes, answer: bytes) -> bytes:
         return answer
     why = f"its answer is not valid: it answers request {answered_id!r}, not {request_id!r}"
     error = {"code": MALFORMED, "message": why[:300]}
-    return dumps({"jsonrpc": "2.0", "id": request_id, "error": error})
+    return encode_json_bytes({"jsonrpc": "2.0", "id": request_id, "error": error})
 
 
 def _proxy_headers(value: str) -> dict[str, str]:
@@ -146,7 +148,7 @@ def _body_classes() -> tuple[Any, Any]:
 
         async def __aiter__(self) -> AsyncIterator[bytes]:
             whole = b"".join([part async for part in super().__aiter__()])
-            yield answer_to(self._asked, whole)
+            yield check_answer_id(self._asked, whole)
 
     return BoundedBody, CheckedAnswer
 
@@ -169,7 +171,7 @@ def _bounded_transport() -> Any:
                 await _check_address(url.scheme, url.host, local=is_local(self._origin[1]))
             response = await self._inner.handle_async_request(request)
             if response.status_code >= 500:
-                leave_aside(response.status_code)
+                report_error(response.status_code)
             if response.headers.get("content-encoding", "identity") != "identity":
                 await response.aclose()
                 raise httpx2.ReadError("the answer is compressed, which was not asked for")
@@ -198,7 +200,7 @@ async def _check_address(scheme: str, host: str, *, local: bool) -> None:
         )
     for address in await _addresses(host):
         parsed = parse_address(address)
-        if parsed is None or not is_open(parsed):
+        if parsed is None or not is_public(parsed):
             raise httpx2.ConnectError(f"`{host}` is not contacted: it is not on the open internet")
 
 

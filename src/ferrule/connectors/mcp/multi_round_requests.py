@@ -5,10 +5,10 @@
     task            the task is polled until it has ended: `tasks/get`, and `tasks/result` for the
                     older kind
 
-Bounds: `ROUNDS` exchanges, and the timeout of the call; between two polls of a task the interval
-that the server wants is kept, within `WAIT`. Cancelling the call cancels its task at the server,
-without waiting for that. Questions other than elicitation (sampling, roots) are not answered: they
-are no capability of this client.
+Bounds: `MAX_EXCHANGES` exchanges, and the timeout of the call; between two polls of a task the
+interval that the server wants is kept, within `POLL_SECONDS`. Cancelling the call cancels its task
+at the server, without waiting for that. Questions other than elicitation (sampling, roots) are not
+answered: they are no capability of this client.
 
 Sources: SEP-2322 (input required), SEP-2663 (tasks extension), the 2025-11-25 schema (tasks in the
 core).
@@ -20,66 +20,66 @@ import asyncio
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from ferrule.connectors.json_values import mapping_of, text_of
+from ferrule.connectors.json_values import mapping_or_empty, text_or_empty
 
-from .connection import Connection, Failure
-from .elicitation import Asking
+from .connection import Connection, RequestFailed
+from .elicitation import ElicitationRouter
 
-ROUNDS = 10
-WAIT = (0.1, 10.0)
+MAX_EXCHANGES = 10
+POLL_SECONDS = (0.1, 10.0)
 _RETRY_SECONDS = 0.25
 _END_STATES = ("completed", "failed", "cancelled")
 
 _cancelling: set[asyncio.Task[None]] = set()
 
 
-async def ask(
+async def send_request(
     connection: Connection,
-    asking: Asking,
+    elicitation: ElicitationRouter,
     method: str,
     params: Mapping[str, Any],
     *,
     as_task: bool = False,
     progress: Callable[[str], None] | None = None,
 ) -> Mapping[str, Any]:
-    """Send a request until it has a final result, and return that as JSON. Raises Failure.
+    """Send a request until it has a final result, and return that as JSON. Raises RequestFailed.
 
     Args:
-        asking: Answers the server's questions.
+        elicitation: Answers the server's questions.
         as_task: Ask for a task of the 2025-11-25 protocol.
         progress: Called with each progress message.
     """
     current_params: dict[str, Any] = dict(params)
     if as_task:
         current_params["task"] = {}
-    for _ in range(ROUNDS):
+    for _ in range(MAX_EXCHANGES):
         result = await connection.request(
-            method, current_params, progress=progress, unusual=as_task
+            method, current_params, progress=progress, allow_task_result=as_task
         )
         kind = result.get("resultType", "complete")
         if kind == "input_required":
-            answers = await _next_params(asking, result)
+            answers = await _next_params(elicitation, result)
             current_params = {**params, **answers}
             if "inputResponses" not in answers:
                 await asyncio.sleep(_RETRY_SECONDS)
-        elif kind == "task" or "taskId" in mapping_of(result.get("task")):
-            return await _run_task(connection, asking, result, progress)
+        elif kind == "task" or "taskId" in mapping_or_empty(result.get("task")):
+            return await _run_task(connection, elicitation, result, progress)
         elif kind == "complete":
             return result
         else:
-            raise Failure(
-                "permanent", f"it answered with a result of the kind `{text_of(kind)[:40]}`"
+            raise RequestFailed(
+                "permanent", f"it answered with a result of the kind `{text_or_empty(kind)[:40]}`"
             )
-    raise Failure("permanent", f"it wanted something else more than {ROUNDS} times")
+    raise RequestFailed("permanent", f"it wanted something else more than {MAX_EXCHANGES} times")
 
 
-async def _next_params(asking: Asking, result: Mapping[str, Any]) -> dict[str, Any]:
+async def _next_params(asking: ElicitationRouter, result: Mapping[str, Any]) -> dict[str, Any]:
     """Return what the next request says in addition."""
-    questions = mapping_of(result.get("inputRequests"))
+    questions = mapping_or_empty(result.get("inputRequests"))
     added: dict[str, Any] = {}
     if questions:
         added["inputResponses"] = {
-            key: await _answer_question(asking, mapping_of(question))
+            key: await _answer_question(asking, mapping_or_empty(question))
             for key, question in questions.items()
         }
     if isinstance(result.get("requestState"), str):
@@ -87,22 +87,24 @@ async def _next_params(asking: Asking, result: Mapping[str, Any]) -> dict[str, A
     return added
 
 
-async def _answer_question(asking: Asking, request: Mapping[str, Any]) -> Mapping[str, Any]:
-    method = text_of(request.get("method"))
+async def _answer_question(
+    asking: ElicitationRouter, request: Mapping[str, Any]
+) -> Mapping[str, Any]:
+    method = text_or_empty(request.get("method"))
     if method != "elicitation/create":
-        raise Failure("permanent", f"it asks for `{method[:60]}`, which it is not given")
-    return await asking.answer(mapping_of(request.get("params")))
+        raise RequestFailed("permanent", f"it asks for `{method[:60]}`, which it is not given")
+    return await asking.answer(mapping_or_empty(request.get("params")))
 
 
 async def _run_task(
     connection: Connection,
-    asking: Asking,
+    asking: ElicitationRouter,
     result: Mapping[str, Any],
     progress: Callable[[str], None] | None,
 ) -> Mapping[str, Any]:
-    is_older = "taskId" in mapping_of(result.get("task"))
-    task = mapping_of(result.get("task")) if is_older else result
-    task_id = text_of(task.get("taskId"))
+    is_older = "taskId" in mapping_or_empty(result.get("task"))
+    task = mapping_or_empty(result.get("task")) if is_older else result
+    task_id = text_or_empty(task.get("taskId"))
     try:
         return await _poll(connection, asking, task, task_id, is_older, progress)
     except asyncio.CancelledError:
@@ -114,7 +116,7 @@ async def _run_task(
 
 async def _poll(
     connection: Connection,
-    asking: Asking,
+    asking: ElicitationRouter,
     task: Mapping[str, Any],
     task_id: str,
     is_older: bool,
@@ -122,7 +124,7 @@ async def _poll(
 ) -> Mapping[str, Any]:
     answered: set[str] = set()
     while task.get("status") not in _END_STATES:
-        status_message = text_of(task.get("statusMessage"))
+        status_message = text_or_empty(task.get("statusMessage"))
         if progress is not None and status_message:
             progress(status_message[:200])
         if task.get("status") == "input_required":
@@ -130,13 +132,13 @@ async def _poll(
                 break  # the older kind asks while its result is requested
             await _answer_task(connection, asking, task, task_id, answered)
         await asyncio.sleep(_poll_interval(task))
-        task = await connection.request("tasks/get", {"taskId": task_id}, named="taskId")
+        task = await connection.request("tasks/get", {"taskId": task_id}, header_parameter="taskId")
     return await _task_result(connection, task, task_id, is_older)
 
 
 async def _answer_task(
     connection: Connection,
-    asking: Asking,
+    asking: ElicitationRouter,
     task: Mapping[str, Any],
     task_id: str,
     answered: set[str],
@@ -144,45 +146,47 @@ async def _answer_task(
     """Answer the questions of a task that have not been answered yet."""
     questions = {
         key: question
-        for key, question in mapping_of(task.get("inputRequests")).items()
+        for key, question in mapping_or_empty(task.get("inputRequests")).items()
         if key not in answered
     }
     if not questions:
         return
     answers = {
-        key: await _answer_question(asking, mapping_of(question))
+        key: await _answer_question(asking, mapping_or_empty(question))
         for key, question in questions.items()
     }
     answered.update(questions)
     await connection.request(
-        "tasks/update", {"taskId": task_id, "inputResponses": answers}, named="taskId"
+        "tasks/update", {"taskId": task_id, "inputResponses": answers}, header_parameter="taskId"
     )
 
 
 def _poll_interval(task: Mapping[str, Any]) -> float:
     milliseconds = task.get("pollIntervalMs", task.get("pollInterval"))
     seconds = milliseconds / 1000 if isinstance(milliseconds, (int, float)) else 1.0
-    return min(max(seconds, WAIT[0]), WAIT[1])
+    return min(max(seconds, POLL_SECONDS[0]), POLL_SECONDS[1])
 
 
 async def _task_result(
     connection: Connection, task: Mapping[str, Any], task_id: str, is_older: bool
 ) -> Mapping[str, Any]:
     if is_older:
-        return await connection.request("tasks/result", {"taskId": task_id}, named="taskId")
+        return await connection.request(
+            "tasks/result", {"taskId": task_id}, header_parameter="taskId"
+        )
     if task.get("status") == "completed":
-        return mapping_of(task.get("result"))
-    reason = text_of(mapping_of(task.get("error")).get("message"))
-    reason = reason or text_of(task.get("statusMessage"))
+        return mapping_or_empty(task.get("result"))
+    reason = text_or_empty(mapping_or_empty(task.get("error")).get("message"))
+    reason = reason or text_or_empty(task.get("statusMessage"))
     message = f"its task {task.get('status')}"
     if reason:
         message += f": {reason[:1_000]}"
-    raise Failure("permanent", message)
+    raise RequestFailed("permanent", message)
 
 
 async def _cancel(connection: Connection, task_id: str) -> None:
     try:
         async with asyncio.timeout(5):
-            await connection.request("tasks/cancel", {"taskId": task_id}, named="taskId")
-    except (Failure, TimeoutError):
+            await connection.request("tasks/cancel", {"taskId": task_id}, header_parameter="taskId")
+    except (RequestFailed, TimeoutError):
         return  # the call is over for us either way

@@ -20,18 +20,18 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
-from ferrule.connectors.json_values import mapping_of
+from ferrule.connectors.json_values import mapping_or_empty
 from ferrule.core.errors import ConfigError, FerruleError
 from ferrule.storage import paths
 
-from .spec import Filled, McpServer
-from .streams import leave_aside
+from .spec import FilledServer, McpServer
+from .streams import report_error
 
 SIGN_IN_SECONDS = 300.0
-Browse = Callable[[str], Awaitable[None]]
+ShowSignIn = Callable[[str], Awaitable[None]]
 """Shows a person the address where they sign in, or opens it for them."""
 _Redirect = tuple[str, str | None, str | None]
-Returned = Callable[[], Awaitable[_Redirect]]
+WaitForRedirect = Callable[[], Awaitable[_Redirect]]
 """Waits for what the browser brought back: `(code, state, issuer)`."""
 _MAX_REDIRECTS = 8
 """Redirects of a browser that may wait to be read; a server may want more than one sign-in."""
@@ -44,7 +44,7 @@ class SignInNeeded(FerruleError):
     exit_code = 7
 
 
-class FileTokens:
+class FileTokenStorage:
     """The tokens and the client registration for one address, in one file.
 
     Implements the library's `TokenStorage`.
@@ -85,7 +85,7 @@ class FileTokens:
             raise ConfigError(
                 f"`{self._file}` cannot be read: {error}", hint="remove it and sign in again"
             ) from error
-        return dict(mapping_of(stored))
+        return dict(mapping_or_empty(stored))
 
     def _store(self, key: str, value: Any) -> None:
         stored = {**self._load(), key: value.model_dump(mode="json", exclude_none=True)}
@@ -96,21 +96,21 @@ def _validated(kind: Any, stored: Any) -> Any:
     return None if stored is None else kind.model_validate(stored)
 
 
-def auth_for(
+def make_auth(
     server: McpServer,
-    filled: Filled,
+    filled: FilledServer,
     *,
-    browse: Browse | None = None,
-    returned: Returned | None = None,
-    address: str = "http://127.0.0.1:33418/callback",
+    show_sign_in: ShowSignIn | None = None,
+    wait_for_redirect: WaitForRedirect | None = None,
+    redirect_url: str = "http://127.0.0.1:33418/callback",
     storage: Any = None,
 ) -> Any:
     """Return the authentication of requests to a server, or None if it has no `oauth`.
 
     Args:
-        browse: Shows a person where to sign in; without it nobody can.
-        returned: Waits for the browser's redirect.
-        address: The redirect address.
+        show_sign_in: Shows a person where to sign in; without it nobody can.
+        wait_for_redirect: Waits for the browser's redirect.
+        redirect_url: The redirect address.
         storage: The library's storage of tokens; by default the files of this module.
     """
     if server.oauth is None:
@@ -124,31 +124,33 @@ def auth_for(
             f"server `{server.name}` wants somebody to sign in",
             hint=f"`ferrule mcp login {server.name}`",
         )
-        leave_aside(error)
+        report_error(error)
         raise error
 
     async def wait_for_code() -> AuthorizationCodeResult:
-        assert returned is not None
-        code, state, issuer = await returned()
+        assert wait_for_redirect is not None
+        code, state, issuer = await wait_for_redirect()
         return AuthorizationCodeResult(code=code, state=state, iss=issuer)
 
     metadata = OAuthClientMetadata(
-        client_name="Ferrule", redirect_uris=[AnyUrl(address)], scope=server.oauth.scope or None
+        client_name="Ferrule",
+        redirect_uris=[AnyUrl(redirect_url)],
+        scope=server.oauth.scope or None,
     )
     return OAuthClientProvider(
         filled.url,
         metadata,
-        storage or _ClientStorage(server, filled, address),
-        redirect_handler=browse or refuse_sign_in,
+        storage or _ClientStorage(server, filled, redirect_url),
+        redirect_handler=show_sign_in or refuse_sign_in,
         callback_handler=wait_for_code,
         client_metadata_url=server.oauth.metadata_url or None,
     )
 
 
-class _ClientStorage(FileTokens):
+class _ClientStorage(FileTokenStorage):
     """Token storage that knows the client that the person registered by hand, if there is one."""
 
-    def __init__(self, server: McpServer, filled: Filled, address: str) -> None:
+    def __init__(self, server: McpServer, filled: FilledServer, address: str) -> None:
         super().__init__(server, filled.url)
         self._oauth = server.oauth
         self._secret = filled.secret
@@ -169,14 +171,17 @@ class _ClientStorage(FileTokens):
 
 
 async def sign_in(
-    server: McpServer, filled: Filled, browse: Browse, ask: Callable[[Any], Awaitable[None]]
+    server: McpServer,
+    filled: FilledServer,
+    show_sign_in: ShowSignIn,
+    send_request: Callable[[Any], Awaitable[None]],
 ) -> None:
     """Let a person sign in.
 
     Listens on an address of this machine until the browser comes back, at most `SIGN_IN_SECONDS`.
 
     Args:
-        ask: Makes one request with the given authentication, which starts the sign-in.
+        send_request: Makes one request with the given authentication, which starts the sign-in.
 
     Raises:
         FerruleError: Nobody signed in, or the server refused.
@@ -194,7 +199,15 @@ async def sign_in(
                 return await redirects.get()
 
         address = f"http://127.0.0.1:{local_port}/callback"
-        await ask(auth_for(server, filled, browse=browse, returned=returned, address=address))
+        await send_request(
+            make_auth(
+                server,
+                filled,
+                show_sign_in=show_sign_in,
+                wait_for_redirect=returned,
+                redirect_url=address,
+            )
+        )
     except TimeoutError as error:
         raise SignInNeeded(
             f"nobody signed in to `{server.name}` in {SIGN_IN_SECONDS:g} s"

@@ -17,8 +17,8 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from ferrule.connectors.cleaning import clean
-from ferrule.connectors.json_values import mapping_of, objects_of
+from ferrule.connectors.json_values import mapping_or_empty, objects_in
+from ferrule.connectors.text_cleaning import clean_text
 from ferrule.core.calls import ErrorType
 from ferrule.core.errors import ToolFailed
 
@@ -28,17 +28,17 @@ _MAX_MESSAGE = 4_000
 _MAX_PARTS = 1_000
 
 
-def value_of(server: str, tool: str, result: Mapping[str, Any]) -> Any:
+def result_value(server: str, tool: str, result: Mapping[str, Any]) -> Any:
     """Return a `tools/call` result as a value.
 
     Raises:
         ToolFailed: The server says that the tool failed, or its answer has no content.
     """
-    parts = objects_of(result.get("content"))
+    parts = objects_in(result.get("content"))
     structured = result.get("structuredContent")
     if result.get("isError") is True:
-        text = clean("\n".join(_part_text(part) for part in parts).strip())[:_MAX_MESSAGE]
-        data = mapping_of(structured) or None
+        text = clean_text("\n".join(_part_text(part) for part in parts).strip())[:_MAX_MESSAGE]
+        data = mapping_or_empty(structured) or None
         message = f"`{tool}` of server `{server}` failed: {text or 'it did not say why'}"
         raise ToolFailed(ErrorType.TOOL_ERROR, message, data=data)
     if structured is not None:
@@ -48,10 +48,10 @@ def value_of(server: str, tool: str, result: Mapping[str, Any]) -> Any:
             ErrorType.PARSE_ERROR,
             f"`{tool}` of server `{server}`: its answer is not valid: no content",
         )
-    return told(parts)
+    return content_value(parts)
 
 
-def told(parts: list[Mapping[str, Any]]) -> Any:
+def content_value(parts: list[Mapping[str, Any]]) -> Any:
     """Return content parts as a value."""
     texts = [
         part["text"]
@@ -68,7 +68,7 @@ def resource_value(result: Mapping[str, Any]) -> Any:
 
     It is the text of a single resource, or a description of each.
     """
-    contents = objects_of(result.get("contents"))
+    contents = objects_in(result.get("contents"))
     if len(contents) == 1 and isinstance(contents[0].get("text"), str):
         return contents[0]["text"]
     return {"contents": [_describe_resource(resource) for resource in contents[:_MAX_PARTS]]}
@@ -79,9 +79,9 @@ def prompt_value(result: Mapping[str, Any]) -> Any:
     messages = [
         {
             "role": str(message.get("role", "")),
-            "content": told(objects_of([message.get("content")])),
+            "content": content_value(objects_in([message.get("content")])),
         }
-        for message in objects_of(result.get("messages"))[:_MAX_PARTS]
+        for message in objects_in(result.get("messages"))[:_MAX_PARTS]
     ]
     description = result.get("description")
     if isinstance(description, str):
@@ -120,7 +120,7 @@ def _describe_part(part: Mapping[str, Any]) -> dict[str, Any]:
             known = {key: part[key] for key in keys if isinstance(part.get(key), (str, int))}
             return {"type": kind, **known}
         case "resource":
-            return {"type": kind, **_describe_resource(mapping_of(part.get("resource")))}
+            return {"type": kind, **_describe_resource(mapping_or_empty(part.get("resource")))}
         case _:
             return {"type": kind, "note": "unknown kind of content"}
 

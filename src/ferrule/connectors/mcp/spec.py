@@ -30,10 +30,10 @@ from ipaddress import ip_address
 from typing import Any, Literal
 from urllib.parse import urlsplit
 
-from ferrule.core.calls import compact
+from ferrule.core.calls import encode_json
 from ferrule.core.errors import ConfigError
-from ferrule.permissions.child_environment import child_environment, looks_secret
-from ferrule.permissions.variables import loads_code
+from ferrule.permissions.child_environment import filter_environment, is_secret_variable
+from ferrule.permissions.command_variables import loads_code
 from ferrule.tools.reliability import Policies
 
 Origin = Literal["program", "person", "repository"]
@@ -106,7 +106,7 @@ class McpServer:
     identity: bool = False
     oauth: OAuth | None = None
     origin: Origin = "program"
-    place: str = ""
+    folder: str = ""
     """The folder whose file describes the server; empty unless `origin` is `repository`."""
 
     def __post_init__(self) -> None:
@@ -131,7 +131,7 @@ class McpServer:
                 hint=f"use one of {', '.join(ERAS)}",
             )
 
-    def covered(self) -> dict[str, Any]:
+    def approval_facts(self) -> dict[str, Any]:
         """Return what the digest covers, as JSON that a person can read."""
         facts: dict[str, Any] = {"url": self.url} if self.url else {"command": list(self.command)}
         facts["transport"] = self.transport
@@ -146,14 +146,14 @@ class McpServer:
             facts["readable"] = sorted(self.readable)
             facts["writable"] = sorted(self.writable)
             facts["workspace"] = self.workspace
-        if self.place:
-            facts["folder"] = self.place
+        if self.folder:
+            facts["folder"] = self.folder
         return facts
 
     def digest(self) -> str:
-        """Return SHA-256 (hex) over `covered` and over the literal values that it hides."""
+        """Return SHA-256 (hex) over `approval_facts` and over the literal values that it hides."""
         hidden = [*sorted(self.env.items()), *sorted(self.headers.items())]
-        text = compact([self.name, self.covered(), hidden])
+        text = encode_json([self.name, self.approval_facts(), hidden])
         return hashlib.sha256(text.encode()).hexdigest()
 
     def variables(self) -> tuple[str, ...]:
@@ -167,7 +167,7 @@ class McpServer:
 
 
 @dataclass(frozen=True, slots=True)
-class Filled:
+class FilledServer:
     """A server's texts with variables filled in. Holds secrets, so it is never shown or stored."""
 
     command: tuple[str, ...]
@@ -180,32 +180,35 @@ class Filled:
         return "Filled(…)"
 
 
-def fill(
-    server: McpServer, *, allowed: tuple[str, ...] = (), parent: Mapping[str, str] | None = None
-) -> Filled:
+def fill_variables(
+    server: McpServer,
+    *,
+    allowed: tuple[str, ...] = (),
+    environment: Mapping[str, str] | None = None,
+) -> FilledServer:
     """Fill in the variables of a server's description.
 
     Args:
         server: The description.
         allowed: Variables that a repository may use.
-        parent: The variables; those of this process by default.
+        environment: The variables; those of this process by default.
 
     Raises:
         ConfigError: A variable is not set or may not be used. Names the variable, never its value.
     """
-    variables = os.environ if parent is None else parent
+    variables = os.environ if environment is None else environment
     if server.origin == "repository":
         for name in server.env:
             if loads_code(name):
                 raise ConfigError(
                     f"server `{server.name}`: `{name}` makes programs load other code"
                 )
-        variables = child_environment(variables, add=allowed).values
+        variables = filter_environment(variables, add=allowed).values
     substitute = _make_substitute(server, variables)
     url = substitute(server.url)
     if url:
         _check_url(server.name, url)
-    return Filled(
+    return FilledServer(
         tuple(substitute(word) for word in server.command),
         {name: substitute(value) for name, value in server.env.items()},
         url,
@@ -239,7 +242,9 @@ def _make_substitute(server: McpServer, variables: Mapping[str, str]) -> Callabl
 
 def _describe_value(name: str, value: str) -> str:
     """Return a value as it was written, or only the length of a literal one that may be secret."""
-    if _REFERENCE.search(value) or not (looks_secret(name) or name.lower() == "authorization"):
+    if _REFERENCE.search(value) or not (
+        is_secret_variable(name) or name.lower() == "authorization"
+    ):
         return value
     return f"({len(value)} characters)"
 

@@ -27,18 +27,33 @@ from ferrule.core.calls import ErrorType
 from ferrule.core.errors import ToolFailed
 from ferrule.core.identity import Identity
 from ferrule.permissions.approvals import Approver
-from ferrule.permissions.child_environment import ChildEnvironment, child_environment
-from ferrule.permissions.protected_names import DEFAULT, Names
-from ferrule.sandbox.backends.missing_protection import Consent, Mode, Rung, SandboxGap, settle
+from ferrule.permissions.child_environment import ChildEnvironment, filter_environment
+from ferrule.permissions.protected_names import DEFAULT_NAMES, ProtectedNames
+from ferrule.sandbox.backends.missing_protection import (
+    MissingProtections,
+    ReducedProtectionApproval,
+    SandboxBackend,
+    SandboxMode,
+    accept_or_raise,
+)
 from ferrule.sandbox.backends.probes import probe
-from ferrule.sandbox.backends.selection import choose, ladder
+from ferrule.sandbox.backends.selection import available_backends, choose_backend
 from ferrule.sandbox.command import Capture, Command
-from ferrule.sandbox.policy import Bounds, Policy
+from ferrule.sandbox.policy import ResourceLimits, SandboxPolicy
 from ferrule.sandbox.running_command import Execution
 from ferrule.sandbox.sandbox import Sandbox
 
-from .spec import Filled, McpServer
-from .streams import ID, ID_WITHIN, Ends, Incoming, Outgoing, Pending, oversized, take_line
+from .spec import FilledServer, McpServer
+from .streams import (
+    ID_PATTERN,
+    ID_SEARCH_BYTES,
+    Incoming,
+    Outgoing,
+    PendingRequests,
+    TransportStreams,
+    accept_line,
+    fail_oversized,
+)
 
 MAX_LINE = 8 * 1024 * 1024
 MAX_WAITING = 32 * 1024 * 1024
@@ -48,32 +63,32 @@ _MAX_ERROR_BYTES = 4096
 
 
 @dataclass(frozen=True, slots=True)
-class Ground:
+class LaunchSettings:
     """How servers are started.
 
     Args:
         root: The workspace.
-        names: Names in the workspace that no server may touch.
-        on_gap: What to do where the machine cannot give the required protection.
+        protected_names: Names in the workspace that no server may touch.
+        on_missing_protection: What to do where the machine cannot give the required protection.
         bounds: Limits on time, memory and output.
         allow_env: Variables that a repository's servers may refer to.
     """
 
     root: Path = field(default_factory=Path.cwd)
-    names: Names = DEFAULT
-    on_gap: Mode = "ask"
-    bounds: Bounds = field(default_factory=Bounds)
+    protected_names: ProtectedNames = DEFAULT_NAMES
+    on_missing_protection: SandboxMode = "ask"
+    bounds: ResourceLimits = field(default_factory=ResourceLimits)
     allow_env: tuple[str, ...] = ()
 
-    def policy(self, server: McpServer, root: Path) -> Policy:
+    def policy(self, server: McpServer, root: Path) -> SandboxPolicy:
         """Return what a server may do."""
-        return Policy(
+        return SandboxPolicy(
             root,
-            names=self.names,
+            names=self.protected_names,
             readable=_absolute(server.readable),
             writable=_absolute(server.writable),
             network=server.network,
-            bounds=self.bounds,
+            limits=self.bounds,
         )
 
 
@@ -81,17 +96,17 @@ def _absolute(folders: tuple[str, ...]) -> tuple[str, ...]:
     return tuple(str(Path(folder).expanduser().absolute()) for folder in folders)
 
 
-class Lines:
+class LineSplitter:
     """Splits what a server writes into lines and passes each on.
 
     Calling it returns whether to go on reading; if not, the server is to be ended.
     """
 
     def __init__(
-        self, take: Callable[[bytes], bool], oversized: Callable[[int | None], bool]
+        self, accept_line: Callable[[bytes], bool], fail_oversized: Callable[[int | None], bool]
     ) -> None:
-        self._take = take
-        self._oversized = oversized
+        self._take = accept_line
+        self._oversized = fail_oversized
         self._unfinished = bytearray()
         self._skipping = False
         self._is_open = True
@@ -112,7 +127,7 @@ class Lines:
             # Reported now: the end of such a line may be long in coming.
             self._skipping = True
             # The id is usually near the beginning.
-            found = ID.search(self._unfinished[:ID_WITHIN])
+            found = ID_PATTERN.search(self._unfinished[:ID_SEARCH_BYTES])
             self._is_open = self._oversized(int(found[1]) if found else None)
             self._unfinished = bytearray()
 
@@ -130,13 +145,13 @@ class Lines:
 @asynccontextmanager
 async def open_stdio(
     server: McpServer,
-    filled: Filled,
-    ground: Ground,
+    filled: FilledServer,
+    launch: LaunchSettings,
     *,
     approver: Approver | None = None,
     identity: Identity | None = None,
     note: Callable[[str], None] = lambda sentence: None,
-) -> AsyncGenerator[Ends]:
+) -> AsyncGenerator[TransportStreams]:
     """Start a server and provide its streams.
 
     Args:
@@ -144,17 +159,17 @@ async def open_stdio(
 
     Raises:
         ToolFailed: The server's program cannot be started.
-        SandboxGap: The sandbox cannot give the required protection.
+        MissingProtections: The sandbox cannot give the required protection.
     """
-    environment = child_environment(os.environ, overrides=filled.env)
+    environment = filter_environment(os.environ, overrides=filled.env)
     scratch = None if server.workspace else tempfile.mkdtemp(prefix="ferrule-mcp-")
-    policy = ground.policy(server, ground.root if scratch is None else Path(scratch))
+    policy = launch.policy(server, launch.root if scratch is None else Path(scratch))
     sandbox = Sandbox(
         policy,
-        rung=await _choose_backend(policy, ground.on_gap, approver, identity),
+        backend=await _choose_backend(policy, launch.on_missing_protection, approver, identity),
         identity=identity,
     )
-    note(f"server `{server.name}`: {sandbox.applied().in_words()}")
+    note(f"server `{server.name}`: {sandbox.protections().describe()}")
     try:
         async with _run(server, filled, sandbox, environment, policy.root) as streams:
             yield streams
@@ -165,24 +180,28 @@ async def open_stdio(
 
 
 async def _choose_backend(
-    policy: Policy, mode: Mode, approver: Approver | None, identity: Identity | None
-) -> Rung:
+    policy: SandboxPolicy, mode: SandboxMode, approver: Approver | None, identity: Identity | None
+) -> SandboxBackend:
     if mode == "off":
-        return ladder(policy, probe())[-1]
+        return available_backends(policy, probe())[-1]
     try:
-        return choose(policy, probe())
-    except SandboxGap as gap:
+        return choose_backend(policy, probe())
+    except MissingProtections as gap:
         consent = None
         if approver is not None and identity is not None:
-            consent = Consent(approver, identity)
-        return await settle(policy, gap, mode, consent)
+            consent = ReducedProtectionApproval(approver, identity)
+        return await accept_or_raise(policy, gap, mode, consent)
 
 
 @asynccontextmanager
 async def _run(
-    server: McpServer, filled: Filled, sandbox: Sandbox, environment: ChildEnvironment, root: Path
-) -> AsyncGenerator[Ends]:
-    pending = Pending()
+    server: McpServer,
+    filled: FilledServer,
+    sandbox: Sandbox,
+    environment: ChildEnvironment,
+    root: Path,
+) -> AsyncGenerator[TransportStreams]:
+    pending = PendingRequests()
     incoming = Incoming(MAX_WAITING)
     outgoing = Outgoing(pending)
     errors = Capture(_MAX_ERROR_BYTES // 2, _MAX_ERROR_BYTES // 2)
@@ -195,8 +214,8 @@ async def _run(
             program=_find_program(filled.command[0], environment.values.get("PATH", "")),
             directory=directory,
             environment={**environment.values, "PWD": str(root)},
-            output=Lines(
-                partial(take_line, incoming, pending), partial(oversized, incoming, pending)
+            output=LineSplitter(
+                partial(accept_line, incoming, pending), partial(fail_oversized, incoming, pending)
             ),
             errors=errors,
             stdin=reader,
@@ -210,10 +229,10 @@ async def _run(
         os.close(reader)
         os.close(directory)
     over = asyncio.Event()
-    execution.when_over(lambda _: (incoming.over(), over.set()))
+    execution.add_done_callback(lambda _: (incoming.end(), over.set()))
     pump = asyncio.create_task(_write_lines(outgoing, writer), name=f"mcp {server.name} input")
     try:
-        yield Ends(
+        yield TransportStreams(
             incoming, outgoing, over, lambda: _describe_end(server, execution, errors, environment)
         )
     finally:
@@ -290,9 +309,9 @@ async def _describe_end(
     parts = [f"server `{server.name}`: {description}"]
     if last_words:
         parts.append(f"it said: {last_words}")
-    missing = environment.missing(errors.text())
+    missing = environment.find_mentioned(errors.text())
     if missing:
         parts.append(f"it was not given {', '.join(missing)}; name it in the server's `env`")
-    if ended.refused:
-        parts.append(f"it was refused {', '.join(ended.refused[:5])}")
+    if ended.refused_names:
+        parts.append(f"it was refused {', '.join(ended.refused_names[:5])}")
     return "; ".join(parts)

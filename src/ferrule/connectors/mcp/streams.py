@@ -24,7 +24,7 @@ _transport_errors: contextvars.ContextVar[list[Any] | None] = contextvars.Contex
 )
 
 
-def listen() -> list[Any]:
+def collect_errors() -> list[Any]:
     """Return a list of what a transport reports for requests from here on, in this context.
 
     It collects HTTP statuses and errors: the protocol library makes one error of all that goes
@@ -35,29 +35,29 @@ def listen() -> list[Any]:
     return errors
 
 
-def leave_aside(what: Any) -> None:
+def report_error(error: Any) -> None:
     """Report an error or status to whoever made the request that is being carried out."""
     errors = _transport_errors.get()
     if errors is not None:
-        errors.append(what)
+        errors.append(error)
 
 
 TOO_LARGE = -32099
 """Code of the error for an answer that was too large (JSON-RPC leaves it to implementations)."""
 MALFORMED = -32098
 """Code of the error for an answer that is not valid."""
-ID = re.compile(rb'"id"\s*:\s*"?(\d{1,15})')
+ID_PATTERN = re.compile(rb'"id"\s*:\s*"?(\d{1,15})')
 """Finds the id of a line that cannot be read as JSON."""
-ID_WITHIN = 2_048
+ID_SEARCH_BYTES = 2_048
 """Number of bytes at the beginning of a line in which its id is searched."""
 _MAX_UNSENT_LINES = 64
 
 
 class Incoming:
-    """Messages that came in. Iteration ends when `over` was called and all are read."""
+    """Messages that came in. Iteration ends when `end` was called and all are read."""
 
-    def __init__(self, most: int) -> None:
-        self._max_bytes = most
+    def __init__(self, max_bytes: int) -> None:
+        self._max_bytes = max_bytes
         self._items: deque[tuple[Any, int]] = deque()
         self._waiting_bytes = 0
         self._changed = asyncio.Event()
@@ -72,13 +72,13 @@ class Incoming:
             return False
         self._waiting_bytes += size
         if self._waiting_bytes > self._max_bytes:
-            self.over()
+            self.end()
             return False
         self._items.append((message, size))
         self._changed.set()
         return True
 
-    def over(self) -> None:
+    def end(self) -> None:
         """End the stream: nothing more will come."""
         self._ended = True
         self._changed.set()
@@ -92,7 +92,7 @@ class Incoming:
             raise anyio.EndOfStream from None
 
     async def aclose(self) -> None:
-        self.over()
+        self.end()
         self._items.clear()
 
     def __aiter__(self) -> Incoming:
@@ -123,8 +123,8 @@ class Incoming:
 class Outgoing:
     """Messages to be sent, as lines. `next_line` returns None at the end."""
 
-    def __init__(self, pending: Pending | None = None) -> None:
-        self._pending = pending or Pending()
+    def __init__(self, pending: PendingRequests | None = None) -> None:
+        self._pending = pending or PendingRequests()
         self._lines: asyncio.Queue[bytes | None] = asyncio.Queue(_MAX_UNSENT_LINES)
         self._closed = False
 
@@ -134,7 +134,7 @@ class Outgoing:
 
         if self._closed:
             raise anyio.ClosedResourceError
-        self._pending.sent(item.message)
+        self._pending.record_sent(item.message)
         text = item.message.model_dump_json(by_alias=True, exclude_unset=True)
         await self._lines.put(text.encode("utf-8", "replace") + b"\n")
 
@@ -164,7 +164,7 @@ class Outgoing:
 
 
 @dataclass(frozen=True, slots=True)
-class Ends:
+class TransportStreams:
     """The two streams of a transport.
 
     `over` is set when the transport ended by itself; `why` then says how, in words.
@@ -172,23 +172,23 @@ class Ends:
 
     read: Any
     write: Any
-    over: asyncio.Event
-    why: Callable[[], Awaitable[str]]
+    ended: asyncio.Event
+    describe_end: Callable[[], Awaitable[str]]
 
 
-class Pending:
+class PendingRequests:
     """The ids of our requests that have no answer yet."""
 
     def __init__(self) -> None:
         self._ids: set[int] = set()
 
-    def sent(self, message: Any) -> None:
+    def record_sent(self, message: Any) -> None:
         """Record a message that is sent."""
         request_id = getattr(message, "id", None)
         if hasattr(message, "method") and isinstance(request_id, int):
             self._ids.add(request_id)
 
-    def answered(self, message: Any) -> None:
+    def record_answered(self, message: Any) -> None:
         """Record a message that came in."""
         if not hasattr(message, "method"):
             request_id = getattr(message, "id", None)
@@ -196,7 +196,7 @@ class Pending:
                 request_id = int(request_id)
             self._ids.discard(request_id)  # pyright: ignore[reportArgumentType]  any type the server sent
 
-    def meant(self, request_id: object) -> list[int]:
+    def affected_ids(self, request_id: object) -> list[int]:
         """Return the ids that a broken answer may belong to: its own if known, else all of them."""
         if isinstance(request_id, str) and request_id.isdigit():
             request_id = int(request_id)
@@ -205,7 +205,7 @@ class Pending:
         return sorted(self._ids)
 
 
-def take_line(incoming: Incoming, pending: Pending, line: bytes) -> bool:
+def accept_line(incoming: Incoming, pending: PendingRequests, line: bytes) -> bool:
     """Pass on a line if it is a message. Return whether to go on reading.
 
     An invalid answer fails the request that waits for it. A line that is no message at all is
@@ -218,11 +218,13 @@ def take_line(incoming: Incoming, pending: Pending, line: bytes) -> bool:
         message = jsonrpc_message_adapter.validate_json(line, by_name=False)
     except (ValueError, RecursionError) as problem:
         return _take_malformed(incoming, pending, line, problem)
-    pending.answered(message)
+    pending.record_answered(message)
     return incoming.put(SessionMessage(message), len(line))
 
 
-def _take_malformed(incoming: Incoming, pending: Pending, line: bytes, problem: Exception) -> bool:
+def _take_malformed(
+    incoming: Incoming, pending: PendingRequests, line: bytes, problem: Exception
+) -> bool:
     text = line.strip()
     if text[:1] not in (b"{", b"["):
         return True
@@ -237,8 +239,8 @@ def _take_malformed(incoming: Incoming, pending: Pending, line: bytes, problem: 
         request_id = fields.get("id")
     else:
         # A batch, which the protocol does not have, or unreadable: its beginning may name the id.
-        found = ID.search(text[:ID_WITHIN])
-        is_answer = b'"jsonrpc"' in text and b'"method"' not in text[:ID_WITHIN]
+        found = ID_PATTERN.search(text[:ID_SEARCH_BYTES])
+        is_answer = b'"jsonrpc"' in text and b'"method"' not in text[:ID_SEARCH_BYTES]
         request_id = int(found[1]) if found else None
     if not is_answer:
         return True
@@ -257,18 +259,20 @@ def _reason(lines: list[str], value: object) -> str:
     return message.split(" [type=")[0][:200]
 
 
-def oversized(incoming: Incoming, pending: Pending, request_id: int | None) -> bool:
+def fail_oversized(incoming: Incoming, pending: PendingRequests, request_id: int | None) -> bool:
     """Fail the request whose answer was dropped for its size. Return whether to go on reading."""
     return _fail(incoming, pending, request_id, TOO_LARGE, "its answer is too large")
 
 
-def _fail(incoming: Incoming, pending: Pending, request_id: object, code: int, why: str) -> bool:
+def _fail(
+    incoming: Incoming, pending: PendingRequests, request_id: object, code: int, why: str
+) -> bool:
     from mcp.shared.message import SessionMessage
     from mcp_types import ErrorData, JSONRPCError
 
     is_open = True
-    for owed_id in pending.meant(request_id):
+    for owed_id in pending.affected_ids(request_id):
         error = JSONRPCError(jsonrpc="2.0", id=owed_id, error=ErrorData(code=code, message=why))
-        pending.answered(error)
+        pending.record_answered(error)
         is_open = is_open and incoming.put(SessionMessage(error), 256)
     return is_open

@@ -21,20 +21,20 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from ferrule.connectors.schemas import arguments_of
+from ferrule.connectors.bounded_schemas import make_arguments
 from ferrule.core.calls import ErrorType
 from ferrule.core.errors import ToolFailed
 from ferrule.tools.context import Context
 from ferrule.tools.definition import Arguments, Loading, Risk, SideEffect, Tool
 from ferrule.tools.reliability import Reliability
 
-from .connection import Failure
-from .definitions import Definition, Manifest, clean
-from .results import prompt_value, resource_value, value_of
-from .server import Live
+from .connection import RequestFailed
+from .definitions import Manifest, ToolDefinition, clean_text
+from .results import prompt_value, resource_value, result_value
+from .server_client import ServerClient
 from .spec import McpServer
 
-CONTEXT = "ferrule context"
+CONTEXT_PARAMETER = "ferrule context"
 """The parameter in which handlers get the context; no sensible schema has such a property."""
 TIMEOUT = 30.0
 """Seconds that one attempt may take if no policy says otherwise (requirement 004, part 6)."""
@@ -68,16 +68,16 @@ def full_name(server: str, tool: str) -> str:
     return f"{server}__{tool}"
 
 
-def make_tools(client: Live, manifest: Manifest) -> tuple[Tool, ...]:
+def make_tools(client: ServerClient, manifest: Manifest) -> tuple[Tool, ...]:
     """Return the tools of a server that are offered, sorted by name."""
     server = client.server
     made = [
         _server_tool(client, definition)
         for definition in manifest.tools
-        if chosen(server, definition.name)
+        if is_selected(server, definition.name)
     ]
     names = {definition.name for definition in manifest.tools}
-    if manifest.resources and "resources" not in names and chosen(server, "resources"):
+    if manifest.resources and "resources" not in names and is_selected(server, "resources"):
         made.append(
             _list_and_read_tool(
                 client,
@@ -87,7 +87,7 @@ def make_tools(client: Live, manifest: Manifest) -> tuple[Tool, ...]:
                 _read_resources,
             )
         )
-    if manifest.prompts and "prompts" not in names and chosen(server, "prompts"):
+    if manifest.prompts and "prompts" not in names and is_selected(server, "prompts"):
         made.append(
             _list_and_read_tool(
                 client,
@@ -100,19 +100,19 @@ def make_tools(client: Live, manifest: Manifest) -> tuple[Tool, ...]:
     return tuple(sorted(made, key=lambda tool: tool.name))
 
 
-def chosen(server: McpServer, tool: str) -> bool:
+def is_selected(server: McpServer, tool: str) -> bool:
     """Return whether the person wants a tool, by the server's own name for it."""
     return (server.only is None or tool in server.only) and tool not in server.without
 
 
-def _server_tool(client: Live, definition: Definition) -> Tool:
+def _server_tool(client: ServerClient, definition: ToolDefinition) -> Tool:
     server = client.server
-    side_effect, risk, idempotent = judged(server, definition)
-    policy = server.policies.of(definition.name)
+    side_effect, risk, idempotent = classify_tool(server, definition)
+    policy = server.policies.policy_for(definition.name)
     call_policy = _CallPolicy(client, policy, idempotent or side_effect is SideEffect.READ)
 
     async def call(**values: Any) -> Any:
-        context = values.pop(CONTEXT)
+        context = values.pop(CONTEXT_PARAMETER)
         return await call_policy.run(
             definition.name, context, lambda: _call_server(client, definition, values, context)
         )
@@ -121,7 +121,7 @@ def _server_tool(client: Live, definition: Definition) -> Tool:
         server,
         definition.name,
         _description(server, definition),
-        arguments_of(definition.name, definition.schema),
+        make_arguments(definition.name, definition.schema),
         call,
         call_policy,
         side_effect,
@@ -131,7 +131,7 @@ def _server_tool(client: Live, definition: Definition) -> Tool:
     )
 
 
-def judged(server: McpServer, definition: Definition) -> tuple[SideEffect, Risk, bool]:
+def classify_tool(server: McpServer, definition: ToolDefinition) -> tuple[SideEffect, Risk, bool]:
     """Return side effect, risk and whether a tool is idempotent; see the module docstring."""
     is_destructive = definition.hint("destructiveHint")
     is_read_only = definition.hint("readOnlyHint")
@@ -143,13 +143,13 @@ def judged(server: McpServer, definition: Definition) -> tuple[SideEffect, Risk,
 
 
 async def _call_server(
-    client: Live, definition: Definition, arguments: Mapping[str, Any], context: Context
+    client: ServerClient, definition: ToolDefinition, arguments: Mapping[str, Any], context: Context
 ) -> Any:
     result = await client.call(definition, arguments, context)
-    return value_of(client.server.name, definition.name, result)
+    return result_value(client.server.name, definition.name, result)
 
 
-def _description(server: McpServer, definition: Definition) -> str:
+def _description(server: McpServer, definition: ToolDefinition) -> str:
     return f"MCP server `{server.name}` says: {definition.description}"
 
 
@@ -175,7 +175,7 @@ def _make_tool(
         reliability=call_policy.reliability(),
         idempotent=idempotent,
         is_async=True,
-        context_parameter=CONTEXT,
+        context_parameter=CONTEXT_PARAMETER,
         loading=Loading.DEFERRED if server.deferred else Loading.ALWAYS,
         source=f"mcp {server.name}",
         annotations=annotations or {},
@@ -187,7 +187,7 @@ def _make_tool(
 class _CallPolicy:
     """The timeout and retries of one tool. `repeatable`: calling it twice does no harm."""
 
-    client: Live
+    client: ServerClient
     policy: Reliability
     repeatable: bool
 
@@ -208,7 +208,7 @@ class _CallPolicy:
             ToolFailed: Its class can be retried if another attempt makes sense.
         """
         server = self.client.server.name
-        await self.client.prepare(context)
+        await self.client.ensure_started(context)
         bound = asyncio.timeout(self.seconds)
         try:
             async with bound:
@@ -216,14 +216,14 @@ class _CallPolicy:
         except TimeoutError:
             if not bound.expired():
                 raise
-            self.client.silent()
+            self.client.start_liveness_check()
             message = f"`{name}` of server `{server}` gave no answer within {self.seconds:g} s"
             if not self.repeatable:
                 message += "; it was told to stop, but what it did so far may stand"
             raise ToolFailed(
                 ErrorType.TIMEOUT, message, kind=self._kind("timeout", sent=True)
             ) from None
-        except Failure as failure:
+        except RequestFailed as failure:
             raise ToolFailed(
                 _ERROR_TYPES.get(failure.kind, ErrorType.TOOL_ERROR),
                 _failure_message(name, server, failure, self.repeatable),
@@ -244,40 +244,42 @@ _RETRY_CLASSES = {"gone": "transient", "malformed": "permanent"}
 """Kinds of failures of a connection as the classes that retries know."""
 
 
-def _failure_message(name: str, server: str, failure: Failure, repeatable: bool) -> str:
+def _failure_message(name: str, server: str, failure: RequestFailed, repeatable: bool) -> str:
     is_unknown = failure.kind in ("gone", "malformed") and failure.sent and not repeatable
     note = "; outcome unknown: check what it did before doing it again" if is_unknown else ""
-    return f"`{name}` of server `{server}` failed: {clean(failure.message)[:2_000]}{note}"
+    return f"`{name}` of server `{server}` failed: {clean_text(failure.message)[:2_000]}{note}"
 
 
 # ---- resources and prompts
 
 
 def _list_and_read_tool(
-    client: Live,
+    client: ServerClient,
     name: str,
     description: str,
     schema: Mapping[str, Any],
-    read: Callable[[Live, Mapping[str, Any], Context], Awaitable[Any]],
+    read: Callable[[ServerClient, Mapping[str, Any], Context], Awaitable[Any]],
 ) -> Tool:
     call_policy = _CallPolicy(client, client.server.policies.default, repeatable=True)
 
     async def call(**values: Any) -> Any:
-        context = values.pop(CONTEXT)
+        context = values.pop(CONTEXT_PARAMETER)
         return await call_policy.run(name, context, lambda: read(client, values, context))
 
     return _make_tool(
         client.server,
         name,
         description,
-        arguments_of(name, schema),
+        make_arguments(name, schema),
         call,
         call_policy,
         idempotent=True,
     )
 
 
-async def _read_resources(client: Live, arguments: Mapping[str, Any], context: Context) -> Any:
+async def _read_resources(
+    client: ServerClient, arguments: Mapping[str, Any], context: Context
+) -> Any:
     if "uri" in arguments:
         return resource_value(
             await client.request("resources/read", {"uri": arguments["uri"]}, context)
@@ -286,12 +288,12 @@ async def _read_resources(client: Live, arguments: Mapping[str, Any], context: C
     found: dict[str, Any] = {"resources": listed.get("resources", [])}
     try:
         templates = await client.request("resources/templates/list", {}, context)
-    except Failure:
+    except RequestFailed:
         return found  # many servers have resources and no templates
     return {**found, "templates": templates.get("resourceTemplates", [])}
 
 
-async def _get_prompts(client: Live, arguments: Mapping[str, Any], context: Context) -> Any:
+async def _get_prompts(client: ServerClient, arguments: Mapping[str, Any], context: Context) -> Any:
     if "name" in arguments:
         params = {"name": arguments["name"], "arguments": arguments.get("arguments", {})}
         return prompt_value(await client.request("prompts/get", params, context))

@@ -16,22 +16,30 @@ from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 from starlette.routing import BaseRoute, Route
 
-from ferrule.console.artifact_views import PAGE, VIEWERS, Look, Page, crumbs, diff_class, match_page
+from ferrule.console.artifact_views import (
+    PAGE_BUILDERS,
+    PAGE_ENTRIES,
+    ArtifactView,
+    Page,
+    diff_class,
+    match_page,
+    pointer_steps,
+)
 from ferrule.console.state import Console
 from ferrule.console.viewer import Viewer
 from ferrule.engine.threads import run_blocking
-from ferrule.storage.artifacts.parts import Unreadable
+from ferrule.storage.artifacts.readers import UnreadableArtifact
 from ferrule.storage.artifacts.store import Artifact, ArtifactMissing, ArtifactStore, Scope
 from ferrule.storage.journal.sessions import SessionInfo
-from ferrule.storage.locations import artifacts_at
+from ferrule.storage.locations import create_artifact_store
 
-LISTED = 200
+MAX_SESSIONS = 200
 """Sessions whose artifacts are listed, the most recently used ones."""
-SHOWN = 500
-SANDBOX = "default-src 'none'; sandbox"
+MAX_SHOWN = 500
+CONTENT_SECURITY_POLICY = "default-src 'none'; sandbox"
 
 
-class Artifacts:
+class ConsoleArtifacts:
     """The artifact store of a console, opened on first use."""
 
     def __init__(self, console: Console) -> None:
@@ -44,79 +52,83 @@ class Artifacts:
             settings = self.console.assembly.settings
             most = settings["artifacts.max_bytes"]
             days = settings["artifacts.days"]
-            self._store = artifacts_at(settings["artifacts.store"], max_bytes=most, days=days)
+            self._store = create_artifact_store(
+                settings["artifacts.store"], max_bytes=most, days=days
+            )
         return self._store
 
-    def look(self, viewer: Viewer, session: str, reference: str) -> tuple[SessionInfo, Look]:
+    def open(
+        self, viewer: Viewer, session: str, reference: str
+    ) -> tuple[SessionInfo, ArtifactView]:
         """Open an artifact of a session that this viewer may see.
 
         Raises:
             HTTPException: 404 for all others, without saying why.
         """
-        info = self.console.session(viewer, session)
+        info = self.console.find_session(viewer, session)
         try:
-            return info, Look.at(self.store, scope_of(info), reference)
+            return info, ArtifactView.find(self.store, artifact_scope(info), reference)
         except ArtifactMissing as error:
             raise HTTPException(404, error.detail) from error
 
-    def listed(self, viewer: Viewer, session: str) -> list[tuple[SessionInfo, Artifact]]:
+    def find_all(self, viewer: Viewer, session: str) -> list[tuple[SessionInfo, Artifact]]:
         """Return the artifacts of a session, or of the sessions used last, the newest first."""
         infos = (
-            [self.console.session(viewer, session)]
+            [self.console.find_session(viewer, session)]
             if session
-            else self.console.sessions(viewer, limit=LISTED)
+            else self.console.list_sessions(viewer, limit=MAX_SESSIONS)
         )
-        found = [(info, one) for info in infos for one in self.store.list(scope_of(info))]
+        found = [(info, one) for info in infos for one in self.store.list(artifact_scope(info))]
         return sorted(found, key=lambda one: one[1].made, reverse=True)
 
 
-def scope_of(info: SessionInfo) -> Scope:
+def artifact_scope(info: SessionInfo) -> Scope:
     """Return the owner of a session's artifacts."""
     return Scope(info.tenant, info.user, info.session)
 
 
 def routes(console: Console) -> list[BaseRoute]:
     """Return `/artifacts`, `/artifacts/view`, `/artifacts/image` and `/artifacts/file`."""
-    kept = Artifacts(console)
+    kept = ConsoleArtifacts(console)
     return [
-        Route("/artifacts", partial(listing, kept)),
-        Route("/artifacts/view", partial(view, kept)),
-        Route("/artifacts/image", partial(image, kept)),
-        Route("/artifacts/file", partial(file, kept)),
+        Route("/artifacts", partial(list_page, kept)),
+        Route("/artifacts/view", partial(view_page, kept)),
+        Route("/artifacts/image", partial(send_image, kept)),
+        Route("/artifacts/file", partial(send_file, kept)),
     ]
 
 
-async def listing(kept: Artifacts, request: Request) -> Response:
+async def list_page(kept: ConsoleArtifacts, request: Request) -> Response:
     """List artifacts."""
-    viewer = kept.console.viewer(request)
+    viewer = kept.console.require_viewer(request)
     session = request.query_params.get("session", "").strip()
-    found = await run_blocking(lambda: kept.listed(viewer, session))
-    return kept.console.page(
+    found = await run_blocking(lambda: kept.find_all(viewer, session))
+    return kept.console.render_page(
         request,
         "artifacts.html",
-        found=found[:SHOWN],
-        more=max(0, len(found) - SHOWN),
+        found=found[:MAX_SHOWN],
+        more=max(0, len(found) - MAX_SHOWN),
         session=session,
-        listed=LISTED,
+        listed=MAX_SESSIONS,
     )
 
 
-async def view(kept: Artifacts, request: Request) -> Response:
+async def view_page(kept: ConsoleArtifacts, request: Request) -> Response:
     """Show part of an artifact."""
-    viewer = kept.console.viewer(request)
+    viewer = kept.console.require_viewer(request)
     given = request.query_params
     session = given.get("session", "")
     reference = given.get("ref", "")
 
     def read() -> dict[str, Any]:
-        info, look = kept.look(viewer, session, reference)
-        views = look.views()
+        info, look = kept.open(viewer, session, reference)
+        views = look.list_views()
         chosen = given.get("as", "")
-        chosen = chosen if chosen in VIEWERS or chosen in views else views[0]
-        first = _number(given.get("from", ""))
+        chosen = chosen if chosen in PAGE_BUILDERS or chosen in views else views[0]
+        first = _parse_number(given.get("from", ""))
         pointer = given.get("at", "")
         pattern = given.get("find", "")
-        page, problem = _page(look, chosen, pointer, pattern, first)
+        page, problem = _read_page(look, chosen, pointer, pattern, first)
         return {
             "info": info,
             "artifact": look.artifact,
@@ -126,43 +138,45 @@ async def view(kept: Artifacts, request: Request) -> Response:
             "problem": problem,
             "first": first,
             "pointer": pointer,
-            "crumbs": crumbs(pointer),
+            "crumbs": pointer_steps(pointer),
             "find": pattern,
-            "size": PAGE,
+            "size": PAGE_ENTRIES,
             "diff_class": diff_class,
-            "target": _number(given.get("line", "")) if given.get("line") else 0,
+            "target": _parse_number(given.get("line", "")) if given.get("line") else 0,
         }
 
     values = await run_blocking(read)
-    return kept.console.page(request, "artifact.html", **values)
+    return kept.console.render_page(request, "artifact.html", **values)
 
 
-def _page(look: Look, chosen: str, pointer: str, pattern: str, first: int) -> tuple[Page, str]:
+def _read_page(
+    look: ArtifactView, chosen: str, pointer: str, pattern: str, first: int
+) -> tuple[Page, str]:
     """Return what is shown, and the reason if it cannot be."""
     try:
         if chosen == "image":
             return Page(), ""
         if pattern and chosen in ("text", "diff"):
             return match_page(look, pattern, first), ""
-        return VIEWERS[chosen](look, pointer, first), ""
-    except Unreadable as error:
+        return PAGE_BUILDERS[chosen](look, pointer, first), ""
+    except UnreadableArtifact as error:
         return Page(), str(error)
 
 
-def _number(text: str) -> int:
+def _parse_number(text: str) -> int:
     """Parse the number of a line or row, counted from 1; 1 if it is none."""
     digits = "".join(text.split())
     return max(1, int(digits)) if digits.isascii() and digits.isdigit() and len(digits) < 16 else 1
 
 
-async def image(kept: Artifacts, request: Request) -> Response:
+async def send_image(kept: ConsoleArtifacts, request: Request) -> Response:
     """Send a picture under its own type."""
-    viewer = kept.console.viewer(request)
+    viewer = kept.console.require_viewer(request)
     given = request.query_params
 
     def read() -> tuple[str, bytes]:
-        _, look = kept.look(viewer, given.get("session", ""), given.get("ref", ""))
-        return look.image(), b"" if not look.image() else b"".join(look.pieces())
+        _, look = kept.open(viewer, given.get("session", ""), given.get("ref", ""))
+        return look.image_type(), b"" if not look.image_type() else b"".join(look.read_pieces())
 
     mime, data = await run_blocking(read)
     if not mime:
@@ -170,25 +184,28 @@ async def image(kept: Artifacts, request: Request) -> Response:
     return Response(
         data,
         media_type=mime,
-        headers={"content-security-policy": SANDBOX, "content-disposition": "inline"},
+        headers={
+            "content-security-policy": CONTENT_SECURITY_POLICY,
+            "content-disposition": "inline",
+        },
     )
 
 
-async def file(kept: Artifacts, request: Request) -> Response:
+async def send_file(kept: ConsoleArtifacts, request: Request) -> Response:
     """Send the whole artifact as a download."""
-    viewer = kept.console.viewer(request)
+    viewer = kept.console.require_viewer(request)
     given = request.query_params
     _, look = await run_blocking(
-        lambda: kept.look(viewer, given.get("session", ""), given.get("ref", ""))
+        lambda: kept.open(viewer, given.get("session", ""), given.get("ref", ""))
     )
-    pieces: Iterator[bytes] = look.pieces()
+    pieces: Iterator[bytes] = look.read_pieces()
     ending = (
         "json" if "json" in look.artifact.mime else "csv" if "csv" in look.artifact.mime else "txt"
     )
-    name = f"{look.artifact.reference[:16]}.{'bin' if look.image() else ending}"
+    name = f"{look.artifact.reference[:16]}.{'bin' if look.image_type() else ending}"
     headers = {
         "content-disposition": f'attachment; filename="{name}"',
         "content-length": str(look.artifact.size),
-        "content-security-policy": SANDBOX,
+        "content-security-policy": CONTENT_SECURITY_POLICY,
     }
     return StreamingResponse(pieces, media_type="application/octet-stream", headers=headers)

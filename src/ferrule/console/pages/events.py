@@ -10,7 +10,7 @@ from starlette.routing import BaseRoute, Route
 
 from ferrule.console.state import Console
 from ferrule.engine.event_bus.events import KINDS
-from ferrule.engine.event_bus.past_events import MOST, PastPage, past_events
+from ferrule.engine.event_bus.past_events import MAX_EVENTS, PastPage, past_events
 from ferrule.engine.event_bus.scope import OwnSession
 from ferrule.engine.threads import run_blocking
 
@@ -25,7 +25,7 @@ GROUPS = {
 """The groups to choose from, and the kinds each stands for. `piece.*` is live only: no journal
 holds it.
 """
-LATEST = 20
+MAX_SESSIONS = 20
 """Sessions offered for a choice."""
 
 
@@ -36,13 +36,13 @@ def routes(console: Console) -> list[BaseRoute]:
 
 async def page(console: Console, request: Request) -> Response:
     """Show live events and, for one session, those of the journal after a position."""
-    viewer = console.viewer(request)
+    viewer = console.require_viewer(request)
     given = request.query_params
     chosen = [name for name in given.getlist("group") if name in GROUPS]
-    kinds = _kinds(chosen)
+    kinds = _known_patterns(chosen)
     name = given.get("session", "").strip()
-    after = _cursor(given.get("after", ""))
-    info = await run_blocking(lambda: console.session(viewer, name)) if name else None
+    after = _parse_cursor(given.get("after", ""))
+    info = await run_blocking(lambda: console.find_session(viewer, name)) if name else None
     past = PastPage()
     if info is not None:
         own = OwnSession(info.tenant, info.user, info.session)
@@ -51,14 +51,14 @@ async def page(console: Console, request: Request) -> Response:
                 console.journal, own, console.bus.redactor, kinds=kinds or None, after=after
             )
         )
-    latest = await run_blocking(lambda: console.sessions(viewer, limit=LATEST))
-    return console.page(
+    latest = await run_blocking(lambda: console.list_sessions(viewer, limit=MAX_SESSIONS))
+    return console.render_page(
         request,
         "events.html",
         info=info,
         past=past,
         after=after,
-        most=MOST,
+        most=MAX_EVENTS,
         groups=list(GROUPS),
         chosen=chosen,
         latest=latest,
@@ -68,7 +68,7 @@ async def page(console: Console, request: Request) -> Response:
     )
 
 
-def _kinds(chosen: list[str]) -> list[str]:
+def _known_patterns(chosen: list[str]) -> list[str]:
     """Return the patterns of these groups that match any known kind."""
     patterns = [pattern for name in chosen for pattern in GROUPS[name]]
     return [
@@ -82,5 +82,5 @@ def _without_pieces() -> list[str]:
     return sorted(kind for kind in KINDS if not kind.startswith(("piece.", "bus.")))
 
 
-def _cursor(text: str) -> int:
+def _parse_cursor(text: str) -> int:
     return int(text) if text.isascii() and text.isdigit() and len(text) < 12 else 0

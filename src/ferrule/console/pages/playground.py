@@ -16,53 +16,53 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import BaseRoute, Route
 
-from ferrule.console.assemblies import Setup
-from ferrule.console.sessions import DeskError
+from ferrule.console.assemblies import SessionSetup
+from ferrule.console.open_sessions import SessionActionError
 from ferrule.console.state import Console
 from ferrule.console.viewer import Viewer
 from ferrule.core.errors import FerruleError
 from ferrule.engine.event_bus.events import KINDS
 from ferrule.engine.threads import run_blocking
-from ferrule.permissions.gate import MODES
-from ferrule.runtime.model_discovery import discovered
+from ferrule.permissions.rule_evaluation import MODES
+from ferrule.runtime.model_discovery import discover_models
 
-from .run import Pane, leads, pane
+from .run import Pane, load_pane, redirect
 
-ASKED_SECONDS = 30.0
+CACHE_SECONDS = 30.0
 """How long a provider's list of models is cached."""
 RECENT = 40
 PANES = ("a", "b")
 
 
-class Models:
+class ModelChoices:
     """The models to choose from: the server's own, those of its providers, those used lately."""
 
     def __init__(self, console: Console) -> None:
         self._console = console
         self._known: list[str] = []
-        self._asked = 0.0
+        self._asked_at = 0.0
 
-    async def usable(self) -> list[str]:
+    async def list_usable(self) -> list[str]:
         """Return the models anyone may choose. Asks the providers of this machine, rarely."""
-        if not self._asked or time.monotonic() - self._asked > ASKED_SECONDS:
+        if not self._asked_at or time.monotonic() - self._asked_at > CACHE_SECONDS:
             try:
-                rows = await discovered(self._console.assembly.settings)
+                rows = await discover_models(self._console.assembly.settings)
             except FerruleError as error:
                 self._console.assembly.notice(f"cannot list models: {error.detail}")
                 rows = []
             self._known = [
                 row.model for row in rows if row.ready and not row.model.endswith(":MODEL")
             ]
-            self._asked = time.monotonic()
-        return _each([self._console.assembly.agent.model, *self._known])
+            self._asked_at = time.monotonic()
+        return _distinct([self._console.assembly.agent.model, *self._known])
 
-    async def offered(self, viewer: Viewer) -> list[str]:
+    async def list_for(self, viewer: Viewer) -> list[str]:
         """Return the models that the page offers to this viewer."""
-        found = await self.usable()
+        found = await self.list_usable()
         if not viewer.operator:
             return found
-        recent = await run_blocking(lambda: self._console.sessions(viewer, limit=RECENT))
-        return _each([*found, *(info.model for info in recent)])
+        recent = await run_blocking(lambda: self._console.list_sessions(viewer, limit=RECENT))
+        return _distinct([*found, *(info.model for info in recent)])
 
 
 class Playground:
@@ -70,68 +70,76 @@ class Playground:
 
     def __init__(self, console: Console) -> None:
         self._console = console
-        self._models = Models(console)
+        self._models = ModelChoices(console)
 
     async def page(self, request: Request) -> Response:
         """Handle `GET /playground?a=&b=`: the form, below the sessions open on the page."""
-        viewer = self._console.viewer(request)
+        viewer = self._console.require_viewer(request)
         given = request.query_params
         names = [given[name] for name in PANES if given.get(name)]
-        panes = [await pane(self._console, viewer, name) for name in names]
-        return self._console.page(
+        panes = [await load_pane(self._console, viewer, name) for name in names]
+        return self._console.render_page(
             request,
             "playground.html",
             panes=panes,
             kinds=" ".join(sorted(KINDS)),
             modes=MODES,
-            models=[] if panes else await self._models.offered(viewer),
-            chosen=_chosen(panes) or self._console.assembly.agent.model,
+            models=[] if panes else await self._models.list_for(viewer),
+            chosen=_chosen_model(panes) or self._console.assembly.agent.model,
             mode=str(self._console.assembly.agent.gate.mode),
             folder=str(self._console.assembly.settings.workspace),
         )
 
-    async def begin(self, request: Request) -> Response:
+    async def start_sessions(self, request: Request) -> Response:
         """Handle `POST /playground` (text, model, other, mode): open a session for each model.
 
         Redirects to the page that shows them.
         """
-        viewer = self._console.viewer(request)
+        viewer = self._console.require_viewer(request)
         form = await request.form()
         text = str(form.get("text", ""))
         mode = str(form.get("mode", ""))
-        models = _each([str(form.get(name, "")).strip() for name in ("model", "other")])
-        await self._allowed(viewer, models, mode)
+        models = _distinct([str(form.get(name, "")).strip() for name in ("model", "other")])
+        await self._check_allowed(viewer, models, mode)
         lives = [
-            await self._console.desk.start(viewer, text, Setup(model, mode))
+            await self._console.open_sessions.start(viewer, text, SessionSetup(model, mode))
             for model in models or [""]
         ]
         query = urlencode(dict(zip(PANES, (live.id for live in lives), strict=False)))
-        return leads(request, f"/playground?{query}")
+        return redirect(request, f"/playground?{query}")
 
-    async def say(self, request: Request) -> Response:
+    async def send_message(self, request: Request) -> Response:
         """Handle `POST /playground/say` (a, b, text): send a message to the sessions shown."""
-        viewer = self._console.viewer(request)
+        viewer = self._console.require_viewer(request)
         form = await request.form()
         names = [str(form.get(name)) for name in PANES if form.get(name)]
-        found = await run_blocking(lambda: [self._console.session(viewer, name) for name in names])
+        found = await run_blocking(
+            lambda: [self._console.find_session(viewer, name) for name in names]
+        )
         text = str(form.get("text", ""))
-        await asyncio.gather(*(self._console.desk.go_on(viewer, info, text) for info in found))
+        await asyncio.gather(
+            *(self._console.open_sessions.send_message(viewer, info, text) for info in found)
+        )
         if request.headers.get("hx-request") == "true":
-            return self._console.page(request, "message.html", text="sent", hint="", good=True)
-        return leads(request, f"/playground?{urlencode(dict(zip(PANES, names, strict=False)))}")
+            return self._console.render_page(
+                request, "message.html", text="sent", hint="", good=True
+            )
+        return redirect(request, f"/playground?{urlencode(dict(zip(PANES, names, strict=False)))}")
 
-    async def _allowed(self, viewer: Viewer, models: Sequence[str], mode: str) -> None:
+    async def _check_allowed(self, viewer: Viewer, models: Sequence[str], mode: str) -> None:
         if mode and mode not in MODES:
-            raise DeskError(
+            raise SessionActionError(
                 f"unknown mode `{mode[:40]}`", code="not_allowed", hint=", ".join(MODES)
             )
         if viewer.operator:
             return
         if mode not in ("", str(self._console.assembly.agent.gate.mode)):
-            raise DeskError("only the owner of this server may choose the mode", code="not_allowed")
-        known = await self._models.usable()
+            raise SessionActionError(
+                "only the owner of this server may choose the mode", code="not_allowed"
+            )
+        known = await self._models.list_usable()
         if unknown := [model for model in models if model not in known]:
-            raise DeskError(
+            raise SessionActionError(
                 f"`{unknown[0][:80]}` is not a model of this server", code="not_allowed"
             )
 
@@ -141,14 +149,14 @@ def routes(console: Console) -> list[BaseRoute]:
     made = Playground(console)
     return [
         Route("/playground", made.page),
-        Route("/playground", made.begin, methods=["POST"]),
-        Route("/playground/say", made.say, methods=["POST"]),
+        Route("/playground", made.start_sessions, methods=["POST"]),
+        Route("/playground/say", made.send_message, methods=["POST"]),
     ]
 
 
-def _each(names: Sequence[str]) -> list[str]:
+def _distinct(names: Sequence[str]) -> list[str]:
     return [*dict.fromkeys(name for name in names if name)]
 
 
-def _chosen(panes: Sequence[Pane]) -> str:
+def _chosen_model(panes: Sequence[Pane]) -> str:
     return panes[0].info.model if panes else ""

@@ -12,24 +12,29 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import BaseRoute, Route
 
-from ferrule.console.charts import Series, columns, days_up_to
-from ferrule.console.html import count
-from ferrule.console.schema_form import Field, fields_of, values_of
+from ferrule.console.charts import Series, days_up_to, draw_columns
+from ferrule.console.html import format_count
+from ferrule.console.schema_form import Field, build_fields, read_values
 from ferrule.console.state import Console
-from ferrule.console.statistics import ask, owner_of
+from ferrule.console.statistics import query_statistics, statistics_owner
 from ferrule.console.viewer import Viewer
 from ferrule.core.errors import ConfigError
-from ferrule.engine.replay.what_if_history import Compared, outcome, over_history, parse_rules
+from ferrule.engine.replay.what_if_history import (
+    HistoryComparison,
+    classify,
+    compare_history,
+    parse_rules,
+)
 from ferrule.engine.threads import run_blocking
-from ferrule.permissions.gate import MODES, Mode
-from ferrule.storage.audit.past_calls import past_calls
+from ferrule.permissions.rule_evaluation import MODES, Mode
+from ferrule.storage.audit.past_calls import read_past_calls
 from ferrule.storage.statistics.finished_calls import STOPPERS
 from ferrule.storage.statistics.tools import day_of
 from ferrule.tools.definition import Tool
 
 DAYS = 30
 DAY = 86_400_000
-STOPPED = {
+DENIED_BY = {
     "rule": "a rule",
     "gate": "the gate itself",
     "person": "a person",
@@ -41,7 +46,7 @@ STOPPED = {
 
 
 @dataclass(frozen=True, slots=True)
-class Explained:
+class Explanation:
     """What the gate would decide about a call that nobody makes."""
 
     verdict: str
@@ -52,32 +57,34 @@ def routes(console: Console) -> list[BaseRoute]:
     """Return `/policy`, `/policy/fields` (tool form), `/policy/explain`, `/policy/what-if`."""
     return [
         Route("/policy", partial(page, console)),
-        Route("/policy/fields", partial(form_of, console)),
-        Route("/policy/explain", partial(explain, console), methods=["POST"]),
-        Route("/policy/what-if", partial(what_if, console), methods=["POST"]),
+        Route("/policy/fields", partial(form_fields, console)),
+        Route("/policy/explain", partial(explain_call, console), methods=["POST"]),
+        Route("/policy/what-if", partial(compare_rules, console), methods=["POST"]),
     ]
 
 
 async def page(console: Console, request: Request) -> Response:
     """Show the whole page, with no question asked yet."""
-    return await _shown(console, request, tool=_tool(console, request.query_params.get("tool", "")))
+    return await _render(
+        console, request, tool=_find_tool(console, request.query_params.get("tool", ""))
+    )
 
 
-def _tool(console: Console, name: str) -> Tool | None:
+def _find_tool(console: Console, name: str) -> Tool | None:
     return console.assembly.agent.catalog.get(name) if name else None
 
 
-async def _shown(
+async def _render(
     console: Console, request: Request, *, tool: Tool | None = None, status: int = 200, **more: Any
 ) -> Response:
-    viewer = console.viewer(request)
+    viewer = console.require_viewer(request)
     agent = console.assembly.agent
-    owner = owner_of(viewer)
+    owner = statistics_owner(viewer)
     gate = agent.gate
-    (stopped, last, sandboxes), reading = await ask(
+    (stopped, last, sandboxes), reading = await query_statistics(
         console,
         lambda numbers: (
-            numbers.tools.stopped(owner),
+            numbers.tools.count_stopped(owner),
             numbers.tools.last_stopped(owner),
             numbers.tools.sandboxes(owner),
         ),
@@ -89,12 +96,12 @@ async def _shown(
         "grants": list(gate.grants.rules) if viewer.operator else [],
         "findings": gate.rules.lint(names),
         "reading": reading,
-        "picture": stopped_picture(stopped),
+        "picture": draw_denied_calls(stopped),
         "last": last[:20],
         "sandboxes": sandboxes,
         "names": names,
         "tool": tool,
-        "fields": fields_of(tool.arguments.schema) if tool else [],
+        "fields": build_fields(tool.arguments.schema) if tool else [],
         "problems": [],
         "more": "",
         "explained": None,
@@ -103,70 +110,72 @@ async def _shown(
         "keep": True,
         "mode": "",
         "compared": None,
-        "outcome": outcome,
+        "outcome": classify,
         "days": DAYS,
         "wrong": "",
     }
-    return console.page(request, "policy.html", status=status, **{**values, **more})
+    return console.render_page(request, "policy.html", status=status, **{**values, **more})
 
 
-def stopped_picture(stopped: dict[str, Any]) -> Markup:
+def draw_denied_calls(stopped: dict[str, Any]) -> Markup:
     """Draw the denied calls by day and by what denied them."""
     days = days_up_to(day_of(int(time.time() * 1000)), DAYS)
     series = [
         Series(
-            STOPPED[who], f"pic-{at}", [stopped[day][who] if day in stopped else 0 for day in days]
+            DENIED_BY[who],
+            f"pic-{at}",
+            [stopped[day][who] if day in stopped else 0 for day in days],
         )
         for at, who in enumerate(STOPPERS, 1)
     ]
-    return columns(
+    return draw_columns(
         "Denied calls, by day",
         days,
         series,
-        lambda value: count(round(value)) if value == round(value) else "",
+        lambda value: format_count(round(value)) if value == round(value) else "",
     )
 
 
-async def form_of(console: Console, request: Request) -> Response:
+async def form_fields(console: Console, request: Request) -> Response:
     """Return the fields of a tool's arguments."""
-    tool = _tool(console, request.query_params.get("tool", ""))
-    fields: list[Field] = fields_of(tool.arguments.schema) if tool else []
-    return console.page(
+    tool = _find_tool(console, request.query_params.get("tool", ""))
+    fields: list[Field] = build_fields(tool.arguments.schema) if tool else []
+    return console.render_page(
         request, "policy_fields.html", tool=tool, fields=fields, problems=[], more=""
     )
 
 
-async def explain(console: Console, request: Request) -> Response:
+async def explain_call(console: Console, request: Request) -> Response:
     """Explain what the gate would decide about these arguments, as `ferrule policy explain` does.
 
     Nothing runs.
     """
-    console.viewer(request)
+    console.require_viewer(request)
     given = {
         name: value for name, value in (await request.form()).items() if isinstance(value, str)
     }
-    tool = _tool(console, given.get("tool", ""))
+    tool = _find_tool(console, given.get("tool", ""))
     if tool is None:
-        return await _shown(console, request, problems=["no such tool"], status=422)
-    values, fields, problems = values_of(fields_of(tool.arguments.schema), given)
+        return await _render(console, request, problems=["no such tool"], status=422)
+    values, fields, problems = read_values(build_fields(tool.arguments.schema), given)
     checked = tool.arguments.check(values) if not problems else None
     if checked is not None:
         problems = checked.problems
     shown: dict[str, Any] = {"fields": fields, "problems": problems, "more": given.get("more", "")}
     if checked is not None and not problems:
         gate = console.assembly.agent.gate
-        shown["explained"] = Explained(
-            gate.decide(tool, checked.values).verdict, gate.trace(tool, checked.values)
+        shown["explained"] = Explanation(
+            gate.decide(tool, checked.values).verdict, gate.explain_steps(tool, checked.values)
         )
-    return await _shown(console, request, tool=tool, status=422 if problems else 200, **shown)
+    return await _render(console, request, tool=tool, status=422 if problems else 200, **shown)
 
 
-async def what_if(console: Console, request: Request) -> Response:
+async def compare_rules(console: Console, request: Request) -> Response:
     """Show what other rules would have decided about the calls of the last days.
 
     Nothing runs, and no rule is changed.
     """
-    viewer = console.viewer(request)
+    viewer = console.require_viewer(request)
     given = {
         name: value for name, value in (await request.form()).items() if isinstance(value, str)
     }
@@ -175,25 +184,27 @@ async def what_if(console: Console, request: Request) -> Response:
     mode = given.get("mode", "")
     shown: dict[str, Any] = {"given": text, "keep": keep, "mode": mode if mode in MODES else ""}
     try:
-        compared = await run_blocking(lambda: _compared(console, viewer, text, keep, shown["mode"]))
+        compared = await run_blocking(lambda: _compare(console, viewer, text, keep, shown["mode"]))
     except ConfigError as error:
-        return await _shown(
+        return await _render(
             console,
             request,
             status=422,
             **shown,
             wrong=" ".join(filter(None, (error.detail, error.hint))),
         )
-    return await _shown(console, request, **shown, compared=compared)
+    return await _render(console, request, **shown, compared=compared)
 
 
-def _compared(console: Console, viewer: Viewer, text: str, keep: bool, mode: str) -> Compared:
+def _compare(
+    console: Console, viewer: Viewer, text: str, keep: bool, mode: str
+) -> HistoryComparison:
     agent = console.assembly.agent
-    owner = owner_of(viewer)
-    rules = parse_rules(text, root=agent.gate.around.root)
+    owner = statistics_owner(viewer)
+    rules = parse_rules(text, root=agent.gate.context.root)
     tenant, user = owner or (None, None)
-    calls = past_calls(
+    calls = read_past_calls(
         console.journal, tenant=tenant, user=user, since=int(time.time() * 1000) - DAYS * DAY
     )
     chosen = cast("Mode", mode) if mode else None
-    return over_history(calls, agent.gate, rules, agent.catalog, keep=keep, mode=chosen)
+    return compare_history(calls, agent.gate, rules, agent.catalog, keep=keep, mode=chosen)

@@ -14,17 +14,17 @@ from starlette.requests import Request
 from starlette.responses import HTMLResponse, Response
 from starlette.routing import BaseRoute, Route
 
+from ferrule.console.open_sessions import ConsoleSession
 from ferrule.console.questions import Question
-from ferrule.console.sessions import Live
 from ferrule.console.state import Console
 from ferrule.console.timeline import Timeline
-from ferrule.console.timeline_cache import Look
+from ferrule.console.timeline_cache import TimelineSnapshot
 from ferrule.console.viewer import Viewer
 from ferrule.engine.event_bus.events import KINDS
 from ferrule.engine.threads import run_blocking
 from ferrule.storage.journal.sessions import SessionInfo
 
-WINDOW = 200
+MAX_ENTRIES = 200
 """Entries that a page starts with; earlier ones are loaded on demand."""
 
 
@@ -34,12 +34,12 @@ class Pane:
 
     info: SessionInfo
     state: str
-    look: Look
+    look: TimelineSnapshot
     questions: dict[str, Question]
     """Questions that wait for an answer, by call."""
     below: list[Question]
     """Questions of sub-agents of this session."""
-    live: Live | None
+    live: ConsoleSession | None
 
     @property
     def timeline(self) -> Timeline:
@@ -61,7 +61,7 @@ class Pane:
         return self.info.session[:12]
 
 
-async def pane(console: Console, viewer: Viewer, name: str, mark: str = "") -> Pane:
+async def load_pane(console: Console, viewer: Viewer, name: str, mark: str = "") -> Pane:
     """Return a session as it is now; with a mark, what changed after it.
 
     Raises:
@@ -69,33 +69,42 @@ async def pane(console: Console, viewer: Viewer, name: str, mark: str = "") -> P
         JournalError: the journal cannot be read.
     """
     # In a thread, because another request may be reading a long session and the loop must not wait.
-    info, look = await run_blocking(lambda: _looked_up(console, viewer, name, mark))
-    asked = [one for one in console.desk.questions.of_session(info.session) if one.seen_by(viewer)]
+    info, look = await run_blocking(lambda: _look_up(console, viewer, name, mark))
+    asked = [
+        one
+        for one in console.open_sessions.questions.of_session(info.session)
+        if one.is_visible_to(viewer)
+    ]
     own = {
         one.request.call.id: one for one in asked if one.request.identity.session == info.session
     }
     below = [one for one in asked if one.request.identity.session != info.session]
-    state = _standing(console, info, look.timeline, asked)
-    return Pane(info, state, look, own, below, console.desk.find(info.session))
+    state = _session_state(console, info, look.timeline, asked)
+    return Pane(info, state, look, own, below, console.open_sessions.find(info.session))
 
 
-def _standing(
+def _session_state(
     console: Console, info: SessionInfo, timeline: Timeline, asked: list[Question]
 ) -> str:
-    """Return the state as `Desk.standing` does. A sub-agent runs where its parent session runs."""
-    state = console.desk.standing(info)
-    above = console.desk.find(timeline.opened.parent) if timeline.opened else None
+    """Return the state as `OpenSessions.session_state` does.
+
+    A sub-agent runs where its parent session runs.
+    """
+    state = console.open_sessions.session_state(info)
+    above = console.open_sessions.find(timeline.opened.parent) if timeline.opened else None
     if state == "elsewhere" and above is not None and above.is_busy:
         return "waiting" if asked else "running"
     return state
 
 
-def _looked_up(console: Console, viewer: Viewer, name: str, mark: str) -> tuple[SessionInfo, Look]:
-    info = console.session(viewer, name)
-    return info, console.views.of(info).look(mark, WINDOW)
+def _look_up(
+    console: Console, viewer: Viewer, name: str, mark: str
+) -> tuple[SessionInfo, TimelineSnapshot]:
+    info = console.find_session(viewer, name)
+    return info, console.timelines.fetch(info).snapshot(mark, MAX_ENTRIES)
 
 
-class Pages:
+class RunPages:
     """The handlers that show a session."""
 
     def __init__(self, console: Console) -> None:
@@ -103,30 +112,32 @@ class Pages:
 
     async def page(self, request: Request) -> Response:
         """Handle `GET /runs/{session}`."""
-        shown = await pane(
-            self._console, self._console.viewer(request), request.path_params["session"]
+        shown = await load_pane(
+            self._console, self._console.require_viewer(request), request.path_params["session"]
         )
-        return self._console.page(request, "run.html", pane=shown, kinds=" ".join(sorted(KINDS)))
+        return self._console.render_page(
+            request, "run.html", pane=shown, kinds=" ".join(sorted(KINDS))
+        )
 
-    async def news(self, request: Request) -> Response:
+    async def changes(self, request: Request) -> Response:
         """Handle `GET /runs/{session}/timeline?mark=`: the parts that changed, or 204."""
-        viewer = self._console.viewer(request)
+        viewer = self._console.require_viewer(request)
         mark = request.query_params.get("mark", "")
-        shown = await pane(self._console, viewer, request.path_params["session"], mark)
+        shown = await load_pane(self._console, viewer, request.path_params["session"], mark)
         same = request.query_params.get("state") == shown.known
         if shown.look.mark == mark and same and not shown.failed:
             return Response(status_code=204)
-        return self._console.page(request, "run_pane.html", pane=shown)
+        return self._console.render_page(request, "run_pane.html", pane=shown)
 
     async def earlier(self, request: Request) -> Response:
         """Handle `GET /runs/{session}/earlier?before=`: the entries before one that is shown."""
-        before = _number(request.query_params.get("before", ""))
-        shown = await pane(
-            self._console, self._console.viewer(request), request.path_params["session"]
+        before = _parse_number(request.query_params.get("before", ""))
+        shown = await load_pane(
+            self._console, self._console.require_viewer(request), request.path_params["session"]
         )
-        first = max(0, before - WINDOW)
+        first = max(0, before - MAX_ENTRIES)
         entries = shown.timeline.entries[first:before]
-        return self._console.page(
+        return self._console.render_page(
             request, "run_earlier.html", pane=shown, entries=entries, earlier=first
         )
 
@@ -135,108 +146,112 @@ class Pages:
 
         Reads the journal, in a thread of the server's.
         """
-        from ferrule.console.run_chart import waterfall
+        from ferrule.console.run_chart import draw_waterfall
 
-        info = self._console.session(self._console.viewer(request), request.path_params["session"])
+        info = self._console.find_session(
+            self._console.require_viewer(request), request.path_params["session"]
+        )
         runs = [
             entry.run
-            for entry in self._console.views.of(info).timeline.entries
+            for entry in self._console.timelines.fetch(info).timeline.entries
             if entry.kind == "message"
         ]
         return HTMLResponse(
-            waterfall(self._console.journal.records(info.session), run=runs[-1] if runs else "")
+            draw_waterfall(
+                self._console.journal.records(info.session), run=runs[-1] if runs else ""
+            )
         )
 
     async def call(self, request: Request) -> Response:
         """Handle `GET /runs/{session}/calls/{call}`: one call in full."""
-        shown = await pane(
-            self._console, self._console.viewer(request), request.path_params["session"]
+        shown = await load_pane(
+            self._console, self._console.require_viewer(request), request.path_params["session"]
         )
         card = shown.timeline.cards.get(request.path_params["call"])
         if card is None:
             raise HTTPException(404)
-        return self._console.page(request, "call.html", pane=shown, card=card)
+        return self._console.render_page(request, "call.html", pane=shown, card=card)
 
 
-class Deeds:
+class RunActions:
     """The handlers that change a session."""
 
     def __init__(self, console: Console) -> None:
         self._console = console
-        self._desk = console.desk
+        self._sessions = console.open_sessions
 
     async def say(self, request: Request) -> Response:
         """Handle `POST .../say` (text): the next message, or a message to the run in progress."""
-        viewer, info = await self._asked(request)
+        viewer, info = await self._find_session(request)
         form = await request.form()
-        live = await self._desk.go_on(viewer, info, str(form.get("text", "")))
-        return self._done(request, "" if live.is_busy else "the run ended at once")
+        live = await self._sessions.send_message(viewer, info, str(form.get("text", "")))
+        return self._confirm(request, "" if live.is_busy else "the run ended at once")
 
     async def stop(self, request: Request) -> Response:
         """Handle `POST /runs/{session}/stop` (call, to stop a single call)."""
-        _, info = await self._asked(request)
+        _, info = await self._find_session(request)
         call = str((await request.form()).get("call", ""))
         if call:
-            self._desk.stop_call(info.session, call)
+            self._sessions.stop_call(info.session, call)
         else:
-            await self._desk.stop(info.session)
-        return self._done(request, "call stopped" if call else "run stopped")
+            await self._sessions.stop_run(info.session)
+        return self._confirm(request, "call stopped" if call else "run stopped")
 
     async def resume(self, request: Request) -> Response:
         """Handle `POST /runs/{session}/resume`."""
-        viewer, info = await self._asked(request)
-        await self._desk.resume(viewer, info)
-        return self._done(request, "run resumed")
+        viewer, info = await self._find_session(request)
+        await self._sessions.resume_run(viewer, info)
+        return self._confirm(request, "run resumed")
 
     async def fork(self, request: Request) -> Response:
         """Handle `POST /runs/{session}/fork` (runs): redirect to the new session."""
-        _, info = await self._asked(request)
-        runs = _number(str((await request.form()).get("runs", "")))
-        name = await self._desk.fork(info, runs)
-        return leads(request, f"/runs/{name}")
+        _, info = await self._find_session(request)
+        runs = _parse_number(str((await request.form()).get("runs", "")))
+        name = await self._sessions.fork(info, runs)
+        return redirect(request, f"/runs/{name}")
 
     async def leave(self, request: Request) -> Response:
         """Handle `POST /runs/{session}/leave`: release it, so that another process can open it."""
-        _, info = await self._asked(request)
-        await self._desk.leave(info.session)
-        return self._done(request, "session released")
+        _, info = await self._find_session(request)
+        await self._sessions.release(info.session)
+        return self._confirm(request, "session released")
 
     async def answer(self, request: Request) -> Response:
         """Handle `POST /questions/{question}` (digest, answer as `choice grant`, note)."""
-        viewer = self._console.viewer(request)
+        viewer = self._console.require_viewer(request)
         form = await request.form()
         choice, _, grant = str(form.get("answer", "")).partition(" ")
         said = {name: str(form.get(name, "")) for name in ("digest", "note")}
-        asked = self._desk.questions.answer(
+        asked = self._sessions.questions.answer(
             viewer, request.path_params["question"], said["digest"], choice, grant, said["note"]
         )
         tool = asked.request.tool.full_name
-        return self._done(
+        return self._confirm(
             request,
             f"{tool}: {'denied' if choice == 'deny' else 'allowed'}",
             to=f"/runs/{asked.session}",
         )
 
-    async def _asked(self, request: Request) -> tuple[Viewer, SessionInfo]:
-        viewer = self._console.viewer(request)
+    async def _find_session(self, request: Request) -> tuple[Viewer, SessionInfo]:
+        viewer = self._console.require_viewer(request)
         name = request.path_params["session"]
-        return viewer, await run_blocking(lambda: self._console.session(viewer, name))
+        return viewer, await run_blocking(lambda: self._console.find_session(viewer, name))
 
-    def _done(self, request: Request, text: str, to: str = "") -> Response:
+    def _confirm(self, request: Request, text: str, to: str = "") -> Response:
         """Return a message if htmx asked, otherwise redirect to the page."""
         if request.headers.get("hx-request") != "true":
-            return leads(request, to or f"/runs/{request.path_params['session']}")
-        return self._console.page(request, "message.html", text=text, hint="", good=True)
+            return redirect(request, to or f"/runs/{request.path_params['session']}")
+        return self._console.render_page(request, "message.html", text=text, hint="", good=True)
 
 
 def routes(console: Console) -> list[BaseRoute]:
     """Return `/runs/{session}` with everything below it, and `/questions/{question}`."""
-    pages = Pages(console)
-    deeds = Deeds(console)
+    pages = RunPages(console)
+    deeds = RunActions(console)
     at = "/runs/{session}"
     return [
         Route(at, pages.page),
-        Route(f"{at}/timeline", pages.news),
+        Route(f"{at}/timeline", pages.changes),
         Route(f"{at}/earlier", pages.earlier),
         Route(f"{at}/calls/{{call}}", pages.call),
         Route(f"{at}/waterfall", pages.waterfall),
@@ -248,14 +263,14 @@ def routes(console: Console) -> list[BaseRoute]:
     ]
 
 
-def leads(request: Request, to: str) -> Response:
+def redirect(request: Request, to: str) -> Response:
     """Redirect to another page, for htmx and plain requests."""
     if request.headers.get("hx-request") == "true":
         return Response(status_code=200, headers={"hx-redirect": to})
     return Response(status_code=303, headers={"location": to})
 
 
-def _number(text: str) -> int:
+def _parse_number(text: str) -> int:
     if not (text.isascii() and text.isdigit() and len(text) < 10):
         raise HTTPException(422, "expected a number")
     return int(text)

@@ -19,9 +19,9 @@ from ferrule.console.viewer import Viewer
 from ferrule.engine.threads import run_blocking
 from ferrule.storage.journal.sessions import SessionInfo
 
-LISTED = 200
-"""Sessions on the page, of the newest `READ`."""
-READ = 500
+MAX_ROWS = 200
+"""Sessions on the page, of the newest `MAX_READ`."""
+MAX_READ = 500
 """Sessions that a refreshing list looks through; a list of all sessions does not refresh."""
 
 STATES = (
@@ -47,7 +47,7 @@ class Filter:
     user: str = ""
 
     @staticmethod
-    def of(request: Request) -> Filter:
+    def from_request(request: Request) -> Filter:
         given = request.query_params
         return Filter(
             *(given.get(name, "").strip()[:200] for name in ("words", "state", "model", "user"))
@@ -57,7 +57,7 @@ class Filter:
     def empty(self) -> bool:
         return self == Filter()
 
-    def fits(self, info: SessionInfo, state: str) -> bool:
+    def matches(self, info: SessionInfo, state: str) -> bool:
         """Return whether a session in this state matches."""
         text = f"{info.question} {info.session} {info.workspace}".casefold()
         return (
@@ -76,21 +76,21 @@ class Row:
     state: str
 
 
-class Listing:
+class SessionLists:
     """The sessions of each viewer, read once per change, however many people look."""
 
     def __init__(self, console: Console) -> None:
         self._console = console
         self._known: dict[tuple[str, str, bool], tuple[str, list[SessionInfo]]] = {}
 
-    async def now(self, viewer: Viewer) -> tuple[str, list[SessionInfo]]:
+    async def current(self, viewer: Viewer) -> tuple[str, list[SessionInfo]]:
         """Return a mark that differs after every change, and the sessions at that moment."""
         key = (viewer.tenant, viewer.user, viewer.operator)
         # Take the mark first: what is written during the read changes it.
-        mark = await run_blocking(lambda: self._console.mark(viewer))
+        mark = await run_blocking(lambda: self._console.change_mark(viewer))
         known = self._known.get(key)
         if known is None or known[0] != mark:
-            found = await run_blocking(lambda: self._console.sessions(viewer, limit=READ))
+            found = await run_blocking(lambda: self._console.list_sessions(viewer, limit=MAX_READ))
             known = self._known[key] = (mark, found)
         return known
 
@@ -98,18 +98,18 @@ class Listing:
 def routes(console: Console) -> list[BaseRoute]:
     """Return `/runs`, `/runs/list` (its rows) and `/waiting` (how many questions wait)."""
 
-    listing = Listing(console)
+    listing = SessionLists(console)
 
     async def page(request: Request) -> Response:
-        viewer = console.viewer(request)
-        wanted = Filter.of(request)
+        viewer = console.require_viewer(request)
+        wanted = Filter.from_request(request)
         deep = "all" in request.query_params
         mark, found = (
-            ("", await run_blocking(lambda: console.sessions(viewer)))
+            ("", await run_blocking(lambda: console.list_sessions(viewer)))
             if deep
-            else await listing.now(viewer)
+            else await listing.current(viewer)
         )
-        return console.page(
+        return console.render_page(
             request,
             "runs.html",
             rows=_rows(console, found, wanted),
@@ -117,24 +117,24 @@ def routes(console: Console) -> list[BaseRoute]:
             states=STATES,
             mark=mark,
             query=request.url.query,
-            more=READ if len(found) == READ and not deep else 0,
+            more=MAX_READ if len(found) == MAX_READ and not deep else 0,
             models=_distinct(info.model for info in found),
             users=_distinct(info.user for info in found),
         )
 
     async def rows(request: Request) -> Response:
-        viewer = console.viewer(request)
-        mark, found = await listing.now(viewer)
+        viewer = console.require_viewer(request)
+        mark, found = await listing.current(viewer)
         if request.query_params.get("mark") == mark:
             return Response(status_code=204)
-        shown = _rows(console, found, Filter.of(request))
-        return console.page(
+        shown = _rows(console, found, Filter.from_request(request))
+        return console.render_page(
             request,
             "runs_rows.html",
             rows=shown,
             mark=mark,
             query=_without(request, "mark"),
-            more=READ if len(found) == READ else 0,
+            more=MAX_READ if len(found) == MAX_READ else 0,
         )
 
     return [
@@ -145,19 +145,19 @@ def routes(console: Console) -> list[BaseRoute]:
 
 
 async def _waiting(console: Console, request: Request) -> Response:
-    now = str(len(console.desk.waiting(console.viewer(request))))
+    now = str(len(console.open_sessions.list_questions(console.require_viewer(request))))
     if request.query_params.get("shown") == now:
         return Response(status_code=204)
-    return console.page(request, "waiting.html")
+    return console.render_page(request, "waiting.html")
 
 
 def _rows(console: Console, found: list[SessionInfo], wanted: Filter) -> list[Row]:
     rows: list[Row] = []
     for info in found:
-        state = console.desk.standing(info)
-        if wanted.fits(info, state):
+        state = console.open_sessions.session_state(info)
+        if wanted.matches(info, state):
             rows.append(Row(info, state))
-            if len(rows) == LISTED:
+            if len(rows) == MAX_ROWS:
                 break
     return rows
 

@@ -28,45 +28,47 @@ def routes(console: Console) -> list[BaseRoute]:
     book = ServerApprovals(console.assembly.settings)
     return [
         Route("/servers", partial(page, console, book)),
-        Route("/servers/server", partial(one_server, console, book)),
-        Route("/servers/{doing}", partial(act, console, book), methods=["POST"]),
+        Route("/servers/server", partial(server_page, console, book)),
+        Route("/servers/{doing}", partial(apply_action, console, book), methods=["POST"]),
     ]
 
 
 async def page(console: Console, book: ServerApprovals, request: Request) -> Response:
     """List all servers. Nothing is started."""
-    standings, problems = await run_blocking(book.standings)
+    standings, problems = await run_blocking(book.list_servers)
     running = console.assembly.servers
     status = {one.name: one for one in running.status()} if running is not None else {}
-    return console.page(request, "servers.html", standings=standings, problems=problems, now=status)
+    return console.render_page(
+        request, "servers.html", standings=standings, problems=problems, now=status
+    )
 
 
-async def one_server(console: Console, book: ServerApprovals, request: Request) -> Response:
+async def server_page(console: Console, book: ServerApprovals, request: Request) -> Response:
     """Show one server, with what would be approved."""
-    console.operator(request)
-    standing = await run_blocking(lambda: book.standing(request.query_params.get("name", "")))
-    return console.page(request, "server.html", standing=standing)
+    console.require_operator(request)
+    standing = await run_blocking(lambda: book.find_server(request.query_params.get("name", "")))
+    return console.render_page(request, "server.html", standing=standing)
 
 
-async def act(console: Console, book: ServerApprovals, request: Request) -> Response:
+async def apply_action(console: Console, book: ServerApprovals, request: Request) -> Response:
     """Carry out what the owner decided about a server.
 
     A decision that does not apply shows an error page, and nothing is changed.
     """
-    console.operator(request)
+    console.require_operator(request)
     given: dict[str, Any] = {**await request.form()}
     name = str(given.get("name", ""))
     digest = str(given.get("digest", ""))
     match request.path_params["doing"]:
         case "command":
             await run_blocking(lambda: book.approve_command(name, digest))
-            await book.look(name)
+            await book.inspect(name)
         case "look":
-            await book.look(name)
+            await book.inspect(name)
         case "tools":
             await run_blocking(lambda: book.approve_tools(name, digest))
         case "withdraw":
-            await run_blocking(lambda: book.withdraw(name))
+            await run_blocking(lambda: book.revoke(name))
         case _:
             return Response(status_code=404)
     return RedirectResponse(f"/servers/server?{urlencode({'name': name})}", status_code=303)

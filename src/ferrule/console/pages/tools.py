@@ -16,11 +16,11 @@ from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 from starlette.routing import BaseRoute, Route
 
-from ferrule.console.schema_form import fields_of, values_of
+from ferrule.console.schema_form import build_fields, read_values
 from ferrule.console.state import Console
-from ferrule.console.statistics import ask, owner_of
-from ferrule.console.tool_trials import tried
-from ferrule.permissions.rules import Rule, names_tool
+from ferrule.console.statistics import query_statistics, statistics_owner
+from ferrule.console.tool_trials import show_trial
+from ferrule.permissions.rules import PermissionRule, matches_tool
 from ferrule.storage.statistics.tools import ToolUse
 from ferrule.tools.definition import Tool
 
@@ -41,11 +41,11 @@ class Filter:
     failing: str = ""
 
     @staticmethod
-    def of(request: Request) -> Filter:
+    def from_request(request: Request) -> Filter:
         given = request.query_params
         return Filter(**{one.name: given.get(one.name, "").strip()[:200] for one in fields(Filter)})
 
-    def fits(self, tool: Tool, use: ToolUse) -> bool:
+    def matches(self, tool: Tool, use: ToolUse) -> bool:
         """Return whether this tool matches."""
         text = f"{tool.full_name} {tool.description}".casefold()
         return (
@@ -72,27 +72,29 @@ def routes(console: Console) -> list[BaseRoute]:
     """Return `/tools`, `/tools/tool` (one tool), `/tools/try` and `/tools/tried` (its result)."""
     return [
         Route("/tools", partial(catalog, console)),
-        Route("/tools/tool", partial(one_tool, console)),
+        Route("/tools/tool", partial(tool_page, console)),
         Route("/tools/try", partial(try_tool, console), methods=["POST"]),
-        Route("/tools/tried", partial(tried, console)),
+        Route("/tools/tried", partial(show_trial, console)),
     ]
 
 
 async def catalog(console: Console, request: Request) -> Response:
     """Show the tools that match the filter."""
-    viewer = console.viewer(request)
-    wanted = Filter.of(request)
-    uses, reading = await ask(console, lambda numbers: numbers.tools.tools(owner_of(viewer)))
+    viewer = console.require_viewer(request)
+    wanted = Filter.from_request(request)
+    uses, reading = await query_statistics(
+        console, lambda numbers: numbers.tools.tools(statistics_owner(viewer))
+    )
     agent = console.assembly.agent
     every = [
-        Row(tool, uses.get(tool.full_name, ToolUse()), agent.gate.hidden(tool))
+        Row(tool, uses.get(tool.full_name, ToolUse()), agent.gate.is_hidden(tool))
         for tool in agent.catalog
     ]
     gone = {name: use for name, use in sorted(uses.items()) if name not in agent.catalog}
-    return console.page(
+    return console.render_page(
         request,
         "tools.html",
-        rows=[row for row in every if wanted.fits(row.tool, row.use)],
+        rows=[row for row in every if wanted.matches(row.tool, row.use)],
         wanted=wanted,
         gone=gone,
         every=len(every),
@@ -112,26 +114,26 @@ def _choices(tools: Iterable[Tool]) -> dict[str, list[str]]:
     }
 
 
-async def one_tool(console: Console, request: Request) -> Response:
+async def tool_page(console: Console, request: Request) -> Response:
     """Show a tool with the results of its calls, and a form to try it."""
-    tool = _found(console, request.query_params.get("name", ""))
-    return await _shown(console, request, tool, {})
+    tool = _find_tool(console, request.query_params.get("name", ""))
+    return await _render_tool(console, request, tool, {})
 
 
-def _found(console: Console, name: str) -> Tool:
+def _find_tool(console: Console, name: str) -> Tool:
     tool = console.assembly.agent.catalog.get(name)
     if tool is None:
         raise HTTPException(404, f"no tool named `{name[:100]}`")
     return tool
 
 
-async def _shown(
+async def _render_tool(
     console: Console, request: Request, tool: Tool, more: Mapping[str, Any], *, status: int = 200
 ) -> Response:
-    viewer = console.viewer(request)
+    viewer = console.require_viewer(request)
     gate = console.assembly.agent.gate
-    use, reading = await ask(
-        console, lambda numbers: numbers.tools.tool(tool.full_name, owner_of(viewer))
+    use, reading = await query_statistics(
+        console, lambda numbers: numbers.tools.tool(tool.full_name, statistics_owner(viewer))
     )
     schema = tool.arguments.schema
     values: dict[str, Any] = {
@@ -139,25 +141,25 @@ async def _shown(
         "use": use,
         "reading": reading,
         "schema": schema,
-        "hidden": gate.hidden(tool),
-        "fields": fields_of(schema),
+        "hidden": gate.is_hidden(tool),
+        "fields": build_fields(schema),
         "problems": [],
         "more": "",
-        "reliability": _reliability(tool),
+        "reliability": _describe_reliability(tool),
         "rules": [
             rule
             for rule in (*gate.rules.deny, *gate.rules.ask, *gate.rules.allow)
             if _concerns(rule, tool)
         ],
-        "wire": console.assembly.agent.catalog.wire_name(tool),
+        "wire": console.assembly.agent.catalog.api_name(tool),
     }
-    return console.page(request, "tool.html", status=status, **{**values, **more})
+    return console.render_page(request, "tool.html", status=status, **{**values, **more})
 
 
-def _reliability(tool: Tool) -> dict[str, str]:
+def _describe_reliability(tool: Tool) -> dict[str, str]:
     """Describe how often a call is attempted and how long it may take."""
     policy = tool.reliability
-    attempts = policy.attempts(tool.repeatable)
+    attempts = policy.total_attempts(tool.is_repeatable)
     said = {"Attempts": f"up to {attempts}" if attempts > 1 else "1, never retried automatically"}
     said["Timeout of an attempt"] = (
         f"{policy.timeout:g} s" if policy.timeout else "the limit of the run"
@@ -169,11 +171,11 @@ def _reliability(tool: Tool) -> dict[str, str]:
     return said
 
 
-def _concerns(rule: Rule, tool: Tool) -> bool:
+def _concerns(rule: PermissionRule, tool: Tool) -> bool:
     """Return whether a rule names this tool, or a kind of thing that it touches."""
     if rule.kind:
         return rule.kind in {touch.kind for touch in tool.touches.values()}
-    return names_tool(rule, tool.full_name)
+    return matches_tool(rule, tool.full_name)
 
 
 async def try_tool(console: Console, request: Request) -> Response:
@@ -181,13 +183,13 @@ async def try_tool(console: Console, request: Request) -> Response:
 
     Input that cannot be read is shown again with its problems.
     """
-    viewer = console.viewer(request)
+    viewer = console.require_viewer(request)
     form = await request.form()
     given = {name: value for name, value in form.items() if isinstance(value, str)}
-    tool = _found(console, given.get("tool", ""))
-    values, typed, problems = values_of(fields_of(tool.arguments.schema), given)
+    tool = _find_tool(console, given.get("tool", ""))
+    values, typed, problems = read_values(build_fields(tool.arguments.schema), given)
     if problems:
         shown = {"fields": typed, "problems": problems, "more": given.get("more", "")}
-        return await _shown(console, request, tool, shown, status=422)
-    live = await console.desk.try_tool(viewer, tool.full_name, values)
+        return await _render_tool(console, request, tool, shown, status=422)
+    live = await console.open_sessions.try_tool(viewer, tool.full_name, values)
     return RedirectResponse(f"/tools/tried?session={live.id}", status_code=303)

@@ -14,24 +14,24 @@ import json
 from collections.abc import Callable
 from typing import Any, cast
 
-from ferrule.core.calls import compact
-from ferrule.core.frozen import frozen
+from ferrule.core.calls import encode_json
+from ferrule.core.value_class import frozen
 from ferrule.storage.artifacts.store import Artifact
 
-HEAD = 1 << 20
+HEAD_SIZE = 1 << 20
 """Bytes of the beginning that a preview is made from."""
-TAIL = 4096
-PREVIEW = 16_384
+TAIL_SIZE = 4096
+MAX_PREVIEW = 16_384
 """Maximum size of a preview in bytes."""
-FIELD = 1024
+MAX_FIELD = 1024
 """Fields and items of up to this many bytes are kept as they are."""
-_LINE = 400
+_MAX_LINE = 400
 """Characters of a line that a preview shows."""
-_NAMES = 12
+_MAX_NAMES = 12
 
 
 @frozen
-class Ends:
+class HeadAndTail:
     """What a preview is made from.
 
     The beginning and the end of the bytes (they may overlap), and the value if it was JSON.
@@ -42,7 +42,7 @@ class Ends:
     value: Any = None
 
 
-def stub(artifact: Artifact, ends: Ends, room: int) -> dict[str, Any]:
+def build_stub(artifact: Artifact, ends: HeadAndTail, room: int) -> dict[str, Any]:
     """Return the stub of an artifact, of at most `room` bytes as compact JSON.
 
     It can be larger only if the reference and the size leave no room for a preview.
@@ -59,14 +59,14 @@ def stub(artifact: Artifact, ends: Ends, room: int) -> dict[str, Any]:
         del shape["lines"]
         shape["preview"] = f"[{artifact.size} bytes that are no text]"
         return shape
-    left = min(PREVIEW, room - size_of(shape))
-    shape["preview"] = preview(artifact, ends, left) if left > 0 else ""
+    left = min(MAX_PREVIEW, room - json_size(shape))
+    shape["preview"] = build_preview(artifact, ends, left) if left > 0 else ""
     return shape
 
 
-def size_of(value: Any) -> int:
+def json_size(value: Any) -> int:
     """Return the size of a value in bytes of compact JSON."""
-    return len(compact(value).encode("utf-8", "replace"))
+    return len(encode_json(value).encode("utf-8", "replace"))
 
 
 def is_text(mime: str) -> bool:
@@ -77,23 +77,23 @@ def is_text(mime: str) -> bool:
     )
 
 
-def preview(artifact: Artifact, ends: Ends, room: int) -> Any:
+def build_preview(artifact: Artifact, ends: HeadAndTail, room: int) -> Any:
     """Return the preview alone: a JSON value or text, at most `room` bytes as JSON."""
-    value = ends.value if ends.value is not None else _json(artifact, ends)
+    value = ends.value if ends.value is not None else _parse_json(artifact, ends)
     if value is not None and not isinstance(value, str):
-        inner = _unwrapped(value)
+        inner = _unwrap(value)
         sizes = _Sizes()
-        return _fitted(lambda field: _trimmed(inner, room, field, sizes), room)
+        return _fit(lambda field: _trim(inner, room, field, sizes), room)
     text = ends.head.decode("utf-8", "replace")
     if text.startswith(("diff --git ", "--- ", "Index: ")) and "\n+++ " in text:
-        return _fitted(lambda most: _diff(text, artifact.size > len(ends.head), most), room)
+        return _fit(lambda most: _preview_diff(text, artifact.size > len(ends.head), most), room)
     last = ends.tail.decode("utf-8", "replace")
     if "csv" in artifact.mime or "tab-separated" in artifact.mime:
-        return _fitted(lambda most: _table(text, last, artifact, most), room)
-    return _fitted(lambda most: _text(text, last, artifact, most), room)
+        return _fit(lambda most: _preview_table(text, last, artifact, most), room)
+    return _fit(lambda most: _preview_text(text, last, artifact, most), room)
 
 
-def _json(artifact: Artifact, ends: Ends) -> Any:
+def _parse_json(artifact: Artifact, ends: HeadAndTail) -> Any:
     """Parse the bytes, if they are JSON and the beginning holds all of it."""
     if artifact.size > len(ends.head) or ends.head[:64].lstrip()[:1] not in (b"{", b"["):
         return None
@@ -103,10 +103,10 @@ def _json(artifact: Artifact, ends: Ends) -> Any:
         return None
 
 
-def _fitted(make: Callable[[int], Any], room: int) -> Any:
+def _fit(make: Callable[[int], Any], room: int) -> Any:
     """Call `make` with ever smaller numbers until its result fits."""
-    most = FIELD
-    while size_of(made := make(most)) > room:
+    most = MAX_FIELD
+    while json_size(made := make(most)) > room:
         if most < 4:
             return ""
         most //= 2
@@ -116,7 +116,7 @@ def _fitted(make: Callable[[int], Any], room: int) -> Any:
 # ---- JSON
 
 
-def _unwrapped(value: Any) -> Any:
+def _unwrap(value: Any) -> Any:
     """Remove wrapper objects with a single key."""
     for _ in range(3):
         if not isinstance(value, dict) or len(cast("dict[str, Any]", value)) != 1:
@@ -144,24 +144,24 @@ class _Sizes:
         """
         size = self._known.get(id(part))
         if size is None:
-            size = self._known[id(part)] = size_of(part)
+            size = self._known[id(part)] = json_size(part)
         return size
 
 
-def _trimmed(value: Any, room: int, field: int, sizes: _Sizes) -> Any:
+def _trim(value: Any, room: int, field: int, sizes: _Sizes) -> Any:
     if isinstance(value, dict):
-        return _object(cast("dict[str, Any]", value), room, field, sizes)
+        return _preview_object(cast("dict[str, Any]", value), room, field, sizes)
     if isinstance(value, list):
-        return _list(cast("list[Any]", value), room, field, sizes)
-    return value if sizes.of(value) <= field else omitted(value, sizes.of(value))
+        return _preview_list(cast("list[Any]", value), room, field, sizes)
+    return value if sizes.of(value) <= field else describe_omission(value, sizes.of(value))
 
 
-def _object(value: dict[str, Any], room: int, field: int, sizes: _Sizes) -> dict[str, Any]:
+def _preview_object(value: dict[str, Any], room: int, field: int, sizes: _Sizes) -> dict[str, Any]:
     kept: dict[str, Any] = {}
     used = 64
     for index, (key, item) in enumerate(value.items()):
-        shown = item if sizes.of(item) <= field else _nested(item, field, sizes)
-        used += size_of(shown) + size_of(key) + 2
+        shown = item if sizes.of(item) <= field else _preview_field(item, field, sizes)
+        used += json_size(shown) + json_size(key) + 2
         if used > room or len(key) > field:
             kept["…"] = f"[{len(value) - index} more keys]"
             break
@@ -169,21 +169,21 @@ def _object(value: dict[str, Any], room: int, field: int, sizes: _Sizes) -> dict
     return kept
 
 
-def _nested(item: Any, field: int, sizes: _Sizes) -> Any:
+def _preview_field(item: Any, field: int, sizes: _Sizes) -> Any:
     """Shorten a large field; the first item of a list says more than its size, if it is small."""
     if isinstance(item, list) and item:
         items = cast("list[Any]", item)
         if len(items) > 1 and sizes.of(items[0]) <= field // 2:
             return [items[0], f"[{len(items) - 1} more items, {sizes.of(item)} bytes]"]
-    return omitted(item, sizes.of(cast("Any", item)))
+    return describe_omission(item, sizes.of(cast("Any", item)))
 
 
-def _list(value: list[Any], room: int, field: int, sizes: _Sizes) -> list[Any]:
+def _preview_list(value: list[Any], room: int, field: int, sizes: _Sizes) -> list[Any]:
     kept: list[Any] = []
     used = 64
     for index, item in enumerate(value):
-        shown = item if sizes.of(item) <= field else _nested(item, field, sizes)
-        used += size_of(shown) + 1
+        shown = item if sizes.of(item) <= field else _preview_field(item, field, sizes)
+        used += json_size(shown) + 1
         if used > room:
             kept.append(f"[{len(value) - index} more items]")
             break
@@ -191,11 +191,13 @@ def _list(value: list[Any], room: int, field: int, sizes: _Sizes) -> list[Any]:
     return kept
 
 
-def omitted(value: Any, size: int) -> str:
+def describe_omission(value: Any, size: int) -> str:
     """Describe an omitted value: its kind and size, and the first keys of an object."""
     if isinstance(value, dict):
         keys = list(cast("dict[str, Any]", value))
-        names = ", ".join(key[:40] for key in keys[:_NAMES]) + (", …" if len(keys) > _NAMES else "")
+        names = ", ".join(key[:40] for key in keys[:_MAX_NAMES]) + (
+            ", …" if len(keys) > _MAX_NAMES else ""
+        )
         return f"[omitted: object of {len(keys)} keys, {size} bytes: {names}]"
     if isinstance(value, list):
         return f"[omitted: list of {len(cast('list[Any]', value))} items, {size} bytes]"
@@ -207,7 +209,7 @@ def omitted(value: Any, size: int) -> str:
 # ---- text
 
 
-def _diff(text: str, more: bool, most: int) -> str:
+def _preview_diff(text: str, more: bool, most: int) -> str:
     files: list[list[Any]] = []
     for line in text.splitlines():
         if line.startswith(("+++ ", "--- ")):
@@ -227,34 +229,34 @@ def _diff(text: str, more: bool, most: int) -> str:
     return "\n".join([f"diff of {len(files)} files", *shown])
 
 
-def _table(text: str, last: str, artifact: Artifact, most: int) -> str:
+def _preview_table(text: str, last: str, artifact: Artifact, most: int) -> str:
     lines = text.splitlines()
     whole = lines if artifact.size <= len(text) or text.endswith("\n") else lines[:-1]
-    shown = [_short(line, most) for line in (whole or lines)[: max(2, most // 64)]]
+    shown = [_shorten_line(line, most) for line in (whole or lines)[: max(2, most // 64)]]
     left = artifact.lines - len(shown) - 1
     if left > 0:
-        shown += [f"[{left} rows left out]", _short(last.splitlines()[-1], most)]
+        shown += [f"[{left} rows left out]", _shorten_line(last.splitlines()[-1], most)]
     return "\n".join(shown)
 
 
-def _text(text: str, last: str, artifact: Artifact, most: int) -> str:
+def _preview_text(text: str, last: str, artifact: Artifact, most: int) -> str:
     """Show the first lines and the last lines, and how many are left out.
 
     A text that is one long line is shown by its beginning.
     """
     lines = text.splitlines()
     count = max(1, most // 24)
-    shown = [_short(line, most) for line in lines[:count]]
+    shown = [_shorten_line(line, most) for line in lines[:count]]
     last_lines: list[str] = []
     if len(lines) > count and artifact.size > len(last):
         last_lines = last.splitlines()[1:][-max(1, count // 3) :]
     left = artifact.lines - len(shown) - len(last_lines)
     if left > 0:
         shown.append(f"[{left} lines left out]")
-    shown += [_short(line, most) for line in last_lines]
+    shown += [_shorten_line(line, most) for line in last_lines]
     return "\n".join(shown)
 
 
-def _short(line: str, most: int) -> str:
-    most = min(most, _LINE)
+def _shorten_line(line: str, most: int) -> str:
+    most = min(most, _MAX_LINE)
     return line if len(line) <= most else f"{line[:most]}… [{len(line)} characters]"

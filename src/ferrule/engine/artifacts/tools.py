@@ -13,24 +13,24 @@ from typing import Annotated, Any, Literal
 
 from ferrule.core.calls import ErrorType
 from ferrule.core.errors import RetryCall, ToolFailed
-from ferrule.storage.artifacts.parts import (
-    Unreadable,
-    at_pointer,
-    last_lines,
-    lines,
-    matching,
-    rows,
+from ferrule.storage.artifacts.readers import (
+    UnreadableArtifact,
+    read_csv_rows,
+    read_json_pointer,
+    read_last_lines,
+    read_lines,
+    search_lines,
 )
-from ferrule.storage.artifacts.store import Artifact, ArtifactMissing, Artifacts, Scope
+from ferrule.storage.artifacts.store import Artifact, ArtifactMissing, RunArtifacts, Scope
 from ferrule.tools.context import Context
 from ferrule.tools.decorator import tool
 from ferrule.tools.definition import Tool
 
-from .stubs import Ends, is_text, preview, size_of
+from .stubs import HeadAndTail, build_preview, is_text, json_size
 
-FETCHED = 16_384
+DEFAULT_FETCH = 16_384
 """Bytes that `artifact_fetch` returns by default; less where the threshold is lower."""
-_LONGEST = 2000
+_MAX_LINE = 2000
 """Characters of a line that are shown among other lines."""
 _SPARE = 128
 
@@ -42,34 +42,38 @@ def artifact_fetch(
     context: Context,
     ref: _REFERENCE,
     offset: Annotated[int, "Byte to begin at."] = 0,
-    max_bytes: Annotated[int, "Bytes to read at the most."] = FETCHED,
+    max_bytes: Annotated[int, "Bytes to read at the most."] = DEFAULT_FETCH,
 ) -> Any:
     """Read bytes of a large result. Go on at `next_offset`."""
-    at_least("offset", offset, 0)
-    at_least("max_bytes", max_bytes, 1)
-    kept, scope, artifact = _found(context, ref)
-    most = min(max_bytes, kept.room)
-    record = _range(kept, scope, artifact, offset, most)
-    size = size_of(record)
-    while size > kept.room and most > 1:
+    require_at_least("offset", offset, 0)
+    require_at_least("max_bytes", max_bytes, 1)
+    kept, scope, artifact = _find(context, ref)
+    most = min(max_bytes, kept.read_limit)
+    record = _read_range(kept, scope, artifact, offset, most)
+    size = json_size(record)
+    while size > kept.read_limit and most > 1:
         # JSON takes up to six bytes for some of them.
-        most = max(1, min(most * 3 // 4, most * kept.room // size - _SPARE))
-        record = _range(kept, scope, artifact, offset, most)
-        size = size_of(record)
+        most = max(1, min(most * 3 // 4, most * kept.read_limit // size - _SPARE))
+        record = _read_range(kept, scope, artifact, offset, most)
+        size = json_size(record)
     return record
 
 
-def _range(
-    kept: Artifacts, scope: Scope, artifact: Artifact, offset: int, most: int
+def _read_range(
+    kept: RunArtifacts, scope: Scope, artifact: Artifact, offset: int, most: int
 ) -> dict[str, Any]:
     # Three bytes more on both sides: no character is cut, and none is read twice.
     before = min(3, offset)
     data = kept.store.read(scope, artifact.reference, offset - before, before + most + 3)
     text = is_text(artifact.mime)
-    begin = _boundary(data, before) if text else before
+    begin = _find_boundary(data, before) if text else before
     end = min(len(data), before + most)
     if text and offset + most < artifact.size:
-        end = _boundary(data, end) if _boundary(data, end) > begin else min(len(data), end + 3)
+        end = (
+            _find_boundary(data, end)
+            if _find_boundary(data, end) > begin
+            else min(len(data), end + 3)
+        )
     part = data[begin:end]
     stop = offset - before + end
     record: dict[str, Any] = {
@@ -87,7 +91,7 @@ def _range(
     return record
 
 
-def _boundary(data: bytes, index: int) -> int:
+def _find_boundary(data: bytes, index: int) -> int:
     """Return the start of the character that the byte at `index` is in the middle of.
 
     Returns `index` if it is not inside a character.
@@ -115,36 +119,41 @@ def artifact_read(
     ] = "",
 ) -> Any:
     """Read parts of a large result: lines, its end, matches, JSON, rows of CSV."""
-    at_least("start", start, 1)
-    at_least("count", count, 1)
+    require_at_least("start", start, 1)
+    require_at_least("count", count, 1)
     if mode == "grep" and not pattern:
         raise RetryCall("`pattern` is empty; say what to look for, as a regular expression")
-    kept, scope, artifact = _found(context, ref)
+    kept, scope, artifact = _find(context, ref)
     record: dict[str, Any] = {"artifact": artifact.reference, "size_bytes": artifact.size}
-    pieces = kept.store.pieces(scope, artifact.reference)
+    pieces = kept.store.read_chunks(scope, artifact.reference)
     try:
         if mode == "tail":
-            return record | _tail(kept, scope, artifact, count)
+            return record | _read_tail(kept, scope, artifact, count)
         if mode == "json":
-            return record | _at(
-                artifact, at_pointer(pieces, artifact.size, pointer), pointer, kept.room
+            return record | _read_pointer(
+                artifact,
+                read_json_pointer(pieces, artifact.size, pointer),
+                pointer,
+                kept.read_limit,
             )
         if mode == "rows":
-            return record | _rows(pieces, start, count, kept.room)
-        return record | _lines(pieces, pattern if mode == "grep" else "", start, count, kept.room)
-    except Unreadable as error:
+            return record | _read_rows(pieces, start, count, kept.read_limit)
+        return record | _read_lines(
+            pieces, pattern if mode == "grep" else "", start, count, kept.read_limit
+        )
+    except UnreadableArtifact as error:
         raise ToolFailed(ErrorType.VALIDATION_FAILED, f"`{artifact.reference}`: {error}") from error
     except ArtifactMissing:
-        raise missing(ref) from None
+        raise missing_artifact(ref) from None
 
 
-def at_least(name: str, value: int, low: int) -> None:
+def require_at_least(name: str, value: int, low: int) -> None:
     """Raise RetryCall if a number is too small."""
     if value < low:
         raise RetryCall(f"`{name}` must be at least {low}, found {value}")
 
 
-def missing(ref: str) -> ToolFailed:
+def missing_artifact(ref: str) -> ToolFailed:
     """Return the one error for all references that do not exist."""
     said = (
         f"there is no artifact `{ref[:80]}`; use a reference that a result of this session gave, "
@@ -153,16 +162,16 @@ def missing(ref: str) -> ToolFailed:
     return ToolFailed(ErrorType.NOT_FOUND, said)
 
 
-def _found(context: Context, ref: str) -> tuple[Artifacts, Scope, Artifact]:
-    kept = context.resource(Artifacts)
-    scope = Scope.of(context.identity)
+def _find(context: Context, ref: str) -> tuple[RunArtifacts, Scope, Artifact]:
+    kept = context.resource(RunArtifacts)
+    scope = Scope.from_identity(context.identity)
     try:
         return kept, scope, kept.store.find(scope, ref)
     except ArtifactMissing:
-        raise missing(ref) from None
+        raise missing_artifact(ref) from None
 
 
-class _Room:
+class _AnswerRoom:
     """Tells whether another item fits an answer, by number and by size as JSON."""
 
     def __init__(self, count: int, room: int) -> None:
@@ -171,32 +180,34 @@ class _Room:
 
     def __call__(self, item: Any) -> bool:
         self._count -= 1
-        self._left -= size_of(item) + 16
+        self._left -= json_size(item) + 16
         return self._count >= 0 and self._left >= 0
 
 
-def _shortened(fits: Callable[[str], bool]) -> Callable[[str], bool]:
-    return lambda line: fits(short(line))
+def _shorten(fits: Callable[[str], bool]) -> Callable[[str], bool]:
+    return lambda line: fits(shorten_line(line))
 
 
-def short(line: str) -> str:
+def shorten_line(line: str) -> str:
     """Return a line as it is shown among others."""
-    if len(line) <= _LONGEST:
+    if len(line) <= _MAX_LINE:
         return line
-    return f"{line[:_LONGEST]}… [{len(line)} characters; artifact_fetch reads them]"
+    return f"{line[:_MAX_LINE]}… [{len(line)} characters; artifact_fetch reads them]"
 
 
-def _lines(
+def _read_lines(
     pieces: Iterable[bytes], pattern: str, start: int, count: int, room: int
 ) -> dict[str, Any]:
-    fits = _shortened(_Room(count, room))
-    read = matching(pieces, pattern, start, fits) if pattern else lines(pieces, start, fits)
+    fits = _shorten(_AnswerRoom(count, room))
+    read = (
+        search_lines(pieces, pattern, start, fits) if pattern else read_lines(pieces, start, fits)
+    )
     if pattern:
         found: dict[str, Any] = {
-            "matches": [{"line": number, "text": short(text)} for number, text in read.found]
+            "matches": [{"line": number, "text": shorten_line(text)} for number, text in read.found]
         }
     else:
-        found = {"start": start, "content": "\n".join(short(text) for _, text in read.found)}
+        found = {"start": start, "content": "\n".join(shorten_line(text) for _, text in read.found)}
         found["lines"] = len(read.found)
     if read.next:
         found["next_start"] = read.next
@@ -205,29 +216,29 @@ def _lines(
     return found
 
 
-def _tail(kept: Artifacts, scope: Scope, artifact: Artifact, count: int) -> dict[str, Any]:
-    begin = max(0, artifact.size - kept.room)
-    data = kept.store.read(scope, artifact.reference, begin, kept.room)
-    found, cut = last_lines(data, begin == 0, count)
-    fits = _shortened(_Room(count, kept.room))
+def _read_tail(kept: RunArtifacts, scope: Scope, artifact: Artifact, count: int) -> dict[str, Any]:
+    begin = max(0, artifact.size - kept.read_limit)
+    data = kept.store.read(scope, artifact.reference, begin, kept.read_limit)
+    found, cut = read_last_lines(data, begin == 0, count)
+    fits = _shorten(_AnswerRoom(count, kept.read_limit))
     shown: list[str] = []
     for line in reversed(found):
         if not fits(line):
             cut = True
             break
-        shown.append(short(line))
+        shown.append(shorten_line(line))
     return {"content": "\n".join(reversed(shown)), "lines": len(shown), "begins_earlier": cut}
 
 
-def _at(artifact: Artifact, value: Any, pointer: str, room: int) -> dict[str, Any]:
+def _read_pointer(artifact: Artifact, value: Any, pointer: str, room: int) -> dict[str, Any]:
     found: dict[str, Any] = {"pointer": pointer, "value": value}
-    if size_of(found) <= room - 2 * _SPARE:
+    if json_size(found) <= room - 2 * _SPARE:
         return found
     if isinstance(value, str):
-        while size_of(value) > room - 4 * _SPARE:
+        while json_size(value) > room - 4 * _SPARE:
             value = value[: len(value) * 3 // 4]
         return {**found, "value": value, "truncated": True}
-    shown = preview(artifact, Ends(b"", b"", value), room - 4 * _SPARE)
+    shown = build_preview(artifact, HeadAndTail(b"", b"", value), room - 4 * _SPARE)
     return {
         **found,
         "value": shown,
@@ -236,12 +247,14 @@ def _at(artifact: Artifact, value: Any, pointer: str, room: int) -> dict[str, An
     }
 
 
-def _rows(pieces: Iterable[bytes], start: int, count: int, room: int) -> dict[str, Any]:
-    fits = _Room(count, room)
-    read = rows(pieces, start, fits)
+def _read_rows(pieces: Iterable[bytes], start: int, count: int, room: int) -> dict[str, Any]:
+    fits = _AnswerRoom(count, room)
+    read = read_csv_rows(pieces, start, fits)
     found: dict[str, Any] = {"columns": read.columns, "start": start, "rows": read.rows}
-    if size_of(found) > room - _SPARE:
-        raise Unreadable("its header alone does not fit an answer; use lines or artifact_fetch")
+    if json_size(found) > room - _SPARE:
+        raise UnreadableArtifact(
+            "its header alone does not fit an answer; use lines or artifact_fetch"
+        )
     if read.next:
         found["next_start"] = read.next
     if read.out_of_time:

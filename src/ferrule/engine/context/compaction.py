@@ -14,25 +14,40 @@ from typing import Protocol
 
 from ferrule.core.errors import FerruleError, ProviderError
 from ferrule.core.events import ContextCompacted, ModelAnswered
-from ferrule.core.frozen import frozen
 from ferrule.core.machine import Machine
 from ferrule.core.messages import Message, ToolMessage, UserMessage
+from ferrule.core.value_class import frozen
 from ferrule.engine.budgets import Budgets
 from ferrule.engine.dispatcher import Dispatcher
-from ferrule.engine.session_log import Log
+from ferrule.engine.session_log import SessionLog
 from ferrule.engine.threads import run_blocking
 from ferrule.models.client import Exchange
 from ferrule.storage.artifacts.store import Scope
 
-from .compaction_plan import BYTES, STUB, Plan, kept_from, plan, told, weight, words_kept
-from .options import Around, ContextOptions
-from .texts import REQUEST, SUMMARY, head, reference, stub
+from .compaction_plan import (
+    BYTES_PER_TOKEN,
+    STUB_TOKENS,
+    Plan,
+    collect_messages,
+    estimate_tokens,
+    find_kept_start,
+    plan_compaction,
+    render_history,
+)
+from .options import ContextOptions, WindowSurroundings
+from .texts import (
+    MAX_SUMMARY,
+    SUMMARY_REQUEST,
+    build_result_stub,
+    build_summary_message,
+    find_reference,
+)
 
-GOAL = 5 / 8
+TARGET_SHARE = 5 / 8
 """Share of the compaction threshold that the conversation should fill afterwards."""
-FITS = 0.9
+REQUEST_SHARE = 0.9
 """Share of the window that the request for a summary may take."""
-ASIDE = 0.1
+SUMMARY_SHARE = 0.1
 """Share of the conversation (or of the window, if smaller) for a summary.
 
 The person's messages that are kept beside it may take as much again.
@@ -41,131 +56,138 @@ TOPIC = "context"
 """The topic of notices for a person."""
 
 
-class Driven(Protocol):
+class CompactedSession(Protocol):
     """The driver, as far as compaction is concerned.
 
-    `driving` says whether a run is under way in this process.
+    `is_running` says whether a run is under way in this process.
     """
 
     machine: Machine
     dispatcher: Dispatcher
-    log: Log
+    log: SessionLog
     budgets: Budgets | None
-    driving: bool
+    is_running: bool
 
-    def reopen(self) -> None:
+    def reset_exchange(self) -> None:
         """Forget the conversation with the model: the next request opens another."""
         ...
 
 
 @frozen
-class Wish:
+class CompactionRequest:
     """What is to be compacted: why, from how many tokens, and whether with a summary."""
 
-    why: str
+    reason: str
     tokens: int
-    around: Around
-    option: ContextOptions
+    surroundings: WindowSurroundings
+    options: ContextOptions
     summary: bool
 
     @property
-    def aside(self) -> int:
+    def summary_tokens(self) -> int:
         """Tokens that a summary may take; the person's messages beside it may take as much."""
-        return int(ASIDE * min(self.around.window or self.tokens, self.tokens))
+        return int(SUMMARY_SHARE * min(self.surroundings.window or self.tokens, self.tokens))
 
 
 class Compactor:
     """Compacts one session. `open` opens an exchange like the session's own, with its hooks."""
 
-    def __init__(self, driver: Driven, open: Callable[[], Awaitable[Exchange]]) -> None:
+    def __init__(self, driver: CompactedSession, open: Callable[[], Awaitable[Exchange]]) -> None:
         self._driver = driver
         self._open = open
 
-    async def event(self, request: Wish) -> ContextCompacted | None:
+    async def compact(self, request: CompactionRequest) -> ContextCompacted | None:
         """Return the event of a compaction; None if nothing can be left out.
 
         The event may leave nothing out: then its `note` says why.
         """
-        weights, planned = self._planned(request)
+        weights, planned = self._plan(request)
         if not planned.results and not planned.cut:
             return None
         event = ContextCompacted(
-            why=request.why,
+            why=request.reason,
             before=request.tokens,
-            window=request.around.window,
-            share=request.option.share,
+            window=request.surroundings.window,
+            share=request.options.share,
         )
         if planned.cut:
-            event = await self._summed(event, request, planned, weights)
-        return await self._elided(event, planned, weights)
+            event = await self._summarize(event, request, planned, weights)
+        return await self._elide(event, planned, weights)
 
-    def _planned(self, request: Wish) -> tuple[list[int], Plan]:
-        around = request.around
-        option = request.option
-        why = request.why
+    def _plan(self, request: CompactionRequest) -> tuple[list[int], Plan]:
+        around = request.surroundings
+        option = request.options
+        why = request.reason
         tokens = request.tokens
-        aside = request.aside
+        aside = request.summary_tokens
         history = self._driver.machine.history
         compaction = self._driver.machine.compaction
-        weights = [weight(message) for message in history]
+        weights = [estimate_tokens(message) for message in history]
         # The provider's count of the whole is right: scale the estimates of the parts to it.
-        scale = min(2.0, max(0.3, tokens / max(1, around.taken + sum(weights))))
+        scale = min(2.0, max(0.3, tokens / max(1, around.used + sum(weights))))
         weights = [int(size * scale) for size in weights]
         window = around.window or tokens
         # After a refusal, a window of unknown size is known to be smaller than the request.
         fits = around.window
         if not fits and why == "overflow":
             fits = tokens // 2
-        most = fits * (FITS - ASIDE) - around.taken if fits else inf
-        goals = {"window": window * option.share * GOAL, "overflow": min(window, tokens) * GOAL}
-        last = kept_from(history, 1 if why == "overflow" else option.keep)
+        most = fits * (REQUEST_SHARE - SUMMARY_SHARE) - around.used if fits else inf
+        goals = {
+            "window": window * option.share * TARGET_SHARE,
+            "overflow": min(window, tokens) * TARGET_SHARE,
+        }
+        last = find_kept_start(history, 1 if why == "overflow" else option.keep)
         words = sum(
             size
             for size, one in zip(weights[:last], history, strict=False)
             if type(one) is UserMessage
         )
-        return weights, plan(
+        return weights, plan_compaction(
             history,
             weights,
-            range(compaction.head, last),
+            range(compaction.head_length, last),
             tokens - int(goals.get(why, 0)),
             around=aside + min(aside, words),
             most=most,
             summary=request.summary,
             wished=why == "person",
-            stubbed=lambda index: compaction.is_stub(compaction.number(index)),
+            stubbed=lambda index: compaction.is_stub(compaction.message_number(index)),
         )
 
-    async def _summed(
-        self, event: ContextCompacted, request: Wish, planned: Plan, weights: list[int]
+    async def _summarize(
+        self, event: ContextCompacted, request: CompactionRequest, planned: Plan, weights: list[int]
     ) -> ContextCompacted:
         """Return the event with a summary of the oldest part; without one, its note says why."""
         machine = self._driver.machine
-        around = request.around
-        room = request.aside
-        fullness = full(request.tokens, around.window)
-        self._tell(f"{fullness}: the model is asked for a summary of {planned.cut} messages")
+        around = request.surroundings
+        room = request.summary_tokens
+        fullness = describe_fullness(request.tokens, around.window)
+        self._notify(f"{fullness}: the model is asked for a summary of {planned.cut} messages")
         self._driver.log.flush()
         try:
-            answer = await self._asked(planned, room)
+            answer = await self._ask(planned, room)
         except ProviderError as error:
             return replace(event, note=f"{error.detail} ({error.code})")
         text = answer.text.strip()
         if not text or answer.stop == "filter":
             return replace(event, usage=answer.usage, note="the model gave no summary")
         old = machine.history[: planned.cut]
-        most = int(min(SUMMARY, max(400, room * BYTES)))
+        most = int(min(MAX_SUMMARY, max(400, room * BYTES_PER_TOKEN)))
         compaction = machine.compaction
-        parts = told(old, compaction.head, compaction.through + 1)
+        parts = render_history(old, compaction.head_length, compaction.through + 1)
         kept = await self._keep("".join(parts).encode("utf-8", "replace"))
-        whole = compaction.whole(machine.history)
-        through = compaction.number(planned.cut - 1)
-        words = words_kept(whole, through, room)
+        whole = compaction.full_history(machine.history)
+        through = compaction.message_number(planned.cut - 1)
+        words = collect_messages(whole, through, room)
         dropped = sum(isinstance(message, UserMessage) for message in whole[:through]) - len(words)
         if len(text) > most:
             text = f"{text[:most]} [cut here]"
-        shown = head(text, around.model, through, dropped, kept, readable=self._readable)
-        now = weight(UserMessage(shown)) + sum(weight(whole[number - 1]) for number in words)
+        shown = build_summary_message(
+            text, around.model, through, dropped, kept, readable=self._can_read_artifacts
+        )
+        now = estimate_tokens(UserMessage(shown)) + sum(
+            estimate_tokens(whole[number - 1]) for number in words
+        )
         after = max(1, event.before - sum(weights[: planned.cut]) + now)
         return replace(
             event,
@@ -178,27 +200,31 @@ class Compactor:
             usage=answer.usage,
         )
 
-    async def _asked(self, planned: Plan, room: int) -> ModelAnswered:
+    async def _ask(self, planned: Plan, room: int) -> ModelAnswered:
         """Ask the model for a summary, in an exchange of its own with the same beginning."""
         asked: list[Message] = list(self._driver.machine.history[: planned.cut])
         for index in planned.results if planned.light else ():
             message = asked[index] if index < planned.cut else None
             if isinstance(message, ToolMessage):
                 size = len(message.text.encode("utf-8", "replace"))
-                asked[index] = replace(message, text=stub(message.text, size, "", readable=False))
+                asked[index] = replace(
+                    message, text=build_result_stub(message.text, size, "", readable=False)
+                )
         driver = self._driver
         # First: whatever becomes of this, the next request opens an exchange of its own, with its
         # hooks.
-        driver.reopen()
-        if driver.dispatcher.keeper is not None:
-            driver.dispatcher.keeper.settled = planned.cut
+        driver.reset_exchange()
+        if driver.dispatcher.artifact_intake is not None:
+            driver.dispatcher.artifact_intake.checked_messages = planned.cut
         exchange = await self._open()
         words = max(60, room // 2)
-        answer = await exchange.ask([*asked, UserMessage(REQUEST.format(words=words))], tools=False)
-        driver.log.take(exchange.notices)
+        answer = await exchange.ask(
+            [*asked, UserMessage(SUMMARY_REQUEST.format(words=words))], tools=False
+        )
+        driver.log.add_notices(exchange.notices)
         return answer
 
-    async def _elided(
+    async def _elide(
         self, event: ContextCompacted, planned: Plan, weights: list[int]
     ) -> ContextCompacted:
         """Return the event with the results that the summary does not cover.
@@ -207,19 +233,23 @@ class Compactor:
         """
         machine = self._driver.machine
         left = [
-            index for index in planned.results if machine.compaction.number(index) > event.through
+            index
+            for index in planned.results
+            if machine.compaction.message_number(index) > event.through
         ]
         stubs: list[str] = []
         for index in left:
             message = machine.history[index]
             assert isinstance(message, ToolMessage)
             data = message.text.encode("utf-8", "replace")
-            kept = reference(message.text) or await self._keep(data, message.tool)
-            stubs.append(stub(message.text, len(data), kept, readable=self._readable))
-        saved = sum(weights[index] - STUB for index in left)
+            kept = find_reference(message.text) or await self._keep(data, message.tool)
+            stubs.append(
+                build_result_stub(message.text, len(data), kept, readable=self._can_read_artifacts)
+            )
+        saved = sum(weights[index] - STUB_TOKENS for index in left)
         return replace(
             event,
-            elided=tuple(map(machine.compaction.number, left)),
+            elided=tuple(map(machine.compaction.message_number, left)),
             stubs=tuple(stubs),
             after=max(1, (event.after or event.before) - saved),
         )
@@ -229,41 +259,41 @@ class Compactor:
 
         Returns "" if there is no store or if it fails, which a notice says.
         """
-        keeper = self._driver.dispatcher.keeper
+        keeper = self._driver.dispatcher.artifact_intake
         if keeper is None:
             return ""
         store = keeper.artifacts.store
-        scope = Scope.of(self._driver.log.identity)
+        scope = Scope.from_identity(self._driver.log.identity)
         try:
             kept = await run_blocking(
                 lambda: store.put(scope, [data], mime="text/plain", tool=tool)
             )
         except (OSError, FerruleError) as error:
-            self._tell(f"what is left out could not be kept as an artifact: {error}")
+            self._notify(f"what is left out could not be kept as an artifact: {error}")
             return ""
         return kept.reference
 
     @property
-    def _readable(self) -> bool:
+    def _can_read_artifacts(self) -> bool:
         dispatcher = self._driver.dispatcher
         reader = dispatcher.catalog.get("artifact_read")
         return (
-            dispatcher.keeper is not None
+            dispatcher.artifact_intake is not None
             and reader is not None
-            and not dispatcher.gate.hidden(reader)
+            and not dispatcher.gate.is_hidden(reader)
         )
 
-    def _tell(self, text: str) -> None:
+    def _notify(self, text: str) -> None:
         self._driver.log.notice(TOPIC, text)
 
 
-def full(tokens: int, window: int) -> str:
+def describe_fullness(tokens: int, window: int) -> str:
     """Describe how long a conversation is."""
     part = f", {tokens / window:.0%} of the model's window" if window else ""
     return f"the conversation is about {tokens:,} tokens long{part}"
 
 
-def said(event: ContextCompacted) -> str:
+def describe(event: ContextCompacted) -> str:
     """Describe a compaction to a person."""
     parts = [f"messages 1 to {event.through} are a summary now"] if event.through else []
     if event.elided:

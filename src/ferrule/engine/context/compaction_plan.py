@@ -3,43 +3,46 @@
 Both are decided by sizes and places alone, the oldest first, so the same history is always cut at
 the same places. A cut never separates a call from its result; the last messages stay as they are.
 
-Sizes are estimates in tokens: bytes of UTF-8 divided by `BYTES`. English and code have about three
-to four and a half bytes per token, Chinese and Japanese about three. A provider's count is better
-and is preferred wherever it is known (`engine.context.window`).
+Sizes are estimates in tokens: bytes of UTF-8 divided by `BYTES_PER_TOKEN`. English and code have
+about three to four and a half bytes per token, Chinese and Japanese about three. A provider's count
+is better and is preferred wherever it is known (`engine.context.window`).
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
-from ferrule.core.compaction import closed
-from ferrule.core.frozen import frozen
+from ferrule.core.compaction import can_leave_out
 from ferrule.core.messages import AssistantMessage, Message, ToolMessage, UserMessage
+from ferrule.core.value_class import frozen
 
-BYTES = 3.5
+BYTES_PER_TOKEN = 3.5
 """Bytes of text per token."""
-AROUND = 4
+MESSAGE_OVERHEAD = 4
 """Tokens that a message takes besides its text."""
-STUB = 110
+STUB_TOKENS = 110
 """Maximum number of tokens of a stub."""
-WORTH = 2 * STUB
+MIN_ELIDED_TOKENS = 2 * STUB_TOKENS
 """Results of fewer tokens are not elided: it would save next to nothing."""
 
 
-def tokens_of(text: str) -> int:
+def estimate_text_tokens(text: str) -> int:
     """Return roughly how many tokens a text takes."""
-    return int(len(text.encode("utf-8", "replace")) / BYTES) + 1
+    return int(len(text.encode("utf-8", "replace")) / BYTES_PER_TOKEN) + 1
 
 
-def weight(message: Message) -> int:
+def estimate_tokens(message: Message) -> int:
     """Return roughly how many tokens a message takes.
 
     Reasoning is not counted: most providers drop it.
     """
-    total = tokens_of(message.text) + AROUND
+    total = estimate_text_tokens(message.text) + MESSAGE_OVERHEAD
     if isinstance(message, AssistantMessage):
         total += sum(
-            tokens_of(call.arguments) + tokens_of(call.tool) + AROUND for call in message.calls
+            estimate_text_tokens(call.arguments)
+            + estimate_text_tokens(call.tool)
+            + MESSAGE_OVERHEAD
+            for call in message.calls
         )
     return total
 
@@ -60,7 +63,7 @@ class Plan:
     light: bool = False
 
 
-def plan(
+def plan_compaction(
     history: Sequence[Message],
     weights: Sequence[int],
     free: range,
@@ -89,21 +92,25 @@ def plan(
             alone.
         stubbed: Tells of an index whether the result is a stub already.
     """
-    results = tuple(elisions(history, weights, free, over, stubbed))
-    gains = {index: weights[index] - STUB for index in results}
+    results = tuple(plan_elisions(history, weights, free, over, stubbed))
+    gains = {index: weights[index] - STUB_TOKENS for index in results}
     elided = sum(gains.values())
     if not summary or elided >= over:
         return Plan(results)
     least = 0 if wished else elided
-    slim = [min(size, STUB) if index in gains else size for index, size in enumerate(weights)]
+    slim = [
+        min(size, STUB_TOKENS) if index in gains else size for index, size in enumerate(weights)
+    ]
     whole, light = (
-        cut(history, weights, asked, free, gains, over=over, around=around, most=most, least=least)
+        find_cut(
+            history, weights, asked, free, gains, over=over, around=around, most=most, least=least
+        )
         for asked in (weights, slim)
     )
     return Plan(results, max(whole, light), light > whole)
 
 
-def elisions(
+def plan_elisions(
     history: Sequence[Message],
     weights: Sequence[int],
     free: range,
@@ -116,25 +123,25 @@ def elisions(
             return
         if (
             isinstance(history[index], ToolMessage)
-            and weights[index] >= WORTH
+            and weights[index] >= MIN_ELIDED_TOKENS
             and not stubbed(index)
         ):
             yield index
-            over -= weights[index] - STUB
+            over -= weights[index] - STUB_TOKENS
 
 
-def kept_from(history: Sequence[Message], keep: int) -> int:
+def find_kept_start(history: Sequence[Message], keep: int) -> int:
     """Return the index of the first message that stays as it is.
 
     The last `keep` messages stay, and what belongs to the same turn.
     """
     index = max(0, len(history) - max(1, keep))
-    while index > 0 and not closed(history, index):
+    while index > 0 and not can_leave_out(history, index):
         index -= 1
     return index
 
 
-def cut(
+def find_cut(
     history: Sequence[Message],
     weights: Sequence[int],
     asked: Sequence[int],
@@ -170,14 +177,14 @@ def cut(
         question += asked[index]
         if question > most:
             break
-        if index >= free.start and saved > least and closed(history, index + 1):
+        if index >= free.start and saved > least and can_leave_out(history, index + 1):
             best = index + 1
             if saved >= over:
                 break
     return best
 
 
-def words_kept(whole: Sequence[Message], through: int, bound: int) -> list[int]:
+def collect_messages(whole: Sequence[Message], through: int, bound: int) -> list[int]:
     """Return the numbers of the person's messages among the first `through` that are kept verbatim.
 
     The first, which states the task, then the newest; together at most `bound` tokens.
@@ -189,14 +196,14 @@ def words_kept(whole: Sequence[Message], through: int, bound: int) -> list[int]:
     ]
     kept: list[int] = []
     for number in (*said[:1], *reversed(said[1:])):
-        size = weight(whole[number - 1])
+        size = estimate_tokens(whole[number - 1])
         if size <= bound:
             kept.append(number)
             bound -= size
     return sorted(kept)
 
 
-def told(history: Sequence[Message], head: int, first: int) -> Iterator[str]:
+def render_history(history: Sequence[Message], head: int, first: int) -> Iterator[str]:
     """Render messages as text that can be read in parts.
 
     Messages behind the `head` (which replaces earlier ones) are numbered from `first`.

@@ -6,16 +6,16 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 from ferrule.core.errors import ConfigError, ProviderError
-from ferrule.core.frozen import frozen
-from ferrule.models.client import ModelOptions, ToolSpec, Wire
+from ferrule.core.value_class import frozen
+from ferrule.models.client import ModelClient, ModelOptions, ToolSpec
 
-from .compaction_plan import tokens_of
+from .compaction_plan import estimate_text_tokens
 
 MODES = ("auto", "elide", "off")
 """Values of `compact`."""
 
 
-class Around(NamedTuple):
+class WindowSurroundings(NamedTuple):
     """The model, its window, and the tokens that system text and tools take of it.
 
     `window` is 0 if it is unknown.
@@ -27,22 +27,22 @@ class Around(NamedTuple):
     tools: int = 0
 
     @property
-    def taken(self) -> int:
+    def used(self) -> int:
         """Tokens before the first message."""
         return self.system + self.tools
 
 
-LookAround = Callable[[], Awaitable[Around]]
+MeasureWindow = Callable[[], Awaitable[WindowSurroundings]]
 
 
 @runtime_checkable
-class Windowed(Protocol):
+class HasRequestedWindow(Protocol):
     """A model client whose window depends on the request.
 
     Its server is told how much memory to use.
     """
 
-    async def asked_window(self, options: ModelOptions) -> int | None:
+    async def requested_window(self, options: ModelOptions) -> int | None:
         """Return the window in tokens of an exchange with these options. Raises ProviderError."""
         ...
 
@@ -73,7 +73,7 @@ class ContextOptions:
             raise ConfigError(f"context.keep = {self.keep!r}: must be at least 1")
 
     @staticmethod
-    def of(given: ContextOptions | Mapping[str, Any] | str | None) -> ContextOptions:
+    def parse(given: ContextOptions | Mapping[str, Any] | str | None) -> ContextOptions:
         """Return what `Agent(context=...)` means. Raises ConfigError."""
         if given is None:
             return ContextOptions()
@@ -90,22 +90,22 @@ class ContextOptions:
         return ContextOptions(**given)
 
 
-async def look_around(
-    wire: Wire, options: ModelOptions, system: str, specs: Iterable[ToolSpec]
-) -> Around:
+async def measure_window(
+    wire: ModelClient, options: ModelOptions, system: str, specs: Iterable[ToolSpec]
+) -> WindowSurroundings:
     """Measure the window and what system text and tools take of it.
 
     The window is unknown if the model cannot be asked about itself.
     """
     texts = (part for spec in specs for part in (spec.name, spec.description, spec.schema))
-    tools = sum(map(tokens_of, texts))
+    tools = sum(map(estimate_text_tokens, texts))
     try:
-        if isinstance(wire, Windowed):
-            window = await wire.asked_window(options)
+        if isinstance(wire, HasRequestedWindow):
+            window = await wire.requested_window(options)
         else:
             known = (await wire.capabilities()).context or 0
             asked = options.num_ctx or 0
             window = min(known or asked, asked or known)
     except ProviderError:
         window = None
-    return Around(wire.model, window or 0, tokens_of(system), tools)
+    return WindowSurroundings(wire.model, window or 0, estimate_text_tokens(system), tools)

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import re
 
-from ferrule.core.calls import compact
-from ferrule.core.lazy_patterns import expression
+from ferrule.core.calls import encode_json
+from ferrule.core.lazy_patterns import compile_lazily
 
-BEGINNING = 120
+STUB_BEGINNING = 120
 """Characters of a result that its stub shows."""
-SUMMARY = 16_000
+MAX_SUMMARY = 16_000
 """Maximum number of characters of a summary."""
 
-REQUEST = (
+SUMMARY_REQUEST = (
     "[This is a request of the program that runs this conversation, not of the person.] "
     "The messages above will be left out of the conversation to make room. Write a summary "
     "of them that the work can go on from: "
@@ -26,30 +26,30 @@ REQUEST = (
     "most {words} words. Call no tools."
 )
 
-_CLOSES = expression(r"<(\s*/?\s*summary\b)", re.IGNORECASE)
-_REFERENCE = expression(r'\{"artifact":"(art-[0-9a-f]{64})"')
+_CLOSES = compile_lazily(r"<(\s*/?\s*summary\b)", re.IGNORECASE)
+_REFERENCE = compile_lazily(r'\{"artifact":"(art-[0-9a-f]{64})"')
 _UNKEPT = "It is in the session's journal, which only the person can read"
 
 
-def stub(text: str, size: int, kept: str, *, readable: bool) -> str:
+def build_result_stub(text: str, size: int, kept: str, *, readable: bool) -> str:
     """Return the text in place of a result of `size` bytes.
 
     `kept` is its artifact's reference, "" if there is none.
     """
-    begins = compact(" ".join(text[: 4 * BEGINNING].split())[:BEGINNING])
+    begins = encode_json(" ".join(text[: 4 * STUB_BEGINNING].split())[:STUB_BEGINNING])
     return (
         f"[A result of {size} bytes was left out here to make room; it began {begins}. "
-        f"{_where(kept, readable)}.]"
+        f"{_describe_location(kept, readable)}.]"
     )
 
 
-def reference(text: str) -> str:
+def find_reference(text: str) -> str:
     """Return the artifact that a result is kept as already, "" if there is none."""
     found = _REFERENCE.match(text)
     return found[1] if found else ""
 
 
-def _where(kept: str, readable: bool) -> str:
+def _describe_location(kept: str, readable: bool) -> str:
     if not kept:
         return f"{_UNKEPT}; call the tool again if it is needed"
     if not readable:
@@ -57,7 +57,9 @@ def _where(kept: str, readable: bool) -> str:
     return f"The whole is kept as {kept}; read parts with `artifact_read` or `artifact_fetch`"
 
 
-def head(summary: str, model: str, through: int, dropped: int, kept: str, *, readable: bool) -> str:
+def build_summary_message(
+    summary: str, model: str, through: int, dropped: int, kept: str, *, readable: bool
+) -> str:
     """Return the message that replaces the messages 1 to `through`.
 
     The summary is data, in a frame that it cannot close. `dropped` of the person's messages were

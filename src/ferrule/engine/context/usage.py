@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from ferrule.core.frozen import frozen
 from ferrule.core.machine import Machine
 from ferrule.core.messages import AssistantMessage, Message, ToolMessage
+from ferrule.core.value_class import frozen
 
-from .compaction_plan import weight
-from .options import Around
+from .compaction_plan import estimate_tokens
+from .options import WindowSurroundings
 
 
 @frozen
@@ -45,31 +45,33 @@ class ContextUsage:
     elided: int
 
     @property
-    def left(self) -> int:
+    def remaining(self) -> int:
         """Free tokens of the window; 0 if the window is unknown."""
         return max(0, self.window - self.tokens)
 
 
-def measure(machine: Machine, around: Around, tokens: int, counted: bool) -> ContextUsage:
+def measure_usage(
+    machine: Machine, around: WindowSurroundings, tokens: int, counted: bool
+) -> ContextUsage:
     """Measure what is sent, by kind. `tokens` is the total."""
     compaction = machine.compaction
     parts = [
         ContextPart("system text", 0, around.system),
         ContextPart("tools", 0, around.tools),
-        *_history(machine.history, compaction.head if compaction.through else 0),
+        *_measure_history(machine.history, compaction.head_length if compaction.through else 0),
     ]
     return ContextUsage(
         model=around.model,
         window=around.window,
         tokens=tokens,
         counted=counted,
-        parts=_scaled(parts, tokens),
+        parts=_scale(parts, tokens),
         summarized=compaction.through,
-        elided=compaction.elided,
+        elided=compaction.stub_count,
     )
 
 
-def _history(history: Sequence[Message], head: int) -> Iterator[ContextPart]:
+def _measure_history(history: Sequence[Message], head: int) -> Iterator[ContextPart]:
     kinds: dict[str, list[int]] = {
         "summary, and words kept beside it": [],
         "your messages": [],
@@ -77,7 +79,7 @@ def _history(history: Sequence[Message], head: int) -> Iterator[ContextPart]:
         "results": [],
     }
     for index, message in enumerate(history):
-        kinds[_kind(index, message, head)].append(weight(message))
+        kinds[_kind(index, message, head)].append(estimate_tokens(message))
     for name, weights in kinds.items():
         if weights:
             yield ContextPart(name, len(weights), sum(weights))
@@ -93,7 +95,7 @@ def _kind(index: int, message: Message, head: int) -> str:
     return "your messages"
 
 
-def _scaled(parts: Sequence[ContextPart], tokens: int) -> tuple[ContextPart, ...]:
+def _scale(parts: Sequence[ContextPart], tokens: int) -> tuple[ContextPart, ...]:
     """Scale the parts so that they add up to `tokens`.
 
     Each ends where its share of the running sum ends, so rounding errors do not add up.

@@ -29,24 +29,31 @@ from ferrule.core.errors import ConfigError
 from ferrule.core.events import ContextCompacted, ContextRestored, Event
 from ferrule.models.client import Exchange
 
-from .compaction import TOPIC, Compactor, Driven, Wish, full, said
-from .compaction_plan import weight
-from .options import Around, ContextOptions, LookAround
-from .usage import ContextUsage, measure
+from .compaction import (
+    TOPIC,
+    CompactedSession,
+    CompactionRequest,
+    Compactor,
+    describe,
+    describe_fullness,
+)
+from .compaction_plan import estimate_tokens
+from .options import ContextOptions, MeasureWindow, WindowSurroundings
+from .usage import ContextUsage, measure_usage
 
-LOOK = 1500
+MIN_TOKENS_TO_CHECK = 1500
 """The window is looked up from this many tokens on: no model's is so small that this is much of it.
 """
-UNDONE = 0.95
+SHARE_AFTER_UNDO = 0.95
 """Share of the window at which it is compacted again after a person's undo."""
-STEP = 0.05
+RETRY_SHARE = 0.05
 """Share of the window that must be new before another attempt, if nothing more could be left out.
 """
-PASSES = 3
+MAX_SUMMARIES = 3
 """Maximum number of summaries before one request, if not all of the old part fits into one."""
 
 
-class Room:
+class ContextWindow:
     """The context window of one session.
 
     The driver counts in it: `tokens` is an upper bound for the first `counted` messages; requests
@@ -56,29 +63,29 @@ class Room:
 
     def __init__(
         self,
-        driver: Driven,
+        driver: CompactedSession,
         feed: Callable[[Event], list[Command]],
         open: Callable[[], Awaitable[Exchange]],
         option: ContextOptions | None,
-        look: LookAround | None,
+        look: MeasureWindow | None,
     ) -> None:
-        self.option = option or ContextOptions()
+        self.options = option or ContextOptions()
         self._driver = driver
         self._feed = feed
         self._compactor = Compactor(driver, open)
         self._look = look
-        self._around = Around()
+        self._around = WindowSurroundings()
         self._wanted = ""
         self._refused = 0
         # While it is held, a request waits: it would go to the exchange that is opened for a
         # summary, past its hooks.
         self._making = asyncio.Lock()
-        self.forget()
+        self.reset()
 
-    def forget(self) -> None:
+    def reset(self) -> None:
         """Reset: the exchange is opened anew, maybe with another model and window."""
         self.tokens = self.counted = self.known = self.base = self._least = 0
-        self.most: float = -1 if self._making.locked() else LOOK
+        self.most: float = -1 if self._making.locked() else MIN_TOKENS_TO_CHECK
 
     # ---- for callers
 
@@ -90,12 +97,12 @@ class Room:
             out, or while a run is under way: then it is done before the next request.
         """
         self._wanted = "summary" if summary else "elide"
-        if self._driver.driving:
+        if self._driver.is_running:
             self.most = -1
             return None
         async with self._making:
             self.most = -1
-            await self._look_around()
+            await self._measure()
             return (await self._compact("person", self._estimate()))[0]
 
     def restore(self, by: str) -> bool:
@@ -107,72 +114,76 @@ class Room:
         Raises:
             ConfigError: A run is under way.
         """
-        if self._driver.driving:
+        if self._driver.is_running:
             raise ConfigError(
                 "the context cannot be restored: a run is under way", hint="wait for it, or stop it"
             )
-        if not self._driver.machine.compaction.active:
+        if not self._driver.machine.compaction.is_active:
             return False
         self._feed(ContextRestored(by))
-        self._anew()
-        self._tell("what was compacted is undone: the model is sent the whole conversation again")
+        self._reset()
+        self._notify("what was compacted is undone: the model is sent the whole conversation again")
         self._driver.log.flush()
         return True
 
     async def usage(self) -> ContextUsage:
         """Return what fills the model's window now, by kind. Asks no model, and writes nothing."""
         async with self._making:
-            await self._look_around()
-            return measure(self._driver.machine, self._around, self._estimate(), bool(self.known))
+            await self._measure()
+            return measure_usage(
+                self._driver.machine, self._around, self._estimate(), bool(self.known)
+            )
 
     # ---- for the driver
 
-    async def make(self) -> list[Command]:
+    async def make_room(self) -> list[Command]:
         """Make room, if the next request may be too large.
 
         Returns commands only if they end the run because its budget is used up.
         """
         async with self._making:
-            return await self._made()
+            return await self._make_room()
 
-    async def _made(self) -> list[Command]:
-        window = await self._look_around()
+    async def _make_room(self) -> list[Command]:
+        window = await self._measure()
         self.tokens = tokens = self._estimate()
         if self._wanted:
             return (await self._compact("person", tokens))[1]
-        share = UNDONE if self._driver.machine.compaction.undone else self.option.share
+        share = (
+            SHARE_AFTER_UNDO if self._driver.machine.compaction.is_undone else self.options.share
+        )
         self.most = max(window * share, self._least) if window else inf
         if tokens <= self.most:
             return []
-        if self.option.compact == "off":
+        if self.options.compact == "off":
             self.most = inf
-            self._tell(
-                f"{full(tokens, self._around.window)}; nothing is left out "
+            self._notify(
+                f"{describe_fullness(tokens, self._around.window)}; nothing is left out "
                 "(`context.compact` is off)"
             )
             return []
-        return await self._until(self.most, tokens)
+        return await self._compact_until(self.most, tokens)
 
-    async def overflowed(self) -> list[Command] | None:
+    async def handle_overflow(self) -> list[Command] | None:
         """Make room after the provider refused a request as too large, once for a request.
 
         Returns None if no room could be made.
         """
         machine = self._driver.machine
         before = machine.history
-        asked = len(machine.compaction.whole(before))
-        if self.option.compact == "off" or self._refused == asked:
+        asked = len(machine.compaction.full_history(before))
+        if self.options.compact == "off" or self._refused == asked:
             return None
         self._refused = asked
         async with self._making:
-            await self._look_around()
+            await self._measure()
             ended = (await self._compact("overflow", max(self.known, self._estimate())))[1]
         return ended if machine.history is not before or ended else None
 
     # ---- internals
 
-    async def _until(self, most: float, tokens: int) -> list[Command]:
-        for _ in range(PASSES):
+    async def _compact_until(self, most: float, tokens: int) -> list[Command]:
+        for _ in range(MAX_SUMMARIES):
             made, ended = await self._compact("window", tokens)
             if ended:
                 return ended
@@ -181,8 +192,10 @@ class Room:
             tokens = made.after
             if tokens <= most:
                 return []
-        self._least = tokens + int(STEP * self._around.window)
-        self._tell(f"{full(tokens, self._around.window)}, and no more can be left out of it")
+        self._least = tokens + int(RETRY_SHARE * self._around.window)
+        self._notify(
+            f"{describe_fullness(tokens, self._around.window)}, and no more can be left out of it"
+        )
         self._driver.log.flush()
         return []
 
@@ -195,16 +208,18 @@ class Room:
             The event if it changed anything, and the commands that end the run if it used up a
             budget.
         """
-        summary = "elide" not in (self._wanted, self.option.compact)
+        summary = "elide" not in (self._wanted, self.options.compact)
         self._wanted = ""
         machine = self._driver.machine
         log = self._driver.log
         budgets = self._driver.budgets
         before = machine.history
-        event = await self._compactor.event(Wish(why, tokens, self._around, self.option, summary))
+        event = await self._compactor.compact(
+            CompactionRequest(why, tokens, self._around, self.options, summary)
+        )
         if event is None:
             if why == "person":
-                self._tell("nothing is compacted: the last messages stay as they are")
+                self._notify("nothing is compacted: the last messages stay as they are")
                 log.flush()
             return None, []
         if machine.history is not before:
@@ -212,34 +227,34 @@ class Room:
             # that were used are counted.
             event = ContextCompacted(why=why, usage=event.usage, note="it was compacted meanwhile")
         before = machine.history
-        ended = self._feed(event) if budgets is None else budgets.answered(event, self._feed)
+        ended = self._feed(event) if budgets is None else budgets.count_answer(event, self._feed)
         changed = machine.history is not before
-        self._anew(event.after if changed else tokens)
-        self._tell(said(event))
+        self._reset(event.after if changed else tokens)
+        self._notify(describe(event))
         log.flush()
         return (event if changed else None), ended
 
-    async def _look_around(self) -> int:
-        self._around = Around() if self._look is None else await self._look()
+    async def _measure(self) -> int:
+        self._around = WindowSurroundings() if self._look is None else await self._look()
         return self._around.window
 
     def _estimate(self) -> int:
         """Estimate the tokens of the next request: the provider's count plus what is new."""
         history = self._driver.machine.history
         if self.known and self.base <= len(history):
-            return self.known + sum(map(weight, history[self.base :]))
-        return self._around.taken + sum(map(weight, history))
+            return self.known + sum(map(estimate_tokens, history[self.base :]))
+        return self._around.used + sum(map(estimate_tokens, history))
 
-    def _anew(self, tokens: int = 0) -> None:
+    def _reset(self, tokens: int = 0) -> None:
         """Start again with the changed history: the next request opens another exchange."""
         driver = self._driver
         count = len(driver.machine.history)
-        if driver.dispatcher.keeper is not None:
+        if driver.dispatcher.artifact_intake is not None:
             # Its messages were checked when they were new, or are ours.
-            driver.dispatcher.keeper.settled = count
-        driver.reopen()
+            driver.dispatcher.artifact_intake.checked_messages = count
+        driver.reset_exchange()
         self.known = self.tokens = tokens
         self.counted = self.base = count if tokens else 0
 
-    def _tell(self, text: str) -> None:
+    def _notify(self, text: str) -> None:
         self._driver.log.notice(TOPIC, text)

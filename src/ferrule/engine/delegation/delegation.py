@@ -2,7 +2,7 @@
 
 The agent works in a session of its own. The call's data:
 
-    {"status": "done", "agent": …, "answer": text, "session": id, "rounds": n, "tokens": n}
+    {"status": "done", "agent": …, "answer": text, "session": id, "turns": n, "tokens": n}
                                                   also "attempts": n if the work was checked
     {"status": "limit", …}                        the same, if the agent's limits say
                                                   `on_limit: answer`
@@ -31,22 +31,22 @@ from difflib import get_close_matches
 from secrets import token_hex
 from typing import Any, cast
 
-from ferrule.core.calls import ErrorType, Result
+from ferrule.core.calls import ErrorType, ToolResult
 from ferrule.core.errors import ConfigError, ToolFailed
 from ferrule.engine.background import TASK_TOOLS
 from ferrule.engine.hooks.events import DelegationPre
 from ferrule.tools.context import Context
-from ferrule.tools.definition import OWN, Loading, Tool
+from ferrule.tools.definition import BUILTIN_NAMESPACE, Loading, Tool
 from ferrule.tools.launch import Launch
 
 from .lineage import Lineage
-from .roster import Roster
-from .sub_agent import DELEGATE, SubAgent, named
-from .verification import planned
-from .work import DelegatedWork, Delegator, Home, Request
+from .registry import SubAgentRegistry
+from .sub_agent import DELEGATE, SubAgent, is_agent_name
+from .task import DelegatedTask, DelegatingAgent, DelegatingSession, DelegationRequest
+from .verification import plan_check
 
-MOST_FAILURES = 2
-MOST_RETRIES = 5
+MAX_FAILURES = 2
+MAX_RETRIES = 5
 UNNAMED = "unnamed"
 """The name of an agent that was made for one task."""
 _TASK_TOOLS = frozenset(tool.name for tool in TASK_TOOLS)
@@ -55,7 +55,9 @@ _TASK_TOOLS = frozenset(tool.name for tool in TASK_TOOLS)
 class Delegation:
     """What the `delegate` calls of one session do. `context.resource(Delegation)` finds it."""
 
-    def __init__(self, home: Home, driver: Delegator, roster: Roster) -> None:
+    def __init__(
+        self, home: DelegatingAgent, driver: DelegatingSession, roster: SubAgentRegistry
+    ) -> None:
         self._home = home
         self._driver = driver
         self._roster = roster
@@ -79,37 +81,42 @@ class Delegation:
             )
         self._own[agent.name] = agent
 
-    async def run(self, request: Request, context: Context) -> dict[str, Any] | Launch:
+    async def run(self, request: DelegationRequest, context: Context) -> dict[str, Any] | Launch:
         """Carry out a request. Raises ToolFailed."""
-        work = self._planned(request, context, token_hex(16))
-        work = await self._allowed(work)
+        work = self._plan(request, context, token_hex(16))
+        work = await self._allow(work)
         self._refuse_failed(work)
         if request.wait:
-            return await self._counted(work)
+            return await self._count_failure(work)
         self._check_room(work.name)
         shown = {"status": "started", "agent": work.name, "session": work.session_id}
-        return Launch(lambda: self._counted(work), f"agent {work.name}", of_run=True, shown=shown)
+        return Launch(
+            lambda: self._count_failure(work),
+            f"agent {work.name}",
+            ends_with_run=True,
+            answer_fields=shown,
+        )
 
     # ---- what would be done
 
-    def _planned(self, request: Request, context: Context, session_id: str) -> DelegatedWork:
+    def _plan(self, request: DelegationRequest, context: Context, session_id: str) -> DelegatedTask:
         """Check everything that can be refused before anybody is asked."""
         if not request.task.strip():
-            raise _wrong("the task is empty; say what to do")
-        if not 0 <= request.max_verify_retries <= MOST_RETRIES:
-            raise _wrong(f"max_verify_retries = {request.max_verify_retries}: 0 to {MOST_RETRIES}")
+            raise _invalid("the task is empty; say what to do")
+        if not 0 <= request.max_verify_retries <= MAX_RETRIES:
+            raise _invalid(f"max_verify_retries = {request.max_verify_retries}: 0 to {MAX_RETRIES}")
         depth, most = self._lineage.depth, self._roster.limits.max_depth
         if depth >= most:
             raise ToolFailed(
                 ErrorType.LIMIT,
                 f"nothing was delegated: limit max_depth = {most}; do the work here",
             )
-        definition = self._definition(request)
+        definition = self._find_definition(request)
         self._check_model(request)
-        work = DelegatedWork(
+        work = DelegatedTask(
             request,
             definition,
-            self._tools(definition, request),
+            self._choose_tools(definition, request),
             context,
             session_id,
             self._home,
@@ -121,16 +128,16 @@ class Delegation:
             if request.verify:
                 # A check that the call names may use only what the model itself may call. A check
                 # in a definition is its author's.
-                planned(work.check, dispatcher.catalog, dispatcher.unseen)
+                plan_check(work.check, dispatcher.catalog, dispatcher.explain_unseen)
             else:
-                planned(work.check, dispatcher.catalog)
+                plan_check(work.check, dispatcher.catalog)
         return work
 
     @property
     def _lineage(self) -> Lineage:
         return self._driver.lineage
 
-    def _definition(self, request: Request) -> SubAgent:
+    def _find_definition(self, request: DelegationRequest) -> SubAgent:
         agents = self.agents
         if request.agent:
             found = agents.get(request.agent)
@@ -142,15 +149,15 @@ class Delegation:
                 known = f"did you mean `{near[0]}`?"
             raise ToolFailed(ErrorType.NOT_FOUND, f"there is no agent `{request.agent}`; {known}")
         if request.tools is None:
-            raise _wrong(
+            raise _invalid(
                 "name an `agent`, or the `tools` of one; agents: "
                 f"{', '.join(sorted(agents)) or 'none'}"
             )
         catalog = self._driver.dispatcher.catalog
-        names = tuple(_full(catalog.get(name)) or name for name in request.tools)
+        names = tuple(_full_name(catalog.get(name)) or name for name in request.tools)
         return SubAgent(UNNAMED, "made for one task", tools=names)
 
-    def _tools(self, definition: SubAgent, request: Request) -> list[Tool]:
+    def _choose_tools(self, definition: SubAgent, request: DelegationRequest) -> list[Tool]:
         """Return those of the session's tools that the agent may use and the request names."""
         last = self._lineage.depth + 1 >= self._roster.limits.max_depth
         catalog = self._driver.dispatcher.catalog
@@ -158,14 +165,18 @@ class Delegation:
             tool = catalog.get(name)
             if tool is None or tool.loading is Loading.INTERNAL:
                 near = ", ".join(f"`{one}`" for one in catalog.nearest(name))
-                raise _wrong(f"there is no tool `{name}`" + (f"; nearest: {near}" if near else ""))
+                raise _invalid(
+                    f"there is no tool `{name}`" + (f"; nearest: {near}" if near else "")
+                )
             if not definition.may_use(tool.full_name):
                 raise ToolFailed(
                     ErrorType.PERMISSION_DENIED,
                     f"the agent `{definition.name}` may not use `{name}`",
                 )
         wanted = (
-            None if request.tools is None else {_full(catalog.get(name)) for name in request.tools}
+            None
+            if request.tools is None
+            else {_full_name(catalog.get(name)) for name in request.tools}
         )
         chosen = {
             tool.full_name
@@ -176,22 +187,24 @@ class Delegation:
         }
         if DELEGATE in chosen:
             chosen |= _TASK_TOOLS
-        self._say_missing(definition, [tool.full_name for tool in catalog], chosen)
+        self._report_missing(definition, [tool.full_name for tool in catalog], chosen)
         # If a file's tool replaces another one, its script needs the replaced tool too.
         found = [
-            t for t in catalog if t.full_name in chosen or (t.namespace == OWN and t.name in chosen)
+            t
+            for t in catalog
+            if t.full_name in chosen or (t.namespace == BUILTIN_NAMESPACE and t.name in chosen)
         ]
         listed = wanted is not None or definition.tools is not None
-        return [_loaded(tool) if listed else tool for tool in found]
+        return [_load(tool) if listed else tool for tool in found]
 
-    def _say_missing(self, definition: SubAgent, there: list[str], chosen: set[str]) -> None:
+    def _report_missing(self, definition: SubAgent, there: list[str], chosen: set[str]) -> None:
         missing = [
             pattern
             for pattern in definition.tools or ()
-            if not any(named(name, [pattern]) for name in there)
+            if not any(is_agent_name(name, [pattern]) for name in there)
         ]
         if missing and not chosen:
-            raise _wrong(
+            raise _invalid(
                 f"the agent `{definition.name}` needs {', '.join(missing)}, and this session "
                 "has none of it"
             )
@@ -211,7 +224,7 @@ class Delegation:
         agents = (agent.model for agent in self.agents.values())
         return {self._home.model, *self._roster.limits.models, *agents} - {""}
 
-    def _check_model(self, request: Request) -> None:
+    def _check_model(self, request: DelegationRequest) -> None:
         allowed = self.models
         if request.model and request.model not in allowed:
             raise ToolFailed(
@@ -222,7 +235,7 @@ class Delegation:
                 ),
             )
 
-    async def _allowed(self, work: DelegatedWork) -> DelegatedWork:
+    async def _allow(self, work: DelegatedTask) -> DelegatedTask:
         """Ask the hooks. If one changes the request, the new request is checked again.
 
         Raises ToolFailed.
@@ -241,7 +254,7 @@ class Delegation:
         assert tool is not None
         checked = tool.arguments.check(changed)
         if checked.problems:
-            raise _wrong(f"a hook changed the request: {'; '.join(checked.problems)}")
+            raise _invalid(f"a hook changed the request: {'; '.join(checked.problems)}")
         decision = self._driver.dispatcher.gate.decide(tool, checked.values)
         if decision.verdict != "allow":
             raise ToolFailed(
@@ -251,10 +264,8 @@ class Delegation:
                     f"{decision.reason}"
                 ),
             )
-        request = Request.of(checked.values)
-        return self._planned(
-            replace(request, wait=work.request.wait), work.context, work.session_id
-        )
+        request = DelegationRequest.of(checked.values)
+        return self._plan(replace(request, wait=work.request.wait), work.context, work.session_id)
 
     # ---- bounds
 
@@ -270,7 +281,7 @@ class Delegation:
             )
 
     @contextmanager
-    def _room(self, name: str) -> Generator[None]:
+    def _count_working(self, name: str) -> Generator[None]:
         self._check_room(name)
         self._lineage.tree.working += 1
         try:
@@ -278,12 +289,12 @@ class Delegation:
         finally:
             self._lineage.tree.working -= 1
 
-    def _refuse_failed(self, work: DelegatedWork) -> None:
+    def _refuse_failed(self, work: DelegatedTask) -> None:
         run = work.context.identity.run
         if run != self._run:
             self._run, self._failures = run, {}
         times, why = self._failures.get(work.name, (0, ""))
-        if times >= MOST_FAILURES:
+        if times >= MAX_FAILURES:
             raise ToolFailed(
                 ErrorType.LIMIT,
                 (
@@ -292,10 +303,10 @@ class Delegation:
                 ),
             )
 
-    async def _counted(self, work: DelegatedWork) -> dict[str, Any]:
-        with self._room(work.name):
+    async def _count_failure(self, work: DelegatedTask) -> dict[str, Any]:
+        with self._count_working(work.name):
             try:
-                done = await work.done()
+                done = await work.run()
             except ToolFailed as error:
                 times = self._failures.get(work.name, (0, ""))[0] + 1
                 self._failures[work.name] = (times, error.message[:200])
@@ -304,7 +315,7 @@ class Delegation:
         return done
 
 
-def value_of(result: Result) -> dict[str, Any]:
+def unwrap_result(result: ToolResult) -> dict[str, Any]:
     """Return the data of a `delegate` call.
 
     Raises ToolFailed with its error, or if there are no agents to delegate to.
@@ -325,14 +336,14 @@ def value_of(result: Result) -> dict[str, Any]:
     )
 
 
-def _loaded(tool: Tool) -> Tool:
+def _load(tool: Tool) -> Tool:
     """Make a tool available at once: an agent that was given it by name need not search for it."""
     return replace(tool, loading=Loading.ALWAYS) if tool.loading is Loading.DEFERRED else tool
 
 
-def _full(tool: Tool | None) -> str:
+def _full_name(tool: Tool | None) -> str:
     return tool.full_name if tool is not None else ""
 
 
-def _wrong(why: str) -> ToolFailed:
+def _invalid(why: str) -> ToolFailed:
     return ToolFailed(ErrorType.VALIDATION_FAILED, why)

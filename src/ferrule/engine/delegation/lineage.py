@@ -14,7 +14,7 @@ from weakref import WeakKeyDictionary
 
 from ferrule.core.events import Usage
 from ferrule.core.limits import Limits
-from ferrule.engine.budgets import NANO
+from ferrule.engine.budgets import NANODOLLARS
 
 
 class Budget:
@@ -34,24 +34,24 @@ class Budget:
         if self._above is not None:
             self._above.spend(tokens)
 
-    def left(self) -> int | None:
+    def remaining(self) -> int | None:
         """Return what is left here and in all above; None if nothing limits it.
 
         It is below 0 if more was used.
         """
         found = [] if self._most is None else [self._most - self._used]
-        above = None if self._above is None else self._above.left()
+        above = None if self._above is None else self._above.remaining()
         return min([*found, above] if above is not None else found, default=None)
 
 
-class Shared:
+class SharedBudget:
     """What a run and its sub-agents may spend, by the names of the limits.
 
     Tokens, money (in billionths of a dollar) and calls.
     """
 
-    def __init__(self, limits: Limits, above: Shared | None = None) -> None:
-        cost = None if limits.max_cost is None else round(limits.max_cost * NANO)
+    def __init__(self, limits: Limits, above: SharedBudget | None = None) -> None:
+        cost = None if limits.max_cost is None else round(limits.max_cost * NANODOLLARS)
         most = {"max_tokens": limits.max_tokens, "max_cost": cost, "max_calls": limits.max_calls}
         up: Mapping[str, Budget] = {} if above is None else above.budgets
         self.budgets = {name: Budget(bound, up.get(name)) for name, bound in most.items()}
@@ -62,17 +62,17 @@ class Shared:
         self.budgets["max_cost"].spend(usage.cost)
         self.budgets["max_calls"].spend(calls)
 
-    def left(self, name: str) -> int | None:
+    def remaining(self, name: str) -> int | None:
         """Return what is left of a limit here and in all above; None if nothing limits it."""
-        return self.budgets[name].left()
+        return self.budgets[name].remaining()
 
-    def used_up(self) -> str:
+    def find_exhausted(self) -> str:
         """Return a limit that forbids another request to a model; "" if there is none.
 
         After the last call the model may still answer.
         """
         for name in self.budgets:
-            left = self.left(name)
+            left = self.remaining(name)
             if left is not None and (left < 0 or (left == 0 and name != "max_calls")):
                 return name
         return ""
@@ -88,7 +88,7 @@ class Tree:
             WeakKeyDictionary()
         )
 
-    def asking(self) -> asyncio.Lock:
+    def question_lock(self) -> asyncio.Lock:
         """Return the lock that is held while a person is asked.
 
         So there is one approval request at a time in the tree. Each event loop has its own lock.
@@ -111,32 +111,32 @@ class Lineage:
     agent: str = ""
     parent: str = ""
     call: str = ""
-    above: Shared | None = None
-    shared: Shared = field(default_factory=lambda: Shared(Limits()))
+    above: SharedBudget | None = None
+    shared: SharedBudget = field(default_factory=lambda: SharedBudget(Limits()))
     deadline: float | None = None
 
     @staticmethod
     def root(limits: Limits) -> Lineage:
         """Return the place of a session that nobody delegated to."""
-        return Lineage(Tree(), limits, shared=Shared(limits))
+        return Lineage(Tree(), limits, shared=SharedBudget(limits))
 
-    def below(self, limits: Limits, agent: str, parent: str, call: str) -> Lineage:
+    def for_sub_agent(self, limits: Limits, agent: str, parent: str, call: str) -> Lineage:
         """Return the place of a sub-agent that this session delegates to."""
         return Lineage(self.tree, limits, self.depth + 1, agent, parent, call, self.shared)
 
-    def begin(self, limits: Limits, elapsed: float = 0.0) -> None:
+    def begin_run(self, limits: Limits, elapsed: float = 0.0) -> None:
         """Start a run with a budget of its own, of whose time `elapsed` seconds are used."""
         self.limits = limits
-        self.shared = Shared(limits, self.above)
+        self.shared = SharedBudget(limits, self.above)
         now = asyncio.get_running_loop().time() - elapsed
         self.deadline = None if limits.max_seconds is None else now + limits.max_seconds
 
-    def end(self) -> None:
+    def end_run(self) -> None:
         """End the run: calls that a person makes outside of runs have a budget of their own."""
-        self.shared = Shared(self.limits, self.above)
+        self.shared = SharedBudget(self.limits, self.above)
         self.deadline = None
 
-    def seconds_left(self) -> float | None:
+    def remaining_seconds(self) -> float | None:
         """Return the seconds that the run has left; None if nothing limits it."""
         if self.deadline is None:
             return None

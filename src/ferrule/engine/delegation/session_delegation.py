@@ -13,24 +13,24 @@ from dataclasses import replace
 from typing import Any
 
 from ferrule.core import events
-from ferrule.core.commands import Command, Finish
-from ferrule.engine.background import background_of
-from ferrule.engine.budgets import calls_of
+from ferrule.core.commands import Command, FinishRun
+from ferrule.engine.background import find_background
+from ferrule.engine.budgets import count_calls
 from ferrule.engine.dispatcher import Dispatcher
 from ferrule.engine.driver import Driver, DriverExtension
 from ferrule.engine.hooks.chain import Hooks
-from ferrule.engine.session_log import Log
+from ferrule.engine.session_log import SessionLog
 from ferrule.permissions.approvals import Approver
 
-from .delegation import Delegation, value_of
+from .delegation import Delegation, unwrap_result
 from .lineage import Lineage
-from .roster import Roster
+from .registry import SubAgentRegistry
 from .sub_agent import DELEGATE
-from .work import Home
+from .task import DelegatingAgent
 
 
 class SessionDelegation(DriverExtension):
-    """Delegates for a session of `home`. Fulfils `work.Delegator`.
+    """Delegates for a session of `home`. Fulfils `work.DelegatingSession`.
 
     Args:
         home: The agent whose session it is.
@@ -39,12 +39,14 @@ class SessionDelegation(DriverExtension):
         hooks: The session's hooks.
     """
 
-    def __init__(self, home: Home, roster: Roster, lineage: Lineage | None, hooks: Hooks) -> None:
+    def __init__(
+        self, home: DelegatingAgent, roster: SubAgentRegistry, lineage: Lineage | None, hooks: Hooks
+    ) -> None:
         self.hooks = hooks
         self._is_sub_agent = lineage is not None
         self.lineage = lineage or Lineage.root(home.limits)
         self.delegation = Delegation(home, self, roster)
-        hooks.through = self._delegate_for_hook
+        hooks.delegate_through = self._delegate_for_hook
 
     def attach(self, driver: Driver) -> None:
         super().attach(driver)
@@ -61,7 +63,7 @@ class SessionDelegation(DriverExtension):
         return self.driver.dispatcher
 
     @property
-    def log(self) -> Log:
+    def log(self) -> SessionLog:
         """The session's log."""
         return self.driver.log
 
@@ -86,35 +88,37 @@ class SessionDelegation(DriverExtension):
         return replace(opened, parent=mine.parent, parent_call=mine.call, agent=mine.agent)
 
     def before_run(self, started: events.RunStarted) -> None:
-        self.lineage.begin(started.limits)
+        self.lineage.begin_run(started.limits)
 
     def before_resume(self) -> None:
         machine = self.driver.machine
-        self.lineage.begin(machine.limits, self.driver.elapsed)
-        self.lineage.shared.spend(machine.usage, calls_of(machine))
+        self.lineage.begin_run(machine.limits, self.driver.elapsed)
+        self.lineage.shared.spend(machine.usage, count_calls(machine))
 
-    async def run_ended(self) -> None:
+    async def after_run(self) -> None:
         await self._end_agents()
-        self.lineage.end()
+        self.lineage.end_run()
 
-    async def before_question(self, turn: int) -> list[Command] | None:
-        name = self.lineage.shared.used_up()
+    async def before_request(self, turn: int) -> list[Command] | None:
+        name = self.lineage.shared.find_exhausted()
         if not name:
             return None
         # Agents that work beside this one have used it up, or those that it waited for.
         limit = getattr(self.driver.machine.limits, name) or 0
         return self.driver.feed(events.LimitHit(name, limit))
 
-    async def after_question(self, commands: list[Command]) -> list[Command]:
-        if not any(isinstance(one, Finish) for one in commands):
+    async def after_request(self, commands: list[Command]) -> list[Command]:
+        if not any(isinstance(one, FinishRun) for one in commands):
             return commands
         await self._end_agents()
         # What they used until now is part of what this run used.
         usage = self.driver.machine.usage
-        return [replace(one, usage=usage) if isinstance(one, Finish) else one for one in commands]
+        return [
+            replace(one, usage=usage) if isinstance(one, FinishRun) else one for one in commands
+        ]
 
-    def question_turn(self) -> AbstractAsyncContextManager[object]:
-        return self.lineage.tree.asking()
+    def hold_approval_lock(self) -> AbstractAsyncContextManager[object]:
+        return self.lineage.tree.question_lock()
 
     def before_event(self, event: events.Event) -> None:
         if isinstance(event, events.ModelAnswered):
@@ -123,11 +127,11 @@ class SessionDelegation(DriverExtension):
             self.lineage.shared.spend(event.usage, 0)
 
     async def _end_agents(self) -> None:
-        tasks = background_of(self.driver.memory)
+        tasks = find_background(self.driver.memory)
         if tasks is not None:
-            await tasks.end_run()
+            await tasks.cancel_run_tasks()
             self.driver.log.flush()
 
     async def _delegate_for_hook(self, request: Mapping[str, Any]) -> Any:
         """Have an agent do a call's work for a hook: a delegation like any other."""
-        return value_of(await self.driver.call(DELEGATE, dict(request), by="hook"))
+        return unwrap_result(await self.driver.call(DELEGATE, dict(request), by="hook"))

@@ -8,9 +8,9 @@ from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING
 
 from ferrule.core.errors import ConfigError
-from ferrule.core.frozen import frozen
 from ferrule.core.limits import Limits
-from ferrule.permissions.gate import MODES
+from ferrule.core.value_class import frozen
+from ferrule.permissions.rule_evaluation import MODES
 
 if TYPE_CHECKING:
     from ferrule.engine.hooks.events import EventHook
@@ -18,8 +18,8 @@ if TYPE_CHECKING:
 DELEGATE = "delegate"
 """The name of the tool."""
 
-HARDEST_DEPTH = 5
-MOST_CONCURRENT = 5
+MAX_DEPTH = 5
+MAX_CONCURRENT = 5
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}")
 
@@ -77,20 +77,20 @@ class SubAgent:
 
     def may_use(self, tool: str) -> bool:
         """Whether its tools include this one, if the session has it."""
-        if matches(tool, self.denied):
+        if matches_any(tool, self.denied):
             return False
-        return tool != DELEGATE if self.tools is None else named(tool, self.tools)
+        return tool != DELEGATE if self.tools is None else is_agent_name(tool, self.tools)
 
 
-def named(tool: str, patterns: Iterable[str]) -> bool:
+def is_agent_name(tool: str, patterns: Iterable[str]) -> bool:
     """Whether one of these names or patterns means this tool.
 
     Patterns never match `delegate`; it must be named.
     """
-    return matches(tool, (one for one in patterns if tool != DELEGATE or one == DELEGATE))
+    return matches_any(tool, (one for one in patterns if tool != DELEGATE or one == DELEGATE))
 
 
-def matches(tool: str, patterns: Iterable[str]) -> bool:
+def matches_any(tool: str, patterns: Iterable[str]) -> bool:
     """Whether a name matches one of these patterns."""
     return any(fnmatchcase(tool, pattern) for pattern in patterns)
 
@@ -102,7 +102,7 @@ class DelegationLimits:
     Attributes:
         max_depth: How deep sub-agents may be nested; the session's own are at depth 1.
         max_concurrent: How many may work at the same time in all.
-        rounds: Turns of one message at depth 1, 2, ...; the last number applies to all deeper ones.
+        turns: Turns of one message at depth 1, 2, ...; the last number applies to all deeper ones.
         models: Models that a request may name, besides the session's own and those of its
             sub-agents.
 
@@ -110,18 +110,18 @@ class DelegationLimits:
     """
 
     max_depth: int = 3
-    max_concurrent: int = MOST_CONCURRENT
-    rounds: tuple[int, ...] = (10, 5, 3)
+    max_concurrent: int = MAX_CONCURRENT
+    turns: tuple[int, ...] = (10, 5, 3)
     models: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
-        if not 1 <= self.max_depth <= HARDEST_DEPTH:
-            raise ConfigError(f"max_depth = {self.max_depth}: 1 to {HARDEST_DEPTH}")
-        if not 1 <= self.max_concurrent <= MOST_CONCURRENT:
-            raise ConfigError(f"max_concurrent = {self.max_concurrent}: 1 to {MOST_CONCURRENT}")
-        if not self.rounds or min(self.rounds) < 1:
-            raise ConfigError(f"rounds = {self.rounds}: at least one number, each at least 1")
+        if not 1 <= self.max_depth <= MAX_DEPTH:
+            raise ConfigError(f"max_depth = {self.max_depth}: 1 to {MAX_DEPTH}")
+        if not 1 <= self.max_concurrent <= MAX_CONCURRENT:
+            raise ConfigError(f"max_concurrent = {self.max_concurrent}: 1 to {MAX_CONCURRENT}")
+        if not self.turns or min(self.turns) < 1:
+            raise ConfigError(f"turns = {self.turns}: at least one number, each at least 1")
 
-    def rounds_at(self, depth: int) -> int:
+    def turns_at(self, depth: int) -> int:
         """Return the turns of one message of a sub-agent at this depth, 1 or more."""
-        return self.rounds[min(depth, len(self.rounds)) - 1]
+        return self.turns[min(depth, len(self.turns)) - 1]

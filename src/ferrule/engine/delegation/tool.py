@@ -14,24 +14,24 @@ from typing import Annotated, Any
 from ferrule.core.calls import ErrorType
 from ferrule.core.errors import ToolFailed
 from ferrule.core.events import EVERYTHING, Access
-from ferrule.core.frozen import frozen
+from ferrule.core.value_class import frozen
 from ferrule.engine.background import TASK_TOOLS
-from ferrule.permissions.gate import Gate
+from ferrule.permissions.rule_evaluation import PermissionGate
 from ferrule.tools.catalog import Catalog
 from ferrule.tools.context import Context
-from ferrule.tools.decorator import make
+from ferrule.tools.decorator import tool_from_function
 from ferrule.tools.definition import Tool, Touch
 from ferrule.tools.launch import Launch
 
-from .delegation import Delegation, value_of
-from .roster import Roster
+from .delegation import Delegation, unwrap_result
+from .registry import SubAgentRegistry
 from .sub_agent import DELEGATE
-from .work import Request
+from .task import DelegationRequest
 
-AGENT = Touch("agent")
+AGENT_PARAMETER = Touch("agent")
 """Marks the parameter that rules of the form `Agent(name)` match."""
 
-LONGEST = 3600.0
+MAX_SECONDS = 3600.0
 """Maximum seconds of a delegation; the run's own limit is usually shorter."""
 
 _ABOUT = (
@@ -47,13 +47,13 @@ class DelegateTool(Tool):
     """The tool `delegate`. Calls whose agents only read run in parallel; any other runs alone."""
 
     _: KW_ONLY
-    roster: Roster
+    roster: SubAgentRegistry
     catalog: Catalog
 
     def access(self, values: Mapping[str, Any]) -> Access:
         """Return the access of a tool that reads everything, if the sub-agent can only read."""
         agent = str(values.get("agent") or "")
-        if self.roster.reads_only(agent, values.get("tools"), self.catalog):
+        if self.roster.is_read_only(agent, values.get("tools"), self.catalog):
             return Access(reads=("",))
         return EVERYTHING
 
@@ -61,7 +61,7 @@ class DelegateTool(Tool):
 async def delegate(
     context: Context,
     task: Annotated[str, "What to do, with all that is needed to do it."],
-    agent: Annotated[str, AGENT, "The name of the agent."] = "",
+    agent: Annotated[str, AGENT_PARAMETER, "The name of the agent."] = "",
     tools: Annotated[list[str] | None, "Names of the tools that it may use, out of yours."] = None,
     system_prompt: Annotated[str, "Instructions for it, beside its own."] = "",
     model: Annotated[str, "Another model than its own, if that is allowed."] = "",
@@ -74,7 +74,7 @@ async def delegate(
     wait: Annotated[bool, "False: go on at once, and read the answer with task_await."] = True,
 ) -> dict[str, Any] | Launch:
     """See `_ABOUT`."""
-    request = Request(
+    request = DelegationRequest(
         task,
         agent,
         None if tools is None else tuple(tools),
@@ -109,21 +109,24 @@ async def ask_agent(context: Context, task: str, agent: str = "", **more: Any) -
         raise ToolFailed(
             ErrorType.PERMISSION_DENIED, f"`{DELEGATE}` cannot be called outside of a run"
         )
-    return value_of(await context.call(DELEGATE, {"task": task, "agent": agent, **more}))
+    return unwrap_result(await context.call(DELEGATE, {"task": task, "agent": agent, **more}))
 
 
-def join(roster: Roster, catalog: Catalog, gate: Gate) -> None:
+def add_delegate_tool(roster: SubAgentRegistry, catalog: Catalog, gate: PermissionGate) -> None:
     """Add `delegate`, and the tools for its tasks, to an agent's tools.
 
     Raises ToolDefinitionError.
     """
     catalog.add(
-        _tool(roster, catalog, gate), *(tool for tool in TASK_TOOLS if tool.name not in catalog)
+        _make_delegate_tool(roster, catalog, gate),
+        *(tool for tool in TASK_TOOLS if tool.name not in catalog),
     )
 
 
-def _tool(roster: Roster, catalog: Catalog, gate: Gate) -> Tool:
-    plain = make(delegate, side_effect="external", risk="safe", timeout=LONGEST, max_attempts=1)
+def _make_delegate_tool(roster: SubAgentRegistry, catalog: Catalog, gate: PermissionGate) -> Tool:
+    plain = tool_from_function(
+        delegate, side_effect="external", risk="safe", timeout=MAX_SECONDS, max_attempts=1
+    )
     given = {part.name: getattr(plain, part.name) for part in fields(plain)}
     bare = DelegateTool(**given, roster=roster, catalog=catalog)
     allowed = [

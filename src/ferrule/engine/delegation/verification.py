@@ -15,22 +15,22 @@ import re
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, cast
 
-from ferrule.core.calls import ErrorType, Result, compact
+from ferrule.core.calls import ErrorType, ToolResult, encode_json
 from ferrule.core.errors import ToolFailed
-from ferrule.core.frozen import frozen
+from ferrule.core.value_class import frozen
 from ferrule.tools.catalog import Catalog
 from ferrule.tools.definition import Tool
 
 Check = str | Mapping[str, Any]
-Call = Callable[[str, dict[str, Any]], Awaitable[Result]]
+Call = Callable[[str, dict[str, Any]], Awaitable[ToolResult]]
 """Runs a tool through the pipeline."""
 
 COMMAND_TOOL = "run_command"
-LONGEST_REPORT = 4000
+MAX_REPORT = 4000
 """Maximum characters of a report."""
 _STATUS = re.compile(r"^\[exit status (?:(-?\d+)|unknown)\]$|^\[ended by ", re.MULTILINE)
-_SAYS_NO = ("ok", "passed", "success")
-_NOT_MADE = (ErrorType.PERMISSION_DENIED, ErrorType.NOT_FOUND, ErrorType.CANCELLED)
+_FAILURE_KEYS = ("ok", "passed", "success")
+_CHECK_ERRORS = (ErrorType.PERMISSION_DENIED, ErrorType.NOT_FOUND, ErrorType.CANCELLED)
 
 
 @frozen
@@ -41,7 +41,7 @@ class Verdict:
     report: str
 
 
-def planned(
+def plan_check(
     check: Check, catalog: Catalog, unseen: Callable[[str, Tool], str] = lambda name, tool: ""
 ) -> tuple[str, dict[str, Any]]:
     """Return tool and arguments of a check.
@@ -62,43 +62,44 @@ def planned(
             or not isinstance(arguments, dict)
             or set(check) - {"tool", "arguments"}
         ):
-            raise _cannot(
-                f"found {compact(dict(check))[:200]}; a check is {{tool, arguments}} or a command"
+            raise _check_error(
+                f"found {encode_json(dict(check))[:200]}; a check is {{tool, arguments}} or a "
+                f"command"
             )
     found = catalog.get(tool)
     if found is None:
-        raise _cannot(f"there is no tool `{tool}` in this session")
+        raise _check_error(f"there is no tool `{tool}` in this session")
     why = unseen(tool, found)
     if why:
-        raise _cannot(why)
+        raise _check_error(why)
     return tool, cast("dict[str, Any]", arguments)
 
 
-async def verify(check: Check, catalog: Catalog, call: Call) -> Verdict:
+async def run_check(check: Check, catalog: Catalog, call: Call) -> Verdict:
     """Run the check. Raises ToolFailed if it cannot be made."""
-    tool, arguments = planned(check, catalog)
+    tool, arguments = plan_check(check, catalog)
     result = await call(tool, arguments)
-    if result.error_type in _NOT_MADE:
+    if result.error_type in _CHECK_ERRORS:
         raise ToolFailed(
             result.error_type, f"the work could not be checked: {result.error_message}"
         )
     if not result.success:
-        return Verdict(False, (result.error_message or "")[:LONGEST_REPORT])
-    text = result.data if isinstance(result.data, str) else compact(result.data)
-    return Verdict(not _says_no(result.data), text[-LONGEST_REPORT:])
+        return Verdict(False, (result.error_message or "")[:MAX_REPORT])
+    text = result.data if isinstance(result.data, str) else encode_json(result.data)
+    return Verdict(not _reports_failure(result.data), text[-MAX_REPORT:])
 
 
-def _says_no(value: Any) -> bool:
+def _reports_failure(value: Any) -> bool:
     if value is False:
         return True
     if isinstance(value, dict):
         record = cast("dict[str, Any]", value)
-        if any(record.get(key) is False for key in _SAYS_NO):
+        if any(record.get(key) is False for key in _FAILURE_KEYS):
             return True
         return record.get("exit_code") not in (None, 0)
     found = list(_STATUS.finditer(value)) if isinstance(value, str) else []
     return bool(found) and found[-1][1] != "0"
 
 
-def _cannot(why: str) -> ToolFailed:
+def _check_error(why: str) -> ToolFailed:
     return ToolFailed(ErrorType.VALIDATION_FAILED, f"the work could not be checked: {why}")

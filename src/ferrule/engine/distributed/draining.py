@@ -11,13 +11,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from ferrule.core.errors import JournalError
-from ferrule.core.events import Event, Record
+from ferrule.core.events import Event, JournalRecord
 from ferrule.core.identity import Identity
 from ferrule.storage.journal.protocols import Journal
 from ferrule.storage.journal.sessions import SessionInfo
 
 
-class LeavingJournal:
+class DrainingJournal:
     """Another journal, until `leave`. Closing it closes that one."""
 
     def __init__(self, journal: Journal) -> None:
@@ -35,10 +35,10 @@ class LeavingJournal:
         events: Sequence[Event],
         *,
         identity: Identity,
-        at: Sequence[int] | None = None,
-    ) -> list[Record]:
+        times: Sequence[int] | None = None,
+    ) -> list[JournalRecord]:
         self._check()
-        return self._journal.append(session, run, events, identity=identity, at=at)
+        return self._journal.append(session, run, events, identity=identity, times=times)
 
     def lease(self, session: str) -> None:
         self._check()
@@ -50,7 +50,7 @@ class LeavingJournal:
                 "this worker leaves: others go on with its runs", code="journal_left"
             )
 
-    def records(self, session: str, *, after: int = 0) -> Iterator[Record]:
+    def records(self, session: str, *, after: int = 0) -> Iterator[JournalRecord]:
         return self._journal.records(session, after=after)
 
     def head(self, session: str) -> tuple[int, str]:

@@ -21,7 +21,7 @@ _BEAT = f"""
 INSERT INTO {SCHEMA}.workers VALUES (%s, clock_timestamp())
 ON CONFLICT (name) DO UPDATE SET beat = excluded.beat
 """
-_LEFT = f"UPDATE {SCHEMA}.workers SET beat = '-infinity' WHERE name = %s"
+_LEAVE = f"UPDATE {SCHEMA}.workers SET beat = '-infinity' WHERE name = %s"
 _LOST = (
     f"SELECT name FROM {SCHEMA}.workers WHERE beat < clock_timestamp() - %s * interval '1 "
     "second' AND name <> %s"
@@ -37,7 +37,7 @@ WHERE name = ANY(%s) AND beat < clock_timestamp() - %s * interval '1 second' AND
 """
 
 
-class Beats:
+class Heartbeats:
     """The heartbeats of one worker. `lost_after` is in seconds."""
 
     def __init__(self, database: str, name: str, lost_after: float) -> None:
@@ -77,7 +77,7 @@ class Beats:
         import psycopg
 
         try:
-            self._run(_LEFT, self._name)
+            self._run(_LEAVE, self._name)
         except psycopg.Error:
             return
 

@@ -24,19 +24,19 @@ from ferrule.engine.agent import Agent
 from ferrule.engine.session import Session
 from ferrule.storage.journal.protocols import Journal
 
-from .jobs import Job, told
+from .jobs import Job, build_outcome
 
-AGAIN = 1.0
+RETRY_SECONDS = 1.0
 """Seconds between two attempts to lease a session, or to reach the journal."""
-PASSING = ("journal_leased", "journal_unreachable", "journal_unsure")
+TRANSIENT_ERRORS = ("journal_leased", "journal_unreachable", "journal_unsure")
 """Errors of the journal that are retried: another worker has the session, or it is unreachable."""
-GONE = "the worker that ran this is gone"
+WORKER_LOST = "the worker that ran this is gone"
 
-Make = Callable[[Job, Journal], Agent]
+MakeAgent = Callable[[Job, Journal], Agent]
 """Creates the agent for a job, with this journal, for the job's tenant and user."""
 
 
-class Turns:
+class SessionTurns:
     """Lets jobs of one process work on a session one at a time, in the order they came."""
 
     def __init__(self) -> None:
@@ -59,8 +59,8 @@ class Turns:
                 del self._waiting[session], self._locks[session]
 
 
-async def work(
-    job: Job, journal: Journal, make: Make, turns: Turns | None = None
+async def run_job(
+    job: Job, journal: Journal, make: MakeAgent, turns: SessionTurns | None = None
 ) -> dict[str, Any]:
     """Run a job to its end, or find that it has ended, and return its outcome (`jobs.told`).
 
@@ -69,30 +69,30 @@ async def work(
     Raises:
         FerruleError: The run could not be started or continued.
     """
-    async with (turns or Turns()).of(job.session):
+    async with (turns or SessionTurns()).of(job.session):
         while True:
             try:
-                begun, outcome = standing(journal, job)
+                begun, outcome = find_outcome(journal, job)
                 if outcome is not None:
                     return outcome
-                await _go_on(job, make(job, journal), begun)
+                await _continue(job, make(job, journal), begun)
             except JournalError as error:
-                if error.code not in PASSING or _cancelled():
+                if error.code not in TRANSIENT_ERRORS or _is_cancelled():
                     raise
-                await asyncio.sleep(AGAIN)
+                await asyncio.sleep(RETRY_SECONDS)
             except FerruleError:
                 # How the run ended is in the journal; what never became a run is raised.
-                if standing(journal, job)[1] is None:
+                if find_outcome(journal, job)[1] is None:
                     raise
 
 
-def _cancelled() -> bool:
+def _is_cancelled() -> bool:
     """Whether this job was cancelled while the journal was unreachable: the run stays open."""
     task = asyncio.current_task()
     return task is not None and task.cancelling() > 0
 
 
-def standing(journal: Journal, job: Job) -> tuple[bool | None, dict[str, Any] | None]:
+def find_outcome(journal: Journal, job: Job) -> tuple[bool | None, dict[str, Any] | None]:
     """Return whether the run was started, and its outcome if it has ended.
 
     The first is None if not even its session exists.
@@ -113,15 +113,15 @@ def standing(journal: Journal, job: Job) -> tuple[bool | None, dict[str, Any] | 
 
 def _outcome(job: Job, end: RunFinished) -> dict[str, Any]:
     used = {"input": end.usage.input, "output": end.usage.output, "cached": end.usage.cached}
-    return told(job, end.stop, text=end.text, code=end.code, detail=end.detail, **used)
+    return build_outcome(job, end.stop, text=end.text, code=end.code, detail=end.detail, **used)
 
 
-async def _go_on(job: Job, agent: Agent, begun: bool | None) -> None:
+async def _continue(job: Job, agent: Agent, begun: bool | None) -> None:
     try:
         session = agent.session(id=job.session) if begun is None else agent.resume(job.session)
         try:
             if begun:
-                await session.resume(GONE)
+                await session.resume(WORKER_LOST)
             else:
                 await _finish_others(session)
                 await session.run(job.text, run=job.run)
@@ -134,7 +134,7 @@ async def _go_on(job: Job, agent: Agent, begun: bool | None) -> None:
 async def _finish_others(session: Session) -> None:
     """Finish a run of another job that was left open. Its outcome goes to that job's callers."""
     try:
-        await session.resume(GONE)
+        await session.resume(WORKER_LOST)
     except FerruleError:
         if session.has_open_run:
             raise

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
 from ferrule.core.errors import ConfigError, FerruleError
-from ferrule.core.frozen import frozen
+from ferrule.core.value_class import frozen
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -37,16 +37,16 @@ Workers take jobs of their own version only, so it changes with the form of a jo
 build.
 """
 SCHEMA = "ferrule_queue"
-MOST_PRIORITY = 2**31 - 1
+MAX_PRIORITY = 2**31 - 1
 
 
-POLL = 0.2
+POLL_SECONDS = 0.2
 """Seconds between two polls for an outcome."""
-MOST_WORKERS = 20
+MAX_WORKERS = 20
 """A job is given up after this many workers ended while working it: it may be what ends them."""
 
 
-class NoScale(FerruleError):
+class DistributedExtraMissing(FerruleError):
     """The extra `scale` is not installed."""
 
     code = "extra_missing"
@@ -89,12 +89,12 @@ class Job:
     def __post_init__(self) -> None:
         if not (self.tenant.strip() and self.user.strip()):
             raise ConfigError("a job needs a tenant and a user", code="identity_blank")
-        if not 0 <= self.priority <= MOST_PRIORITY:
+        if not 0 <= self.priority <= MAX_PRIORITY:
             raise ConfigError(
-                f"priority = {self.priority}", hint=f"use 0 to {MOST_PRIORITY}; 1 goes first"
+                f"priority = {self.priority}", hint=f"use 0 to {MAX_PRIORITY}; 1 goes first"
             )
 
-    def named(self) -> Job:
+    def with_name(self) -> Job:
         """Return the job with ids, if it has none.
 
         A new session gets the id of its first run: the same key is the same session.
@@ -113,7 +113,7 @@ class Job:
         return Job(**known)
 
 
-def options(job: Job, delay: float = 0) -> dict[str, Any]:
+def queue_options(job: Job, delay: float = 0) -> dict[str, Any]:
     """Return how a named job is put into the queue."""
     return {
         "queue_name": QUEUE,
@@ -126,7 +126,7 @@ def options(job: Job, delay: float = 0) -> dict[str, Any]:
     }
 
 
-def told(
+def build_outcome(
     job: Job, stop: str, *, text: str = "", code: str = "", detail: str = "", **usage: int
 ) -> dict[str, Any]:
     """Build an outcome.
@@ -145,7 +145,7 @@ def told(
 
 
 @frozen
-class Waiting:
+class WaitingJob:
     """Summary of a job in the queue.
 
     `state` is `waiting`, `working`, `done`, `failed` or `cancelled`; `worker` is who works it.
@@ -169,17 +169,17 @@ _STATES = {
 class Jobs:
     """The queue, for those who submit jobs. `database` is a PostgreSQL URL.
 
-    Raises NoScale if the extra is missing, and QueueUnreachable.
+    Raises DistributedExtraMissing if the extra is missing, and QueueUnreachable.
     """
 
     def __init__(self, database: str) -> None:
         try:
             from dbos import DBOSClient, run_dbos_database_migrations
         except ImportError as error:
-            raise NoScale(
+            raise DistributedExtraMissing(
                 "queues need the extra `scale`", hint="pip install 'ferrule[scale]'"
             ) from error
-        reach(database)
+        check_connection(database)
         address = driver_url(database)
         run_dbos_database_migrations(address, schema=SCHEMA)
         self._client: DBOSClient = DBOSClient(
@@ -191,8 +191,8 @@ class Jobs:
 
         A run that exists already stays as it is.
         """
-        job = job.named()
-        handed: Any = options(job, delay)
+        job = job.with_name()
+        handed: Any = queue_options(job, delay)
         self._client.enqueue(handed, job.as_dict())
         return job
 
@@ -202,12 +202,14 @@ class Jobs:
 
         handle = self._handle(run)
         try:
-            return handle.get_result(polling_interval_sec=POLL)
+            return handle.get_result(polling_interval_sec=POLL_SECONDS)
         except errors.DBOSAwaitedWorkflowCancelledError:
-            return told(self._job(handle.get_status()), "cancelled", detail="the job was cancelled")
+            return build_outcome(
+                self._job(handle.get_status()), "cancelled", detail="the job was cancelled"
+            )
         except errors.DBOSAwaitedWorkflowMaxRecoveryAttemptsExceeded:
-            detail = f"given up: {MOST_WORKERS} workers ended while they worked it"
-            return told(
+            detail = f"given up: {MAX_WORKERS} workers ended while they worked it"
+            return build_outcome(
                 self._job(handle.get_status()), "failed", code="job_given_up", detail=detail
             )
 
@@ -237,14 +239,16 @@ class Jobs:
         given: Any = status.input
         return Job.of(given["args"][0]) if given and given.get("args") else Job("?")
 
-    def recent(self, limit: int = 20) -> Iterator[Waiting]:
+    def recent(self, limit: int = 20) -> Iterator[WaitingJob]:
         """Return jobs, the newest first."""
         for status in self._client.list_workflows(name=WORKFLOW, limit=limit, sort_desc=True):
             job, state = self._job(status), _STATES.get(status.status, "failed")
             if status.status == "SUCCESS":
                 output: Any = status.output
                 state = output["stop"] if output["stop"] in ("done", "cancelled") else "failed"
-            yield Waiting(status.workflow_id, state, job.tenant, job.text, status.executor_id or "")
+            yield WaitingJob(
+                status.workflow_id, state, job.tenant, job.text, status.executor_id or ""
+            )
 
     def schedule(self, name: str, cron: str, job: Job) -> None:
         """Submit the job repeatedly, at the times of a cron expression.
@@ -295,12 +299,15 @@ def driver_url(database: str) -> str:
     return libpq_url(database).replace("postgresql://", "postgresql+psycopg://", 1)
 
 
-def reach(database: str) -> None:
-    """Connect once, so that a problem is reported in one line. Raises NoScale, QueueUnreachable."""
+def check_connection(database: str) -> None:
+    """Connect once, so that a problem is reported in one line.
+
+    Raises DistributedExtraMissing, QueueUnreachable.
+    """
     try:
         import psycopg
     except ImportError as error:
-        raise NoScale(
+        raise DistributedExtraMissing(
             "queues need the extra `scale`", hint="pip install 'ferrule[scale]'"
         ) from error
     try:

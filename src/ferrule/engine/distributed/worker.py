@@ -28,32 +28,32 @@ from uuid import uuid4
 
 from ferrule.core.errors import FerruleError
 from ferrule.storage.journal.protocols import Journal
-from ferrule.storage.locations import journal_at
+from ferrule.storage.locations import create_journal
 
-from .draining import LeavingJournal
-from .heartbeats import Beats
-from .job_run import Make, Turns, work
+from .draining import DrainingJournal
+from .heartbeats import Heartbeats
+from .job_run import MakeAgent, SessionTurns, run_job
 from .jobs import (
     APPLICATION,
-    MOST_WORKERS,
+    MAX_WORKERS,
     QUEUE,
     SCHEDULED,
     SCHEMA,
     VERSION,
     WORKFLOW,
+    DistributedExtraMissing,
     Job,
-    NoScale,
+    build_outcome,
+    check_connection,
     driver_url,
     libpq_url,
-    options,
-    reach,
-    told,
+    queue_options,
 )
 
 if TYPE_CHECKING:
     from dbos import DBOS
 
-BEAT = 2.0
+HEARTBEAT_SECONDS = 2.0
 """Seconds between two heartbeats."""
 
 
@@ -70,7 +70,7 @@ class Worker:
     def __init__(
         self,
         database: str,
-        make: Make,
+        make: MakeAgent,
         *,
         concurrency: int = 16,
         per_tenant: int | None = None,
@@ -80,30 +80,30 @@ class Worker:
         name: str = "",
     ) -> None:
         self.name = name or f"{socket.gethostname()}-{os.getpid()}-{uuid4().hex[:8]}"
-        self.journal = LeavingJournal(journal or journal_at(libpq_url(database)))
+        self.journal = DrainingJournal(journal or create_journal(libpq_url(database)))
         self._database = database
         self._make = make
         self._concurrency = concurrency
         self._per_tenant = per_tenant
         self._grace = grace
         self._lost_after = lost_after
-        self._beats = Beats(database, self.name, lost_after)
-        self._turns = Turns()
+        self._beats = Heartbeats(database, self.name, lost_after)
+        self._turns = SessionTurns()
         self._working = 0
         self._stopped = threading.Event()
 
     def run(self) -> None:
         """Work until `stop`, or SIGTERM or SIGINT.
 
-        Raises NoScale if the extra is missing, and QueueUnreachable at the start; later the
-        database may disappear and come back.
+        Raises DistributedExtraMissing if the extra is missing, and QueueUnreachable at the start;
+        later the database may disappear and come back.
         """
         if threading.current_thread() is threading.main_thread():
             for number in (signal.SIGTERM, signal.SIGINT):
-                signal.signal(number, self._asked_to_stop)
+                signal.signal(number, self._on_signal)
         dbos = self._launch()
         try:
-            while not self._stopped.wait(min(BEAT, self._lost_after / 4)):
+            while not self._stopped.wait(min(HEARTBEAT_SECONDS, self._lost_after / 4)):
                 self._beats.beat()
         finally:
             self._leave(dbos)
@@ -112,7 +112,7 @@ class Worker:
         """Stop working; jobs that are not done are taken over by others."""
         self._stopped.set()
 
-    def _asked_to_stop(self, number: int, frame: FrameType | None) -> None:
+    def _on_signal(self, number: int, frame: FrameType | None) -> None:
         # The thread that this interrupts may hold the lock that setting the event needs.
         threading.Thread(target=self.stop, name="ferrule-stop").start()
 
@@ -133,10 +133,10 @@ class Worker:
         try:
             from dbos import DBOS
         except ImportError as error:
-            raise NoScale(
+            raise DistributedExtraMissing(
                 "workers need the extra `scale`", hint="pip install 'ferrule[scale]'"
             ) from error
-        reach(self._database)
+        check_connection(self._database)
         self._beats.begin()
         dbos = DBOS(
             config={
@@ -152,7 +152,7 @@ class Worker:
                 "scheduler_polling_interval_sec": 5.0,
             }
         )
-        logging.getLogger("dbos").addFilter(_worth_saying)
+        logging.getLogger("dbos").addFilter(_is_worth_logging)
         self._register()
         DBOS.launch()
         DBOS.register_queue(
@@ -169,21 +169,21 @@ class Worker:
 
         @DBOS.step(name="ferrule.work", preemptible=True)
         async def step(job: dict[str, Any]) -> dict[str, Any]:
-            return await self._worked(job)
+            return await self._work(job)
 
-        @DBOS.workflow(name=WORKFLOW, max_recovery_attempts=MOST_WORKERS)
+        @DBOS.workflow(name=WORKFLOW, max_recovery_attempts=MAX_WORKERS)
         async def workflow(job: dict[str, Any]) -> dict[str, Any]:
             return await step(job)
 
         @DBOS.workflow(name=SCHEDULED)
         async def scheduled(at: datetime, job: dict[str, Any]) -> None:
-            due = Job.of({**job, "run": f"{DBOS.workflow_id}-run"}).named()
-            handed: Any = options(due)
+            due = Job.of({**job, "run": f"{DBOS.workflow_id}-run"}).with_name()
+            handed: Any = queue_options(due)
             await DBOS.enqueue_workflow_with_options_async(handed, due.as_dict())
 
         del workflow, scheduled
 
-    async def _worked(self, given: dict[str, Any]) -> dict[str, Any]:
+    async def _work(self, given: dict[str, Any]) -> dict[str, Any]:
         """Work a job and return its outcome.
 
         A job that can never start has failed, whatever the reason: trying again would not help.
@@ -191,22 +191,24 @@ class Worker:
         job = Job.of(given)
         self._working += 1
         try:
-            return await work(job, self.journal, self._make, self._turns)
+            return await run_job(job, self.journal, self._make, self._turns)
         except Exception as error:  # noqa: BLE001  boundary: somebody's code makes the agent, and its error is the job's outcome
-            return self._failed(job, error)
+            return self._fail(job, error)
         finally:
             self._working -= 1
 
-    def _failed(self, job: Job, error: Exception) -> dict[str, Any]:
+    def _fail(self, job: Job, error: Exception) -> dict[str, Any]:
         if self.journal.left:
             # Not an outcome: the job stays in the queue, and another worker continues it.
             raise asyncio.CancelledError from error
         if isinstance(error, FerruleError):
-            return told(job, "failed", code=error.code, detail=str(error))
-        return told(job, "failed", code="job_failed", detail=f"{type(error).__name__}: {error}")
+            return build_outcome(job, "failed", code=error.code, detail=str(error))
+        return build_outcome(
+            job, "failed", code="job_failed", detail=f"{type(error).__name__}: {error}"
+        )
 
 
-def _worth_saying(record: logging.LogRecord) -> bool:
+def _is_worth_logging(record: logging.LogRecord) -> bool:
     """Whether DBOS should log a record; it logs a cancelled job as an error with a traceback."""
     from dbos import error as errors
 

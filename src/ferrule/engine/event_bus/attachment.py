@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from ferrule.core.frozen import frozen
+from ferrule.core.value_class import frozen
 from ferrule.engine.driver import Driver
-from ferrule.engine.hooks.events import Garbage, json_value
-from ferrule.permissions.approvals import Answer, ApprovalRequest, Approver
+from ferrule.engine.hooks.events import NotJson, json_value
+from ferrule.permissions.approvals import ApprovalAnswer, ApprovalRequest, Approver
 
 from .bus import Bus, Feed
-from .events import ApprovalAsked
+from .events import ApprovalRequested
 
 
 @frozen
-class Announced:
+class AnnouncingApprover:
     """An approver whose requests subscribers see, without secrets.
 
     The approver itself gets the request unchanged.
@@ -28,37 +28,37 @@ class Announced:
         """Whether the approver asks a person about unknown outcomes."""
         return bool(getattr(self.approver, "asks_about_unknown", False))
 
-    async def ask(self, request: ApprovalRequest) -> Answer:
+    async def ask(self, request: ApprovalRequest) -> ApprovalAnswer:
         """Announce the request, then ask, as `Approver.ask`."""
         if request.identity.session == self.feed.key[2]:
             # A sub-agent's question passes here too: it belongs to the sub-agent's own session.
-            self.feed.publish(_shown(request))
+            self.feed.publish(_describe(request))
         return await self.approver.ask(request)
 
 
 def change_approver(driver: Driver, approver: Approver) -> None:
     """Replace the approver; subscribers still see the requests."""
     known = driver.approver
-    if isinstance(known, Announced):
+    if isinstance(known, AnnouncingApprover):
         approver = replace(known, approver=approver)
     driver.approver = approver
 
 
-def attach(bus: Bus, driver: Driver, recorded: int = 0) -> None:
+def attach_session(bus: Bus, driver: Driver, recorded: int = 0) -> None:
     """Let subscribers see what happens in a session, which has `recorded` events so far."""
     log = driver.log
     feed = bus.feed(lambda: log.identity, journal=log.journal, recorded=recorded)
     log.outlet = feed
-    driver.approver = Announced(driver.approver, feed)
+    driver.approver = AnnouncingApprover(driver.approver, feed)
 
 
-def _shown(request: ApprovalRequest) -> ApprovalAsked:
+def _describe(request: ApprovalRequest) -> ApprovalRequested:
     try:
         arguments = json_value(dict(request.values))
-    except Garbage as garbage:
+    except NotJson as garbage:
         # Arguments that have no JSON form: the event says so. The request itself is not held up.
         arguments = {"(not shown)": str(garbage)}
-    return ApprovalAsked(
+    return ApprovalRequested(
         request.call.id,
         request.tool.full_name,
         request.risk,

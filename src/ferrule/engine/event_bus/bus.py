@@ -1,7 +1,7 @@
 """The event bus: what happens in sessions, for anyone who may watch it, while it happens.
 
     bus = Bus()
-    agent = Agent("ollama:llama3.2", tools=[...], host=Host(bus=bus))
+    agent = Agent("ollama:llama3.2", tools=[...], bus=bus)
     own = OwnSession("local", "ada", session.id)
     async for event in bus.subscribe(own, kinds=["call.*", "run.*"]):
         print(event.sequence, event.kind, event.payload)
@@ -41,22 +41,22 @@ from ferrule.storage.journal.protocols import Journal
 from .events import (
     BusEvent,
     CursorError,
+    EventRedactor,
     OperatorSubscribed,
     Place,
-    Redacts,
     SessionKey,
     TapRemoved,
 )
 from .feed import Feed
-from .journal_events import Recorded, after_of, head_of
+from .journal_events import RecordedEvents, find_head, resolve_cursor
 from .ring import Ring
-from .scope import Key, Kinds, Operator, OwnSession, Scope, scope_of
-from .subscription import Past, Subscription, rouse_all
+from .scope import Key, Kinds, Operator, OwnSession, Scope, parse_scope
+from .subscription import PastEvents, Subscription, wake_all
 
 OPERATORS = "*operators"
 """The tenant of the bus's own events about operators. Nobody owns sessions of it."""
-BUFFER = 256
-PATIENCE = 100_000
+DEFAULT_BUFFER = 256
+DEFAULT_PATIENCE = 100_000
 
 Cursor = Place | str
 
@@ -77,13 +77,13 @@ class Bus:
     def __init__(
         self,
         *,
-        redactor: Redacts | None = None,
+        redactor: EventRedactor | None = None,
         journal: Journal | None = None,
         ring: int = 4096,
         ring_bytes: int = 32 << 20,
         clock: Clock | None = None,
     ) -> None:
-        self.redactor: Redacts = redactor or Redactor.of_process(os.environ)
+        self.redactor: EventRedactor = redactor or Redactor.for_environment(os.environ)
         self.clock = clock or SystemClock()
         self._journal = journal
         self._lock = threading.Lock()
@@ -112,7 +112,7 @@ class Bus:
             self._journal = journal if self._journal is None else self._journal
             return Feed(self, who, self._journal if journal is None else journal, recorded)
 
-    def hand_on(self, feed: Feed, event: BusEvent, place: Place) -> None:
+    def deliver(self, feed: Feed, event: BusEvent, place: Place) -> None:
         """Deliver a feed's event to the ring, the readers in whose scope it is, and the taps."""
         session = feed.key
         waiting: list[tuple[AbstractEventLoop, Subscription]] = []
@@ -121,16 +121,16 @@ class Bus:
             before, feed.place = feed.place, place
             if self._closed:
                 return
-            if not feed.known:
+            if not feed.is_registered:
                 # Not before: opening a session that another agent drives fails, and must not
                 # replace that one's feed here.
-                feed.known = True
+                feed.is_registered = True
                 self._feeds[session] = feed
                 # Events of an earlier feed of the session may never have been written.
                 self._ring.forget(session)
             self._ring.add(session, event, before, feed)
             entry = (session, event)
-            for key in _keys(session):
+            for key in _scope_keys(session):
                 gone = False
                 for ref in self._readers.get(key, ()):
                     reader = ref()
@@ -141,8 +141,8 @@ class Bus:
                     if loop is not None:
                         waiting.append((loop, reader))
                 if gone:
-                    self._of(key)
-        rouse_all(waiting)
+                    self._readers_of(key)
+        wake_all(waiting)
         for tap in self._taps:
             try:
                 tap(event)
@@ -153,23 +153,27 @@ class Bus:
     def wants_pieces(self, session: SessionKey) -> bool:
         """Whether a reader of this session wants the model's text as it arrives."""
         with self._lock:
-            return any(reader.kinds.pieces for key in _keys(session) for reader in self._of(key))
+            return any(
+                reader.kinds.pieces
+                for key in _scope_keys(session)
+                for reader in self._readers_of(key)
+            )
 
-    def drives(self, session: OwnSession) -> bool:
+    def is_driving(self, session: OwnSession) -> bool:
         """Whether an agent of this bus is working on a session, or was and has not released it."""
         with self._lock:
             return session.key in self._feeds
 
-    def _of(self, key: Key) -> list[Subscription]:
+    def _readers_of(self, key: Key) -> list[Subscription]:
         refs = self._readers.get(key)
         if refs is None:
             return []
-        readers = [reader for ref in refs if (reader := ref()) is not None and not reader.ended]
+        readers = [reader for ref in refs if (reader := ref()) is not None and not reader.has_ended]
         if len(readers) < len(refs):
-            self._set(key, readers)
+            self._set_readers(key, readers)
         return readers
 
-    def _set(self, key: Key, readers: Iterable[Subscription]) -> None:
+    def _set_readers(self, key: Key, readers: Iterable[Subscription]) -> None:
         refs = tuple(weakref.ref(reader) for reader in readers)
         if refs:
             self._readers[key] = refs
@@ -198,8 +202,8 @@ class Bus:
         *,
         kinds: Iterable[str] | None = None,
         cursor: Cursor | Mapping[str, Cursor] | None = None,
-        buffer: int = BUFFER,
-        patience: int = PATIENCE,
+        buffer: int = DEFAULT_BUFFER,
+        patience: int = DEFAULT_PATIENCE,
     ) -> Subscription:
         """Subscribe to what happens within the scope from now on; with a cursor, from there on.
 
@@ -223,7 +227,7 @@ class Bus:
         Reads the heads of journals if the cursor is older than what is kept; the events before that
         are read with the first events.
         """
-        scope = scope_of(scope)
+        scope = parse_scope(scope)
         if buffer < 1 or patience < 1:
             raise ConfigError("a subscription needs room for at least one event")
         if scope.key[0] == OPERATORS and not isinstance(scope, Operator):
@@ -236,9 +240,9 @@ class Bus:
             now=self.clock.now,
             closed=self._forget,
         )
-        self._begin(reader, _starts(scope, cursor))
+        self._begin(reader, _parse_cursors(scope, cursor))
         if isinstance(scope, Operator):
-            self._tell_of(scope)
+            self._announce_operator(scope)
         return reader
 
     def _begin(self, reader: Subscription, starts: dict[SessionKey, Cursor]) -> None:
@@ -260,12 +264,14 @@ class Bus:
                     # A session was opened or released meanwhile: its events are elsewhere now.
                     continue
                 feeds = {
-                    session: feed for session, feed in self._feeds.items() if _within(session, key)
+                    session: feed
+                    for session, feed in self._feeds.items()
+                    if _is_within(session, key)
                 }
                 if starts and None in key:
                     starts = {**{session: Place() for session in feeds}, **starts}
                 seen = {session: (feed.place, feed.cursor) for session, feed in feeds.items()}
-                past: list[Past] = []
+                past: list[PastEvents] = []
                 kept: list[BusEvent] = []
                 for session, cursor in starts.items():
                     seen[session] = self._resume(
@@ -281,7 +287,7 @@ class Bus:
                 f"no session `{session[2]}` is at work here",
                 hint="give the bus a journal to read it from",
             )
-        return head_of(self._journal, OwnSession(*session))
+        return find_head(self._journal, OwnSession(*session))
 
     def _resume(
         self,
@@ -289,14 +295,16 @@ class Bus:
         cursor: Cursor,
         feed: Feed | None,
         head: int,
-        past: list[Past],
+        past: list[PastEvents],
         kept: list[BusEvent],
     ) -> tuple[Place, str]:
         """Return where in a session a reader continues.
 
         What it missed is added to `past` and `kept`.
         """
-        place = _place(cursor, feed) if feed is not None else Place(after_of(cursor, head))
+        place = (
+            _parse_place(cursor, feed) if feed is not None else Place(resolve_cursor(cursor, head))
+        )
         gone, events = self._ring.since(session, place)
         if gone is None:
             gone = Place(head) if feed is None else feed.place
@@ -311,7 +319,9 @@ class Bus:
                     code="cursor_too_old",
                 )
             own = OwnSession(*session)
-            past.append(Recorded(journal, own, self.redactor, after=place.event, until=gone.event))
+            past.append(
+                RecordedEvents(journal, own, self.redactor, after=place.event, until=gone.event)
+            )
         kept += events
         return place, cursor if isinstance(cursor, str) else str(cursor)
 
@@ -322,14 +332,14 @@ class Bus:
             name, self.feed(Identity(OPERATORS, name, "bus", "none"))
         )
 
-    def _tell_of(self, scope: Operator) -> None:
+    def _announce_operator(self, scope: Operator) -> None:
         feed = self._operators_feed(scope.name)
         names = (scope.tenant or "", scope.user or "", scope.session or "")
         feed.publish(OperatorSubscribed(scope.name, scope.reason, *names))
 
     def _forget(self, reader: Subscription) -> None:
         with self._lock:
-            self._of(reader.scope.key)
+            self._readers_of(reader.scope.key)
 
     def close(self) -> None:
         """End all subscriptions.
@@ -338,17 +348,17 @@ class Bus:
         """
         with self._lock:
             self._closed = True
-            readers = [reader for key in [*self._readers] for reader in self._of(key)]
+            readers = [reader for key in [*self._readers] for reader in self._readers_of(key)]
             self._readers.clear()
         waiting: list[tuple[AbstractEventLoop, Subscription]] = []
         for reader in readers:
             loop = reader.end("closed")
             if loop is not None:
                 waiting.append((loop, reader))
-        rouse_all(waiting)
+        wake_all(waiting)
 
 
-def _keys(session: SessionKey) -> tuple[Key, ...]:
+def _scope_keys(session: SessionKey) -> tuple[Key, ...]:
     """Return the scopes that a session is in."""
     tenant, user, _ = session
     if tenant == OPERATORS:
@@ -356,13 +366,15 @@ def _keys(session: SessionKey) -> tuple[Key, ...]:
     return (session, (tenant, user, None), (tenant, None, None), (None, None, None))
 
 
-def _within(session: SessionKey, key: Key) -> bool:
+def _is_within(session: SessionKey, key: Key) -> bool:
     return session[0] != OPERATORS and all(
         asked in (None, part) for part, asked in zip(session, key, strict=True)
     )
 
 
-def _starts(scope: Scope, cursor: Cursor | Mapping[str, Cursor] | None) -> dict[SessionKey, Cursor]:
+def _parse_cursors(
+    scope: Scope, cursor: Cursor | Mapping[str, Cursor] | None
+) -> dict[SessionKey, Cursor]:
     """Return where the reader of each session continues."""
     if cursor is None:
         return {}
@@ -373,7 +385,7 @@ def _starts(scope: Scope, cursor: Cursor | Mapping[str, Cursor] | None) -> dict[
         wrong = [name for name in cursor if session not in (None, name)]
         if wrong:
             raise ConfigError(f"a cursor of `{wrong[0]}` for a subscription to `{session}`")
-        return {_session(tenant, user, name): place for name, place in cursor.items()}
+        return {_session_key(tenant, user, name): place for name, place in cursor.items()}
     if session is None:
         raise ConfigError(
             "several sessions need a cursor each", hint="give `Subscription.cursor` back"
@@ -381,12 +393,12 @@ def _starts(scope: Scope, cursor: Cursor | Mapping[str, Cursor] | None) -> dict[
     return {(tenant, user, session): cursor}
 
 
-def _session(tenant: str, user: str, session: str) -> SessionKey:
+def _session_key(tenant: str, user: str, session: str) -> SessionKey:
     own = OwnSession(tenant, user, session)
     return (own.tenant, own.user, own.session)
 
 
-def _place(cursor: Cursor, feed: Feed) -> Place:
+def _parse_place(cursor: Cursor, feed: Feed) -> Place:
     """Return where a cursor is in a session that is open here. Raises CursorError."""
     if isinstance(cursor, str):
         shown, *more = cursor.split("~")
@@ -394,7 +406,7 @@ def _place(cursor: Cursor, feed: Feed) -> Place:
         if not more or more[-1] != feed.epoch:
             # From another bus, or none: only events that were written then surely have the same
             # number.
-            return Place(after_of(cursor, feed.place.event))
+            return Place(resolve_cursor(cursor, feed.place.event))
     else:
         place = cursor
     if place > feed.place:

@@ -19,13 +19,13 @@ from dataclasses import field, fields
 from json.encoder import encode_basestring
 from typing import Any, ClassVar, NamedTuple, Protocol, get_args
 
-from ferrule.core.calls import compact
+from ferrule.core.calls import encode_json
 from ferrule.core.errors import FerruleError
-from ferrule.core.events import Event, Record, spell
-from ferrule.core.frozen import frozen
+from ferrule.core.events import Event, JournalRecord, dump_event
 from ferrule.core.identity import Identity
+from ferrule.core.value_class import frozen
 from ferrule.engine.live_events import Live, Progress, ReasoningDelta, TextDelta
-from ferrule.storage.journal.hash_chain import escaped
+from ferrule.storage.journal.hash_chain import escape_surrogates
 
 FORMAT = 1
 """Version of the encoded form."""
@@ -36,7 +36,7 @@ CLOSED = "bus.closed"
 """The last event of a subscription that the bus ended; `reason` says why."""
 OPERATOR = "bus.operator"
 """Somebody subscribed as an operator: who, to what, and why."""
-FAILED = "audit.redaction_failed"
+REDACTION_FAILED = "audit.redaction_failed"
 """Replaces an event whose payload could not be redacted: `of` is its kind."""
 
 PIECES: dict[type, str] = {
@@ -47,7 +47,7 @@ PIECES: dict[type, str] = {
 KINDS = frozenset(
     {str(cls.kind) for cls in get_args(Event)}
     | set(PIECES.values())
-    | {"approval.requested", "bus.tap_removed", DROPPED, CLOSED, OPERATOR, FAILED}
+    | {"approval.requested", "bus.tap_removed", DROPPED, CLOSED, OPERATOR, REDACTION_FAILED}
 )
 """All kinds of events, except those that a later version wrote."""
 
@@ -63,26 +63,26 @@ class CursorError(FerruleError):
     exit_code = 2
 
 
-class Redacts(Protocol):
+class EventRedactor(Protocol):
     """Removes secrets (`permissions.redaction.Redactor`). Used from several threads.
 
     If it raises, the payload is withheld.
     """
 
     @property
-    def by_line(self) -> bool:
+    def needs_whole_lines(self) -> bool:
         """Whether a secret may contain spaces."""
         ...
 
-    def body(self, text: str) -> str:
+    def redact_json(self, text: str) -> str:
         """Remove secrets from JSON text."""
         ...
 
-    def text(self, text: str) -> str:
+    def redact_text(self, text: str) -> str:
         """Remove secrets from text."""
         ...
 
-    def may_hold(self, text: str) -> bool:
+    def may_contain_secret(self, text: str) -> bool:
         """Whether the text may contain a secret, or the beginning of one in its last line."""
         ...
 
@@ -103,19 +103,19 @@ class Place(NamedTuple):
     def parse(text: str) -> Place:
         """Parse a place. Raises CursorError."""
         event, _, piece = text.partition(".")
-        if not (_number(event) and (not piece or _number(piece))):
+        if not (_is_number(event) and (not piece or _is_number(piece))):
             raise CursorError(
                 f"no such place: {text[:40]!r}", hint="give a cursor back as it was received"
             )
         return Place(int(event), int(piece or 0))
 
 
-def _number(text: str) -> bool:
+def _is_number(text: str) -> bool:
     return text.isascii() and text.isdigit() and len(text) < 16
 
 
 @frozen
-class ApprovalAsked:
+class ApprovalRequested:
     """A person is asked for an approval, as subscribers see it.
 
     The approver gets the request itself, unredacted.
@@ -152,7 +152,7 @@ class TapRemoved:
     error: str
 
 
-Item = Live | ApprovalAsked | OperatorSubscribed | TapRemoved
+Item = Live | ApprovalRequested | OperatorSubscribed | TapRemoved
 """What a feed publishes."""
 
 
@@ -185,35 +185,35 @@ class BusEvent:
         return json.loads(self.data)["payload"]
 
 
-def described(item: Item) -> tuple[str, str]:
+def describe(item: Item) -> tuple[str, str]:
     """Return `(kind, body)` of an item, including secrets.
 
     Raises TypeError for what has no JSON form.
     """
     if isinstance(item, Progress):
-        return PIECES[Progress], compact({"call_id": item.call_id, "text": item.text})
+        return PIECES[Progress], encode_json({"call_id": item.call_id, "text": item.text})
     if isinstance(item, TextDelta | ReasoningDelta):
-        return PIECES[type(item)], compact({"text": item.text})
-    if isinstance(item, ApprovalAsked | OperatorSubscribed | TapRemoved):
+        return PIECES[type(item)], encode_json({"text": item.text})
+    if isinstance(item, ApprovalRequested | OperatorSubscribed | TapRemoved):
         shown = {one.name: getattr(item, one.name) for one in fields(item)}
-        return item.kind, compact(shown)
-    return spell(item)
+        return item.kind, encode_json(shown)
+    return dump_event(item)
 
 
-def redacted(item: Item, redactor: Redacts) -> tuple[str, str]:
+def redact(item: Item, redactor: EventRedactor) -> tuple[str, str]:
     """Return `(kind, body)` without secrets.
 
     If that fails for any reason, the payload is withheld and the kind is `FAILED`.
     """
     kind = "unknown"
     try:
-        kind, body = described(item)
-        return kind, redactor.body(body)
+        kind, body = describe(item)
+        return kind, redactor.redact_json(body)
     except Exception as error:  # noqa: BLE001  boundary: what could not be redacted is not shown, nor what an error says of it
-        return FAILED, compact({"of": kind, "error": type(error).__name__})
+        return REDACTION_FAILED, encode_json({"of": kind, "error": type(error).__name__})
 
 
-def sealed(
+def seal(
     kind: str,
     body: str,
     *,
@@ -235,12 +235,12 @@ def sealed(
     try:
         data = f"{head}{body}}}".encode()
     except UnicodeEncodeError:
-        data = escaped(f"{head}{body}}}").encode()
+        data = escape_surrogates(f"{head}{body}}}").encode()
     return BusEvent(kind, who, time, place, cursor, data)
 
 
 @frozen
-class Lost:
+class LostEvents:
     """Events of a session that a reader missed: the first, the last and how many."""
 
     session: SessionKey
@@ -249,7 +249,7 @@ class Lost:
     count: int
 
 
-def dropped(lost: Sequence[Lost], time: float) -> BusEvent:
+def count_lost(lost: Sequence[LostEvents], time: float) -> BusEvent:
     """Build the notice about lost events."""
     ranges = [
         {
@@ -260,13 +260,13 @@ def dropped(lost: Sequence[Lost], time: float) -> BusEvent:
         }
         for one in lost
     ]
-    body = compact({"count": sum(one.count for one in lost), "ranges": ranges})
-    return sealed(DROPPED, body, identity=None, time=time, place=None)
+    body = encode_json({"count": sum(one.count for one in lost), "ranges": ranges})
+    return seal(DROPPED, body, identity=None, time=time, place=None)
 
 
-def from_record(record: Record, redactor: Redacts) -> BusEvent:
+def from_record(record: JournalRecord, redactor: EventRedactor) -> BusEvent:
     """Build the event of a journal's record."""
-    kind, body = redacted(record.event, redactor)
+    kind, body = redact(record.event, redactor)
     who = Identity(record.tenant, record.user, record.session, record.run)
     place = Place(record.seq)
-    return sealed(kind, body, identity=who, time=record.time / 1000, place=place, cursor=str(place))
+    return seal(kind, body, identity=who, time=record.time / 1000, place=place, cursor=str(place))

@@ -14,31 +14,31 @@ from ferrule.engine.live_events import Progress, ReasoningDelta, TextDelta
 from ferrule.storage.journal.protocols import Journal
 
 from .events import (
-    ApprovalAsked,
+    ApprovalRequested,
     BusEvent,
+    EventRedactor,
     Item,
     OperatorSubscribed,
     Place,
-    Redacts,
     SessionKey,
     TapRemoved,
-    redacted,
-    sealed,
+    redact,
+    seal,
 )
-from .live_redaction import Pieces
+from .live_redaction import PieceRedactor
 
 _Text = TextDelta | ReasoningDelta
-_UNNUMBERED = (TextDelta, ReasoningDelta, Progress, ApprovalAsked, OperatorSubscribed, TapRemoved)
-_BROKEN_OFF = (ModelFailed, Cancelled, LimitHit, RunFinished)
+_PIECES = (TextDelta, ReasoningDelta, Progress, ApprovalRequested, OperatorSubscribed, TapRemoved)
+_INTERRUPTIONS = (ModelFailed, Cancelled, LimitHit, RunFinished)
 
 
 class Hub(Protocol):
     """The bus, as far as a feed needs it."""
 
-    redactor: Redacts
+    redactor: EventRedactor
     clock: Clock
 
-    def hand_on(self, feed: Feed, event: BusEvent, place: Place) -> None:
+    def deliver(self, feed: Feed, event: BusEvent, place: Place) -> None:
         """Deliver an event to its readers, and move the feed to `place`."""
         ...
 
@@ -58,35 +58,35 @@ class Feed:
     ) -> None:
         self.journal = journal
         self.place = Place(recorded)
-        self.known = False
+        self.is_registered = False
         """Whether the bus knows the feed: from the first event that it publishes."""
         self.epoch = token_hex(4)
         self._bus = bus
         self._identity = identity
         self._written = recorded
         self._lock = threading.RLock()
-        self._text = {kind: Pieces(bus.redactor) for kind in (TextDelta, ReasoningDelta)}
+        self._text = {kind: PieceRedactor(bus.redactor) for kind in (TextDelta, ReasoningDelta)}
 
     def publish(self, item: Item) -> None:
         """Publish an item. Never raises for what readers do, and never waits for them."""
         with self._lock:
             if isinstance(item, TextDelta | ReasoningDelta):
-                self._piece(type(item), lambda pieces: pieces.add(item.text))
+                self._publish_piece(type(item), lambda pieces: pieces.add(item.text))
                 return
             if isinstance(item, ModelAnswered):
                 for kind in self._text:
-                    self._piece(kind, Pieces.rest)
-            elif isinstance(item, _BROKEN_OFF):
+                    self._publish_piece(kind, PieceRedactor.finish)
+            elif isinstance(item, _INTERRUPTIONS):
                 for pieces in self._text.values():
                     pieces.drop()
-            self._out(item, self._bus.redactor)
+            self._publish(item, self._bus.redactor)
 
-    def flushed(self) -> None:
+    def on_flush(self) -> None:
         """Take note that what was published is in the journal."""
         self._written = self.place.event
 
     @property
-    def watched(self) -> bool:
+    def is_watched(self) -> bool:
         """Whether anyone wants text as it arrives: only then is the model asked to stream."""
         return self._bus.wants_pieces(self.key)
 
@@ -100,23 +100,23 @@ class Feed:
         """The session's current position."""
         return f"{self.place}~{self._written}~{self.epoch}"
 
-    def _piece(self, kind: type[_Text], take: Callable[[Pieces], str]) -> None:
+    def _publish_piece(self, kind: type[_Text], take: Callable[[PieceRedactor], str]) -> None:
         try:
             shown = take(self._text[kind])
         except Exception:  # noqa: BLE001  boundary: a redactor that fails withholds the piece, which `_out` reports
-            self._out(kind(""), _Withheld())
+            self._publish(kind(""), _Withhold())
         else:
             if shown:
-                self._out(kind(shown), _Passed())
+                self._publish(kind(shown), _PassThrough())
 
-    def _out(self, item: Item, redactor: Redacts) -> None:
-        kind, body = redacted(item, redactor)
+    def _publish(self, item: Item, redactor: EventRedactor) -> None:
+        kind, body = redact(item, redactor)
         before = self.place
-        if isinstance(item, _UNNUMBERED):
+        if isinstance(item, _PIECES):
             place = Place(before.event, before.piece + 1)
         else:
             place = Place(before.event + 1)
-        event = sealed(
+        event = seal(
             kind,
             body,
             identity=self._identity(),
@@ -124,26 +124,26 @@ class Feed:
             place=place,
             cursor=f"{place}~{self._written}~{self.epoch}",
         )
-        self._bus.hand_on(self, event, place)
+        self._bus.deliver(self, event, place)
 
 
-class _Passed:
+class _PassThrough:
     """Passes text that was redacted already, when enough of it had arrived."""
 
-    by_line = False
+    needs_whole_lines = False
 
-    def body(self, text: str) -> str:
+    def redact_json(self, text: str) -> str:
         return text
 
-    def text(self, text: str) -> str:
+    def redact_text(self, text: str) -> str:
         return text
 
-    def may_hold(self, text: str) -> bool:
+    def may_contain_secret(self, text: str) -> bool:
         return False
 
 
-class _Withheld(_Passed):
+class _Withhold(_PassThrough):
     """Withholds text that could not be redacted."""
 
-    def body(self, text: str) -> str:
+    def redact_json(self, text: str) -> str:
         raise ValueError("not redacted")

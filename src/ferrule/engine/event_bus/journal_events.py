@@ -13,27 +13,36 @@ import os
 from collections.abc import AsyncIterator, Iterable, Iterator
 
 from ferrule.core.errors import ConfigError
-from ferrule.core.events import Record
+from ferrule.core.events import JournalRecord
 from ferrule.core.identity import Identity
 from ferrule.engine.threads import run_blocking
 from ferrule.permissions.redaction import Redactor
-from ferrule.storage.journal.change_detection import changes_of
+from ferrule.storage.journal.change_detection import create_change_detector
 from ferrule.storage.journal.protocols import Journal
-from ferrule.storage.journal.sessions import unknown
+from ferrule.storage.journal.sessions import unknown_session_error
 
-from .events import BusEvent, CursorError, Lost, Place, Redacts, SessionKey, dropped, from_record
+from .events import (
+    BusEvent,
+    CursorError,
+    EventRedactor,
+    LostEvents,
+    Place,
+    SessionKey,
+    count_lost,
+    from_record,
+)
 from .scope import Kinds, OwnSession
 
-PAGE = 128
+PAGE_SIZE = 128
 """Events that are read and redacted at once."""
-SHORTEST = 0.02
+MIN_INTERVAL = 0.02
 """Minimum seconds between two polls of a journal."""
-LONGEST = 10.0
+MAX_INTERVAL = 10.0
 """Maximum seconds between two polls of a journal."""
 
 
-class Recorded:
-    """Events `after` to `until` of a session, page by page. Implements `subscription.Past`.
+class RecordedEvents:
+    """Events `after` to `until` of a session, page by page. Implements `subscription.PastEvents`.
 
     A session of somebody else raises SessionNotFound, like one that does not exist. Events up to
     `until` that the journal does not have (not yet, or never: they were published and not written)
@@ -44,7 +53,7 @@ class Recorded:
         self,
         journal: Journal,
         session: OwnSession,
-        redactor: Redacts,
+        redactor: EventRedactor,
         *,
         after: int,
         until: int | None = None,
@@ -54,7 +63,7 @@ class Recorded:
         self._redactor = redactor
         self._until = until
         self.after = after
-        self._records: Iterator[Record] | None = None
+        self._records: Iterator[JournalRecord] | None = None
 
     def page(self) -> list[BusEvent]:
         """Return the next events, [] if there are no more now. Reads the journal.
@@ -66,19 +75,19 @@ class Recorded:
             self._records = self._journal.records(self._session.session, after=self.after)
         for record in self._records:
             if (record.tenant, record.user) != (self._session.tenant, self._session.user):
-                raise unknown(self._session.session)
+                raise unknown_session_error(self._session.session)
             if self._until is not None and record.seq > self._until:
                 break
             events.append(from_record(record, self._redactor))
             self.after = record.seq
-            if len(events) == PAGE:
+            if len(events) == PAGE_SIZE:
                 return events
         self._records = None
         if self._until is not None and self.after < self._until:
             first, last = Place(self.after + 1), Place(self._until)
             self.after = self._until
-            lost = Lost(_key(self._session), first, last, last.event - first.event + 1)
-            events.append(dropped([lost], 0.0))
+            lost = LostEvents(_key(self._session), first, last, last.event - first.event + 1)
+            events.append(count_lost([lost], 0.0))
         return events
 
 
@@ -86,7 +95,7 @@ def _key(session: OwnSession) -> SessionKey:
     return (session.tenant, session.user, session.session)
 
 
-def head_of(journal: Journal, session: OwnSession) -> int:
+def find_head(journal: Journal, session: OwnSession) -> int:
     """Return the number of a session's last event.
 
     Raises SessionNotFound, also for a session of somebody else, and JournalError.
@@ -94,11 +103,11 @@ def head_of(journal: Journal, session: OwnSession) -> int:
     last, _ = journal.head(session.session)
     record = next(iter(journal.records(session.session, after=last - 1)))
     if (record.tenant, record.user) != (session.tenant, session.user):
-        raise unknown(session.session)
+        raise unknown_session_error(session.session)
     return last
 
 
-def after_of(cursor: Place | str, last: int) -> int:
+def resolve_cursor(cursor: Place | str, last: int) -> int:
     """Return the event behind which a cursor continues, in a journal that ends with event `last`.
 
     For a cursor of a bus that is gone, only what had been written then counts: the other numbers
@@ -128,7 +137,7 @@ async def follow(
     *,
     cursor: Place | str = "0",
     kinds: Iterable[str] | None = None,
-    redactor: Redacts | None = None,
+    redactor: EventRedactor | None = None,
     interval: float = 0.25,
 ) -> AsyncIterator[BusEvent]:
     """Yield the events of a session behind `cursor`, as any process writes them.
@@ -141,20 +150,20 @@ async def follow(
         JournalError: The journal could not be read.
         ConfigError: The interval or a kind is not valid.
     """
-    if not SHORTEST <= interval <= LONGEST:
+    if not MIN_INTERVAL <= interval <= MAX_INTERVAL:
         raise ConfigError(
-            f"interval = {interval:g}: it must be {SHORTEST:g} to {LONGEST:g} seconds"
+            f"interval = {interval:g}: it must be {MIN_INTERVAL:g} to {MAX_INTERVAL:g} seconds"
         )
     own = OwnSession(session.tenant, session.user, session.session)
     wanted = Kinds(kinds)
-    secrets = redactor or Redactor.of_process(os.environ)
-    last = await run_blocking(lambda: head_of(journal, own))
-    recorded = Recorded(journal, own, secrets, after=after_of(cursor, last))
-    changes = changes_of(journal)
+    secrets = redactor or Redactor.for_environment(os.environ)
+    last = await run_blocking(lambda: find_head(journal, own))
+    recorded = RecordedEvents(journal, own, secrets, after=resolve_cursor(cursor, last))
+    changes = create_change_detector(journal)
     try:
         while True:
             # Checked before reading: what is written while we read is a change for the next poll.
-            changed = await run_blocking(changes.changed)
+            changed = await run_blocking(changes.has_changed)
             while changed:
                 page = await run_blocking(recorded.page)
                 if not page:

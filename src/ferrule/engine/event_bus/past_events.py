@@ -13,13 +13,13 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from ferrule.storage.journal.protocols import Journal
-from ferrule.storage.journal.sessions import unknown
+from ferrule.storage.journal.sessions import unknown_session_error
 
-from .events import BusEvent, Redacts, from_record
+from .events import BusEvent, EventRedactor, from_record
 from .scope import Kinds, OwnSession
 
-MOST = 100
-LOOKED = 5_000
+MAX_EVENTS = 100
+MAX_EXAMINED = 5_000
 
 
 @dataclass(slots=True)
@@ -31,18 +31,18 @@ class PastPage:
 
     events: list[BusEvent] = field(default_factory=list[BusEvent])
     next: int = 0
-    looked: int = 0
+    examined: int = 0
 
 
 def past_events(
     journal: Journal,
     session: OwnSession,
-    redactor: Redacts,
+    redactor: EventRedactor,
     *,
     kinds: Iterable[str] | None = None,
     after: int = 0,
-    most: int = MOST,
-    looked: int = LOOKED,
+    most: int = MAX_EVENTS,
+    looked: int = MAX_EXAMINED,
 ) -> PastPage:
     """Return the events behind number `after`, of these kinds (`scope.Kinds`).
 
@@ -56,12 +56,12 @@ def past_events(
     last, _ = journal.head(session.session)
     for record in journal.records(session.session, after=after):
         if (record.tenant, record.user) != (session.tenant, session.user):
-            raise unknown(session.session)
-        page.looked += 1
+            raise unknown_session_error(session.session)
+        page.examined += 1
         # By its own kind: an event that could not be redacted gets another one.
         if record.event.kind in wanted:
             page.events.append(from_record(record, redactor))
-        if len(page.events) == most or page.looked == looked:
+        if len(page.events) == most or page.examined == looked:
             page.next = record.seq if record.seq < last else 0
             break
     return page

@@ -12,7 +12,7 @@ from .events import BusEvent, Place, SessionKey
 
 
 @dataclass(slots=True)
-class _Kept:
+class _SessionEvents:
     events: deque[BusEvent] = field(default_factory=deque[BusEvent])
     gone: Place = Place()
     """The place of the last event that fell out."""
@@ -30,14 +30,14 @@ class Ring:
         self._most = most
         self._most_bytes = most_bytes
         self._order: deque[SessionKey] = deque()
-        self._sessions: dict[SessionKey, _Kept] = {}
+        self._sessions: dict[SessionKey, _SessionEvents] = {}
         self._bytes = 0
 
     def add(self, session: SessionKey, event: BusEvent, before: Place, owner: object) -> None:
         """Keep an event that follows the one at `before`."""
         kept = self._sessions.get(session)
         if kept is None:
-            kept = self._sessions[session] = _Kept(gone=before)
+            kept = self._sessions[session] = _SessionEvents(gone=before)
         kept.owner = owner
         kept.events.append(event)
         self._order.append(session)

@@ -13,10 +13,10 @@ from dataclasses import fields
 from fnmatch import fnmatchcase
 
 from ferrule.core.errors import ConfigError
-from ferrule.core.frozen import frozen
 from ferrule.core.identity import Identity
+from ferrule.core.value_class import frozen
 
-from .events import CLOSED, DROPPED, FAILED, KINDS
+from .events import CLOSED, DROPPED, KINDS, REDACTION_FAILED
 
 Key = tuple[str | None, str | None, str | None]
 """Tenant, user and session; None stands for all."""
@@ -31,7 +31,7 @@ class OwnSession:
     session: str
 
     def __post_init__(self) -> None:
-        _whole(self)
+        _require_names(self)
 
     @property
     def key(self) -> Key:
@@ -46,7 +46,7 @@ class OwnSessions:
     user: str
 
     def __post_init__(self) -> None:
-        _whole(self)
+        _require_names(self)
 
     @property
     def key(self) -> Key:
@@ -89,14 +89,14 @@ class Operator:
 Scope = OwnSession | OwnSessions | Operator
 
 
-def scope_of(given: Scope | Identity) -> Scope:
+def parse_scope(given: Scope | Identity) -> Scope:
     """Return the scope; an identity stands for its session."""
     if isinstance(given, Identity):
         return OwnSession(given.tenant, given.user, given.session)
     return given
 
 
-def _whole(scope: OwnSession | OwnSessions) -> None:
+def _require_names(scope: OwnSession | OwnSessions) -> None:
     blank = [part.name for part in fields(scope) if not getattr(scope, part.name).strip()]
     if blank:
         raise ConfigError(f"subscription without {', '.join(blank)}", code="identity_blank")
@@ -116,10 +116,12 @@ class Kinds:
     """
 
     def __init__(self, patterns: Iterable[str] | None) -> None:
-        self._patterns = None if patterns is None else (*patterns, DROPPED, CLOSED, FAILED)
+        self._patterns = (
+            None if patterns is None else (*patterns, DROPPED, CLOSED, REDACTION_FAILED)
+        )
         self._known: dict[str, bool] = {}
         for pattern in self._patterns or ():
-            if not any(_fits(kind, pattern) for kind in KINDS):
+            if not any(_matches(kind, pattern) for kind in KINDS):
                 near = difflib.get_close_matches(pattern, KINDS, 1)
                 raise ConfigError(
                     f"no event is of the kind `{pattern}`",
@@ -134,7 +136,7 @@ class Kinds:
             if len(self._known) > 1000:
                 # Kinds of later versions can have any name.
                 self._known.clear()
-            known = self._known[kind] = any(_fits(kind, pattern) for pattern in self._patterns)
+            known = self._known[kind] = any(_matches(kind, pattern) for pattern in self._patterns)
         return known
 
     @property
@@ -148,5 +150,5 @@ class Kinds:
         return "piece.text" in self or "piece.reasoning" in self
 
 
-def _fits(kind: str, pattern: str) -> bool:
+def _matches(kind: str, pattern: str) -> bool:
     return fnmatchcase(kind, pattern) if "*" in pattern else kind == pattern

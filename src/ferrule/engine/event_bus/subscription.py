@@ -18,20 +18,20 @@ from collections import deque
 from collections.abc import Callable
 from typing import Any, Protocol
 
-from ferrule.core.calls import compact
+from ferrule.core.calls import encode_json
 from ferrule.core.errors import FerruleError
 from ferrule.engine.threads import run_blocking
 
-from .events import CLOSED, BusEvent, Lost, Place, SessionKey, dropped, sealed
+from .events import CLOSED, BusEvent, LostEvents, Place, SessionKey, count_lost, seal
 from .scope import Kinds, Scope
 
-FAIR = 64
+YIELD_AFTER = 64
 """Events after which a reader that never has to wait lets others of its loop work."""
-MOST_SESSIONS = 4096
+MAX_SESSIONS = 4096
 """Maximum number of sessions whose position a subscription remembers."""
 
 
-class Past(Protocol):
+class PastEvents(Protocol):
     """Events of one session that are no longer in memory.
 
     `page` blocks; [] is the end. Raises CursorError, JournalError.
@@ -71,7 +71,7 @@ class Subscription:
         self._over = False
         self._loop: asyncio.AbstractEventLoop | None = None
         self._waiting: asyncio.Future[None] | None = None
-        self._past: deque[Past] = deque()
+        self._past: deque[PastEvents] = deque()
         self._replay: deque[BusEvent] = deque()
         self._kept: list[BusEvent] = []
         self._seen: dict[SessionKey, tuple[Place, str]] = {}
@@ -81,7 +81,10 @@ class Subscription:
     # ---- for the bus, which calls these with events in their order
 
     def begin(
-        self, seen: dict[SessionKey, tuple[Place, str]], past: list[Past], replay: list[BusEvent]
+        self,
+        seen: dict[SessionKey, tuple[Place, str]],
+        past: list[PastEvents],
+        replay: list[BusEvent],
     ) -> None:
         """Set where the subscription starts.
 
@@ -93,7 +96,7 @@ class Subscription:
     def offer(self, entry: tuple[SessionKey, BusEvent]) -> asyncio.AbstractEventLoop | None:
         """Take an event of a session.
 
-        Returns the event loop of a reader that waits, in which somebody must call `rouse`.
+        Returns the event loop of a reader that waits, in which somebody must call `wake`.
         """
         # This runs for each reader of each event, so it must be cheap.
         if not self._all and entry[1].kind not in self.kinds:
@@ -119,16 +122,16 @@ class Subscription:
         with self._lock:
             if not self._ended:
                 self._end(reason)
-            return self._loop_to_rouse()
+            return self._loop_to_wake()
 
-    def rouse(self) -> None:
+    def wake(self) -> None:
         """Wake the reader; to be called in its loop."""
         waiting = self._waiting
         if waiting is not None and not waiting.done():
             waiting.set_result(None)
 
     @property
-    def ended(self) -> bool:
+    def has_ended(self) -> bool:
         """Whether the subscription takes no more events."""
         return bool(self._ended)
 
@@ -151,7 +154,7 @@ class Subscription:
             while self._buffer:
                 self._lose(self._buffer.popleft())
 
-    def _loop_to_rouse(self) -> asyncio.AbstractEventLoop | None:
+    def _loop_to_wake(self) -> asyncio.AbstractEventLoop | None:
         # Once for each time that it waits: it needs no second wake-up.
         loop, self._loop = self._loop, None
         return loop
@@ -173,7 +176,7 @@ class Subscription:
         """
         taken: list[BusEvent] = []
         while self._past:
-            self._turn(self._past[0].page())
+            self._add_page(self._past[0].page())
         while True:
             event = self._next()
             if event is None:
@@ -190,7 +193,7 @@ class Subscription:
         then.
         """
         self._read += 1
-        if self._read % FAIR == 0:
+        if self._read % YIELD_AFTER == 0:
             await asyncio.sleep(0)
         while not self._over:
             while self._past and not self._replay:
@@ -202,7 +205,7 @@ class Subscription:
                 await self._wait()
         raise StopAsyncIteration
 
-    async def batch(self, most: int = FAIR, most_bytes: int = 65536) -> list[BusEvent]:
+    async def batch(self, most: int = YIELD_AFTER, most_bytes: int = 65536) -> list[BusEvent]:
         """Return the next event and what else can be read without waiting, within these limits.
 
         [] is the end. Raises as `__anext__`.
@@ -230,9 +233,9 @@ class Subscription:
             self.close()
             raise
         self._paging = None
-        self._turn(page)
+        self._add_page(page)
 
-    def _turn(self, page: list[BusEvent]) -> None:
+    def _add_page(self, page: list[BusEvent]) -> None:
         if page:
             self._replay.extend(page)
         elif self._past:
@@ -260,43 +263,49 @@ class Subscription:
     def _next(self) -> BusEvent | None:
         while self._replay:
             event = self._replay.popleft()
-            if event.identity is None or (event.kind in self.kinds and self._news(event)):
+            if event.identity is None or (event.kind in self.kinds and self._is_new(event)):
                 return event
         while True:
             with self._lock:
                 self._unread = 0
                 if self._lost:
-                    return self._dropped()
+                    return self._take_lost()
                 if not self._buffer:
-                    return self._last()
+                    return self._take_last()
                 _, event = self._buffer.popleft()
-            if self._news(event):
+            if self._is_new(event):
                 return event
 
-    def _news(self, event: BusEvent) -> bool:
+    def _is_new(self, event: BusEvent) -> bool:
         """Whether an event is new: the journal is still being written while it is read."""
         who, place = event.identity, event.sequence
         assert who is not None and place is not None
         key = (who.tenant, who.user, who.session)
         before = self._seen.get(key)
-        if before is not None and place <= before[0] and not _another(before[1], event.cursor):
+        if (
+            before is not None
+            and place <= before[0]
+            and not _has_new_owner(before[1], event.cursor)
+        ):
             return False
-        if before is None and len(self._seen) >= MOST_SESSIONS:
+        if before is None and len(self._seen) >= MAX_SESSIONS:
             del self._seen[next(iter(self._seen))]
         self._seen[key] = (place, event.cursor)
         return True
 
-    def _dropped(self) -> BusEvent:
+    def _take_lost(self) -> BusEvent:
         lost = self._lost
         self._lost = {}
-        return dropped([Lost(session, *about) for session, about in lost.items()], self._now())
+        return count_lost(
+            [LostEvents(session, *about) for session, about in lost.items()], self._now()
+        )
 
-    def _last(self) -> BusEvent | None:
+    def _take_last(self) -> BusEvent | None:
         if not self._ended or self._over:
             return None
         self._over = True
-        body = compact({"reason": self._ended})
-        return sealed(CLOSED, body, identity=None, time=self._now(), place=None)
+        body = encode_json({"reason": self._ended})
+        return seal(CLOSED, body, identity=None, time=self._now(), place=None)
 
     def close(self) -> None:
         """End the subscription; a waiting reader gets no event.
@@ -311,9 +320,9 @@ class Subscription:
             self._past.clear()
             self._replay.clear()
             self._kept = []
-            loop = self._loop_to_rouse()
+            loop = self._loop_to_wake()
         self._on_close(self)
-        rouse_all([(loop, self)] if loop is not None else [])
+        wake_all([(loop, self)] if loop is not None else [])
 
     def __enter__(self) -> Subscription:
         return self
@@ -322,7 +331,7 @@ class Subscription:
         self.close()
 
 
-def _another(before: str, cursor: str) -> bool:
+def _has_new_owner(before: str, cursor: str) -> bool:
     """Whether another process or bus took over the session.
 
     Its numbers may then start again behind what was written.
@@ -331,7 +340,7 @@ def _another(before: str, cursor: str) -> bool:
     return len(epochs) == 2 and epochs[0] != epochs[1]
 
 
-def rouse_all(readers: list[tuple[asyncio.AbstractEventLoop, Subscription]]) -> None:
+def wake_all(readers: list[tuple[asyncio.AbstractEventLoop, Subscription]]) -> None:
     """Wake readers: those of this loop directly, those of another one all at once.
 
     One whose loop is closed will never read again.
@@ -346,17 +355,17 @@ def rouse_all(readers: list[tuple[asyncio.AbstractEventLoop, Subscription]]) -> 
     by_loop: dict[asyncio.AbstractEventLoop, list[Subscription]] = {}
     for loop, reader in readers:
         if loop is here:
-            reader.rouse()
+            reader.wake()
         else:
             by_loop.setdefault(loop, []).append(reader)
     for loop, waiting in by_loop.items():
         try:
-            loop.call_soon_threadsafe(_rouse, waiting)
+            loop.call_soon_threadsafe(_wake, waiting)
         except RuntimeError:
             for reader in waiting:
                 reader.end("its event loop is closed")
 
 
-def _rouse(waiting: list[Subscription]) -> None:
+def _wake(waiting: list[Subscription]) -> None:
     for reader in waiting:
-        reader.rouse()
+        reader.wake()

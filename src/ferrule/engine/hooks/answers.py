@@ -18,9 +18,9 @@ from collections.abc import Mapping
 from typing import Any, Literal, cast
 
 from .call_hooks import Ask, Block, Change
-from .events import Action, Garbage, Payload, json_value
+from .events import Action, NotJson, Payload, json_value
 
-LONGEST = 4096
+MAX_TEXT = 4096
 """Characters of a reason, a context or a message; the rest is cut, with a note."""
 
 _KEYS: dict[str, frozenset[str]] = {
@@ -42,7 +42,7 @@ _VERDICTS: dict[str, Literal["allow", "block", "ask", "delegate"]] = {
 def read_answer(answer: object, payload: Payload) -> Action:
     """Return the action that an answer to `payload` means.
 
-    Raises Garbage, saying what was found.
+    Raises NotJson, saying what was found.
     """
     match answer:
         case None:
@@ -58,60 +58,60 @@ def read_answer(answer: object, payload: Payload) -> Action:
         case Mapping():
             action = _from_mapping(cast("Mapping[Any, Any]", answer))
         case _:
-            raise Garbage(
-                f"it answered {_shown(answer)}; an answer is `allow`, `block`, `modify`, "
+            raise NotJson(
+                f"it answered {_show(answer)}; an answer is `allow`, `block`, `modify`, "
                 "`ask` or `delegate`"
             )
-    return _checked(action, payload)
+    return _check(action, payload)
 
 
 def _from_mapping(answer: Mapping[Any, Any]) -> Action:
     verdict = answer.get("action")
     known = _KEYS.get(verdict) if isinstance(verdict, str) else None
     if known is None:
-        raise Garbage(f"it answered with the action {_shown(verdict)}")
+        raise NotJson(f"it answered with the action {_show(verdict)}")
     unknown = [key for key in answer if key != "action" and key not in known]
     if unknown:
-        raise Garbage(f"its answer `{verdict}` has the key {_shown(unknown[0])}")
+        raise NotJson(f"its answer `{verdict}` has the key {_show(unknown[0])}")
     reason, context, message = (answer.get(key) or "" for key in ("reason", "context", "message"))
-    change = _object(answer, "payload") if verdict == "modify" else None
-    request = _object(answer, "request") if verdict == "delegate" else None
+    change = _require_object(answer, "payload") if verdict == "modify" else None
+    request = _require_object(answer, "request") if verdict == "delegate" else None
     meant = _VERDICTS[cast("str", verdict)]
     return Action(meant, reason, change, request, context, message)
 
 
-def _object(answer: Mapping[Any, Any], key: str) -> Mapping[str, Any]:
+def _require_object(answer: Mapping[Any, Any], key: str) -> Mapping[str, Any]:
     found = answer.get(key)
     if not isinstance(found, Mapping):
-        raise Garbage(f"`{key}` of its answer must be an object, found {_shown(found)}")
+        raise NotJson(f"`{key}` of its answer must be an object, found {_show(found)}")
     return cast("Mapping[str, Any]", found)
 
 
-def _checked(action: Action, payload: Payload) -> Action:
+def _check(action: Action, payload: Payload) -> Action:
     texts: dict[str, str] = {}
     for name in ("reason", "context", "message", "stop"):
         text: object = getattr(action, name)
         if not isinstance(text, str):
-            raise Garbage(f"`{name}` of its answer must be a text, found {_shown(text)}")
+            raise NotJson(f"`{name}` of its answer must be a text, found {_show(text)}")
         texts[name] = text
-        if len(text) > LONGEST:
-            texts[name] = text[:LONGEST] + f" [cut: {len(text)} characters]"
+        if len(text) > MAX_TEXT:
+            texts[name] = text[:MAX_TEXT] + f" [cut: {len(text)} characters]"
     if action.verdict not in ("allow", "block", "ask", "delegate"):
-        raise Garbage(f"it answered {_shown(action.verdict)}")
+        raise NotJson(f"it answered {_show(action.verdict)}")
     if action.verdict in ("block", "ask") and not texts["reason"]:
         texts["reason"] = "it gave no reason"
     change = None if action.payload is None else json_value(action.payload)
     if change is not None:
-        payload.changed(change)
+        payload.replace(change)
     request = None if action.request is None else json_value(action.request)
     if action.verdict == "delegate" and (request is None or payload.event != "tool.pre"):
-        raise Garbage(
+        raise NotJson(
             f"it delegates at `{payload.event}`; only a call (`tool.pre`) can be delegated"
         )
     return Action(action.verdict, payload=change, request=request, **texts)
 
 
-def _shown(value: object) -> str:
+def _show(value: object) -> str:
     """Show a value in a message, short; its own text may fail too."""
     try:
         return repr(value)[:80]

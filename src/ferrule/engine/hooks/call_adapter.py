@@ -10,13 +10,13 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, cast
 
-from ferrule.core.calls import ErrorType, Result
+from ferrule.core.calls import ErrorType, ToolResult
 from ferrule.engine.delegation.sub_agent import DELEGATE
 from ferrule.tools.context import Context
 from ferrule.tools.definition import Tool
 
 from .call_hooks import Answer, Ask, Block, Change, Hook
-from .chain import Hooks, refusal
+from .chain import Hooks, describe_refusal
 from .events import DEFAULT_PRIORITY, EventHook, ToolPost, ToolPre, json_value
 
 
@@ -33,36 +33,36 @@ class CallHook:
         self, tool: Tool, values: Mapping[str, Any], context: Context
     ) -> Block | Change | Ask | Answer | None:
         """Ask the hook about a call."""
-        if not self._hook.on("tool.pre"):
+        if not self._hook.handles("tool.pre"):
             return None
-        occasion = self._hooks.occasion(ToolPre.of(context.call_id, tool, values))
+        occasion = self._hooks.build_occasion(ToolPre.of(context.call_id, tool, values))
         payload = cast("ToolPre", occasion.payload)
-        action = (await self._hooks.tell(self._hook, occasion)).action
+        action = (await self._hooks.ask(self._hook, occasion)).action
         if action.context:
-            context.tell(_by(self._hook, action.context))
+            context.tell(_attribute_text(self._hook, action.context))
         if action.verdict == "block":
-            return Block(refusal(self._hook, action))
+            return Block(describe_refusal(self._hook, action))
         if action.verdict == "delegate" and tool.full_name == DELEGATE:
             # A hook that delegates every call would delegate its own delegations without end.
             return Block(f"the hook `{self._hook.name}` delegates a delegation")
         if action.verdict == "delegate":
             request = action.request or {}
-            return Answer(lambda: self._hooks.delegated(request))
+            return Answer(lambda: self._hooks.delegate_call(request))
         if action.payload is not None:
-            changed = payload.changed(action.payload).arguments
-            question = refusal(self._hook, action) if action.verdict == "ask" else ""
+            changed = payload.replace(action.payload).arguments
+            question = describe_refusal(self._hook, action) if action.verdict == "ask" else ""
             if question or changed != payload.arguments:
                 return Change(changed, question)
             return None
-        return Ask(refusal(self._hook, action)) if action.verdict == "ask" else None
+        return Ask(describe_refusal(self._hook, action)) if action.verdict == "ask" else None
 
-    async def after(self, tool: Tool, result: Result, context: Context) -> Result | None:
+    async def after(self, tool: Tool, result: ToolResult, context: Context) -> ToolResult | None:
         """Ask the hook about a result."""
-        if not self._hook.on("tool.post"):
+        if not self._hook.handles("tool.post"):
             return None
         posted = ToolPost(
             result.call_id,
-            tool.known_as,
+            tool.rule_name,
             result.success,
             result.data,
             str(result.error_type),
@@ -71,13 +71,17 @@ class CallHook:
             self._hooks.arguments.get(result.call_id),
             tool=tool,
         )
-        occasion = self._hooks.occasion(posted)
+        occasion = self._hooks.build_occasion(posted)
         payload = cast("ToolPost", occasion.payload)
-        action = (await self._hooks.tell(self._hook, occasion)).action
+        action = (await self._hooks.ask(self._hook, occasion)).action
         if action.context:
-            result = replace(result, notes=(*result.notes, _by(self._hook, action.context)))
+            result = replace(
+                result, notes=(*result.notes, _attribute_text(self._hook, action.context))
+            )
         if action.verdict in ("block", "ask"):
-            said = f"the call ran, its result was withheld by {refusal(self._hook, action)}"
+            said = (
+                f"the call ran, its result was withheld by {describe_refusal(self._hook, action)}"
+            )
             return replace(
                 result,
                 success=False,
@@ -87,13 +91,13 @@ class CallHook:
             )
         if action.payload is None:
             return result if action.context else None
-        value = payload.changed(action.payload).result
+        value = payload.replace(action.payload).result
         if result.success:
             return replace(result, data=value)
         return replace(result, error_message=value if isinstance(value, str) else str(value))
 
 
-class Remembered:
+class RememberedPayload:
     """The last hook in order: remembers a call's arguments for hooks that check its result."""
 
     def __init__(self, hooks: Hooks) -> None:
@@ -103,12 +107,12 @@ class Remembered:
         """Remember the arguments as the hooks before it left them."""
         self._hooks.arguments[context.call_id] = json_value(dict(values))
 
-    async def after(self, tool: Tool, result: Result, context: Context) -> None:
+    async def after(self, tool: Tool, result: ToolResult, context: Context) -> None:
         """Forget the arguments: all hooks have seen the result."""
         self._hooks.arguments.pop(result.call_id, None)
 
 
-def around_calls(given: Iterable[Hook | EventHook], hooks: Hooks) -> tuple[Hook, ...]:
+def order_call_hooks(given: Iterable[Hook | EventHook], hooks: Hooks) -> tuple[Hook, ...]:
     """Return all hooks on calls in their order.
 
     A `call_hooks.Hook` has priority 100, or its attribute `priority`.
@@ -117,22 +121,22 @@ def around_calls(given: Iterable[Hook | EventHook], hooks: Hooks) -> tuple[Hook,
     for hook in given:
         if not isinstance(hook, EventHook):
             rows.append((getattr(hook, "priority", DEFAULT_PRIORITY), hook))
-        elif hook.on("tool.pre") or hook.on("tool.post"):
+        elif hook.handles("tool.pre") or hook.handles("tool.post"):
             rows.append((hook.priority, CallHook(hooks, hook)))
     found = [hook for _, hook in sorted(rows, key=lambda row: row[0])]
-    return (*found, Remembered(hooks)) if hooks.on("tool.post") else tuple(found)
+    return (*found, RememberedPayload(hooks)) if hooks.for_event("tool.post") else tuple(found)
 
 
-def with_hook(row: Sequence[Hook], hooks: Hooks, hook: EventHook) -> tuple[Hook, ...]:
+def insert_call_hook(row: Sequence[Hook], hooks: Hooks, hook: EventHook) -> tuple[Hook, ...]:
     """Return the hooks on calls with one more in its place; `hooks` has it already."""
-    if not (hook.on("tool.pre") or hook.on("tool.post")):
+    if not (hook.handles("tool.pre") or hook.handles("tool.post")):
         return tuple(row)
-    found: list[Hook] = [one for one in row if not isinstance(one, Remembered)]
+    found: list[Hook] = [one for one in row if not isinstance(one, RememberedPayload)]
     found = sorted(
         [*found, CallHook(hooks, hook)], key=lambda one: getattr(one, "priority", DEFAULT_PRIORITY)
     )
-    return (*found, Remembered(hooks)) if hooks.on("tool.post") else tuple(found)
+    return (*found, RememberedPayload(hooks)) if hooks.for_event("tool.post") else tuple(found)
 
 
-def _by(hook: EventHook, text: str) -> str:
+def _attribute_text(hook: EventHook, text: str) -> str:
     return f"[hook {hook.name}] {text}"

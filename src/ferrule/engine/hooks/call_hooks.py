@@ -10,9 +10,9 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, Protocol
 
-from ferrule.core.calls import Result
+from ferrule.core.calls import ToolResult
 from ferrule.core.errors import FerruleError
-from ferrule.core.frozen import frozen
+from ferrule.core.value_class import frozen
 from ferrule.tools.context import Context
 from ferrule.tools.definition import Tool
 
@@ -78,4 +78,6 @@ class Hook(Protocol):
         self, tool: Tool, values: Mapping[str, Any], context: Context
     ) -> Block | Change | Ask | Answer | None: ...
 
-    async def after(self, tool: Tool, result: Result, context: Context) -> Result | None: ...
+    async def after(
+        self, tool: Tool, result: ToolResult, context: Context
+    ) -> ToolResult | None: ...

@@ -25,8 +25,8 @@ from typing import Any
 
 from ferrule.core.calls import ErrorType
 from ferrule.core.errors import FerruleError, ToolFailed
-from ferrule.core.frozen import frozen
 from ferrule.core.identity import Identity
+from ferrule.core.value_class import frozen
 
 from .answers import read_answer
 from .events import (
@@ -71,7 +71,7 @@ class Outcome:
 
 
 @frozen
-class Told:
+class HookContext:
     """One hook's action; `broken` if it follows from the hook's failure."""
 
     action: Action
@@ -104,7 +104,7 @@ class Hooks:
         self.arguments: dict[str, Mapping[str, Any]] = {}
         """The arguments of running calls, by call id, as JSON values."""
         self.delegate = delegate
-        self.through: Callable[[Mapping[str, Any]], Awaitable[Any]] | None = None
+        self.delegate_through: Callable[[Mapping[str, Any]], Awaitable[Any]] | None = None
         """The session's own way to delegate, which asks the hooks itself. Raises ToolFailed.
 
         See `engine.delegation.delegation`.
@@ -115,17 +115,19 @@ class Hooks:
         self._mode = mode
         self._by_event: dict[str, tuple[EventHook, ...]] = {}
 
-    def on(self, event: str) -> tuple[EventHook, ...]:
+    def for_event(self, event: str) -> tuple[EventHook, ...]:
         """Return the hooks on an event, in order."""
         found = self._by_event.get(event)
         if found is None:
-            found = self._by_event[event] = tuple(hook for hook in self.hooks if hook.on(event))
+            found = self._by_event[event] = tuple(
+                hook for hook in self.hooks if hook.handles(event)
+            )
         return found
 
     def add(self, hook: EventHook) -> None:
         """Add a hook, from the next event on.
 
-        Calls have a list of their own (`call_adapter.with_hook`).
+        Calls have a list of their own (`call_adapter.insert_call_hook`).
         """
         self.hooks = tuple(sorted((*self.hooks, hook), key=lambda one: one.priority))
         self.added = (*self.added, hook)
@@ -133,11 +135,11 @@ class Hooks:
 
     async def fire(self, payload: Payload) -> Outcome:
         """Ask the hooks of this event. Never raises for what a hook does."""
-        occasion = self.occasion(payload)
+        occasion = self.build_occasion(payload)
         outcome = Outcome(occasion.payload)
-        for hook in self.on(occasion.event):
-            hook_answer = await self.tell(hook, replace(occasion, payload=outcome.payload))
-            outcome = _after(outcome, hook, hook_answer)
+        for hook in self.for_event(occasion.event):
+            hook_answer = await self.ask(hook, replace(occasion, payload=outcome.payload))
+            outcome = _combine(outcome, hook, hook_answer)
             if outcome.blocked:
                 break
         if outcome.asked and not outcome.blocked:
@@ -145,30 +147,30 @@ class Hooks:
             outcome = replace(outcome, blocked=outcome.asked, reason=outcome.asked)
         return outcome
 
-    def occasion(self, payload: Payload) -> Occasion:
+    def build_occasion(self, payload: Payload) -> Occasion:
         """Return this event with its circumstances."""
         if self.agent_type:
             payload = replace(payload, agent_type=self.agent_type, agent_id=self.agent_id)
         return Occasion(payload, self.identity(), self._workspace, self._mode)
 
-    async def tell(self, hook: EventHook, occasion: Occasion) -> Told:
+    async def ask(self, hook: EventHook, occasion: Occasion) -> HookContext:
         """Ask one hook. A broken one answers as its `on_error` says."""
         try:
             if hook.when is not None and not hook.when(occasion):
-                return Told(Action())
+                return HookContext(Action())
             async with asyncio.timeout(hook.timeout):
                 # Its own copy: an answer is compared with the original, and a change in place has
                 # no effect.
-                answer = await hook.run(replace(occasion, payload=occasion.payload.copied()))
+                answer = await hook.run(replace(occasion, payload=occasion.payload.copy()))
             action = read_answer(answer, occasion.payload)
         except asyncio.CancelledError:
             task = asyncio.current_task()
             if task is None or task.cancelling():
                 raise
             # Nobody cancelled us: something the hook waited for was cancelled.
-            return await self._broken(hook, occasion, "it cancelled itself")
+            return await self._report_broken(hook, occasion, "it cancelled itself")
         except (Exception, SystemExit) as error:  # noqa: BLE001  boundary: a broken hook is a no (fail closed)
-            return await self._broken(hook, occasion, _said(error, hook))
+            return await self._report_broken(hook, occasion, _describe_error(error, hook))
         if action.message:
             self.notice("hook", f"`{hook.name}`: {action.message}")
         if action.payload is not None:
@@ -176,24 +178,24 @@ class Hooks:
             self.notice("hook", f"`{hook.name}` changed {changed} of `{occasion.event}`")
         if action.stop and not self.stop:
             self.stop = f"stopped by the hook `{hook.name}`: {action.stop}"
-        return Told(action)
+        return HookContext(action)
 
-    async def _broken(self, hook: EventHook, occasion: Occasion, why: str) -> Told:
+    async def _report_broken(self, hook: EventHook, occasion: Occasion, why: str) -> HookContext:
         self.notice("hook", f"`{hook.name}` is broken: {why}")
         if occasion.payload.event != "error":
             await self.fire(Failed("hook", "hook_broken", why, hook.name))
         if occasion.payload.event not in GATING or hook.on_error == "allow":
-            return Told(Action(), broken=True)
+            return HookContext(Action(), broken=True)
         verdict = "ask" if hook.on_error == "ask" else "block"
-        return Told(Action(verdict, f"it failed: {why}"), broken=True)
+        return HookContext(Action(verdict, f"it failed: {why}"), broken=True)
 
-    async def delegated(self, request: Mapping[str, Any]) -> Any:
+    async def delegate_call(self, request: Mapping[str, Any]) -> Any:
         """Have a call's work done by another agent.
 
         Raises ToolFailed for a refusal, or if there is no other agent.
         """
-        if self.delegate is None and self.through is not None:
-            return await self.through(request)
+        if self.delegate is None and self.delegate_through is not None:
+            return await self.delegate_through(request)
         agent = str(request.get("agent", ""))
         before = await self.fire(DelegationPre(agent, request))
         if before.blocked:
@@ -217,27 +219,30 @@ class Hooks:
         return after.payload.result
 
 
-def _after(outcome: Outcome, hook: EventHook, hook_answer: Told) -> Outcome:
+def _combine(outcome: Outcome, hook: EventHook, hook_answer: HookContext) -> Outcome:
     action = hook_answer.action
     if action.payload is not None:
-        outcome = replace(outcome, payload=outcome.payload.changed(action.payload))
+        outcome = replace(outcome, payload=outcome.payload.replace(action.payload))
     if action.context:
         outcome = replace(outcome, context=(*outcome.context, (hook.name, action.context)))
     if action.verdict == "block":
         return replace(
-            outcome, blocked=refusal(hook, action), reason=action.reason, broken=hook_answer.broken
+            outcome,
+            blocked=describe_refusal(hook, action),
+            reason=action.reason,
+            broken=hook_answer.broken,
         )
     if action.verdict == "ask" and not outcome.asked:
-        return replace(outcome, asked=refusal(hook, action), broken=hook_answer.broken)
+        return replace(outcome, asked=describe_refusal(hook, action), broken=hook_answer.broken)
     return outcome
 
 
-def refusal(hook: EventHook, action: Action) -> str:
+def describe_refusal(hook: EventHook, action: Action) -> str:
     """Return hook and reason, as they are shown to whoever was refused."""
     return f"the hook `{hook.name}`: {action.reason}"
 
 
-def _said(error: BaseException, hook: EventHook) -> str:
+def _describe_error(error: BaseException, hook: EventHook) -> str:
     if isinstance(error, TimeoutError):
         return f"no answer within {hook.timeout:g} s"
     if isinstance(error, (FerruleError, ToolFailed)):

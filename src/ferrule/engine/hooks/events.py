@@ -40,8 +40,8 @@ from typing import Any, ClassVar, Literal, Self, cast
 from uuid import UUID
 
 from ferrule.core.errors import ConfigError
-from ferrule.core.frozen import frozen
 from ferrule.core.identity import Identity
+from ferrule.core.value_class import frozen
 from ferrule.tools.definition import Tool
 
 OnError = Literal["block", "allow", "ask"]
@@ -54,7 +54,7 @@ _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.:/ -]{0,127}")
 _CUSTOM = re.compile(r"custom\.(\*|[a-z0-9_]+(\.[a-z0-9_]+)*)")
 
 
-class Garbage(ValueError):
+class NotJson(ValueError):
     """A hook gave an invalid answer. The hook counts as broken."""
 
 
@@ -77,17 +77,17 @@ class Payload:
             part.name: json_value(getattr(self, part.name)) for part in fields(self) if part.repr
         }
 
-    def copied(self) -> Self:
+    def copy(self) -> Self:
         """Return a deep copy that a hook may modify."""
         return replace(
             self,
             **{part.name: deepcopy(getattr(self, part.name)) for part in fields(self) if part.repr},
         )
 
-    def changed(self, change: Mapping[str, Any]) -> Self:
+    def replace(self, change: Mapping[str, Any]) -> Self:
         """Return a copy with what an answer changes.
 
-        A script may return the whole payload: unchanged values are ignored. Raises Garbage for what
+        A script may return the whole payload: unchanged values are ignored. Raises NotJson for what
         may not be changed, or not like this.
         """
         before = self.as_dict()
@@ -98,12 +98,12 @@ class Payload:
         wrong = sorted(set(news) - self.changeable)
         if wrong:
             can = ", ".join(f"`{name}`" for name in sorted(self.changeable)) or "nothing"
-            raise Garbage(f"it changes `{wrong[0]}`; of `{self.event}` can be changed: {can}")
+            raise NotJson(f"it changes `{wrong[0]}`; of `{self.event}` can be changed: {can}")
         return replace(self, **news)
 
     def check(self, news: dict[str, Any]) -> None:
         """Raise Garbage for a new value of the wrong form, and rename aliases."""
-        _want(news, "text", str)
+        _require_type(news, "text", str)
 
 
 @frozen
@@ -177,7 +177,7 @@ class ToolPre(Payload):
         arguments = json_value(dict(values))
         return ToolPre(
             call_id,
-            tool.known_as,
+            tool.rule_name,
             arguments,
             str(tool.side_effect),
             str(tool.risk),
@@ -193,9 +193,9 @@ class ToolPre(Payload):
     def check(self, news: dict[str, Any]) -> None:
         if "args" in news:
             if news.get("arguments", news["args"]) != news["args"]:
-                raise Garbage("it changes `args` and `arguments` differently; they are the same")
+                raise NotJson("it changes `args` and `arguments` differently; they are the same")
             news["arguments"] = news.pop("args")
-        _want(news, "arguments", dict)
+        _require_type(news, "arguments", dict)
 
 
 @frozen
@@ -232,12 +232,12 @@ class CompletionPre(Payload):
 
     event: ClassVar[str] = "completion.pre"
     changeable: ClassVar[frozenset[str]] = frozenset({"messages"})
-    round: int = 1
+    turn: int = 1
     messages: tuple[Mapping[str, Any], ...] = ()
     tools: bool = True
 
     def check(self, news: dict[str, Any]) -> None:
-        _want(news, "messages", list)
+        _require_type(news, "messages", list)
 
 
 @frozen
@@ -250,7 +250,7 @@ class CompletionPost(Payload):
 
     event: ClassVar[str] = "completion.post"
     changeable: ClassVar[frozenset[str]] = frozenset({"text", "calls"})
-    round: int = 1
+    turn: int = 1
     text: str = ""
     calls: tuple[Mapping[str, Any], ...] = ()
     stop: str = "end"
@@ -258,8 +258,8 @@ class CompletionPost(Payload):
     output_tokens: int = 0
 
     def check(self, news: dict[str, Any]) -> None:
-        _want(news, "text", str)
-        _want(news, "calls", list)
+        _require_type(news, "text", str)
+        _require_type(news, "calls", list)
 
 
 @frozen
@@ -277,7 +277,7 @@ class DelegationPre(Payload):
     session: str = ""
 
     def check(self, news: dict[str, Any]) -> None:
-        _want(news, "request", dict)
+        _require_type(news, "request", dict)
 
 
 @frozen
@@ -462,7 +462,7 @@ class EventHook:
                 f"the hook `{self.name}`: on_error = {self.on_error!r}", hint="block, allow or ask"
             )
 
-    def on(self, event: str) -> bool:
+    def handles(self, event: str) -> bool:
         """Whether the hook is on this event."""
         return event in self.events or (event.startswith("custom.") and "custom.*" in self.events)
 
@@ -479,7 +479,7 @@ def check_event(event: str, who: str) -> None:
 def json_value(value: Any) -> Any:
     """Return a copy made of JSON values.
 
-    Raises Garbage for what has no such form: no hook could check it.
+    Raises NotJson for what has no such form: no hook could check it.
     """
     if isinstance(value, Enum):
         return json_value(value.value)
@@ -498,15 +498,15 @@ def json_value(value: Any) -> Any:
         return {part.name: json_value(getattr(value, part.name)) for part in fields(value)}
     if isinstance(value, (date, time, timedelta, PurePath, UUID, Decimal)):
         return str(value)
-    raise Garbage(f"a value of the type {type(value).__name__} cannot be shown to a hook")
+    raise NotJson(f"a value of the type {type(value).__name__} cannot be shown to a hook")
 
 
-def _want(news: dict[str, Any], name: str, kind: type) -> None:
+def _require_type(news: dict[str, Any], name: str, kind: type) -> None:
     if name not in news:
         return
     if not isinstance(news[name], (list, tuple) if kind is list else kind):
-        raise Garbage(f"`{name}` must be {_WORDS[kind]}, found {type(news[name]).__name__}")
+        raise NotJson(f"`{name}` must be {_TYPE_NAMES[kind]}, found {type(news[name]).__name__}")
     news[name] = tuple(news[name]) if kind is list else news[name]
 
 
-_WORDS: dict[type, str] = {str: "text", dict: "an object", list: "a list"}
+_TYPE_NAMES: dict[type, str] = {str: "text", dict: "an object", list: "a list"}

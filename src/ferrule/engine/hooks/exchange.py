@@ -12,18 +12,18 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from ferrule.core.calls import Call
+from ferrule.core.calls import ToolCall
 from ferrule.core.errors import ProviderError
 from ferrule.core.events import ModelAnswered
 from ferrule.core.messages import Message, UserMessage
 from ferrule.models.client import Exchange, Sink
 
 from .chain import Hooks, Outcome
-from .events import CompletionPost, CompletionPre, Garbage
-from .messages import as_messages, as_objects
+from .events import CompletionPost, CompletionPre, NotJson
+from .messages import messages_to_objects, objects_to_messages
 
 
-class _Held:
+class _HoldingSink:
     """A sink that shows nothing of an answer, only notices."""
 
     def __init__(self, sink: Sink) -> None:
@@ -57,27 +57,27 @@ class HookedExchange:
         self._sent: list[Message] = []
         self._own = False
         """Whether the exchange now has something else than the session's history."""
-        self.round = 0
+        self.turn = 0
         self.refused = ""
         self.notices = opened.notices
 
-    async def _question(self, history: Sequence[Message], tools: bool) -> Sequence[Message]:
+    async def _prepare(self, history: Sequence[Message], tools: bool) -> Sequence[Message]:
         """Return what will be asked: the history itself if nothing was changed.
 
         Raises ProviderError.
         """
         before = list(history)
-        payload = CompletionPre(self.round, as_objects(before), tools)
+        payload = CompletionPre(self.turn, messages_to_objects(before), tools)
         outcome = await self._hooks.fire(payload)
         if outcome.blocked:
-            raise refused("the question to the model was blocked", outcome)
+            raise refusal_error("the question to the model was blocked", outcome)
         changed = outcome.payload
         assert isinstance(changed, CompletionPre)
         asked: list[Message] | None = None
         if changed.messages != payload.messages:
             try:
-                asked = as_messages(changed.messages, before)
-            except Garbage as garbage:
+                asked = objects_to_messages(changed.messages, before)
+            except NotJson as garbage:
                 message = f"a hook changed the question into an invalid one: {garbage}"
                 raise ProviderError(message, code="hook_broken", retryable=False) from garbage
         for name, text in outcome.context:
@@ -99,19 +99,21 @@ class HookedExchange:
     ) -> ModelAnswered:
         self.refused = ""
         asked = (
-            await self._question(history, tools) if self._hooks.on("completion.pre") else history
+            await self._prepare(history, tools)
+            if self._hooks.for_event("completion.pre")
+            else history
         )
-        await self._fit(asked, asked is not history)
-        watched = sink is not None and bool(self._hooks.on("completion.post"))
-        held = _Held(sink) if watched and sink is not None else sink
+        await self._fit_exchange(asked, asked is not history)
+        watched = sink is not None and bool(self._hooks.for_event("completion.post"))
+        held = _HoldingSink(sink) if watched and sink is not None else sink
         answer = await self._inner.ask(asked, tools=tools, schema=schema, sink=held)
-        if self._hooks.on("completion.post"):
-            answer = await self._judged(answer)
+        if self._hooks.for_event("completion.post"):
+            answer = await self._judge(answer)
             if sink is not None and answer.text:
                 sink.text(answer.text)
         return answer
 
-    async def _fit(self, asked: Sequence[Message], own: bool) -> None:
+    async def _fit_exchange(self, asked: Sequence[Message], own: bool) -> None:
         if not own and not self._own:
             return
         if list(asked[: len(self._sent)]) != self._sent or (own and not self._own):
@@ -120,11 +122,11 @@ class HookedExchange:
         self._sent = list(asked)
         self._own = own
 
-    async def _judged(self, answer: ModelAnswered) -> ModelAnswered:
+    async def _judge(self, answer: ModelAnswered) -> ModelAnswered:
         calls = tuple({"id": c.id, "name": c.tool, "arguments": c.arguments} for c in answer.calls)
         used = answer.usage
         payload = CompletionPost(
-            self.round, answer.text, calls, answer.stop, used.input, used.output
+            self.turn, answer.text, calls, answer.stop, used.input, used.output
         )
         outcome = await self._hooks.fire(payload)
         for name, text in outcome.context:
@@ -135,7 +137,7 @@ class HookedExchange:
                 self._hooks.notice(
                     "hook", f"the withheld answer took {used.input} + {used.output} tokens"
                 )
-                raise refused("the answer of the model was withheld", outcome)
+                raise refusal_error("the answer of the model was withheld", outcome)
             self.refused = outcome.blocked
             withheld = f"[withheld: {outcome.blocked}]" if answer.text else ""
             return replace(answer, text=withheld, reasoning="", raw=None)
@@ -143,23 +145,25 @@ class HookedExchange:
         assert isinstance(changed, CompletionPost)
         if (changed.text, changed.calls) == (payload.text, payload.calls):
             return answer
-        kept = _calls(changed.calls, answer.calls)
+        kept = _keep_calls(changed.calls, answer.calls)
         stop = "end" if answer.calls and not kept else answer.stop
         return replace(answer, text=changed.text, calls=kept, reasoning="", raw=None, stop=stop)
 
 
-def refused(what: str, outcome: Outcome) -> ProviderError:
+def refusal_error(what: str, outcome: Outcome) -> ProviderError:
     """Build the error that ends a run after a hook's refusal."""
     code = "hook_broken" if outcome.broken else "hook_blocked"
     return ProviderError(f"{what} by {outcome.blocked}", code=code, retryable=False)
 
 
-def _calls(shown: Sequence[Mapping[str, Any]], calls: Sequence[Call]) -> tuple[Call, ...]:
+def _keep_calls(
+    shown: Sequence[Mapping[str, Any]], calls: Sequence[ToolCall]
+) -> tuple[ToolCall, ...]:
     """Return the calls that a hook kept, in their order, with its arguments.
 
     Whether it kept their ids and names was checked before.
     """
-    kept: list[Call] = []
+    kept: list[ToolCall] = []
     left = list(calls)
     for one in shown:
         while left and (left[0].id, left[0].tool) != (one.get("id"), one.get("name")):

@@ -13,13 +13,13 @@ from typing import Any, cast
 
 from ferrule.core.messages import AssistantMessage, Message, ToolMessage, UserMessage
 
-from .events import Garbage
+from .events import NotJson
 
 _ROLES: dict[type, str] = {UserMessage: "user", AssistantMessage: "assistant", ToolMessage: "tool"}
 _NEW = frozenset({"role", "content"})
 
 
-def as_objects(history: Sequence[Message]) -> tuple[Mapping[str, Any], ...]:
+def messages_to_objects(history: Sequence[Message]) -> tuple[Mapping[str, Any], ...]:
     """Return the messages as `completion.pre` gets them."""
     return tuple(_object(index, message) for index, message in enumerate(history))
 
@@ -35,22 +35,22 @@ def _object(index: int, message: Message) -> dict[str, Any]:
     return shown
 
 
-def as_messages(objects: Sequence[object], history: Sequence[Message]) -> list[Message]:
-    """Convert what a hook left of a history into messages. Raises Garbage."""
+def objects_to_messages(objects: Sequence[object], history: Sequence[Message]) -> list[Message]:
+    """Convert what a hook left of a history into messages. Raises NotJson."""
     found: list[Message] = []
     last = -1
     for shown in objects:
         if not isinstance(shown, Mapping):
-            raise Garbage(f"a message must be an object, found {type(shown).__name__}")
+            raise NotJson(f"a message must be an object, found {type(shown).__name__}")
         given = dict(cast("Mapping[str, Any]", shown))
         message = _message(given, history)
         index = given.get("index")
         if index is not None:
             if index <= last:
-                raise Garbage(f"message {index} comes after message {last}")
+                raise NotJson(f"message {index} comes after message {last}")
             last = index
         found.append(message)
-    _paired(found)
+    _pair(found)
     return found
 
 
@@ -58,39 +58,39 @@ def _message(shown: dict[str, Any], history: Sequence[Message]) -> Message:
     index = shown.get("index")
     text = shown.get("content")
     if not isinstance(text, str):
-        raise Garbage("the `content` of a message must be a text")
+        raise NotJson("the `content` of a message must be a text")
     if index is None:
         if shown.keys() != _NEW or shown["role"] != "user":
-            raise Garbage("a new message has `role: user` and `content`, nothing else")
+            raise NotJson("a new message has `role: user` and `content`, nothing else")
         return UserMessage(text)
     if isinstance(index, bool) or not isinstance(index, int) or not 0 <= index < len(history):
-        raise Garbage(f"there is no message {index!r}")
+        raise NotJson(f"there is no message {index!r}")
     message = history[index]
     if text == message.text:
         if shown != _object(index, message):
-            raise Garbage(f"of message {index} only the `content` can be changed")
+            raise NotJson(f"of message {index} only the `content` can be changed")
         return message
     if {**shown, "content": message.text} != _object(index, message):
-        raise Garbage(f"of message {index} only the `content` can be changed")
+        raise NotJson(f"of message {index} only the `content` can be changed")
     if isinstance(message, AssistantMessage):
         # A provider's own blocks contain the old text, so they are dropped.
         return replace(message, text=text, raw=None)
     return replace(message, text=text)
 
 
-def _paired(messages: Sequence[Message]) -> None:
+def _pair(messages: Sequence[Message]) -> None:
     waiting: list[str] = []
     for message in messages:
         if isinstance(message, ToolMessage):
             if not waiting or waiting.pop(0) != message.call_id:
-                raise Garbage(f"the result of `{message.call_id}` comes without its call")
+                raise NotJson(f"the result of `{message.call_id}` comes without its call")
         elif waiting:
-            raise Garbage(f"the call `{waiting[0]}` has no result")
+            raise NotJson(f"the call `{waiting[0]}` has no result")
         elif isinstance(message, AssistantMessage):
             waiting = [call.id for call in message.calls]
     if waiting:
-        raise Garbage(f"the call `{waiting[0]}` has no result")
+        raise NotJson(f"the call `{waiting[0]}` has no result")
     if not messages or isinstance(messages[-1], AssistantMessage):
-        raise Garbage("there is no message left that the model could answer")
+        raise NotJson("there is no message left that the model could answer")
     if not isinstance(messages[0], UserMessage):
-        raise Garbage("the first message must be the person's")
+        raise NotJson("the first message must be the person's")

@@ -10,12 +10,12 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import replace
 
 from ferrule.core import events
-from ferrule.core.calls import Call, ErrorType, Result
-from ferrule.core.commands import Command, Evaluate, Finish
+from ferrule.core.calls import ErrorType, ToolCall, ToolResult
+from ferrule.core.commands import Command, EvaluateCall, FinishRun
 from ferrule.engine.driver import Driver, DriverExtension
 from ferrule.models.client import Exchange
 
-from .call_adapter import around_calls
+from .call_adapter import order_call_hooks
 from .call_hooks import Hook, HookBlocked
 from .chain import Hooks, Outcome
 from .events import EventHook, Failed, SessionEnd, SessionStart, TurnEnd, TurnStart
@@ -62,24 +62,24 @@ class SessionHooks(DriverExtension):
             self._refuse("the session was not started", outcome)
             self._started = True
             self._add_context(outcome)
-            if self.hooks.on("session.end"):
+            if self.hooks.for_event("session.end"):
                 self.fire_end_on_close()
 
     def release(self) -> None:
-        self.driver.closers.drop(self._end)
+        self.driver.cleanup.remove(self._end)
 
     def take_over(self, previous: Driver) -> None:
         log = self.driver.log
         self.hooks.notice = log.notice
         before = [one for one in previous.extensions if isinstance(one, SessionHooks)]
-        self._started = before[0]._started if before else log.begun
-        self._source = "resume" if log.begun else "startup"
-        if self._started and self.hooks.on("session.end"):
+        self._started = before[0]._started if before else log.is_recorded
+        self._source = "resume" if log.is_recorded else "startup"
+        if self._started and self.hooks.for_event("session.end"):
             self.fire_end_on_close()
 
     def fire_end_on_close(self) -> None:
         """Fire `session.end` when the session closes."""
-        self.driver.closers.add(self._end)
+        self.driver.cleanup.add(self._end)
 
     async def _end(self) -> None:
         await self.hooks.fire(SessionEnd())
@@ -98,7 +98,7 @@ class SessionHooks(DriverExtension):
         self._add_context(outcome)
         return replace(started, text=payload.text)
 
-    async def after_turns(self, finish: Finish, continuations: int, *, last: bool) -> str:
+    async def after_turns(self, finish: FinishRun, continuations: int, *, last: bool) -> str:
         log = self.driver.log
         if finish.stop in ("failed", "limit"):
             await self.hooks.fire(Failed("run", finish.code, finish.detail))
@@ -122,27 +122,27 @@ class SessionHooks(DriverExtension):
         # Nothing was run yet where a person has the context compacted.
         await self.start()
         self._exchange = HookedExchange(await open(), open, self.hooks, self._add_notice)
-        self._exchange.round = self.driver.machine.round
+        self._exchange.turn = self.driver.machine.turn
         return self._exchange
 
     def reset_exchange(self) -> None:
         self._exchange = None
 
-    async def before_question(self, turn: int) -> list[Command] | None:
+    async def before_request(self, turn: int) -> list[Command] | None:
         if self.hooks.stop:
             return self.driver.feed(events.ModelFailed("hook_stopped", self.hooks.stop))
         if self._exchange is not None:
-            self._exchange.round = turn
+            self._exchange.turn = turn
         return None
 
-    async def after_question(self, commands: list[Command]) -> list[Command]:
+    async def after_request(self, commands: list[Command]) -> list[Command]:
         """Refuse the calls of an answer that a hook withheld."""
         if self._exchange is None or not self._exchange.refused:
             return commands
         reason = self._exchange.refused
         self._exchange.refused = ""
-        calls = [each.call for each in commands if isinstance(each, Evaluate)]
-        rest: list[Command] = [each for each in commands if not isinstance(each, Evaluate)]
+        calls = [each.call for each in commands if isinstance(each, EvaluateCall)]
+        rest: list[Command] = [each for each in commands if not isinstance(each, EvaluateCall)]
         for call in calls:
             rest += self.driver.feed(_refusal(call, reason))
         return rest
@@ -165,9 +165,9 @@ class SessionHooks(DriverExtension):
         raise HookBlocked(f"{what} by {outcome.blocked}", code=code)
 
 
-def _refusal(call: Call, why: str) -> events.CallEvaluated:
+def _refusal(call: ToolCall, why: str) -> events.CallEvaluated:
     message = f"`{call.tool}` was not run: the answer was withheld by {why}"
-    result = Result.error(call, ErrorType.PERMISSION_DENIED, message)
+    result = ToolResult.error(call, ErrorType.PERMISSION_DENIED, message)
     return events.CallEvaluated(call.id, "refuse", message, effect="none", result=result)
 
 
@@ -189,4 +189,4 @@ def split_hooks(
         workspace=workspace,
         mode=mode,
     )
-    return hooks, around_calls(flat, hooks)
+    return hooks, order_call_hooks(flat, hooks)

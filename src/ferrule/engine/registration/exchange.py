@@ -18,9 +18,9 @@ from ferrule.models.client import Exchange, Sink, ToolSpec
 from .session_catalog import SessionCatalog
 
 if TYPE_CHECKING:
-    from ferrule.engine.tool_search.discovery import Searching
+    from ferrule.engine.tool_search.discovery import ToolDiscovery
 
-Open = Callable[[tuple[ToolSpec, ...], str], Awaitable[Exchange]]
+OpenExchange = Callable[[tuple[ToolSpec, ...], str], Awaitable[Exchange]]
 """Opens an exchange with these tools behind the agent's own, in a tool mode ("": the agent's)."""
 
 
@@ -32,10 +32,10 @@ class GrowingExchange:
 
     def __init__(
         self,
-        open: Open,
+        open: OpenExchange,
         catalog: SessionCatalog,
         specs: Callable[[], tuple[ToolSpec, ...]],
-        searching: Searching | None = None,
+        searching: ToolDiscovery | None = None,
     ) -> None:
         self._searching = searching
         self._open = open
@@ -77,12 +77,12 @@ class GrowingExchange:
         inner = await self.open()
         searching = self._searching
         if searching is not None:
-            searching.asked(self._discovered)
+            searching.on_question(self._discovered)
         try:
             answer = await inner.ask(history, tools=tools, schema=schema, sink=sink)
         finally:
             self.notices += inner.notices
             inner.notices.clear()
         if searching is not None and answer.provider_calls:
-            searching.heard(answer.provider_calls)
+            searching.on_provider_calls(answer.provider_calls)
         return answer

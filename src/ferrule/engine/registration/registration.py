@@ -1,10 +1,10 @@
 """What a session may gain while it runs: a limited number of tools, hooks and agents of its own.
 
 Who may register what, and whether it is valid, is decided before
-(`extensions.tool_files.registering`); a person's approval is the gate's task, since a registration
-is a call like any other. This module enforces what holds for everybody: the limits, no name that is
-taken, no hook that sees how hooks are registered, no model that the session could not use anyway.
-Nothing of it outlives the process: a resumed session is told what was lost.
+(`extensions.tool_files.registration_tools`); a person's approval is the gate's task, since a
+registration is a call like any other. This module enforces what holds for everybody: the limits, no
+name that is taken, no hook that sees how hooks are registered, no model that the session could not
+use anyway. Nothing of it outlives the process: a resumed session is told what was lost.
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ from typing import TYPE_CHECKING, Any, Protocol
 from ferrule.core.calls import ErrorType
 from ferrule.core.errors import ConfigError, ToolFailed
 from ferrule.core.events import DirectCall, Event, NoticeGiven, ToolAnswered
-from ferrule.core.frozen import frozen
+from ferrule.core.value_class import frozen
 from ferrule.engine.delegation.sub_agent import SubAgent
 from ferrule.engine.dispatcher import Dispatcher, parse_arguments
-from ferrule.engine.hooks.call_adapter import with_hook
+from ferrule.engine.hooks.call_adapter import insert_call_hook
 from ferrule.engine.hooks.chain import Hooks
 from ferrule.engine.hooks.events import EventHook, Occasion, ToolPost, ToolPre
-from ferrule.tools.definition import OWN, Tool
+from ferrule.tools.definition import BUILTIN_NAMESPACE, Tool
 
 from .session_catalog import SessionCatalog
 
@@ -30,11 +30,11 @@ if TYPE_CHECKING:
     from ferrule.engine.delegation.delegation import Delegation
 
 REGISTER_TOOL, REGISTER_HOOK, REGISTER_AGENT = "register_tool", "register_hook", "register_agent"
-NAMES = (REGISTER_TOOL, REGISTER_HOOK, REGISTER_AGENT)
+REGISTRATION_TOOLS = (REGISTER_TOOL, REGISTER_HOOK, REGISTER_AGENT)
 """The tools whose calls register something."""
 
-MOST = 1000
-FLOOR = 50
+MAX_LIMIT = 1000
+MIN_PRIORITY = 50
 """The lowest priority of a registered hook, so that existing hooks can come before it."""
 SOURCE = "registration"
 """The source of the notice about what was lost."""
@@ -53,11 +53,11 @@ class RegistrationLimits:
 
     def __post_init__(self) -> None:
         for name, value in (("tools", self.tools), ("hooks", self.hooks), ("agents", self.agents)):
-            if not 0 <= value <= MOST:
-                raise ConfigError(f"{name} = {value}: 0 to {MOST}")
+            if not 0 <= value <= MAX_LIMIT:
+                raise ConfigError(f"{name} = {value}: 0 to {MAX_LIMIT}")
 
 
-class Registrar(Protocol):
+class RegisteringSession(Protocol):
     """The driver of a session that may gain something.
 
     `callers` says for each direct call who made it (`DirectCall.by`).
@@ -72,7 +72,7 @@ class Registrar(Protocol):
     @property
     def hooks(self) -> Hooks: ...
 
-    def watch_end(self) -> None:
+    def fire_session_end(self) -> None:
         """Ask hooks at the session's end, where none was asked before."""
         ...
 
@@ -80,7 +80,7 @@ class Registrar(Protocol):
 class Registration:
     """The registrations of one session. `context.resource(Registration)` finds it."""
 
-    def __init__(self, driver: Registrar, limits: RegistrationLimits) -> None:
+    def __init__(self, driver: RegisteringSession, limits: RegistrationLimits) -> None:
         self._driver = driver
         self._limits = limits
         self._agents = 0
@@ -102,7 +102,11 @@ class Registration:
 
     def name_of(self, name: str) -> str:
         """Return the name of a registering tool here: a file may have taken its own."""
-        return f"{OWN}::{name}" if f"{OWN}::{name}" in self.catalog else name
+        return (
+            f"{BUILTIN_NAMESPACE}::{name}"
+            if f"{BUILTIN_NAMESPACE}::{name}" in self.catalog
+            else name
+        )
 
     def add_tool(self, tool: Tool) -> int:
         """Add a tool and return how many more there may be.
@@ -110,8 +114,8 @@ class Registration:
         Raises ToolFailed (`limit`), and ConfigError for a name that is taken or denied.
         """
         catalog = self.catalog
-        left = _left("tools", len(catalog.added), self._limits.tools)
-        if self._driver.dispatcher.gate.hidden(tool):
+        left = _count_left("tools", len(catalog.added), self._limits.tools)
+        if self._driver.dispatcher.gate.is_hidden(tool):
             raise ConfigError(f"a deny rule names `{tool.full_name}`", hint="choose another name")
         catalog.add(tool)
         return left
@@ -123,22 +127,22 @@ class Registration:
         """
         hooks = self._driver.hooks
         dispatcher = self._driver.dispatcher
-        left = _left("hooks", len(hooks.added), self._limits.hooks)
-        if hook.priority < FLOOR:
+        left = _count_left("hooks", len(hooks.added), self._limits.hooks)
+        if hook.priority < MIN_PRIORITY:
             raise ConfigError(
-                f"`priority` is {hook.priority}; a registered hook must have {FLOOR} or more"
+                f"`priority` is {hook.priority}; a registered hook must have {MIN_PRIORITY} or more"
             )
         if any(one.name == hook.name for one in hooks.hooks):
             raise ConfigError(f"there is a hook `{hook.name}` already", hint="choose another name")
-        if hook.on("session.start"):
+        if hook.handles("session.start"):
             raise ConfigError(
                 "`session.start` is over when a hook is registered", hint="use `turn.start`"
             )
-        blind = replace(hook, when=_Blinded(hook))
-        if hook.on("session.end") and not hooks.on("session.end"):
-            self._driver.watch_end()
+        blind = replace(hook, when=_HiddenFromRegistration(hook))
+        if hook.handles("session.end") and not hooks.for_event("session.end"):
+            self._driver.fire_session_end()
         hooks.add(blind)
-        dispatcher.hooks = with_hook(dispatcher.hooks, hooks, blind)
+        dispatcher.hooks = insert_call_hook(dispatcher.hooks, hooks, blind)
         return left
 
     def add_agent(self, agent: SubAgent) -> int:
@@ -147,7 +151,7 @@ class Registration:
         Raises ToolFailed (`limit`), and ConfigError for a name that is taken, a model that is not
         allowed or hooks.
         """
-        left = _left("agents", self._agents, self._limits.agents)
+        left = _count_left("agents", self._agents, self._limits.agents)
         delegation = self._driver.delegation
         if agent.model and agent.model not in delegation.models:
             known = ", ".join(sorted(delegation.models))
@@ -160,7 +164,7 @@ class Registration:
 
 
 @frozen
-class _Blinded:
+class _HiddenFromRegistration:
     """The condition of a registered hook: never on calls that register hooks, else its own."""
 
     hook: EventHook
@@ -172,7 +176,7 @@ class _Blinded:
         return self.hook.when is None or self.hook.when(occasion)
 
 
-def _left(what: str, there: int, most: int) -> int:
+def _count_left(what: str, there: int, most: int) -> int:
     if there >= most:
         raise ToolFailed(
             ErrorType.LIMIT,
@@ -181,7 +185,7 @@ def _left(what: str, there: int, most: int) -> int:
     return most - there - 1
 
 
-def gone(events: Iterable[Event]) -> str:
+def describe_lost(events: Iterable[Event]) -> str:
     """Describe what was registered in a session and is lost, because its process has ended.
 
     Returns "" if there is nothing.
@@ -190,9 +194,11 @@ def gone(events: Iterable[Event]) -> str:
     lost: list[str] = []
     for event in events:
         match event:
-            case DirectCall(call=call) if call.tool.removeprefix(f"{OWN}::") in NAMES:
+            case DirectCall(call=call) if (
+                call.tool.removeprefix(f"{BUILTIN_NAMESPACE}::") in REGISTRATION_TOOLS
+            ):
                 kind = call.tool.rpartition("_")[2]
-                requested[call.id] = f"{kind} `{_named(call.arguments)}`"
+                requested[call.id] = f"{kind} `{_name_of(call.arguments)}`"
             case ToolAnswered(result=result) if result.success and result.call_id in requested:
                 lost.append(requested[result.call_id])
             case NoticeGiven(source=source) if source == SOURCE:
@@ -205,7 +211,7 @@ def gone(events: Iterable[Event]) -> str:
     return f"This session goes on in another process. What was registered in it is gone: {listed}."
 
 
-def _named(arguments: str) -> str:
+def _name_of(arguments: str) -> str:
     try:
         given: dict[str, Any] = parse_arguments(arguments)[0]
     except ToolFailed:

@@ -15,9 +15,9 @@ from difflib import get_close_matches
 
 from ferrule.core.errors import ToolDefinitionError
 from ferrule.models.client import ToolSpec
-from ferrule.tools.catalog import Catalog, Definable, tool_of
+from ferrule.tools.catalog import Catalog, ToolLike, as_tool
 from ferrule.tools.definition import Tool
-from ferrule.tools.names import wire_name_beside
+from ferrule.tools.names import make_free_api_name
 
 
 class SessionCatalog(Catalog):
@@ -47,17 +47,17 @@ class SessionCatalog(Catalog):
         """Full names of the agent's deferred tools that were discovered, the oldest first."""
         return tuple(name for name in self._gained if name not in self._added)
 
-    def add(self, *tools: Definable) -> None:
+    def add(self, *tools: ToolLike) -> None:
         """Add tools for this session, all or none.
 
         Raises ToolDefinitionError for a name that is taken, here or in requests.
         """
-        made = [tool_of(item) for item in tools]
+        made = [as_tool(item) for item in tools]
         if not made:
             return
         with self._adding:
             joined = dict(self._added)
-            taken = {*self._base.wire_table().values(), *(wire for _, wire in joined.values())}
+            taken = {*self._base.api_names().values(), *(wire for _, wire in joined.values())}
             for item in made:
                 earlier = self._base.get(item.full_name) or _tool(joined.get(item.full_name))
                 if earlier is not None or item.full_name in taken:
@@ -66,7 +66,7 @@ class SessionCatalog(Catalog):
                         f"there is a tool `{item.full_name}` already{source}",
                         hint="choose another name",
                     )
-                wire = wire_name_beside(item.full_name, taken)
+                wire = make_free_api_name(item.full_name, taken)
                 joined[item.full_name] = (item, wire)
                 taken.add(wire)
             self._gained += tuple(name for name in joined if name not in self._added)
@@ -88,7 +88,7 @@ class SessionCatalog(Catalog):
 
     def specs(self, shown: Callable[[Tool], bool]) -> tuple[ToolSpec, ...]:
         """Return the gained tools as a model gets them, to be put behind the others."""
-        names = self.wire_table() if self._gained else {}
+        names = self.api_names() if self._gained else {}
         found = ((self.get(name), names.get(name, "")) for name in self._gained)
         return tuple(
             ToolSpec(tool.full_name, wire, tool.description, tool.schema_json(), tool.examples)
@@ -107,14 +107,14 @@ class SessionCatalog(Catalog):
         """See `Catalog.nearest`."""
         return get_close_matches(name, [tool.full_name for tool in self], n=count, cutoff=0.5)
 
-    def wire_name(self, tool: Tool) -> str:
-        """See `Catalog.wire_name`."""
-        return self.wire_table()[tool.full_name]
+    def api_name(self, tool: Tool) -> str:
+        """See `Catalog.api_name`."""
+        return self.api_names()[tool.full_name]
 
-    def wire_table(self) -> dict[str, str]:
-        """See `Catalog.wire_table`; added tools come last."""
+    def api_names(self) -> dict[str, str]:
+        """See `Catalog.api_names`; added tools come last."""
         return {
-            **self._base.wire_table(),
+            **self._base.api_names(),
             **{name: wire for name, (_, wire) in self._added.items()},
         }
 

@@ -14,11 +14,14 @@ from ferrule.engine.driver import DriverExtension
 from ferrule.engine.hooks.chain import Hooks
 from ferrule.engine.hooks.session_hooks import SessionHooks
 
-from .registration import SOURCE, Registration, RegistrationLimits, gone
+from .registration import SOURCE, Registration, RegistrationLimits, describe_lost
 
 
 class SessionRegistration(DriverExtension):
-    """Registers for a session with a `SessionCatalog`. Implements `registration.Registrar`."""
+    """Registers for a session with a `SessionCatalog`.
+
+    Implements `registration.RegisteringSession`.
+    """
 
     def __init__(
         self, limits: RegistrationLimits, hooks: SessionHooks, delegation: Delegation
@@ -42,16 +45,16 @@ class SessionRegistration(DriverExtension):
         """The session's dispatcher."""
         return self.driver.dispatcher
 
-    def watch_end(self) -> None:
+    def fire_session_end(self) -> None:
         """Fire `session.end` when the session closes."""
         self._hooks.fire_end_on_close()
 
     def rebuild(self, journal: Sequence[Event]) -> None:
-        self._gone = gone(journal)
+        self._gone = describe_lost(journal)
 
     def after_open(self) -> None:
         if self._gone:
-            self.driver.inbox.tell(self._gone, SOURCE)
+            self.driver.inbox.put(self._gone, SOURCE)
             self._gone = ""
 
     def before_event(self, event: Event) -> None:

@@ -15,21 +15,21 @@ from difflib import get_close_matches
 from typing import Any
 
 from ferrule.core import events
-from ferrule.core.calls import Call, ErrorType, Result
+from ferrule.core.calls import ErrorType, ToolCall, ToolResult
 from ferrule.core.errors import JournalError, ProviderError
 from ferrule.core.events import ModelAnswered
-from ferrule.core.frozen import frozen
 from ferrule.core.limits import Limits
 from ferrule.core.messages import Message
+from ferrule.core.value_class import frozen
 from ferrule.engine.hooks.call_hooks import Answer
 from ferrule.models.client import Capabilities, Exchange, ModelOptions, Sink, ToolSpec
-from ferrule.permissions.gate import Decision, Gate
+from ferrule.permissions.rule_evaluation import Decision, PermissionGate
 from ferrule.tools.context import Context
 from ferrule.tools.definition import Tool
 
 
 @frozen
-class Told:
+class RecordedMessage:
     """A message of a person: one that started a run, or context alone.
 
     A message that started a run has its limits, its options as in `RunStarted`, and its outcome.
@@ -51,7 +51,7 @@ class Recording:
         model: Its model.
         system: Its system text.
         tools: Its tools.
-        told: The person's messages.
+        messages: The person's messages.
         answers: The model's answers.
         results: Each call with its result, in the order of the results.
         calls_by_run: The model's calls after each message that started a run.
@@ -61,13 +61,13 @@ class Recording:
     model: str
     system: str
     tools: tuple[str, ...]
-    told: tuple[Told, ...]
+    messages: tuple[RecordedMessage, ...]
     answers: tuple[ModelAnswered, ...]
-    results: tuple[tuple[Call, Result], ...]
-    calls_by_run: tuple[tuple[Call, ...], ...]
+    results: tuple[tuple[ToolCall, ToolResult], ...]
+    calls_by_run: tuple[tuple[ToolCall, ...], ...]
 
     @classmethod
-    def of(cls, records: Iterable[events.Record]) -> Recording:
+    def of(cls, records: Iterable[events.JournalRecord]) -> Recording:
         """Read a session from its first event.
 
         Raises JournalError if it does not start with `session.opened`.
@@ -95,11 +95,11 @@ class _Reading:
     def __init__(self) -> None:
         self.session = ""
         self.opened: events.SessionOpened | None = None
-        self.made: list[list[Call]] = []
-        self.told: list[Told] = []
+        self.made: list[list[ToolCall]] = []
+        self.told: list[RecordedMessage] = []
         self.answers: list[ModelAnswered] = []
-        self.results: list[tuple[Call, Result]] = []
-        self._calls: dict[str, Call] = {}
+        self.results: list[tuple[ToolCall, ToolResult]] = []
+        self._calls: dict[str, ToolCall] = {}
 
     def take(self, event: events.Event) -> None:
         if isinstance(event, ModelAnswered):
@@ -114,28 +114,30 @@ class _Reading:
             case events.SessionOpened():
                 self.opened = self.opened or event
             case events.RunStarted():
-                self.told.append(Told(event.text, event.limits, None, event.join, event.require))
+                self.told.append(
+                    RecordedMessage(event.text, event.limits, None, event.join, event.require)
+                )
                 self.made.append([])
             case events.RunFinished() if self.told:
                 self.told[-1] = replace(self.told[-1], finished=event)
             case events.ContextAdded():
-                self.told.append(Told(event.text))
+                self.told.append(RecordedMessage(event.text))
             case events.DirectCall():
                 self._calls[event.call.id] = event.call
             case events.ToolAnswered():
-                self._answered(event.result)
+                self._add_result(event.result)
             case events.CallEvaluated() if event.result is not None:
-                self._answered(event.result)
+                self._add_result(event.result)
             case _:
                 pass
 
-    def _answered(self, result: Result) -> None:
+    def _add_result(self, result: ToolResult) -> None:
         call = self._calls.get(result.call_id)
         if call is not None:
             self.results.append((call, result))
 
 
-def canonical(arguments: Any) -> str:
+def canonical_json(arguments: Any) -> str:
     """Return arguments as text that is the same for the same JSON: keys sorted, no spaces.
 
     Invalid JSON is returned unchanged.
@@ -195,7 +197,7 @@ class _RecordedExchange:
         return answer
 
 
-class OpenGate(Gate):
+class OpenGate(PermissionGate):
     """A gate that allows everything.
 
     Only for sessions whose calls `RecordedTools` answers, so that nothing runs.
@@ -204,7 +206,7 @@ class OpenGate(Gate):
     def decide(self, tool: Tool, values: Mapping[str, Any]) -> Decision:
         return Decision("allow", "answered from a recording", layer="builtin")
 
-    def for_session(self) -> Gate:
+    def for_session(self) -> PermissionGate:
         return self
 
 
@@ -219,29 +221,29 @@ class RecordedTools:
     def __init__(self, recording: Recording) -> None:
         self.matched = 0
         self.unmatched: list[tuple[str, str]] = []
-        self._known: dict[str, dict[str, deque[Result]]] = {}
+        self._known: dict[str, dict[str, deque[ToolResult]]] = {}
         for call, result in recording.results:
             of_tool = self._known.setdefault(call.tool, {})
-            of_tool.setdefault(canonical(call.arguments), deque()).append(result)
+            of_tool.setdefault(canonical_json(call.arguments), deque()).append(result)
         self._asked: dict[str, tuple[str, str]] = {}
 
-    def expect(self, call: Call) -> None:
+    def expect(self, call: ToolCall) -> None:
         """Remember a call as the model wrote it.
 
         A hook sees it only after its arguments were checked and repaired.
         """
-        self._asked[call.id] = (call.tool, canonical(call.arguments))
+        self._asked[call.id] = (call.tool, canonical_json(call.arguments))
 
     async def before(self, tool: Tool, values: Mapping[str, Any], context: Context) -> Answer:
         """Answer the call, so that nothing runs; `after` replaces the answer."""
-        asked = self._asked.get(context.call_id, (tool.full_name, canonical(dict(values))))
+        asked = self._asked.get(context.call_id, (tool.full_name, canonical_json(dict(values))))
 
         async def nothing() -> None:
             self._asked[context.call_id] = asked
 
         return Answer(nothing)
 
-    async def after(self, tool: Tool, result: Result, context: Context) -> Result:
+    async def after(self, tool: Tool, result: ToolResult, context: Context) -> ToolResult:
         """Return the recorded result for this call."""
         name, arguments = self._asked.pop(context.call_id)
         known = self._known.get(name, {})
@@ -254,5 +256,5 @@ class RecordedTools:
         near = get_close_matches(arguments, known, n=3, cutoff=0.0)
         others = f"; it has it for {', '.join(near)}" if near else ""
         said = f"the recording has no answer of `{name}` for {arguments[:500]}{others[:1000]}"
-        call = Call(result.call_id, name)
-        return Result.error(call, ErrorType.NOT_FOUND, said, timestamp=result.timestamp)
+        call = ToolCall(result.call_id, name)
+        return ToolResult.error(call, ErrorType.NOT_FOUND, said, timestamp=result.timestamp)

@@ -7,7 +7,7 @@ checks, event by event,
 * that each event answers a command which is open at that point: nothing was evaluated, asked, run
   or answered that the machine had not ordered, and nothing that it ordered was left out;
 * that each run ends as recorded: stop, text, code, tokens, and the digest of the history, byte for
-  byte (`session_log.Shown`).
+  byte (`session_log.HistoryDigest`).
 
 It does not show that tools or models would answer the same again. `engine.replay.rerun` asks them.
 """
@@ -19,17 +19,17 @@ from collections.abc import Iterable
 from ferrule.core import events
 from ferrule.core.commands import (
     AskModel,
-    AskPerson,
     Command,
-    Evaluate,
-    Finish,
-    RunTool,
-    Settle,
-    StopTool,
+    EvaluateCall,
+    FinishRun,
+    RequestApproval,
+    ResolveOutcome,
+    RunCall,
+    StopCall,
 )
-from ferrule.core.frozen import frozen
 from ferrule.core.machine import Machine
-from ferrule.engine.session_log import Shown
+from ferrule.core.value_class import frozen
+from ferrule.engine.session_log import HistoryDigest
 
 
 @frozen
@@ -44,7 +44,7 @@ class Difference:
 
 
 @frozen
-class Replayed:
+class ReplayReport:
     """The report about one session.
 
     `histories` holds the digest of each finished run, by its id; `unproven` counts the runs whose
@@ -64,18 +64,18 @@ class Replayed:
         return not self.differences
 
 
-def replay(records: Iterable[events.Record]) -> Replayed:
+def replay(records: Iterable[events.JournalRecord]) -> ReplayReport:
     """Replay a whole session, from its first event.
 
     It stops at the first difference: all later ones follow from it.
     """
-    replaying = _Replaying()
+    replaying = _Replay()
     for record in records:
         what = replaying.take(record)
         if what:
             replaying.differences.append(Difference(record.seq, what))
             break
-    return Replayed(
+    return ReplayReport(
         replaying.session,
         replaying.count,
         replaying.runs,
@@ -85,17 +85,17 @@ def replay(records: Iterable[events.Record]) -> Replayed:
     )
 
 
-class _Replaying:
+class _Replay:
     def __init__(self) -> None:
         self.session = ""
         self.count = self.runs = self.unproven = 0
         self.histories: dict[str, str] = {}
         self.differences: list[Difference] = []
         self._machine = Machine()
-        self._shown = Shown()
+        self._shown = HistoryDigest()
         self._open: list[Command] = []
 
-    def take(self, record: events.Record) -> str:
+    def take(self, record: events.JournalRecord) -> str:
         """Process the next event, and return what is wrong with it, or ""."""
         event = record.event
         self.session = record.session
@@ -107,28 +107,28 @@ class _Replaying:
         if isinstance(event, events.RunStarted):
             self.runs += 1
         if isinstance(event, events.RunFinished):
-            return self._finished(record.run, event)
-        what = self._unordered(event)
+            return self._finish(record.run, event)
+        what = self._match_unordered(event)
         if what:
             return what
         if isinstance(event, (events.Recovered, events.RunStarted)):
             # The commands of a dead process are given again.
-            self._open = [command for command in self._open if _direct(self._machine, command)]
+            self._open = [command for command in self._open if _is_direct(self._machine, command)]
         commands = self._machine.feed(event)
         if isinstance(event, events.Recovered):
             self._open = []
         self._open += commands
-        self._forget()
+        self._drop_void_commands()
         return ""
 
-    def _unordered(self, event: events.Event) -> str:
+    def _match_unordered(self, event: events.Event) -> str:
         """Remove the command that the event answers; return an explanation if there is none."""
         kinds = _ANSWERS.get(type(event))
         if kinds is None:
             return ""
-        call_id = _call_id(event)
+        call_id = _event_call_id(event)
         for command in self._open:
-            if isinstance(command, kinds) and call_id in ("", _about(command)):
+            if isinstance(command, kinds) and call_id in ("", _command_call_id(command)):
                 # A call that was only announced is still to be answered.
                 if not isinstance(event, events.CallStarted):
                     self._open.remove(command)
@@ -136,19 +136,22 @@ class _Replaying:
         about = f" for `{call_id}`" if call_id else ""
         return f"`{event.kind}`{about}, and nothing asked for it then"
 
-    def _forget(self) -> None:
+    def _drop_void_commands(self) -> None:
         """Remove commands for calls that were stopped or settled, and so have a result."""
-        finishing = any(isinstance(command, Finish) for command in self._open)
+        finishing = any(isinstance(command, FinishRun) for command in self._open)
         self._open = [
             command
             for command in self._open
-            if isinstance(command, Finish)
+            if isinstance(command, FinishRun)
             or (isinstance(command, AskModel) and not finishing)
-            or (not isinstance(command, AskModel) and _wanted(self._machine, _about(command)))
+            or (
+                not isinstance(command, AskModel)
+                and _is_waiting(self._machine, _command_call_id(command))
+            )
         ]
 
-    def _finished(self, run: str, recorded: events.RunFinished) -> str:
-        finish = next((command for command in self._open if isinstance(command, Finish)), None)
+    def _finish(self, run: str, recorded: events.RunFinished) -> str:
+        finish = next((command for command in self._open if isinstance(command, FinishRun)), None)
         if finish is None:
             still = (
                 ", ".join(sorted({type(command).__name__ for command in self._open})) or "nothing"
@@ -161,7 +164,9 @@ class _Replaying:
         for name in ("stop", "text", "code", "detail", "usage"):
             was, now = getattr(recorded, name), getattr(finish, name)
             if was != now:
-                return f"the run ended with {name} {_short(was)}; in the replay with {_short(now)}"
+                return (
+                    f"the run ended with {name} {_shorten(was)}; in the replay with {_shorten(now)}"
+                )
         self._machine.feed(recorded)
         if not recorded.history:
             self.unproven += 1
@@ -177,11 +182,11 @@ class _Replaying:
 _ANSWERS: dict[type, tuple[type, ...]] = {
     events.ModelAnswered: (AskModel,),
     events.ModelFailed: (AskModel,),
-    events.CallEvaluated: (Evaluate, RunTool),
-    events.PersonAnswered: (AskPerson,),
-    events.CallStarted: (RunTool,),
-    events.CallProbed: (Settle,),
-    events.ToolAnswered: (RunTool, StopTool, AskPerson, Settle),
+    events.CallEvaluated: (EvaluateCall, RunCall),
+    events.PersonAnswered: (RequestApproval,),
+    events.CallStarted: (RunCall,),
+    events.CallProbed: (ResolveOutcome,),
+    events.ToolAnswered: (RunCall, StopCall, RequestApproval, ResolveOutcome),
 }
 """Which commands an event answers.
 
@@ -190,26 +195,26 @@ process.
 """
 
 
-def _call_id(event: events.Event) -> str:
+def _event_call_id(event: events.Event) -> str:
     if isinstance(event, events.ToolAnswered):
         return event.result.call_id
     return str(getattr(event, "call_id", ""))
 
 
-def _about(command: Command) -> str:
-    return "" if isinstance(command, (AskModel, Finish)) else command.call.id
+def _command_call_id(command: Command) -> str:
+    return "" if isinstance(command, (AskModel, FinishRun)) else command.call.id
 
 
-def _wanted(machine: Machine, call_id: str) -> bool:
-    slot = machine.slot(call_id)
+def _is_waiting(machine: Machine, call_id: str) -> bool:
+    slot = machine.find_slot(call_id)
     return slot is not None and slot.result is None
 
 
-def _direct(machine: Machine, command: Command) -> bool:
-    slot = machine.slot(_about(command))
+def _is_direct(machine: Machine, command: Command) -> bool:
+    slot = machine.find_slot(_command_call_id(command))
     return slot is not None and slot.direct
 
 
-def _short(value: object) -> str:
+def _shorten(value: object) -> str:
     text = repr(value)
     return text if len(text) <= 80 else f"{text[:77]}..."

@@ -19,31 +19,31 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Literal
 
 from ferrule.core import events
-from ferrule.core.calls import Call, Result
+from ferrule.core.calls import ToolCall, ToolResult
 from ferrule.core.errors import ConfigError, FerruleError
-from ferrule.core.frozen import frozen
-from ferrule.core.required_tools import OR
+from ferrule.core.required_tools import ALTERNATIVE_SEPARATOR
+from ferrule.core.value_class import frozen
 from ferrule.engine.live_events import Live
-from ferrule.models.client import Wire
+from ferrule.models.client import ModelClient
 from ferrule.tools.catalog import Catalog
 
-from .recording import RecordedModel, RecordedTools, Recording, Told, canonical
+from .recording import RecordedMessage, RecordedModel, RecordedTools, Recording, canonical_json
 
 if TYPE_CHECKING:
     from ferrule.engine.agent import Agent
 
 
 @frozen
-class Answered:
+class AnswerComparison:
     """A call of the new run beside the recorded one with the same number.
 
     Either is None if the other run made more calls.
     """
 
-    call: Call | None
-    result: Result | None
-    recorded_call: Call | None
-    recorded_result: Result | None
+    call: ToolCall | None
+    result: ToolResult | None
+    recorded_call: ToolCall | None
+    recorded_result: ToolResult | None
 
     @property
     def same(self) -> bool:
@@ -56,11 +56,11 @@ class Answered:
         ):
             return False
         mine, then = (self.call, self.result), (self.recorded_call, self.recorded_result)
-        return _of(*mine) == _of(*then)
+        return _comparable(*mine) == _comparable(*then)
 
 
 @frozen
-class AgainRun:
+class RunComparison:
     """One message that was run again."""
 
     question: str
@@ -68,7 +68,7 @@ class AgainRun:
     stop: str
     recorded_text: str
     recorded_stop: str
-    calls: tuple[Answered, ...]
+    calls: tuple[AnswerComparison, ...]
     usage: events.Usage
 
     @property
@@ -80,7 +80,7 @@ class AgainRun:
 
 
 @frozen
-class Again:
+class RerunReport:
     """A session that was run again.
 
     `missing` are recorded tools that the agent does not have; `unmatched` calls that the recording
@@ -89,7 +89,7 @@ class Again:
 
     session: str
     model: str
-    runs: tuple[AgainRun, ...]
+    runs: tuple[RunComparison, ...]
     missing: tuple[str, ...]
     unmatched: tuple[tuple[str, str], ...]
 
@@ -103,9 +103,9 @@ async def rerun(
     recording: Recording,
     agent: Agent,
     *,
-    model: str | Wire | None = None,
+    model: str | ModelClient | None = None,
     tools: Literal["recorded", "live"] = "recorded",
-) -> Again:
+) -> RerunReport:
     """Run all messages of a recording again, one after another, in a copy of `agent`.
 
     Args:
@@ -123,22 +123,22 @@ async def rerun(
             hint="give a model, or tools='live'",
         )
     answers = RecordedTools(recording) if tools == "recorded" else None
-    copied, session = agent.rehearsing(
+    copied, session = agent.open_rehearsal(
         RecordedModel(recording) if model is None else model, recording.system, answers
     )
     missing = tuple(name for name in recording.tools if agent.catalog.get(name) is None)
-    seen = _Seen(answers)
+    seen = _RunObserver(answers)
     session.observe(seen.take)
-    runs: list[AgainRun] = []
-    recorded = _by_run(recording)
+    runs: list[RunComparison] = []
+    recorded = _calls_by_run(recording)
     try:
-        for message in recording.told:
+        for message in recording.messages:
             if message.limits is None:
                 session.add_context(message.text)
                 continue
             session.limits = message.limits
             session.join = message.join
-            session.require = _required(message.require, agent.catalog)
+            session.require = _existing_required(message.require, agent.catalog)
             seen.clear()
             try:
                 await session.run(message.text)
@@ -146,11 +146,11 @@ async def rerun(
                 # Its end is in the events, as it would be for a person who looks at the journal.
                 if seen.finished is None:
                     raise
-            runs.append(seen.beside(message, recorded[len(runs)]))
+            runs.append(seen.compare(message, recorded[len(runs)]))
     finally:
         await session.close()
         await copied.close()
-    return Again(
+    return RerunReport(
         recording.session,
         copied.model,
         tuple(runs),
@@ -159,13 +159,18 @@ async def rerun(
     )
 
 
-def _required(recorded: tuple[str, ...], catalog: Catalog) -> tuple[str, ...]:
+def _existing_required(recorded: tuple[str, ...], catalog: Catalog) -> tuple[str, ...]:
     """Return the recorded run's required tools that still exist; others are reported as missing."""
-    there = (OR.join(name for name in entry.split(OR) if name in catalog) for entry in recorded)
+    there = (
+        ALTERNATIVE_SEPARATOR.join(
+            name for name in entry.split(ALTERNATIVE_SEPARATOR) if name in catalog
+        )
+        for entry in recorded
+    )
     return tuple(filter(None, there))
 
 
-class _Seen:
+class _RunObserver:
     """The events of the run under way."""
 
     def __init__(self, answers: RecordedTools | None) -> None:
@@ -173,8 +178,8 @@ class _Seen:
         self.clear()
 
     def clear(self) -> None:
-        self.calls: dict[str, Call] = {}
-        self.results: dict[str, Result] = {}
+        self.calls: dict[str, ToolCall] = {}
+        self.results: dict[str, ToolResult] = {}
         self.finished: events.RunFinished | None = None
 
     def take(self, item: Live) -> None:
@@ -193,22 +198,26 @@ class _Seen:
             case _:
                 pass
 
-    def beside(self, message: Told, recorded: Sequence[tuple[Call, Result | None]]) -> AgainRun:
+    def compare(
+        self, message: RecordedMessage, recorded: Sequence[tuple[ToolCall, ToolResult | None]]
+    ) -> RunComparison:
         assert self.finished is not None
         mine = list(self.calls.values())
-        calls: list[Answered] = []
+        calls: list[AnswerComparison] = []
         for number in range(max(len(mine), len(recorded))):
             call = mine[number] if number < len(mine) else None
             then, result = recorded[number] if number < len(recorded) else (None, None)
-            calls.append(Answered(call, self.results.get(call.id) if call else None, then, result))
+            calls.append(
+                AnswerComparison(call, self.results.get(call.id) if call else None, then, result)
+            )
         was = message.finished or events.RunFinished("open")
         done = self.finished
-        return AgainRun(
+        return RunComparison(
             message.text, done.text, done.stop, was.text, was.stop, tuple(calls), done.usage
         )
 
 
-def _of(call: Call, result: Result) -> tuple[object, ...]:
+def _comparable(call: ToolCall, result: ToolResult) -> tuple[object, ...]:
     """Return what is compared: not the time, the duration or the id."""
     said = (
         result.success,
@@ -218,10 +227,10 @@ def _of(call: Call, result: Result) -> tuple[object, ...]:
         result.partial,
         result.notes,
     )
-    return (call.tool, canonical(call.arguments), *said)
+    return (call.tool, canonical_json(call.arguments), *said)
 
 
-def _by_run(recording: Recording) -> list[list[tuple[Call, Result | None]]]:
+def _calls_by_run(recording: Recording) -> list[list[tuple[ToolCall, ToolResult | None]]]:
     """Return the model's calls of each run with their results, in the order of the calls."""
     results = {call.id: result for call, result in recording.results}
     return [[(call, results.get(call.id)) for call in calls] for calls in recording.calls_by_run]

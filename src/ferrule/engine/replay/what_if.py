@@ -15,9 +15,9 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import cache
 from typing import Any, Literal, cast
 
-from ferrule.core.frozen import frozen
-from ferrule.permissions.gate import Gate
-from ferrule.storage.audit.audit import Decided
+from ferrule.core.value_class import frozen
+from ferrule.permissions.rule_evaluation import PermissionGate
+from ferrule.storage.audit.audit import GateDecision
 from ferrule.storage.audit.past_calls import PastCall
 from ferrule.tools.catalog import Catalog
 from ferrule.tools.definition import Risk, SideEffect, Tool
@@ -26,7 +26,7 @@ Verdict = Literal["allow", "ask", "deny", "invalid"]
 
 
 @frozen
-class Judged:
+class PolicyComparison:
     """One call: whether it ran then, and what the other rules decide.
 
     `invalid` means that its arguments do not fit today's tool.
@@ -51,8 +51,8 @@ class Judged:
 
 
 def what_if(
-    calls: Iterable[PastCall], gate_of: Callable[[str], Gate], catalog: Catalog
-) -> Iterator[Judged]:
+    calls: Iterable[PastCall], gate_of: Callable[[str], PermissionGate], catalog: Catalog
+) -> Iterator[PolicyComparison]:
     """Judge calls one by one.
 
     `gate_of` returns the gate for a workspace, by its path ("" if the session had none).
@@ -64,18 +64,20 @@ def what_if(
         tool = catalog.get(call.tool)
         known = tool is not None
         tool = tool or _stand_in(call.tool, decided)
-        yield _judged(call, ran, gates(call.audit.workspace), tool, known)
+        yield _judge(call, ran, gates(call.audit.workspace), tool, known)
 
 
-def _judged(call: PastCall, ran: bool, gate: Gate, tool: Tool, known: bool) -> Judged:
-    values, problems = _checked(tool, call.values, known)
+def _judge(
+    call: PastCall, ran: bool, gate: PermissionGate, tool: Tool, known: bool
+) -> PolicyComparison:
+    values, problems = _check(tool, call.arguments, known)
     if problems:
-        return Judged(call, ran, "invalid", "; ".join(problems), "", known)
+        return PolicyComparison(call, ran, "invalid", "; ".join(problems), "", known)
     decision = gate.decide(tool, values)
-    return Judged(call, ran, decision.verdict, decision.reason, decision.rule, known)
+    return PolicyComparison(call, ran, decision.verdict, decision.reason, decision.rule, known)
 
 
-def _checked(
+def _check(
     tool: Tool, values: dict[str, Any] | None, known: bool
 ) -> tuple[Mapping[str, Any], tuple[str, ...]]:
     if values is None:
@@ -86,18 +88,18 @@ def _checked(
     return checked.values, tuple(checked.problems)
 
 
-def _stand_in(name: str, decided: Decided | None) -> Tool:
+def _stand_in(name: str, decided: GateDecision | None) -> Tool:
     effect = SideEffect.UNDECLARED
     risk = Risk.HIGH
     if decided and decided.effect in set(SideEffect):
         effect = SideEffect(decided.effect)
     if decided and decided.risk in set(Risk):
         risk = Risk(decided.risk)
-    return _made(name, effect, risk)
+    return _make_stand_in(name, effect, risk)
 
 
 @cache
-def _made(name: str, effect: SideEffect, risk: Risk) -> Tool:
+def _make_stand_in(name: str, effect: SideEffect, risk: Risk) -> Tool:
     def gone(**_: Any) -> None:
         raise NotImplementedError(f"`{name}` is known from a journal alone")
 

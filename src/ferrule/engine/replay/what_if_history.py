@@ -18,36 +18,36 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from ferrule.core.errors import ConfigError
-from ferrule.permissions.gate import Gate, Mode
-from ferrule.permissions.rules import List, Rule, RuleSet, parse_rule
+from ferrule.permissions.rule_evaluation import Mode, PermissionGate
+from ferrule.permissions.rules import PermissionRule, RuleList, RuleSet, parse_rule
 from ferrule.storage.audit.past_calls import PastCall
 from ferrule.tools.catalog import Catalog
 
-from .what_if import Judged, what_if
+from .what_if import PolicyComparison, what_if
 
-MOST = 5_000
-SECONDS = 5.0
-SHOWN = 100
+MAX_CALLS = 5_000
+MAX_SECONDS = 5.0
+MAX_CHANGED = 100
 """Maximum number of calls that are kept of those that would come out differently."""
-_LISTS: dict[str, List] = {"deny": "deny", "ask": "ask", "allow": "allow"}
+_LISTS: dict[str, RuleList] = {"deny": "deny", "ask": "ask", "allow": "allow"}
 
 
 @dataclass(slots=True)
-class Compared:
+class HistoryComparison:
     """The comparison of two sets of rules.
 
     Attributes:
         counts: Number of calls that ran and would be `refused` or `asked`, that did not run and
             would (`looser`), whose arguments do not fit today's tool (`invalid`), and that are the
             `same`.
-        changed: The first `SHOWN` calls that would come out differently.
+        changed: The first `MAX_CHANGED` calls that would come out differently.
         unknown: Number of calls of tools that no longer exist, judged by name alone.
         cut: Whether there were more calls than were judged.
     """
 
     looked: int = 0
     counts: Counter[str] = field(default_factory=Counter[str])
-    changed: list[Judged] = field(default_factory=list[Judged])
+    changed: list[PolicyComparison] = field(default_factory=list[PolicyComparison])
     unknown: int = 0
     cut: bool = False
 
@@ -58,13 +58,13 @@ def parse_rules(text: str, *, root: str = "") -> RuleSet:
     `#` begins a comment line. Raises ConfigError naming the line.
     """
     return RuleSet(
-        _rule(line.strip(), number, root)
+        _parse_line(line.strip(), number, root)
         for number, line in enumerate(text.splitlines(), 1)
         if line.strip() and not line.strip().startswith("#")
     )
 
 
-def _rule(line: str, number: int, root: str) -> Rule:
+def _parse_line(line: str, number: int, root: str) -> PermissionRule:
     word, _, rule = line.partition(" ")
     chosen = _LISTS.get(word.rstrip(":").lower())
     if chosen is None:
@@ -80,36 +80,36 @@ def _rule(line: str, number: int, root: str) -> Rule:
         ) from error
 
 
-def over_history(
+def compare_history(
     calls: Iterable[PastCall],
-    gate: Gate,
+    gate: PermissionGate,
     rules: RuleSet,
     catalog: Catalog,
     *,
     keep: bool,
     mode: Mode | None = None,
-    most: int = MOST,
-    seconds: float = SECONDS,
+    most: int = MAX_CALLS,
+    seconds: float = MAX_SECONDS,
     now: Callable[[], float] = time.monotonic,
-) -> Compared:
+) -> HistoryComparison:
     """Judge calls by these rules, in addition to those of `gate` (`keep`) or instead of them.
 
     Protected names and safe mode stay as they are.
     """
     chosen = RuleSet([*gate.rules, *rules]) if keep else rules
 
-    def gate_of(workspace: str) -> Gate:
-        return Gate(
+    def gate_of(workspace: str) -> PermissionGate:
+        return PermissionGate(
             chosen,
             mode=mode or gate.mode,
-            root=Path(workspace or gate.around.root),
-            names=gate.around.names,
+            root=Path(workspace or gate.context.root),
+            names=gate.context.names,
             safe_mode=gate.safe_mode,
-            home=Path(gate.around.home),
-            outside=gate.around.outside,
+            home=Path(gate.context.home),
+            outside=gate.context.outside,
         )
 
-    compared = Compared()
+    compared = HistoryComparison()
     until = now() + seconds
     for judged in what_if(calls, gate_of, catalog):
         if compared.looked == most or now() > until:
@@ -117,15 +117,15 @@ def over_history(
             break
         compared.looked += 1
         compared.unknown += not judged.known
-        word = outcome(judged)
+        word = classify(judged)
         compared.counts[word] += 1
-        if word in ("refused", "asked", "looser") and len(compared.changed) < SHOWN:
+        if word in ("refused", "asked", "looser") and len(compared.changed) < MAX_CHANGED:
             compared.changed.append(judged)
     return compared
 
 
-def outcome(judged: Judged) -> str:
-    """Return the outcome of a call, a key of `Compared.counts`."""
+def classify(judged: PolicyComparison) -> str:
+    """Return the outcome of a call, a key of `HistoryComparison.counts`."""
     if judged.verdict == "invalid":
         return "invalid"
     if judged.stricter:

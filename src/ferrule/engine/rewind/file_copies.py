@@ -19,7 +19,7 @@ import hashlib
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
 from typing import Any
 
-from ferrule.core.calls import ErrorType, Result
+from ferrule.core.calls import ErrorType, ToolResult
 from ferrule.core.errors import FerruleError, ToolFailed
 from ferrule.core.events import FilesSeen
 from ferrule.core.identity import Identity
@@ -29,9 +29,9 @@ from ferrule.storage.artifacts.store import ArtifactStore, Scope
 from ferrule.tools.context import Context
 from ferrule.tools.definition import Tool
 
-LARGEST = 16 << 20
+MAX_FILE_SIZE = 16 << 20
 """Maximum bytes of a file that is kept."""
-MOST = 500
+MAX_PATHS = 500
 """Maximum number of paths of a call."""
 BEYOND = "copies"
 """Topic of the notice that a call touches more paths than are kept."""
@@ -40,7 +40,7 @@ TOOL = "copy before a change"
 """The tool that the store names as the source of such an artifact."""
 
 
-class Copies:
+class FileCopies:
     """Keeps the file copies of one session."""
 
     def __init__(self, store: ArtifactStore, workspace: Workspace) -> None:
@@ -52,8 +52,8 @@ class Copies:
         tool: Tool,
         values: Mapping[str, Any],
         context: Context,
-        run: Callable[[], Awaitable[Result]],
-    ) -> Result:
+        run: Callable[[], Awaitable[ToolResult]],
+    ) -> ToolResult:
         """Run the call, and record the state of the paths that it names before and after.
 
         Raises what `run` raises, and JournalError.
@@ -66,19 +66,20 @@ class Copies:
         if not paths:
             return await run()
         before = await run_blocking(
-            lambda: states(self._workspace, paths, self._keeping(context.identity))
+            lambda: read_states(self._workspace, paths, self._keep_around(context.identity))
         )
         context.record(FilesSeen(context.call_id, "before", tuple(before), tuple(before.values())))
-        if len(before) >= MOST:
+        if len(before) >= MAX_PATHS:
             said = (
-                f"`{tool.name}` may change more than {MOST} paths: only these can be put back by "
+                f"`{tool.name}` may change more than {MAX_PATHS} paths: only these can be put back "
+                f"by "
                 "a rewind"
             )
             context.note(BEYOND, said)
         try:
             return await run()
         finally:
-            after = await run_blocking(lambda: states(self._workspace, paths, None, before))
+            after = await run_blocking(lambda: read_states(self._workspace, paths, None, before))
             changed = {
                 path: state for path, state in after.items() if before.get(path, NOTHING) != state
             }
@@ -87,15 +88,15 @@ class Copies:
                     FilesSeen(context.call_id, "after", tuple(changed), tuple(changed.values()))
                 )
 
-    def _keeping(self, who: Identity) -> Callable[[bytes], None]:
-        scope = Scope.of(who)
+    def _keep_around(self, who: Identity) -> Callable[[bytes], None]:
+        scope = Scope.from_identity(who)
         return lambda data: self._keep(scope, data)
 
     def _keep(self, scope: Scope, data: bytes) -> None:
         self._store.put(scope, [data], mime="application/octet-stream", tool=TOOL)
 
 
-def states(
+def read_states(
     workspace: Workspace,
     paths: Iterable[str],
     keep: Callable[[bytes], None] | None,
@@ -106,15 +107,15 @@ def states(
     `keep` gets the content of each file. What the workspace does not let anybody read, or has too
     much of, is left out.
     """
-    found = {name: state(workspace, name, keep) for name in besides}
+    found = {name: read_state(workspace, name, keep) for name in besides}
     for path in paths:
-        for name in _below(workspace, path):
-            if name not in found and len(found) < MOST:
-                found[name] = state(workspace, name, keep)
+        for name in _list_paths(workspace, path):
+            if name not in found and len(found) < MAX_PATHS:
+                found[name] = read_state(workspace, name, keep)
     return found
 
 
-def _below(workspace: Workspace, path: str) -> Iterator[str]:
+def _list_paths(workspace: Workspace, path: str) -> Iterator[str]:
     try:
         name = workspace.name(path)
         parts = name.split("/")
@@ -127,15 +128,15 @@ def _below(workspace: Workspace, path: str) -> Iterator[str]:
         return
 
 
-def state(workspace: Workspace, name: str, keep: Callable[[bytes], None] | None) -> str:
+def read_state(workspace: Workspace, name: str, keep: Callable[[bytes], None] | None) -> str:
     """Return the current state of a path, and give the content of a file to `keep`."""
     try:
         entry = workspace.stat(name)
         if entry.kind != "file":
             return entry.kind
-        if entry.size > LARGEST:
+        if entry.size > MAX_FILE_SIZE:
             return f"large:{entry.size}"
-        data = workspace.read(name, limit=LARGEST)
+        data = workspace.read(name, limit=MAX_FILE_SIZE)
     except FileNotFoundError:
         return NOTHING
     except ToolFailed as error:

@@ -8,9 +8,9 @@ The session itself stays in the journal as it was: nothing is ever removed from 
 restored only if its content is one that the session saw or made at some time; otherwise it is left
 alone and named, unless `force` says otherwise. See `file_copies` for what is not covered.
 
-Whoever calls `put_back` must hold the session's lease (`Journal.lease`), so that no other process
-works in these files meanwhile, and must bring a workspace that refuses what the person's settings
-protect.
+Whoever calls `restore_files` must hold the session's lease (`Journal.lease`), so that no other
+process works in these files meanwhile, and must bring a workspace that refuses what the person's
+settings protect.
 """
 
 from __future__ import annotations
@@ -22,17 +22,17 @@ from secrets import token_hex
 
 from ferrule.core import events
 from ferrule.core.errors import ConfigError, FerruleError, ToolFailed
-from ferrule.core.frozen import frozen
 from ferrule.core.identity import Identity
+from ferrule.core.value_class import frozen
 from ferrule.permissions.filesystem.workspace import Workspace
 from ferrule.storage.artifacts.store import ArtifactMissing, ArtifactStore, Scope
 from ferrule.storage.journal.protocols import Journal
 
-from .file_copies import BEYOND, NOTHING, state
+from .file_copies import BEYOND, NOTHING, read_state
 
 
 @frozen
-class Point:
+class RewindPoint:
     """The end of a run.
 
     Attributes:
@@ -48,21 +48,21 @@ class Point:
 
 
 @dataclass(slots=True)
-class PutBack:
+class RestoreReport:
     """The paths that were restored, and those that were left alone with the reason."""
 
     restored: list[str] = field(default_factory=list[str])
     left_alone: dict[str, str] = field(default_factory=dict[str, str])
 
 
-def rewind_plan(records: Iterable[events.Record], runs: int) -> Point:
+def plan_rewind(records: Iterable[events.JournalRecord], runs: int) -> RewindPoint:
     """Plan what to restore to be at the end of run number `runs` (0: before the first).
 
     Raises ConfigError if there is no such run.
     """
     finished = 0
     begun = 0
-    point = Point({}, {}, 0)
+    point = RewindPoint({}, {}, 0)
     started: set[str] = set()
     kept: set[str] = set()
     for record in records:
@@ -72,7 +72,7 @@ def rewind_plan(records: Iterable[events.Record], runs: int) -> Point:
         elif isinstance(event, events.RunFinished):
             finished += 1
         elif begun > runs:
-            _after(point, event)
+            _add_event(point, event)
             if isinstance(event, events.CallStarted):
                 started.add(event.call_id)
             elif isinstance(event, events.FilesSeen):
@@ -87,7 +87,7 @@ def rewind_plan(records: Iterable[events.Record], runs: int) -> Point:
     return replace(point, uncovered=len(started - kept))
 
 
-def _after(point: Point, event: events.Event) -> None:
+def _add_event(point: RewindPoint, event: events.Event) -> None:
     if not isinstance(event, events.FilesSeen):
         return
     for path, seen in zip(event.paths, event.states, strict=True):
@@ -100,25 +100,25 @@ def _after(point: Point, event: events.Event) -> None:
         point.known.setdefault(path, set()).add(seen)
 
 
-def put_back(
-    point: Point,
+def restore_files(
+    point: RewindPoint,
     workspace: Workspace,
     store: ArtifactStore,
     scope: Scope,
     *,
     force: bool = False,
     dry: bool = False,
-) -> PutBack:
+) -> RestoreReport:
     """Restore every path; with `dry` only report what would be done.
 
     Folders are created first and removed last.
     """
-    done = PutBack()
+    done = RestoreReport()
     wanted = sorted(point.wanted.items())
     present = [one for one in wanted if one[1] != NOTHING]
     absent = [one for one in reversed(wanted) if one[1] == NOTHING]
     for path, seen in [*present, *absent]:
-        now = state(workspace, path, None)
+        now = read_state(workspace, path, None)
         if now == seen:
             continue
         # A folder is removed only if it is empty by then: nothing is lost with it.
@@ -132,7 +132,7 @@ def put_back(
             )
             continue
         try:
-            why = _put(path, seen, now, workspace, store, scope, dry=dry)
+            why = _restore(path, seen, now, workspace, store, scope, dry=dry)
             if why:
                 done.left_alone[path] = why
             else:
@@ -144,7 +144,7 @@ def put_back(
     return done
 
 
-def _put(
+def _restore(
     path: str,
     wanted: str,
     now: str,
@@ -155,7 +155,7 @@ def _put(
     dry: bool,
 ) -> str:
     """Restore one path. Return why that is not possible, or ""."""
-    workspace.permit(path, write=True)
+    workspace.check_name(path, write=True)
     kind, _, digest = wanted.partition(":")
     if kind in ("large", "link", "other") or now in ("link", "other"):
         return f"it was not kept ({wanted or now})"
@@ -200,7 +200,7 @@ def fork(
         SessionNotFound: There is no such session.
         ConfigError: There is no such run.
     """
-    copied: list[events.Record] = []
+    copied: list[events.JournalRecord] = []
     finished = 0
     for record in journal.records(session):
         if finished == runs and isinstance(record.event, events.RunStarted):
@@ -212,7 +212,7 @@ def fork(
             f"there is no finished run {runs}: the session has {finished}",
             hint="give a smaller number",
         )
-    copied = _settled(copied)
+    copied = _trim_open(copied)
     opened = copied[0]
     name = name or token_hex(16)
     if isinstance(opened.event, events.SessionOpened):
@@ -225,7 +225,7 @@ def fork(
         for artifact in reversed(store.list(source)):
             store.put(
                 target,
-                store.pieces(source, artifact.reference),
+                store.read_chunks(source, artifact.reference),
                 mime=artifact.mime,
                 tool=artifact.tool,
             )
@@ -234,14 +234,18 @@ def fork(
             part = list(group)
             who = Identity(opened.tenant, opened.user, name, run)
             journal.append(
-                name, run, [one.event for one in part], identity=who, at=[one.time for one in part]
+                name,
+                run,
+                [one.event for one in part],
+                identity=who,
+                times=[one.time for one in part],
             )
     finally:
         journal.release(name)
     return name
 
 
-def _settled(records: list[events.Record]) -> list[events.Record]:
+def _trim_open(records: list[events.JournalRecord]) -> list[events.JournalRecord]:
     """Return the records up to the first call behind the last run that is still open.
 
     Otherwise both sessions would finish it.

@@ -114,7 +114,12 @@ PROVIDERS = {
 }
 """Our provider names that are different in the conventions."""
 
-FINISH = {"end": "stop", "calls": "tool_call", "length": "length", "filter": "content_filter"}
+FINISH_REASONS = {
+    "end": "stop",
+    "calls": "tool_call",
+    "length": "length",
+    "filter": "content_filter",
+}
 """Why an answer ended: our values and those of the conventions."""
 
 
@@ -129,7 +134,7 @@ def provider_and_model(name: str) -> tuple[str, str]:
     return PROVIDERS.get(provider) or provider or "unknown", model or name
 
 
-class Choice:
+class OptIn:
     """What a person opted in to, by the standard environment variables."""
 
     def __init__(self, environment: Mapping[str, str]) -> None:

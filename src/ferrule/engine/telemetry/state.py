@@ -7,10 +7,10 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from ferrule.core import events
-from ferrule.core.calls import Call, compact
+from ferrule.core.calls import ToolCall, encode_json
 from ferrule.engine.event_bus.events import SessionKey
 
-from .names import FINISH, Attribute
+from .names import FINISH_REASONS, Attribute
 
 if TYPE_CHECKING:
     from opentelemetry.trace import Span
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 @dataclass(slots=True)
 class OpenCall:
-    call: Call
+    call: ToolCall
     direct: str = ""
     since: float = 0.0
     announced: bool = False
@@ -67,7 +67,7 @@ def tokens(used: events.Usage) -> dict[str, Callable[[], object]]:
 
 def messages(role: str, text: str) -> str:
     """Return a message in the form of the conventions, as JSON."""
-    return compact([{"role": role, "parts": [{"type": "text", "content": text}]}])
+    return encode_json([{"role": role, "parts": [{"type": "text", "content": text}]}])
 
 
 def answer_messages(event: events.ModelAnswered) -> str:
@@ -77,6 +77,12 @@ def answer_messages(event: events.ModelAnswered) -> str:
         {"type": "tool_call", "id": call.id, "name": call.tool, "arguments": call.arguments}
         for call in event.calls
     ]
-    return compact(
-        [{"role": "assistant", "parts": parts, "finish_reason": FINISH.get(event.stop, event.stop)}]
+    return encode_json(
+        [
+            {
+                "role": "assistant",
+                "parts": parts,
+                "finish_reason": FINISH_REASONS.get(event.stop, event.stop),
+            }
+        ]
     )

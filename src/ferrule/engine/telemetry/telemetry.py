@@ -3,7 +3,7 @@
     bus = Bus()
     telemetry = Telemetry()
     telemetry.listen(bus)
-    agent = Agent("ollama:llama3.2", tools=[...], host=Host(bus=bus), resources=[telemetry])
+    agent = Agent("ollama:llama3.2", tools=[...], bus=bus, resources=[telemetry])
 
     invoke_agent {agent}                  a run
       chat {model}                        a request to the model and its answer (client)
@@ -29,7 +29,7 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from ferrule.core import events
-from ferrule.core.calls import Call, Result, compact
+from ferrule.core.calls import ToolCall, ToolResult, encode_json
 from ferrule.core.errors import ConfigError
 from ferrule.core.identity import Identity
 from ferrule.engine.event_bus.bus import Bus
@@ -38,12 +38,12 @@ from ferrule.engine.event_bus.events import BusEvent, SessionKey
 from .names import (
     BUCKETS,
     EXCEPTION_TYPE,
-    FINISH,
+    FINISH_REASONS,
     TOOL_EXCEPTION,
     Attribute,
-    Choice,
     Metric,
     Operation,
+    OptIn,
     provider_and_model,
 )
 from .state import OpenCall, OpenSession, answer_messages, messages, nanoseconds, tokens, with_error
@@ -81,7 +81,7 @@ class Telemetry:
             ) from error
         from ferrule._version import __version__
 
-        self._choice = Choice(os.environ if environment is None else environment)
+        self._choice = OptIn(os.environ if environment is None else environment)
         self._tracer = trace.get_tracer("ferrule", __version__, tracer_provider)
         meter = metrics.get_meter("ferrule", __version__, meter_provider)
         self._histograms = {
@@ -113,7 +113,7 @@ class Telemetry:
             handler = self._HANDLERS.get(event.kind)
             if handler is None:
                 return
-            said = events.decode(event.kind, event.payload)
+            said = events.event_from_json(event.kind, event.payload)
             if not isinstance(said, events.Unknown):
                 handler(self, session, said, event.time)
 
@@ -128,60 +128,64 @@ class Telemetry:
         carried: dict[str, str] = {}
         with self._lock:
             key = (identity.tenant, identity.user, identity.session)
-            context = self._within(key, call_id) if key in self._sessions else None
+            context = self._call_context(key, call_id) if key in self._sessions else None
         if context is not None:
             TraceContextTextMapPropagator().inject(carried, context)
         return carried
 
     # ---- events
 
-    def _opened(self, session: OpenSession, event: events.SessionOpened, time: float) -> None:
+    def _on_opened(self, session: OpenSession, event: events.SessionOpened, time: float) -> None:
         session.provider, session.model = provider_and_model(event.model)
         session.agent, session.system, session.tools = event.agent, event.system, event.tools
         if event.parent:
             session.above = ((session.key[0], session.key[1], event.parent), event.parent_call)
 
-    def _run_started(self, session: OpenSession, event: events.RunStarted, time: float) -> None:
+    def _on_run_started(self, session: OpenSession, event: events.RunStarted, time: float) -> None:
         if event.model:
             session.provider, session.model = provider_and_model(event.model)
         self._begin(session, time)
-        self._set(session.run, {Attribute.INPUT_MESSAGES: lambda: messages("user", event.text)})
+        self._set_attributes(
+            session.run, {Attribute.INPUT_MESSAGES: lambda: messages("user", event.text)}
+        )
 
-    def _recovered(self, session: OpenSession, event: events.Recovered, time: float) -> None:
+    def _on_recovered(self, session: OpenSession, event: events.Recovered, time: float) -> None:
         self._begin(session, time)
 
     def _begin(self, session: OpenSession, time: float) -> None:
         self._end_run(session, time, _NOTHING)
         name = f"{Operation.AGENT} {session.agent}".rstrip()
-        above = session.above and self._within(*session.above)
-        session.run = self._span(session, name, self._about(session, Operation.AGENT), time, above)
+        above = session.above and self._call_context(*session.above)
+        session.run = self._span(
+            session, name, self._attributes(session, Operation.AGENT), time, above
+        )
         session.began = session.since = time
         session.first_piece = 0.0
         attributes: dict[str, Callable[[], object]] = {
-            Attribute.SYSTEM: lambda: compact([{"type": "text", "content": session.system}]),
-            Attribute.TOOL_DEFINITIONS: lambda: compact(
+            Attribute.SYSTEM: lambda: encode_json([{"type": "text", "content": session.system}]),
+            Attribute.TOOL_DEFINITIONS: lambda: encode_json(
                 [{"type": "function", "name": name} for name in session.tools]
             ),
         }
-        self._set(session.run, attributes)
+        self._set_attributes(session.run, attributes)
         if session.agent:
-            self._set(session.run, {Attribute.AGENT_NAME: lambda: session.agent})
+            self._set_attributes(session.run, {Attribute.AGENT_NAME: lambda: session.agent})
 
-    def _answered(self, session: OpenSession, event: events.ModelAnswered, time: float) -> None:
+    def _on_answered(self, session: OpenSession, event: events.ModelAnswered, time: float) -> None:
         used = event.usage
         attributes: dict[str, Callable[[], object]] = {
             **tokens(used),
-            Attribute.FINISH_REASONS: lambda: (FINISH.get(event.stop, event.stop),),
+            Attribute.FINISH_REASONS: lambda: (FINISH_REASONS.get(event.stop, event.stop),),
             Attribute.OUTPUT_MESSAGES: lambda: answer_messages(event),
         }
         self._chat(session, time, attributes, "")
-        about = self._about(session, Operation.CHAT)
+        about = self._attributes(session, Operation.CHAT)
         for kind, count in (("input", used.input), ("output", used.output)):
             if count:
                 self._record(Metric.TOKENS, count, {**about, Attribute.TOKEN_TYPE: kind})
         session.calls.update((call.id, OpenCall(call)) for call in event.calls)
 
-    def _failed(self, session: OpenSession, event: events.ModelFailed, time: float) -> None:
+    def _on_failed(self, session: OpenSession, event: events.ModelFailed, time: float) -> None:
         self._chat(session, time, {}, event.code)
 
     def _chat(
@@ -194,13 +198,13 @@ class Telemetry:
         from opentelemetry.trace import SpanKind
 
         begin, piece = session.since or time, session.first_piece
-        about = self._about(session, Operation.CHAT)
+        about = self._attributes(session, Operation.CHAT)
         span = self._span(
             session,
             f"{Operation.CHAT} {session.model}".rstrip(),
             about,
             begin,
-            self._in(session.run),
+            self._context_of(session.run),
             SpanKind.CLIENT,
         )
         if piece >= begin:
@@ -209,7 +213,7 @@ class Telemetry:
                 Attribute.STREAM: lambda: True,
                 Attribute.FIRST_CHUNK: lambda: piece - begin,
             }
-        self._set(span, attributes)
+        self._set_attributes(span, attributes)
         self._end(span, time, error)
         self._record(Metric.DURATION, time - begin, with_error(about, error))
         session.since, session.first_piece = time, 0.0
@@ -217,9 +221,9 @@ class Telemetry:
     def _direct(self, session: OpenSession, event: events.DirectCall, time: float) -> None:
         session.calls[event.call.id] = OpenCall(event.call, event.by, time)
 
-    def _evaluated(self, session: OpenSession, event: events.CallEvaluated, time: float) -> None:
+    def _on_evaluated(self, session: OpenSession, event: events.CallEvaluated, time: float) -> None:
         if event.result is not None:
-            self._settled(session, event.result, time)
+            self._on_settled(session, event.result, time)
         elif call := session.calls.get(event.call_id):
             call.since = time
 
@@ -230,26 +234,28 @@ class Telemetry:
         elif call is not None:
             call.since = time
 
-    def _started(self, session: OpenSession, event: events.CallStarted, time: float) -> None:
+    def _on_started(self, session: OpenSession, event: events.CallStarted, time: float) -> None:
         if call := session.calls.get(event.call_id):
             call.since, call.announced = time, True
 
-    def _tool_answered(self, session: OpenSession, event: events.ToolAnswered, time: float) -> None:
-        self._settled(session, event.result, time)
+    def _on_tool_answered(
+        self, session: OpenSession, event: events.ToolAnswered, time: float
+    ) -> None:
+        self._on_settled(session, event.result, time)
 
-    def _settled(self, session: OpenSession, result: Result, time: float) -> None:
+    def _on_settled(self, session: OpenSession, result: ToolResult, time: float) -> None:
         call = session.calls.setdefault(
-            result.call_id, OpenCall(Call(result.call_id, result.tool), since=time)
+            result.call_id, OpenCall(ToolCall(result.call_id, result.tool), since=time)
         )
         error = "" if result.success else str(result.error_type)
         begin = call.since if call.announced else time - result.duration_ms / 1000
         if call.span is None:
             call.span = self._call_span(session, call, begin)
-        self._set(
+        self._set_attributes(
             call.span,
             {
                 Attribute.TOOL_ARGUMENTS: lambda: call.call.arguments,
-                Attribute.TOOL_RESULT: result.text,
+                Attribute.TOOL_RESULT: result.to_text,
             },
         )
         self._close(session, result.call_id, time, result.duration_ms / 1000, error)
@@ -274,9 +280,9 @@ class Telemetry:
         if not call.direct:
             session.since = time
 
-    def _finished(self, session: OpenSession, event: events.RunFinished, time: float) -> None:
+    def _on_finished(self, session: OpenSession, event: events.RunFinished, time: float) -> None:
         error = "" if event.stop == "done" else event.code or event.stop
-        self._set(
+        self._set_attributes(
             session.run,
             {
                 **tokens(event.usage),
@@ -291,22 +297,22 @@ class Telemetry:
             self._close(session, call_id, time, 0.0, _NOTHING)
         if session.run is not None:
             self._end(session.run, time, error)
-            about = with_error(self._about(session, Operation.AGENT), error)
+            about = with_error(self._attributes(session, Operation.AGENT), error)
             self._record(Metric.AGENT_DURATION, time - session.began, about)
             session.run = None
 
     _HANDLERS: ClassVar[dict[str, Callable[[Telemetry, OpenSession, Any, float], None]]] = {
-        events.SessionOpened.kind: _opened,
-        events.RunStarted.kind: _run_started,
-        events.Recovered.kind: _recovered,
-        events.ModelAnswered.kind: _answered,
-        events.ModelFailed.kind: _failed,
+        events.SessionOpened.kind: _on_opened,
+        events.RunStarted.kind: _on_run_started,
+        events.Recovered.kind: _on_recovered,
+        events.ModelAnswered.kind: _on_answered,
+        events.ModelFailed.kind: _on_failed,
         events.DirectCall.kind: _direct,
-        events.CallEvaluated.kind: _evaluated,
+        events.CallEvaluated.kind: _on_evaluated,
         events.PersonAnswered.kind: _person,
-        events.CallStarted.kind: _started,
-        events.ToolAnswered.kind: _tool_answered,
-        events.RunFinished.kind: _finished,
+        events.CallStarted.kind: _on_started,
+        events.ToolAnswered.kind: _on_tool_answered,
+        events.RunFinished.kind: _on_finished,
     }
 
     # ---- spans
@@ -322,7 +328,7 @@ class Telemetry:
             self._sessions.move_to_end(key)
         return found
 
-    def _about(self, session: OpenSession, operation: Operation) -> dict[str, Any]:
+    def _attributes(self, session: OpenSession, operation: Operation) -> dict[str, Any]:
         return {
             Attribute.OPERATION.value: operation.value,
             Attribute.PROVIDER.value: session.provider,
@@ -337,25 +343,25 @@ class Telemetry:
             Attribute.TOOL_TYPE.value: "function",
         }
         caller = call.direct.removeprefix("call ")
-        above = self._within(session.key, caller) if caller != call.direct else None
+        above = self._call_context(session.key, caller) if caller != call.direct else None
         return self._span(
             session,
             f"{Operation.TOOL} {call.call.tool}",
             about,
             begin,
-            above or self._in(session.run),
+            above or self._context_of(session.run),
         )
 
-    def _within(self, key: SessionKey, call_id: str) -> Context | None:
+    def _call_context(self, key: SessionKey, call_id: str) -> Context | None:
         """Return the context of a call; this opens its span, if it is not open yet."""
         session = self._sessions.get(key)
         call = session and session.calls.get(call_id)
         if session is None or not call:
             return None
         call.span = call.span or self._call_span(session, call, call.since)
-        return self._in(call.span)
+        return self._context_of(call.span)
 
-    def _in(self, span: Span | None) -> Context | None:
+    def _context_of(self, span: Span | None) -> Context | None:
         from opentelemetry.trace import set_span_in_context
 
         return None if span is None else set_span_in_context(span)
@@ -376,7 +382,9 @@ class Telemetry:
             name, within, kind or Kinds.INTERNAL, attributes, start_time=nanoseconds(begin)
         )
 
-    def _set(self, span: Span | None, attributes: Mapping[str, Callable[[], Any]]) -> None:
+    def _set_attributes(
+        self, span: Span | None, attributes: Mapping[str, Callable[[], Any]]
+    ) -> None:
         """Set attributes that are emitted; the values of others are not computed."""
         if span is None:
             return

@@ -9,8 +9,8 @@
 Rules of this file, each a promise with a test:
 
 * A model may not call a tool that was not sent with the request: a guess, or a search and the call
-  in one answer, is refused with the way to find the tool (`Searching.refusal`, which the dispatcher
-  asks). This applies to models only, not to people, scripts or programs.
+  in one answer, is refused with the way to find the tool (`ToolDiscovery.refusal`, which the
+  dispatcher asks). This applies to models only, not to people, scripts or programs.
 * Nothing is found that this run may not use (rights, deny rules, tools for other tools).
 * Every search is two events in the journal, of the same form whoever searched. A resumed session is
   rebuilt from them.
@@ -26,7 +26,7 @@ from dataclasses import replace
 from inspect import isawaitable
 from typing import Any, cast
 
-from ferrule.core.calls import Call, ErrorType, Result, compact
+from ferrule.core.calls import ErrorType, ToolCall, ToolResult, encode_json
 from ferrule.core.errors import ConfigError, FerruleError, ToolFailed
 from ferrule.core.events import (
     Event,
@@ -37,25 +37,25 @@ from ferrule.core.events import (
 )
 from ferrule.engine.registration.session_catalog import SessionCatalog
 from ferrule.engine.threads import run_blocking
-from ferrule.models.client import ModelOptions, ToolSpec, Wire
+from ferrule.models.client import ModelClient, ModelOptions, ToolSpec
 from ferrule.tools.catalog import Catalog
-from ferrule.tools.definition import FINDERS, Loading, Tool
-from ferrule.tools.search.index import Hit, names_in
-from ferrule.tools.search.options import Named, ToolSearch
+from ferrule.tools.definition import SEARCH_TOOLS_SOURCE, Loading, Tool
+from ferrule.tools.search.index import SearchHit, read_names
+from ferrule.tools.search.options import NamedSearcher, ToolSearch
 from ferrule.tools.word_stems import first_sentence
 
 from .index import Indexes, group_of, tags_of
 
 NATIVE, CLIENT = "native", "client"
-WANTED = 10
+DEFAULT_LIMIT = 10
 """Default number of tools that a search finds."""
-MOST = 50
+MAX_LIMIT = 50
 """Maximum number of tools that one search finds."""
-_SNIPPET = 160
+_MAX_SNIPPET = 160
 
 
-class Searching:
-    """The tool search of one session. `context.resource(Searching)` finds it.
+class ToolDiscovery:
+    """The tool search of one session. `context.resource(ToolDiscovery)` finds it.
 
     `usable` says whether the run may use a tool, `record` adds an event to its journal; the creator
     of the session sets both.
@@ -72,32 +72,32 @@ class Searching:
         self.record: Callable[[Event], None] = lambda event: None
         self._indexes = indexes
         self._session = session
-        self._seen: frozenset[str] = frozenset()
+        self._sent: frozenset[str] = frozenset()
         """The discovered tools that were sent with the last request."""
         self._found_by_provider: set[str] = set()
 
     # ---- deferred tools
 
-    def deferred(self) -> list[Tool]:
+    def list_deferred(self) -> list[Tool]:
         """Return the tools that can be found here, including those already found, by name."""
         return [
             tool for tool in self.catalog if is_deferred(tool, self.option) and self.usable(tool)
         ]
 
-    def loaded(self, tool: Tool) -> bool:
+    def is_loaded(self, tool: Tool) -> bool:
         """Whether a model may call the tool in its current answer."""
         name = tool.full_name
         return (
             not is_deferred(tool, self.option)
-            or name in self._seen
+            or name in self._sent
             or name in self._found_by_provider
         )
 
     def refusal(self, tool: Tool) -> str:
         """Explain why a model may not call the tool now, and how to find it; "" if it may."""
-        if self.loaded(tool):
+        if self.is_loaded(tool):
             return ""
-        name = self.catalog.wire_name(tool)
+        name = self.catalog.api_name(tool)
         if self.mode == NATIVE:
             return (
                 f"`{name}` is not loaded: no tool search has found it; search for it, then call it"
@@ -120,51 +120,60 @@ class Searching:
         `arguments` are `query`, and perhaps `tags` and `limit`. Raises ToolFailed if a custom
         searcher fails.
         """
-        searcher = self.option.searcher
+        searcher = self.option.searcher_name
         query = str(arguments["query"])
         tags = tuple(arguments.get("tags", ()))
-        limit = min(int(arguments.get("limit", WANTED)), MOST)
+        limit = min(int(arguments.get("limit", DEFAULT_LIMIT)), MAX_LIMIT)
         asked = ToolSearchQuery(
             call_id, f"tool_search_tool_{searcher}", dict(arguments), searcher, CLIENT
         )
         self.record(asked)
-        there = self.deferred()
+        there = self.list_deferred()
         chosen = [tool for tool in there if set(tags) <= tags_of(tool)] if tags else there
-        hits: list[Hit] = []
+        hits: list[SearchHit] = []
         promoted: tuple[str, ...] = ()
         problem = ""
         try:
-            hits = await self._ranked(query, chosen, tags, limit)
+            hits = await self._rank(query, chosen, tags, limit)
             promoted = self.promote([hit.name for hit in hits])
         except ValueError as error:
-            if self.option.own != "regex":
+            if self.option.own_strategy != "regex":
                 raise
             problem = f"the expression cannot be used: {error}"
         finally:
             found = tuple(hit.name for hit in hits)
             self.record(ToolSearchResult(call_id, found, promoted, searcher, CLIENT))
-        return self._told(
-            query, tags, hits, promoted, problem or self._nothing(query, tags, there, chosen)
+        return self._describe(
+            query,
+            tags,
+            hits,
+            promoted,
+            problem or self._describe_nothing(query, tags, there, chosen),
         )
 
-    async def _ranked(
+    async def _rank(
         self, query: str, chosen: Sequence[Tool], tags: Sequence[str], limit: int
-    ) -> list[Hit]:
+    ) -> list[SearchHit]:
         """Return the best hits.
 
         Raises ValueError for an invalid expression, ToolFailed for a searcher that fails.
         """
-        own = self.option.own
-        if isinstance(own, Named):
-            return await self._by_function(own, query, chosen, tags, limit)
+        own = self.option.own_strategy
+        if isinstance(own, NamedSearcher):
+            return await self._rank_by_function(own, query, chosen, tags, limit)
         if not query.strip():
             # Tags without a query list all tools that have them.
-            return [_hit(tool) for tool in chosen[:limit]] if tags else []
+            return [_make_hit(tool) for tool in chosen[:limit]] if tags else []
         return await run_blocking(lambda: self._indexes.of(chosen).search(query, own, limit))
 
-    async def _by_function(
-        self, own: Named, query: str, chosen: Sequence[Tool], tags: Sequence[str], limit: int
-    ) -> list[Hit]:
+    async def _rank_by_function(
+        self,
+        own: NamedSearcher,
+        query: str,
+        chosen: Sequence[Tool],
+        tags: Sequence[str],
+        limit: int,
+    ) -> list[SearchHit]:
         state: dict[str, Any] = {
             "limit": limit,
             "tags": list(tags),
@@ -175,21 +184,21 @@ class Searching:
         names: list[str] = []
         failed = ""
         try:
-            answer = await _called(lambda: own.handler(query, tuple(chosen), state))
-            names = [self._full(name) for name in names_in(answer)]
+            answer = await _name_called(lambda: own.handler(query, tuple(chosen), state))
+            names = [self._full_name(name) for name in read_names(answer)]
         except Exception as error:  # noqa: BLE001  boundary: somebody else's searcher fails as its call
             failed = f"{type(error).__name__}: {error}"
             if isinstance(error, FerruleError):
                 failed = error.detail
         if failed:
             raise ToolFailed(ErrorType.INTERNAL_ERROR, f"the search `{own.name}` failed: {failed}")
-        return [_hit(places[name]) for name in dict.fromkeys(names) if name in places][:limit]
+        return [_make_hit(places[name]) for name in dict.fromkeys(names) if name in places][:limit]
 
-    def _full(self, name: str) -> str:
+    def _full_name(self, name: str) -> str:
         tool = self.catalog.get(name)
         return name if tool is None else tool.full_name
 
-    def _nothing(
+    def _describe_nothing(
         self, query: str, tags: Sequence[str], there: Sequence[Tool], chosen: Sequence[Tool]
     ) -> str:
         """Explain why nothing was found, and what to do about it."""
@@ -202,15 +211,15 @@ class Searching:
             return "the query is empty; say in a few words what the tool should do"
         return f"none of {len(chosen)} tools fits; use other words for what it does or works on"
 
-    def _told(
+    def _describe(
         self,
         query: str,
         tags: Sequence[str],
-        hits: Sequence[Hit],
+        hits: Sequence[SearchHit],
         promoted: Iterable[str],
         empty: str,
     ) -> dict[str, Any]:
-        names = self.catalog.wire_table()
+        names = self.catalog.api_names()
         ranked = [
             {"tool_name": names[hit.name], "score": round(hit.score, 6), "snippet": hit.snippet}
             for hit in hits
@@ -243,11 +252,11 @@ class Searching:
         known = [self.catalog.get(name) for name in names]
         found = [tool for tool in known if tool is not None and self.usable(tool)]
         budget = self.option.budget_tokens
-        held = {name: self._footprint(self.catalog.get(name)) for name in self.catalog.discovered}
+        held = {name: self._tool_tokens(self.catalog.get(name)) for name in self.catalog.discovered}
         fresh = {tool.full_name for tool in found}
         given: list[str] = []
         for tool in found:
-            name, size = tool.full_name, self._footprint(tool)
+            name, size = tool.full_name, self._tool_tokens(tool)
             if name not in held:
                 staying = sum(tokens for other, tokens in held.items() if other in fresh)
                 if budget is not None and staying + size > budget:
@@ -259,42 +268,46 @@ class Searching:
         self.catalog.discover(tuple(held))
         return tuple(given)
 
-    def answered(self, call: Call, tool: Tool, result: Result) -> None:
+    def on_call_answered(self, call: ToolCall, tool: Tool, result: ToolResult) -> None:
         """Promote the tools that a hook's or a recording's answer to a search names."""
-        if tool.source != FINDERS or tool.name != self.option.name or not result.success:
+        if (
+            tool.source != SEARCH_TOOLS_SOURCE
+            or tool.name != self.option.name
+            or not result.success
+        ):
             return
         try:
-            names = [self._full(name) for name in names_in(result.data)]
-            asked = _object(call.arguments)
+            names = [self._full_name(name) for name in read_names(result.data)]
+            asked = _parse_object(call.arguments)
         except ConfigError:
             return
-        searcher = self.option.searcher
+        searcher = self.option.searcher_name
         promoted = self.promote(names)
         self.record(
             ToolSearchQuery(call.id, f"tool_search_tool_{searcher}", asked, searcher, CLIENT)
         )
         self.record(ToolSearchResult(call.id, tuple(names), promoted, searcher, CLIENT))
 
-    def _footprint(self, tool: Tool | None) -> int:
+    def _tool_tokens(self, tool: Tool | None) -> int:
         if tool is None or self.option.budget_tokens is None:
             return 0
-        return footprint(tool)
+        return estimate_tool_tokens(tool)
 
     # ---- searches of the provider
 
-    def asked(self, discovered: Iterable[str]) -> None:
+    def on_question(self, discovered: Iterable[str]) -> None:
         """Take note of the discovered tools that are sent with a request."""
-        self._seen = frozenset(discovered)
+        self._sent = frozenset(discovered)
 
-    def heard(self, made: Sequence[ProviderToolCall]) -> None:
+    def on_provider_calls(self, made: Sequence[ProviderToolCall]) -> None:
         """Take note of what the provider's own search found.
 
         The model may call those tools in the same answer.
         """
         for one in made:
             if one.tool_kind == "tool_search":
-                query, result = _as_events(
-                    one, self.option.asked, self._promoted_by_provider(one.references)
+                query, result = _to_events(
+                    one, self.option.provider_variant, self._promoted_by_provider(one.references)
                 )
                 self._found_by_provider.update(result.promoted)
                 self.record(query)
@@ -304,7 +317,7 @@ class Searching:
         tools = ((name, self.catalog.get(name)) for name in references)
         return tuple(name for name, tool in tools if tool is not None and self.usable(tool))
 
-    def recall(self, journal: Iterable[Event]) -> None:
+    def rebuild(self, journal: Iterable[Event]) -> None:
         """Restore what a journal says was discovered."""
         for event in journal:
             if isinstance(event, ToolSearchResult) and event.mode == NATIVE:
@@ -313,32 +326,32 @@ class Searching:
                 self.promote(event.promoted)
             elif isinstance(event, ModelAnswered):
                 # The request had everything that was found by then.
-                self.asked(self.catalog.discovered)
+                self.on_question(self.catalog.discovered)
 
     # ---- who searches
 
-    async def choose(self, wire: Wire, way: str) -> str:
+    async def choose_mode(self, model_client: ModelClient, way: str) -> str:
         """Choose who searches for this model.
 
         Raises ConfigError if it must be the provider and the provider has no search; ProviderError.
         """
         self.mode = CLIENT
-        if self.option.mode == CLIENT or not self.option.native:
+        if self.option.mode == CLIENT or not self.option.can_be_native:
             return self.mode
         if way in ("auto", NATIVE):
-            able = await wire.capabilities()
+            able = await model_client.capabilities()
             if able.tool_search and able.tools is not False:
                 self.mode = NATIVE
         if self.option.mode == NATIVE and self.mode != NATIVE:
             raise ConfigError(
-                f"`{wire.model}` has no tool search of its own",
+                f"`{model_client.model}` has no tool search of its own",
                 hint='let Ferrule search, with tool_search mode "client" (or "auto"); where a '
                 "gateway passes the"
                 " provider's search on, say so with `force_native_tool_search`",
             )
         return self.mode
 
-    def offered(
+    def offer(
         self, sent: tuple[ToolSpec, ...], added: tuple[ToolSpec, ...], options: ModelOptions
     ) -> tuple[tuple[ToolSpec, ...], ModelOptions]:
         """Return everything that goes to the model in the chosen mode.
@@ -346,7 +359,7 @@ class Searching:
         `sent` are the agent's tools, `added` the session's.
         """
         if self.mode == NATIVE:
-            options = replace(options, tool_search=self.option.asked)
+            options = replace(options, tool_search=self.option.provider_variant)
             if added:
                 # Ferrule found them while another model was asked: no search of this provider will
                 # find them again.
@@ -362,12 +375,12 @@ def first_specs(
 
     Without deferred ones, or all with those marked (`native`).
     """
-    names = catalog.wire_table()
+    names = catalog.api_names()
     native = mode == NATIVE
     found = (
         (tool, is_deferred(tool, option))
         for tool in catalog
-        if usable(tool) and not (native and tool.source == FINDERS)
+        if usable(tool) and not (native and tool.source == SEARCH_TOOLS_SOURCE)
     )
     return tuple(
         ToolSpec(
@@ -384,12 +397,12 @@ def first_specs(
     )
 
 
-def _as_events(
+def _to_events(
     made: ProviderToolCall, strategy: str, promoted: tuple[str, ...]
 ) -> tuple[ToolSearchQuery, ToolSearchResult]:
     """Convert a provider's search to the two events of Ferrule's own search."""
     strategy = next((name for name in ("regex", "bm25") if made.name.endswith(name)), strategy)
-    query = _object(made.arguments)
+    query = _parse_object(made.arguments)
     id = made.provider_tool_id
     return (
         ToolSearchQuery(id, f"tool_search_tool_{strategy}", query, strategy, NATIVE),
@@ -397,7 +410,7 @@ def _as_events(
     )
 
 
-def _object(text: str) -> dict[str, Any]:
+def _parse_object(text: str) -> dict[str, Any]:
     try:
         value: Any = json.loads(text)
     except (ValueError, RecursionError):
@@ -405,11 +418,11 @@ def _object(text: str) -> dict[str, Any]:
     return cast("dict[str, Any]", value) if isinstance(value, dict) else {"query": value}
 
 
-def _hit(tool: Tool) -> Hit:
-    return Hit(tool.full_name, 0.0, first_sentence(tool.description)[:_SNIPPET])
+def _make_hit(tool: Tool) -> SearchHit:
+    return SearchHit(tool.full_name, 0.0, first_sentence(tool.description)[:_MAX_SNIPPET])
 
 
-async def _called(searcher: Callable[[], object]) -> object:
+async def _name_called(searcher: Callable[[], object]) -> object:
     """Call a custom searcher: in a thread, unless it is async."""
     answer = await run_blocking(searcher)
     return await cast("Awaitable[object]", answer) if isawaitable(answer) else answer
@@ -423,10 +436,10 @@ def is_deferred(tool: Tool, option: ToolSearch) -> bool:
     return not pinned or (tool.full_name not in pinned and tool.name not in pinned)
 
 
-def footprint(tool: Tool) -> int:
+def estimate_tool_tokens(tool: Tool) -> int:
     """Return the rough number of tokens that a tool takes in a request.
 
     It is a quarter of the characters that are sent of it, plus one.
     """
-    heading = compact({"name": tool.full_name, "description": tool.description})
+    heading = encode_json({"name": tool.full_name, "description": tool.description})
     return (len(heading) + len(tool.schema_json())) // 4 + 1

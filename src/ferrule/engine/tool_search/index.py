@@ -7,9 +7,9 @@ from collections.abc import Iterable, Sequence
 from typing import Any, cast
 
 from ferrule.tools.definition import Tool
-from ferrule.tools.search.index import Index
+from ferrule.tools.search.index import ToolIndex
 
-MOST = 8
+MAX_INDEXES = 8
 """Maximum number of indexes: one for each set of tools and for each choice of tags."""
 
 
@@ -20,17 +20,17 @@ class Indexes:
     """
 
     def __init__(self) -> None:
-        self._made: dict[tuple[int, ...], Index] = {}
+        self._made: dict[tuple[int, ...], ToolIndex] = {}
         self._lock = threading.Lock()
 
-    def of(self, tools: Sequence[Tool]) -> Index:
+    def of(self, tools: Sequence[Tool]) -> ToolIndex:
         """Return the index over these tools. Called in threads; the first caller builds it."""
         # The index keeps its tools alive, so no other tool can have the same identity.
         key = tuple(map(id, tools))
         with self._lock:
-            index = self._made.pop(key, None) or Index(tools)
+            index = self._made.pop(key, None) or ToolIndex(tools)
             self._made[key] = index
-            while len(self._made) > MOST:
+            while len(self._made) > MAX_INDEXES:
                 del self._made[next(iter(self._made))]
         return index
 

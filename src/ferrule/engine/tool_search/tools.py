@@ -17,18 +17,18 @@ from ferrule.engine.delegation.sub_agent import DELEGATE
 from ferrule.tools.catalog import Catalog
 from ferrule.tools.context import Context
 from ferrule.tools.decorator import tool
-from ferrule.tools.definition import FINDERS, Tool
+from ferrule.tools.definition import SEARCH_TOOLS_SOURCE, Tool
 from ferrule.tools.search.options import VARIANTS, ToolSearch
 from ferrule.tools.word_stems import first_sentence
 
-from .discovery import MOST, NATIVE, WANTED, Searching, is_deferred
+from .discovery import DEFAULT_LIMIT, MAX_LIMIT, NATIVE, ToolDiscovery, is_deferred
 from .index import tags_of
 
-LONGEST = 2_000
+MAX_QUERY = 2_000
 """Maximum characters of a query."""
-LISTING = 16_384
+MAX_LISTING = 16_384
 """Maximum characters of the list of deferred tools in a system text."""
-_STUB = 160
+_MAX_SENTENCE = 160
 
 _HOW = {
     "bm25": "Query: a few words that say what the tool should do.",
@@ -43,22 +43,22 @@ _ABOUT = (
 )
 
 
-def _search(name: str, description: str) -> Tool:
+def _make_search(name: str, description: str) -> Tool:
     # Not parallel: what two searches of an answer find is sent in the order of the answer.
     @tool(name=name, description=description, side_effect="none", risk="safe", parallel=False)
     async def search(
         context: Context,
         query: Annotated[str, "What to look for."],
         tags: Annotated[list[str] | None, "Only tools that have all of these tags."] = None,
-        limit: Annotated[int, f"Tools to find at the most, up to {MOST}."] = WANTED,
+        limit: Annotated[int, f"Tools to find at the most, up to {MAX_LIMIT}."] = DEFAULT_LIMIT,
     ) -> Any:
-        if len(query) > LONGEST:
+        if len(query) > MAX_QUERY:
             raise RetryCall(
-                f"the query has {len(query)} characters; use a few words, {LONGEST} at the most"
+                f"the query has {len(query)} characters; use a few words, {MAX_QUERY} at the most"
             )
         if limit < 1:
             raise RetryCall(f"`limit` must be at least 1, found {limit}")
-        here = _here(context)
+        here = _find_search(context)
         if here.mode == NATIVE:
             raise ToolFailed(
                 ErrorType.NOT_FOUND, "tools are found by the provider's own search here: use that"
@@ -66,7 +66,7 @@ def _search(name: str, description: str) -> Tool:
         given: dict[str, Any] = {"query": query}
         if tags:
             given["tags"] = tags
-        if limit != WANTED:
+        if limit != DEFAULT_LIMIT:
             given["limit"] = limit
         return await here.find(context.call_id, given)
 
@@ -78,27 +78,27 @@ async def tool_get(context: Context, name: Annotated[str, "The name of the tool.
     """Read what one tool does and takes: its description, its parameters as JSON Schema, examples
     of its arguments.
     """
-    here = _here(context)
+    here = _find_search(context)
     catalog = here.catalog
     found = catalog.get(name)
     if found is None or not here.usable(found):
         usable = {one.full_name for one in catalog if here.usable(one)}
-        near = [catalog.wire_table()[one] for one in catalog.nearest(name, 10) if one in usable][:3]
+        near = [catalog.api_names()[one] for one in catalog.nearest(name, 10) if one in usable][:3]
         return {"found": False, "name": name, "nearest": near}
     return {
         "found": True,
-        "name": catalog.wire_name(found),
+        "name": catalog.api_name(found),
         "description": found.description,
         "schema": found.arguments.schema,
         "examples": list(found.examples),
         "tags": sorted(tags_of(found)),
-        "loaded": here.loaded(found) or found.full_name in catalog.discovered,
+        "loaded": here.is_loaded(found) or found.full_name in catalog.discovered,
     }
 
 
-def _here(context: Context) -> Searching:
+def _find_search(context: Context) -> ToolDiscovery:
     try:
-        return context.resource(Searching)
+        return context.resource(ToolDiscovery)
     except ConfigError as error:
         raise ToolFailed(
             ErrorType.NOT_FOUND, "there are no tools to be found here: all are loaded"
@@ -106,15 +106,15 @@ def _here(context: Context) -> Searching:
 
 
 @lru_cache(maxsize=32)
-def _made(name: str, variant: str) -> Tool:
-    made = _search(name, _ABOUT.format(how=_HOW.get(variant, _HOW["bm25"])))
-    return replace(made, source=FINDERS)
+def _make_tool(name: str, variant: str) -> Tool:
+    made = _make_search(name, _ABOUT.format(how=_HOW.get(variant, _HOW["bm25"])))
+    return replace(made, source=SEARCH_TOOLS_SOURCE)
 
 
-_GET = replace(tool_get, source=FINDERS)
+_GET = replace(tool_get, source=SEARCH_TOOLS_SOURCE)
 
 
-def prepared(
+def prepare_search(
     given: object, catalog: Catalog, usable: Callable[[Tool], bool], *, always: bool
 ) -> ToolSearch | None:
     """Return the search of an agent's sessions, and add its tools to the agent's.
@@ -127,23 +127,23 @@ def prepared(
         there = any(is_deferred(one, option) and usable(one) for one in catalog)
         if not there or not usable(_finder(option)):
             return None
-    check(catalog, option, usable)
-    join(catalog, option)
+    check_search(catalog, option, usable)
+    add_search_tools(catalog, option)
     return option
 
 
 def _finder(option: ToolSearch) -> Tool:
-    own = option.own if isinstance(option.own, str) else ""
-    return _made(option.name, own if own in VARIANTS else "")
+    own = option.own_strategy if isinstance(option.own_strategy, str) else ""
+    return _make_tool(option.name, own if own in VARIANTS else "")
 
 
-def join(catalog: Catalog, option: ToolSearch) -> None:
+def add_search_tools(catalog: Catalog, option: ToolSearch) -> None:
     """Add the search tools to an agent's tools, unless they are there.
 
     Raises ConfigError if their name is taken.
     """
     there = catalog.get(option.name)
-    if there is not None and there.source != FINDERS:
+    if there is not None and there.source != SEARCH_TOOLS_SOURCE:
         hint = (
             f'give the search another name: tool_search={{"name": "find_tool"}} instead of '
             f"`{option.name}`"
@@ -157,7 +157,7 @@ def join(catalog: Catalog, option: ToolSearch) -> None:
         catalog.add(_GET)
 
 
-def check(catalog: Catalog, option: ToolSearch, usable: Callable[[Tool], bool]) -> None:
+def check_search(catalog: Catalog, option: ToolSearch, usable: Callable[[Tool], bool]) -> None:
     """Raise ConfigError if a model would start with nothing but a search.
 
     Providers refuse that, so it is refused in every mode.
@@ -169,7 +169,7 @@ def check(catalog: Catalog, option: ToolSearch, usable: Callable[[Tool], bool]) 
         one
         for one in catalog
         if usable(one)
-        and one.source != FINDERS
+        and one.source != SEARCH_TOOLS_SOURCE
         and id(one) not in joined
         and one.full_name != DELEGATE
     ]
@@ -180,19 +180,21 @@ def check(catalog: Catalog, option: ToolSearch, usable: Callable[[Tool], bool]) 
         )
 
 
-def listing(catalog: Catalog, option: ToolSearch, usable: Callable[[Tool], bool]) -> str:
+def list_deferred_tools(
+    catalog: Catalog, option: ToolSearch, usable: Callable[[Tool], bool]
+) -> str:
     """Return the deferred tools by name and first sentence, for a system text.
 
     If there are too many the list is cut, and says so.
     """
-    names = catalog.wire_table()
+    names = catalog.api_names()
     rows = [
-        f"- {names[one.full_name]}: {first_sentence(one.description)[:_STUB]}"
+        f"- {names[one.full_name]}: {first_sentence(one.description)[:_MAX_SENTENCE]}"
         for one in catalog
         if is_deferred(one, option) and usable(one)
     ]
     shown: list[str] = []
-    room = LISTING
+    room = MAX_LISTING
     for row in rows:
         room -= len(row) + 1
         if room < 0:

@@ -1,4 +1,4 @@
 """Agents from files: Markdown with front matter that limits the agent and text that instructs it.
 
-Modules: `files`, `loading`, `scripts`.
+Modules: `agent_file`, `loading`, `scripts`.
 """

@@ -18,14 +18,14 @@ from pathlib import Path
 
 from ferrule.core.errors import ConfigError
 from ferrule.engine.delegation.sub_agent import SubAgent
-from ferrule.extensions.front_matter import Warned
-from ferrule.storage.trust import Snapshot
+from ferrule.extensions.front_matter import FileWarning
+from ferrule.storage.trust import ConfigurationSnapshot
 
-from .files import parse_agent
+from .agent_file import parse_agent
 
 FOLDERS = (".ferrule/agents", ".harness/agents")
-OWN = "agents"
-MOST_AGENTS = 100
+SETTINGS_SUBFOLDER = "agents"
+MAX_AGENTS = 100
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,16 +36,18 @@ class LoadedAgents:
     """
 
     agents: tuple[SubAgent, ...] = ()
-    warnings: tuple[Warned, ...] = ()
+    warnings: tuple[FileWarning, ...] = ()
     inert: tuple[str, ...] = ()
 
 
-def load_agents(snapshot: Snapshot, own: Path | None = None) -> LoadedAgents:
+def load_agents(
+    snapshot: ConfigurationSnapshot, settings_folder: Path | None = None
+) -> LoadedAgents:
     """Load the agents of a workspace and of the person's settings folder.
 
     Args:
-        snapshot: The workspace as `Trust.look` read it.
-        own: The person's settings folder.
+        snapshot: The workspace as `Trust.read` read it.
+        settings_folder: The person's settings folder.
 
     Raises:
         ConfigError: Files are invalid. It lists all problems, each with its place.
@@ -57,8 +59,8 @@ def load_agents(snapshot: Snapshot, own: Path | None = None) -> LoadedAgents:
         inert = tuple(sorted((*repository_files, *links)))
         repository_files = {}
         links = []
-    own_files = _own_files(own) if own is not None else {}
-    warnings = [Warned(name, "it is a link, and links are not followed") for name in links]
+    own_files = _own_files(settings_folder) if settings_folder is not None else {}
+    warnings = [FileWarning(name, "it is a link, and links are not followed") for name in links]
     problems: list[str] = []
     own_agents = _parse_all(own_files, warnings, problems)
     agents = dict(own_agents)
@@ -68,16 +70,16 @@ def load_agents(snapshot: Snapshot, own: Path | None = None) -> LoadedAgents:
             continue
         used = own_agents[name].source.removeprefix("file ")
         shadowed = agent.source.removeprefix("file ")
-        warnings.append(Warned(shadowed, f"it is not used: {used} takes precedence"))
-    if len(agents) > MOST_AGENTS:
-        problems.append(f"{len(agents)} agents, the bound is {MOST_AGENTS}")
+        warnings.append(FileWarning(shadowed, f"it is not used: {used} takes precedence"))
+    if len(agents) > MAX_AGENTS:
+        problems.append(f"{len(agents)} agents, the bound is {MAX_AGENTS}")
     if problems:
         raise ConfigError("\n".join(problems), code="agents")
     return LoadedAgents(tuple(agents[name] for name in sorted(agents)), tuple(warnings), inert)
 
 
 def _parse_all(
-    files: Mapping[str, bytes], warnings: list[Warned], problems: list[str]
+    files: Mapping[str, bytes], warnings: list[FileWarning], problems: list[str]
 ) -> dict[str, SubAgent]:
     """Parse the agent files of one place, by name. Two with one name are a problem."""
     found: dict[str, SubAgent] = {}
@@ -105,7 +107,7 @@ def _is_agent(name: str) -> bool:
 def _own_files(folder: Path) -> dict[str, bytes]:
     """Read the agent files of a settings folder. A file that others may write to is refused."""
     found: dict[str, bytes] = {}
-    for path in sorted((folder / OWN).glob("*.md")):
+    for path in sorted((folder / SETTINGS_SUBFOLDER).glob("*.md")):
         if not path.is_file():
             continue
         status = path.stat()

@@ -21,8 +21,11 @@ from ferrule.engine.hooks.chain import Hooks
 from ferrule.tools.context import Context
 
 
-async def delegate(context: Context, given: Mapping[str, Any]) -> dict[str, Any]:
-    """Delegate a task from a script, as `World(delegate=delegate)`. Raises ToolFailed."""
+async def delegate_from_script(context: Context, given: Mapping[str, Any]) -> dict[str, Any]:
+    """Delegate a task from a script, as `ScriptEnvironment(delegate=delegate)`.
+
+    Raises ToolFailed.
+    """
     request = dict(given)
     _check_hooks(request.pop("hooks", None), context)
     task = request.pop("task", None)

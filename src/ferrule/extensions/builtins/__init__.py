@@ -1,5 +1,5 @@
 """Built-ins of scripts. Each asks the run for something, through its own pipeline.
 
-Modules: `builtins`, `commands`, `extending`, `files`, `network`, `parallel`, `scope`, `stores`,
-`surroundings`.
+Modules: `dispatch`, `commands`, `session`, `files`, `network`, `parallel`, `scope`, `stores`,
+`system`.
 """

@@ -15,30 +15,30 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
 from typing import Any, cast
 
-from ferrule.core.calls import ErrorType, Result
+from ferrule.core.calls import ErrorType, ToolResult
 from ferrule.core.errors import ToolFailed
-from ferrule.tools.result_facts import take
+from ferrule.tools.result_facts import take_facts
 
-from .scope import Scope, failed, invalid
+from .scope import Scope, tool_error, usage_error
 
 _LAST_STATUS = re.compile(r"(?:\A|\n)\[exit status (-?\d+)\]\Z")
 _SHELL_SYNTAX = re.compile(r"[|<>;\n]|&&")
 _FORM_KEY = "extend.run_command"
 _LONGEST = 3_600_000
-"""Milliseconds that `run_command` allows at most (`toolkits.commands.policy.LONGEST_TIMEOUT`)."""
+"""Milliseconds that `run_command` allows at most (`toolkits.commands.policy.MAX_TIMEOUT`)."""
 
 
 async def run(
     scope: Scope, program: str, args: Sequence[str] = (), timeout_ms: int = 30_000, dir: str = "."
 ) -> dict[str, Any]:
     if not isinstance(program, str) or not isinstance(args, (list, tuple)):  # pyright: ignore[reportUnnecessaryIsInstance] - scripts are not typed
-        raise invalid("`exec.run` takes a program and a list of arguments")
+        raise usage_error("`exec.run` takes a program and a list of arguments")
     if _SHELL_SYNTAX.search(program):
-        raise invalid(
+        raise usage_error(
             f"`exec.run`: `{program}` is a line for a shell; give a program and a list of arguments"
         )
     if type(timeout_ms) not in (int, float) or not 0 <= timeout_ms <= _LONGEST:
-        raise invalid(
+        raise usage_error(
             f"`exec.run`: timeout_ms = {timeout_ms!r}: milliseconds from 1 to {_LONGEST}, or "
             "0 for the longest"
         )
@@ -46,18 +46,18 @@ async def run(
     started = time.monotonic()
     result = await _call_tool(scope, [program, *map(str, args)], longest, dir)
     took = int((time.monotonic() - started) * 1000)
-    facts = take(scope.context, result.call_id)
+    facts = take_facts(scope.context, result.call_id)
     if result.error_type is ErrorType.TIMEOUT:
         return _outcome("", result.error_message or "", -1, took, timed_out=True)
     if not result.success:
-        raise failed(result, "run_command")
+        raise tool_error(result, "run_command")
     record = _record(result, facts)
     if record is not None:
         return _record_outcome(record, took)
     return _text_outcome(result, facts, took)
 
 
-async def _call_tool(scope: Scope, argv: list[str], timeout_ms: int, folder: str) -> Result:
+async def _call_tool(scope: Scope, argv: list[str], timeout_ms: int, folder: str) -> ToolResult:
     """Call `run_command`. One form takes seconds, the other (requirement 001's) milliseconds."""
     memory = scope.context.memory
     form = memory.get(_FORM_KEY, "seconds")
@@ -67,21 +67,21 @@ async def _call_tool(scope: Scope, argv: list[str], timeout_ms: int, folder: str
         "milliseconds": {"timeout_ms": timeout_ms},
     }
     arguments = {"command": argv, "cwd": folder or "."}
-    result = await scope.shipped("run_command", arguments | timeouts[form])
+    result = await scope.call_shipped_tool("run_command", arguments | timeouts[form])
     if form == "seconds" and _is_wrong_form(result):
         # Refused before anything happened, so it is the other form, for the rest of the session.
         memory[_FORM_KEY] = "milliseconds"
-        result = await scope.shipped("run_command", arguments | timeouts["milliseconds"])
+        result = await scope.call_shipped_tool("run_command", arguments | timeouts["milliseconds"])
     return result
 
 
-def _is_wrong_form(result: Result) -> bool:
+def _is_wrong_form(result: ToolResult) -> bool:
     if result.error_type is not ErrorType.VALIDATION_FAILED:
         return False
     return "`timeout` is not an argument" in (result.error_message or "")
 
 
-def _record(result: Result, facts: Mapping[str, Any] | None) -> dict[str, Any] | None:
+def _record(result: ToolResult, facts: Mapping[str, Any] | None) -> dict[str, Any] | None:
     """Return the record of the full form, which may be given as JSON text, or None."""
     data = result.data
     if isinstance(data, str) and facts is not None and facts.get("form") == "json":
@@ -110,7 +110,7 @@ def _record_outcome(record: Mapping[str, Any], took: int) -> dict[str, Any]:
     )
 
 
-def _text_outcome(result: Result, facts: Mapping[str, Any] | None, took: int) -> dict[str, Any]:
+def _text_outcome(result: ToolResult, facts: Mapping[str, Any] | None, took: int) -> dict[str, Any]:
     text = str(result.data)
     if facts is None:
         code = 0

@@ -13,9 +13,9 @@ from typing import Any, cast
 
 from ferrule.core.calls import ErrorType
 from ferrule.core.errors import ToolFailed
-from ferrule.extensions.tool_files.companions import PIECE
+from ferrule.extensions.tool_files.internal_tools import PIECE_SIZE
 
-from .scope import Scope, data_of, failed, invalid
+from .scope import Scope, result_data, tool_error, usage_error
 
 TEXT_LIMIT = 4 << 20
 """Characters of one file that `fs.read` assembles at most."""
@@ -28,13 +28,15 @@ _MOST_PATHS = 5_000
 async def read(scope: Scope, path: str) -> str:
     pieces: list[str] = []
     offset: int | None = 0
-    limit = PIECE
+    limit = PIECE_SIZE
     while offset is not None:
-        result = await scope.shipped("read_text", {"path": path, "offset": offset, "limit": limit})
+        result = await scope.call_shipped_tool(
+            "read_text", {"path": path, "offset": offset, "limit": limit}
+        )
         if result.success and result.partial and limit > 256:
             limit //= 4  # Its characters take many bytes, or this run limits results.
             continue
-        piece = data_of(result, "read_text")
+        piece = result_data(result, "read_text")
         pieces.append(piece["text"])
         offset = piece["next"]
         if offset is not None and offset > TEXT_LIMIT:
@@ -60,7 +62,7 @@ async def line_count(scope: Scope, path: str) -> int:
 
 
 async def write(scope: Scope, path: str, content: str) -> int:
-    await scope.value("write_file", path=path, content=content)
+    await scope.call_for_value("write_file", path=path, content=content)
     return len(content.encode())
 
 
@@ -74,31 +76,33 @@ async def copy(scope: Scope, source: str, target: str) -> int:
 
 
 async def exists(scope: Scope, path: str) -> bool:
-    result = await scope.shipped("stat_path", {"path": path})
+    result = await scope.call_shipped_tool("stat_path", {"path": path})
     if result.success:
         return True
     is_tool_missing = "there is no tool" in (result.error_message or "")
     if result.error_type is ErrorType.NOT_FOUND and not is_tool_missing:
         return False
-    raise failed(result, "stat_path")
+    raise tool_error(result, "stat_path")
 
 
 async def stat(scope: Scope, path: str) -> Any:
-    return await scope.value("stat_path", path=path)
+    return await scope.call_for_value("stat_path", path=path)
 
 
 async def list_folder(scope: Scope, path: str = ".") -> list[Any]:
     entries: list[Any] = []
     skip: int | None = 0
     while skip is not None:
-        page = await scope.value("stat_path", path=path, entries=True, skip=skip)
+        page = await scope.call_for_value("stat_path", path=path, entries=True, skip=skip)
         entries += page["entries"]
         skip = page["next"]
     return entries
 
 
 async def _paths(scope: Scope, path: str) -> list[str]:
-    return cast("list[str]", await scope.value("file_tree", path=path, max_entries=_MOST_PATHS))
+    return cast(
+        "list[str]", await scope.call_for_value("file_tree", path=path, max_entries=_MOST_PATHS)
+    )
 
 
 async def find(scope: Scope, path: str = ".", pattern: str = "*") -> list[str]:
@@ -109,7 +113,7 @@ async def find(scope: Scope, path: str = ".", pattern: str = "*") -> list[str]:
 async def glob(scope: Scope, pattern: str) -> list[str]:
     parts = [part for part in pattern.split("/") if part not in ("", ".")]
     if not parts or ".." in parts:
-        raise invalid(f"`fs.glob`: `{pattern}` is no pattern of paths below the workspace")
+        raise usage_error(f"`fs.glob`: `{pattern}` is no pattern of paths below the workspace")
     literal = 0
     while literal < len(parts) - 1 and not _has_wildcards(parts[literal]):
         literal += 1
@@ -150,31 +154,35 @@ async def diff(scope: Scope, old: str, new: str) -> str:
 
 
 async def mkdir(scope: Scope, path: str) -> None:
-    await scope.value("create_dir", path=path)
+    await scope.call_for_value("create_dir", path=path)
 
 
 async def move(scope: Scope, source: str, target: str, overwrite: bool = False) -> None:
-    await scope.value("move_path", source=source, target=target, overwrite=overwrite)
+    await scope.call_for_value("move_path", source=source, target=target, overwrite=overwrite)
 
 
 async def remove(scope: Scope, path: str, recursive: bool = False) -> None:
-    await scope.value("delete_path", path=path, recursive=recursive)
+    await scope.call_for_value("delete_path", path=path, recursive=recursive)
 
 
 async def replace(scope: Scope, path: str, old: str, new: str) -> None:
-    await scope.value("edit_file", path=path, old_string=old, new_string=new)
+    await scope.call_for_value("edit_file", path=path, old_string=old, new_string=new)
 
 
 async def replace_all(scope: Scope, path: str, old: str, new: str) -> None:
-    await scope.value("edit_file", path=path, old_string=old, new_string=new, replace_all=True)
+    await scope.call_for_value(
+        "edit_file", path=path, old_string=old, new_string=new, replace_all=True
+    )
 
 
 async def insert_at(scope: Scope, path: str, line: int, text: str) -> None:
-    await scope.value("insert_lines", path=path, line_start=line, new_content=text)
+    await scope.call_for_value("insert_lines", path=path, line_start=line, new_content=text)
 
 
 async def replace_lines(scope: Scope, path: str, first: int, last: int, text: str) -> None:
-    await scope.value("replace_lines", path=path, line_start=first, line_end=last, new_content=text)
+    await scope.call_for_value(
+        "replace_lines", path=path, line_start=first, line_end=last, new_content=text
+    )
 
 
 async def delete_lines(scope: Scope, path: str, first: int, last: int) -> None:

@@ -11,10 +11,10 @@ import asyncio
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
-from ferrule.core.calls import compact
-from ferrule.extensions.web.fetch import Request, led
+from ferrule.core.calls import encode_json
+from ferrule.extensions.web.fetch import Request, follow_redirects
 
-from .scope import Scope, invalid
+from .scope import Scope, usage_error
 
 LONGEST_FETCH = 300
 
@@ -23,7 +23,7 @@ async def get(
     scope: Scope, url: str, headers: Mapping[str, str] | None = None, timeout_seconds: float = 30
 ) -> dict[str, Any]:
     return await _fetch(
-        scope, Request.checked("GET", url, headers or {}, None), _check_seconds(timeout_seconds)
+        scope, Request.create("GET", url, headers or {}, None), _check_seconds(timeout_seconds)
     )
 
 
@@ -36,11 +36,11 @@ async def post(
 ) -> dict[str, Any]:
     fields = dict(headers or {})
     if not isinstance(body, str):
-        body = compact(body)
+        body = encode_json(body)
         if not any(name.lower() == "content-type" for name in fields):
             fields["Content-Type"] = "application/json"
     return await _fetch(
-        scope, Request.checked("POST", url, fields, body.encode()), _check_seconds(timeout_seconds)
+        scope, Request.create("POST", url, fields, body.encode()), _check_seconds(timeout_seconds)
     )
 
 
@@ -50,7 +50,7 @@ async def _fetch(scope: Scope, request: Request, seconds: float) -> dict[str, An
     async def send(next_request: Request) -> dict[str, Any]:
         return await _send(scope, next_request, until)
 
-    return await led(request, send)
+    return await follow_redirects(request, send)
 
 
 async def _send(scope: Scope, request: Request, until: float) -> dict[str, Any]:
@@ -62,24 +62,26 @@ async def _send(scope: Scope, request: Request, until: float) -> dict[str, Any]:
     }
     if request.body is not None:
         arguments["body"] = request.body.decode()
-    scope.outgoing = (request, until)
+    scope.pending_request = (request, until)
     try:
-        answer = await scope.value("web_request", **arguments)
+        answer = await scope.call_for_value("web_request", **arguments)
         pieces = [answer["body"]]
         offset = answer.pop("next")
         while offset is not None:
-            piece = await scope.value("web_body", script=scope.context.call_id, offset=offset)
+            piece = await scope.call_for_value(
+                "web_body", script=scope.context.call_id, offset=offset
+            )
             pieces.append(piece["body"])
             offset = piece["next"]
         return {**answer, "body": "".join(pieces)}
     finally:
-        scope.outgoing = None
-        scope.received = ""
+        scope.pending_request = None
+        scope.response_body = ""
 
 
 def _check_seconds(given: float) -> float:
     if not isinstance(given, (int, float)) or not 0 < given <= LONGEST_FETCH:  # pyright: ignore[reportUnnecessaryIsInstance] - scripts are not typed
-        raise invalid(f"`timeout_seconds` = {given!r}: more than 0, at most {LONGEST_FETCH}")
+        raise usage_error(f"`timeout_seconds` = {given!r}: more than 0, at most {LONGEST_FETCH}")
     return given
 
 

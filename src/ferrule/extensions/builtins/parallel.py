@@ -8,8 +8,8 @@
 An outcome is `{id, tool, ok, is_error, result, error, error_type, partial}`. A call whose
 dependency failed is not made and fails, too. `wait_any` returns the first finished call and lets
 the others continue; `race` stops the others. `join` returns all outcomes once enough calls have
-succeeded (`core.joins`: `all`, `first_success`, or a number); those it stopped are `cancelled`.
-Every call passes the gate. Calls still running when the script ends are stopped.
+succeeded (`core.join_policy`: `all`, `first_success`, or a number); those it stopped are
+`cancelled`. Every call passes the gate. Calls still running when the script ends are stopped.
 
 Not protected: parallel calls may write the same file. Order them with `depends_on`.
 """
@@ -20,13 +20,13 @@ import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from typing import Any
 
-from ferrule.core.calls import Call, ErrorType, Result
+from ferrule.core.calls import ErrorType, ToolCall, ToolResult
 from ferrule.core.errors import ConfigError, ToolFailed
-from ferrule.core.joins import enough, parse_join
+from ferrule.core.join_policy import has_enough_successes, parse_join
 
-from .scope import Launched, Scope, invalid
+from .scope import LaunchedCall, Scope, usage_error
 
-MOST = 1_000
+MAX_LAUNCHED = 1_000
 """Calls that one script launches at most."""
 
 
@@ -34,31 +34,35 @@ async def launch(
     scope: Scope, tool: str, args: Mapping[str, Any] | None = None, depends_on: Sequence[str] = ()
 ) -> str:
     if not isinstance(tool, str) or not isinstance(args or {}, Mapping):  # pyright: ignore[reportUnnecessaryIsInstance] - scripts are not typed
-        raise invalid("`parallel.launch` takes the name of a tool and a dictionary of arguments")
-    if len(scope.launched) >= MOST:
-        raise ToolFailed(ErrorType.LIMIT, f"`parallel.launch`: at most {MOST} calls of one script")
+        raise usage_error(
+            "`parallel.launch` takes the name of a tool and a dictionary of arguments"
+        )
+    if len(scope.launched) >= MAX_LAUNCHED:
+        raise ToolFailed(
+            ErrorType.LIMIT, f"`parallel.launch`: at most {MAX_LAUNCHED} calls of one script"
+        )
     dependencies = _find(scope, [depends_on] if isinstance(depends_on, str) else depends_on)
     name = f"async_tool_{len(scope.launched) + 1}"
-    task = asyncio.create_task(_run(scope, Call(name, tool), args or {}, dependencies))
-    scope.launched[name] = Launched(name, tool, task)
+    task = asyncio.create_task(_run(scope, ToolCall(name, tool), args or {}, dependencies))
+    scope.launched[name] = LaunchedCall(name, tool, task)
     return name
 
 
 async def _run(
-    scope: Scope, call: Call, arguments: Mapping[str, Any], dependencies: Sequence[Launched]
-) -> Result:
+    scope: Scope, call: ToolCall, arguments: Mapping[str, Any], dependencies: Sequence[LaunchedCall]
+) -> ToolResult:
     """Return the result of a launched call. Raises only its own cancellation."""
     if dependencies:
         await asyncio.wait([dependency.task for dependency in dependencies])
     for dependency in dependencies:
         if dependency.task.cancelled() or not dependency.task.result().success:
             message = f"not made: {dependency.id} (`{dependency.tool}`) failed"
-            return Result.error(call, ErrorType.CANCELLED, message)
-    async with scope.places:
+            return ToolResult.error(call, ErrorType.CANCELLED, message)
+    async with scope.slots:
         try:
-            return await scope.result(call.tool, arguments)
+            return await scope.call_tool(call.tool, arguments)
         except ToolFailed as error:
-            return Result.error(call, error.error_type, error.message)
+            return ToolResult.error(call, error.error_type, error.message)
 
 
 async def wait_all(scope: Scope, ids: Sequence[str] | None = None) -> list[dict[str, Any]]:
@@ -86,16 +90,18 @@ async def join(
     try:
         wanted = parse_join(mode)
     except ConfigError as error:
-        raise invalid(f"`parallel.join`: {error.detail}; use {error.hint}") from None
+        raise usage_error(f"`parallel.join`: {error.detail}; use {error.hint}") from None
     chosen = _find(scope, ids)
     running = {one.task for one in chosen}
-    while running and not enough(wanted, (one.task.result() for one in chosen if one.task.done())):
+    while running and not has_enough_successes(
+        wanted, (one.task.result() for one in chosen if one.task.done())
+    ):
         _, running = await asyncio.wait(running, return_when=asyncio.FIRST_COMPLETED)
     await _stop(chosen)
     return [one.outcome(f"enough calls succeeded ({wanted})") for one in chosen]
 
 
-async def end(scope: Scope) -> None:
+async def stop_all(scope: Scope) -> None:
     """Stop the calls that a script has left running."""
     await _stop(scope.launched.values())
     for one in scope.launched.values():
@@ -104,12 +110,12 @@ async def end(scope: Scope) -> None:
             one.task.exception()
 
 
-async def _first(chosen: Sequence[Launched]) -> Launched:
+async def _first(chosen: Sequence[LaunchedCall]) -> LaunchedCall:
     await asyncio.wait([one.task for one in chosen], return_when=asyncio.FIRST_COMPLETED)
     return next(one for one in chosen if one.task.done())
 
 
-async def _stop(launched: Iterable[Launched]) -> None:
+async def _stop(launched: Iterable[LaunchedCall]) -> None:
     running = [one.task for one in launched if not one.task.done()]
     for task in running:
         task.cancel()
@@ -117,11 +123,11 @@ async def _stop(launched: Iterable[Launched]) -> None:
         await asyncio.wait(running)
 
 
-def _find(scope: Scope, ids: Sequence[str] | None) -> list[Launched]:
+def _find(scope: Scope, ids: Sequence[str] | None) -> list[LaunchedCall]:
     """Return the calls with these ids, or all calls. Raises ToolFailed for an unknown id."""
     if ids is None:
         return [one for one in scope.launched.values() if not one.task.cancelled()]
-    found: list[Launched] = []
+    found: list[LaunchedCall] = []
     for name in [ids] if isinstance(ids, str) else ids:
         launched = scope.launched.get(name)
         if launched is None:
@@ -136,10 +142,10 @@ def _find(scope: Scope, ids: Sequence[str] | None) -> list[Launched]:
     return found
 
 
-def _find_some(scope: Scope, ids: Sequence[str] | None, what: str) -> list[Launched]:
+def _find_some(scope: Scope, ids: Sequence[str] | None, what: str) -> list[LaunchedCall]:
     chosen = _find(scope, ids)
     if not chosen:
-        raise invalid(f"`parallel.{what}`: nothing was launched")
+        raise usage_error(f"`parallel.{what}`: nothing was launched")
     return chosen
 
 

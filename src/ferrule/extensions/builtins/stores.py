@@ -11,10 +11,10 @@ from collections.abc import Awaitable, Callable, Mapping
 from functools import partial
 from typing import Any
 
-from ferrule.core.calls import ErrorType, compact
+from ferrule.core.calls import ErrorType, encode_json
 from ferrule.core.errors import ToolFailed
 
-from .scope import Scope, invalid
+from .scope import Scope, usage_error
 
 STORE_BYTES = 1 << 20
 STORE_KEYS = 1_000
@@ -46,7 +46,7 @@ async def _get(find: _Find, scope: Scope, key: str, default: Any = None) -> Any:
 async def _set(name: str, find: _Find, scope: Scope, key: str, value: Any) -> None:
     store = find(scope)
     updated: Mapping[str, Any] = {**store, key: value}
-    if len(updated) > STORE_KEYS or len(compact(updated)) > STORE_BYTES:
+    if len(updated) > STORE_KEYS or len(encode_json(updated)) > STORE_BYTES:
         raise ToolFailed(
             ErrorType.LIMIT,
             f"`{name}.set`: `{name}` would hold more than {STORE_KEYS} keys or {STORE_BYTES} "
@@ -92,7 +92,9 @@ async def increment(scope: Scope, name: str, delta: float = 1) -> float:
     is_number = isinstance(delta, (int, float))  # pyright: ignore[reportUnnecessaryIsInstance] - scripts are not typed
     is_name = isinstance(name, str) and 0 < len(name) <= LONGEST_NAME  # pyright: ignore[reportUnnecessaryIsInstance] - scripts are not typed
     if not is_number or not is_name:
-        raise invalid(f"`metrics.incr` takes a name of 1 to {LONGEST_NAME} characters and a number")
+        raise usage_error(
+            f"`metrics.incr` takes a name of 1 to {LONGEST_NAME} characters and a number"
+        )
     counters = _counters(scope)
     if name not in counters and len(counters) >= STORE_KEYS:
         raise ToolFailed(

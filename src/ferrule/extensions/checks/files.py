@@ -10,27 +10,34 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 from ferrule.core.errors import ConfigError
-from ferrule.extensions.front_matter import Document, Warned, get_field, parse_document
-from ferrule.extensions.hooks.files import EVENTS_KEYS
-from ferrule.extensions.starlark.pool import Pool
-from ferrule.extensions.tool_files.bundles import fields_of, kind_of, read_bundle
-from ferrule.extensions.tool_files.sources import INLINE, ROOTS
+from ferrule.extensions.front_matter import Document, FileWarning, get_field, parse_document
+from ferrule.extensions.hooks.hook_file import EVENT_KEYS
+from ferrule.extensions.starlark.pool import WorkerPool
+from ferrule.extensions.tool_files.bundles import find_bundle_kind, parse_bundle, parse_fields
+from ferrule.extensions.tool_files.loading import CONFIGURATION_FOLDERS, MAIN_FILES
 from ferrule.extensions.tool_files.tool_file import ToolFile, parse_inline, parse_tool
 from ferrule.storage.settings.yaml_tree import parse_yaml
 
 from .hooks import check_hook, check_hook_table, check_inline_hooks
-from .tool_file import Problem, check_parsed, check_tool, problem, problems_of, warnings_of
+from .tool_file import (
+    Problem,
+    check_parsed,
+    check_tool,
+    convert_error,
+    convert_warnings,
+    make_problem,
+)
 
 SERVERS = ".mcp.json"
 _TABLES = ("hooks.json", "hooks.yaml")
 
 
-def holds_artifacts(name: str, *, hooks: bool = True) -> bool:
+def is_checkable(name: str, *, hooks: bool = True) -> bool:
     """Return whether tools (or hooks) are loaded from a file of a workspace, by its place."""
     return _is_source(name) or (hooks and _hook_kind(name) != "")
 
 
-def tools_of(name: str, data: bytes) -> list[ToolFile]:
+def parse_tools(name: str, data: bytes) -> list[ToolFile]:
     """Return the readable tools of a file; none for a hook.
 
     `check_file` reports what is wrong with the others.
@@ -40,16 +47,16 @@ def tools_of(name: str, data: bytes) -> list[ToolFile]:
     return _read(name, data)[0]
 
 
-def _read(name: str, data: bytes) -> tuple[list[ToolFile], list[Warned], list[Problem]]:
+def _read(name: str, data: bytes) -> tuple[list[ToolFile], list[FileWarning], list[Problem]]:
     """Return the tools of a file, warnings about what surrounds them, and all problems."""
     if not _is_source(name) or _split_root(name)[1].startswith("tools/"):
         try:
             return [parse_tool(data, name)], [], []
         except ConfigError as error:
-            return [], [], problems_of(error, name)
+            return [], [], convert_error(error, name)
     is_yaml = name.endswith(".yaml")
-    kind = kind_of(name)
-    warnings: list[Warned] = []
+    kind = find_bundle_kind(name)
+    warnings: list[FileWarning] = []
     problems: list[Problem] = []
     try:
         if is_yaml:
@@ -60,35 +67,35 @@ def _read(name: str, data: bytes) -> tuple[list[ToolFile], list[Warned], list[Pr
             if kind:
                 warnings = _bundle_warnings(kind, document, data, problems)
     except ConfigError as error:
-        return [], [], problems_of(error, name)
+        return [], [], convert_error(error, name)
     listed = get_field(fields, "tools")
     if listed is None:
         return [], warnings, problems
     is_settings_section = is_yaml and listed.pairs is not None
     if listed.items is None and not is_settings_section:
-        problems.append(problem(listed.where, "`tools` must be a list of tools"))
+        problems.append(make_problem(listed.where, "`tools` must be a list of tools"))
     tools: list[ToolFile] = []
     for item in listed.items or []:
         try:
             tools.append(parse_inline(item, data))
         except ConfigError as error:
-            problems += problems_of(error, name)
+            problems += convert_error(error, name)
     return tools, warnings, problems
 
 
 def _bundle_warnings(
     kind: str, document: Document, data: bytes, problems: list[Problem]
-) -> list[Warned]:
+) -> list[FileWarning]:
     try:
-        _, warnings = read_bundle(kind, document, data)
+        _, warnings = parse_bundle(kind, document, data)
     except ConfigError as error:
-        problems += problems_of(error, document.file)
+        problems += convert_error(error, document.file)
         return []
     return warnings
 
 
 async def check_file(
-    name: str, data: bytes, *, hosts: Iterable[str] = (), pool: Pool | None = None
+    name: str, data: bytes, *, hosts: Iterable[str] = (), pool: WorkerPool | None = None
 ) -> list[Problem]:
     """Return everything that is wrong with a file, warnings included.
 
@@ -109,17 +116,17 @@ async def check_file(
     tools, warnings, problems = _read(name, data)
     for tool in tools:
         problems += await check_parsed(tool, data, pool=pool)
-    if kind_of(name) or name in INLINE:
+    if find_bundle_kind(name) or name in MAIN_FILES:
         problems += await _check_hooks_in(name, data, hosts, pool)
-    return [*problems, *warnings_of(warnings)]
+    return [*problems, *convert_warnings(warnings)]
 
 
 async def _check_hooks_in(
-    name: str, data: bytes, hosts: Iterable[str], pool: Pool | None
+    name: str, data: bytes, hosts: Iterable[str], pool: WorkerPool | None
 ) -> list[Problem]:
     """Return what is wrong with the hooks of a bundle or main file, if it can be parsed."""
     try:
-        fields = fields_of(data, name)
+        fields = parse_fields(data, name)
     except ConfigError:
         return []
     return await check_inline_hooks(fields, data, hosts=hosts, pool=pool)
@@ -127,14 +134,14 @@ async def _check_hooks_in(
 
 def _split_root(name: str) -> tuple[str, str]:
     root, _, rest = name.partition("/")
-    return (root, rest) if root in ROOTS else ("", name)
+    return (root, rest) if root in CONFIGURATION_FOLDERS else ("", name)
 
 
 def _is_source(name: str) -> bool:
-    if name in INLINE:
+    if name in MAIN_FILES:
         return True
     root, rest = _split_root(name)
-    if kind_of(name):
+    if find_bundle_kind(name):
         return True
     return bool(root) and _is_markdown_in("tools", rest)
 
@@ -162,7 +169,7 @@ def _is_hook(name: str, data: bytes) -> bool:
         fields = parse_document(data, name).fields
     except ConfigError:
         return False
-    return any(get_field(fields, key) is not None for key in EVENTS_KEYS)
+    return any(get_field(fields, key) is not None for key in EVENT_KEYS)
 
 
 def _check_servers(data: bytes) -> Iterator[Problem]:
@@ -173,15 +180,15 @@ def _check_servers(data: bytes) -> Iterator[Problem]:
     try:
         tree = parse_yaml(data, SERVERS)
     except ConfigError as error:
-        yield from problems_of(error, SERVERS)
+        yield from convert_error(error, SERVERS)
         return
     servers = get_field(tree, "mcpServers")
     if servers is None or servers.pairs is None:
-        yield problem(tree.where, "there is no `mcpServers`, a mapping of names to servers")
+        yield make_problem(tree.where, "there is no `mcpServers`, a mapping of names to servers")
         return
     for name, (key, server) in servers.pairs.items():
         keys = server.pairs or {}
         if ("command" in keys) == ("url" in keys):
-            yield problem(
+            yield make_problem(
                 key.where, f"the server `{name}` needs a `command` or a `url`, one of them"
             )

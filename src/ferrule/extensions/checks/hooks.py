@@ -13,20 +13,20 @@ from pathlib import PurePosixPath
 
 from ferrule.core.errors import ConfigError
 from ferrule.engine.hooks.events import PAYLOADS, EventHook
-from ferrule.extensions.front_matter import begins, get_field, parse_document, text_of
-from ferrule.extensions.hooks.claude_settings import Reach, read_configured
-from ferrule.extensions.hooks.commands import HookCommands
-from ferrule.extensions.hooks.files import read_hook_node
-from ferrule.extensions.starlark.pool import Pool
+from ferrule.extensions.front_matter import get_field, get_text, locate_text, parse_document
+from ferrule.extensions.hooks.claude_settings import HookAccess, parse_hook_settings
+from ferrule.extensions.hooks.commands import HookCommandRunner
+from ferrule.extensions.hooks.hook_file import parse_hook_node
+from ferrule.extensions.starlark.pool import WorkerPool
 from ferrule.extensions.starlark.script import Script
 from ferrule.storage.settings.yaml_tree import Node, parse_yaml
 
-from .scripts import Text
-from .tool_file import Problem, check_script, problem, problems_of, warnings_of
+from .script_text import ScriptText
+from .tool_file import Problem, check_script, convert_error, convert_warnings, make_problem
 
 
 async def check_hook(
-    data: bytes, file: str, *, hosts: Iterable[str] = (), pool: Pool | None = None
+    data: bytes, file: str, *, hosts: Iterable[str] = (), pool: WorkerPool | None = None
 ) -> list[Problem]:
     """Return everything that is wrong with a hook file, warnings included.
 
@@ -39,12 +39,12 @@ async def check_hook(
     try:
         node = parse_document(data, file).fields
     except ConfigError as error:
-        return problems_of(error, file)
+        return convert_error(error, file)
     return await check_hook_node(node, PurePosixPath(file).stem, data, hosts=hosts, pool=pool)
 
 
 async def check_inline_hooks(
-    fields: Node, data: bytes, *, hosts: Iterable[str] = (), pool: Pool | None = None
+    fields: Node, data: bytes, *, hosts: Iterable[str] = (), pool: WorkerPool | None = None
 ) -> list[Problem]:
     """Check the `hooks` of a bundle or main file; `data` is the whole file."""
     listed = get_field(fields, "hooks")
@@ -52,25 +52,25 @@ async def check_inline_hooks(
         return []
     problems: list[Problem] = []
     for item in listed.items or []:
-        name = text_of(item, "name") if item.pairs is not None else ""
+        name = get_text(item, "name") if item.pairs is not None else ""
         problems += await check_hook_node(item, name or "hook", data, hosts=hosts, pool=pool)
     return problems
 
 
 async def check_hook_node(
-    node: Node, name: str, data: bytes, *, hosts: Iterable[str] = (), pool: Pool | None = None
+    node: Node, name: str, data: bytes, *, hosts: Iterable[str] = (), pool: WorkerPool | None = None
 ) -> list[Problem]:
     """Check one hook's mapping; `data` is the whole file that contains it."""
     try:
-        hook, warnings = read_hook_node(node, name, data, _reach(hosts), pool=pool)
+        hook, warnings = parse_hook_node(node, name, data, _reach(hosts), pool=pool)
     except ConfigError as error:
-        return problems_of(error, node.file)
-    problems = warnings_of(warnings)
+        return convert_error(error, node.file)
+    problems = convert_warnings(warnings)
     place = get_field(node, "script")
     if place is None:
         return problems
-    line, _ = begins(place, data)
-    script = Script(text_of(node, "script"), place.file, line)
+    line, _ = locate_text(place, data)
+    script = Script(get_text(node, "script"), place.file, line)
     problems += await check_script(script, "handle", ("event", "payload"), pure=True, pool=pool)
     problems += _check_keys(script, hook)
     return problems
@@ -79,21 +79,21 @@ async def check_hook_node(
 def check_hook_table(data: bytes, file: str, *, hosts: Iterable[str] = ()) -> list[Problem]:
     """Check a `hooks.json`."""
     try:
-        return warnings_of(read_configured(parse_yaml(data, file), _reach(hosts)).warnings)
+        return convert_warnings(parse_hook_settings(parse_yaml(data, file), _reach(hosts)).warnings)
     except ConfigError as error:
-        return problems_of(error, file)
+        return convert_error(error, file)
 
 
-def _reach(hosts: Iterable[str]) -> Reach:
+def _reach(hosts: Iterable[str]) -> HookAccess:
     # Nothing is run: commands start with the first event.
-    return Reach(HookCommands("."), tuple(hosts))
+    return HookAccess(HookCommandRunner("."), tuple(hosts))
 
 
 def _check_keys(script: Script, hook: EventHook) -> Iterator[Problem]:
     """Yield problems about keys of the payload that none of the hook's events has."""
     if any(event.startswith("custom.") for event in hook.events):
         return  # The data of custom events is not known here.
-    use = Text(script.source).looks("handle", 1)
+    use = ScriptText(script.source).trace_argument("handle", 1)
     if use is None:
         return
     known: set[str] = set()
@@ -106,4 +106,4 @@ def _check_keys(script: Script, hook: EventHook) -> Iterator[Problem]:
         near = get_close_matches(name, known, 1)
         hint = f"did you mean `{near[0]}`?" if near else f"there are: {', '.join(sorted(known))}"
         where = f"{script.file}:{script.line + line - 1}"
-        yield problem(where, f"the payload of {events} has no `{name}`", hint)
+        yield make_problem(where, f"the payload of {events} has no `{name}`", hint)

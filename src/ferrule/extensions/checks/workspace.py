@@ -13,24 +13,28 @@ from difflib import get_close_matches
 from pathlib import Path
 
 from ferrule.core.errors import ConfigError
-from ferrule.extensions.agents.files import parse_agent
+from ferrule.extensions.agents.agent_file import parse_agent
 from ferrule.extensions.agents.loading import FOLDERS, load_agents
 from ferrule.extensions.front_matter import get_field
 from ferrule.extensions.skills.loading import load_skills
-from ferrule.extensions.starlark.pool import Pool
+from ferrule.extensions.starlark.pool import WorkerPool
+from ferrule.extensions.tool_files.loading import load_tools
 from ferrule.extensions.tool_files.python_tools import SETTING as PYTHON
-from ferrule.extensions.tool_files.python_tools import check_python, functions_of, handler_name
-from ferrule.extensions.tool_files.sources import load
+from ferrule.extensions.tool_files.python_tools import (
+    check_python_files,
+    handler_name,
+    list_functions,
+)
 from ferrule.extensions.tool_files.tool_file import NO_SCRIPT, ToolFile
-from ferrule.permissions.rules import Rule, RuleSet
-from ferrule.storage.settings.merge import Merged
+from ferrule.permissions.rules import PermissionRule, RuleSet
+from ferrule.storage.settings.merge import MergedSettings
 from ferrule.storage.settings.settings import PROJECT_FILE, check_python_names, load_settings
 from ferrule.storage.settings.values import read_tree
 from ferrule.storage.settings.yaml_tree import Node, parse_yaml
-from ferrule.storage.trust import Snapshot, Trust
+from ferrule.storage.trust import ConfigurationSnapshot, TrustStore
 
-from .files import SERVERS, check_file, holds_artifacts, tools_of
-from .tool_file import Problem, problem, problems_of, warnings_of
+from .files import SERVERS, check_file, is_checkable, parse_tools
+from .tool_file import Problem, convert_error, convert_warnings, make_problem
 
 _OF_OTHERS = ("__", "::")
 """Parts of the names of tools from servers and documents, which are known only at run time."""
@@ -40,7 +44,7 @@ _HINT = "hint: "
 
 
 @dataclass(slots=True)
-class Checked:
+class CheckedWorkspace:
     """The checked files, their problems in order of the files, and the readable tools."""
 
     files: tuple[str, ...] = ()
@@ -48,12 +52,12 @@ class Checked:
     tools: list[ToolFile] = field(default_factory=list[ToolFile])
 
 
-class AsIfTrusted(Trust):
+class AssumedTrust(TrustStore):
     """Reads a workspace as if a person had trusted it. What it returns must not take effect."""
 
-    def look(self, workspace: str | Path) -> Snapshot:
+    def read(self, workspace: str | Path) -> ConfigurationSnapshot:
         """Read the workspace; `trusted` unless there is nothing."""
-        seen = super().look(workspace)
+        seen = super().read(workspace)
         return seen if seen.state == "absent" else replace(seen, state="trusted")
 
 
@@ -61,8 +65,8 @@ async def check_workspace(
     workspace: str | Path,
     *,
     shipped: Iterable[str] = (),
-    pool: Pool | None = None,
-) -> Checked:
+    pool: WorkerPool | None = None,
+) -> CheckedWorkspace:
     """Check everything in a workspace.
 
     Args:
@@ -73,16 +77,16 @@ async def check_workspace(
     Raises:
         ConfigError: Nothing can be read at all.
     """
-    seen = AsIfTrusted().look(workspace)
-    checked = Checked(tuple(sorted(seen.files)))
+    seen = AssumedTrust().read(workspace)
+    checked = CheckedWorkspace(tuple(sorted(seen.files)))
     found = checked.problems
-    rules: list[Rule] = []
+    rules: list[PermissionRule] = []
     found += _check_settings(seen, rules)
-    hosts = hosts_of_person()
+    hosts = load_hook_hosts()
     for name, data in sorted(seen.files.items()):
-        if holds_artifacts(name) or name == SERVERS:
+        if is_checkable(name) or name == SERVERS:
             found += await check_file(name, data, hosts=hosts, pool=pool)
-            checked.tools += tools_of(name, data)
+            checked.tools += parse_tools(name, data)
     found += _check_together(seen.files, found)
     python_tools, functions = _read_python(seen, found)
     names = (*shipped, *python_tools, *(tool.name for tool in checked.tools))
@@ -95,7 +99,7 @@ async def check_workspace(
     found += _check_agents(seen, names)
     found += _check_skills(seen)
     found += [
-        problem(name, "it is a link, and links are not followed", level="warning")
+        make_problem(name, "it is a link, and links are not followed", level="warning")
         for name in sorted(seen.links)
     ]
     found.sort(key=lambda known: (known.file, known.line, known.column))
@@ -105,13 +109,15 @@ async def check_workspace(
 def _check_together(files: Mapping[str, bytes], found: list[Problem]) -> list[Problem]:
     """Return problems of files together: repeated names, missing bundles, shadowed tools."""
     try:
-        shadowed = load(files).shadowed
+        shadowed = load_tools(files).shadowed
     except ConfigError as error:
         # What is wrong with single files was already found.
         known = {earlier.message for earlier in found}
-        candidates = [problem(_file_in(line, files), line) for line in error.detail.splitlines()]
+        candidates = [
+            make_problem(_file_in(line, files), line) for line in error.detail.splitlines()
+        ]
         return [candidate for candidate in candidates if candidate.message not in known]
-    return [problem(tool.file, str(tool), level="warning") for tool in shadowed]
+    return [make_problem(tool.file, str(tool), level="warning") for tool in shadowed]
 
 
 def _file_in(line: str, files: Mapping[str, bytes]) -> str:
@@ -121,7 +127,7 @@ def _file_in(line: str, files: Mapping[str, bytes]) -> str:
 # ---- settings
 
 
-def _check_settings(seen: Snapshot, rules: list[Rule]) -> Iterator[Problem]:
+def _check_settings(seen: ConfigurationSnapshot, rules: list[PermissionRule]) -> Iterator[Problem]:
     """Check every key of the repository's settings separately, and collect its rules in `rules`."""
     data = seen.files.get(PROJECT_FILE)
     if data is None:
@@ -129,20 +135,20 @@ def _check_settings(seen: Snapshot, rules: list[Rule]) -> Iterator[Problem]:
     try:
         tree = parse_yaml(data, PROJECT_FILE)
     except ConfigError as error:
-        yield from problems_of(error, PROJECT_FILE)
+        yield from convert_error(error, PROJECT_FILE)
         return
     for single in _single_keys(tree):
-        merged = Merged()
+        merged = MergedSettings()
         try:
-            merged.add("project", read_tree(single), root=seen.workspace)
+            merged.add_layer("project", read_tree(single), root=seen.workspace)
         except ConfigError as error:
-            yield from problems_of(error, PROJECT_FILE)
+            yield from convert_error(error, PROJECT_FILE)
         rules += merged.rules
         for notice in merged.notices:
-            yield problem(PROJECT_FILE, notice, level="warning")
+            yield make_problem(PROJECT_FILE, notice, level="warning")
 
 
-def _check_tool_names(seen: Snapshot, tools: Sequence[str]) -> Iterator[Problem]:
+def _check_tool_names(seen: ConfigurationSnapshot, tools: Sequence[str]) -> Iterator[Problem]:
     """Yield problems about unknown tools in `tools.entries` and `tools.required`.
 
     Tools of servers are not known here.
@@ -163,7 +169,7 @@ def _check_tool_names(seen: Snapshot, tools: Sequence[str]) -> Iterator[Problem]
                 near = get_close_matches(name, tools, 1)
                 hint = f"did you mean `{near[0]}`?" if near else "`ferrule tools list` lists them"
                 message = f"`tools.{key}` names a tool `{name}`, and there is none"
-                yield problem(node.where, message, hint)
+                yield make_problem(node.where, message, hint)
 
 
 def _name_nodes(group: Node, key: str) -> Iterator[Node]:
@@ -176,7 +182,7 @@ def _name_nodes(group: Node, key: str) -> Iterator[Node]:
             yield name
 
 
-def _read_python(seen: Snapshot, found: list[Problem]) -> tuple[set[str], set[str]]:
+def _read_python(seen: ConfigurationSnapshot, found: list[Problem]) -> tuple[set[str], set[str]]:
     """Return the names of tools and of plain functions in Python files.
 
     Problems are added to `found`.
@@ -187,17 +193,17 @@ def _read_python(seen: Snapshot, found: list[Problem]) -> tuple[set[str], set[st
         check_python_names(entry)
     except ConfigError as error:
         known = {earlier.message for earlier in found}
-        candidates = problems_of(error, PROJECT_FILE)
+        candidates = convert_error(error, PROJECT_FILE)
         found += [candidate for candidate in candidates if candidate.message not in known]
         return set(), set()
     tools: set[str] = set()
     functions: set[str] = set()
     if entry is None:
         return tools, functions
-    for error in check_python(entry.value, seen, entry.where):
-        found += problems_of(error, PROJECT_FILE)
+    for error in check_python_files(entry.value, seen, entry.where):
+        found += convert_error(error, PROJECT_FILE)
     for name in entry.value:
-        file_functions, file_tools = functions_of(seen.files.get(name, b""))
+        file_functions, file_tools = list_functions(seen.files.get(name, b""))
         functions |= file_functions
         tools |= file_tools
     return tools, functions
@@ -206,7 +212,7 @@ def _read_python(seen: Snapshot, found: list[Problem]) -> tuple[set[str], set[st
 # ---- agents and skills
 
 
-def _check_agents(seen: Snapshot, tools: Iterable[str]) -> Iterator[Problem]:
+def _check_agents(seen: ConfigurationSnapshot, tools: Iterable[str]) -> Iterator[Problem]:
     """Check each agent file separately, then all together. `tools` are the names of all tools."""
     known_tools = frozenset(tools)
     messages: set[str] = set()
@@ -223,7 +229,7 @@ def _check_agents(seen: Snapshot, tools: Iterable[str]) -> Iterator[Problem]:
             if not line or line.startswith(_HINT):
                 continue
             where, _, message = line.partition(": ")
-            candidate = problem(where, message) if message else problem("", line)
+            candidate = make_problem(where, message) if message else make_problem("", line)
             if candidate.message not in messages:
                 yield candidate
 
@@ -232,21 +238,23 @@ def _check_agent(name: str, data: bytes, known_tools: frozenset[str]) -> list[Pr
     try:
         agent, warnings = parse_agent(data, name)
     except ConfigError as error:
-        return problems_of(error, name)
-    found = warnings_of(warnings)
+        return convert_error(error, name)
+    found = convert_warnings(warnings)
     for tool in agent.tools or ():
         if tool not in known_tools and "__" not in tool and "*" not in tool:
             message = f"the agent may use `{tool}`, and there is no such tool"
-            found.append(problem(name, message, level="warning"))
+            found.append(make_problem(name, message, level="warning"))
     return found
 
 
-def _check_skills(seen: Snapshot) -> list[Problem]:
+def _check_skills(seen: ConfigurationSnapshot) -> list[Problem]:
     """Check the skills of the workspace; those of the person are not read."""
     loaded = load_skills(Path(seen.workspace), seen)
     broken = set(loaded.broken)
     return [
-        problem(warning.where, warning.message, level="error" if warning in broken else "warning")
+        make_problem(
+            warning.where, warning.message, level="error" if warning in broken else "warning"
+        )
         for warning in loaded.warnings
     ]
 
@@ -265,7 +273,7 @@ def _single_keys(tree: Node) -> Iterator[Node]:
             yield replace(tree, value={name: (key, single)})
 
 
-def hosts_of_person() -> tuple[str, ...]:
+def load_hook_hosts() -> tuple[str, ...]:
     """Return the hosts that web hooks may ask: the person's own setting, whatever else is wrong."""
     try:
         return tuple(load_settings(trust=_NoConfiguration())["hooks.hosts"])
@@ -273,14 +281,16 @@ def hosts_of_person() -> tuple[str, ...]:
         return ()
 
 
-class _NoConfiguration(Trust):
+class _NoConfiguration(TrustStore):
     """Sees a workspace without configuration of its own."""
 
-    def look(self, workspace: str | Path) -> Snapshot:
-        return Snapshot(str(workspace), "absent", "")
+    def read(self, workspace: str | Path) -> ConfigurationSnapshot:
+        return ConfigurationSnapshot(str(workspace), "absent", "")
 
 
-def _lint(seen: Snapshot, rules: list[Rule], tools: Iterable[str]) -> Iterator[Problem]:
+def _lint(
+    seen: ConfigurationSnapshot, rules: list[PermissionRule], tools: Iterable[str]
+) -> Iterator[Problem]:
     """Yield rules of the repository that never match, never decide or repeat another rule.
 
     The person's own rules count as well.
@@ -288,7 +298,7 @@ def _lint(seen: Snapshot, rules: list[Rule], tools: Iterable[str]) -> Iterator[P
     try:
         own = load_settings(workspace=seen.workspace, trust=_NoConfiguration()).rules
     except ConfigError as error:
-        yield from problems_of(error, "your settings")
+        yield from convert_error(error, "your settings")
         own = RuleSet()
     data = seen.files.get(PROJECT_FILE)
     places: dict[object, str] = {}
@@ -299,7 +309,7 @@ def _lint(seen: Snapshot, rules: list[Rule], tools: Iterable[str]) -> Iterator[P
         rule = message.partition("`")[2].partition("`")[0]
         where = places.get(rule)
         if where is not None:
-            yield problem(where, message, level="warning")
+            yield make_problem(where, message, level="warning")
 
 
 def _leaves(node: Node) -> Iterator[Node]:

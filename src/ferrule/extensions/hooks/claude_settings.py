@@ -33,21 +33,21 @@ from ferrule.engine.hooks.events import (
     check_event,
 )
 from ferrule.extensions.front_matter import (
-    Warned,
-    choice_of,
+    FileWarning,
+    find_unknown_keys,
+    get_choice,
     get_field,
-    plain,
-    text_of,
-    texts_of,
-    unknown_keys,
+    get_text,
+    get_texts,
+    to_plain,
 )
 from ferrule.storage.settings.yaml_tree import Node
 from ferrule.tools.safe_patterns import compile_regex
 
-from .commands import HookCommands
-from .conditions import parse_when
-from .contract import EVENTS, NOT_FIRED, contract_name
-from .web import HookServer
+from .commands import HookCommandRunner
+from .conditions import parse_condition
+from .json_contract import EVENTS, NOT_FIRED, contract_tool_name
+from .web_hooks import WebHook
 
 COMMAND_TIMEOUT = 60.0
 """Seconds, unless a hook sets its own."""
@@ -70,28 +70,28 @@ _LIST = re.compile(r"[\w |,-]*", re.ASCII)
 
 
 @dataclass(frozen=True, slots=True)
-class Reach:
+class HookAccess:
     """What hooks may use: a runner for commands, and allowed hosts for URLs."""
 
-    commands: HookCommands
+    commands: HookCommandRunner
     hosts: tuple[str, ...] = ()
 
 
 @dataclass(slots=True)
-class Read:
+class ParsedHooks:
     """The parsed hooks, and warnings about what has no effect."""
 
     hooks: list[EventHook] = field(default_factory=list[EventHook])
-    warnings: list[Warned] = field(default_factory=list[Warned])
+    warnings: list[FileWarning] = field(default_factory=list[FileWarning])
 
 
-def read_configured(tree: Node, reach: Reach) -> Read:
+def parse_hook_settings(tree: Node, access: HookAccess) -> ParsedHooks:
     """Parse the hooks of a settings file; keys other than `hooks` are ignored.
 
     Raises:
         ConfigError: The hooks are invalid. The message has the place.
     """
-    parsed = Read()
+    parsed = ParsedHooks()
     events = get_field(tree, "hooks")
     if events is None:
         return parsed
@@ -100,31 +100,31 @@ def read_configured(tree: Node, reach: Reach) -> Read:
     for event, (key, groups) in events.pairs.items():
         if event in NOT_FIRED:
             message = f"`{event}` is never fired here: its hooks have no effect"
-            parsed.warnings.append(Warned(key.where, message))
+            parsed.warnings.append(FileWarning(key.where, message))
             continue
         _check_event(key, event)
         for group in groups.items or [groups]:
-            _parse_group(group, event, reach, parsed)
+            _parse_group(group, event, access, parsed)
     return parsed
 
 
-def _parse_group(group: Node, event: str, access: Reach, parsed: Read) -> None:
+def _parse_group(group: Node, event: str, access: HookAccess, parsed: ParsedHooks) -> None:
     if group.pairs is None:
         raise group.error(f"`{event}` must be a list of mappings with `matcher` and `hooks`")
-    parsed.warnings += unknown_keys(group, ("matcher", "hooks"), "a group of hooks")
+    parsed.warnings += find_unknown_keys(group, ("matcher", "hooks"), "a group of hooks")
     matches = _parse_matcher(group)
     listed = get_field(group, "hooks")
     if listed is None or listed.items is None:
         raise group.error("`hooks` must be a list")
     for node in listed.items:
-        parsed.warnings += unknown_keys(node, _KEYS, "a hook")
-        parsed.warnings += hidden_programs(node)
+        parsed.warnings += find_unknown_keys(node, _KEYS, "a hook")
+        parsed.warnings += find_hidden_programs(node)
         parsed.hooks.append(_make_hook(node, event, matches, access))
 
 
-def hidden_programs(node: Node) -> list[Warned]:
+def find_hidden_programs(node: Node) -> list[FileWarning]:
     """Warn of a command that names a file which the sandbox hides: it would block everything."""
-    command = " ".join((text_of(node, "command"), *(texts_of(node, "args") or ())))
+    command = " ".join((get_text(node, "command"), *(get_texts(node, "args") or ())))
     if not any(f"{root}/" in command for root in (".ferrule", ".harness")):
         return []
     place = get_field(node, "command") or node
@@ -132,7 +132,7 @@ def hidden_programs(node: Node) -> list[Warned]:
         "the command cannot see the repository's own configuration; copies of the hook files are "
         "in `$FERRULE_HOOKS`"
     )
-    return [Warned(place.where, message)]
+    return [FileWarning(place.where, message)]
 
 
 def _check_event(key: Node, event: str) -> None:
@@ -145,17 +145,17 @@ def _check_event(key: Node, event: str) -> None:
 
 
 def _make_hook(
-    node: Node, event: str, matches: Callable[[Occasion], bool], access: Reach
+    node: Node, event: str, matches: Callable[[Occasion], bool], access: HookAccess
 ) -> EventHook:
     events = (EVENTS.get(event, event),)
-    when = text_of(node, "when")
+    when = get_text(node, "when")
     place = get_field(node, "when")
     condition = None
     if when and place:
-        condition = parse_when(when, place.file, place.line, place.column, events)
+        condition = parse_condition(when, place.file, place.line, place.column, events)
     timeout = _number(node, "timeout", COMMAND_TIMEOUT)
     has_outcome = _outcome_filter(event)
-    on_error = choice_of(node, "on_error", ("block", "allow", "ask")) or "block"
+    on_error = get_choice(node, "on_error", ("block", "allow", "ask")) or "block"
 
     def applies(occasion: Occasion) -> bool:
         if not has_outcome(occasion) or not matches(occasion):
@@ -164,9 +164,9 @@ def _make_hook(
 
     try:
         return EventHook(
-            name=text_of(node, "name") or f"{event} {node.file.rpartition('/')[2]}:{node.line}",
+            name=get_text(node, "name") or f"{event} {node.file.rpartition('/')[2]}:{node.line}",
             events=events,
-            run=runner(node, access, timeout),
+            run=make_runner(node, access, timeout),
             when=applies,
             priority=int(_number(node, "priority", DEFAULT_PRIORITY)),
             # Longer than the command's own timeout, so that the command's own error is reported.
@@ -180,21 +180,21 @@ def _make_hook(
         raise node.error(error.detail, hint=error.hint) from error
 
 
-def runner(node: Node, reach: Reach, timeout: float) -> Callable[[Occasion], Any]:
+def make_runner(node: Node, access: HookAccess, timeout: float) -> Callable[[Occasion], Any]:
     """Return what a hook runs: `command` (with `args`) or `url`.
 
     Raises ConfigError with the place.
     """
-    command = text_of(node, "command")
-    url = text_of(node, "url")
+    command = get_text(node, "command")
+    url = get_text(node, "url")
     default_kind = "http" if url else "command"
-    kind = text_of(node, "type") or default_kind
+    kind = get_text(node, "type") or default_kind
     if kind == "command" and command:
-        arguments = texts_of(node, "args")
+        arguments = get_texts(node, "args")
         line = command if arguments is None else (command, *arguments)
-        return lambda occasion: reach.commands.ask(line, occasion, timeout)
+        return lambda occasion: access.commands.ask(line, occasion, timeout)
     if kind == "http" and url:
-        server = _make_server(node, url, reach)
+        server = _make_server(node, url, access)
         return lambda occasion: server.ask(occasion, timeout)
     raise node.error(
         f"a hook of the type `{kind}`",
@@ -202,19 +202,19 @@ def runner(node: Node, reach: Reach, timeout: float) -> Callable[[Occasion], Any
     )
 
 
-def _make_server(node: Node, url: str, access: Reach) -> HookServer:
+def _make_server(node: Node, url: str, access: HookAccess) -> WebHook:
     headers_node = get_field(node, "headers")
-    headers: Any = plain(headers_node) if headers_node is not None else {}
+    headers: Any = to_plain(headers_node) if headers_node is not None else {}
     if not isinstance(headers, dict) or not all(
         isinstance(value, str) for value in cast("dict[str, Any]", headers).values()
     ):
         raise node.error("`headers` must be a mapping of names to texts")
     try:
-        return HookServer(
+        return WebHook(
             url,
             access.hosts,
             headers=cast("dict[str, str]", headers),
-            allowed_variables=texts_of(node, "allowedEnvVars") or (),
+            allowed_variables=get_texts(node, "allowedEnvVars") or (),
         )
     except ConfigError as error:
         raise node.error(error.detail, hint=error.hint) from error
@@ -240,7 +240,7 @@ def _outcome_filter(event: str) -> Callable[[Occasion], bool]:
 
 
 def _parse_matcher(group: Node) -> Callable[[Occasion], bool]:
-    text = text_of(group, "matcher")
+    text = get_text(group, "matcher")
     if text in ("", "*"):
         return lambda occasion: True
     if _LIST.fullmatch(text):
@@ -257,7 +257,7 @@ def _parse_matcher(group: Node) -> Callable[[Occasion], bool]:
 def _matcher_subjects(occasion: Occasion) -> Iterable[str]:
     match occasion.payload:
         case ToolPre(name=name, tool=tool) | ToolPost(name=name, tool=tool):
-            return (name, contract_name(name, tool.source if tool is not None else ""))
+            return (name, contract_tool_name(name, tool.source if tool is not None else ""))
         case SessionStart(source=source):
             return (source,)
         case SessionEnd(reason=reason):

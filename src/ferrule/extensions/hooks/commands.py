@@ -27,18 +27,18 @@ from typing import TYPE_CHECKING
 
 from ferrule.core.calls import ErrorType
 from ferrule.core.errors import ToolFailed
-from ferrule.engine.hooks.events import Action, Garbage, Occasion
-from ferrule.permissions.child_environment import DEFAULT_PATH, child_environment
-from ferrule.sandbox.command import Capture, Command, Ended
-from ferrule.sandbox.policy import Policy
+from ferrule.engine.hooks.events import Action, NotJson, Occasion
+from ferrule.permissions.child_environment import DEFAULT_PATH, filter_environment
+from ferrule.sandbox.command import Capture, Command, CommandResult
+from ferrule.sandbox.policy import SandboxPolicy
 
-from .contract import read_output, refused_by, told
+from .json_contract import block_with_reason, build_input, parse_output
 
 if TYPE_CHECKING:
-    from ferrule.sandbox.backends.selection import Rung
+    from ferrule.sandbox.backends.selection import SandboxBackend
     from ferrule.sandbox.sandbox import Sandbox
 
-MOST_OUTPUT = 64 * 1024
+MAX_OUTPUT = 64 * 1024
 """Bytes of standard output and of standard error.
 
 A hook with more is broken, since its answer would be cut.
@@ -46,7 +46,7 @@ A hook with more is broken, since its answer would be cut.
 SHELL = "/bin/sh"
 
 
-class HookCommands:
+class HookCommandRunner:
     """Runs the commands of hooks in one workspace.
 
     Nothing is created before the first command. `close` releases everything; a process that forgets
@@ -56,7 +56,7 @@ class HookCommands:
         root: The workspace.
         files: The trusted files for `$FERRULE_HOOKS`, by path below it.
         policy: The sandbox policy. Default: the workspace, and no network.
-        rung: The sandbox backend. Default: the best one available.
+        backend: The sandbox backend. Default: the best one available.
     """
 
     def __init__(
@@ -64,13 +64,13 @@ class HookCommands:
         root: str | Path,
         files: Mapping[str, bytes] | None = None,
         *,
-        policy: Policy | None = None,
-        rung: Rung | None = None,
+        policy: SandboxPolicy | None = None,
+        backend: SandboxBackend | None = None,
     ) -> None:
         self._root = Path(root).resolve()
         self._files = dict(files or {})
         self._policy = policy
-        self._rung = rung
+        self._backend = backend
         self._folder: Path | None = None
         self._sandbox: Sandbox | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -79,21 +79,23 @@ class HookCommands:
     async def ask(self, command: str | Sequence[str], occasion: Occasion, timeout: float) -> Action:
         """Let a command judge an event.
 
-        Raises FerruleError, ToolFailed or Garbage if the command is broken.
+        Raises FerruleError, ToolFailed or NotJson if the command is broken.
         """
-        out = Capture(MOST_OUTPUT, 0)
-        errors = Capture(MOST_OUTPUT, 0)
-        stdin = json.dumps(told(occasion), ensure_ascii=False).encode("utf-8", "surrogatepass")
+        out = Capture(MAX_OUTPUT, 0)
+        errors = Capture(MAX_OUTPUT, 0)
+        stdin = json.dumps(build_input(occasion), ensure_ascii=False).encode(
+            "utf-8", "surrogatepass"
+        )
         ended = await self._run(command, occasion, stdin, out, errors, timeout)
-        if out.size > MOST_OUTPUT:
-            raise Garbage(f"it wrote {out.size} bytes, the bound is {MOST_OUTPUT}")
+        if out.size > MAX_OUTPUT:
+            raise NotJson(f"it wrote {out.size} bytes, the bound is {MAX_OUTPUT}")
         if ended.timed_out:
-            raise Garbage(f"no answer within {timeout:g} s")
+            raise NotJson(f"no answer within {timeout:g} s")
         if ended.exit_code == 0:
-            return read_output(out.text(), occasion)
+            return parse_output(out.text(), occasion)
         if ended.exit_code == 2:
-            return refused_by(errors.text() or out.text(), occasion)
-        raise Garbage(_failure(ended, errors.text()))
+            return block_with_reason(errors.text() or out.text(), occasion)
+        raise NotJson(_failure(ended, errors.text()))
 
     async def _run(
         self,
@@ -103,7 +105,7 @@ class HookCommands:
         out: Capture,
         errors: Capture,
         timeout: float,
-    ) -> Ended:
+    ) -> CommandResult:
         sandbox = await self._start_sandbox()
         argv = (SHELL, "-c", command) if isinstance(command, str) else tuple(command)
         program = SHELL if isinstance(command, str) else self._program(argv[0])
@@ -140,7 +142,7 @@ class HookCommands:
             "CLAUDE_PROJECT_DIR": str(self._root),
             "FERRULE_EVENT": occasion.event,
         }
-        return child_environment(os.environ, overrides=variables).values
+        return filter_environment(os.environ, overrides=variables).values
 
     async def _start_sandbox(self) -> Sandbox:
         from ferrule.sandbox.sandbox import Sandbox
@@ -154,8 +156,8 @@ class HookCommands:
         async with self._start_lock:
             if self._sandbox is None:
                 folder = self._folder = self._folder or self._copy_files()
-                policy = self._policy or Policy(self._root, readable=(str(folder),))
-                self._sandbox = Sandbox(policy, rung=self._rung)
+                policy = self._policy or SandboxPolicy(self._root, readable=(str(folder),))
+                self._sandbox = Sandbox(policy, backend=self._backend)
                 atexit.register(self.close_now)
             return self._sandbox
 
@@ -193,7 +195,7 @@ class HookCommands:
             sandbox.close_now()
 
 
-def _failure(ended: Ended, error_output: str) -> str:
+def _failure(ended: CommandResult, error_output: str) -> str:
     status = ended.exit_code
     if status is None:
         status = ended.signal or "no exit code"

@@ -42,30 +42,30 @@ from ferrule.core.errors import ConfigError
 from ferrule.engine.hooks.events import PAYLOADS, Custom, Occasion
 from ferrule.tools.safe_patterns import compile_regex, matches_glob
 
-MOST_CHARACTERS = 2000
-MOST_PARTS = 200
+MAX_CHARACTERS = 2000
+MAX_PARTS = 200
 LONGEST_TEXT = 1 << 20
 """Characters of a text that `glob` and `regex` search; a longer one is an error."""
 
 
-class WhenError(ValueError):
+class ConditionError(ValueError):
     """A condition that cannot be evaluated. The hook counts as broken."""
 
 
 @dataclass(frozen=True, slots=True)
-class When:
+class ParsedCondition:
     """A parsed condition. Calling it evaluates it; raises WhenError."""
 
     text: str
     tree: ast.expr
 
     def __call__(self, occasion: Occasion) -> bool:
-        return decide(self, occasion.event, occasion.payload.as_dict())
+        return evaluate(self, occasion.event, occasion.payload.as_dict())
 
 
-def parse_when(
+def parse_condition(
     text: str, where: str = "when", line: int = 1, column: int = 1, events: tuple[str, ...] = ()
-) -> When:
+) -> ParsedCondition:
     """Parse a condition.
 
     Args:
@@ -79,10 +79,10 @@ def parse_when(
     Raises:
         ConfigError: The condition is invalid. The message begins with `where:line:column`.
     """
-    if len(text) > MOST_CHARACTERS:
+    if len(text) > MAX_CHARACTERS:
         raise ConfigError(
             f"{where}:{line}:{column}: a condition of {len(text)} characters, the bound is "
-            f"{MOST_CHARACTERS}"
+            f"{MAX_CHARACTERS}"
         )
     try:
         tree = _parse_expression(text)
@@ -101,7 +101,7 @@ def parse_when(
         raise ConfigError(
             f"{where}:{line}:{column}: not a condition: {error or 'nested too deeply'}"
         ) from error
-    return When(text, tree)
+    return ParsedCondition(text, tree)
 
 
 def _parse_expression(text: str) -> ast.expr:
@@ -110,25 +110,25 @@ def _parse_expression(text: str) -> ast.expr:
     tree = ast.parse(f"(\n{text}\n)", mode="eval").body
     if tree.lineno == 1:
         raise _Refused(tree, "not one condition")
-    if len(list(ast.walk(tree))) > 2 * MOST_PARTS:
-        raise _Refused(tree, f"more than {MOST_PARTS} parts")
+    if len(list(ast.walk(tree))) > 2 * MAX_PARTS:
+        raise _Refused(tree, f"more than {MAX_PARTS} parts")
     _check(tree)
     return tree
 
 
-def decide(when: When, event: str, payload: Mapping[str, Any]) -> bool:
+def evaluate(condition: ParsedCondition, event: str, payload: Mapping[str, Any]) -> bool:
     """Evaluate a condition for a payload.
 
-    Raises WhenError, also if the value is not a boolean.
+    Raises ConditionError, also if the value is not a boolean.
     """
     try:
-        value = _evaluate(when.tree, {**payload, "event": event, "payload": payload})
+        value = _evaluate(condition.tree, {**payload, "event": event, "payload": payload})
     except (KeyError, TypeError, IndexError, RecursionError) as error:
-        raise WhenError(
+        raise ConditionError(
             f"`when` could not be evaluated: {type(error).__name__}: {error}"
         ) from error
     if not isinstance(value, bool):
-        raise WhenError(f"`when` gave {type(value).__name__}, not true or false")
+        raise ConditionError(f"`when` gave {type(value).__name__}, not true or false")
     return value
 
 
@@ -256,7 +256,7 @@ def _evaluate(node: ast.expr, names: Mapping[str, Any]) -> Any:
         case ast.List(elts=parts) | ast.Tuple(elts=parts):
             return _evaluate_all(parts, names)
         case _:
-            raise WhenError(f"`when` contains a {type(node).__name__}")
+            raise ConditionError(f"`when` contains a {type(node).__name__}")
 
 
 def _evaluate_all(nodes: Iterable[ast.expr], names: Mapping[str, Any]) -> list[Any]:
@@ -288,13 +288,15 @@ def _evaluate_comparison(
 def _expect_boolean(value: Any) -> bool:
     # A text is never true: `name or "x"` in a guard is a mistake that would match everything.
     if not isinstance(value, bool):
-        raise WhenError(f"`and`, `or` and `not` take true or false, found {type(value).__name__}")
+        raise ConditionError(
+            f"`and`, `or` and `not` take true or false, found {type(value).__name__}"
+        )
     return value
 
 
 def _expect_number(value: Any) -> float:
     if isinstance(value, bool) or not isinstance(value, (int, float)):
-        raise WhenError(f"`-` takes a number, found {type(value).__name__}")
+        raise ConditionError(f"`-` takes a number, found {type(value).__name__}")
     return value
 
 
@@ -302,19 +304,19 @@ def _get_item(value: Any, key: Any) -> Any:
     if isinstance(value, Mapping):
         found = cast("Mapping[Any, Any]", value)
         if key not in found:
-            raise WhenError(
+            raise ConditionError(
                 f"there is no key {key!r}; there are: {', '.join(map(repr, list(found)[:20]))}"
             )
         return found[key]
     if isinstance(value, (list, tuple)) and isinstance(key, int) and not isinstance(key, bool):
         return cast("list[Any]", value)[key]
-    raise WhenError(f"there is no item {key!r} in what is neither an object nor a list")
+    raise ConditionError(f"there is no item {key!r} in what is neither an object nor a list")
 
 
 def _ordered(compare: Callable[[Any, Any], bool]) -> Callable[[Any, Any], bool]:
     def checked(a: Any, b: Any) -> bool:
         if isinstance(a, str) is not isinstance(b, str):
-            raise WhenError(f"{type(a).__name__} and {type(b).__name__} have no order")
+            raise ConditionError(f"{type(a).__name__} and {type(b).__name__} have no order")
         return bool(compare(a, b))
 
     return checked
@@ -324,21 +326,21 @@ def _contains(a: Any, b: Any) -> bool:
     if isinstance(b, str):
         return _expect_text(a) in b
     if not isinstance(b, (list, tuple, Mapping)):
-        raise WhenError(f"`in` takes a text, a list or an object, found {type(b).__name__}")
+        raise ConditionError(f"`in` takes a text, a list or an object, found {type(b).__name__}")
     return a in cast("list[Any]", b)
 
 
 def _expect_text(value: Any) -> str:
     if not isinstance(value, str):
-        raise WhenError(f"found {type(value).__name__} where a text was expected")
+        raise ConditionError(f"found {type(value).__name__} where a text was expected")
     if len(value) > LONGEST_TEXT:
-        raise WhenError(f"a text of {len(value)} characters, the bound is {LONGEST_TEXT}")
+        raise ConditionError(f"a text of {len(value)} characters, the bound is {LONGEST_TEXT}")
     return value
 
 
 def _has(value: Any, key: Any) -> bool:
     if not isinstance(value, Mapping):
-        raise WhenError(f"`has` takes an object, found {type(value).__name__}")
+        raise ConditionError(f"`has` takes an object, found {type(value).__name__}")
     return key in value
 
 
@@ -348,7 +350,9 @@ def _get(value: Any, key: Any, default: Any) -> Any:
 
 def _length(value: Any) -> int:
     if not isinstance(value, (str, list, tuple, Mapping)):
-        raise WhenError(f"`length` takes a text, a list or an object, found {type(value).__name__}")
+        raise ConditionError(
+            f"`length` takes a text, a list or an object, found {type(value).__name__}"
+        )
     return len(cast("list[Any]", value))
 
 

@@ -25,7 +25,7 @@ from ferrule.engine.hooks.events import (
 )
 from ferrule.engine.threads import run_blocking
 
-from .conditions import parse_when
+from .conditions import parse_condition
 
 
 def hook(
@@ -59,7 +59,7 @@ def hook(
         known = tuple(event for event in events if event in PAYLOADS)
         condition = when
         if isinstance(condition, str):
-            condition = parse_when(condition, f"when of the hook `{hook_name}`", events=known)
+            condition = parse_condition(condition, f"when of the hook `{hook_name}`", events=known)
         return EventHook(
             name=hook_name,
             events=events,

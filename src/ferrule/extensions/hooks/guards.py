@@ -22,14 +22,14 @@ from typing import Any, cast
 
 from ferrule.core.errors import ConfigError
 from ferrule.engine.hooks.events import Action, EventHook, Occasion, ToolPre, block
-from ferrule.permissions.child_environment import looks_secret
-from ferrule.permissions.commands.analysis import Analysis, analyse
-from ferrule.permissions.gate import Gate
+from ferrule.permissions.child_environment import is_secret_variable
+from ferrule.permissions.command_analysis.analysis import CommandAnalysis, analyse_command
+from ferrule.permissions.rule_evaluation import PermissionGate
 from ferrule.permissions.rules import RuleSet
-from ferrule.permissions.secret_patterns import FORMS
+from ferrule.permissions.secret_patterns import SECRET_FORMATS
 from ferrule.tools.safe_patterns import compile_regex
 
-NAMED: Mapping[str, str] = {
+TOOLS_BY_PROGRAM: Mapping[str, str] = {
     **dict.fromkeys(("cat", "head", "tail", "less", "more", "bat", "sed"), "read_file"),
     **dict.fromkeys(("ls", "dir"), "list_files"),
     **dict.fromkeys(("tree", "find", "fd"), "file_tree"),
@@ -53,10 +53,10 @@ def prefer_named_tools(
     Only a program that stands first in a command line counts; behind a pipe it only filters output.
 
     Args:
-        named: Programs and their tools, instead of `NAMED`.
+        named: Programs and their tools, instead of `TOOLS_BY_PROGRAM`.
         priority: Hooks with lower numbers run first.
     """
-    table = dict(NAMED if named is None else named)
+    table = dict(TOOLS_BY_PROGRAM if named is None else named)
 
     async def judge(call: ToolPre, occasion: Occasion) -> Action | None:
         for command in call.commands:
@@ -64,15 +64,15 @@ def prefer_named_tools(
             if isinstance(analysis, str):
                 return block(analysis)
             for part in analysis.parts:
-                tool = table.get(part.target)
+                tool = table.get(part.wrapped_program)
                 if tool is not None and tool != call.name and not part.fed_by:
-                    return block(f"use the tool `{tool}` instead of `{part.target}`")
+                    return block(f"use the tool `{tool}` instead of `{part.wrapped_program}`")
         return None
 
     return _make_guard("prefer_named_tools", judge, priority)
 
 
-_TOKENS = {form.what: form.pattern for form in FORMS}
+_TOKENS = {form.name: form.pattern for form in SECRET_FORMATS}
 _SHORTEST = 12
 """Characters of a variable's value to search for it: shorter ones occur in ordinary text."""
 
@@ -160,11 +160,11 @@ def command_policy(
         raise ConfigError(
             "`command_policy` allows and denies nothing", hint='command_policy(deny=["rm *"])'
         )
-    rules = RuleSet.of(
+    rules = RuleSet.parse(
         allow=tuple(f"Bash({text})" for text in allowed),
         deny=tuple(f"Bash({text})" for text in denied),
     )
-    gate = Gate(rules)
+    gate = PermissionGate(rules)
 
     async def judge(call: ToolPre, occasion: Occasion) -> Action | None:
         if not call.commands:
@@ -208,9 +208,9 @@ def _make_guard(
     return EventHook(name=name, events=("tool.pre",), run=run, priority=priority, source="shipped")
 
 
-def _analyse(command: str | tuple[str, ...]) -> Analysis | str:
+def _analyse(command: str | tuple[str, ...]) -> CommandAnalysis | str:
     """Return the parts of a command, or why it cannot be judged."""
-    analysis = analyse(command)
+    analysis = analyse_command(command)
     problem = analysis.problem or analysis.over_limit
     if problem:
         return f"the command cannot be judged: {problem}"
@@ -239,7 +239,7 @@ def _texts(value: Any, where: str) -> Iterator[tuple[str, str]]:
 
 @lru_cache(maxsize=4096)
 def _is_secret(name: str) -> bool:
-    return looks_secret(name)
+    return is_secret_variable(name)
 
 
 def _secret_variables() -> dict[str, str]:

@@ -26,28 +26,28 @@ from pathlib import Path
 
 from ferrule.core.errors import ConfigError
 from ferrule.engine.hooks.events import EventHook
-from ferrule.extensions.front_matter import Warned, get_field, parse_document, text_of
-from ferrule.extensions.starlark.pool import Pool
+from ferrule.extensions.front_matter import FileWarning, get_field, get_text, parse_document
+from ferrule.extensions.starlark.pool import WorkerPool
 from ferrule.extensions.tool_files.bundles import (
-    INLINE,
-    ROOTS,
+    CONFIGURATION_FOLDERS,
+    MAIN_FILES,
     Bundle,
-    Turns,
-    conditions,
-    fields_of,
-    kind_of,
-    read_bundle,
+    CurrentMessages,
+    collect_conditions,
+    find_bundle_kind,
+    parse_bundle,
+    parse_fields,
 )
-from ferrule.sandbox.policy import Policy
+from ferrule.sandbox.policy import SandboxPolicy
 from ferrule.storage.settings.yaml_tree import Node, parse_yaml
-from ferrule.storage.trust import Snapshot
+from ferrule.storage.trust import ConfigurationSnapshot
 
-from .claude_settings import Reach, read_configured
-from .commands import HookCommands
-from .files import read_hook, read_hook_node
+from .claude_settings import HookAccess, parse_hook_settings
+from .commands import HookCommandRunner
+from .hook_file import parse_hook, parse_hook_node
 
 _TABLES = ("hooks.json", "hooks.yaml")
-MOST_HOOKS = 200
+MAX_HOOKS = 200
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,9 +58,9 @@ class LoadedHooks:
     """
 
     hooks: tuple[EventHook, ...]
-    warnings: tuple[Warned, ...] = ()
+    warnings: tuple[FileWarning, ...] = ()
     inert: tuple[str, ...] = ()
-    commands: tuple[HookCommands, ...] = ()
+    commands: tuple[HookCommandRunner, ...] = ()
 
     async def close(self) -> None:
         """Release the resources of commands."""
@@ -69,35 +69,35 @@ class LoadedHooks:
 
 
 def load_hooks(
-    seen: Snapshot,
+    snapshot: ConfigurationSnapshot,
     *,
-    own: Path | None = None,
+    settings_folder: Path | None = None,
     hosts: Iterable[str] = (),
-    policy: Policy | None = None,
-    pool: Pool | None = None,
-    turns: Turns | None = None,
+    policy: SandboxPolicy | None = None,
+    pool: WorkerPool | None = None,
+    messages: CurrentMessages | None = None,
 ) -> LoadedHooks:
     """Load the hooks of a workspace and of the person's settings folder.
 
     Args:
-        seen: The workspace as `Trust.look` read it.
-        own: The person's settings folder.
+        snapshot: The workspace as `Trust.read` read it.
+        settings_folder: The person's settings folder.
         hosts: Hosts that web hooks may ask.
         policy: What commands may do. Default: the workspace, and no network.
         pool: The worker pool for scripts.
-        turns: The current messages (`World.turns`), where bundles have tools.
+        messages: The current messages (`ScriptEnvironment.messages`), where bundles have tools.
 
     Raises:
         ConfigError: Files are invalid. It lists all problems, each with its place.
     """
     hosts = tuple(hosts)
-    is_trusted = seen.state == "trusted"
-    repository_files = {name: data for name, data in seen.files.items() if _kind_of(name)}
+    is_trusted = snapshot.state == "trusted"
+    repository_files = {name: data for name, data in snapshot.files.items() if _kind_of(name)}
     inert: tuple[str, ...] = ()
     if not is_trusted:
         contains_hooks = _hook_detector(repository_files)
         inert = tuple(sorted(filter(contains_hooks, repository_files)))
-    links = [name for name in seen.links if _kind_of(name) or name in _folders()]
+    links = [name for name in snapshot.links if _kind_of(name) or name in _folders()]
     if links and is_trusted:
         raise ConfigError(
             f"`{links[0]}` is a link: hooks are read from files only",
@@ -105,34 +105,36 @@ def load_hooks(
         )
     loaded = LoadedHooks((), inert=inert)
     if repository_files and is_trusted:
-        commands = HookCommands(seen.workspace, _hook_folder(seen.files), policy=policy)
-        loaded = _load(repository_files, commands, hosts, pool, turns)
-    if own is not None:
-        own_files = _own_files(own)
-        commands = HookCommands(seen.workspace, _hook_folder(own_files), policy=policy)
-        of_person = _load(own_files, commands, hosts, pool, turns)
+        commands = HookCommandRunner(
+            snapshot.workspace, _hook_folder(snapshot.files), policy=policy
+        )
+        loaded = _load(repository_files, commands, hosts, pool, messages)
+    if settings_folder is not None:
+        own_files = _own_files(settings_folder)
+        commands = HookCommandRunner(snapshot.workspace, _hook_folder(own_files), policy=policy)
+        of_person = _load(own_files, commands, hosts, pool, messages)
         loaded = LoadedHooks(
             hooks=loaded.hooks + of_person.hooks,
             warnings=loaded.warnings + of_person.warnings,
             inert=inert,
             commands=loaded.commands + of_person.commands,
         )
-    if len(loaded.hooks) > MOST_HOOKS:
-        raise ConfigError(f"{len(loaded.hooks)} hooks, the bound is {MOST_HOOKS}")
+    if len(loaded.hooks) > MAX_HOOKS:
+        raise ConfigError(f"{len(loaded.hooks)} hooks, the bound is {MAX_HOOKS}")
     return loaded
 
 
 def _load(
     files: Mapping[str, bytes],
-    commands: HookCommands,
+    commands: HookCommandRunner,
     hosts: tuple[str, ...],
-    pool: Pool | None,
-    turns: Turns | None,
+    pool: WorkerPool | None,
+    turns: CurrentMessages | None,
 ) -> LoadedHooks:
-    reading = _Reading(Reach(commands, hosts), pool)
+    reading = _Reading(HookAccess(commands, hosts), pool)
     for name in sorted(files):
         reading.take(name, files[name])
-    hooks = reading.finish(turns or Turns())
+    hooks = reading.finish(turns or CurrentMessages())
     if reading.problems:
         raise ConfigError("\n".join(reading.problems), code="hooks")
     return LoadedHooks(
@@ -146,8 +148,8 @@ class _Reading:
     `_bundled` are the hooks of bundles, by file.
     """
 
-    def __init__(self, reach: Reach, pool: Pool | None) -> None:
-        self.warnings: list[Warned] = []
+    def __init__(self, reach: HookAccess, pool: WorkerPool | None) -> None:
+        self.warnings: list[FileWarning] = []
         self.problems: list[str] = []
         self._hooks: list[EventHook] = []
         self._bundled: list[tuple[str, EventHook]] = []
@@ -162,34 +164,36 @@ class _Reading:
                 case "table":
                     self._take_table(parse_yaml(data, name))
                 case "file":
-                    hook, warnings = read_hook(data, name, self._reach, pool=self._pool)
+                    hook, warnings = parse_hook(data, name, self._reach, pool=self._pool)
                     self._hooks.append(hook)
                     self.warnings += warnings
                 case "bundle":
                     # Warnings about the bundle itself are reported with its tools.
-                    bundle, _ = read_bundle(kind_of(name), parse_document(data, name), data)
+                    bundle, _ = parse_bundle(
+                        find_bundle_kind(name), parse_document(data, name), data
+                    )
                     self._bundles.append(bundle)
                     hooks = self._parse_list(bundle.fields, bundle.name, data)
                     self._bundled += [(name, hook) for hook in hooks]
                 case _:
-                    self._take_main_file(fields_of(data, name), data)
+                    self._take_main_file(parse_fields(data, name), data)
         except ConfigError as error:
             self.problems.append(str(error))
 
-    def finish(self, turns: Turns) -> list[EventHook]:
+    def finish(self, turns: CurrentMessages) -> list[EventHook]:
         """Return all hooks, those of bundles limited to their turns."""
-        by_file, errors = conditions(self._bundles)
+        by_file, errors = collect_conditions(self._bundles)
         self.problems += [str(error) for error in errors]
         hooks = list(self._hooks)
         for file, hook in self._bundled:
             condition = by_file.get(file)
-            hooks.append(hook if condition is None else condition.over(hook, turns))
+            hooks.append(hook if condition is None else condition.restrict(hook, turns))
         if by_file:
-            hooks.append(turns.hook())
+            hooks.append(turns.make_hook())
         return hooks
 
     def _take_table(self, tree: Node) -> None:
-        parsed = read_configured(tree, self._reach)
+        parsed = parse_hook_settings(tree, self._reach)
         self._hooks += parsed.hooks
         self.warnings += parsed.warnings
 
@@ -215,7 +219,7 @@ class _Reading:
         for number, item in enumerate(hooks.items, 1):
             try:
                 name = _hook_name(item, bundle, number)
-                hook, warnings = read_hook_node(item, name, data, self._reach, pool=self._pool)
+                hook, warnings = parse_hook_node(item, name, data, self._reach, pool=self._pool)
             except ConfigError as error:
                 self.problems.append(str(error))
                 continue
@@ -226,7 +230,7 @@ class _Reading:
 
 def _hook_name(item: Node, bundle: str, number: int) -> str:
     """Name a hook in a list: its own name, else one after its bundle or file."""
-    named = text_of(item, "name") or text_of(item, "handler")
+    named = get_text(item, "name") or get_text(item, "handler")
     return named or f"{bundle or item.file.rpartition('/')[2]} hook {number}"
 
 
@@ -240,7 +244,7 @@ def _hook_detector(files: Mapping[str, bytes]) -> Callable[[str], bool]:
         if _kind_of(name) in ("table", "file"):
             return True
         try:
-            hooks = get_field(fields_of(files[name], name), "hooks")
+            hooks = get_field(parse_fields(files[name], name), "hooks")
         except ConfigError:
             return False
         if hooks is None:
@@ -257,7 +261,7 @@ def _hook_folder(files: Mapping[str, bytes]) -> dict[str, bytes]:
     Raises ConfigError where two different files would have one name.
     """
     copies: dict[str, bytes] = {}
-    parents = ("", *(f"{root}/" for root in ROOTS))
+    parents = ("", *(f"{root}/" for root in CONFIGURATION_FOLDERS))
     for name, data in files.items():
         folder, _, rest = name.partition("hooks/")
         if folder not in parents or not rest:
@@ -274,12 +278,12 @@ def _kind_of(name: str) -> str | None:
 
     Names are relative to the workspace, or to the person's folder (`hooks/x.md`).
     """
-    if name in INLINE:
+    if name in MAIN_FILES:
         return "main"
-    if kind_of(name):
+    if find_bundle_kind(name):
         return "bundle"
     folder, _, rest = name.partition("/")
-    if folder in ROOTS:
+    if folder in CONFIGURATION_FOLDERS:
         name = rest
     if name in _TABLES:
         return "table"
@@ -290,7 +294,7 @@ def _kind_of(name: str) -> str | None:
 
 
 def _folders() -> frozenset[str]:
-    return frozenset((*ROOTS, *(f"{root}/hooks" for root in ROOTS)))
+    return frozenset((*CONFIGURATION_FOLDERS, *(f"{root}/hooks" for root in CONFIGURATION_FOLDERS)))
 
 
 def _own_files(folder: Path) -> dict[str, bytes]:

@@ -11,12 +11,12 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 
-from ferrule.extensions.untrusted_frames import one_line
+from ferrule.extensions.untrusted_frames import make_one_line
 
-from .skill_file import MOST_DESCRIPTION, Skill
+from .skill_file import MAX_DESCRIPTION, Skill
 
-MOST_BYTES = 8 * 1024
-_LENGTHS = (MOST_DESCRIPTION, 512, 256, 128, 64, 32, 0)
+MAX_BYTES = 8 * 1024
+_LENGTHS = (MAX_DESCRIPTION, 512, 256, 128, 64, 32, 0)
 """Lengths of a description in characters, tried in this order until all lines fit."""
 
 _ABOUT = (
@@ -35,14 +35,14 @@ _REPOSITORY = (
 )
 
 
-def catalogue(skills: Sequence[Skill]) -> tuple[str, str]:
+def render_catalogue(skills: Sequence[Skill]) -> tuple[str, str]:
     """Return the catalogue ("" without skills) and what was left out, as a notice for a person."""
     if not skills:
         return "", ""
     for length in _LENGTHS:
         text = _text(skills, length, "")
         if _fits(text):
-            shortened = sum(len(one_line(skill.description)) > length for skill in skills)
+            shortened = sum(len(make_one_line(skill.description)) > length for skill in skills)
             if not shortened:
                 return text, ""
             return text, f"{shortened} descriptions of skills are shortened for the model"
@@ -68,7 +68,7 @@ def _count_that_fits(skills: Sequence[Skill]) -> int:
 
 
 def _fits(text: str) -> bool:
-    return len(text.encode("utf-8", "replace")) <= MOST_BYTES
+    return len(text.encode("utf-8", "replace")) <= MAX_BYTES
 
 
 def _text(skills: Sequence[Skill], length: int, last: str) -> str:
@@ -85,7 +85,7 @@ def _text(skills: Sequence[Skill], length: int, last: str) -> str:
 
 
 def _line(skill: Skill, length: int) -> str:
-    description = one_line(skill.description)
+    description = make_one_line(skill.description)
     if not description or not length:
         return f"- {skill.name}"
     if len(description) > length:

@@ -12,16 +12,16 @@ from __future__ import annotations
 from pathlib import Path
 
 from ferrule.core.errors import ToolFailed
-from ferrule.extensions.repository import repository_root
-from ferrule.permissions.filesystem.gitignore import FILE, MOST_BYTES, IgnoreFile
+from ferrule.extensions.repository import find_repository_root
+from ferrule.permissions.filesystem.gitignore import FILE_NAME, MAX_BYTES, IgnoreFile
 from ferrule.permissions.filesystem.workspace import Workspace
 
 
-class Ignored:
+class GitIgnoredFiles:
     """Answers for one workspace. Closing it leaves the workspace open."""
 
     def __init__(self, workspace: Workspace, home: Path | None = None) -> None:
-        root, _ = repository_root(workspace.root, home)
+        root, _ = find_repository_root(workspace.root, home)
         self._inner = workspace
         self._tree = Workspace(root)
         self._above = workspace.root.relative_to(root).as_posix()
@@ -45,7 +45,7 @@ class Ignored:
         above = name.split("/")[:-1]
         for depth in range(len(above), -1, -1):
             verdict = self._verdict(
-                "/".join([*above[:depth], FILE]), "/".join(above[:depth]), name, folder
+                "/".join([*above[:depth], FILE_NAME]), "/".join(above[:depth]), name, folder
             )
             if verdict is not None:
                 return verdict
@@ -58,7 +58,7 @@ class Ignored:
         if spec is None:
             return None
         below = name[len(base) + 1 :] if base else name
-        return spec.verdict(below, folder=folder)
+        return spec.check(below, folder=folder)
 
     def _read(self, file: str) -> IgnoreFile | None:
         tree, name = self._tree, file
@@ -67,6 +67,6 @@ class Ignored:
             # look reserved.
             tree, name = self._inner, file.removeprefix(f"{self._above}/")
         try:
-            return IgnoreFile(tree.read(name, limit=MOST_BYTES))
+            return IgnoreFile(tree.read(name, limit=MAX_BYTES))
         except ToolFailed:
             return None  # Missing, or something that git does not read either, such as a link.

@@ -25,22 +25,22 @@ from pathlib import Path
 
 from ferrule.core.calls import ErrorType
 from ferrule.core.errors import ConfigError, ToolFailed
-from ferrule.extensions.front_matter import Warned
-from ferrule.permissions.filesystem.entry import Entry
+from ferrule.extensions.front_matter import FileWarning
+from ferrule.permissions.filesystem.entry import FileEntry
 from ferrule.permissions.filesystem.workspace import Workspace
-from ferrule.permissions.gate import Gate
-from ferrule.permissions.protected_names import DEFAULT, Names
-from ferrule.storage.trust import Snapshot
+from ferrule.permissions.protected_names import DEFAULT_NAMES, ProtectedNames
+from ferrule.permissions.rule_evaluation import PermissionGate
+from ferrule.storage.trust import ConfigurationSnapshot
 from ferrule.tools.definition import Tool
 
-from .catalogue import catalogue
-from .git_ignored import Ignored
-from .resources import OnDisk, Resources, Trusted
-from .skill_file import FILE, MOST_BYTES, Origin, Skill, parse_skill
-from .tool import Found, make_tool
+from .catalogue import render_catalogue
+from .git_ignored import GitIgnoredFiles
+from .resources import DiskSkillFiles, SkillFiles, TrustedSkillFiles
+from .skill_file import FILE_NAME, MOST_BYTES, Origin, Skill, parse_skill
+from .tool import FoundSkill, make_skill_tool
 
-TRUSTED = ".ferrule/skills"
-REPOSITORY: tuple[str, ...] = (".agents/skills", ".claude/skills")
+TRUSTED_FOLDER = ".ferrule/skills"
+REPOSITORY_FOLDERS: tuple[str, ...] = (".agents/skills", ".claude/skills")
 MOST_SKILLS = 200
 MOST_ENTRIES = 1_000
 
@@ -55,14 +55,14 @@ class LoadedSkills:
     """
 
     skills: tuple[Skill, ...] = ()
-    warnings: tuple[Warned, ...] = ()
+    warnings: tuple[FileWarning, ...] = ()
     tools: tuple[Tool, ...] = ()
     catalogue_text: str = ""
     inert: tuple[str, ...] = ()
-    broken: tuple[Warned, ...] = ()
-    found: tuple[Found, ...] = field(default=(), repr=False)
+    broken: tuple[FileWarning, ...] = ()
+    found: tuple[FoundSkill, ...] = field(default=(), repr=False)
 
-    def seen_by(self, gate: Gate) -> LoadedSkills:
+    def filter_by(self, gate: PermissionGate) -> LoadedSkills:
         """Return these skills without the ones that a gate refuses.
 
         A skill is refused by a rule `Skill(name)`, or because no tool may read its file.
@@ -78,18 +78,19 @@ class LoadedSkills:
 
 def load_skills(
     workspace: Path,
-    snapshot: Snapshot,
-    own: Path | None = None,
+    snapshot: ConfigurationSnapshot,
+    settings_folder: Path | None = None,
     *,
     home: Path | None = None,
-    names: Names = DEFAULT,
+    names: ProtectedNames = DEFAULT_NAMES,
 ) -> LoadedSkills:
     """Load the skills of a workspace and of a person.
 
     Args:
         workspace: The workspace.
-        snapshot: The repository's configuration as `Trust.look` read it.
-        own: The person's settings folder. Without it `~/.agents/skills` is not read either.
+        snapshot: The repository's configuration as `Trust.read` read it.
+        settings_folder: The person's settings folder. Without it `~/.agents/skills` is not read
+            either.
         home: The person's home folder.
         names: Names that no tool may touch.
 
@@ -99,8 +100,10 @@ def load_skills(
     root = Path(os.path.realpath(workspace))
     home = home or Path.home()
     reading = _Reading()
-    repository_folders: list[str] = list(REPOSITORY)
-    own_folders = [] if own is None else [own / "skills", home / ".agents" / "skills"]
+    repository_folders: list[str] = list(REPOSITORY_FOLDERS)
+    own_folders = (
+        [] if settings_folder is None else [settings_folder / "skills", home / ".agents" / "skills"]
+    )
     for folder in own_folders:
         real = Path(os.path.realpath(folder))
         if not real.is_relative_to(root):
@@ -109,7 +112,10 @@ def load_skills(
         name = real.relative_to(root).as_posix()
         if name not in repository_folders:
             repository_folders.append(name)
-    with closing(Workspace(root, names=names)) as tree, closing(Ignored(tree, home)) as ignored:
+    with (
+        closing(Workspace(root, names=names)) as tree,
+        closing(GitIgnoredFiles(tree, home)) as ignored,
+    ):
         reading.take_trusted(snapshot, ignored)
         for name in repository_folders:
             reading.take_repository(tree, name, ignored)
@@ -120,9 +126,9 @@ class _Reading:
     """Goes through the folders and collects their skills."""
 
     def __init__(self) -> None:
-        self.found: dict[str, Found] = {}
-        self.warnings: list[Warned] = []
-        self.broken: list[Warned] = []
+        self.found: dict[str, FoundSkill] = {}
+        self.warnings: list[FileWarning] = []
+        self.broken: list[FileWarning] = []
         self.inert: tuple[str, ...] = ()
         self.bytes: dict[str, bytes] = {}
 
@@ -151,7 +157,7 @@ class _Reading:
             self._leave_out(str(folder), str(error))
             return
         for entry in entries:
-            shown = f"{folder}/{entry.name}/{FILE}"
+            shown = f"{folder}/{entry.name}/{FILE_NAME}"
             if entry.mode & 0o022:
                 self._leave_out(f"{folder}/{entry.name}", *_WRITABLE)
                 continue
@@ -160,38 +166,44 @@ class _Reading:
                     f"{folder}/{entry.name}", "it contains the workspace, where tools can write"
                 )
                 continue
-            data = self._read(tree, f"{entry.name}/{FILE}", shown, private=True)
+            data = self._read(tree, f"{entry.name}/{FILE_NAME}", shown, private=True)
             if data is not None:
-                self._add(data, shown, "person", OnDisk(tree, entry.name))
+                self._add(data, shown, "person", DiskSkillFiles(tree, entry.name))
 
-    def take_trusted(self, snapshot: Snapshot, ignored: Ignored) -> None:
+    def take_trusted(self, snapshot: ConfigurationSnapshot, ignored: GitIgnoredFiles) -> None:
         """Take skills below `.ferrule`: exactly the bytes whose digest was trusted."""
         below = {
-            name: data for name, data in snapshot.files.items() if name.startswith(f"{TRUSTED}/")
+            name: data
+            for name, data in snapshot.files.items()
+            if name.startswith(f"{TRUSTED_FOLDER}/")
         }
         skills = [
-            name for name in sorted(below) if name.endswith(f"/{FILE}") and name.count("/") == 3
+            name
+            for name in sorted(below)
+            if name.endswith(f"/{FILE_NAME}") and name.count("/") == 3
         ]
         if snapshot.state != "trusted":
             self.inert = tuple(skills)
             if skills:
                 self.warnings.append(
-                    Warned(TRUSTED, "these skills have no effect until you trust the folder")
+                    FileWarning(
+                        TRUSTED_FOLDER, "these skills have no effect until you trust the folder"
+                    )
                 )
             return
         for name in snapshot.links:
-            if f"{name}/".startswith(f"{TRUSTED}/"):
+            if f"{name}/".startswith(f"{TRUSTED_FOLDER}/"):
                 self._leave_out(name, _LINK)
         for name in skills:
-            folder = name.removesuffix(f"/{FILE}")
+            folder = name.removesuffix(f"/{FILE_NAME}")
             if ignored(name):
                 self._leave_out(name, _IGNORED)
             elif len(below[name]) > MOST_BYTES:
                 self._leave_out(name, f"it has {len(below[name])} bytes, the bound is {MOST_BYTES}")
             else:
-                self._add(below[name], name, "trusted", Trusted(snapshot.files, folder))
+                self._add(below[name], name, "trusted", TrustedSkillFiles(snapshot.files, folder))
 
-    def take_repository(self, tree: Workspace, folder: str, ignored: Ignored) -> None:
+    def take_repository(self, tree: Workspace, folder: str, ignored: GitIgnoredFiles) -> None:
         """Take skills of a folder in the workspace that no digest covers."""
         try:
             entries = self._folders(tree, folder, folder)
@@ -202,7 +214,7 @@ class _Reading:
                 self._leave_out(folder, error.message)
             return
         for entry in entries:
-            name = f"{entry.path}/{FILE}"
+            name = f"{entry.path}/{FILE_NAME}"
             if ignored(name):
                 self._leave_out(name, _IGNORED)
                 continue
@@ -210,7 +222,7 @@ class _Reading:
             if data is not None:
                 self._add(data, name, "repository", None)
 
-    def _folders(self, tree: Workspace, folder: str, shown: str) -> list[Entry]:
+    def _folders(self, tree: Workspace, folder: str, shown: str) -> list[FileEntry]:
         """Return the folders in one folder, and report links among them. Raises ToolFailed."""
         entries = [entry for entry in tree.entries(folder) if not entry.name.startswith(".")]
         if len(entries) > MOST_ENTRIES:
@@ -233,7 +245,7 @@ class _Reading:
         except ToolFailed as error:
             missing = error.error_type is ErrorType.NOT_FOUND
             self._leave_out(
-                shown, f"there is no `{FILE}` in this folder" if missing else error.message
+                shown, f"there is no `{FILE_NAME}` in this folder" if missing else error.message
             )
             return None
         if private and not _is_private(status):
@@ -248,7 +260,7 @@ class _Reading:
             return None
         return data
 
-    def _add(self, data: bytes, file: str, origin: Origin, resources: Resources | None) -> None:
+    def _add(self, data: bytes, file: str, origin: Origin, resources: SkillFiles | None) -> None:
         try:
             skill = parse_skill(data, file, origin)
         except ConfigError as error:
@@ -262,16 +274,18 @@ class _Reading:
             # The same skill is often kept in two folders, for programs that know only one of them.
             if self.bytes[skill.name] != data:
                 self.warnings.append(
-                    Warned(file, f"`{skill.name}` is not used: {first.skill.file} takes precedence")
+                    FileWarning(
+                        file, f"`{skill.name}` is not used: {first.skill.file} takes precedence"
+                    )
                 )
         elif len(self.found) >= MOST_SKILLS:
             self._leave_out(file, f"there are more than {MOST_SKILLS} skills")
         else:
-            self.found[skill.name] = Found(skill, resources)
+            self.found[skill.name] = FoundSkill(skill, resources)
             self.bytes[skill.name] = data
 
     def _leave_out(self, where: str, message: str, hint: str = "") -> None:
-        self.broken.append(Warned(where, f"{message}; {hint}" if hint else message))
+        self.broken.append(FileWarning(where, f"{message}; {hint}" if hint else message))
 
 
 _CATALOGUE = "skills"
@@ -281,25 +295,25 @@ _WRITABLE = ("others can write it, so it may not be yours", "check it, then `chm
 
 
 def _assemble(
-    found: tuple[Found, ...],
-    warnings: tuple[Warned, ...],
-    broken: tuple[Warned, ...],
+    found: tuple[FoundSkill, ...],
+    warnings: tuple[FileWarning, ...],
+    broken: tuple[FileWarning, ...],
     inert: tuple[str, ...],
 ) -> LoadedSkills:
     found = tuple(sorted(found, key=lambda one: one.skill.name))
     skills = tuple(one.skill for one in found)
-    text, shortened = catalogue(skills)
+    text, shortened = render_catalogue(skills)
     warnings = tuple(one for one in warnings if one.where != _CATALOGUE)
     if shortened:
-        warnings = (*warnings, Warned(_CATALOGUE, shortened))
-    tools = (make_tool(found),) if found else ()
+        warnings = (*warnings, FileWarning(_CATALOGUE, shortened))
+    tools = (make_skill_tool(found),) if found else ()
     return LoadedSkills(skills, warnings, tools, text, inert, broken, found)
 
 
-def _is_refused(gate: Gate, tool: Tool, skill: Skill) -> bool:
+def _is_refused(gate: PermissionGate, tool: Tool, skill: Skill) -> bool:
     if gate.decide(tool, {"name": skill.name}).verdict == "deny":
         return True
-    return skill.origin == "repository" and gate.refuses_path(skill.file) != ""
+    return skill.origin == "repository" and gate.find_path_refusal(skill.file) != ""
 
 
 def _is_private(status: os.stat_result) -> bool:
@@ -309,4 +323,4 @@ def _is_private(status: os.stat_result) -> bool:
 def _is_link_to_another(root: Path, folder: str) -> bool:
     """Whether a folder is a link to another one that is read: many repositories link the two."""
     real = os.path.realpath(root / folder)
-    return any(real == str(root / other) for other in REPOSITORY if other != folder)
+    return any(real == str(root / other) for other in REPOSITORY_FOLDERS if other != folder)

@@ -15,43 +15,45 @@ from typing import Protocol
 
 from ferrule.core.calls import ErrorType
 from ferrule.core.errors import ToolFailed
-from ferrule.permissions.filesystem.paths import parts, shown
+from ferrule.permissions.filesystem.paths import quote_path, split_below_root
 from ferrule.permissions.filesystem.workspace import Workspace
-from ferrule.permissions.protected_names import DEFAULT
+from ferrule.permissions.protected_names import DEFAULT_NAMES
 
-from .skill_file import FILE
+from .skill_file import FILE_NAME
 
-MOST_LISTED = 60
+MAX_LISTED = 60
 MOST_BYTES = 1024 * 1024
 _MOST_WALKED = 1_000
 
 
-class Resources(Protocol):
+class SkillFiles(Protocol):
     """The files of one skill.
 
-    `names` returns paths relative to its folder, sorted, at most `MOST_LISTED` and without
+    `list_names` returns paths relative to its folder, sorted, at most `MAX_LISTED` and without
     `SKILL.md`. `read` raises ToolFailed for a path that is outside the folder, missing, secret, a
     link, or larger than `MOST_BYTES`.
     """
 
-    def names(self) -> list[str]: ...
+    def list_names(self) -> list[str]: ...
     def read(self, path: str) -> bytes: ...
 
 
-def below(folder: str, path: str) -> str:
+def join_below(folder: str, path: str) -> str:
     """Return `folder/path` without `.` and `..`.
 
     Raises ToolFailed if the path leads out of the folder, or may not be read.
     """
     try:
-        relative = "/".join(parts(path, ()))  # Without roots, absolute paths are refused.
+        relative = "/".join(
+            split_below_root(path, ())
+        )  # Without roots, absolute paths are refused.
     except ToolFailed as error:
         if error.error_type is ErrorType.PERMISSION_DENIED:
             raise _outside(path) from None
         raise
-    reason = DEFAULT.check(relative, write=False)
+    reason = DEFAULT_NAMES.check(relative, write=False)
     if reason:
-        raise ToolFailed(ErrorType.PERMISSION_DENIED, f"{shown(path)}: {reason}")
+        raise ToolFailed(ErrorType.PERMISSION_DENIED, f"{quote_path(path)}: {reason}")
     return f"{folder}/{relative}" if relative else folder
 
 
@@ -59,65 +61,67 @@ def _outside(path: str) -> ToolFailed:
     return ToolFailed(
         ErrorType.PERMISSION_DENIED,
         (
-            f"{shown(path)} is not in the skill's folder; give a path relative to it, as the "
+            f"{quote_path(path)} is not in the skill's folder; give a path relative to it, as the "
             "skill names it"
         ),
     )
 
 
 def _missing(path: str, names: list[str]) -> ToolFailed:
-    listed = ", ".join(map(shown, names[:10])) or "no files besides `SKILL.md`"
+    listed = ", ".join(map(quote_path, names[:10])) or "no files besides `SKILL.md`"
     return ToolFailed(
-        ErrorType.NOT_FOUND, f"not found: the skill has no {shown(path)}; it has {listed}"
+        ErrorType.NOT_FOUND, f"not found: the skill has no {quote_path(path)}; it has {listed}"
     )
 
 
 @dataclass(frozen=True, slots=True)
-class OnDisk:
+class DiskSkillFiles:
     """Files below `folder` of a tree outside the workspace. Each is opened when it is read."""
 
     tree: Workspace
     folder: str
 
-    def names(self) -> list[str]:
+    def list_names(self) -> list[str]:
         found: list[str] = []
         # Where the walk fails, the list ends.
         with suppress(ToolFailed):
             for entry in self.tree.walk(self.folder, limit=_MOST_WALKED):
-                if entry.kind == "file" and entry.path != f"{self.folder}/{FILE}":
+                if entry.kind == "file" and entry.path != f"{self.folder}/{FILE_NAME}":
                     found.append(entry.path.removeprefix(f"{self.folder}/"))
-        return sorted(found)[:MOST_LISTED]
+        return sorted(found)[:MAX_LISTED]
 
     def read(self, path: str) -> bytes:
         try:
-            return self.tree.read(below(self.folder, path), limit=MOST_BYTES)
+            return self.tree.read(join_below(self.folder, path), limit=MOST_BYTES)
         except ToolFailed as error:
             if error.error_type is ErrorType.NOT_FOUND:
-                raise _missing(path, self.names()) from None
+                raise _missing(path, self.list_names()) from None
             raise
 
 
 @dataclass(frozen=True, slots=True)
-class Trusted:
+class TrustedSkillFiles:
     """Files below `folder` as `storage.trust` read them, by their names in the workspace."""
 
     files: Mapping[str, bytes]
     folder: str
 
-    def names(self) -> list[str]:
+    def list_names(self) -> list[str]:
         start = f"{self.folder}/"
         found = [name.removeprefix(start) for name in self.files if name.startswith(start)]
         readable = [
-            name for name in found if name != FILE and DEFAULT.check(name, write=False) is None
+            name
+            for name in found
+            if name != FILE_NAME and DEFAULT_NAMES.check(name, write=False) is None
         ]
-        return sorted(readable)[:MOST_LISTED]
+        return sorted(readable)[:MAX_LISTED]
 
     def read(self, path: str) -> bytes:
-        data = self.files.get(below(self.folder, path))
+        data = self.files.get(join_below(self.folder, path))
         if data is None:
-            raise _missing(path, self.names())
+            raise _missing(path, self.list_names())
         if len(data) > MOST_BYTES:
             raise ToolFailed(
-                ErrorType.LIMIT, f"{shown(path)} has {len(data)} bytes, more than {MOST_BYTES}"
+                ErrorType.LIMIT, f"{quote_path(path)} has {len(data)} bytes, more than {MOST_BYTES}"
             )
         return data

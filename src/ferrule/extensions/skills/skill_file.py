@@ -25,14 +25,20 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
-from ferrule.extensions.front_matter import Warned, get_field, parse_document, text_of, unknown_keys
+from ferrule.extensions.front_matter import (
+    FileWarning,
+    find_unknown_keys,
+    get_field,
+    get_text,
+    parse_document,
+)
 from ferrule.storage.settings.yaml_tree import Node
 
-FILE = "SKILL.md"
+FILE_NAME = "SKILL.md"
 KEYS = ("name", "description", "license", "compatibility", "metadata", "allowed-tools")
-MOST_NAME = 64
-MOST_DESCRIPTION = 1024
-MOST_COMPATIBILITY = 500
+MAX_NAME = 64
+MAX_DESCRIPTION = 1024
+MAX_COMPATIBILITY = 500
 MOST_BYTES = 60_000
 """Bytes of one `SKILL.md`: what one result can carry. The specification recommends far less."""
 
@@ -59,7 +65,7 @@ class Skill:
     compatibility: str = ""
     metadata: Mapping[str, str] = field(default_factory=dict[str, str])
     allowed_tools: tuple[str, ...] = ()
-    warnings: tuple[Warned, ...] = ()
+    warnings: tuple[FileWarning, ...] = ()
 
     @property
     def folder(self) -> str:
@@ -75,20 +81,20 @@ def parse_skill(data: bytes, file: str, origin: Origin = "repository") -> Skill:
     """
     document = parse_document(data, file)
     fields = document.fields
-    warnings = unknown_keys(fields, KEYS, "a skill")
+    warnings = find_unknown_keys(fields, KEYS, "a skill")
     if not document.body:
         warnings.append(
-            Warned(file, "there is no text after the front matter, so the skill is empty")
+            FileWarning(file, "there is no text after the front matter, so the skill is empty")
         )
     metadata = _metadata(fields, warnings)
     return Skill(
         name=_name(fields, file.split("/")[-2]),
-        description=_text(fields, "description", MOST_DESCRIPTION, needed=True),
+        description=_text(fields, "description", MAX_DESCRIPTION, needed=True),
         body=document.body,
         file=file,
         origin=origin,
-        license=text_of(fields, "license"),
-        compatibility=_text(fields, "compatibility", MOST_COMPATIBILITY),
+        license=get_text(fields, "license"),
+        compatibility=_text(fields, "compatibility", MAX_COMPATIBILITY),
         metadata=metadata,
         allowed_tools=_allowed_tools(fields, warnings),
         warnings=tuple(warnings),
@@ -96,7 +102,7 @@ def parse_skill(data: bytes, file: str, origin: Origin = "repository") -> Skill:
 
 
 def _name(fields: Node, folder: str) -> str:
-    name = _text(fields, "name", MOST_NAME, needed=True)
+    name = _text(fields, "name", MAX_NAME, needed=True)
     place = get_field(fields, "name") or fields
     if not _NAME.fullmatch(name):
         raise place.error(
@@ -111,7 +117,7 @@ def _name(fields: Node, folder: str) -> str:
 
 
 def _text(fields: Node, key: str, most: int, *, needed: bool = False) -> str:
-    text = text_of(fields, key).strip()
+    text = get_text(fields, key).strip()
     place = get_field(fields, key) or fields
     if needed and not text:
         raise place.error(
@@ -122,7 +128,7 @@ def _text(fields: Node, key: str, most: int, *, needed: bool = False) -> str:
     return text
 
 
-def _metadata(fields: Node, warnings: list[Warned]) -> dict[str, str]:
+def _metadata(fields: Node, warnings: list[FileWarning]) -> dict[str, str]:
     """Return the text values. Others, such as the number in `version: 1.0`, give a warning."""
     found = get_field(fields, "metadata")
     if found is None:
@@ -135,18 +141,18 @@ def _metadata(fields: Node, warnings: list[Warned]) -> dict[str, str]:
             texts[key] = value.value
             continue
         message = f"`metadata.{key}` is no text and was left out; put it in quotes"
-        warnings.append(Warned(value.where, message))
+        warnings.append(FileWarning(value.where, message))
     return texts
 
 
-def _allowed_tools(fields: Node, warnings: list[Warned]) -> tuple[str, ...]:
+def _allowed_tools(fields: Node, warnings: list[FileWarning]) -> tuple[str, ...]:
     found = get_field(fields, "allowed-tools")
     if found is None:
         return ()
     if not isinstance(found.value, str):
         # A warning only, because the key grants nothing.
         message = "`allowed-tools` must be names with blanks between them; it was left out"
-        warnings.append(Warned(found.where, message))
+        warnings.append(FileWarning(found.where, message))
         return ()
     # A rule such as `Bash(git log:*)` contains blanks.
     return tuple(re.findall(r"[^\s,(]+(?:\([^)]*\))?", found.value))

@@ -14,18 +14,18 @@ from typing import Annotated, Any, Literal, cast
 
 from ferrule.core.calls import ErrorType
 from ferrule.core.errors import ToolFailed
-from ferrule.extensions.untrusted_frames import framed
-from ferrule.permissions.filesystem.paths import shown
+from ferrule.extensions.untrusted_frames import frame_text
+from ferrule.permissions.filesystem.paths import quote_path
 from ferrule.permissions.filesystem.workspace import Workspace, check_text
 from ferrule.tools.context import Context
-from ferrule.tools.decorator import make
+from ferrule.tools.decorator import tool_from_function
 from ferrule.tools.definition import Tool, Touch
 
-from .resources import Resources
-from .skill_file import FILE, Skill
+from .resources import SkillFiles
+from .skill_file import FILE_NAME, Skill
 
 NAME = "skill"
-PIECE = 40_000
+PIECE_SIZE = 40_000
 """Characters of a file that one call returns at most."""
 
 _DESCRIPTION = (
@@ -46,14 +46,14 @@ _REPOSITORY = (
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class FoundSkill:
     """A skill and its other files. `resources` is None if they are in the workspace."""
 
     skill: Skill
-    resources: Resources | None = None
+    resources: SkillFiles | None = None
 
 
-def make_tool(found: Sequence[Found]) -> Tool:
+def make_skill_tool(found: Sequence[FoundSkill]) -> Tool:
     """Make the tool for these skills.
 
     Its schema lists their names, so that a model cannot invent one.
@@ -63,7 +63,7 @@ def make_tool(found: Sequence[Found]) -> Tool:
     def skill(name: str, context: Context, path: str = "", offset: int = 0) -> str:
         entry = by_name[name]
         _check_rules(entry, context)
-        return text_of(entry, path, offset)
+        return render_skill(entry, path, offset)
 
     # Not in the signature, because the names are known only at run time.
     skill.__annotations__ = {
@@ -75,12 +75,14 @@ def make_tool(found: Sequence[Found]) -> Tool:
         "offset": Annotated[int, "Characters of the file to skip, to go on where it was cut."],
         "return": str,
     }
-    return make(skill, name=NAME, description=_DESCRIPTION, side_effect="read", risk="safe")
+    return tool_from_function(
+        skill, name=NAME, description=_DESCRIPTION, side_effect="read", risk="safe"
+    )
 
 
-def text_of(found: Found, path: str = "", offset: int = 0) -> str:
+def render_skill(found: FoundSkill, path: str = "", offset: int = 0) -> str:
     """Return what the model reads of a skill, or of one of its files. Raises ToolFailed."""
-    if path.strip() in ("", ".", FILE):
+    if path.strip() in ("", ".", FILE_NAME):
         return _skill_text(found)
     return _file_text(found, path, offset)
 
@@ -89,24 +91,24 @@ def _literal_type(names: Mapping[str, Any]) -> Any:
     return cast("Any", Literal)[tuple(sorted(names))]
 
 
-def _check_rules(found: Found, context: Context) -> None:
+def _check_rules(found: FoundSkill, context: Context) -> None:
     """Raise ToolFailed if the rules for files refuse the skill's file.
 
     Outside the workspace no rule for files applies.
     """
     workspace = context.resources.get(Workspace)
     if found.skill.origin == "repository" and isinstance(workspace, Workspace):
-        workspace.permit(found.skill.file, write=False)
+        workspace.check_name(found.skill.file, write=False)
 
 
-def _skill_text(found: Found) -> str:
+def _skill_text(found: FoundSkill) -> str:
     skill = found.skill
-    text = framed(
+    text = frame_text(
         "skill", skill.body or skill.description, name=skill.name, by=_WHOSE[skill.origin]
     )
     parts = [_REPOSITORY] if skill.origin == "repository" else []
     if skill.compatibility:
-        needs = framed("skill-needs", skill.compatibility)
+        needs = frame_text("skill-needs", skill.compatibility)
         parts.append(f"It says of itself that it needs: {needs}")
     parts.append(text)
     if found.resources is None:
@@ -114,20 +116,20 @@ def _skill_text(found: Found) -> str:
             f"Its files are in `{skill.folder}`; the paths it names are relative to that. "
             "Read them with the file tools."
         )
-    elif names := found.resources.names():
-        listed = ", ".join(shown(name) for name in names)
+    elif names := found.resources.list_names():
+        listed = ", ".join(quote_path(name) for name in names)
         parts.append(f"Its files, read with `skill`, this name and `path`: {listed}")
     return "\n\n".join(parts)
 
 
-def _file_text(found: Found, path: str, offset: int) -> str:
+def _file_text(found: FoundSkill, path: str, offset: int) -> str:
     skill = found.skill
     if found.resources is None:
         raise ToolFailed(
             ErrorType.VALIDATION_FAILED,
             (
                 f"the files of `{skill.name}` are in the workspace, in `{skill.folder}`; read "
-                f"{shown(path)} there with `read_file`"
+                f"{quote_path(path)} there with `read_file`"
             ),
         )
     data = found.resources.read(path)
@@ -136,10 +138,10 @@ def _file_text(found: Found, path: str, offset: int) -> str:
     if not 0 <= offset <= len(text):
         raise ToolFailed(
             ErrorType.VALIDATION_FAILED,
-            f"`offset` = {offset}: {shown(path)} has {len(text)} characters",
+            f"`offset` = {offset}: {quote_path(path)} has {len(text)} characters",
         )
-    end = min(offset + PIECE, len(text))
-    text_piece = framed(
+    end = min(offset + PIECE_SIZE, len(text))
+    text_piece = frame_text(
         "skill-file", text[offset:end], name=skill.name, path=path, by=_WHOSE[skill.origin]
     )
     if end < len(text):

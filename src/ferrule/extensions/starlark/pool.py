@@ -26,25 +26,25 @@ from ferrule.core.calls import ErrorType
 from ferrule.core.errors import ToolFailed
 
 from .inside.frames import TooLarge
-from .process import Ended, Process
-from .script import Bounds, Script, ScriptFailed, Serve
+from .process import WorkerEnded, WorkerProcess
+from .script import BuiltinHandler, Script, ScriptFailed, ScriptLimits
 
-GRACE = 0.25
+KILL_AFTER = 0.25
 """Seconds after its timeout at which a script that did not stop is killed with its worker."""
-CALLS = 1_000
+MAX_CALLS = 1_000
 """Calls after which a worker is replaced, because allocators never give back all memory."""
-KNOWN = 256
-"""Scripts that a worker remembers (`inside.scripts.KEPT`)."""
+MAX_KNOWN_SCRIPTS = 256
+"""Scripts that a worker remembers (`inside.scripts.MAX_PARSED`)."""
 
-NESTED = 5
+MAX_NESTED = 5
 """Scripts that may wait for each other, so that one that calls itself through a tool ends.
 
 Source: systems.md §4.1, call depth.
 """
-STANDARD = Bounds()
+DEFAULT_LIMITS = ScriptLimits()
 _depth: ContextVar[int] = ContextVar("ferrule_scripts", default=0)
 
-Told = Callable[[str, str, Mapping[str, Any]], None]
+OutputListener = Callable[[str, str, Mapping[str, Any]], None]
 """Receives what a script prints and logs: level, text, further fields.
 
 Levels are `print`, `info`, `warn`, `error` and `debug`.
@@ -59,22 +59,23 @@ async def _refuse(name: str, positional: Sequence[Any], named: Mapping[str, Any]
     raise ToolFailed(ErrorType.PERMISSION_DENIED, f"`{name}` cannot be used here")
 
 
-class Pool:
+class WorkerPool:
     """A pool of workers; see the module's documentation.
 
     Ferrule uses `shared()` and `beside()`; other pools are for tests.
 
     Args:
         warm: Idle workers to keep.
-        most: Scripts that compute at the same time. 0: depends on the number of processors.
+        max_computing: Scripts that compute at the same time. 0: depends on the number of
+            processors.
     """
 
-    def __init__(self, *, warm: int = 2, most: int = 0) -> None:
+    def __init__(self, *, warm: int = 2, max_computing: int = 0) -> None:
         self._warm = warm
-        self._most = most or max(4, 2 * (os.cpu_count() or 1))
+        self._max_computing = max_computing or max(4, 2 * (os.cpu_count() or 1))
         self._lock = threading.Lock()
-        self._idle: list[Process] = []
-        self._live: set[Process] = set()
+        self._idle: list[WorkerProcess] = []
+        self._live: set[WorkerProcess] = set()
         self._computing = 0
         self._waiting: deque[asyncio.Future[None]] = deque()
 
@@ -90,9 +91,9 @@ class Pool:
         function: str = "run",
         arguments: Sequence[Any] = (),
         *,
-        serve: Serve = _refuse,
-        told: Told = _ignore_output,
-        bounds: Bounds = STANDARD,
+        serve: BuiltinHandler = _refuse,
+        listener: OutputListener = _ignore_output,
+        limits: ScriptLimits = DEFAULT_LIMITS,
         pure: bool = False,
     ) -> Any:
         """Call a function of a script in a fresh scope, and return its value as JSON would read it.
@@ -105,8 +106,8 @@ class Pool:
                 script can be compiled, and returns None.
             arguments: The positional arguments, as JSON values.
             serve: Answers the script's built-ins, one at a time, in this task.
-            told: Receives printed and logged lines.
-            bounds: Limits of time, memory and result.
+            listener: Receives printed and logged lines.
+            limits: Limits of time, memory and result.
             pure: Leave out all built-ins with effects outside the worker.
 
         Raises:
@@ -114,7 +115,7 @@ class Pool:
             ConfigError: The Starlark library is missing.
         """
         depth = _depth.get()
-        if depth > NESTED:
+        if depth > MAX_NESTED:
             raise ScriptFailed(
                 "depth",
                 f"{script.file}: not run: {depth} scripts wait for each other already, each called "
@@ -125,7 +126,7 @@ class Pool:
         depth_token = _depth.set(depth + 1)
         try:
             process = await self._take_worker()
-            call = _Call(process, script, _refuse if pure else serve, told, bounds, slot)
+            call = _Call(process, script, _refuse if pure else serve, listener, limits, slot)
             try:
                 value = await call.run(function, arguments, pure)
             except ScriptFailed:
@@ -151,20 +152,20 @@ class Pool:
 
     # ---- workers
 
-    async def _take_worker(self) -> Process:
+    async def _take_worker(self) -> WorkerProcess:
         with self._lock:
             while self._idle:
                 process = self._idle.pop()
-                if process.usable:
+                if process.is_usable:
                     return process
                 self._live.discard(process)
                 process.kill()
-        process = Process()
+        process = WorkerProcess()
         with self._lock:
             self._live.add(process)
         try:
-            await process.ready()
-        except Ended as ended:
+            await process.wait_ready()
+        except WorkerEnded as ended:
             self._return_worker(process, keep=False)
             raise ScriptFailed(
                 "ended", f"a worker for scripts did not start (status {ended.status})"
@@ -174,14 +175,14 @@ class Pool:
             raise
         return process
 
-    def _return_worker(self, process: Process, *, keep: bool) -> None:
+    def _return_worker(self, process: WorkerProcess, *, keep: bool) -> None:
         with self._lock:
             # `_live` does not have it if the pool was closed in the meantime.
             is_kept = (
                 keep
                 and process in self._live
                 and len(self._idle) < self._warm
-                and process.calls < CALLS
+                and process.calls < MAX_CALLS
             )
             if is_kept:
                 self._idle.append(process)
@@ -194,7 +195,7 @@ class Pool:
 
     async def _wait_for_slot(self) -> None:
         with self._lock:
-            if self._computing < self._most:
+            if self._computing < self._max_computing:
                 self._computing += 1
                 return
             slot = asyncio.get_running_loop().create_future()
@@ -239,7 +240,7 @@ class Pool:
 class _Slot:
     """One script's slot among those that compute. Released while a built-in is served."""
 
-    def __init__(self, pool: Pool) -> None:
+    def __init__(self, pool: WorkerPool) -> None:
         self._pool_named = pool
         self._is_held = True
 
@@ -261,25 +262,25 @@ class _Call:
 
     def __init__(
         self,
-        process: Process,
+        process: WorkerProcess,
         script: Script,
-        serve: Serve,
-        told: Told,
-        bounds: Bounds,
+        serve: BuiltinHandler,
+        listener: OutputListener,
+        limits: ScriptLimits,
         slot: _Slot,
     ) -> None:
         self._process = process
         self._script = script
         self._serve = serve
-        self._told = told
-        self._bounds = bounds
+        self._listener = listener
+        self._limits = limits
         self._slot = slot
         self.spent = False
         """Whether the worker must not be used again."""
 
     async def run(self, function: str, arguments: Sequence[Any], pure: bool) -> Any:
-        seconds = self._bounds.seconds
-        timeout = asyncio.timeout(None if seconds is None else seconds + GRACE)
+        seconds = self._limits.seconds
+        timeout = asyncio.timeout(None if seconds is None else seconds + KILL_AFTER)
         try:
             async with timeout:
                 return await self._exchange(self._request(function, arguments, pure))
@@ -289,7 +290,7 @@ class _Call:
             self.spent = True
             self._process.kill()
             raise self._timeout_error() from None
-        except Ended as ended:
+        except WorkerEnded as ended:
             self.spent = True
             raise self._exit_error(ended.status) from None
         except TooLarge as error:
@@ -301,7 +302,7 @@ class _Call:
     def _request(self, function: str, arguments: Sequence[Any], pure: bool) -> dict[str, Any]:
         process = self._process
         script = self._script
-        bounds = self._bounds
+        bounds = self._limits
         request: dict[str, Any] = {
             "run": script.digest,
             "function": function,
@@ -312,10 +313,10 @@ class _Call:
             "pure": pure,
         }
         process.calls += 1
-        if script.digest not in process.known:
-            request |= {"source": script.placed, "file": script.file}
-            if len(process.known) >= KNOWN:
-                process.known.clear()
+        if script.digest not in process.known_scripts:
+            request |= {"source": script.padded_source, "file": script.file}
+            if len(process.known_scripts) >= MAX_KNOWN_SCRIPTS:
+                process.known_scripts.clear()
         return request
 
     async def _exchange(self, request: dict[str, Any]) -> Any:
@@ -324,25 +325,25 @@ class _Call:
         while True:
             message = await process.receive()
             if "done" in message:
-                process.known.add(self._script.digest)
+                process.known_scripts.add(self._script.digest)
                 return message["done"]
             if "call" in message:
                 await process.send(await self._answer(message))
             elif "failed" in message and message["failed"][0] == "unknown":
                 # The worker has forgotten the script, and ran nothing of it.
-                process.known.clear()
+                process.known_scripts.clear()
                 await process.send(
-                    request | {"source": self._script.placed, "file": self._script.file}
+                    request | {"source": self._script.padded_source, "file": self._script.file}
                 )
             elif "failed" in message:
                 raise self._failure(*message["failed"], spent=bool(message.get("spent")))
             elif "print" in message:
-                self._told("print", str(message["print"]), {})
+                self._listener("print", str(message["print"]), {})
             elif "log" in message:
                 level, text, fields = message["log"]
-                self._told(str(level), str(text), dict(fields))
+                self._listener(str(level), str(text), dict(fields))
             else:
-                raise Ended(process.end())
+                raise WorkerEnded(process.end())
 
     async def _answer(self, message: dict[str, Any]) -> dict[str, Any]:
         """Return the result of a built-in for the worker.
@@ -363,7 +364,7 @@ class _Call:
     ) -> ScriptFailed:
         self.spent = spent
         if reason != "compile":
-            self._process.known.add(self._script.digest)
+            self._process.known_scripts.add(self._script.digest)
         if reason == "timeout":
             return self._timeout_error()
         if reason == "memory":
@@ -371,14 +372,14 @@ class _Call:
         return ScriptFailed(reason, message, ErrorType(kind) if kind else None)
 
     def _timeout_error(self) -> ScriptFailed:
-        seconds = self._bounds.seconds or 0
+        seconds = self._limits.seconds or 0
         return ScriptFailed(
             "timeout",
             f"{self._script.file}: stopped after {seconds * 1000:g} ms, the time it may take",
         )
 
     def _memory_error(self) -> ScriptFailed:
-        limit = self._bounds.memory >> 20
+        limit = self._limits.memory >> 20
         return ScriptFailed(
             "memory", f"{self._script.file}: stopped, as it took more than {limit} MiB of memory"
         )
@@ -398,16 +399,16 @@ class _Call:
         )
 
 
-_pools: dict[str, Pool] = {}
+_pools: dict[str, WorkerPool] = {}
 _pools_lock = threading.Lock()
 
 
-def shared() -> Pool:
+def shared_pool() -> WorkerPool:
     """Return the shared pool of this process. It is closed when the process ends."""
     return _pool_named("shared")
 
 
-def beside() -> Pool:
+def background_pool() -> WorkerPool:
     """Return a second shared pool, for scripts that run in the background of others.
 
     Neither pool takes slots of the other.
@@ -415,10 +416,10 @@ def beside() -> Pool:
     return _pool_named("beside")
 
 
-def _pool_named(name: str) -> Pool:
+def _pool_named(name: str) -> WorkerPool:
     with _pools_lock:
         pool = _pools.get(name)
         if pool is None:
-            pool = _pools[name] = Pool()
+            pool = _pools[name] = WorkerPool()
             atexit.register(pool.close)
         return pool

@@ -17,7 +17,7 @@ from typing import Any
 
 from ferrule.core.errors import ConfigError
 
-from .inside.frames import FRAME_LIMIT, HEAD, packed
+from .inside.frames import FRAME_LIMIT, HEADER_SIZE, encode_frame
 
 _FOLDER = str(Path(__file__).parent)
 _START = "import sys; sys.path += sys.argv[1:]; from inside.worker import start; start()"
@@ -28,7 +28,7 @@ READY_SECONDS = 20.0
 """How long a new worker may take to become ready on a busy machine."""
 
 
-class Ended(Exception):
+class WorkerEnded(Exception):
     """The worker has exited. `status` is its exit status, negative for a signal."""
 
     def __init__(self, status: int) -> None:
@@ -36,10 +36,10 @@ class Ended(Exception):
         self.status = status
 
 
-class Process:
+class WorkerProcess:
     """A worker process.
 
-    `known` holds the digests of the scripts that it has parsed; `calls` counts its calls.
+    `known_scripts` holds the digests of the scripts that it has parsed; `calls` counts its calls.
     """
 
     def __init__(self) -> None:
@@ -69,7 +69,7 @@ class Process:
         self._socket.setblocking(False)
         self._buffer = b""
         self._owner = os.getpid()
-        self.known: set[str] = set()
+        self.known_scripts: set[str] = set()
         self.calls = 0
 
     @property
@@ -77,24 +77,24 @@ class Process:
         return self._process.pid
 
     @property
-    def usable(self) -> bool:
+    def is_usable(self) -> bool:
         """Whether it is alive and ours: a fork of the process that started it must not use it."""
         return self._owner == os.getpid() and self._process.poll() is None
 
-    async def ready(self) -> None:
+    async def wait_ready(self) -> None:
         """Wait until it has locked itself down. Raises Ended."""
         try:
             async with asyncio.timeout(READY_SECONDS):
                 await self.receive()
         except TimeoutError:
-            raise Ended(self.end()) from None
+            raise WorkerEnded(self.end()) from None
 
     async def send(self, message: dict[str, Any]) -> None:
         """Send a message. Raises Ended, or TooLarge for a message that is too long."""
         try:
-            await asyncio.get_running_loop().sock_sendall(self._socket, packed(message))
+            await asyncio.get_running_loop().sock_sendall(self._socket, encode_frame(message))
         except OSError:
-            raise Ended(self.end()) from None
+            raise WorkerEnded(self.end()) from None
 
     async def receive(self) -> dict[str, Any]:
         """Return the next message.
@@ -102,7 +102,7 @@ class Process:
         Raises Ended, also for an invalid message, which ends the process.
         """
         try:
-            size = int.from_bytes(await self._exactly(HEAD), "big")
+            size = int.from_bytes(await self._exactly(HEADER_SIZE), "big")
             if size > FRAME_LIMIT + 1024:
                 raise ValueError(f"a message of {size} bytes")
             message = json.loads(await self._exactly(size))
@@ -110,7 +110,7 @@ class Process:
                 raise ValueError("a message that is no object")
             return message  # pyright: ignore[reportUnknownVariableType] - JSON
         except (OSError, ValueError, RecursionError):
-            raise Ended(self.end()) from None
+            raise WorkerEnded(self.end()) from None
 
     def end(self) -> int:
         """Kill it, wait for it, and return its exit status. Safe to call twice."""

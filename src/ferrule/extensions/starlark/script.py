@@ -10,7 +10,7 @@ from typing import Any
 from ferrule.core.calls import ErrorType
 from ferrule.core.errors import ToolFailed
 
-Serve = Callable[[str, Sequence[Any], Mapping[str, Any]], Awaitable[Any]]
+BuiltinHandler = Callable[[str, Sequence[Any], Mapping[str, Any]], Awaitable[Any]]
 """`serve(name, positional, named)` answers a built-in (`fs.read`).
 
 It returns a JSON value, or raises ToolFailed.
@@ -36,13 +36,13 @@ class Script:
         )
 
     @property
-    def placed(self) -> str:
+    def padded_source(self) -> str:
         """The text after as many empty lines as it has lines above it in its file."""
         return "\n" * (self.line - 1) + self.source
 
 
 @dataclass(frozen=True, slots=True)
-class Bounds:
+class ScriptLimits:
     """Limits of one call: wall-clock `seconds` (None: no limit), `memory` and `result` in bytes."""
 
     seconds: float | None = None

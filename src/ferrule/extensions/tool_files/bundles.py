@@ -28,19 +28,24 @@ from ferrule.core.identity import Identity
 from ferrule.engine.hooks.events import EventHook, Occasion, TurnStart
 from ferrule.extensions.front_matter import (
     Document,
-    Warned,
-    begins,
+    FileWarning,
+    find_unknown_keys,
     get_field,
+    get_text,
+    get_texts,
+    locate_text,
     parse_document,
-    text_of,
-    texts_of,
-    unknown_keys,
 )
-from ferrule.extensions.hooks.conditions import When, WhenError, decide, parse_when
+from ferrule.extensions.hooks.conditions import (
+    ConditionError,
+    ParsedCondition,
+    evaluate,
+    parse_condition,
+)
 from ferrule.storage.settings.yaml_tree import Node, parse_yaml
 
-ROOTS = (".ferrule", ".harness")
-INLINE = (
+CONFIGURATION_FOLDERS = (".ferrule", ".harness")
+MAIN_FILES = (
     ".ferrule/ferrule.yaml",
     ".harness/ferrule.yaml",
     ".harness/harness.md",
@@ -49,7 +54,7 @@ INLINE = (
     "harness.md",
 )
 """Main files: they may list `tools` and `hooks` of their own."""
-FOLDERS = {"overrides": "override", "builtins": "builtin", "plugins": "plugin"}
+KIND_BY_FOLDER = {"overrides": "override", "builtins": "builtin", "plugins": "plugin"}
 """The kind of the bundles in each folder."""
 KEYS = (
     "name",
@@ -65,7 +70,7 @@ KEYS = (
     "tools",
     "hooks",
 )
-MOST_SESSIONS = 1_000
+MAX_SESSIONS = 1_000
 """Sessions whose message is kept; beyond that, the oldest are forgotten."""
 _LAST_PRIORITY = 1_000_000_000
 _KEBAB = re.compile(r"[a-z][a-z0-9]*(-[a-z0-9]+)*")
@@ -82,7 +87,7 @@ class Bundle:
     name: str
     description: str
     fields: Node
-    when: When | None = None
+    when: ParsedCondition | None = None
     requires: tuple[str, ...] = ()
 
     @property
@@ -91,30 +96,30 @@ class Bundle:
 
 
 @dataclass(frozen=True, slots=True)
-class Condition:
+class BundleCondition:
     """The turns in which a bundle is active.
 
     All `parts` must hold: its own condition and those of its requirements.
     """
 
     bundle: str
-    parts: tuple[When, ...]
+    parts: tuple[ParsedCondition, ...]
 
-    def holds(self, text: str) -> bool:
+    def is_met(self, text: str) -> bool:
         """Return whether the bundle is active for this message.
 
-        Raises WhenError if that is undecidable.
+        Raises ConditionError if that is undecidable.
         """
         payload = TurnStart(text).as_dict()
-        return all(decide(part, TurnStart.event, payload) for part in self.parts)
+        return all(evaluate(part, TurnStart.event, payload) for part in self.parts)
 
-    def check(self, text: str, tool: str) -> None:
+    def require(self, text: str, tool: str) -> None:
         """Raise ToolFailed (`permission_denied`) unless the bundle is active for this message."""
         try:
-            if self.holds(text):
+            if self.is_met(text):
                 return
             reason = "its condition is false for this message"
-        except WhenError as error:
+        except ConditionError as error:
             reason = f"its condition cannot be evaluated: {error}"
         raise ToolFailed(
             ErrorType.PERMISSION_DENIED,
@@ -122,19 +127,19 @@ class Condition:
             f"{reason}",
         )
 
-    def over(self, hook: EventHook, turns: Turns) -> EventHook:
+    def restrict(self, hook: EventHook, messages: CurrentMessages) -> EventHook:
         """Limit a hook to the turns in which the bundle is active."""
         own_condition = hook.when
 
         def applies(occasion: Occasion) -> bool:
             if own_condition is not None and not own_condition(occasion):
                 return False
-            return self.holds(turns.text_at(occasion))
+            return self.is_met(messages.message_at(occasion))
 
         return replace(hook, when=applies)
 
 
-class Turns:
+class CurrentMessages:
     """The message that each session works on.
 
     It is kept up to date by `hook`, which must be among the hooks of the agent.
@@ -143,7 +148,7 @@ class Turns:
     def __init__(self) -> None:
         self._texts: dict[str, str] = {}
 
-    def hook(self) -> EventHook:
+    def make_hook(self) -> EventHook:
         """Make the hook that records messages.
 
         It runs last, after other hooks changed the message.
@@ -154,7 +159,7 @@ class Turns:
             self._texts.pop(session, None)
             if isinstance(occasion.payload, TurnStart):
                 self._texts[session] = occasion.payload.text
-                while len(self._texts) > MOST_SESSIONS:
+                while len(self._texts) > MAX_SESSIONS:
                     del self._texts[next(iter(self._texts))]
 
         return EventHook(
@@ -165,28 +170,30 @@ class Turns:
             source="ferrule",
         )
 
-    def text(self, identity: Identity) -> str:
+    def message_of(self, identity: Identity) -> str:
         """Return the message of a session's current turn; empty before the first."""
         return self._texts.get(identity.session, "")
 
-    def text_at(self, occasion: Occasion) -> str:
+    def message_at(self, occasion: Occasion) -> str:
         """Return the message for a hook.
 
         At the start of a turn it is the one the hook is asked about.
         """
         payload = occasion.payload
-        return payload.text if isinstance(payload, TurnStart) else self.text(occasion.identity)
+        return (
+            payload.text if isinstance(payload, TurnStart) else self.message_of(occasion.identity)
+        )
 
 
-def kind_of(file: str) -> str:
+def find_bundle_kind(file: str) -> str:
     """Return `override`, `builtin` or `plugin` for the file of a bundle, else ""."""
     parts = file.split("/")
-    if len(parts) == 3 and parts[0] in ROOTS and parts[2].endswith(".md"):
-        return FOLDERS.get(parts[1], "")
+    if len(parts) == 3 and parts[0] in CONFIGURATION_FOLDERS and parts[2].endswith(".md"):
+        return KIND_BY_FOLDER.get(parts[1], "")
     return ""
 
 
-def fields_of(data: bytes, file: str) -> Node:
+def parse_fields(data: bytes, file: str) -> Node:
     """Parse the keys of a main file or bundle: front matter, or a whole YAML file.
 
     Raises ConfigError.
@@ -194,7 +201,7 @@ def fields_of(data: bytes, file: str) -> Node:
     return parse_yaml(data, file) if file.endswith(".yaml") else parse_document(data, file).fields
 
 
-def read_bundle(kind: str, document: Document, data: bytes) -> tuple[Bundle, list[Warned]]:
+def parse_bundle(kind: str, document: Document, data: bytes) -> tuple[Bundle, list[FileWarning]]:
     """Parse what the front matter says of the bundle as a whole, and return it with warnings.
 
     Raises:
@@ -202,25 +209,25 @@ def read_bundle(kind: str, document: Document, data: bytes) -> tuple[Bundle, lis
     """
     fields = document.fields
     stem = document.file.rpartition("/")[2].removesuffix(".md")
-    name = text_of(fields, "name") or stem
-    description = text_of(fields, "description") or document.body
+    name = get_text(fields, "name") or stem
+    description = get_text(fields, "description") or document.body
     if kind == "plugin" and not (_KEBAB.fullmatch(name) and description):
         raise fields.error(
             f"the plugin `{name}` needs a name in kebab-case and a description",
             hint="write `name: my-plugin`",
         )
-    requires = texts_of(fields, _used_spelling(fields, "requires", "depends_on")) or ()
+    requires = get_texts(fields, _used_spelling(fields, "requires", "depends_on")) or ()
     bundle = Bundle(kind, name, description, fields, _when(fields, data), requires)
-    return bundle, unknown_keys(fields, KEYS, "a bundle")
+    return bundle, find_unknown_keys(fields, KEYS, "a bundle")
 
 
-def _when(fields: Node, data: bytes) -> When | None:
+def _when(fields: Node, data: bytes) -> ParsedCondition | None:
     key = _used_spelling(fields, "when", "condition")
-    text = text_of(fields, key)
+    text = get_text(fields, key)
     place = get_field(fields, key)
     if not text or place is None:
         return None
-    return parse_when(text, place.file, *begins(place, data), (TurnStart.event,))
+    return parse_condition(text, place.file, *locate_text(place, data), (TurnStart.event,))
 
 
 def _used_spelling(fields: Node, name: str, other: str) -> str:
@@ -233,7 +240,9 @@ def _used_spelling(fields: Node, name: str, other: str) -> str:
     return name
 
 
-def conditions(bundles: Iterable[Bundle]) -> tuple[dict[str, Condition], list[ConfigError]]:
+def collect_conditions(
+    bundles: Iterable[Bundle],
+) -> tuple[dict[str, BundleCondition], list[ConfigError]]:
     """Return the conditions of bundles that have any, by file, and errors about requirements."""
     bundles = list(bundles)
     by_name: dict[str, Bundle] = {}
@@ -247,7 +256,7 @@ def conditions(bundles: Iterable[Bundle]) -> tuple[dict[str, Condition], list[Co
                     f"the bundle `{bundle.name}` is required, and {first.file} has that name too"
                 )
             )
-    by_file: dict[str, Condition] = {}
+    by_file: dict[str, BundleCondition] = {}
     for bundle in bundles:
         try:
             group = _with_required(bundle, by_name)
@@ -256,7 +265,7 @@ def conditions(bundles: Iterable[Bundle]) -> tuple[dict[str, Condition], list[Co
             continue
         parts = tuple(member.when for member in group if member.when is not None)
         if parts:
-            by_file[bundle.file] = Condition(bundle.name, parts)
+            by_file[bundle.file] = BundleCondition(bundle.name, parts)
     return by_file, errors
 
 

@@ -19,11 +19,11 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-MOST_BYTES = 32_768
+MAX_BYTES = 32_768
 """Bytes of one definition: a person must be able to read it."""
 
 
-def written(fields: Mapping[str, Any], body: str) -> str:
+def render_definition(fields: Mapping[str, Any], body: str) -> str:
     """Return the text of a file.
 
     Raises:
@@ -43,8 +43,8 @@ def written(fields: Mapping[str, Any], body: str) -> str:
         size = len(text.encode())
     except UnicodeEncodeError:
         raise ValueError("it holds half of a character (a lone surrogate)") from None
-    if size > MOST_BYTES:
-        raise ValueError(f"it has {size} bytes, and {MOST_BYTES} are the most")
+    if size > MAX_BYTES:
+        raise ValueError(f"it has {size} bytes, and {MAX_BYTES} are the most")
     return text
 
 

@@ -15,17 +15,17 @@ from typing import Any
 
 from ferrule.core.calls import ErrorType
 from ferrule.core.errors import ConfigError, ToolFailed
-from ferrule.extensions.builtins.builtins import Builtins, World
-from ferrule.extensions.starlark.pool import Pool, beside, shared
-from ferrule.extensions.starlark.script import Bounds, Script
-from ferrule.tools.context import SAID, Context
+from ferrule.extensions.builtins.dispatch import Builtins, ScriptEnvironment
+from ferrule.extensions.starlark.pool import WorkerPool, background_pool, shared_pool
+from ferrule.extensions.starlark.script import Script, ScriptLimits
+from ferrule.tools.context import PROGRESS_TOPIC, Context
 from ferrule.tools.define import define_tool
 from ferrule.tools.definition import Tool
 from ferrule.tools.launch import Launch
 from ferrule.tools.parameters import context_parameter
-from ferrule.tools.reliability import RETRIED, Reliability
+from ferrule.tools.reliability import RETRIED_CLASSES, Reliability
 
-from .bundles import Condition
+from .bundles import BundleCondition
 from .tool_file import ToolFile
 
 CONTEXT = "_ferrule_context"
@@ -42,17 +42,17 @@ _SLACK = 2.0
 
 def make_tool(
     file: ToolFile,
-    world: World,
+    environment: ScriptEnvironment,
     *,
-    pool: Pool | None = None,
+    pool: WorkerPool | None = None,
     handler: Callable[..., Any] | None = None,
-    condition: Condition | None = None,
+    condition: BundleCondition | None = None,
 ) -> Tool:
     """Make the tool of a file.
 
     Args:
         file: The parsed file.
-        world: What scripts may use beyond tools.
+        environment: What scripts may use beyond tools.
         pool: The worker pool for the script.
         handler: The function of a file without a script. It takes the arguments by keyword, and a
             `Context` in a parameter with that annotation.
@@ -63,9 +63,9 @@ def make_tool(
     """
     schema = file.schema
     if handler is None:
-        run = _script_handler(file, world, pool, condition)
+        run = _script_handler(file, environment, pool, condition)
     else:
-        run, schema = _wrap_handler(file, handler, world, condition)
+        run, schema = _wrap_handler(file, handler, environment, condition)
     try:
         made = define_tool(
             file.name,
@@ -97,12 +97,15 @@ def _reliability(file: ToolFile) -> Reliability:
     seconds = file.timeout_ms / 1000 + _SLACK if bounded else math.inf
     retried = file.policy.retry_on
     if retried is None and file.policy.max_attempts is None:
-        retried = tuple(kind for kind in RETRIED if kind != "timeout")
+        retried = tuple(kind for kind in RETRIED_CLASSES if kind != "timeout")
     return replace(file.policy, timeout=seconds, retry_on=retried)
 
 
 def _wrap_handler(
-    file: ToolFile, handler: Callable[..., Any], environment: World, condition: Condition | None
+    file: ToolFile,
+    handler: Callable[..., Any],
+    environment: ScriptEnvironment,
+    condition: BundleCondition | None,
 ) -> tuple[Callable[..., Any], Mapping[str, Any]]:
     """Wrap a Python handler, and return it with the schema of its arguments.
 
@@ -120,7 +123,7 @@ def _wrap_handler(
     def prepare(arguments: dict[str, Any]) -> dict[str, Any]:
         context: Context = arguments.pop(CONTEXT)
         if condition is not None:
-            condition.check(environment.turns.text(context.identity), file.name)
+            condition.require(environment.messages.message_of(context.identity), file.name)
         if context_name is not None:
             arguments[context_name] = context
         return arguments
@@ -183,14 +186,17 @@ def _check_fit(file: ToolFile, handler: Callable[..., Any]) -> tuple[str | None,
 
 
 def _script_handler(
-    file: ToolFile, environment: World, pool: Pool | None, condition: Condition | None
+    file: ToolFile,
+    environment: ScriptEnvironment,
+    pool: WorkerPool | None,
+    condition: BundleCondition | None,
 ) -> Callable[..., Awaitable[Any]]:
     script = file.script
 
     async def handler(**arguments: Any) -> Any:
         context: Context = arguments.pop(CONTEXT)
         if condition is not None:
-            condition.check(environment.turns.text(context.identity), file.name)
+            condition.require(environment.messages.message_of(context.identity), file.name)
         if script is None:
             raise ToolFailed(
                 ErrorType.NOT_FOUND,
@@ -198,7 +204,9 @@ def _script_handler(
             )
         if not file.is_async:
             return await run_script(script, arguments, context, environment, file, pool)
-        run = partial(run_script, script, arguments, context, environment, file, pool or beside())
+        run = partial(
+            run_script, script, arguments, context, environment, file, pool or background_pool()
+        )
         return Launch(run, file.name)
 
     return handler
@@ -208,26 +216,26 @@ async def run_script(
     script: Script,
     arguments: Mapping[str, Any],
     context: Context,
-    world: World,
+    environment: ScriptEnvironment,
     file: ToolFile,
-    pool: Pool | None = None,
+    pool: WorkerPool | None = None,
 ) -> Any:
     """Call `run(args)` of a tool's script, within the tool's timeout.
 
     Calls that it launched end with it. Raises ScriptFailed.
     """
-    web = world.web.narrowed(file.domains) if file.domains is not None else world.web
-    builtins = Builtins(context, world, file=file.file, web=web)
+    web = environment.web.restrict(file.domains) if file.domains is not None else environment.web
+    builtins = Builtins(context, environment, file=file.file, web=web)
     output = _ScriptOutput(context, file.name)
     seconds = file.timeout_ms / 1000 if file.timeout_ms else None
     try:
-        return await (pool or shared()).run(
+        return await (pool or shared_pool()).run(
             script,
             "run",
             [dict(arguments)],
             serve=builtins.serve,
-            told=output.write,
-            bounds=Bounds(seconds=seconds),
+            listener=output.write,
+            limits=ScriptLimits(seconds=seconds),
         )
     finally:
         await builtins.close()
@@ -254,4 +262,4 @@ class _ScriptOutput:
             line = f"{self._name}: [more than {_MOST_NOTES} lines; the rest is not kept]"
         elif len(line) > _LONGEST_NOTE:
             line = f"{line[:_LONGEST_NOTE]} [{len(line) - _LONGEST_NOTE} more characters]"
-        self._context.note(SAID, line)
+        self._context.note(PROGRESS_TOPIC, line)

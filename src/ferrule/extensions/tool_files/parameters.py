@@ -15,7 +15,13 @@ from __future__ import annotations
 
 from typing import Any
 
-from ferrule.extensions.front_matter import Warned, get_field, plain, text_of, unknown_keys
+from ferrule.extensions.front_matter import (
+    FileWarning,
+    find_unknown_keys,
+    get_field,
+    get_text,
+    to_plain,
+)
 from ferrule.storage.settings.yaml_tree import Node
 
 TYPES = ("string", "number", "integer", "boolean", "object", "array")
@@ -38,13 +44,15 @@ _COPIED = (
 KEYS = ("type", "description", "required", "properties", "items", *_COPIED)
 
 
-def parse_parameters(node: Node | None, *, strict: bool) -> tuple[dict[str, Any], list[Warned]]:
+def parse_parameters(
+    node: Node | None, *, strict: bool
+) -> tuple[dict[str, Any], list[FileWarning]]:
     """Return the schema of all parameters, and warnings about what was ignored.
 
     Raises:
         ConfigError: They are invalid. The message has the place.
     """
-    warnings: list[Warned] = []
+    warnings: list[FileWarning] = []
     schema: dict[str, Any] = {"type": "object"}
     if node is not None:
         if node.pairs is None:
@@ -59,7 +67,7 @@ def parse_parameters(node: Node | None, *, strict: bool) -> tuple[dict[str, Any]
     return schema, warnings
 
 
-def _object_schema(node: Node, strict: bool, warnings: list[Warned]) -> dict[str, Any]:
+def _object_schema(node: Node, strict: bool, warnings: list[FileWarning]) -> dict[str, Any]:
     """Return `properties` and `required` of a mapping from names to parameters."""
     properties: dict[str, Any] = {}
     required: list[str] = []
@@ -75,7 +83,7 @@ def _object_schema(node: Node, strict: bool, warnings: list[Warned]) -> dict[str
 
 
 def _parameter_schema(
-    name: str, node: Node, strict: bool, warnings: list[Warned]
+    name: str, node: Node, strict: bool, warnings: list[FileWarning]
 ) -> dict[str, Any]:
     if node.pairs is None:
         raise node.error(
@@ -83,13 +91,13 @@ def _parameter_schema(
         )
     kind = _read_type(name, node)
     schema: dict[str, Any] = {"type": kind}
-    description = text_of(node, "description")
+    description = get_text(node, "description")
     if description:
         schema["description"] = description
     for key in _COPIED:
         value = get_field(node, key)
         if value is not None:
-            schema[key] = plain(value)
+            schema[key] = to_plain(value)
     properties = get_field(node, "properties")
     if properties is not None:
         if properties.pairs is None or kind != "object":
@@ -105,12 +113,12 @@ def _parameter_schema(
         if kind != "array":
             raise items.error(f"`items` of `{name}`: its type must be `array`")
         schema["items"] = _parameter_schema(f"{name}[]", items, strict, warnings)
-    warnings += unknown_keys(node, KEYS, "a parameter")
+    warnings += find_unknown_keys(node, KEYS, "a parameter")
     return schema
 
 
 def _read_type(name: str, node: Node) -> str:
-    kind = text_of(node, "type")
+    kind = get_text(node, "type")
     if kind not in TYPES:
         place = get_field(node, "type") or node
         found = f"has the type `{kind}`" if kind else "has no type"

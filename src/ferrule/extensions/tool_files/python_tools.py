@@ -36,7 +36,7 @@ from types import ModuleType
 from typing import Any, cast
 
 from ferrule.core.errors import ConfigError, FerruleError
-from ferrule.storage.trust import Snapshot
+from ferrule.storage.trust import ConfigurationSnapshot
 from ferrule.tools.definition import Tool
 
 SETTING = "tools.python"
@@ -48,7 +48,7 @@ _LONGEST_ERROR = 500
 
 
 @dataclass(frozen=True, slots=True)
-class Source:
+class PythonSource:
     """A file to run. `name` is how people know it, `path` is absolute."""
 
     name: str
@@ -57,18 +57,18 @@ class Source:
 
 
 @dataclass(frozen=True, slots=True)
-class Brought:
+class ModuleContents:
     """What one file or module provides.
 
-    `spare` is true if another file imports it, so that it may be without tools.
+    `is_imported` is true if another file imports it, so that it may be without tools.
     """
 
     name: str
     tools: tuple[Tool, ...]
     functions: Mapping[str, Callable[..., Any]]
-    spare: bool = False
+    is_imported: bool = False
 
-    def place(self, function: Callable[..., Any]) -> str:
+    def locate(self, function: Callable[..., Any]) -> str:
         """Return `file:line` of a function in it, as far as that is known."""
         code = getattr(inspect.unwrap(function), "__code__", None)
         return f"{self.name}:{code.co_firstlineno}" if code is not None else self.name
@@ -78,32 +78,32 @@ class Brought:
 class PythonTools:
     """What Python files and modules provide, and what is wrong with them."""
 
-    brought: tuple[Brought, ...] = ()
-    wrong: list[ConfigError] = field(default_factory=list[ConfigError])
+    modules: tuple[ModuleContents, ...] = ()
+    errors: list[ConfigError] = field(default_factory=list[ConfigError])
 
-    def handler(self, tool: str) -> Callable[..., Any] | None:
+    def find_handler(self, tool: str) -> Callable[..., Any] | None:
         """Return the function for a tool file without a script, by `handler_name`, or None.
 
         Raises ConfigError if two files have one.
         """
         name = handler_name(tool)
-        modules = [module for module in self.brought if name in module.functions]
+        modules = [module for module in self.modules if name in module.functions]
         if not modules:
             return None
         functions = [module.functions[name] for module in modules]
         if len(set(map(id, functions))) > 1:
-            places = " and ".join(module.place(module.functions[name]) for module in modules)
+            places = " and ".join(module.locate(module.functions[name]) for module in modules)
             raise ConfigError(
                 f"{places}: both are a handler for the tool file `{tool}`", hint="rename one"
             )
         return functions[0]
 
-    def idle(self, handlers: Iterable[Callable[..., Any]]) -> Iterator[ConfigError]:
+    def find_unused(self, handlers: Iterable[Callable[..., Any]]) -> Iterator[ConfigError]:
         """Yield an error for each file that provides neither a tool nor one of these handlers."""
         used = set(map(id, handlers))
-        for module in self.brought:
+        for module in self.modules:
             has_handler = not used.isdisjoint(map(id, module.functions.values()))
-            if module.tools or module.spare or has_handler:
+            if module.tools or module.is_imported or has_handler:
                 continue
             yield ConfigError(
                 f"{module.name}: there is no tool in it",
@@ -119,45 +119,51 @@ def handler_name(tool: str) -> str:
     return tool.replace("-", "_").replace(".", "_")
 
 
-def load_python(
-    names: Sequence[str], seen: Snapshot, *, own: Path | None = None, where: str = ""
+def load_python_tools(
+    names: Sequence[str],
+    snapshot: ConfigurationSnapshot,
+    *,
+    settings_folder: Path | None = None,
+    where: str = "",
 ) -> PythonTools:
     """Run the files and modules of `tools.python`. Problems are collected in `wrong`.
 
     Args:
         names: Module names and files. Relative files are those of the workspace, absolute ones the
-            person's, in `own` or elsewhere outside the workspace.
-        seen: The workspace as `Trust.look` read it.
-        own: The person's settings folder.
+            person's, in `settings_folder` or elsewhere outside the workspace.
+        snapshot: The workspace as `Trust.read` read it.
+        settings_folder: The person's settings folder.
         where: Where the setting was written.
     """
     loaded = PythonTools()
     if not names:
         return loaded
-    files, modules = _read_sources(names, seen, own, where or SETTING, loaded.wrong)
-    loader = _Loader(files, Path(seen.workspace))
+    files, modules = _read_sources(
+        names, snapshot, settings_folder, where or SETTING, loaded.errors
+    )
+    loader = _Loader(files, Path(snapshot.workspace))
     imported: set[str] = set()
     for file in files:
         imported.update(_imports(file))
-    contents: list[Brought] = []
+    contents: list[ModuleContents] = []
     taken: set[int] = set()
     for file in files:
         try:
             module = loader.load(file)
         except (Exception, SystemExit) as error:  # noqa: BLE001  code of other people: whatever it raises is reported, with its place
-            loaded.wrong.append(_run_error(file, error))
+            loaded.errors.append(_run_error(file, error))
             continue
-        loaded.wrong.extend(_repeated_tools(file))
+        loaded.errors.extend(_repeated_tools(file))
         is_imported = file.path.stem in imported
         contents.append(_read_module(file.name, module, taken, spare=is_imported))
     for name in modules:
         try:
             module = _import_module(name, loader)
         except (Exception, SystemExit) as error:  # noqa: BLE001  code of other people: whatever it raises is reported
-            loaded.wrong.append(_import_error(name, error, where or SETTING))
+            loaded.errors.append(_import_error(name, error, where or SETTING))
             continue
         contents.append(_read_module(name, module, taken))
-    return PythonTools(tuple(contents), loaded.wrong)
+    return PythonTools(tuple(contents), loaded.errors)
 
 
 def _located(error: ConfigError, where: str) -> ConfigError:
@@ -170,13 +176,13 @@ def _located(error: ConfigError, where: str) -> ConfigError:
 
 def _read_sources(
     names: Iterable[str],
-    snapshot: Snapshot,
+    snapshot: ConfigurationSnapshot,
     settings_folder: Path | None,
     where: str,
     errors: list[ConfigError],
-) -> tuple[list[Source], list[str]]:
+) -> tuple[list[PythonSource], list[str]]:
     """Return the files, read, and the names of modules."""
-    files: list[Source] = []
+    files: list[PythonSource] = []
     modules: list[str] = []
     for name in names:
         if not name.endswith(".py"):
@@ -192,11 +198,11 @@ def _read_sources(
     return files, modules
 
 
-def _workspace_file(name: str, snapshot: Snapshot) -> Source:
+def _workspace_file(name: str, snapshot: ConfigurationSnapshot) -> PythonSource:
     """Return a file of the workspace, as trust has read it."""
     data = snapshot.files.get(name)
     if data is not None:
-        return Source(name, Path(snapshot.workspace, name), data)
+        return PythonSource(name, Path(snapshot.workspace, name), data)
     path = Path(name)
     if any(str(part) in snapshot.links for part in (path, *path.parents)):
         raise ConfigError(
@@ -208,7 +214,9 @@ def _workspace_file(name: str, snapshot: Snapshot) -> Source:
     )
 
 
-def _read_own_file(name: str, snapshot: Snapshot, settings_folder: Path | None) -> Source:
+def _read_own_file(
+    name: str, snapshot: ConfigurationSnapshot, settings_folder: Path | None
+) -> PythonSource:
     real = Path(os.path.realpath(name))
     is_own = settings_folder is not None and real.is_relative_to(os.path.realpath(settings_folder))
     if snapshot.workspace and real.is_relative_to(snapshot.workspace) and not is_own:
@@ -226,7 +234,7 @@ def _read_own_file(name: str, snapshot: Snapshot, settings_folder: Path | None) 
         raise ConfigError(f"cannot read `{name}`: {error.strerror}") from error
     if len(data) > _MOST_BYTES:
         raise ConfigError(f"`{name}` has more than {_MOST_BYTES} bytes")
-    return Source(name, real, data)
+    return PythonSource(name, real, data)
 
 
 # ---- running them
@@ -235,11 +243,11 @@ def _read_own_file(name: str, snapshot: Snapshot, settings_folder: Path | None) 
 class _Loader:
     """Makes modules of files, and controls what they import."""
 
-    def __init__(self, files: Sequence[Source], root: Path) -> None:
+    def __init__(self, files: Sequence[PythonSource], root: Path) -> None:
         self._files = {file.path: file for file in files}
         self._root = root
 
-    def load(self, file: Source) -> ModuleType:
+    def load(self, file: PythonSource) -> ModuleType:
         """Return the module of a file, run if necessary. Raises whatever running it raises."""
         name = f"{file.path.stem}_{self._version(file)}"
         known = sys.modules.get(name)
@@ -288,7 +296,7 @@ class _Loader:
 
     def _import(
         self,
-        by: Source,
+        by: PythonSource,
         name: str,
         globals: Mapping[str, object] | None = None,
         locals: Mapping[str, object] | None = None,
@@ -303,7 +311,7 @@ class _Loader:
             self.refuse_uncovered(name)
         return builtins.__import__(name, globals, locals, fromlist or (), level)
 
-    def _version(self, file: Source) -> str:
+    def _version(self, file: PythonSource) -> str:
         """Return a digest of a file and of everything it may import from beside it."""
         digest = sha256(bytes(file.path))
         for path, other in sorted(self._files.items()):
@@ -330,7 +338,9 @@ def _import_module(name: str, loader: _Loader) -> ModuleType:
 # ---- what is in them
 
 
-def _read_module(name: str, module: ModuleType, taken: set[int], *, spare: bool = False) -> Brought:
+def _read_module(
+    name: str, module: ModuleType, taken: set[int], *, spare: bool = False
+) -> ModuleContents:
     """Return what a module provides. `taken` holds the ids of tools that other modules provided."""
     tools: list[Tool] = []
     functions: dict[str, Callable[..., Any]] = {}
@@ -348,17 +358,17 @@ def _read_module(name: str, module: ModuleType, taken: set[int], *, spare: bool 
         function = attributes[key]  # `value` has a narrower type here.
         if inspect.isfunction(function):
             functions[key] = function
-    return Brought(name, tuple(tools), functions, spare)
+    return ModuleContents(name, tuple(tools), functions, spare)
 
 
-def _parse(file: Source) -> ast.Module:
+def _parse(file: PythonSource) -> ast.Module:
     try:
         return ast.parse(file.data)
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         return ast.Module([], [])  # Running the file reports the error.
 
 
-def _imports(file: Source) -> Iterator[str]:
+def _imports(file: PythonSource) -> Iterator[str]:
     """Yield the names of the modules that a file imports anywhere."""
     for node in ast.walk(_parse(file)):
         if isinstance(node, ast.Import):
@@ -367,7 +377,7 @@ def _imports(file: Source) -> Iterator[str]:
             yield node.module
 
 
-def _repeated_tools(file: Source) -> Iterator[ConfigError]:
+def _repeated_tools(file: PythonSource) -> Iterator[ConfigError]:
     """Yield an error for each tool that a later one of the same file silently replaces."""
     first_lines: dict[str, int] = {}
     for node in _parse(file).body:
@@ -393,11 +403,13 @@ def _makes_tool(decorator: ast.expr) -> bool:
 # ---- without running them
 
 
-def check_python(names: Sequence[str], seen: Snapshot, where: str = "") -> list[ConfigError]:
+def check_python_files(
+    names: Sequence[str], snapshot: ConfigurationSnapshot, where: str = ""
+) -> list[ConfigError]:
     """Return the errors of a repository's `tools.python` that can be found without running it."""
     errors: list[ConfigError] = []
     relative = [name for name in names if not Path(name).is_absolute()]
-    files, _ = _read_sources(relative, seen, None, where, errors)
+    files, _ = _read_sources(relative, snapshot, None, where, errors)
     for file in files:
         try:
             compile(file.data, str(file.path), "exec", dont_inherit=True)
@@ -407,11 +419,11 @@ def check_python(names: Sequence[str], seen: Snapshot, where: str = "") -> list[
     return errors
 
 
-def functions_of(data: bytes) -> tuple[frozenset[str], frozenset[str]]:
+def list_functions(data: bytes) -> tuple[frozenset[str], frozenset[str]]:
     """Return the names of a file's plain top-level functions, and of the tools it makes."""
     plain: set[str] = set()
     tools: set[str] = set()
-    for node in _parse(Source("", Path(), data)).body:
+    for node in _parse(PythonSource("", Path(), data)).body:
         if not isinstance(node, _FUNCTIONS):
             continue
         decorators = list(filter(_makes_tool, node.decorator_list))
@@ -435,7 +447,7 @@ def _given_name(decorator: ast.expr) -> str:
 # ---- errors
 
 
-def _run_error(file: Source, error: BaseException) -> ConfigError:
+def _run_error(file: PythonSource, error: BaseException) -> ConfigError:
     """Return the error of running a file, at the last line of it that was executing."""
     lines = [
         line
@@ -471,7 +483,7 @@ def _describe(error: BaseException) -> str:
     return f"{kind}: {text}"[:_LONGEST_ERROR] if text else kind
 
 
-def _next_step(file: Source, error: BaseException) -> str:
+def _next_step(file: PythonSource, error: BaseException) -> str:
     if not isinstance(error, ImportError) or not error.name:
         return f"correct it, or take it out of `{SETTING}`"
     top = error.name.partition(".")[0]

@@ -29,21 +29,21 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from ferrule.core.calls import compact
+from ferrule.core.calls import encode_json
 from ferrule.core.errors import ConfigError
 from ferrule.extensions.front_matter import (
-    Warned,
-    choice_of,
+    FileWarning,
+    find_unknown_keys,
+    get_bool,
+    get_choice,
     get_field,
+    get_text,
+    get_texts,
     parse_document,
-    plain,
-    text_of,
-    texts_of,
-    truth_of,
-    unknown_keys,
+    to_plain,
 )
 from ferrule.extensions.starlark.script import Script
-from ferrule.extensions.web.domains import Domains
+from ferrule.extensions.web.domains import AllowedDomains
 from ferrule.storage.settings.yaml_tree import Node
 from ferrule.tools.definition import Risk, SideEffect
 from ferrule.tools.names import check_name
@@ -76,7 +76,7 @@ _BLOCK = re.compile(r"[|>][-+0-9]*\s*(#.*)?$")
 
 
 @dataclass(frozen=True, slots=True)
-class Case:
+class ToolCase:
     """One entry of `tests`: arguments, files and answers of built-ins, and how `run` should end.
 
     `expects` names which of `returns` (the whole value), `contains` (text in what the model sees)
@@ -97,9 +97,9 @@ class Case:
     leaves: Mapping[str, str | None] = field(default_factory=dict[str, str | None])
     asks: Mapping[str, list[Any]] = field(default_factory=dict[str, list[Any]])
 
-    def wrong(self, value: Any) -> str:
+    def check_value(self, value: Any) -> str:
         """Say what is wrong with a value that `run` returned, or return ""."""
-        shown = value if isinstance(value, str) else compact(value)
+        shown = value if isinstance(value, str) else encode_json(value)
         match self.expects:
             case "fails":
                 return f"the test should have failed with `{self.fails}`, and returned {value!r}"
@@ -132,10 +132,10 @@ class ToolFile:
     risk: Risk | None
     strict: bool = False
     is_async: bool = False
-    domains: Domains | None = None
+    domains: AllowedDomains | None = None
     examples: tuple[Mapping[str, Any], ...] = ()
-    cases: tuple[Case, ...] = ()
-    warnings: tuple[Warned, ...] = ()
+    cases: tuple[ToolCase, ...] = ()
+    warnings: tuple[FileWarning, ...] = ()
     policy: Reliability = Reliability()
     """Attempts and waits. Its timeout is in `timeout_ms`."""
 
@@ -160,10 +160,10 @@ def parse_inline(node: Node, data: bytes) -> ToolFile:
         raise node.error(
             "a tool must be a mapping", hint="write `- name: my_tool`, and its keys below"
         )
-    name = text_of(node, "name")
+    name = get_text(node, "name")
     if not name:
         raise node.error("a tool without a name", hint="give it a `name`")
-    return _tool(name, text_of(node, "description") or name, node, data, INLINE_KEYS)
+    return _tool(name, get_text(node, "description") or name, node, data, INLINE_KEYS)
 
 
 def _tool(name: str, description: str, node: Node, data: bytes, known: tuple[str, ...]) -> ToolFile:
@@ -171,15 +171,15 @@ def _tool(name: str, description: str, node: Node, data: bytes, known: tuple[str
         check_name(name)
     except ConfigError as error:
         raise node.error(error.detail, hint=error.hint) from None
-    strict = truth_of(node, "strict")
+    strict = get_bool(node, "strict")
     schema, warnings = parse_parameters(get_field(node, "parameters"), strict=strict)
     script = _script(node, data)
-    warnings += unknown_keys(node, known, "a tool")
+    warnings += find_unknown_keys(node, known, "a tool")
     warnings += _script_warnings(node, script)
-    understatement = understated(node, script)
+    understatement = find_understatement(node, script)
     if understatement:
         warnings.append(understatement)
-    risk = choice_of(node, "risk", tuple(map(str, Risk)))
+    risk = get_choice(node, "risk", tuple(map(str, Risk)))
     policy = _policy(node)
     return ToolFile(
         name=name,
@@ -191,7 +191,7 @@ def _tool(name: str, description: str, node: Node, data: bytes, known: tuple[str
         side_effect=_side_effect(node, script),
         risk=Risk(risk) if risk else None,
         strict=strict,
-        is_async=truth_of(node, "async"),
+        is_async=get_bool(node, "async"),
         domains=_domains(node),
         examples=_examples(node),
         cases=_cases(node),
@@ -201,7 +201,7 @@ def _tool(name: str, description: str, node: Node, data: bytes, known: tuple[str
 
 
 def _script(node: Node, data: bytes) -> Script | None:
-    source = text_of(node, "script")
+    source = get_text(node, "script")
     found = get_field(node, "script")
     if found is None or not source.strip():
         return None
@@ -212,12 +212,12 @@ def _script(node: Node, data: bytes) -> Script | None:
     return Script(source, found.file, found.line + 1 if is_block else found.line)
 
 
-def _script_warnings(node: Node, script: Script | None) -> list[Warned]:
+def _script_warnings(node: Node, script: Script | None) -> list[FileWarning]:
     if script is None:
-        return [Warned(node.where, NO_SCRIPT)]
+        return [FileWarning(node.where, NO_SCRIPT)]
     if not _RUN.search(script.source):
         place = get_field(node, "script") or node
-        return [Warned(place.where, "the script defines no function `run(args)`")]
+        return [FileWarning(place.where, "the script defines no function `run(args)`")]
     return []
 
 
@@ -225,7 +225,7 @@ def _policy(node: Node) -> Reliability:
     found = get_field(node, "policy")
     if found is None:
         return Reliability()
-    return read_policy(plain(found), f"{found.where}: `policy`")
+    return read_policy(to_plain(found), f"{found.where}: `policy`")
 
 
 def _timeout(node: Node, name: str, policy: Reliability) -> int:
@@ -244,13 +244,13 @@ def _timeout(node: Node, name: str, policy: Reliability) -> int:
 
 
 def _side_effect(node: Node, script: Script | None) -> SideEffect:
-    declared = choice_of(node, "side_effect", tuple(map(str, SideEffect)))
-    if reaches_out(script):
+    declared = get_choice(node, "side_effect", tuple(map(str, SideEffect)))
+    if is_external(script):
         return SideEffect.EXTERNAL
     return SideEffect(declared) if declared else SideEffect.UNDECLARED
 
 
-def reaches_out(script: Script | None) -> bool:
+def is_external(script: Script | None) -> bool:
     """Return whether a script names `http` or `delegate`, even if only to give it another name."""
     if script is None:
         return False
@@ -261,27 +261,27 @@ def reaches_out(script: Script | None) -> bool:
     return any(isinstance(node, ast.Name) and node.id in _EXTERNAL_NAMES for node in ast.walk(tree))
 
 
-def understated(node: Node, script: Script | None) -> Warned | None:
+def find_understatement(node: Node, script: Script | None) -> FileWarning | None:
     """Return a warning if the declared side effect is less than what the script names."""
     declared = get_field(node, "side_effect")
-    if declared is None or declared.value == SideEffect.EXTERNAL or not reaches_out(script):
+    if declared is None or declared.value == SideEffect.EXTERNAL or not is_external(script):
         return None
     message = (
         f"`side_effect: {declared.value}` is less than what the script names (`http` or "
         "`delegate`): it is `external`"
     )
-    return Warned(declared.where, message)
+    return FileWarning(declared.where, message)
 
 
-def _domains(node: Node) -> Domains | None:
-    entries = texts_of(node, "network")
+def _domains(node: Node) -> AllowedDomains | None:
+    entries = get_texts(node, "network")
     if entries is None:
         return None
     if not entries:
         # `network: []` means no host at all. Without the key, the limits of the run apply.
-        return Domains(((),))
+        return AllowedDomains(((),))
     try:
-        return Domains.parse(entries)
+        return AllowedDomains.parse(entries)
     except ConfigError as error:
         place = get_field(node, "network") or node
         raise place.error(error.detail, hint=error.hint) from None
@@ -291,7 +291,7 @@ def _examples(node: Node) -> tuple[Mapping[str, Any], ...]:
     """Parse the examples: `{request, arguments}` each, or only the mapping of arguments."""
     found: list[Mapping[str, Any]] = []
     for item in _entries(node, "examples"):
-        given = plain(item)
+        given = to_plain(item)
         arguments = given.get("arguments")
         if not isinstance(arguments, dict):
             given = {"arguments": given}
@@ -312,15 +312,15 @@ _CASE_KEYS = (
 )
 
 
-def _cases(node: Node) -> tuple[Case, ...]:
+def _cases(node: Node) -> tuple[ToolCase, ...]:
     return tuple(_case(item) for item in _entries(node, "tests"))
 
 
-def _case(item: Node) -> Case:
-    unknown = unknown_keys(item, _CASE_KEYS, "a test")
+def _case(item: Node) -> ToolCase:
+    unknown = find_unknown_keys(item, _CASE_KEYS, "a test")
     if unknown:
         raise ConfigError(str(unknown[0]))
-    given: dict[str, Any] = plain(item)
+    given: dict[str, Any] = to_plain(item)
     outcomes = [key for key in ("returns", "contains", "fails") if key in given]
     if len(outcomes) > 1 or not {*outcomes, "leaves", "asks"} & given.keys():
         raise item.error(
@@ -334,13 +334,13 @@ def _case(item: Node) -> Case:
             "`asks` maps a built-in to the list of its arguments",
             hint="asks: { fs.read: [notes.txt] }",
         )
-    return Case(
+    return ToolCase(
         where=item.where,
         arguments=_mapping(item, "arguments"),
         answers=_mapping(item, "answers"),
         returns=given.get("returns"),
         fails=str(given["fails"]) if "fails" in given else None,
-        name=text_of(item, "name"),
+        name=get_text(item, "name"),
         expects=outcomes[0] if outcomes else "",
         contains=str(given.get("contains", "")),
         files=_texts(item, "files"),
@@ -377,4 +377,4 @@ def _mapping(node: Node, name: str) -> dict[str, Any]:
         return {}
     if found.pairs is None:
         raise found.error(f"`{name}` must be a mapping")
-    return plain(found)
+    return to_plain(found)

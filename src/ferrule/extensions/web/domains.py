@@ -24,8 +24,8 @@ from dataclasses import dataclass
 from ferrule.core.calls import ErrorType
 from ferrule.core.errors import ConfigError, ToolFailed
 from ferrule.models.http.dialing import Target, parse_target
-from ferrule.sandbox.network.allowed_hosts import Unreadable, canonical, local
-from ferrule.sandbox.network.ip_addresses import is_open, kind_of, parse_address
+from ferrule.sandbox.network.allowed_hosts import InvalidHost, canonicalize_host, is_localhost
+from ferrule.sandbox.network.ip_addresses import describe_address, is_public, parse_address
 
 _PORT = re.compile(r":[0-9]{1,5}$")
 
@@ -34,52 +34,53 @@ def parse_url(url: str) -> Target:
     """Parse one http or https URL without a user name. Raises ToolFailed for anything else."""
     try:
         return parse_target(url)
-    except Unreadable as problem:
+    except InvalidHost as problem:
         shown = url if len(url) <= 100 else url[:100] + "..."
         message = f"network sandbox: `{shown}` was not requested: {problem}"
         raise ToolFailed(ErrorType.PERMISSION_DENIED, message) from None
 
 
 @dataclass(frozen=True, slots=True)
-class Domains:
+class AllowedDomains:
     """The hosts that `allowed_domains` allows. With several lists, each must allow a host."""
 
     lists: tuple[tuple[str, ...], ...] = ()
 
     @classmethod
-    def parse(cls, entries: Iterable[str]) -> Domains:
+    def parse(cls, entries: Iterable[str]) -> AllowedDomains:
         """Parse entries. Raises ConfigError for one that is not a host."""
         parsed = tuple(map(_parse_entry, entries))
         return cls((parsed,) if parsed else ())
 
-    def narrowed(self, other: Domains) -> Domains:
+    def intersect(self, other: AllowedDomains) -> AllowedDomains:
         """Return the hosts that both allow."""
-        return Domains(self.lists + other.lists)
+        return AllowedDomains(self.lists + other.lists)
 
-    def refusal(self, host: str) -> str | None:
+    def refusal_reason(self, host: str) -> str | None:
         """Return why a host (in canonical spelling) may not be reached, or None if it may."""
         for entries in self.lists:
             if not any(_matches(entry, host) for entry in entries):
                 return f"`{host}` is not among the allowed domains"
-        if not self.lists and (parse_address(host) is not None or local(host)):
+        if not self.lists and (parse_address(host) is not None or is_localhost(host)):
             return (
                 f"`{host}` is an address, not a domain; only an entry of the allowed domains "
                 "allows it"
             )
         return None
 
-    def closed(self, host: str, address: str) -> str | None:
+    def address_refusal_reason(self, host: str, address: str) -> str | None:
         """Return why an allowed host may not be reached at this address, or None if it may."""
         parsed = parse_address(address)
         if parsed is None:
             return "it does not resolve to an address"
-        if local(host):
+        if is_localhost(host):
             return None if parsed.is_loopback else f"`{host}` must be this machine, not {parsed}"
         is_listed = bool(self.lists) and all(str(parsed) in entries for entries in self.lists)
-        if is_open(parsed) or is_listed:
+        if is_public(parsed) or is_listed:
             return None
         return (
-            f"`{host}` resolves to {parsed}, {kind_of(parsed)}: that is allowed only if the "
+            f"`{host}` resolves to {parsed}, {describe_address(parsed)}: that is allowed only if "
+            f"the "
             "address itself is among the allowed domains"
         )
 
@@ -103,9 +104,9 @@ def _parse_entry(text: str) -> str:
     is_wildcard = name.startswith("*.")
     try:
         if "//" in name:
-            raise Unreadable("it is a URL, not a host")
-        host = canonical(name.removeprefix("*."))
-    except Unreadable as problem:
+            raise InvalidHost("it is a URL, not a host")
+        host = canonicalize_host(name.removeprefix("*."))
+    except InvalidHost as problem:
         raise ConfigError(
             f"network.allowed_domains: found `{text}`, but {problem}",
             code="network",

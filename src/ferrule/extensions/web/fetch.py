@@ -20,13 +20,18 @@ from typing import Any
 
 from ferrule.core.calls import ErrorType
 from ferrule.core.errors import ConfigError, ToolFailed
-from ferrule.models.http.dialing import Closed, Dialer, Target
+from ferrule.models.http.dialing import AddressesRefused, Dialer, Target
 from ferrule.models.http.http1 import MalformedResponse, ResponseParser
-from ferrule.models.http.proxies import Proxy, proxy_for
-from ferrule.models.http.web_request import REDIRECTS, NotFollowed, follow, write
+from ferrule.models.http.proxies import Proxy, find_proxy
+from ferrule.models.http.web_request import (
+    MAX_REDIRECTS,
+    RedirectRefused,
+    encode_request,
+    follow_redirect,
+)
 from ferrule.sandbox.network.dialing import resolve
 
-from .domains import Domains, parse_url
+from .domains import AllowedDomains, parse_url
 
 BODY_LIMIT = 1 << 20
 """Bytes of a response body. More is cut, and the answer says so."""
@@ -45,28 +50,28 @@ class Request:
     body: bytes | None = None
 
     @classmethod
-    def checked(
+    def create(
         cls, method: str, url: str, headers: Mapping[str, str], body: bytes | None
     ) -> Request:
         """Make a request from a script's arguments. Raises ToolFailed if they are invalid."""
         return cls(method, parse_url(url), _check_headers(headers), body)
 
 
-async def led(
+async def follow_redirects(
     request: Request, send: Callable[[Request], Awaitable[dict[str, Any]]]
 ) -> dict[str, Any]:
     """Send a request with `send` and follow its redirects to the last answer. Raises ToolFailed."""
     first = request.target.url
-    for _ in range(REDIRECTS + 1):
+    for _ in range(MAX_REDIRECTS + 1):
         answer = await send(request)
         following = _next_request(request, answer)
         if following is None:
             return answer
         request = following
-    raise ToolFailed(ErrorType.LIMIT, f"`{first}`: more than {REDIRECTS} redirects")
+    raise ToolFailed(ErrorType.LIMIT, f"`{first}`: more than {MAX_REDIRECTS} redirects")
 
 
-class Web:
+class WebClient:
     """Sends requests of scripts to allowed hosts.
 
     Args:
@@ -78,7 +83,7 @@ class Web:
 
     def __init__(
         self,
-        domains: Domains,
+        domains: AllowedDomains,
         *,
         lookup: Callable[[str], Awaitable[Sequence[str]]] = resolve,
         tls: Callable[[], ssl.SSLContext] = ssl.create_default_context,
@@ -88,10 +93,10 @@ class Web:
         self._dialer = Dialer(lookup, tls)
         self._environment = os.environ if environment is None else environment
 
-    def narrowed(self, domains: Domains) -> Web:
+    def restrict(self, domains: AllowedDomains) -> WebClient:
         """Return a client limited to what `domains` allow as well."""
-        dialer, both = self._dialer, self.domains.narrowed(domains)
-        return Web(both, lookup=dialer.lookup, tls=dialer.tls, environment=self._environment)
+        dialer, both = self._dialer, self.domains.intersect(domains)
+        return WebClient(both, lookup=dialer.lookup, tls=dialer.tls, environment=self._environment)
 
     async def fetch(
         self, method: str, url: str, headers: Mapping[str, str], body: bytes | None, seconds: float
@@ -110,7 +115,7 @@ class Web:
         async def send(request: Request) -> dict[str, Any]:
             return await self.send(request, until)
 
-        return await led(Request.checked(method, url, headers, body), send)
+        return await follow_redirects(Request.create(method, url, headers, body), send)
 
     async def send(self, request: Request, until: float) -> dict[str, Any]:
         """Send one request, without following redirects. `until` is a time of the event loop."""
@@ -125,12 +130,12 @@ class Web:
 
     async def _send(self, request: Request) -> dict[str, Any]:
         target = request.target
-        reason = self.domains.refusal(target.host)
+        reason = self.domains.refusal_reason(target.host)
         if reason is not None:
             raise _denied(target, reason)
         try:
-            proxy = proxy_for(target.secure, target.host, target.port, None, self._environment)
-            check_address = partial(self.domains.closed, target.host)
+            proxy = find_proxy(target.secure, target.host, target.port, None, self._environment)
+            check_address = partial(self.domains.address_refusal_reason, target.host)
             reader, writer = await self._dialer.open(target, proxy, check_address)
             try:
                 writer.write(_encode(request, proxy))
@@ -138,7 +143,7 @@ class Web:
                 return await _read_answer(request, reader)
             finally:
                 writer.transport.abort()
-        except Closed as error:
+        except AddressesRefused as error:
             raise _denied(target, str(error)) from None
         except ssl.SSLError as problem:
             reason = getattr(problem, "verify_message", "") or problem.reason or problem
@@ -159,7 +164,7 @@ async def _read_answer(request: Request, reader: asyncio.StreamReader) -> dict[s
     while not parser.done and size <= BODY_LIMIT:
         data = await reader.read(65_536)
         if not data:
-            parser.eof()
+            parser.feed_eof()
             break
         piece = parser.feed(data)
         pieces.append(piece)
@@ -181,10 +186,10 @@ def _next_request(request: Request, answer: Mapping[str, Any]) -> Request | None
     """Return the next request, or None if this answer is the last."""
     place = answer["headers"].get("location", "")
     try:
-        following = follow(
+        following = follow_redirect(
             request.method, request.target.url, request.headers, answer["status"], place
         )
-    except NotFollowed as error:
+    except RedirectRefused as error:
         target = error.target or request.target
         refuse = _failed if error.allowed else _denied
         raise refuse(target, str(error)) from None
@@ -202,7 +207,7 @@ def _encode(request: Request, proxy: Proxy | None) -> bytes:
         "Connection": "close",
     }
     try:
-        return write(request.method, request.target, fields, request.body, proxy)
+        return encode_request(request.method, request.target, fields, request.body, proxy)
     except (ValueError, UnicodeEncodeError) as problem:
         raise ToolFailed(
             ErrorType.VALIDATION_FAILED, f"the request cannot be sent: {problem}"

@@ -16,16 +16,16 @@ from typing import Any, cast
 
 from jiter import from_json
 
-from ferrule.core.calls import Call, compact
+from ferrule.core.calls import ToolCall, encode_json
 from ferrule.core.errors import ProviderError
 from ferrule.core.events import ModelAnswered, ProviderToolCall, Usage
-from ferrule.models.answer_folding import Answer, counted, dicts, mend
-from ferrule.models.exact_json import elements, members, seal
-from ferrule.models.hosted_tools import provider_call
-from ferrule.models.provider_errors import error_inside
-from ferrule.models.request_encoding import arguments_object
+from ferrule.models.answer_building import AnswerBuilder, join_surrogates, objects_in, token_count
+from ferrule.models.exact_json import seal, split_elements, split_members
+from ferrule.models.hosted_tools import record_provider_call
+from ferrule.models.provider_errors import error_from_object
+from ferrule.models.request_encoding import arguments_as_object
 
-STOPS = {
+STOP_REASONS = {
     "end_turn": "end",
     "stop_sequence": "end",
     "tool_use": "calls",
@@ -77,44 +77,44 @@ class Block:
         """The input of a call as JSON text: as streamed, else as it was in the block."""
         streamed = "".join(self.pieces.get("partial_json", ()))
         if streamed:
-            return mend(streamed)
+            return join_surrogates(streamed)
         given: Any = self.fields.get("input")
         if given is None:
             return "{}"
-        return given if isinstance(given, str) else compact(given)
+        return given if isinstance(given, str) else encode_json(given)
 
     def value(self, name: str) -> str:
         """Return a text field with all that was added to it."""
         start: Any = self.fields.get(name)
         added = "".join(self.pieces.get(name, ()))
-        return mend(start + added if isinstance(start, str) else added)
+        return join_surrogates(start + added if isinstance(start, str) else added)
 
     def json(self) -> str:
         """Return the block as it is sent back.
 
         A block that arrived complete keeps its text. A call's broken arguments are wrapped as
-        everywhere (`request_encoding.arguments_object`), since a block must be valid JSON.
+        everywhere (`request_encoding.arguments_as_object`), since a block must be valid JSON.
         """
         if not self.pieces and not self.citations:
             return self.text
-        parts = {name: compact(value) for name, value in self.fields.items()}
+        parts = {name: encode_json(value) for name, value in self.fields.items()}
         for name in self.pieces:
             if name == "partial_json":
-                parts["input"] = arguments_object(self.arguments)
+                parts["input"] = arguments_as_object(self.arguments)
             else:
-                parts[name] = compact(self.value(name))
+                parts[name] = encode_json(self.value(name))
         if self.citations:
             given: Any = self.fields.get("citations")
             before: list[Any] = cast(list[Any], given) if isinstance(given, list) else []
-            parts["citations"] = compact([*before, *self.citations])
-        return "{" + ",".join(f"{compact(name)}:{value}" for name, value in parts.items()) + "}"
+            parts["citations"] = encode_json([*before, *self.citations])
+        return "{" + ",".join(f"{encode_json(name)}:{value}" for name, value in parts.items()) + "}"
 
 
 @dataclass(slots=True)
-class Message:
+class MessageBuilder:
     """An answer being built, over several messages if the provider pauses in between."""
 
-    answer: Answer
+    answer: AnswerBuilder
     blocks: list[Block] = field(default_factory=list[Block])
     usage: dict[str, Any] = field(default_factory=dict[str, Any])
     spent: Usage = Usage()
@@ -125,14 +125,14 @@ class Message:
         """Return the blocks as a JSON array."""
         return "[" + ",".join(block.json() for block in self.blocks) + "]"
 
-    def closed(self) -> None:
+    def end(self) -> None:
         """End a message: add its tokens to those before it."""
         self.spent += _parse_usage(self.usage)
         self.usage = {}
 
-    def answered(self, names: Mapping[str, str]) -> ModelAnswered:
+    def build(self, names: Mapping[str, str]) -> ModelAnswered:
         """Return the complete answer, without `raw`."""
-        stop = STOPS.get(self.stop, "end")
+        stop = STOP_REASONS.get(self.stop, "end")
         tool_uses = [block for block in self.blocks if block.type == "tool_use"]
         calls = tuple(_to_call(block, names, cut=stop == "length") for block in tool_uses)
         if calls and stop in ("end", "pause"):
@@ -144,31 +144,35 @@ class Message:
         return ModelAnswered(
             "".join(self.answer.text),
             calls,
-            "".join(self.answer.thoughts),
+            "".join(self.answer.reasoning),
             self.spent,
             stop,
             provider_calls=tuple(_find_provider_calls(self.blocks, names)),
         )
 
-    def sealed(self, model: str, answer: ModelAnswered, spelled: str) -> ModelAnswered:
+    def with_raw(self, model: str, answer: ModelAnswered, plain_content: str) -> ModelAnswered:
         """Return the answer with its blocks in `raw`.
 
-        `raw` stays empty if the blocks equal `spelled`, which is what the message itself would be
-        encoded as. Nothing is kept of a refused answer either (the API wants it left out), nor of
-        one that is only thinking.
+        `raw` stays empty if the blocks equal `plain_content`, which is what the message itself
+        would be encoded as. Nothing is kept of a refused answer either (the API wants it left out),
+        nor of one that is only thinking.
         """
         shown = any(block.type not in ("thinking", "redacted_thinking") for block in self.blocks)
         content = self.content()
-        if answer.stop == "filter" or not shown or (content == spelled and not self.container):
+        if (
+            answer.stop == "filter"
+            or not shown
+            or (content == plain_content and not self.container)
+        ):
             return answer
-        more = {"container": compact(self.container)} if self.container else {}
+        more = {"container": encode_json(self.container)} if self.container else {}
         return replace(answer, raw=seal(model, [call.id for call in answer.calls], content, **more))
 
 
-class StreamFold:
+class MessageStreamParser:
     """Parses the events of one stream into a message. `done` once `message_stop` has come."""
 
-    def __init__(self, message: Message, who: str, *, tools: bool) -> None:
+    def __init__(self, message: MessageBuilder, who: str, *, tools: bool) -> None:
         self.done = False
         self._message = message
         self._answer = message.answer
@@ -178,7 +182,7 @@ class StreamFold:
         self._open: dict[int, Block] = {}
 
     @property
-    def whole(self) -> bool:
+    def is_complete(self) -> bool:
         """Whether nothing of the answer is missing."""
         return self.done
 
@@ -212,7 +216,7 @@ class StreamFold:
                 if self.done:
                     return
 
-    def finished(self) -> None:
+    def finish(self) -> None:
         """End the stream.
 
         Raises:
@@ -223,7 +227,7 @@ class StreamFold:
         if not self.done:
             detail = f"{self._who}: the stream ended in the middle of the answer"
             raise ProviderError(detail, code="interrupted", retryable=False)
-        self._message.closed()
+        self._message.end()
 
     def _add_unusual(self, event: bytes) -> None:
         """Add an event that is not a piece of text, or has half an emoji, which jiter refuses."""
@@ -259,7 +263,7 @@ class StreamFold:
 
     def _build_error(self, error_object: object) -> ProviderError:
         """Build an error. Before the first block a busy server may be asked again."""
-        error = error_inside(self._who, error_object, tools=self._tools)
+        error = error_from_object(self._who, error_object, tools=self._tools)
         nothing_seen = len(self._message.blocks) == self._before
         error.retryable = nothing_seen and error.code in ("overloaded", "rate_limited")
         return error
@@ -269,7 +273,7 @@ class StreamFold:
         index = value.get("index")
         if not isinstance(fields, dict) or not isinstance(index, int):
             return
-        text = members(event.decode("utf-8", "replace"))["content_block"]
+        text = split_members(event.decode("utf-8", "replace"))["content_block"]
         block = Block(text, cast(dict[str, Any], fields))
         self._open[index] = block
         self._message.blocks.append(block)
@@ -289,16 +293,16 @@ class StreamFold:
         elif name and isinstance(piece, str):
             block.pieces.setdefault(name, []).append(piece)
             if name == "text" and piece:
-                self._answer.say(mend(piece))
+                self._answer.add_text(join_surrogates(piece))
             elif name == "thinking" and piece:
-                self._answer.think(mend(piece))
+                self._answer.add_reasoning(join_surrogates(piece))
 
     def _read_message(self, value: object) -> None:
         if isinstance(value, dict):
             _read_message_fields(self._message, cast(dict[str, Any], value))
 
 
-def fold_whole(message: Message, body: bytes, who: str, *, tools: bool) -> None:
+def parse_answer(message: MessageBuilder, body: bytes, who: str, *, tools: bool) -> None:
     """Add an answer that came in one piece to `message`.
 
     Raises:
@@ -311,43 +315,43 @@ def fold_whole(message: Message, body: bytes, who: str, *, tools: bool) -> None:
         value = None
     fields: dict[str, Any] = cast(dict[str, Any], value) if isinstance(value, dict) else {}
     if fields.get("error"):
-        raise error_inside(who, fields["error"], tools=tools)
+        raise error_from_object(who, fields["error"], tools=tools)
     content = fields.get("content")
     if not isinstance(content, list):
         detail = f"{who} sent no answer that can be understood: {text[:200]}"
         raise ProviderError(detail, code="not_understood", retryable=False)
-    block_texts = elements(members(text)["content"])
+    block_texts = split_elements(split_members(text)["content"])
     for block_text, block_fields in zip(block_texts, cast(list[Any], content), strict=True):
         if isinstance(block_fields, dict):
             block = Block(block_text, cast(dict[str, Any], block_fields))
             message.blocks.append(block)
             _emit_initial_text(message.answer, block)
     _read_message_fields(message, fields)
-    message.closed()
+    message.end()
 
 
-def _to_call(block: Block, names: Mapping[str, str], *, cut: bool) -> Call:
+def _to_call(block: Block, names: Mapping[str, str], *, cut: bool) -> ToolCall:
     """Return a block's call. One that was cut before its first argument has no arguments."""
     id = str(block.fields.get("id") or "")
     name = str(block.fields.get("name") or "")
     streamed = block.pieces.get("partial_json")
     missing = cut and streamed is not None and not any(streamed)
-    return Call(id, names.get(name, name), "" if missing else block.arguments)
+    return ToolCall(id, names.get(name, name), "" if missing else block.arguments)
 
 
-def _emit_initial_text(answer: Answer, block: Block) -> None:
+def _emit_initial_text(answer: AnswerBuilder, block: Block) -> None:
     """Emit the text that a block starts with."""
     if block.type == "text":
         text = block.value("text")
         if text:
-            answer.say(text)
+            answer.add_text(text)
     elif block.type == "thinking":
         thought = block.value("thinking")
         if thought:
-            answer.think(thought)
+            answer.add_reasoning(thought)
 
 
-def _read_message_fields(message: Message, fields: dict[str, Any]) -> None:
+def _read_message_fields(message: MessageBuilder, fields: dict[str, Any]) -> None:
     """Read what a message, or a delta of one, says besides its blocks."""
     stop = fields.get("stop_reason")
     if isinstance(stop, str) and stop:
@@ -363,18 +367,18 @@ def _read_message_fields(message: Message, fields: dict[str, Any]) -> None:
 
 def _parse_usage(fields: Mapping[str, Any]) -> Usage:
     """Read `usage`. The API's input tokens exclude those of the cache; ours include them."""
-    cached = counted(fields.get("cache_read_input_tokens"))
-    written = counted(fields.get("cache_creation_input_tokens"))
+    cached = token_count(fields.get("cache_read_input_tokens"))
+    written = token_count(fields.get("cache_creation_input_tokens"))
     details: Any = fields.get("output_tokens_details")
     thought: Any = 0
     if isinstance(details, dict):
         thought = cast(dict[str, Any], details).get("thinking_tokens")
     return Usage(
-        counted(fields.get("input_tokens")) + cached + written,
-        counted(fields.get("output_tokens")),
+        token_count(fields.get("input_tokens")) + cached + written,
+        token_count(fields.get("output_tokens")),
         cached,
         written,
-        counted(thought),
+        token_count(thought),
     )
 
 
@@ -404,7 +408,7 @@ def _to_provider_call(
     fields = {**block.fields, "input": _parse_or_text(block.arguments)}
     if result is not None:
         fields["result"] = result.get("content")
-    call = provider_call(fields, name, _hosted_status(result))
+    call = record_provider_call(fields, name, _hosted_status(result))
     if call.tool_kind != "tool_search":
         return call
     found = () if result is None else _find_references(result.get("content"), names)
@@ -415,7 +419,7 @@ def _find_references(content: object, names: Mapping[str, str]) -> tuple[str, ..
     """Return the tools that a search found."""
     if not isinstance(content, dict):
         return ()
-    listed = dicts(cast(dict[str, Any], content).get("tool_references"))
+    listed = objects_in(cast(dict[str, Any], content).get("tool_references"))
     found = [str(reference.get("tool_name") or "") for reference in listed]
     return tuple(names.get(name, name) for name in found if name)
 

@@ -26,31 +26,31 @@ from json.encoder import encode_basestring as quote
 from typing import Any
 
 from ferrule.core import messages as core
-from ferrule.core.calls import compact
+from ferrule.core.calls import encode_json
 from ferrule.core.errors import ConfigError
 from ferrule.core.events import ModelAnswered
-from ferrule.models.answer_folding import Answer, without_calls
-from ferrule.models.capabilities import from_anthropic, from_props, known_provider
+from ferrule.models.answer_building import AnswerBuilder, drop_calls
+from ferrule.models.capabilities import find_known_provider, read_anthropic_model, read_llama_props
 from ferrule.models.client import Capabilities, ModelOptions, Sink, ToolSpec
 from ferrule.models.exact_json import unseal
-from ferrule.models.hosted_tools import tools_json
-from ferrule.models.http.server_sent_events import Events
-from ferrule.models.http.streaming import fold_stream
+from ferrule.models.hosted_tools import encode_hosted_tools
+from ferrule.models.http.server_sent_events import EventSplitter
+from ferrule.models.http.streaming import parse_stream
 from ferrule.models.http.transport import Transport
-from ferrule.models.provider_errors import refusal
+from ferrule.models.provider_errors import error_from_response
 from ferrule.models.request_encoding import (
-    Names,
-    arguments_object,
-    described,
-    dumps,
-    json_object,
-    message_weight,
-    truncation,
-    utf8,
-    weight,
+    ToolNames,
+    arguments_as_object,
+    describe_tool,
+    encode_json_bytes,
+    encode_utf8,
+    parse_object,
+    truncation_warning,
+    weigh_message,
+    weigh_text,
 )
 
-from .answers import STOPS, Message, StreamFold, fold_whole
+from .answers import STOP_REASONS, MessageBuilder, MessageStreamParser, parse_answer
 
 ANTHROPIC_URL = "https://api.anthropic.com"
 VERSION = "2023-06-01"
@@ -114,7 +114,7 @@ class Anthropic:
                 code="api_key",
                 hint="set ANTHROPIC_API_KEY, or `base_url`",
             )
-        self.id = model
+        self.model_id = model
         self.cache = cache
         self.force_tool_search = force_native_tool_search
         self.headers = {"Content-Type": "application/json", "anthropic-version": VERSION}
@@ -130,7 +130,7 @@ class Anthropic:
 
     @property
     def model(self) -> str:
-        return f"anthropic:{self.id}"
+        return f"anthropic:{self.model_id}"
 
     async def capabilities(self) -> Capabilities:
         """Return what the model can do.
@@ -140,7 +140,9 @@ class Anthropic:
         format.
         """
         if self._capabilities is None:
-            found = known_provider(self.base_url + "/", self.id) or await self._ask_server()
+            found = (
+                find_known_provider(self.base_url + "/", self.model_id) or await self._ask_server()
+            )
             if self.force_tool_search:
                 found = replace(found, tool_search=True)
             self._capabilities = found
@@ -162,18 +164,20 @@ class Anthropic:
             await self.transport.close()
 
     async def _ask_server(self) -> Capabilities:
-        answer = await self.transport.retrying(
+        answer = await self.transport.retry(
             lambda: self.transport.get(
-                f"{self.base_url}/v1/models/{self.id}", self.headers, timeout=10.0
+                f"{self.base_url}/v1/models/{self.model_id}", self.headers, timeout=10.0
             )
         )
         if answer.status in (401, 403):
-            raise refusal(self.model, answer.status, answer.headers, answer.body, tools=False)
-        found = from_anthropic(json_object(answer.body)) if answer.status == 200 else None
+            raise error_from_response(
+                self.model, answer.status, answer.headers, answer.body, tools=False
+            )
+        found = read_anthropic_model(parse_object(answer.body)) if answer.status == 200 else None
         if found is not None:
             return found
         props = await self.transport.get(f"{self.base_url}/props", self.headers, timeout=10.0)
-        found = from_props(json_object(props.body)) if props.status == 200 else None
+        found = read_llama_props(parse_object(props.body)) if props.status == 200 else None
         if found is not None:
             # llama.cpp does not constrain replies to a schema on this route.
             return replace(found, structured=False)
@@ -188,7 +192,7 @@ class _EncodedPrefix:
         self, system: str, tools: Sequence[ToolSpec], options: ModelOptions, cache: str
     ) -> None:
         self.given = (system, tools, options.provider_tools, options.tool_search)
-        self.names = Names(tools)
+        self.names = ToolNames(tools)
         mark = _cache_mark(cache)
         eager = [tool for tool in tools if not tool.deferred]
         # Without system text the last tool that is always sent carries the mark.
@@ -196,12 +200,12 @@ class _EncodedPrefix:
         sent: list[str] = []
         if options.tool_search:
             sent.append(_TOOL_SEARCH % {"variant": options.tool_search})
-        sent += [item.decode() for item in tools_json(options.provider_tools)]
+        sent += [item.decode() for item in encode_hosted_tools(options.provider_tools)]
         sent += [_encode_tool(tool, mark if tool is marked else "") for tool in tools]
-        self.tools = utf8(f',"tools":[{",".join(sent)}]') if sent else b""
+        self.tools = encode_utf8(f',"tools":[{",".join(sent)}]') if sent else b""
         block = f'{{"type":"text","text":{quote(system)}{mark}}}'
-        self.system = utf8(f',"system":[{block}]') if system.strip() else b""
-        self.weight = weight(system) + sum(weight(_encode_tool(tool, "")) for tool in eager)
+        self.system = encode_utf8(f',"system":[{block}]') if system.strip() else b""
+        self.weight = weigh_text(system) + sum(weigh_text(_encode_tool(tool, "")) for tool in eager)
 
 
 class AnthropicExchange:
@@ -218,12 +222,14 @@ class AnthropicExchange:
         self._prefix = prefix
         self._options = options
         self._url = f"{client.base_url}/v1/messages"
-        settings = _request_settings(client.id, options)
+        settings = _request_settings(client.model_id, options)
         self._output_config: Any = settings.pop("output_config", {})
-        self._request_head = b"{" + dumps({"model": client.id, **settings})[1:-1] + prefix.system
+        self._request_head = (
+            b"{" + encode_json_bytes({"model": client.model_id, **settings})[1:-1] + prefix.system
+        )
         if client.cache:
-            self._request_head += utf8(_cache_mark(client.cache))
-        self._encoded_messages = Turns(self._encode_message)
+            self._request_head += encode_utf8(_cache_mark(client.cache))
+        self._encoded_messages = EncodedMessages(self._encode_message)
         self._container = ""
         self._replayed_calls: set[str] = set()
 
@@ -237,23 +243,23 @@ class AnthropicExchange:
     ) -> ModelAnswered:
         self._encoded_messages.extend(history)
         notice = self._notifier(sink)
-        message = Message(Answer.for_sink(sink))
+        message = MessageBuilder(AnswerBuilder.for_sink(sink))
         head = self._request_start(tools, schema, streamed=sink is not None)
         for _ in range(MAX_PAUSES):
             message.stop = ""
             body = self._request_body(head, message)
-            await self._client.transport.retrying(
+            await self._client.transport.retry(
                 lambda body=body: self._send(body, message, sink), notice
             )
             self._container = message.container or self._container
-            if STOPS.get(message.stop) != "pause" or not message.blocks:
+            if STOP_REASONS.get(message.stop) != "pause" or not message.blocks:
                 break
         else:
             notice(
                 "paused",
                 f"the provider paused {MAX_PAUSES} times: the answer is taken as it stands",
             )
-        warning = truncation(
+        warning = truncation_warning(
             self._encoded_messages.weight + self._prefix.weight, message.spent.input
         )
         if warning:
@@ -261,13 +267,13 @@ class AnthropicExchange:
         return self._build_answer(message, tools, notice)
 
     def _build_answer(
-        self, message: Message, tools: bool, notice: Callable[[str, str], None]
+        self, message: MessageBuilder, tools: bool, notice: Callable[[str, str], None]
     ) -> ModelAnswered:
-        answer = message.answered(self._prefix.names.inbound)
+        answer = message.build(self._prefix.names.inbound)
         if answer.calls and not tools:
-            return without_calls(answer, notice)
+            return drop_calls(answer, notice)
         plain = core.AssistantMessage(answer.text, answer.calls)
-        return message.sealed(self._client.model, answer, f"[{self._encode_assistant(plain)}]")
+        return message.with_raw(self._client.model, answer, f"[{self._encode_assistant(plain)}]")
 
     def _request_start(
         self, tools: bool, schema: Mapping[str, Any] | None, *, streamed: bool
@@ -279,23 +285,23 @@ class AnthropicExchange:
         if schema is not None:
             output_config["format"] = {"type": "json_schema", "schema": schema}
         if output_config:
-            parts += (b',"output_config":', dumps(output_config))
+            parts += (b',"output_config":', encode_json_bytes(output_config))
         if streamed:
             parts.append(b',"stream":true')
         parts.append(b',"messages":[')
         return b"".join(parts)
 
-    def _request_body(self, head: bytes, message: Message) -> bytes:
+    def _request_body(self, head: bytes, message: MessageBuilder) -> bytes:
         parts: list[bytes | bytearray] = [head, self._encoded_messages.json]
         if message.blocks:
-            parts.append(utf8(f',{{"role":"assistant","content":{message.content()}}}'))
+            parts.append(encode_utf8(f',{{"role":"assistant","content":{message.content()}}}'))
         parts.append(b"]")
         if self._container:
-            parts.append(utf8(f',"container":{compact(self._container)}'))
+            parts.append(encode_utf8(f',"container":{encode_json(self._container)}'))
         parts.append(b"}")
         return b"".join(parts)
 
-    async def _send(self, body: bytes, message: Message, sink: Sink | None) -> None:
+    async def _send(self, body: bytes, message: MessageBuilder, sink: Sink | None) -> None:
         client = self._client
         offered = bool(self._prefix.tools)
         message.usage = {}
@@ -304,22 +310,24 @@ class AnthropicExchange:
                 self._url, body, client.headers, timeout=self._options.timeout
             )
             if answer.status != 200:
-                raise refusal(
+                raise error_from_response(
                     client.model, answer.status, answer.headers, answer.body, tools=offered
                 )
-            return fold_whole(message, answer.body, client.model, tools=offered)
+            return parse_answer(message, answer.body, client.model, tools=offered)
         async with client.transport.stream(
             self._url, body, client.headers, timeout=self._options.timeout
         ) as stream:
             if stream.status != 200:
                 refused = await stream.read()
-                raise refusal(client.model, stream.status, stream.headers, refused, tools=offered)
+                raise error_from_response(
+                    client.model, stream.status, stream.headers, refused, tools=offered
+                )
             if "json" in stream.headers.get("content-type", ""):
                 # A server that cannot stream answers in one piece.
-                return fold_whole(message, await stream.read(), client.model, tools=offered)
-            parser = StreamFold(message, client.model, tools=offered)
-            await fold_stream(stream, Events(), parser)
-            return parser.finished()
+                return parse_answer(message, await stream.read(), client.model, tools=offered)
+            parser = MessageStreamParser(message, client.model, tools=offered)
+            await parse_stream(stream, EventSplitter(), parser)
+            return parser.finish()
 
     def _notifier(self, sink: Sink | None) -> Callable[[str, str], None]:
         return sink.notice if sink else lambda topic, text: self.notices.append((topic, text))
@@ -353,15 +361,15 @@ class AnthropicExchange:
             name = self._prefix.names.outbound(call.tool)
             blocks.append(
                 f'{{"type":"tool_use","id":{quote(_encode_id(call.id))},"name":{quote(name)},'
-                f'"input":{arguments_object(call.arguments)}}}'
+                f'"input":{arguments_as_object(call.arguments)}}}'
             )
         return ",".join(blocks)
 
 
-class Turns:
+class EncodedMessages:
     """A history as JSON, each message encoded once; neighbours of one role are joined.
 
-    `encode` returns a message's role and blocks. `weight` is the sum of `message_weight`. The
+    `encode` returns a message's role and blocks. `weight` is the sum of `weigh_message`. The
     history may only grow; one that got shorter is another conversation and is encoded anew.
     """
 
@@ -383,12 +391,12 @@ class Turns:
             role, blocks = self._encode(message)
             if role == self._role:
                 del self.json[-2:]
-                self.json += b"," + utf8(blocks) + b"]}"
+                self.json += b"," + encode_utf8(blocks) + b"]}"
             else:
                 self.json += b"," if self.json else b""
-                self.json += b'{"role":"%b","content":[%b]}' % (role.encode(), utf8(blocks))
+                self.json += b'{"role":"%b","content":[%b]}' % (role.encode(), encode_utf8(blocks))
             self._role = role
-            self.weight += message_weight(message)
+            self.weight += weigh_message(message)
         self._count = len(history)
 
 
@@ -413,7 +421,7 @@ def _cache_mark(cache: str) -> str:
 def _encode_tool(tool: ToolSpec, mark: str) -> str:
     deferred = ',"defer_loading":true' if tool.deferred else ""
     return (
-        f'{{"name":{quote(tool.wire_name)},"description":{quote(described(tool))},'
+        f'{{"name":{quote(tool.api_name)},"description":{quote(describe_tool(tool))},'
         f'"input_schema":{tool.schema or _ANY_OBJECT}{deferred}{mark}}}'
     )
 

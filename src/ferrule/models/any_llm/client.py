@@ -20,24 +20,24 @@ from dataclasses import replace
 from importlib import import_module
 from typing import Any, Protocol, cast
 
-from ferrule.core.calls import compact
+from ferrule.core.calls import encode_json
 from ferrule.core.errors import ConfigError, ProviderError
 from ferrule.core.events import ModelAnswered
 from ferrule.core.messages import AssistantMessage, Message, ToolMessage, UserMessage
-from ferrule.models.answer_folding import Answer, dicts, without_calls
+from ferrule.models.answer_building import AnswerBuilder, drop_calls, objects_in
 from ferrule.models.client import Capabilities, ModelOptions, Sink, ToolSpec
 from ferrule.models.exact_json import seal, unseal
-from ferrule.models.hosted_tools import no_hosted_tools
-from ferrule.models.http.retry import retrying
-from ferrule.models.openai.chat_answers import StreamFold, fold_whole
-from ferrule.models.provider_errors import error_inside
+from ferrule.models.hosted_tools import reject_hosted_tools
+from ferrule.models.http.retry import retry
+from ferrule.models.openai.chat_answers import ChatStreamParser, parse_answer
+from ferrule.models.provider_errors import error_from_object
 from ferrule.models.request_encoding import (
-    Names,
-    Transcript,
-    arguments_object,
-    dumps,
-    json_object,
-    tools_field,
+    EncodedHistory,
+    ToolNames,
+    arguments_as_object,
+    encode_json_bytes,
+    encode_tools,
+    parse_object,
 )
 
 _CODES_OF_EXCEPTIONS = {
@@ -56,7 +56,7 @@ All others are classified by their text.
 """
 
 
-class Client(Protocol):
+class LibraryClient(Protocol):
     """What is used of any-llm: an `AnyLLM` of one provider."""
 
     async def acompletion(self, **request: Any) -> Any:
@@ -80,7 +80,7 @@ class AnyLLM:
         *,
         base_url: str | None = None,
         api_key: str | None = None,
-        client: Client | None = None,
+        client: LibraryClient | None = None,
     ) -> None:
         provider, slash, model = name.partition("/")
         if not slash or not provider or not model:
@@ -90,13 +90,13 @@ class AnyLLM:
                 hint="write `any:provider/model`, for example `any:mistral/mistral-small-latest`",
             )
         self.provider = provider
-        self.id = model
+        self.model_id = model
         self._given = {"api_key": api_key, "api_base": base_url}
         self._client = client
 
     @property
     def model(self) -> str:
-        return f"any:{self.provider}/{self.id}"
+        return f"any:{self.provider}/{self.model_id}"
 
     async def capabilities(self) -> Capabilities:
         """Return that only tools are known, since chat completions have them.
@@ -107,10 +107,10 @@ class AnyLLM:
 
     def open(self, system: str, tools: Sequence[ToolSpec], options: ModelOptions) -> AnyExchange:
         if options.provider_tools:
-            no_hosted_tools(options.provider_tools, self.model)
+            reject_hosted_tools(options.provider_tools, self.model)
         return AnyExchange(self, system, tools, options)
 
-    async def client(self) -> Client:
+    async def load_client(self) -> LibraryClient:
         """Return the library's client.
 
         Raises:
@@ -120,7 +120,7 @@ class AnyLLM:
             self._client = await asyncio.to_thread(self._create_client)
         return self._client
 
-    def _create_client(self) -> Client:
+    def _create_client(self) -> LibraryClient:
         try:
             library: Any = import_module("any_llm")
         except ImportError as error:
@@ -131,13 +131,13 @@ class AnyLLM:
             ) from error
         try:
             return cast(
-                Client,
+                LibraryClient,
                 library.AnyLLM.create(
                     self.provider, unified_exceptions=True, max_retries=0, **self._given
                 ),
             )
         except Exception as error:  # noqa: BLE001  boundary: any-llm and a provider's SDK raise what they like
-            problem = problem_of(self.model, error, tools=False)
+            problem = translate_error(self.model, error, tools=False)
         raise problem
 
     async def close(self) -> None:
@@ -164,9 +164,9 @@ class AnyExchange:
         self.notices: list[tuple[str, str]] = []
         self._model_client = client
         self._options = options
-        self._names = Names(tools)
-        self._tools: list[Any] = json.loads(tools_field(tools)) if tools else []
-        self._encoded_history = Transcript(system, self._encode_message)
+        self._names = ToolNames(tools)
+        self._tools: list[Any] = json.loads(encode_tools(tools)) if tools else []
+        self._encoded_history = EncodedHistory(system, self._encode_message)
 
     async def ask(
         self,
@@ -178,21 +178,23 @@ class AnyExchange:
     ) -> ModelAnswered:
         self._encoded_history.extend(history)
         notice = self._notifier(sink)
-        client = await self._model_client.client()
+        client = await self._model_client.load_client()
         request = self._build_request(tools, schema)
-        answer, extras = await retrying(lambda: self._send(client, request, sink), notice=notice)
-        answered = answer.answered(self._names.inbound)
+        answer, extras = await retry(lambda: self._send(client, request, sink), notice=notice)
+        answered = answer.build(self._names.inbound)
         if answered.calls and not tools:
-            return without_calls(answered, notice)
+            return drop_calls(answered, notice)
         if extras:
             ids = [call.id for call in answered.calls]
-            answered = replace(answered, raw=seal(self._model_client.model, ids, compact([extras])))
+            answered = replace(
+                answered, raw=seal(self._model_client.model, ids, encode_json([extras]))
+            )
         return answered
 
     def _build_request(self, tools: bool, schema: Mapping[str, Any] | None) -> dict[str, Any]:
         options = self._options
         request: dict[str, Any] = {
-            "model": self._model_client.id,
+            "model": self._model_client.model_id,
             "messages": json.loads(b"[" + self._encoded_history.json + b"]"),
         }
         if self._tools and tools:
@@ -211,8 +213,8 @@ class AnyExchange:
         return request | dict(options.extra)
 
     async def _send(
-        self, client: Client, request: dict[str, Any], sink: Sink | None
-    ) -> tuple[Answer, dict[str, Any]]:
+        self, client: LibraryClient, request: dict[str, Any], sink: Sink | None
+    ) -> tuple[AnswerBuilder, dict[str, Any]]:
         so_far = _AnswerSoFar(self._model_client.model, sink, tools="tools" in request)
         try:
             async with asyncio.timeout(self._options.timeout):
@@ -221,14 +223,14 @@ class AnyExchange:
                     return so_far.add_completion(completion), so_far.extras
                 async for chunk in await client.acompletion(**request, stream=True):
                     so_far.add_chunk(chunk)
-                return so_far.parser.finished(), so_far.extras
+                return so_far.parser.finish(), so_far.extras
         except ProviderError:
             raise
         except Exception as error:  # noqa: BLE001  boundary: any-llm and a provider's SDK raise what they like
-            problem = problem_of(self._model_client.model, error, tools="tools" in request)
-        if so_far.parser.whole:
+            problem = translate_error(self._model_client.model, error, tools="tools" in request)
+        if so_far.parser.is_complete:
             # The answer is complete: what happens on the connection afterwards does not matter.
-            return so_far.parser.finished(), so_far.extras
+            return so_far.parser.finish(), so_far.extras
         problem.retryable = problem.retryable and not so_far.begun
         raise problem
 
@@ -237,10 +239,12 @@ class AnyExchange:
 
     def _encode_message(self, message: Message) -> bytes:
         if isinstance(message, UserMessage):
-            return dumps({"role": "user", "content": message.text})
+            return encode_json_bytes({"role": "user", "content": message.text})
         if isinstance(message, ToolMessage):
-            return dumps({"role": "tool", "tool_call_id": message.call_id, "content": message.text})
-        return dumps(self._assistant_fields(message))
+            return encode_json_bytes(
+                {"role": "tool", "tool_call_id": message.call_id, "content": message.text}
+            )
+        return encode_json_bytes(self._assistant_fields(message))
 
     def _assistant_fields(self, message: AssistantMessage) -> dict[str, Any]:
         kept = unseal(message.raw, self._model_client.model, [call.id for call in message.calls])
@@ -253,7 +257,7 @@ class AnyExchange:
         for place, call in enumerate(message.calls):
             function = {
                 "name": self._names.outbound(call.tool),
-                "arguments": arguments_object(call.arguments),
+                "arguments": arguments_as_object(call.arguments),
             }
             encoded = {"id": call.id, "type": "function", "function": function}
             if str(place) in extras:
@@ -268,28 +272,28 @@ class _AnswerSoFar:
     """What one answer has brought so far; `extras` as `_collect_extras` collects them."""
 
     def __init__(self, who: str, sink: Sink | None, *, tools: bool) -> None:
-        answer = Answer.for_sink(sink)
-        self.parser = StreamFold(answer, who, tools=tools)
+        answer = AnswerBuilder.for_sink(sink)
+        self.parser = ChatStreamParser(answer, who, tools=tools)
         self.extras: dict[str, Any] = {}
         self.begun = False
         self._who = who
         self._tools = tools
 
-    def add_completion(self, completion: Any) -> Answer:
+    def add_completion(self, completion: Any) -> AnswerBuilder:
         text: str = completion.model_dump_json(exclude_none=True)
-        _collect_extras(self.extras, _first_choice(json_object(text), "message"))
-        return fold_whole(text.encode(), self._who, tools=self._tools)
+        _collect_extras(self.extras, _first_choice(parse_object(text), "message"))
+        return parse_answer(text.encode(), self._who, tools=self._tools)
 
     def add_chunk(self, chunk: Any) -> None:
         self.begun = True
         text: str = chunk.model_dump_json(exclude_none=True)
         self.parser.add([text.encode()])
         if '"extra_content"' in text:
-            _collect_extras(self.extras, _first_choice(json_object(text), "delta"))
+            _collect_extras(self.extras, _first_choice(parse_object(text), "delta"))
 
 
 def _first_choice(value: Mapping[str, Any], name: str) -> dict[str, Any]:
-    found = dicts(value.get("choices"))
+    found = objects_in(value.get("choices"))
     inner: Any = found[0].get(name) if found else None
     return cast(dict[str, Any], inner) if isinstance(inner, dict) else {}
 
@@ -298,12 +302,12 @@ def _collect_extras(extras: dict[str, Any], fields: Mapping[str, Any]) -> None:
     """Collect `extra_content`: of the message under `message`, of its calls under their places."""
     if fields.get("extra_content"):
         extras["message"] = fields["extra_content"]
-    for place, call in enumerate(dicts(fields.get("tool_calls"))):
+    for place, call in enumerate(objects_in(fields.get("tool_calls"))):
         if call.get("extra_content"):
             extras[str(call.get("index", place))] = call["extra_content"]
 
 
-def problem_of(who: str, error: Exception, *, tools: bool) -> ProviderError:
+def translate_error(who: str, error: Exception, *, tools: bool) -> ProviderError:
     """Turn a library's exception into ours, by its class, else by its text."""
     problem = _translate(who, error, tools=tools)
     problem.__cause__ = error
@@ -317,7 +321,7 @@ def _translate(who: str, error: Exception, *, tools: bool) -> ProviderError:
     known = _CODES_OF_EXCEPTIONS.get(type(error).__name__)
     if known is None:
         fields = {"message": message, "code": getattr(error, "code", "")}
-        problem = error_inside(who, fields, tools=tools)
+        problem = error_from_object(who, fields, tools=tools)
         problem.status = getattr(error, "status_code", None)
         return problem
     code, retryable = known

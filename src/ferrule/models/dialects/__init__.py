@@ -18,9 +18,9 @@ Forms of calls: `tagged_calls`, `markup`, `section_tokens`, `pythonic`, `harmony
 from __future__ import annotations
 
 from .dialect import Dialect as Dialect
-from .reader import Reader as Reader
 from .reader import Reading as Reading
-from .registry import ALL as ALL
+from .reader import ReplyReader as ReplyReader
+from .registry import ALL_DIALECTS as ALL_DIALECTS
 from .registry import FENCED as FENCED
-from .registry import for_model as for_model
-from .registry import starts_thinking as starts_thinking
+from .registry import dialects_for_model as dialects_for_model
+from .registry import starts_in_reasoning as starts_in_reasoning

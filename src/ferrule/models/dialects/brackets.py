@@ -8,7 +8,7 @@ _OUTSIDE = re.compile(r"""["'{}\[\](),:=]|[^\s"'{}\[\](),:=]+""")
 _IN_STRING = {'"': re.compile(r'[\\"]'), "'": re.compile(r"[\\']")}
 
 
-class Balanced:
+class BracketMatcher:
     """Follows brackets and strings of JSON or Python until the first bracket is closed again.
 
     A `'` opens a string only where a value may stand, so that apostrophes in bare text do no harm.
@@ -59,11 +59,11 @@ class Balanced:
         return False
 
 
-def balanced_end(text: str, at: int = 0) -> int | None:
+def find_closing_bracket(text: str, at: int = 0) -> int | None:
     """Return where the bracket that opens at `at` is closed.
 
     None if it is not closed, or if no bracket opens there.
     """
     if text[at : at + 1] not in ("{", "[", "("):
         return None
-    return Balanced().feed(text, at)
+    return BracketMatcher().feed(text, at)

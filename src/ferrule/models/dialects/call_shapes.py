@@ -19,7 +19,7 @@ import re
 from typing import Any
 
 from . import lenient_json
-from .dialect import Ending, Found, Parsed, Tools
+from .dialect import BodyEnding, FoundCall, OfferedTools, ParsedBody
 
 _NAMES = ("name", "tool_name", "tool", "function", "function_name", "action", "recipient_name")
 _ARGUMENTS = (
@@ -49,7 +49,9 @@ _GLUE = re.compile(r"(?:[\s,;]|<\|?(?:tool_calls?|function_calls?|TOOLCALL)\|?>)
 _TAIL = re.compile(r"[\s,;}\])]*\Z")
 
 
-def calls_of(value: Any, *, narrow: bool, tools: Tools | None = None) -> list[Found] | None:
+def read_call_value(
+    value: Any, *, narrow: bool, tools: OfferedTools | None = None
+) -> list[FoundCall] | None:
     """Return the calls that a JSON value is, or None if it is something else.
 
     Args:
@@ -60,14 +62,14 @@ def calls_of(value: Any, *, narrow: bool, tools: Tools | None = None) -> list[Fo
     members = _members(value)
     if members is None:
         return None
-    found: list[Found] = []
+    found: list[FoundCall] = []
     for member in members:
         shape = lenient_json.as_object(member)
         call = _read_call(shape, narrow=narrow) if shape is not None else None
         if call is None:
             return None
         found.append(call)
-    if not found or (tools and not all(tools.near(call.tool) for call in found)):
+    if not found or (tools and not all(tools.has_similar(call.tool) for call in found)):
         return None
     return found
 
@@ -87,7 +89,7 @@ def _members(value: Any) -> list[Any] | None:
     return [shape]
 
 
-def _read_call(shape: dict[str, Any], *, narrow: bool) -> Found | None:
+def _read_call(shape: dict[str, Any], *, narrow: bool) -> FoundCall | None:
     for key in _INNER:
         inner = lenient_json.as_object(shape.get(key))
         if inner is not None and not (narrow and set(shape) - _EXTRA - {key}):
@@ -102,56 +104,56 @@ def _read_call(shape: dict[str, Any], *, narrow: bool) -> Found | None:
     if narrow:
         return _read_narrowly(shape, name, name_key, arguments_key)
     if arguments_key is not None:
-        return Found(name, lenient_json.arguments(shape[arguments_key]))
+        return FoundCall(name, lenient_json.encode_arguments(shape[arguments_key]))
     beside = {k: v for k, v in shape.items() if k != name_key and k not in _EXTRA}
     repairs = ("arguments stood beside the name",) if beside else ()
-    return Found(name, lenient_json.arguments(beside), repairs)
+    return FoundCall(name, lenient_json.encode_arguments(beside), repairs)
 
 
 def _read_narrowly(
     shape: dict[str, Any], name: str, name_key: str, key: str | None
-) -> Found | None:
+) -> FoundCall | None:
     """Return the call if nothing but its name and an object of arguments is there."""
     if key is None or set(shape) - _EXTRA - {name_key, key}:
         return None
     value = shape[key]
     if isinstance(value, str):
-        decoded = lenient_json.strict(value)
+        decoded = lenient_json.decode_strictly(value)
         if decoded is None or not isinstance(decoded[0], dict):
             return None
     elif not isinstance(value, dict):
         return None
-    return Found(name, lenient_json.arguments(value))
+    return FoundCall(name, lenient_json.encode_arguments(value))
 
 
-def read_json(body: str, ending: Ending) -> Parsed | None:
+def read_json_calls(body: str, ending: BodyEnding) -> ParsedBody | None:
     """Read JSON calls one after another, or lists of them, as they stand between marks."""
-    parsed = Parsed()
+    parsed = ParsedBody()
     at = 0
     while True:
         glue = _GLUE.match(body, at)
         at = glue.end() if glue else at
         if at >= len(body) or body[at] not in "{[":
             return _finish(parsed, body, at, ending)
-        value = lenient_json.value_at(body, at)
+        value = lenient_json.decode_leniently_at(body, at)
         if value is None:
-            return None if ending is Ending.CLOSED else _read_broken(parsed, body, at, ending)
+            return None if ending is BodyEnding.CLOSED else _read_broken(parsed, body, at, ending)
         decoded, end, repairs = value
-        calls = calls_of(decoded, narrow=False)
+        calls = read_call_value(decoded, narrow=False)
         if calls is None:
             if not parsed.items:
                 return _read_nameless(body, at, ending)
             return _finish(parsed, body, at, ending)
-        parsed.items += [Found(c.tool, c.arguments, c.repairs + tuple(repairs)) for c in calls]
+        parsed.items += [FoundCall(c.tool, c.arguments, c.repairs + tuple(repairs)) for c in calls]
         at = end
 
 
-def _finish(parsed: Parsed, body: str, at: int, ending: Ending) -> Parsed | None:
+def _finish(parsed: ParsedBody, body: str, at: int, ending: BodyEnding) -> ParsedBody | None:
     """Take what follows the last call: nothing, a bracket too many, or prose."""
     if not parsed.items:
         return None
     rest = body[at:]
-    if ending is Ending.OPEN:
+    if ending is BodyEnding.OPEN:
         parsed.rest = at
     elif rest and _TAIL.match(rest):
         parsed.problems.append("repaired: a closing bracket too many after a call")
@@ -160,13 +162,13 @@ def _finish(parsed: Parsed, body: str, at: int, ending: Ending) -> Parsed | None
     return parsed
 
 
-def _read_nameless(body: str, at: int, ending: Ending) -> Parsed | None:
-    if ending is Ending.OPEN or body[at] == "[":
+def _read_nameless(body: str, at: int, ending: BodyEnding) -> ParsedBody | None:
+    if ending is BodyEnding.OPEN or body[at] == "[":
         return None
-    return Parsed([body], ["a call without a name was left in the text"])
+    return ParsedBody([body], ["a call without a name was left in the text"])
 
 
-def _read_broken(parsed: Parsed, body: str, at: int, ending: Ending) -> Parsed | None:
+def _read_broken(parsed: ParsedBody, body: str, at: int, ending: BodyEnding) -> ParsedBody | None:
     """Read a call that is not JSON.
 
     Its arguments stay as they are. Where only its last brackets are missing, nothing is lost.
@@ -174,20 +176,20 @@ def _read_broken(parsed: Parsed, body: str, at: int, ending: Ending) -> Parsed |
     body = body[_take_whole_calls(parsed, body, at) :]
     name = _FIRST_NAME.search(body)
     if name is None:
-        if parsed.items or ending is Ending.FORCED:
+        if parsed.items or ending is BodyEnding.FORCED:
             parsed.items.append(body)
             parsed.problems.append("a call that could not be read was left in the text")
             return parsed
         return None
-    parsed.items.append(_broken_call(name.group(1), body, is_cut=ending is Ending.OPEN))
+    parsed.items.append(_broken_call(name.group(1), body, is_cut=ending is BodyEnding.OPEN))
     return parsed
 
 
-def _take_whole_calls(parsed: Parsed, body: str, at: int) -> int:
+def _take_whole_calls(parsed: ParsedBody, body: str, at: int) -> int:
     """Take the whole calls at the start of a broken list. Return where the broken one begins."""
     while body[at : at + 1] in ("[", " ", "\n", "\r", "\t", ","):
-        value = lenient_json.value_at(body, at + 1) if body[at] in "[," else None
-        calls = calls_of(value[0], narrow=False) if value else None
+        value = lenient_json.decode_leniently_at(body, at + 1) if body[at] in "[," else None
+        calls = read_call_value(value[0], narrow=False) if value else None
         if value and calls:
             parsed.items += calls
             at = value[1]
@@ -196,24 +198,24 @@ def _take_whole_calls(parsed: Parsed, body: str, at: int) -> int:
     return at
 
 
-def _broken_call(name: str, body: str, *, is_cut: bool) -> Found:
+def _broken_call(name: str, body: str, *, is_cut: bool) -> FoundCall:
     begin = _FIRST_ARGUMENTS.search(body)
     if begin is None:
-        return Found(name, body, cut=is_cut)
-    value = lenient_json.strict(body, begin.end())
+        return FoundCall(name, body, cut=is_cut)
+    value = lenient_json.decode_strictly(body, begin.end())
     if value is not None and not is_cut:
         decoded, end = value
         if isinstance(decoded, dict) and _TAIL.match(body, end):
             repairs = ("the call's closing bracket was missing",)
-            return Found(name, lenient_json.arguments(decoded), repairs)
+            return FoundCall(name, lenient_json.encode_arguments(decoded), repairs)
     text = body[begin.end() :].strip()
     # Text that is JSON by itself could be taken for arguments: the whole body cannot.
-    if not text or lenient_json.decode(text):
+    if not text or lenient_json.decode_leniently(text):
         text = body
-    return Found(name, text, cut=is_cut)
+    return FoundCall(name, text, cut=is_cut)
 
 
-def cut_json(text: str, tools: Tools) -> list[Found] | None:
+def read_cut_json(text: str, tools: OfferedTools) -> list[FoundCall] | None:
     """Return the calls of a reply (or fenced block) that ended inside its JSON.
 
     None if it hardly is a call: name and arguments must both be there, and with tools on offer the
@@ -222,8 +224,8 @@ def cut_json(text: str, tools: Tools) -> list[Found] | None:
     name = _FIRST_NAME.search(text)
     if name is None or not _FIRST_ARGUMENTS.search(text):
         return None
-    if tools and not tools.near(name.group(1)):
+    if tools and not tools.has_similar(name.group(1)):
         return None
     at = len(text) - len(text.lstrip())
-    parsed = _read_broken(Parsed(), text, at, Ending.OPEN)
+    parsed = _read_broken(ParsedBody(), text, at, BodyEnding.OPEN)
     return parsed.calls if parsed else None

@@ -12,12 +12,12 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any, cast
 
-from ferrule.core.calls import Call
-from ferrule.core.frozen import frozen
+from ferrule.core.calls import ToolCall
+from ferrule.core.value_class import frozen
 
 
 @frozen
-class Found:
+class FoundCall:
     """A call that was found in a text.
 
     Attributes:
@@ -25,7 +25,7 @@ class Found:
         arguments: JSON text, or the text as it stood if it is broken.
         repairs: What was read leniently, in words.
         cut: Whether the text ended inside the call.
-        unmarked: For a call whose text has no end of its own: what to hand on instead of
+        arguments_if_cut: For a call whose text has no end of its own: what to hand on instead of
             `arguments` if the reply was cut.
         source: The whole call as it stood, if its values are raw text. What follows it may show
             that one of them was misread.
@@ -38,13 +38,13 @@ class Found:
     arguments: str
     repairs: tuple[str, ...] = ()
     cut: bool = False
-    unmarked: str | None = None
+    arguments_if_cut: str | None = None
     source: str = ""
     alone: bool = False
     escaped: bool = False
 
 
-def unreadable(text: str) -> str:
+def mark_unreadable(text: str) -> str:
     """Return the arguments for a call that cannot be read.
 
     This is the text itself, or the text in parentheses where it could be taken for arguments.
@@ -58,7 +58,7 @@ def unreadable(text: str) -> str:
 
 
 @dataclass(slots=True)
-class Parsed:
+class ParsedBody:
     """What the body of a call was read as.
 
     Attributes:
@@ -68,17 +68,17 @@ class Parsed:
         doubtful: Whether the end of a value cannot be known. Then no call of the reply can be.
     """
 
-    items: list[Found | str] = field(default_factory=list["Found | str"])
+    items: list[FoundCall | str] = field(default_factory=list["FoundCall | str"])
     problems: list[str] = field(default_factory=list[str])
     rest: int | None = None
     doubtful: bool = False
 
     @property
-    def calls(self) -> list[Found]:
-        return [item for item in self.items if isinstance(item, Found)]
+    def calls(self) -> list[FoundCall]:
+        return [item for item in self.items if isinstance(item, FoundCall)]
 
 
-class Ending(Enum):
+class BodyEnding(Enum):
     """How the body that is to be read ended.
 
     `CLOSED`: At a closing mark, which may be part of an argument: a body is read only if it is
@@ -92,7 +92,7 @@ class Ending(Enum):
     OPEN = "open"
 
 
-class Tools:
+class OfferedTools:
     """The tools on offer, as far as reading needs them: names, and schemas where they are known."""
 
     def __init__(self, tools: Collection[str] = ()) -> None:
@@ -107,7 +107,7 @@ class Tools:
     def __bool__(self) -> bool:
         return bool(self.names)
 
-    def near(self, name: str) -> bool:
+    def has_similar(self, name: str) -> bool:
         """Return whether `name` is a tool's, or a typing mistake away from it.
 
         Mistakes are another case, `-` for `_`, or one letter.
@@ -127,7 +127,7 @@ class Tools:
             return {}
         return dict(cast("Mapping[str, Any]", properties))
 
-    def fits(self, tool: str, names: Sequence[str]) -> bool:
+    def accepts_names(self, tool: str, names: Sequence[str]) -> bool:
         """Return whether a tool can be called with parameters of these names.
 
         They must be all that the tool requires, and all be its own, as far as that is known.
@@ -141,30 +141,30 @@ class Tools:
             is_open or set(names) <= self.parameters(tool).keys()
         )
 
-    def admit(self, tool: str, values: Mapping[str, Any]) -> bool:
+    def accepts_values(self, tool: str, values: Mapping[str, Any]) -> bool:
         """Return whether values can be arguments of a tool, by names and types as far as known."""
-        if not self.fits(tool, list(values)):
+        if not self.accepts_names(tool, list(values)):
             return False
         for name, value in values.items():
-            kinds = self.kinds(tool, name)
-            if kinds is not None and kind_of(value) not in kinds:
+            kinds = self.parameter_types(tool, name)
+            if kinds is not None and json_type_of(value) not in kinds:
                 return False
         return True
 
-    def kinds(self, tool: str, parameter: str) -> frozenset[str] | None:
+    def parameter_types(self, tool: str, parameter: str) -> frozenset[str] | None:
         """Return the types that a parameter's schema admits.
 
         Every type if it does not say; None if the tool is not known.
         """
         if tool not in self._schemas:
             return None
-        return kinds_of(self.parameters(tool).get(parameter))
+        return admitted_types(self.parameters(tool).get(parameter))
 
 
 _EVERY_TYPE = ("string", "integer", "number", "boolean", "null", "array", "object")
 
 
-def kinds_of(schema: Any) -> frozenset[str]:
+def admitted_types(schema: Any) -> frozenset[str]:
     """Return the types that a schema admits; every type if it does not say."""
     return frozenset(_types(schema))
 
@@ -184,14 +184,14 @@ def _types(schema: Any, depth: int = 0) -> set[str]:
             return set[str]().union(*(_types(one, depth + 1) for one in known[key]))
     values = known.get("enum", [known["const"]] if "const" in known else None)
     if isinstance(values, list):
-        return {kind_of(value) for value in cast("list[Any]", values)}
+        return {json_type_of(value) for value in cast("list[Any]", values)}
     return {*_EVERY_TYPE}
 
 
 _MAX_DEPTH = 8
 
 
-def kind_of(value: Any) -> str:
+def json_type_of(value: Any) -> str:
     """Return the type of a value as JSON Schema names it; whole numbers are integers."""
     match value:
         case None:
@@ -233,7 +233,7 @@ def _is_one_edit_apart(a: str, b: str) -> bool:
     return is_changed or is_swapped
 
 
-ReadBody = Callable[[str, str, Ending, Tools], Parsed | None]
+ReadBody = Callable[[str, str, BodyEnding, OfferedTools], ParsedBody | None]
 """Takes `(opener, body, ending, tools)`.
 
 None means that this is no call or, while the ending is `CLOSED`, no whole one yet.
@@ -241,12 +241,12 @@ None means that this is no call or, while the ending is `CLOSED`, no whole one y
 
 
 @frozen
-class Form:
+class CallForm:
     """A form in which calls are marked in text.
 
     `opens` and `closes` are regular expressions; `closes` may be made from the opener. Both look at
-    most one character beyond what they match, and match at most `LONGEST` characters, so that a
-    reader knows how much of a stream to hold back.
+    most one character beyond what they match, and match at most `MAX_MARK_LENGTH` characters, so
+    that a reader knows how much of a stream to hold back.
     """
 
     name: str
@@ -255,7 +255,7 @@ class Form:
     read: ReadBody
 
 
-LONGEST = 96
+MAX_MARK_LENGTH = 96
 """Characters that a mark may have at most."""
 
 
@@ -269,6 +269,6 @@ class Dialect:
 
     name: str
     families: tuple[str, ...]
-    forms: tuple[Form, ...]
-    render: Callable[[Sequence[Call]], str]
+    forms: tuple[CallForm, ...]
+    render: Callable[[Sequence[ToolCall]], str]
     example: str

@@ -14,10 +14,10 @@ import re
 from collections.abc import Callable
 
 from . import call_shapes, lenient_json, pythonic
-from .dialect import Found, Tools
-from .regions import Candidate, Item, Outcome
+from .dialect import FoundCall, OfferedTools
+from .regions import FencedBlock, Item, RegionOutcome
 
-Nested = Callable[[str], "tuple[Found, ...]"]
+Nested = Callable[[str], "tuple[FoundCall, ...]"]
 """Reads the marked calls that a block consists of. Returns none if anything else is in it."""
 
 _DATA = re.compile(
@@ -33,11 +33,11 @@ OPENING = re.compile(r"[ \t]*([\w+.:/=-]*)[ \t]*([^\n]*)")
 """What follows the marks on the opening line: the language, and anything else."""
 
 
-class Fence:
+class FenceRegion:
     """Follows a block to its end. Once it cannot be a call, its text is handed on as it arrives."""
 
     def __init__(
-        self, mark: str, opening: str, tools: Tools, nested: Nested, *, plain: bool = False
+        self, mark: str, opening: str, tools: OfferedTools, nested: Nested, *, plain: bool = False
     ) -> None:
         """Begin a block.
 
@@ -64,7 +64,7 @@ class Fence:
         self._closing = re.compile(rf"[ \t]*{re.escape(mark[0])}{{{len(mark)},}}[ \t\r]*\Z")
         self._may_close = re.compile(rf"[ \t]*{re.escape(mark[0])}*[ \t\r]*\Z")
 
-    def feed(self, piece: str, end: bool, cut: bool = False) -> Outcome | None:
+    def feed(self, piece: str, end: bool, cut: bool = False) -> RegionOutcome | None:
         text = self._line + piece
         self._line = ""
         fresh: list[str] = []
@@ -84,10 +84,10 @@ class Fence:
             self._inside_line = not is_whole_line
         return self._take("".join(fresh), end)
 
-    def _take(self, fresh: str, end: bool) -> Outcome | None:
+    def _take(self, fresh: str, end: bool) -> RegionOutcome | None:
         """Take text of the block that does not close it."""
         if self._is_plain:
-            return Outcome([fresh], done=end)
+            return RegionOutcome([fresh], done=end)
         self._content.append(fresh)
         if end:
             return self._end_unclosed()
@@ -101,7 +101,9 @@ class Fence:
         if may_be_call:
             return None
         self._is_plain = True
-        return Outcome([Candidate("", None), self._raw + "".join(self._content)], done=False)
+        return RegionOutcome(
+            [FencedBlock("", None), self._raw + "".join(self._content)], done=False
+        )
 
     def _may_be_call(self, start: str) -> bool | None:
         """Return whether a block with this beginning may be a call; None while nobody knows."""
@@ -121,44 +123,50 @@ class Fence:
             return None if len(text) < 80 else False
         name = word.group(1)
         return (
-            name == "print" or self._tools.near(name.rpartition(".")[2]) or self._tools.near(name)
+            name == "print"
+            or self._tools.has_similar(name.rpartition(".")[2])
+            or self._tools.has_similar(name)
         )
 
-    def _close(self, fresh: str, line: str, rest: str) -> Outcome:
+    def _close(self, fresh: str, line: str, rest: str) -> RegionOutcome:
         if self._is_plain:
-            return Outcome([fresh + line], rest)
+            return RegionOutcome([fresh + line], rest)
         self._content.append(fresh)
         content = "".join(self._content)
-        return Outcome([Candidate(self._raw + content + line, self.calls(content))], rest)
+        return RegionOutcome(
+            [FencedBlock(self._raw + content + line, self.read_calls(content))], rest
+        )
 
-    def _end_unclosed(self) -> Outcome:
+    def _end_unclosed(self) -> RegionOutcome:
         """End a block that the reply ended in.
 
         A whole call counts, and a cut one is a cut call. Otherwise this was no fence at all.
         """
         content = "".join(self._content)
-        calls = self.calls(content)
+        calls = self.read_calls(content)
         if calls:
-            return Outcome([Candidate(self._raw + content, calls)])
+            return RegionOutcome([FencedBlock(self._raw + content, calls)])
         inner = _INNER_END.search(content)
-        calls = self.calls(content[: inner.start()]) if inner else None
+        calls = self.read_calls(content[: inner.start()]) if inner else None
         if inner and calls:
             raw = self._raw + content[: inner.end()]
-            return Outcome([Candidate(raw, calls)], content[inner.end() :])
+            return RegionOutcome([FencedBlock(raw, calls)], content[inner.end() :])
         cut_calls = self._read_cut(content)
         if cut_calls:
-            return Outcome([Candidate(self._raw + content, tuple(cut_calls))])
-        return Outcome([Candidate("", None), self._raw], content, literal=True, fences=False)
+            return RegionOutcome([FencedBlock(self._raw + content, tuple(cut_calls))])
+        return RegionOutcome(
+            [FencedBlock("", None), self._raw], content, literal=True, fences=False
+        )
 
-    def _read_cut(self, content: str) -> list[Found] | None:
+    def _read_cut(self, content: str) -> list[FoundCall] | None:
         text = content.strip()
         if text.startswith(("{", "[{")) and _DATA.match(self._language):
-            return call_shapes.cut_json(text, self._tools)
+            return call_shapes.read_cut_json(text, self._tools)
         if self._language == "tool_code":
-            return pythonic.cut_python(text, self._tools)
+            return pythonic.read_cut_python(text, self._tools)
         return None
 
-    def calls(self, content: str) -> tuple[Found, ...] | None:
+    def read_calls(self, content: str) -> tuple[FoundCall, ...] | None:
         """Return the calls that the block's content consists of, or None."""
         text = content.strip()
         if not text or not self._may_be_call(text + "\n"):
@@ -170,41 +178,41 @@ class Fence:
             found = self._read_python(text)
         return tuple(found) if found else self._nested(text) or None
 
-    def _read_python(self, text: str) -> list[Found] | None:
+    def _read_python(self, text: str) -> list[FoundCall] | None:
         if self._language in _CODE:
             return pythonic.read_python(text, self._tools)
         if self._language not in _PYTHON or not self._tools:
             return None
         found = pythonic.read_python(text, self._tools)
-        if found and all(self._tools.near(call.tool) for call in found):
+        if found and all(self._tools.has_similar(call.tool) for call in found):
             return found
         return None
 
 
-def _read_json_calls(text: str) -> list[Found] | None:
+def _read_json_calls(text: str) -> list[FoundCall] | None:
     """Read one value or several below each other, all of which must be calls."""
-    found: list[Found] = []
+    found: list[FoundCall] = []
     at = 0
     while at < len(text):
-        value = lenient_json.value_at(text, at)
+        value = lenient_json.decode_leniently_at(text, at)
         if value is None:
             return None
         decoded, at, repairs = value
-        calls = call_shapes.calls_of(decoded, narrow=True)
+        calls = call_shapes.read_call_value(decoded, narrow=True)
         if not calls:
             return None
-        found += [Found(c.tool, c.arguments, c.repairs + tuple(repairs)) for c in calls]
+        found += [FoundCall(c.tool, c.arguments, c.repairs + tuple(repairs)) for c in calls]
         while at < len(text) and text[at] in " \t\r\n,;":
             at += 1
     return found
 
 
-def inline(mark: str, line: str, tools: Tools, nested: Nested) -> Item | None:
+def read_inline_block(mark: str, line: str, tools: OfferedTools, nested: Nested) -> Item | None:
     """Read a whole block on one line; None if the line is no such block, or the block no call."""
     body, closing, after = line.rpartition(mark)
     head = re.match(r"[ \t]*(\w*)(?=[ \t{\[<])", body)
     if not closing or after.strip() or head is None:
         return None
-    block = Fence(mark, head.group(1), tools, nested)
-    calls = block.calls(body[head.end() :])
-    return Candidate(mark + line, calls) if calls else None
+    block = FenceRegion(mark, head.group(1), tools, nested)
+    calls = block.read_calls(body[head.end() :])
+    return FencedBlock(mark + line, calls) if calls else None

@@ -8,32 +8,32 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ferrule.core.calls import Call
+from ferrule.core.calls import ToolCall
 
 from . import lenient_json
-from .dialect import Ending, Form, Found, Parsed, Tools
+from .dialect import BodyEnding, CallForm, FoundCall, OfferedTools, ParsedBody
 
 _NEXT = r"(?=>>>[A-Za-z_][\w.:-]{0,63}\n)"
 
 
-def _read(opener: str, body: str, ending: Ending, tools: Tools) -> Parsed | None:
+def _read(opener: str, body: str, ending: BodyEnding, tools: OfferedTools) -> ParsedBody | None:
     name = opener[3:].strip()
-    value = lenient_json.value_at(body, 0)
+    value = lenient_json.decode_leniently_at(body, 0)
     if value is None or not isinstance(value[0], dict):
-        if ending is Ending.CLOSED:
+        if ending is BodyEnding.CLOSED:
             return None
-        return Parsed([Found(name, body.strip(), cut=ending is Ending.OPEN)])
+        return ParsedBody([FoundCall(name, body.strip(), cut=ending is BodyEnding.OPEN)])
     decoded, end, repairs = value
-    call = Found(name, lenient_json.arguments(decoded), tuple(repairs))
-    if ending is Ending.OPEN:
-        return Parsed([call], rest=end)
+    call = FoundCall(name, lenient_json.encode_arguments(decoded), tuple(repairs))
+    if ending is BodyEnding.OPEN:
+        return ParsedBody([call], rest=end)
     rest = body[end:]
-    return Parsed([call, rest] if rest.strip() else [call])
+    return ParsedBody([call, rest] if rest.strip() else [call])
 
 
-FORM = Form("functionary", r">>>[A-Za-z_][\w.:-]{0,63}\n(?=\{)", lambda _: _NEXT, _read)
+FORM = CallForm("functionary", r">>>[A-Za-z_][\w.:-]{0,63}\n(?=\{)", lambda _: _NEXT, _read)
 
 
-def render(calls: Sequence[Call]) -> str:
+def render(calls: Sequence[ToolCall]) -> str:
     """Write calls as Functionary 3.2 does."""
     return "\n".join(f">>>{call.tool}\n{call.arguments}" for call in calls)

@@ -13,10 +13,10 @@ import re
 from collections.abc import Sequence
 from typing import Any
 
-from ferrule.core.calls import Call
+from ferrule.core.calls import ToolCall
 
 from . import lenient_json
-from .dialect import Ending, Form, Found, Parsed, Tools, unreadable
+from .dialect import BodyEnding, CallForm, FoundCall, OfferedTools, ParsedBody, mark_unreadable
 
 _HEAD = re.compile(r"[\s,;]*(?:call:)+\s*([A-Za-z_][\w./-]*)(?::\1)?\s*(?=[{(])")
 QUOTE = r'<\|"\|>|<escape>|<\|\'\|>'
@@ -61,7 +61,7 @@ def _read_value(text: str, at: int, depth: int = 0) -> tuple[Any, int]:
         return _read_list(text, at, depth + 1)
     if text[at : at + 1] == "'":
         return _read_single_quoted(text, at)
-    found = lenient_json.strict(text, at)
+    found = lenient_json.decode_strictly(text, at)
     if found is not None:
         return found
     bare = _BARE.match(text, at)
@@ -73,7 +73,7 @@ def _read_value(text: str, at: int, depth: int = 0) -> tuple[Any, int]:
 
 def _read_single_quoted(text: str, at: int) -> tuple[str, int]:
     match = re.compile(r"'((?:[^'\\]|\\.)*)'", re.DOTALL).match(text, at)
-    decoded = lenient_json.decode(match.group()) if match else None
+    decoded = lenient_json.decode_leniently(match.group()) if match else None
     if match is None or decoded is None:
         raise _Broken
     return decoded[0], match.end()
@@ -111,7 +111,7 @@ def _read_key(text: str, at: int) -> tuple[str, int]:
         raise _Broken
     if match.group(2) is not None:
         return match.group(2).strip(), match.end()
-    decoded = lenient_json.strict(f'"{match.group(1)}"')
+    decoded = lenient_json.decode_strictly(f'"{match.group(1)}"')
     if decoded is None:
         raise _Broken
     return decoded[0], match.end()
@@ -131,44 +131,44 @@ def _read_list(text: str, at: int, depth: int) -> tuple[list[Any], int]:
     return values, at + 1
 
 
-def _read(opener: str, body: str, ending: Ending, tools: Tools) -> Parsed | None:
-    parsed = Parsed()
+def _read(opener: str, body: str, ending: BodyEnding, tools: OfferedTools) -> ParsedBody | None:
+    parsed = ParsedBody()
     at = 0
     while head := _HEAD.match(body, at):
         try:
             values, end = _read_object(body, head.end(), 0)
         except _Broken:
-            if ending is Ending.CLOSED:
+            if ending is BodyEnding.CLOSED:
                 return None
-            text = unreadable(body[head.end() :].strip())
-            parsed.items.append(Found(head.group(1), text, cut=ending is Ending.OPEN))
-            parsed.doubtful = ending is Ending.FORCED
+            text = mark_unreadable(body[head.end() :].strip())
+            parsed.items.append(FoundCall(head.group(1), text, cut=ending is BodyEnding.OPEN))
+            parsed.doubtful = ending is BodyEnding.FORCED
             return parsed
         source = body[head.start() : end]
-        alone = not tools.admit(head.group(1), values)
+        alone = not tools.accepts_values(head.group(1), values)
         parsed.items.append(
-            Found(head.group(1), lenient_json.encode(values), source=source, alone=alone)
+            FoundCall(head.group(1), lenient_json.encode(values), source=source, alone=alone)
         )
         at = end
     if not parsed.items:
         return None
-    if ending is Ending.OPEN:
+    if ending is BodyEnding.OPEN:
         parsed.rest = at
     elif body[at:].strip():
         parsed.items.append(body[at:])
     return parsed
 
 
-TAIL = r"[})]\s{0,8}(?:<tool_call\|>|<end_function_call>|\Z)"
-"""Matches the end of a call; see `markup.TAIL`."""
+CALL_END = r"[})]\s{0,8}(?:<tool_call\|>|<end_function_call>|\Z)"
+"""Matches the end of a call; see `markup.CALL_END`."""
 
-BETWEEN = r"<tool_call\|>\s*<\|tool_call>|<end_function_call>\s*<start_function_call>"
+BETWEEN_CALLS = r"<tool_call\|>\s*<\|tool_call>|<end_function_call>\s*<start_function_call>"
 """Matches what stands between two calls."""
 
-FUNCTION_GEMMA = Form(
+FUNCTION_GEMMA = CallForm(
     "functiongemma", r"<start_function_call>", lambda _: r"<end_function_call>", _read
 )
-GEMMA4 = Form("gemma4", r"<\|tool_call>", lambda _: r"<tool_call\|>", _read)
+GEMMA4 = CallForm("gemma4", r"<\|tool_call>", lambda _: r"<tool_call\|>", _read)
 
 FORMS = (FUNCTION_GEMMA, GEMMA4)
 
@@ -195,18 +195,18 @@ def _render_key(key: str) -> str:
     return key if re.fullmatch(r"[A-Za-z_]\w*", key) else _escape(key)
 
 
-def _render_call(call: Call, opens: str, closes: str, quote: str) -> str:
-    decoded = lenient_json.strict(call.arguments)
+def _render_call(call: ToolCall, opens: str, closes: str, quote: str) -> str:
+    decoded = lenient_json.decode_strictly(call.arguments)
     values = (lenient_json.as_object(decoded[0]) if decoded else None) or {}
     return f"{opens}call:{call.tool}{_render_value(values, quote)}{closes}"
 
 
-def render_gemma4(calls: Sequence[Call]) -> str:
+def render_gemma4(calls: Sequence[ToolCall]) -> str:
     """Write calls as Gemma 4 does."""
     return "".join(_render_call(call, "<|tool_call>", "<tool_call|>", '<|"|>') for call in calls)
 
 
-def render_function_gemma(calls: Sequence[Call]) -> str:
+def render_function_gemma(calls: Sequence[ToolCall]) -> str:
     """Write calls as FunctionGemma does."""
     return "".join(
         _render_call(call, "<start_function_call>", "<end_function_call>", "<escape>")

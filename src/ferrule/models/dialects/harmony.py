@@ -14,21 +14,21 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from ferrule.core.calls import Call
+from ferrule.core.calls import ToolCall
 
 from . import lenient_json
-from .dialect import Ending, Form, Found, Parsed, Tools
+from .dialect import BodyEnding, CallForm, FoundCall, OfferedTools, ParsedBody
 
 HEADER = r"<\|start\|>assistant|<\|channel\|>"
 """Begins a message's header; `<|message|>` ends it."""
 
-ROLE = re.compile(r"\s*to=[^\s<]{1,80}\s*(?=<\|channel\|>|<\|constrain\|>|<\|message\|>)")
+REST_OF_HEADER = re.compile(r"\s*to=[^\s<]{1,80}\s*(?=<\|channel\|>|<\|constrain\|>|<\|message\|>)")
 """The rest of a header whose beginning stands in the prompt. It says who the message is for."""
 
-ROLE_BEGINS = re.compile(r"\s*(?:t(?:o(?:=[^\s<]{0,80}\s*(?:<[^<>]{0,12})?)?)?)?\Z")
-"""A text that may become `ROLE`."""
+REST_OF_HEADER_BEGINS = re.compile(r"\s*(?:t(?:o(?:=[^\s<]{0,80}\s*(?:<[^<>]{0,12})?)?)?)?\Z")
+"""A text that may become `REST_OF_HEADER`."""
 
-ENDS = r"<\|end\|>|<\|call\|>|<\|return\|>|(?=<\|start\|>)|(?=<\|channel\|>)"
+MESSAGE_END = r"<\|end\|>|<\|call\|>|<\|return\|>|(?=<\|start\|>)|(?=<\|channel\|>)"
 """Ends a message. Servers often take the stop token off, so the next header ends it too."""
 
 _RECIPIENT = re.compile(r"\bto=\s*([^\s<]+)")
@@ -36,7 +36,7 @@ _CHANNEL = re.compile(r"<\|channel\|>\s*(\w+)")
 _NO_TOOLS = ("assistant", "user", "all", "system")
 
 
-def route(header: str) -> tuple[str, str]:
+def parse_header(header: str) -> tuple[str, str]:
     """Return the channel and the tool of a header; the tool is "" if the message is no call."""
     channel = _CHANNEL.search(header)
     recipient = _RECIPIENT.search(header)
@@ -46,30 +46,30 @@ def route(header: str) -> tuple[str, str]:
     return channel.group(1) if channel else "final", tool
 
 
-def _read(opener: str, body: str, ending: Ending, tools: Tools) -> Parsed | None:
+def _read(opener: str, body: str, ending: BodyEnding, tools: OfferedTools) -> ParsedBody | None:
     """Read a message that is a call. `opener` is its whole header."""
-    _, tool = route(opener)
-    value = lenient_json.value_at(body, 0)
+    _, tool = parse_header(opener)
+    value = lenient_json.decode_leniently_at(body, 0)
     if value is not None and isinstance(value[0], dict):
         decoded, end, repairs = value
-        call = Found(tool, lenient_json.arguments(decoded), tuple(repairs))
-        if ending is Ending.OPEN:
-            return Parsed([call], rest=end)
+        call = FoundCall(tool, lenient_json.encode_arguments(decoded), tuple(repairs))
+        if ending is BodyEnding.OPEN:
+            return ParsedBody([call], rest=end)
         rest = body[end:]
-        return Parsed([call, rest] if rest.strip() else [call])
-    if ending is Ending.CLOSED and body.lstrip().startswith("{"):
+        return ParsedBody([call, rest] if rest.strip() else [call])
+    if ending is BodyEnding.CLOSED and body.lstrip().startswith("{"):
         return None
     text = body.strip()
-    if ending is Ending.OPEN and not text:
+    if ending is BodyEnding.OPEN and not text:
         return None
-    return Parsed([Found(tool, text or "{}", cut=ending is Ending.OPEN)])
+    return ParsedBody([FoundCall(tool, text or "{}", cut=ending is BodyEnding.OPEN)])
 
 
-CALL = Form("harmony", r"(?!)", lambda _: ENDS, _read)
+CALL = CallForm("harmony", r"(?!)", lambda _: MESSAGE_END, _read)
 """The form of a call. Its opener never matches: the reader uses it when a header names a tool."""
 
 
-def render(calls: Sequence[Call]) -> str:
+def render(calls: Sequence[ToolCall]) -> str:
     """Write calls as gpt-oss does, each as a message."""
     return "<|start|>assistant".join(
         (

@@ -11,9 +11,9 @@ import json
 import re
 from typing import Any, cast
 
-from ferrule.core.calls import compact
+from ferrule.core.calls import encode_json
 
-from .brackets import balanced_end
+from .brackets import find_closing_bracket
 
 
 def _refuse(name: str) -> Any:
@@ -31,7 +31,7 @@ _ESCAPE = re.compile(r'\\(u[0-9a-fA-F]{4}|.)|(")|([\x00-\x1f])', re.DOTALL)
 _WORDS = {"True": "true", "False": "false", "None": "null"}
 
 
-def strict(text: str, at: int = 0) -> tuple[Any, int] | None:
+def decode_strictly(text: str, at: int = 0) -> tuple[Any, int] | None:
     """Return the JSON value at an offset and where it ends, or None.
 
     White space before it is skipped.
@@ -43,39 +43,39 @@ def strict(text: str, at: int = 0) -> tuple[Any, int] | None:
         return None
 
 
-def decode(text: str) -> tuple[Any, list[str]] | None:
+def decode_leniently(text: str) -> tuple[Any, list[str]] | None:
     """Return the one value that a text holds, and the repairs.
 
     None if it cannot be decoded without guessing.
     """
     text = text.strip()
-    found = strict(text)
+    found = decode_strictly(text)
     if found is not None and found[1] == len(text):
         return found[0], []
     repaired = _repair(text)
     if repaired is None:
         return None
     mended, repairs = repaired
-    found = strict(mended)
+    found = decode_strictly(mended)
     if found is None or found[1] != len(mended):
         return None
     return found[0], repairs
 
 
-def value_at(text: str, at: int) -> tuple[Any, int, list[str]] | None:
+def decode_leniently_at(text: str, at: int) -> tuple[Any, int, list[str]] | None:
     """Return the value at an offset, where it ends, and the repairs, or None.
 
     Like `strict`, but an object or a list that is only nearly JSON is repaired.
     """
-    found = strict(text, at)
+    found = decode_strictly(text, at)
     if found is not None:
         return found[0], found[1], []
     start = _SPACE.match(text, at)
     begin = start.end() if start else at
-    end = balanced_end(text, begin)
+    end = find_closing_bracket(text, begin)
     if end is None:
         return None
-    decoded = decode(text[begin:end])
+    decoded = decode_leniently(text[begin:end])
     if decoded is None:
         return None
     value, repairs = decoded
@@ -135,7 +135,7 @@ def encode(value: Any) -> str:
 
     Lone halves of a surrogate pair stay escaped, since they have no UTF-8.
     """
-    text = compact(value)
+    text = encode_json(value)
     try:
         text.encode()
     except UnicodeEncodeError:
@@ -143,7 +143,7 @@ def encode(value: Any) -> str:
     return text
 
 
-def arguments(value: Any) -> str:
+def encode_arguments(value: Any) -> str:
     """Return arguments as a call carries them.
 
     An object is encoded, text stays as it is, and nothing becomes `{}`.

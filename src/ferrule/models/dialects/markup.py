@@ -32,16 +32,16 @@ from functools import cache
 from itertools import islice
 from typing import Any
 
-from ferrule.core.calls import Call
-from ferrule.core.frozen import frozen
+from ferrule.core.calls import ToolCall
+from ferrule.core.value_class import frozen
 
 from . import lenient_json
-from .dialect import Ending, Found, Parsed, Tools, kind_of, unreadable
+from .dialect import BodyEnding, FoundCall, OfferedTools, ParsedBody, json_type_of, mark_unreadable
 
 PREFIX = r"(?:(?:antml|minimax|steptml|seed|atem|mm|longcat|xai):|[|｜]{1,2} ?DSML ?[|｜]{1,2} ?)?"
 """What may stand before the tag names. DeepSeek's bars are U+FF5C; ASCII bars are seen too."""
 
-M3 = "]<]minimax[>["
+MINIMAX_PREFIX = "]<]minimax[>["
 """MiniMax M3 puts this before every tag. A tag without it is text."""
 
 _MOST_ENDS = 8
@@ -68,28 +68,28 @@ class Grammar:
     part: re.Pattern[str]
     padded: bool = False
 
-    def closed(self, body: str, at: int) -> int | None:
+    def find_call_end(self, body: str, at: int) -> int | None:
         """Return where the closing mark of a call that begins at an offset ends, or None."""
         match = self.closes.match(body, at)
         return match.end() if match else None
 
-    def goes_on(self, body: str, at: int) -> bool:
+    def can_follow_value(self, body: str, at: int) -> bool:
         """Return whether the text from an offset on may follow a value."""
         at = _past_space(body, at)
-        return self.value.match(body, at) is not None or self.closed(body, at) is not None
+        return self.value.match(body, at) is not None or self.find_call_end(body, at) is not None
 
     def has_marks(self, text: str) -> bool:
         """Return whether a text holds a mark, or a piece of one."""
         return self.part.search(text) is not None
 
-    def left_over(self, text: str) -> bool:
+    def has_call_marks(self, text: str) -> bool:
         """Return whether a text outside of calls holds a mark of a call or of a value."""
         return any(pattern.search(text) for pattern in (self.opens, self.value, self.ends))
 
-    def may_follow(self, text: str) -> bool:
+    def can_follow_call(self, text: str) -> bool:
         """Return whether a text may follow a call: no mark is left before another call begins."""
         following = self.opens.search(text)
-        return not self.left_over(text[: following.start()] if following else text)
+        return not self.has_call_marks(text[: following.start()] if following else text)
 
     def is_paired(self, value: str) -> bool:
         """Return whether each value that opens inside a value is also closed in it.
@@ -183,35 +183,35 @@ XTML = Grammar(
 _XTML_JSON = re.compile(r"\s*<\|open\|>json[^<>]{0,40}<\|sep\|>")
 _XTML_JSON_END = re.compile(r"\s*<\|close\|>json<\|sep\|>")
 
-TAIL = (
+CALL_END = (
     rf"</{PREFIX}parameter>\s{{0,8}}</{PREFIX}invoke>|</param(?:eter)?>\s{{0,8}}</function>"
     r"|</arg_value(?::\w{1,16})?>\s{0,8}(?:</tool_calls?(?::\w{1,16})?>|\Z)"
     r"|<\|close\|>argument<\|sep\|>\s{0,8}<\|close\|>call<\|sep\|>"
-    rf"|{re.escape(M3)}</[\w.-]{{1,40}}>\s{{0,8}}{re.escape(M3)}</invoke>"
+    rf"|{re.escape(MINIMAX_PREFIX)}</[\w.-]{{1,40}}>\s{{0,8}}{re.escape(MINIMAX_PREFIX)}</invoke>"
 )
 """Matches the end of a call. Where it stands in prose, a value held closing marks, so that a call
 was taken to end too early.
 """
-TAIL_BEGINS = (
+CALL_END_BEGINS = (
     r"</(?:[^<>\s/]{1,16})?param(?:eter)?>\s{0,8}(?:<[^<>\n]{0,40})?|</arg_value(?::\w{1,16})?>\s{0,8}(?:<[^<>\n]{0,40})?"
     r"|<\|close\|>argument<\|sep\|>\s{0,8}(?:<[^\n]{0,24})?"
-    rf"|{re.escape(M3)}(?:<(?:/[\w.-]{{0,40}}(?:>\s{{0,8}}(?:\][^\n]{{0,40}})?)?)?)?"
+    rf"|{re.escape(MINIMAX_PREFIX)}(?:<(?:/[\w.-]{{0,40}}(?:>\s{{0,8}}(?:\][^\n]{{0,40}})?)?)?)?"
 )
-"""Matches what may become a `TAIL`."""
+"""Matches what may become a `CALL_END`."""
 
 VALUE_MARK = (
     rf"<{PREFIX}param(?:eter)?(?:=|\s{{1,8}}name=)|</{PREFIX}param(?:eter)?>|</?arg_(?:key|value)(?::\w{{1,16}})?>"
     r"|<\|(?:open|close)\|>argument\b"
-    rf"|{re.escape(M3)}(?!</?tool_call>)"
+    rf"|{re.escape(MINIMAX_PREFIX)}(?!</?tool_call>)"
 )
 """Opens or closes a value. Where it follows a call and is in no other, that call may go on."""
 
-BETWEEN = rf"{re.escape(M3)}</tool_call>\s*{re.escape(M3)}<tool_call>"
-"""Matches what stands between two calls in frames of their own; see `tagged_calls.BETWEEN` for
-tags. Kimi K3 writes one frame.
+BETWEEN_CALLS = rf"{re.escape(MINIMAX_PREFIX)}</tool_call>\s*{re.escape(MINIMAX_PREFIX)}<tool_call>"
+"""Matches what stands between two calls in frames of their own; see `tagged_calls.BETWEEN_CALLS`
+for tags. Kimi K3 writes one frame.
 """
 
-_FRAMES = re.compile(rf"{re.escape(M3)}|</?tool_calls?(?::\w+)?>")
+_FRAMES = re.compile(rf"{re.escape(MINIMAX_PREFIX)}|</?tool_calls?(?::\w+)?>")
 """Matches what may stand between two calls of one body and is no text."""
 _CHILD = re.compile(rf"\s*<({_TAG})>")
 _SPACE = re.compile(r"\s*")
@@ -232,7 +232,9 @@ def _past_space(body: str, at: int) -> int:
     return match.end() if match else at
 
 
-def read_markup(body: str, ending: Ending, tools: Tools, *, padded: bool = True) -> Parsed | None:
+def read_markup(
+    body: str, ending: BodyEnding, tools: OfferedTools, *, padded: bool = True
+) -> ParsedBody | None:
     """Read whatever mark-up a body between call marks holds.
 
     `padded` is for functions only; see `Grammar`.
@@ -240,19 +242,23 @@ def read_markup(body: str, ending: Ending, tools: Tools, *, padded: bool = True)
     grammar = _grammar_of(body, ending, tools, padded=padded)
     if grammar is not None:
         return read_calls(body, grammar, ending, tools)
-    if ending is not Ending.OPEN:
+    if ending is not BodyEnding.OPEN:
         return _read_bare(body, tools)
     return None
 
 
-def _grammar_of(body: str, ending: Ending, tools: Tools, *, padded: bool) -> Grammar | None:
+def _grammar_of(
+    body: str, ending: BodyEnding, tools: OfferedTools, *, padded: bool
+) -> Grammar | None:
     """Return the kind of mark-up in a body, by the first mark that opens a call."""
-    if body.lstrip().startswith(M3):
-        mark = re.escape(M3)
-        return _children(rf"{mark}<invoke\s+name={_NAME}", rf"{mark}</invoke>", _TAG, mark=M3)
+    if body.lstrip().startswith(MINIMAX_PREFIX):
+        mark = re.escape(MINIMAX_PREFIX)
+        return _children(
+            rf"{mark}<invoke\s+name={_NAME}", rf"{mark}</invoke>", _TAG, mark=MINIMAX_PREFIX
+        )
     pairs = _PAIRS_BEGIN.match(body)
     if pairs:
-        return _pairs(pairs.group("suffix"), ended=ending is not Ending.OPEN)
+        return _pairs(pairs.group("suffix"), ended=ending is not BodyEnding.OPEN)
     functions = _functions(padded=padded)
     function = functions.opens.search(body)
     invocation = _INVOKES.search(body)
@@ -270,16 +276,18 @@ def _grammar_of(body: str, ending: Ending, tools: Tools, *, padded: bool) -> Gra
     )
 
 
-def read_calls(body: str, grammar: Grammar, ending: Ending, tools: Tools) -> Parsed | None:
+def read_calls(
+    body: str, grammar: Grammar, ending: BodyEnding, tools: OfferedTools
+) -> ParsedBody | None:
     """Read the calls of a body by one grammar."""
-    parsed = Parsed()
+    parsed = ParsedBody()
     first: re.Match[str] | None = None
     at = 0
     while opened := grammar.opens.search(body, at):
         between = body[at : opened.start()]
-        if grammar.left_over(between):
+        if grammar.has_call_marks(between):
             return _read_doubtful(
-                Parsed(), body, first or opened, grammar, ending, tools, stray=True
+                ParsedBody(), body, first or opened, grammar, ending, tools, stray=True
             )
         first = first or opened
         whole = _read_certain(body, opened, grammar, tools)
@@ -292,9 +300,9 @@ def read_calls(body: str, grammar: Grammar, ending: Ending, tools: Tools) -> Par
     rest = body[at:]
     if first is None:
         return None
-    if grammar.left_over(rest):
-        return _read_doubtful(Parsed(), body, first, grammar, ending, tools, stray=True)
-    if ending is Ending.OPEN:
+    if grammar.has_call_marks(rest):
+        return _read_doubtful(ParsedBody(), body, first, grammar, ending, tools, stray=True)
+    if ending is BodyEnding.OPEN:
         parsed.rest = at
     elif _FRAMES.sub("", rest).strip():
         parsed.items.append(rest)
@@ -302,8 +310,8 @@ def read_calls(body: str, grammar: Grammar, ending: Ending, tools: Tools) -> Par
 
 
 def _read_certain(
-    body: str, opened: re.Match[str], grammar: Grammar, tools: Tools
-) -> tuple[Found, int] | None:
+    body: str, opened: re.Match[str], grammar: Grammar, tools: OfferedTools
+) -> tuple[FoundCall, int] | None:
     """Return a call that can be read without a doubt, and where it ends."""
     if opened.groupdict().get("empty"):
         return _make_call(body, opened, grammar, [], opened.end(), tools), opened.end()
@@ -330,7 +338,7 @@ def _readings(
     first possible end. `keys` are those of the values before.
     """
     at = _past_space(body, at)
-    stop = grammar.closed(body, at)
+    stop = grammar.find_call_end(body, at)
     if stop is not None:
         yield [], stop
         return
@@ -350,20 +358,20 @@ def _value_ends(body: str, opened: re.Match[str], grammar: Grammar) -> Iterator[
     for end in grammar.ends.finditer(body, opened.end()):
         if "key" in grammar.ends.groupindex and end.group("key") != opened.group("key"):
             continue
-        if grammar.goes_on(body, end.end()):
+        if grammar.can_follow_value(body, end.end()):
             yield body[opened.end() : end.start()], end.end()
 
 
 def _read_doubtful(
-    before: Parsed,
+    before: ParsedBody,
     body: str,
     opened: re.Match[str],
     grammar: Grammar,
-    ending: Ending,
-    tools: Tools,
+    ending: BodyEnding,
+    tools: OfferedTools,
     *,
     stray: bool = False,
-) -> Parsed | None:
+) -> ParsedBody | None:
     """Read a body in which a call is not whole, or whose marks may belong to one of its values.
 
     Args:
@@ -375,37 +383,37 @@ def _read_doubtful(
         tools: The tools on offer.
         stray: Whether there are marks outside of the calls.
     """
-    if ending is Ending.CLOSED:
+    if ending is BodyEnding.CLOSED:
         return None
     tool = _tool_name(opened)
     inner = body[opened.end() :].strip()
     readings = _clean_readings(body, opened, grammar, tools)
-    if ending is Ending.OPEN and not before.calls and len(readings) == 1:
+    if ending is BodyEnding.OPEN and not before.calls and len(readings) == 1:
         raw, stop = readings[0]
         is_paired = all(grammar.is_paired(text) for _, text in raw)
-        if is_paired and not grammar.left_over(body[stop:]):
+        if is_paired and not grammar.has_call_marks(body[stop:]):
             only = _make_call(body, opened, grammar, raw, stop, tools)
-            return Parsed([replace(only, alone=True)], rest=stop)
+            return ParsedBody([replace(only, alone=True)], rest=stop)
     values, at = _complete_values(body, opened, grammar)
     if stray or readings or any(grammar.has_marks(text) for _, text in values):
         first = before.calls[0].tool if before.calls else tool
         problem = (
             f"a value in the call to `{first}` holds marks of calls: where it ends cannot be known"
         )
-        return Parsed([Found(first, unreadable(body))], [problem], doubtful=True)
-    if ending is Ending.FORCED and not body[at:].strip():
+        return ParsedBody([FoundCall(first, mark_unreadable(body))], [problem], doubtful=True)
+    if ending is BodyEnding.FORCED and not body[at:].strip():
         repairs = ("its closing tag was missing",)
         before.items.append(_make_call(body, opened, grammar, values, at, tools, repairs))
-    elif ending is Ending.OPEN and not inner.startswith(("<", "{", M3)):
+    elif ending is BodyEnding.OPEN and not inner.startswith(("<", "{", MINIMAX_PREFIX)):
         return before if before.calls else None  # the tag is only mentioned: this is no call
     else:
-        before.items.append(Found(tool, unreadable(inner), cut=ending is Ending.OPEN))
-        before.doubtful = ending is Ending.FORCED
+        before.items.append(FoundCall(tool, mark_unreadable(inner), cut=ending is BodyEnding.OPEN))
+        before.doubtful = ending is BodyEnding.FORCED
     return before
 
 
 def _clean_readings(
-    body: str, opened: re.Match[str], grammar: Grammar, tools: Tools
+    body: str, opened: re.Match[str], grammar: Grammar, tools: OfferedTools
 ) -> list[tuple[Raw, int]]:
     """Return the readings of a call that fit its tool and leave only marks of other calls over.
 
@@ -418,7 +426,7 @@ def _clean_readings(
     clean: list[tuple[Raw, int]] = []
     for raw, stop in _readings(body, opened.end(), grammar, frozenset()):
         keys = [_key_name(grammar, parameter) for parameter, _ in raw]
-        if grammar.may_follow(body[stop:]) and tools.fits(tool, keys):
+        if grammar.can_follow_call(body[stop:]) and tools.accepts_names(tool, keys):
             clean.append((raw, stop))
             if len(clean) == 2:
                 break
@@ -435,7 +443,7 @@ def _spelling(parameter: re.Match[str]) -> str:
 
 def _key_name(grammar: Grammar, parameter: re.Match[str]) -> str:
     key = parameter.group("key")
-    return attribute(key, "key") if grammar is XTML else key
+    return read_attribute(key, "key") if grammar is XTML else key
 
 
 def _complete_values(body: str, opened: re.Match[str], grammar: Grammar) -> tuple[Raw, int]:
@@ -453,10 +461,10 @@ def _complete_values(body: str, opened: re.Match[str], grammar: Grammar) -> tupl
 
 def _tool_name(opened: re.Match[str]) -> str:
     tool = opened.group("tool").strip()
-    return attribute(tool, "tool") if tool.startswith("tool=") or ' tool="' in tool else tool
+    return read_attribute(tool, "tool") if tool.startswith("tool=") or ' tool="' in tool else tool
 
 
-def attribute(text: str, name: str) -> str:
+def read_attribute(text: str, name: str) -> str:
     """Return an attribute of a mark of Kimi K3; "" if it is not there."""
     match = re.search(rf'\b{name}="([^"]*)"', text)
     return match.group(1).replace("&quot;", '"').replace("&amp;", "&") if match else ""
@@ -468,9 +476,9 @@ def _make_call(
     grammar: Grammar,
     raw: Raw,
     stop: int,
-    tools: Tools,
+    tools: OfferedTools,
     repairs: tuple[str, ...] = (),
-) -> Found:
+) -> FoundCall:
     """Return the call that its values make.
 
     Its arguments are unreadable if a value may be text as well as something else.
@@ -486,16 +494,18 @@ def _make_call(
             values[key] = _convert(text, tool, key, _says_text(grammar, parameter), tools)
     except _Ambiguous:
         names = [_key_name(grammar, parameter) for parameter, _ in raw]
-        alone = not tools.fits(tool, names)
-        return Found(tool, unreadable(source), source=source, alone=alone)
+        alone = not tools.accepts_names(tool, names)
+        return FoundCall(tool, mark_unreadable(source), source=source, alone=alone)
     arguments = lenient_json.encode(values)
-    return Found(tool, arguments, repairs, source=source, alone=not tools.admit(tool, values))
+    return FoundCall(
+        tool, arguments, repairs, source=source, alone=not tools.accepts_values(tool, values)
+    )
 
 
 def _says_text(grammar: Grammar, parameter: re.Match[str]) -> bool | None:
     """Return whether the mark that opens a value says that it is text; None if it does not say."""
     if grammar is XTML:
-        return attribute(parameter.group("key"), "type") == "string"
+        return read_attribute(parameter.group("key"), "type") == "string"
     attributes = parameter.groupdict().get("attributes") or ""
     is_text = _IS_TEXT.search(attributes)
     return None if is_text is None else is_text.group(1) == "true"
@@ -514,7 +524,9 @@ def _strip_padding(text: str) -> str:
     return text
 
 
-def _read_json_body(body: str, opened: re.Match[str], grammar: Grammar) -> tuple[Found, int] | None:
+def _read_json_body(
+    body: str, opened: re.Match[str], grammar: Grammar
+) -> tuple[FoundCall, int] | None:
     """Return a call whose arguments are JSON, and where it ends.
 
     Llama and Functionary write `<function=f>{"k": 1}</function>`, Kimi K3 a block of JSON.
@@ -522,18 +534,18 @@ def _read_json_body(body: str, opened: re.Match[str], grammar: Grammar) -> tuple
     at = opened.end()
     block = _XTML_JSON.match(body, at) if grammar is XTML else None
     at = _past_space(body, block.end() if block else at)
-    value = lenient_json.value_at(body, at) if body[at : at + 1] == "{" else None
+    value = lenient_json.decode_leniently_at(body, at) if body[at : at + 1] == "{" else None
     if value is None or not isinstance(value[0], dict):
         return None
     decoded, end, repairs = value
     if block:
         closing = _XTML_JSON_END.match(body, end)
         end = closing.end() if closing else end
-    stop = grammar.closed(body, _past_space(body, end))
+    stop = grammar.find_call_end(body, _past_space(body, end))
     end = end if stop is None else stop
-    call = Found(
+    call = FoundCall(
         _tool_name(opened),
-        lenient_json.arguments(decoded),
+        lenient_json.encode_arguments(decoded),
         tuple(repairs),
         source=body[opened.start() : end],
         escaped=True,
@@ -541,7 +553,9 @@ def _read_json_body(body: str, opened: re.Match[str], grammar: Grammar) -> tuple
     return call, end
 
 
-def _convert(raw: str, tool: str, parameter: str, says_text: bool | None, tools: Tools) -> Any:
+def _convert(
+    raw: str, tool: str, parameter: str, says_text: bool | None, tools: OfferedTools
+) -> Any:
     """Return a value as its marks or its schema say, else as JSON if it is that.
 
     Raises _Ambiguous where the schema takes text as well as what the text is as JSON: nothing says
@@ -549,53 +563,53 @@ def _convert(raw: str, tool: str, parameter: str, says_text: bool | None, tools:
     """
     if says_text is True:
         return raw
-    types = None if says_text is False else tools.kinds(tool, parameter)
+    types = None if says_text is False else tools.parameter_types(tool, parameter)
     if types == frozenset(("string",)):
         return raw
-    decoded = lenient_json.strict(raw)
+    decoded = lenient_json.decode_strictly(raw)
     if decoded is not None and raw[decoded[1] :].strip():
         decoded = None
     if types is not None and "string" in types:
-        if decoded is not None and kind_of(decoded[0]) in types - {"string"}:
+        if decoded is not None and json_type_of(decoded[0]) in types - {"string"}:
             raise _Ambiguous
         return raw
     if decoded is not None:
         return decoded[0]
     if says_text is False or types is not None:
-        repaired = lenient_json.decode(raw)
+        repaired = lenient_json.decode_leniently(raw)
         return repaired[0] if repaired else raw
     return raw
 
 
-def _read_bare(body: str, tools: Tools) -> Parsed | None:
+def _read_bare(body: str, tools: OfferedTools) -> ParsedBody | None:
     """Read a name alone, a name with JSON below it, or a tag that is the tool's name."""
     text = body.strip()
     if _BARE_NAME.fullmatch(text):
-        is_call = tools.near(text) if tools else not body.startswith(" ")
+        is_call = tools.has_similar(text) if tools else not body.startswith(" ")
         if is_call:
-            return Parsed([Found(text, "{}")])
+            return ParsedBody([FoundCall(text, "{}")])
     name, _, below = text.partition("\n")
     name = name.strip()
     if _BARE_NAME.fullmatch(name) and below.lstrip().startswith("{"):
-        decoded = lenient_json.decode(below)
+        decoded = lenient_json.decode_leniently(below)
         if decoded is None or not isinstance(decoded[0], dict):
             return None
         values, repairs = decoded
-        return Parsed([Found(name, lenient_json.arguments(values), tuple(repairs))])
+        return ParsedBody([FoundCall(name, lenient_json.encode_arguments(values), tuple(repairs))])
     tag = _CHILD.match(text)
     if tag is None or not text.endswith(f"</{tag.group(1)}>"):
         return None
     tool = tag.group(1)
     names = "|".join(map(re.escape, tools.parameters(tool))) or _TAG
     named = _children(rf"<(?P<tool>{re.escape(tool)})>", rf"</{re.escape(tool)}>", names)
-    return read_calls(text, named, Ending.CLOSED, tools)
+    return read_calls(text, named, BodyEnding.CLOSED, tools)
 
 
 # ---- writing
 
 
 def _decode_arguments(arguments: str) -> dict[str, Any] | None:
-    decoded = lenient_json.strict(arguments)
+    decoded = lenient_json.decode_strictly(arguments)
     return lenient_json.as_object(decoded[0]) if decoded else None
 
 
@@ -603,7 +617,7 @@ def _render_value(value: Any) -> str:
     return value if isinstance(value, str) else lenient_json.encode(value)
 
 
-def as_json(call: Call) -> str:
+def render_json_arguments(call: ToolCall) -> str:
     """Return a call's arguments as JSON in which no mark can stand."""
     arguments = call.arguments
     if _decode_arguments(arguments) is None:
@@ -611,7 +625,7 @@ def as_json(call: Call) -> str:
     return arguments.replace("<", "\\u003c")
 
 
-def write(call: Call, grammar: Grammar, opens: str, parameter: str, closes: str) -> str:
+def render_call(call: ToolCall, grammar: Grammar, opens: str, parameter: str, closes: str) -> str:
     """Write a call by three templates.
 
     Arguments that would not be read back as they are stand in it as one JSON object.
@@ -633,82 +647,82 @@ def write(call: Call, grammar: Grammar, opens: str, parameter: str, closes: str)
         written += closes
         if _read_back(written, grammar) == [(call.tool, values)]:
             return written
-    return f"{head}\n{as_json(call)}\n{closes}"
+    return f"{head}\n{render_json_arguments(call)}\n{closes}"
 
 
 def _read_back(written: str, grammar: Grammar) -> list[tuple[str, dict[str, Any] | None]]:
     """Return the tools and the arguments of the calls that a text is read as."""
-    parsed = read_calls(written, grammar, Ending.CLOSED, Tools())
+    parsed = read_calls(written, grammar, BodyEnding.CLOSED, OfferedTools())
     if parsed is None:
         return []
     return [(call.tool, _decode_arguments(call.arguments)) for call in parsed.calls]
 
 
-def render_functions(calls: Sequence[Call]) -> str:
+def render_functions(calls: Sequence[ToolCall]) -> str:
     """Write calls as Qwen3-Coder does."""
     parameter = "<parameter={key}>\n{value}\n</parameter>\n"
     return _render_functions(calls, "tool_call", _functions(padded=True), parameter)
 
 
-def render_seed(calls: Sequence[Call]) -> str:
+def render_seed(calls: Sequence[ToolCall]) -> str:
     """Write calls as Seed does, whose values have no line breaks around them."""
     parameter = "<parameter={key}>{value}</parameter>\n"
     return _render_functions(calls, "seed:tool_call", _functions(padded=False), parameter)
 
 
-def _render_functions(calls: Sequence[Call], tag: str, grammar: Grammar, parameter: str) -> str:
+def _render_functions(calls: Sequence[ToolCall], tag: str, grammar: Grammar, parameter: str) -> str:
     written = [
-        write(call, grammar, "<function={name}>", parameter, "</function>") for call in calls
+        render_call(call, grammar, "<function={name}>", parameter, "</function>") for call in calls
     ]
     return "\n".join(f"<{tag}>\n{one}\n</{tag}>" for one in written)
 
 
 def render_invokes(
-    calls: Sequence[Call], wrapper: str, prefix: str = "", attributes: str = ""
+    calls: Sequence[ToolCall], wrapper: str, prefix: str = "", attributes: str = ""
 ) -> str:
     """Write calls as invocations in one wrapper."""
     grammar = _invocations(prefix)
     parameter = f'<{prefix}parameter name="{{key}}"{attributes}>{{value}}</{prefix}parameter>\n'
     opens = f'<{prefix}invoke name="{{name}}">'
     closes = f"</{prefix}invoke>"
-    written = [write(call, grammar, opens, parameter, closes) for call in calls]
+    written = [render_call(call, grammar, opens, parameter, closes) for call in calls]
     return f"<{wrapper}>\n" + "\n".join(written) + f"\n</{wrapper}>"
 
 
-def render_dsml(calls: Sequence[Call]) -> str:
+def render_dsml(calls: Sequence[ToolCall]) -> str:
     """Write calls as DeepSeek V3.2 does: `string="true"` values are raw text, the others JSON."""
     bar = "｜DSML｜"
     return render_invokes(calls, f"{bar}function_calls", bar, ' string="{text}"')
 
 
-def render_pairs(calls: Sequence[Call]) -> str:
+def render_pairs(calls: Sequence[ToolCall]) -> str:
     """Write calls as GLM does."""
     parameter = "<arg_key>{key}</arg_key>\n<arg_value>{value}</arg_value>\n"
     return "\n".join(
-        f"<tool_call>{write(call, _pairs(''), '{name}', parameter, '')}</tool_call>"
+        f"<tool_call>{render_call(call, _pairs(''), '{name}', parameter, '')}</tool_call>"
         for call in calls
     )
 
 
-def render_xtml(calls: Sequence[Call]) -> str:
+def render_xtml(calls: Sequence[ToolCall]) -> str:
     """Write calls as Kimi K3 does."""
     written = [_render_xtml(call, index + 1) for index, call in enumerate(calls)]
     return "<|open|>tools<|sep|>" + "".join(written) + "<|close|>tools<|sep|>"
 
 
-def _render_xtml(call: Call, index: int) -> str:
+def _render_xtml(call: ToolCall, index: int) -> str:
     values = _decode_arguments(call.arguments)
     opens = f'<|open|>call tool="{call.tool}" index="{index}"<|sep|>'
     closes = "<|close|>call<|sep|>"
     body = "".join(_render_xtml_argument(key, value) for key, value in (values or {}).items())
     read_back = [arguments for _, arguments in _read_back(opens + body + closes, XTML)]
     if read_back != [values]:
-        body = f'<|open|>json type="object"<|sep|>{as_json(call)}<|close|>json<|sep|>'
+        body = f'<|open|>json type="object"<|sep|>{render_json_arguments(call)}<|close|>json<|sep|>'
     return opens + body + closes
 
 
 def _render_xtml_argument(key: str, value: Any) -> str:
-    json_type = kind_of(value).replace("integer", "number")
+    json_type = json_type_of(value).replace("integer", "number")
     name = key.replace("&", "&amp;").replace('"', "&quot;")
     return (
         f'<|open|>argument key="{name}" type="{json_type}"<|sep|>'

@@ -13,11 +13,11 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from ferrule.core.calls import Call
+from ferrule.core.calls import ToolCall
 
 from . import lenient_json
-from .call_shapes import read_json
-from .dialect import Ending, Form, Found, Parsed, Tools
+from .call_shapes import read_json_calls
+from .dialect import BodyEnding, CallForm, FoundCall, OfferedTools, ParsedBody
 from .pythonic import render_json_list
 
 _HEAD = re.compile(
@@ -25,38 +25,40 @@ _HEAD = re.compile(
 )
 
 
-def _read(opener: str, body: str, ending: Ending, tools: Tools) -> Parsed | None:
+def _read(opener: str, body: str, ending: BodyEnding, tools: OfferedTools) -> ParsedBody | None:
     text = body.lstrip()
     if text.startswith(("[{", "{", "[ {", "[\n")):
-        return read_json(body, ending)
+        return read_json_calls(body, ending)
     head = _HEAD.match(body)
     if head is None:
         return None
     name = head.group(1)
     at = head.end()
-    value = lenient_json.value_at(body, at)
+    value = lenient_json.decode_leniently_at(body, at)
     if value is not None and isinstance(value[0], (dict, str)):
         decoded, end, repairs = value
-        parsed = Parsed([Found(name, lenient_json.arguments(decoded), tuple(repairs))])
-        if ending is Ending.OPEN:
+        parsed = ParsedBody(
+            [FoundCall(name, lenient_json.encode_arguments(decoded), tuple(repairs))]
+        )
+        if ending is BodyEnding.OPEN:
             parsed.rest = end
         elif body[end:].strip():
             parsed.items.append(body[end:])
         return parsed
-    if ending is Ending.CLOSED or (not head.group(2) and not body[at:].startswith("{")):
+    if ending is BodyEnding.CLOSED or (not head.group(2) and not body[at:].startswith("{")):
         return None
     text = body[at:].strip()
-    return Parsed([Found(name, text, cut=ending is Ending.OPEN)]) if text else None
+    return ParsedBody([FoundCall(name, text, cut=ending is BodyEnding.OPEN)]) if text else None
 
 
-FORM = Form("mistral", r"\[TOOL_CALLS\]", lambda _: r"(?=\[TOOL_CALLS\])", _read)
+FORM = CallForm("mistral", r"\[TOOL_CALLS\]", lambda _: r"(?=\[TOOL_CALLS\])", _read)
 
 
-def render_list(calls: Sequence[Call]) -> str:
+def render_list(calls: Sequence[ToolCall]) -> str:
     """Write calls in the older form, as one JSON list."""
     return f"[TOOL_CALLS]{render_json_list(calls)}"
 
 
-def render_args(calls: Sequence[Call]) -> str:
+def render_args(calls: Sequence[ToolCall]) -> str:
     """Write calls in the newer form, each with its own mark."""
     return "".join(f"[TOOL_CALLS]{call.tool}[ARGS]{call.arguments}" for call in calls)

@@ -25,11 +25,11 @@ class Prose:
         self._given = 0
 
     @property
-    def empty(self) -> bool:
+    def is_empty(self) -> bool:
         """Whether there is no word yet."""
         return not self._parts
 
-    def say(self, text: str) -> None:
+    def add_text(self, text: str) -> None:
         """Add a piece of the reply's text. It may be cut anywhere."""
         body = text.lstrip()
         space = text[: len(text) - len(body)]
@@ -53,7 +53,7 @@ class Prose:
             return ""
         return self._space_before or self._space_after or "\n"
 
-    def end_token(self, token: str) -> None:
+    def add_end_token(self, token: str) -> None:
         """Add a token that ends a turn. It is dropped, unless more text follows it."""
         if self._is_at_gap:
             return
@@ -61,7 +61,7 @@ class Prose:
             self._tokens_at = len(self._space_before)
         self._space_before += token
 
-    def take_out(self) -> None:
+    def add_gap(self) -> None:
         """Mark a place at which something stood that is not text."""
         if self._tokens_at is not None:
             self._space_before = self._space_before[: self._tokens_at]
@@ -69,7 +69,7 @@ class Prose:
         self._is_at_gap = True
         self._has_gaps = True
 
-    def take(self) -> str:
+    def take_new_text(self) -> str:
         """Return the text that has become certain since the last time."""
         piece = "".join(self._parts[self._given :])
         self._given = len(self._parts)

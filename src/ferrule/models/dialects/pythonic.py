@@ -13,13 +13,13 @@ import warnings
 from collections.abc import Iterator, Sequence
 from typing import Any, cast
 
-from ferrule.core.calls import Call
+from ferrule.core.calls import ToolCall
 
 from . import lenient_json
-from .brackets import balanced_end
-from .dialect import Ending, Found, Parsed, Tools
+from .brackets import find_closing_bracket
+from .dialect import BodyEnding, FoundCall, OfferedTools, ParsedBody
 
-LOOKS = re.compile(r"\[?\s*[A-Za-z_][\w.]*\s*\(")
+LOOKS_LIKE_CALL = re.compile(r"\[?\s*[A-Za-z_][\w.]*\s*\(")
 _LARGEST = 200_000
 _KEYWORDS = frozenset(keyword.kwlist)
 _JSON_NAMES: dict[str, Any] = {"true": True, "false": False, "null": None}
@@ -32,12 +32,12 @@ class _NotLiteral(ValueError):
     """Raised for an expression that would have to be evaluated."""
 
 
-def read_python(text: str, tools: Tools) -> list[Found] | None:
+def read_python(text: str, tools: OfferedTools) -> list[FoundCall] | None:
     """Return the calls that a text of Python consists of, or None if anything else is in it."""
     tree = _parse(text)
     if tree is None or not tree.body:
         return None
-    found: list[Found] = []
+    found: list[FoundCall] = []
     for statement in tree.body:
         value = statement.value if isinstance(statement, (ast.Expr, ast.Assign)) else None
         if value is None:
@@ -76,14 +76,14 @@ def _calls(node: ast.expr) -> Iterator[ast.Call]:
             yield node
 
 
-def _read_call(call: ast.Call, text: str, tools: Tools) -> Found:
+def _read_call(call: ast.Call, text: str, tools: OfferedTools) -> FoundCall:
     name = _read_name(call.func)
     try:
         values, repairs = _read_arguments(call, name, tools)
     except _NotLiteral:
         source = ast.get_source_segment(text.strip(), call) or text
-        return Found(name, source[source.find("(") :])
-    return Found(name, lenient_json.encode(values), repairs)
+        return FoundCall(name, source[source.find("(") :])
+    return FoundCall(name, lenient_json.encode(values), repairs)
 
 
 def _read_name(func: ast.expr) -> str:
@@ -100,7 +100,7 @@ def _read_name(func: ast.expr) -> str:
 
 
 def _read_arguments(
-    call: ast.Call, name: str, tools: Tools
+    call: ast.Call, name: str, tools: OfferedTools
 ) -> tuple[dict[str, Any], tuple[str, ...]]:
     """Return the arguments of a call, and the repairs. Raises _NotLiteral."""
     values: dict[str, Any] = {}
@@ -150,24 +150,24 @@ def _key(node: ast.expr | None) -> str:
     return value
 
 
-def read_pythonic(body: str, ending: Ending, tools: Tools) -> Parsed | None:
+def read_pythonic(body: str, ending: BodyEnding, tools: OfferedTools) -> ParsedBody | None:
     """Read a pythonic list between marks, or a call after a mark."""
     text = body.strip()
-    if not LOOKS.match(text):
+    if not LOOKS_LIKE_CALL.match(text):
         return None
     found = read_python(text, tools)
     if found is not None:
-        return Parsed(list[Found | str](found))
-    if ending is Ending.CLOSED:
+        return ParsedBody(list[FoundCall | str](found))
+    if ending is BodyEnding.CLOSED:
         return None
-    parsed = Parsed()
+    parsed = ParsedBody()
     at = len(body) - len(body.lstrip())
-    while ending is Ending.OPEN and LOOKS.match(body, at):
-        end = balanced_end(body, at if body[at] == "[" else body.find("(", at))
+    while ending is BodyEnding.OPEN and LOOKS_LIKE_CALL.match(body, at):
+        end = find_closing_bracket(body, at if body[at] == "[" else body.find("(", at))
         found = read_python(body[at:end], tools) if end is not None else None
         if end is None or not found:
             broken = _read_broken(body[at:].strip(), ending)
-            return Parsed([*parsed.items, *broken.items]) if broken else None
+            return ParsedBody([*parsed.items, *broken.items]) if broken else None
         parsed.items += found
         at = end + len(body[end:]) - len(body[end:].lstrip())
     if parsed.items:
@@ -176,26 +176,26 @@ def read_pythonic(body: str, ending: Ending, tools: Tools) -> Parsed | None:
     return _read_broken(text, ending)
 
 
-def _read_broken(text: str, ending: Ending) -> Parsed | None:
+def _read_broken(text: str, ending: BodyEnding) -> ParsedBody | None:
     head = _HEAD.match(text)
     if head is None:
         return None
     name = head.group(1).removesuffix(".call")
-    return Parsed([Found(name, text[head.end() - 1 :], cut=ending is Ending.OPEN)])
+    return ParsedBody([FoundCall(name, text[head.end() - 1 :], cut=ending is BodyEnding.OPEN)])
 
 
-def cut_python(text: str, tools: Tools) -> list[Found] | None:
+def read_cut_python(text: str, tools: OfferedTools) -> list[FoundCall] | None:
     """Return the call in which a pythonic reply ended; None if it calls no tool on offer."""
     head = _HEAD.match(text.strip())
-    if head is None or not tools.near(head.group(1)):
+    if head is None or not tools.has_similar(head.group(1)):
         return None
-    parsed = _read_broken(text.strip(), Ending.OPEN)
+    parsed = _read_broken(text.strip(), BodyEnding.OPEN)
     return parsed.calls if parsed else None
 
 
-def render_python(call: Call) -> str | None:
+def render_python(call: ToolCall) -> str | None:
     """Write a call as Python; None if its name or its arguments cannot be written so."""
-    decoded = lenient_json.strict(call.arguments)
+    decoded = lenient_json.decode_strictly(call.arguments)
     values = lenient_json.as_object(decoded[0]) if decoded else None
     if values is None or not _IDENTIFIER.fullmatch(call.tool) or call.tool == "print":
         return None
@@ -213,7 +213,7 @@ def render_python(call: Call) -> str | None:
     return f"{call.tool}({', '.join(parts)})"
 
 
-def render_pythonic(calls: Sequence[Call]) -> str:
+def render_pythonic(calls: Sequence[ToolCall]) -> str:
     """Write calls as `[f(a=1), g()]`, or as a JSON list where Python cannot write them."""
     written = [render_python(call) for call in calls]
     if any(part is None for part in written):
@@ -221,18 +221,18 @@ def render_pythonic(calls: Sequence[Call]) -> str:
     return f"[{', '.join(part for part in written if part)}]"
 
 
-def render_json_list(calls: Sequence[Call], *, key: str = "arguments") -> str:
+def render_json_list(calls: Sequence[ToolCall], *, key: str = "arguments") -> str:
     """Write calls as `[{"name": …, "arguments": {…}}]`."""
     return f"[{', '.join(render_json(call, key=key) for call in calls)}]"
 
 
-def render_json(call: Call, *, key: str = "arguments") -> str:
+def render_json(call: ToolCall, *, key: str = "arguments") -> str:
     """Write a call as `{"name": …, "arguments": {…}}`.
 
     Arguments that are no JSON object are written as a string. `key` is the name of their member.
     """
     arguments = call.arguments
-    decoded = lenient_json.strict(arguments)
+    decoded = lenient_json.decode_strictly(arguments)
     is_object = (
         decoded is not None and isinstance(decoded[0], dict) and not arguments[decoded[1] :].strip()
     )

@@ -1,7 +1,7 @@
 """Read a reply: tell prose, reasoning and calls apart while the text arrives.
 
 Decisions depend on the text alone: what comes out is the same however the stream was cut. Text is
-read once; a reader holds back only what may be the beginning of a mark (at most `LONGEST`
+read once; a reader holds back only what may be the beginning of a mark (at most `MAX_MARK_LENGTH`
 characters) and whole regions whose end decides what they are.
 
 What this cannot see: an example of a call in plain text, marked as calls are marked, is read as a
@@ -14,27 +14,27 @@ import re
 from collections.abc import Callable, Collection, Sequence
 from functools import cache
 
-from ferrule.core.calls import Call
-from ferrule.core.frozen import frozen
+from ferrule.core.calls import ToolCall
+from ferrule.core.value_class import frozen
 
 from . import fences, gemma, harmony, markup, reasoning, section_tokens, tagged_calls
-from .dialect import LONGEST, Dialect, Form, Found, Tools, unreadable
+from .dialect import MAX_MARK_LENGTH, CallForm, Dialect, FoundCall, OfferedTools, mark_unreadable
 from .prose import Prose
 from .regions import (
-    Bare,
-    Candidate,
-    Doubted,
+    BareRegion,
+    DoubtfulRegion,
+    FencedBlock,
     Gap,
-    Headless,
+    HeadlessReasoningRegion,
     Item,
-    Marked,
+    MarkedRegion,
     Problem,
+    ReasoningRegion,
+    ReasoningText,
     Region,
-    Thinking,
-    Thought,
     TurnEnd,
 )
-from .registry import ALL
+from .registry import ALL_DIALECTS
 
 _MOST_LITERALS = 64
 """Regions that turned out to be prose, after which all that follows is taken for prose."""
@@ -78,7 +78,7 @@ _PARTIAL = re.compile(
     r"(?:<[^<>\n]{0,95}|\[[/A-Z_]{0,13}|◁[/a-z]{0,7}|`+"
     r"|^[ \t]{0,8}(?:\{|~{0,20})|>{1,3}[\w.:-]{0,64}\n?"
     r"|\](?:<(?:\](?:m[a-z]*(?:\[>?)?)?)?)?|f(?:u(?:n(?:c(?:t(?:o(?:o(?:ls?)?)?)?)?)?)?)?"
-    rf"|{markup.TAIL_BEGINS}"
+    rf"|{markup.CALL_END_BEGINS}"
     r"|<\|(?:action_start|open|close|start)\|>\s?[a-z]{0,10}(?:<[^<>\n]{0,20})?|<\|channel>[a-z]{0,7})\Z",
     re.MULTILINE,
 )
@@ -93,31 +93,33 @@ class Reading:
     """
 
     text: str = ""
-    calls: tuple[Call, ...] = ()
+    calls: tuple[ToolCall, ...] = ()
     reasoning: str = ""
     problems: tuple[str, ...] = ()
     dialect: str = ""
 
 
-_TAILS = re.compile(f"{markup.TAIL}|{gemma.TAIL}")
-_MARKS_OF_CALLS = re.compile(f"{markup.TAIL}|{gemma.TAIL}|{markup.VALUE_MARK}|{gemma.QUOTE}")
+_TAILS = re.compile(f"{markup.CALL_END}|{gemma.CALL_END}")
+_MARKS_OF_CALLS = re.compile(
+    f"{markup.CALL_END}|{gemma.CALL_END}|{markup.VALUE_MARK}|{gemma.QUOTE}"
+)
 _BETWEEN = re.compile(
-    rf"\s*(?:{tagged_calls.BETWEEN}|{markup.BETWEEN}|{section_tokens.BETWEEN}|{gemma.BETWEEN})?\s*"
+    rf"\s*(?:{tagged_calls.BETWEEN_CALLS}|{markup.BETWEEN_CALLS}|{section_tokens.BETWEEN_CALLS}|{gemma.BETWEEN_CALLS})?\s*"
 )
 """Matches what a family writes between two calls whose values are raw text."""
 
 
 @cache
-def _marks(forms: tuple[Form, ...], fenced: bool) -> re.Pattern[str]:
+def _marks(forms: tuple[CallForm, ...], fenced: bool) -> re.Pattern[str]:
     """Return a pattern of everything that may open a region.
 
     Its alternatives are named groups: `form3`, `think`, `tick` and so on.
     """
     parts = [f"(?P<form{index}>{form.opens})" for index, form in enumerate(forms)]
     parts += [
-        f"(?P<tail>{markup.TAIL})",
-        f"(?P<think>{reasoning.OPENS})",
-        f"(?P<lone>{reasoning.LONE})",
+        f"(?P<tail>{markup.CALL_END})",
+        f"(?P<think>{reasoning.OPENING_TAGS})",
+        f"(?P<lone>{reasoning.LONE_CLOSING_TAGS})",
         f"(?P<header>{harmony.HEADER})",
         f"(?P<turn>{_TURN_ENDS})",
         f"(?P<noise>{_NOISE})",
@@ -129,7 +131,7 @@ def _marks(forms: tuple[Form, ...], fenced: bool) -> re.Pattern[str]:
     return re.compile("|".join(parts), re.MULTILINE)
 
 
-class Reader:
+class ReplyReader:
     """Takes a reply in pieces of any size and gives out prose as soon as it is certain.
 
     What `feed` gave out is the beginning of `Reading.text`, except when a closing tag shows that
@@ -156,9 +158,9 @@ class Reader:
             marked: Whether only calls between marks count; then fenced and bare ones are text.
             thinking: Whether the reply starts inside reasoning. Nothing is given out until it ends.
         """
-        self._dialects = dialects = ALL if dialects is None else dialects
+        self._dialects = dialects = ALL_DIALECTS if dialects is None else dialects
         self._forms = tuple(dict.fromkeys(form for dialect in dialects for form in dialect.forms))
-        self._tools = Tools(tools)
+        self._tools = OfferedTools(tools)
         self._mark = _marks(self._forms, fenced)
         self._open_by: dict[str, Callable[[str, str, bool], bool]] = {
             "tail": self._open_tail,
@@ -183,7 +185,7 @@ class Reader:
         self._literals = 0
         self._forced = 0
         self._fences = fenced
-        self._set_aside: list[Found] = []
+        self._set_aside: list[FoundCall] = []
         self._doubtful = False
         self._harmony = False
         self._begun = False
@@ -192,13 +194,13 @@ class Reader:
         self._thought_until = 0
         self._cut = False
         self._marked = marked or not self._forms
-        self._region: Region | None = Headless() if thinking else None
+        self._region: Region | None = HeadlessReasoningRegion() if thinking else None
         self._form_name = ""
         self._clear()
 
     def _clear(self) -> None:
         self._prose = Prose()
-        self._calls: list[Found] = []
+        self._calls: list[FoundCall] = []
         self._thoughts: list[str] = []
         self._problems: list[str] = []
         self._waiting: list[tuple[Item, str]] = []
@@ -215,7 +217,7 @@ class Reader:
         self._fed += len(piece)
         self._backlog += piece
         self._run(end=False)
-        return self._prose.take()
+        return self._prose.take_new_text()
 
     def finish(self, *, cut: bool = False) -> Reading:
         """Return the reading of the whole reply. Call this once.
@@ -228,14 +230,16 @@ class Reader:
         self._refuse_doubtful_calls()
         if cut:
             self._calls = [
-                call if call.unmarked is None else Found(call.tool, call.unmarked, cut=True)
+                call
+                if call.arguments_if_cut is None
+                else FoundCall(call.tool, call.arguments_if_cut, cut=True)
                 for call in self._calls
             ]
         text = self._prose.finish()
-        self.remainder = self._prose.take()
+        self.remainder = self._prose.take_new_text()
         return Reading(
             text,
-            tuple(Call("", call.tool, call.arguments) for call in self._calls),
+            tuple(ToolCall("", call.tool, call.arguments) for call in self._calls),
             "\n\n".join(thought for thought in self._thoughts if thought),
             tuple(self._all_problems()),
             self._dialect,
@@ -269,11 +273,11 @@ class Reader:
         )
         # What was taken for reasoning may have been a value: the model is told of these calls, too.
         self._calls = [
-            Found(call.tool, unreadable(call.source or call.arguments), cut=call.cut)
+            FoundCall(call.tool, mark_unreadable(call.source or call.arguments), cut=call.cut)
             for call in calls
         ]
 
-    def _is_doubtful_around(self, calls: Sequence[Found]) -> bool:
+    def _is_doubtful_around(self, calls: Sequence[FoundCall]) -> bool:
         """Return whether what stands around calls may belong to a value of one of them.
 
         It may not if the calls follow each other as their family writes them, no call ends before
@@ -296,13 +300,13 @@ class Reader:
             at = start + len(call.source)
         return _MARKS_OF_CALLS.search(reply, at) is not None
 
-    def reason_apart(self) -> None:
+    def expect_separate_reasoning(self) -> None:
         """Note that reasoning arrives beside the text: then the text does not begin inside it."""
-        if isinstance(self._region, Headless) and not self._fed:
+        if isinstance(self._region, HeadlessReasoningRegion) and not self._fed:
             self._region = None
 
     @property
-    def held(self) -> str:
+    def held_back(self) -> str:
         """Text that is looked at again with the next piece: at most a mark or a line's start."""
         return self._rest
 
@@ -347,8 +351,8 @@ class Reader:
                 self._note_text(item)
         self._fences = self._fences and outcome.fences
         if outcome.done:
-            was_reasoning = isinstance(self._region, Thinking | Headless)
-            self._region = Doubted() if outcome.doubtful else None
+            was_reasoning = isinstance(self._region, ReasoningRegion | HeadlessReasoningRegion)
+            self._region = DoubtfulRegion() if outcome.doubtful else None
             self._rest = outcome.rest
             if was_reasoning and not self._calls:
                 self._thought_until = self._position()
@@ -396,11 +400,11 @@ class Reader:
 
         None if it did not; else like `_scan_prose`.
         """
-        role = harmony.ROLE.match(self._rest)
+        role = harmony.REST_OF_HEADER.match(self._rest)
         if role:
             self._begun = "<|message|>" in self._rest
             return self._open_header(role.group(), self._rest[role.end() :], end)
-        if not end and self._rest and harmony.ROLE_BEGINS.match(self._rest):
+        if not end and self._rest and harmony.REST_OF_HEADER_BEGINS.match(self._rest):
             return False
         self._begun = bool(self._rest)
         return None
@@ -408,7 +412,7 @@ class Reader:
     @staticmethod
     def _certain_length(text: str) -> int:
         """Return how much of a text is prose whatever follows."""
-        partial = _PARTIAL.search(text, max(1, len(text) - LONGEST))
+        partial = _PARTIAL.search(text, max(1, len(text) - MAX_MARK_LENGTH))
         return partial.start() if partial else len(text)
 
     def _skip_strays(self, end: bool) -> bool:
@@ -439,7 +443,7 @@ class Reader:
             return False
         self._say(self._rest[:space], self._rest[space:])
         self._head = False
-        return self._begin(Bare(self._tools, head=True), self._rest, "bare")
+        return self._begin(BareRegion(self._tools, head=True), self._rest, "bare")
 
     def _say(self, text: str, rest: str) -> None:
         """Take prose, and note what is left to look at."""
@@ -473,12 +477,12 @@ class Reader:
         self._rest = text
         return False
 
-    def _open_form(self, form: Form, mark: str, rest: str) -> bool:
+    def _open_form(self, form: CallForm, mark: str, rest: str) -> bool:
         # Within a line the mark of an empty call only mentions it.
         is_mentioned = mark.endswith("/>") and not self._line_blank
         if is_mentioned or self._literals >= _MOST_LITERALS:
             return self._take_literally(mark, rest)
-        region = Marked(
+        region = MarkedRegion(
             form, mark, self._tools, hasty=self._forced >= _MOST_FORCED, lone=self._line_blank
         )
         return self._begin(region, rest, form.name)
@@ -492,10 +496,10 @@ class Reader:
     def _open_think(self, mark: str, rest: str, end: bool) -> bool:
         if not self._line_blank or self._literals >= _MOST_LITERALS:
             # Within a line a tag is only mentioned, and so is the tag that closes it.
-            self._mentioned.add(reasoning.closing(mark))
+            self._mentioned.add(reasoning.closing_tag(mark))
             return self._take_literally(mark, rest)
-        head = self._prose.empty and not self._calls and not self._waiting
-        return self._begin(Thinking(mark, head=head), rest)
+        head = self._prose.is_empty and not self._calls and not self._waiting
+        return self._begin(ReasoningRegion(mark, head=head), rest)
 
     def _open_lone(self, mark: str, rest: str, end: bool) -> bool:
         """Take all so far for reasoning, as the opening tag of this closing one is missing."""
@@ -509,7 +513,7 @@ class Reader:
         before = "".join(self._pieces)[: self._position() - len(mark)]
         self._set_aside += self._calls
         self._clear()
-        self._take(Thought(before.strip()))
+        self._take(ReasoningText(before.strip()))
         return True
 
     def _open_header(self, mark: str, rest: str, end: bool) -> bool:
@@ -522,16 +526,18 @@ class Reader:
         end_of_header = stop + len("<|message|>")
         header = rest[:end_of_header]
         rest = rest[end_of_header:]
-        channel, tool = harmony.route(mark + header)
+        channel, tool = harmony.parse_header(mark + header)
         # In a reply of this form a recipient makes a call, and nothing else does.
         self._harmony = self._marked = True
         self._mark = _marks((), False)
         if tool:
-            region = Marked(harmony.CALL, f"{mark} to={tool}", self._tools, said=mark + header)
+            region = MarkedRegion(
+                harmony.CALL, f"{mark} to={tool}", self._tools, said=mark + header
+            )
             return self._begin(region, rest, "harmony")
         self._take(Gap())
         if channel == "analysis":
-            return self._begin(Thinking(mark, head=True, closes=harmony.ENDS), rest)
+            return self._begin(ReasoningRegion(mark, head=True, closes=harmony.MESSAGE_END), rest)
         self._rest = rest
         self._last = "\n"
         self._line_blank = True
@@ -550,7 +556,7 @@ class Reader:
     def _open_bare(self, mark: str, rest: str, end: bool) -> bool:
         if self._marked or self._literals >= _MOST_BARE:
             return self._take_literally(mark + rest[:1], rest[1:])
-        return self._begin(Bare(self._tools, head=False), mark + rest, "bare")
+        return self._begin(BareRegion(self._tools, head=False), mark + rest, "bare")
 
     def _open_tick(self, mark: str, rest: str, end: bool) -> bool:
         """Open what a run of back-ticks begins: a fenced block, code in a line, or nothing."""
@@ -575,7 +581,7 @@ class Reader:
         if mark in line:
             block = None
             if not self._marked:
-                block = fences.inline(mark, line, self._tools, self._read_nested)
+                block = fences.read_inline_block(mark, line, self._tools, self._read_nested)
             if block is None:
                 return False
             self._take(block)
@@ -588,7 +594,9 @@ class Reader:
 
     def _begin_fence(self, mark: str, opening: str, rest: str) -> bool:
         self._head = False
-        block = fences.Fence(mark, opening, self._tools, self._read_nested, plain=self._marked)
+        block = fences.FenceRegion(
+            mark, opening, self._tools, self._read_nested, plain=self._marked
+        )
         return self._begin(block, rest[len(opening) :], "fenced")
 
     def _open_tilde(self, mark: str, rest: str, end: bool) -> bool:
@@ -601,9 +609,9 @@ class Reader:
         self._say(mark[: -len(bare)], rest)
         return self._begin_fence(bare, rest[: newline + 1], rest)
 
-    def _read_nested(self, text: str) -> tuple[Found, ...]:
+    def _read_nested(self, text: str) -> tuple[FoundCall, ...]:
         """Return the marked calls that a text consists of; none if anything else is in it."""
-        inner = Reader(self._dialects, tools=self._tools.given, fenced=False)
+        inner = ReplyReader(self._dialects, tools=self._tools.given, fenced=False)
         inner.feed(text)
         reading = inner.finish()
         if reading.text.strip() or reading.reasoning or reading.dialect == "bare":
@@ -614,7 +622,7 @@ class Reader:
 
     def _take(self, item: Item) -> None:
         """Take an item, or let it wait: whether blocks are calls depends on all the blocks."""
-        if isinstance(item, Candidate):
+        if isinstance(item, FencedBlock):
             if item.calls is not None and self._all_fences_call:
                 self._waiting.append((item, "fenced"))
                 return
@@ -629,23 +637,23 @@ class Reader:
     def _settle(self, item: Item, name: str) -> None:
         match item:
             case str():
-                self._prose.say(item)
-            case Found():
+                self._prose.add_text(item)
+            case FoundCall():
                 self._dialect = self._dialect or name
                 self._calls.append(item)
-                self._prose.take_out()
+                self._prose.add_gap()
                 self._after_call, self._head = True, False
-            case Thought(text):
+            case ReasoningText(text):
                 self._thought = True
                 self._thoughts.append(text)
-                self._prose.take_out()
+                self._prose.add_gap()
             case Problem(text):
                 self._problems.append(text)
             case Gap():
-                self._prose.take_out()
+                self._prose.add_gap()
             case TurnEnd(token):
-                self._prose.end_token(token)
-            case Candidate():
+                self._prose.add_end_token(token)
+            case FencedBlock():
                 for call in item.calls or ():
                     self._settle(call, "fenced")
 
@@ -655,7 +663,7 @@ class Reader:
         waiting = self._waiting
         self._waiting = []
         for item, name in waiting:
-            self._settle(item.raw if isinstance(item, Candidate) else item, name)
+            self._settle(item.raw if isinstance(item, FencedBlock) else item, name)
 
     def _settle_waiting(self) -> None:
         waiting = self._waiting

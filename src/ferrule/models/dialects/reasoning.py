@@ -27,18 +27,18 @@ _PAIRS = {
     "<|open|>think<|sep|>": "<|close|>think<|sep|>",
 }
 
-OPENS = "|".join(map(re.escape, _PAIRS))
+OPENING_TAGS = "|".join(map(re.escape, _PAIRS))
 """Opens reasoning, at the start of a line or right after a call."""
 
-LONE = "|".join(
+LONE_CLOSING_TAGS = "|".join(
     f"(?<! ){re.escape(tag)}|{re.escape(tag)}(?![ .,;:)])" for tag in dict.fromkeys(_PAIRS.values())
 )
 """Closes reasoning whose opening tag is missing. Between blanks a tag is only mentioned."""
 
-IMPLICIT = re.compile(r"<\|tool_calls_section_begin\|>")
+IMPLICIT_END = re.compile(r"<\|tool_calls_section_begin\|>")
 """Ends reasoning too: Kimi K2 may go on to its section of calls without closing it."""
 
 
-def closing(opener: str) -> str:
+def closing_tag(opener: str) -> str:
     """Return the tag that closes what `opener` opened."""
     return _PAIRS[opener]

@@ -16,18 +16,18 @@ import re
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from ferrule.core.frozen import frozen
+from ferrule.core.value_class import frozen
 
 from . import call_shapes, lenient_json, pythonic, reasoning
-from .brackets import Balanced
-from .dialect import LONGEST, Ending, Form, Found, Tools
+from .brackets import BracketMatcher
+from .dialect import MAX_MARK_LENGTH, BodyEnding, CallForm, FoundCall, OfferedTools
 
 _MOST_TRIES = 64
 """Closing marks that are tried within one call. With more of them it ends at the first one."""
 
 
 @frozen
-class Thought:
+class ReasoningText:
     """Reasoning."""
 
     text: str
@@ -41,14 +41,14 @@ class Problem:
 
 
 @frozen
-class Candidate:
+class FencedBlock:
     """A fenced block. Its calls count only if every fenced block of the reply consists of calls.
 
     `calls` is None if this block does not.
     """
 
     raw: str
-    calls: tuple[Found, ...] | None
+    calls: tuple[FoundCall, ...] | None
 
 
 @frozen
@@ -63,11 +63,11 @@ class TurnEnd:
     token: str
 
 
-Item = str | Found | Thought | Problem | Candidate | Gap | TurnEnd
+Item = str | FoundCall | ReasoningText | Problem | FencedBlock | Gap | TurnEnd
 
 
 @dataclass(slots=True)
-class Outcome:
+class RegionOutcome:
     """What a region was read as.
 
     Attributes:
@@ -92,7 +92,7 @@ class Outcome:
 class Region(Protocol):
     """A part of a reply that is followed to its end."""
 
-    def feed(self, piece: str, end: bool, cut: bool = False) -> Outcome | None:
+    def feed(self, piece: str, end: bool, cut: bool = False) -> RegionOutcome | None:
         """Take more text.
 
         Args:
@@ -106,7 +106,7 @@ class Region(Protocol):
         ...
 
 
-class Marked:
+class MarkedRegion:
     """A call between marks.
 
     Every closing mark is tried; the first one that leaves a whole call ends it.
@@ -114,9 +114,9 @@ class Marked:
 
     def __init__(
         self,
-        form: Form,
+        form: CallForm,
         opener: str,
-        tools: Tools,
+        tools: OfferedTools,
         *,
         said: str | None = None,
         hasty: bool = False,
@@ -146,7 +146,7 @@ class Marked:
         self._tried = 0
         self._first: tuple[int, int] | None = None
 
-    def feed(self, piece: str, end: bool, cut: bool = False) -> Outcome | None:
+    def feed(self, piece: str, end: bool, cut: bool = False) -> RegionOutcome | None:
         self._parts.append(piece)
         text = self._tail + piece
         base = self._length - len(self._tail)
@@ -157,26 +157,26 @@ class Marked:
             self._seen = base + match.end()
             if outcome := self._try(base + match.start(), base + match.end()):
                 return outcome
-        self._tail = text[-(LONGEST - 1) :]
+        self._tail = text[-(MAX_MARK_LENGTH - 1) :]
         return self._end_unclosed(cut) if end else None
 
-    def _try(self, start: int, stop: int) -> Outcome | None:
+    def _try(self, start: int, stop: int) -> RegionOutcome | None:
         """Try whether the call ends at a closing mark, from `start` to `stop`."""
         if self._first is None:
             self._first = (start, stop)
         self._tried += 1
         if self._tried > _MOST_TRIES:
             return None
-        outcome = self._read(Ending.CLOSED, start, stop)
+        outcome = self._read(BodyEnding.CLOSED, start, stop)
         if outcome is None and self._hasty:
-            return self._read(Ending.FORCED, start, stop)
+            return self._read(BodyEnding.FORCED, start, stop)
         return outcome
 
     def _text(self) -> str:
         self._parts = ["".join(self._parts)]
         return self._parts[0]
 
-    def _read(self, ending: Ending, start: int, stop: int) -> Outcome | None:
+    def _read(self, ending: BodyEnding, start: int, stop: int) -> RegionOutcome | None:
         text = self._text()
         parsed = self._form.read(self._opener, text[:start], ending, self._tools)
         if parsed is None:
@@ -188,16 +188,16 @@ class Marked:
             if closing and parsed.calls:
                 stop = closing.end()
         items: list[Item] = [*parsed.items, *map(Problem, parsed.problems)]
-        return Outcome(items, text[stop:], doubtful=parsed.doubtful)
+        return RegionOutcome(items, text[stop:], doubtful=parsed.doubtful)
 
-    def _end_unclosed(self, cut: bool) -> Outcome:
+    def _end_unclosed(self, cut: bool) -> RegionOutcome:
         """End a call that nothing closed."""
-        outcome = self._read(Ending.OPEN, self._length, self._length)
+        outcome = self._read(BodyEnding.OPEN, self._length, self._length)
         # A reply that was cut ends inside this call: what looks like its end, and what follows
         # that, is a part of a value.
         is_certain = outcome is not None and _has_only_whole_calls(outcome)
         if self._first is not None and not cut and not is_certain:
-            outcome = self._read(Ending.FORCED, *self._first)
+            outcome = self._read(BodyEnding.FORCED, *self._first)
         if outcome is not None:
             outcome.forced = True
             return outcome
@@ -206,11 +206,11 @@ class Marked:
             # This is the beginning of a call and does not just mention one: a person sees neither
             # its mark nor what came after it.
             problem = f"a call was begun and not finished, and left out of the text: {text.strip()}"
-            return Outcome([Gap(), Problem(problem.strip(": "))])
+            return RegionOutcome([Gap(), Problem(problem.strip(": "))])
         items: list[Item] = [self._said]
         if "|" in self._opener or "｜" in self._opener or self._opener.startswith("["):
             items.append(Problem(f"`{self._opener}` led to no call and was left in the text"))
-        return Outcome(items, text, literal=True)
+        return RegionOutcome(items, text, literal=True)
 
 
 _CALL_BEGINS = re.compile(
@@ -219,17 +219,17 @@ _CALL_BEGINS = re.compile(
 """Matches the beginning of a call, behind the mark that opens it."""
 
 
-def _has_only_whole_calls(outcome: Outcome) -> bool:
+def _has_only_whole_calls(outcome: RegionOutcome) -> bool:
     """Return whether reading to the end of the reply found whole calls and nothing else."""
     if outcome.doubtful:
         return True  # what was found in doubt stays so
-    calls = [item for item in outcome.items if isinstance(item, Found)]
+    calls = [item for item in outcome.items if isinstance(item, FoundCall)]
     if not calls or len(calls) < len(outcome.items):
         return False
     return not any(call.cut for call in calls)
 
 
-class Thinking:
+class ReasoningRegion:
     """Reasoning up to its closing tag.
 
     Without a closing tag it is reasoning only if the reply began with it.
@@ -238,52 +238,54 @@ class Thinking:
     def __init__(self, opener: str, *, head: bool, closes: str = "") -> None:
         self._opener = opener
         self._head = head
-        self._closes = re.compile(closes or re.escape(reasoning.closing(opener)))
+        self._closes = re.compile(closes or re.escape(reasoning.closing_tag(opener)))
         self._parts: list[str] = []
         # Begins with one character of what came before, for marks that look behind.
         self._tail = "\n"
 
-    def feed(self, piece: str, end: bool, cut: bool = False) -> Outcome | None:
+    def feed(self, piece: str, end: bool, cut: bool = False) -> RegionOutcome | None:
         text = self._tail + piece
         match = self._closes.search(text, 1)
         if match and (match.end() < len(text) or end):
             thought = "".join(self._parts) + text[1 : match.start()]
-            return Outcome([Thought(thought.strip())], text[match.end() :])
-        keep = max(1, min(len(text) - LONGEST + 1, match.start() if match else len(text)))
+            return RegionOutcome([ReasoningText(thought.strip())], text[match.end() :])
+        keep = max(1, min(len(text) - MAX_MARK_LENGTH + 1, match.start() if match else len(text)))
         self._parts.append(text[1:keep])
         self._tail = text[keep - 1 :]
         return self._end_unclosed("".join(self._parts) + self._tail[1:]) if end else None
 
-    def _end_unclosed(self, text: str) -> Outcome:
+    def _end_unclosed(self, text: str) -> RegionOutcome:
         if not self._head:
-            return Outcome([self._opener], text, literal=True)
-        section = reasoning.IMPLICIT.search(text)
+            return RegionOutcome([self._opener], text, literal=True)
+        section = reasoning.IMPLICIT_END.search(text)
         if section:
-            return Outcome([Thought(text[: section.start()].strip())], text[section.start() :])
-        return Outcome([Thought(text.strip())])
+            return RegionOutcome(
+                [ReasoningText(text[: section.start()].strip())], text[section.start() :]
+            )
+        return RegionOutcome([ReasoningText(text.strip())])
 
 
-class Headless:
+class HeadlessReasoningRegion:
     """Reasoning at the start of a reply that was opened by the prompt.
 
     Without a closing tag it is plain text.
     """
 
     def __init__(self) -> None:
-        self._thinking = Thinking("<think>", head=False, closes=reasoning.LONE)
+        self._thinking = ReasoningRegion("<think>", head=False, closes=reasoning.LONE_CLOSING_TAGS)
 
-    def feed(self, piece: str, end: bool, cut: bool = False) -> Outcome | None:
+    def feed(self, piece: str, end: bool, cut: bool = False) -> RegionOutcome | None:
         outcome = self._thinking.feed(piece, end)
         if outcome is not None and outcome.literal:
-            section = reasoning.IMPLICIT.search(outcome.rest)
+            section = reasoning.IMPLICIT_END.search(outcome.rest)
             if section:
-                thought = Thought(outcome.rest[: section.start()].strip())
-                return Outcome([thought], outcome.rest[section.start() :])
-            return Outcome([], outcome.rest, literal=True)
+                thought = ReasoningText(outcome.rest[: section.start()].strip())
+                return RegionOutcome([thought], outcome.rest[section.start() :])
+            return RegionOutcome([], outcome.rest, literal=True)
         return outcome
 
 
-class Doubted:
+class DoubtfulRegion:
     """What stands behind a call whose end is not known.
 
     It may be a part of that call, so it is left out of the text.
@@ -292,15 +294,15 @@ class Doubted:
     def __init__(self) -> None:
         self._parts: list[str] = []
 
-    def feed(self, piece: str, end: bool, cut: bool = False) -> Outcome | None:
+    def feed(self, piece: str, end: bool, cut: bool = False) -> RegionOutcome | None:
         self._parts.append(piece)
         if not end:
             return None
         text = "".join(self._parts).strip()
         if not text:
-            return Outcome([])
+            return RegionOutcome([])
         problem = f"left out of the text, as it may belong to a call that cannot be read: {text}"
-        return Outcome([Gap(), Problem(problem)])
+        return RegionOutcome([Gap(), Problem(problem)])
 
 
 _PROBE = re.compile(r"[ \t]*(?:\{\s*[\"']|\[\s*\{|\[\s*[A-Za-z_][\w.]*\(|[A-Za-z_][\w.]*\()")
@@ -311,24 +313,24 @@ _TURN = re.compile(r"<\|(?:im_end|eot_id|eom_id|endoftext|end_of_text|end)\|>|</
 _LONGEST_PROBE = 160
 
 
-class Bare:
+class BareRegion:
     """A value without marks: JSON (one or several values), a pythonic list, or one call in Python.
 
     It holds calls if it is the whole reply, or if a closing tag follows whose opening is missing. A
     call in Python must be one of a tool on offer.
     """
 
-    def __init__(self, tools: Tools, *, head: bool) -> None:
+    def __init__(self, tools: OfferedTools, *, head: bool) -> None:
         self._tools = tools
         self._head = head
         self._raw: list[str] = []
         self._probe = ""
         self._value: list[str] = []
-        self._balanced: Balanced | None = None
-        self._calls: list[Found] = []
+        self._balanced: BracketMatcher | None = None
+        self._calls: list[FoundCall] = []
         self._after = ""
 
-    def feed(self, piece: str, end: bool, cut: bool = False) -> Outcome | None:
+    def feed(self, piece: str, end: bool, cut: bool = False) -> RegionOutcome | None:
         if self._balanced is None and not self._calls:
             probe = self._probe + piece
             begins = self._begins_value(probe)
@@ -338,7 +340,7 @@ class Bare:
                 return None
             if not begins:
                 return self._give_up(probe)
-            self._balanced = Balanced()
+            self._balanced = BracketMatcher()
             # What stands before the bracket (a name) belongs to the value, but opens nothing.
             begin = re.search(r"[{\[(]", probe)
             at = begin.start() if begin else 0
@@ -360,7 +362,7 @@ class Bare:
         self._raw.append(text)
         self._value.append(text)
 
-    def _walk(self, piece: str, end: bool, cut: bool) -> Outcome | None:
+    def _walk(self, piece: str, end: bool, cut: bool) -> RegionOutcome | None:
         at = 0
         while True:
             if self._balanced is not None:
@@ -372,7 +374,7 @@ class Bare:
                 self._balanced = None
                 calls = self._read("".join(self._value))
                 if not calls:
-                    return Outcome(["".join(self._raw)], piece[at:])
+                    return RegionOutcome(["".join(self._raw)], piece[at:])
                 self._calls += calls
                 self._value = []
             step = self._read_after_value(piece, at, end)
@@ -380,27 +382,27 @@ class Bare:
                 return step
             at = step
 
-    def _read(self, value: str) -> list[Found] | None:
+    def _read(self, value: str) -> list[FoundCall] | None:
         """Return the calls that a whole value is, or None."""
         text = value.strip()
         if text.startswith("{") or re.match(r"\[\s*\{", text):
             return self._read_json(text)
         found = pythonic.read_python(text, self._tools)
-        if found and self._tools and not all(self._tools.near(call.tool) for call in found):
+        if found and self._tools and not all(self._tools.has_similar(call.tool) for call in found):
             return None
         return found
 
-    def _read_json(self, text: str) -> list[Found] | None:
-        decoded = lenient_json.decode(text)
+    def _read_json(self, text: str) -> list[FoundCall] | None:
+        decoded = lenient_json.decode_leniently(text)
         if decoded is None:
             return None
         value, repairs = decoded
-        found = call_shapes.calls_of(value, narrow=True, tools=self._tools)
+        found = call_shapes.read_call_value(value, narrow=True, tools=self._tools)
         if found is None:
             return None
-        return [Found(c.tool, c.arguments, c.repairs + tuple(repairs)) for c in found]
+        return [FoundCall(c.tool, c.arguments, c.repairs + tuple(repairs)) for c in found]
 
-    def _read_after_value(self, piece: str, at: int, end: bool) -> Outcome | int | None:
+    def _read_after_value(self, piece: str, at: int, end: bool) -> RegionOutcome | int | None:
         """Return the offset at which the next value begins, an outcome, or None to wait."""
         text = self._after + piece[at:]
         self._after = ""
@@ -422,43 +424,43 @@ class Bare:
             self._raw.append(turn.group())
             text = text[turn.end() :]
         if text[0] in "{[" and self._head:
-            self._balanced = Balanced()
+            self._balanced = BracketMatcher()
             return len(piece) - len(text)
         if text[0] == "<" and ">" not in text and len(text) < 32 and not end:
             self._after = text
             return None
         return self._refuse(text)
 
-    def _accept(self, rest: str) -> Outcome:
-        return Outcome([*self._calls], rest)
+    def _accept(self, rest: str) -> RegionOutcome:
+        return RegionOutcome([*self._calls], rest)
 
-    def _refuse(self, rest: str) -> Outcome:
-        return Outcome(["".join(self._raw)], rest)
+    def _refuse(self, rest: str) -> RegionOutcome:
+        return RegionOutcome(["".join(self._raw)], rest)
 
-    def _end_unfinished(self, cut: bool) -> Outcome:
+    def _end_unfinished(self, cut: bool) -> RegionOutcome:
         """End a value that the reply ended in."""
         raw = "".join(self._raw)
         value = "".join(self._value)
         cut_calls = self._read_cut(value) if self._head else None
         if cut_calls:
-            return Outcome([*self._calls, *cut_calls])
+            return RegionOutcome([*self._calls, *cut_calls])
         if self._calls and self._head:
             problem = Problem(f"left out of the text, which was cut: {value.strip()}")
-            return Outcome([*self._calls, problem])
+            return RegionOutcome([*self._calls, problem])
         if cut:
-            return Outcome([raw])
+            return RegionOutcome([raw])
         return self._give_up(raw)
 
-    def _read_cut(self, value: str) -> list[Found] | None:
+    def _read_cut(self, value: str) -> list[FoundCall] | None:
         if value.lstrip().startswith("{") or re.match(r"\s*\[\s*\{", value):
-            return call_shapes.cut_json(value, self._tools)
-        return pythonic.cut_python(value, self._tools)
+            return call_shapes.read_cut_json(value, self._tools)
+        return pythonic.read_cut_python(value, self._tools)
 
-    def _give_up(self, raw: str) -> Outcome:
+    def _give_up(self, raw: str) -> RegionOutcome:
         """End a region in which no value begins.
 
         Elsewhere than at the head its first character is passed on, so that reading moves on.
         """
         if self._head:
-            return Outcome([], raw, literal=True)
-        return Outcome([raw[:1]], raw[1:], literal=True)
+            return RegionOutcome([], raw, literal=True)
+        return RegionOutcome([raw[:1]], raw[1:], literal=True)

@@ -8,30 +8,30 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from ferrule.core.calls import Call
-from ferrule.models.reasoning_models import starts_thinking as starts_thinking
+from ferrule.core.calls import ToolCall
+from ferrule.models.reasoning_models import starts_in_reasoning as starts_in_reasoning
 
 from . import functionary, gemma, harmony, markup, mistral, section_tokens, tagged_calls
 from .dialect import Dialect
 from .pythonic import render_json, render_json_list, render_python, render_pythonic
 
 
-def _render_tagged_json(calls: Sequence[Call]) -> str:
+def _render_tagged_json(calls: Sequence[ToolCall]) -> str:
     return "\n".join(f"<tool_call>\n{render_json(call)}\n</tool_call>" for call in calls)
 
 
-def _render_llama(calls: Sequence[Call]) -> str:
+def _render_llama(calls: Sequence[ToolCall]) -> str:
     return "; ".join(render_json(call, key="parameters") for call in calls)
 
 
-def _render_tool_code(calls: Sequence[Call]) -> str:
+def _render_tool_code(calls: Sequence[ToolCall]) -> str:
     written = [render_python(call) for call in calls]
     if any(line is None for line in written):
         return f"```tool_code\n{render_pythonic(calls)}\n```"
     return "```tool_code\n" + "\n".join(line for line in written if line) + "\n```"
 
 
-def _render_cohere(calls: Sequence[Call]) -> str:
+def _render_cohere(calls: Sequence[ToolCall]) -> str:
     inner = ",\n".join(
         f'    {{"tool_call_id": "{index}", "tool_name"' + render_json(call, key="parameters")[7:]
         for index, call in enumerate(calls)
@@ -39,7 +39,7 @@ def _render_cohere(calls: Sequence[Call]) -> str:
     return f"<|START_ACTION|>[\n{inner}\n]<|END_ACTION|>"
 
 
-def _render_fenced(calls: Sequence[Call]) -> str:
+def _render_fenced(calls: Sequence[ToolCall]) -> str:
     return "\n".join(f"```json\n{render_json(call)}\n```" for call in calls)
 
 
@@ -290,7 +290,7 @@ FUNCTIONARY = Dialect(
 FENCED = Dialect("fenced", (), (), _render_fenced, f"```json\n{_JSON}\n```")
 """For models whose family is not known: every instruction-tuned model can write a JSON block."""
 
-ALL: tuple[Dialect, ...] = (
+ALL_DIALECTS: tuple[Dialect, ...] = (
     HERMES,
     QWEN_XML,
     SEED,
@@ -324,7 +324,7 @@ ALL: tuple[Dialect, ...] = (
 """All dialects. Of two families with names of the same length the earlier one comes first."""
 
 
-def for_model(name: str) -> tuple[Dialect, ...]:
+def dialects_for_model(name: str) -> tuple[Dialect, ...]:
     """Return the dialects of a model, with the one it writes best first.
 
     They are found by the longest family name within its name; `FENCED` if none is known.
@@ -332,7 +332,7 @@ def for_model(name: str) -> tuple[Dialect, ...]:
     plain = re.sub(r"[\s_]+", "-", name.lower())
     matches = [
         (len(family), -index, dialect)
-        for index, dialect in enumerate(ALL)
+        for index, dialect in enumerate(ALL_DIALECTS)
         for family in dialect.families
         if re.search(rf"(?<![a-z0-9]){re.escape(family)}", plain)
     ]

@@ -30,10 +30,10 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from ferrule.core.calls import Call
+from ferrule.core.calls import ToolCall
 
 from . import lenient_json, markup
-from .dialect import Ending, Form, Found, Parsed, Tools, unreadable
+from .dialect import BodyEnding, CallForm, FoundCall, OfferedTools, ParsedBody, mark_unreadable
 from .markup import PREFIX, read_calls, read_markup
 
 _BAR = "[|｜]"
@@ -51,7 +51,7 @@ _END = _token("tool", "call", "end")
 _SEP = re.compile(rf"{_token('tool', 'sep')}|{_token('tool', 'call', 'argument', 'begin')}")
 _BEGINS = re.compile(rf"\s*{_BEGIN}")
 _ENDS = re.compile(_END)
-BETWEEN = (
+BETWEEN_CALLS = (
     rf"{_END}\s*(?:(?:{_SECTION_END})\s*(?:{_SECTION})\s*)?{_BEGIN}\s*\w*\s*(?:{_SEP.pattern})"
 )
 """Matches what stands between two calls of a section."""
@@ -65,11 +65,11 @@ _MOST_ENDS = 16
 """Closing marks that are tried for one call in mark-up."""
 
 
-def _read(opener: str, body: str, ending: Ending, tools: Tools) -> Parsed | None:
+def _read(opener: str, body: str, ending: BodyEnding, tools: OfferedTools) -> ParsedBody | None:
     shift = len(opener) if re.fullmatch(_BEGIN, opener) else 0
     if shift:
         body = opener + body
-    parsed = Parsed()
+    parsed = ParsedBody()
     at = 0
     while begin := _BEGINS.match(body, at):
         separator = _SEP.search(body, begin.end())
@@ -83,17 +83,19 @@ def _read(opener: str, body: str, ending: Ending, tools: Tools) -> Parsed | None
             _INVOKES.match(body, separator.end()) and not call.source
         )
     rest = body[at:]
-    if ending is Ending.OPEN:
+    if ending is BodyEnding.OPEN:
         parsed.rest = max(0, at - shift)
     elif rest.strip():
-        if ending is Ending.CLOSED and not parsed.items:
+        if ending is BodyEnding.CLOSED and not parsed.items:
             return None
         parsed.items.append(rest)
     return parsed if parsed.items else None
 
 
-def _leave_out_nameless(parsed: Parsed, body: str, at: int, ending: Ending) -> Parsed | None:
-    if ending is Ending.CLOSED or not parsed.items:
+def _leave_out_nameless(
+    parsed: ParsedBody, body: str, at: int, ending: BodyEnding
+) -> ParsedBody | None:
+    if ending is BodyEnding.CLOSED or not parsed.items:
         return None
     # This is the beginning of a call and does not just mention one: a person sees neither its mark
     # nor what came after it.
@@ -103,8 +105,12 @@ def _leave_out_nameless(parsed: Parsed, body: str, at: int, ending: Ending) -> P
 
 
 def _read_call(
-    body: str, begin: re.Match[str], separator: re.Match[str], ending: Ending, tools: Tools
-) -> tuple[Found, int] | None:
+    body: str,
+    begin: re.Match[str],
+    separator: re.Match[str],
+    ending: BodyEnding,
+    tools: OfferedTools,
+) -> tuple[FoundCall, int] | None:
     """Read the call that begins with a mark and whose arguments follow the separator."""
     name = body[begin.end() : separator.start()].strip()
     start = separator.end()
@@ -122,34 +128,36 @@ def _read_call(
         return _read_invocation(body, start, closes, ending, tools)
     if _NAME.fullmatch(name) is None:
         return None
-    value = lenient_json.value_at(body, start)
+    value = lenient_json.decode_leniently_at(body, start)
     after = _AFTER.match(body, value[1]) if value is not None else None
     if value is not None and after is not None:
         decoded, end_of_value, repairs = value
         arguments = body[start:end_of_value]
         if isinstance(decoded, (dict, str)):
-            arguments = lenient_json.arguments(decoded)
-        return Found(name, arguments, tuple(repairs)), after.end()
+            arguments = lenient_json.encode_arguments(decoded)
+        return FoundCall(name, arguments, tuple(repairs)), after.end()
     return _read_broken(name, body, start, ending)
 
 
-def _read_broken(name: str, body: str, start: int, ending: Ending) -> tuple[Found, int] | None:
+def _read_broken(
+    name: str, body: str, start: int, ending: BodyEnding
+) -> tuple[FoundCall, int] | None:
     """Read a call whose arguments are no JSON."""
     end = _ENDS.search(body, start)
     if end is not None and not body[start : end.start()].strip(" \r\n`"):
-        return Found(name, "{}"), end.end()
-    if ending is Ending.CLOSED:
+        return FoundCall(name, "{}"), end.end()
+    if ending is BodyEnding.CLOSED:
         return None
     if end is None:
         text = body[start:].strip()
-        return (Found(name, text, cut=ending is Ending.OPEN), len(body)) if text else None
+        return (FoundCall(name, text, cut=ending is BodyEnding.OPEN), len(body)) if text else None
     text = body[start : end.start()].strip().removesuffix("```").strip()
-    return Found(name, text or "{}"), end.end()
+    return FoundCall(name, text or "{}"), end.end()
 
 
 def _read_invocation(
-    body: str, start: int, closes: str, ending: Ending, tools: Tools
-) -> tuple[Found, int] | None:
+    body: str, start: int, closes: str, ending: BodyEnding, tools: OfferedTools
+) -> tuple[FoundCall, int] | None:
     """Read the invocation that Step 3 puts where others put JSON.
 
     `closes` is the token that ends the call, in the spelling of the one that began it.
@@ -160,36 +168,42 @@ def _read_invocation(
             break
         source = body[start:stop]
         after = stop + len(closes)
-        parsed = read_markup(source, Ending.CLOSED, tools)
+        parsed = read_markup(source, BodyEnding.CLOSED, tools)
         if parsed is not None and len(parsed.items) == 1 and parsed.calls:
             if closes in source:
                 # A value that holds the end of a call may hold a part of another one, too. Without
                 # a source the reply is in doubt (`_read`).
-                return Found(parsed.calls[0].tool, unreadable(source)), after
+                return FoundCall(parsed.calls[0].tool, mark_unreadable(source)), after
             return parsed.calls[0], after
         stop = body.find(closes, after)
-    if ending is Ending.CLOSED:
+    if ending is BodyEnding.CLOSED:
         return None
     begun = _INVOKES.match(body, start)
     tool = begun.group(1) if begun else ""
-    return Found(tool, unreadable(body[start:].strip()), cut=ending is Ending.OPEN), len(body)
+    return FoundCall(
+        tool, mark_unreadable(body[start:].strip()), cut=ending is BodyEnding.OPEN
+    ), len(body)
 
 
 def _closes(opener: str) -> str:
     return _END if re.fullmatch(_BEGIN, opener) else _SECTION_END
 
 
-SECTION = Form("section", f"{_SECTION}|{_BEGIN}", _closes, _read)
+SECTION = CallForm("section", f"{_SECTION}|{_BEGIN}", _closes, _read)
 
 
 # ---- Kimi K3
 
 
-def _read_xtml(opener: str, body: str, ending: Ending, tools: Tools) -> Parsed | None:
+def _read_xtml(
+    opener: str, body: str, ending: BodyEnding, tools: OfferedTools
+) -> ParsedBody | None:
     return read_calls(body, markup.XTML, ending, tools)
 
 
-XTML = Form("xtml", r"<\|open\|>tools<\|sep\|>", lambda _: r"<\|close\|>tools<\|sep\|>", _read_xtml)
+XTML = CallForm(
+    "xtml", r"<\|open\|>tools<\|sep\|>", lambda _: r"<\|close\|>tools<\|sep\|>", _read_xtml
+)
 
 FORMS = (SECTION, XTML)
 
@@ -197,7 +211,7 @@ FORMS = (SECTION, XTML)
 # ---- writing
 
 
-def render_deepseek(calls: Sequence[Call]) -> str:
+def render_deepseek(calls: Sequence[ToolCall]) -> str:
     """Write calls as DeepSeek V3 and R1 do."""
     inner = "\n".join(
         f"<｜tool▁call▁begin｜>function<｜tool▁sep｜>{call.tool}\n"
@@ -207,7 +221,7 @@ def render_deepseek(calls: Sequence[Call]) -> str:
     return f"<｜tool▁calls▁begin｜>{inner}<｜tool▁calls▁end｜>"
 
 
-def render_deepseek31(calls: Sequence[Call]) -> str:
+def render_deepseek31(calls: Sequence[ToolCall]) -> str:
     """Write calls as DeepSeek V3.1 does."""
     inner = "".join(
         f"<｜tool▁call▁begin｜>{call.tool}<｜tool▁sep｜>{call.arguments}<｜tool▁call▁end｜>"
@@ -216,7 +230,7 @@ def render_deepseek31(calls: Sequence[Call]) -> str:
     return f"<｜tool▁calls▁begin｜>{inner}<｜tool▁calls▁end｜>"
 
 
-def render_kimi(calls: Sequence[Call]) -> str:
+def render_kimi(calls: Sequence[ToolCall]) -> str:
     """Write calls as Kimi K2 does. Their numbers count from 0 within the answer."""
     inner = "".join(
         f"<|tool_call_begin|>functions.{call.tool}:{index}<|tool_call_argument_begin|>"

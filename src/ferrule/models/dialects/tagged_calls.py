@@ -26,25 +26,25 @@ import re
 from dataclasses import replace
 
 from . import lenient_json
-from .call_shapes import read_json
-from .dialect import Ending, Form, Found, Parsed, Tools, unreadable
+from .call_shapes import read_json_calls
+from .dialect import BodyEnding, CallForm, FoundCall, OfferedTools, ParsedBody, mark_unreadable
 from .markup import PREFIX, read_markup
-from .pythonic import LOOKS, read_pythonic
+from .pythonic import LOOKS_LIKE_CALL, read_pythonic
 
 _TAGS = "tool_calls?|function_calls?|functioncall|calls|tool_call_list|tool_use"
 _TOKEN_ENDS = r"<\|e(?:om|ot)_id\|>"
 _INTERPRETERS = ("python", "ipython", "code_interpreter")
 
 
-def read_body(opener: str, body: str, ending: Ending, tools: Tools) -> Parsed | None:
+def read_body(opener: str, body: str, ending: BodyEnding, tools: OfferedTools) -> ParsedBody | None:
     """Read whatever stands between two tags: JSON, mark-up or Python."""
     text = body.lstrip()
-    if text.startswith("`") and ending is not Ending.OPEN:
+    if text.startswith("`") and ending is not BodyEnding.OPEN:
         text = _strip_fence(text)
         body = text
     if text.startswith("{") or re.match(r"\[\s*[{\]]", text):
-        return read_json(body, ending)
-    if LOOKS.match(text):
+        return read_json_calls(body, ending)
+    if LOOKS_LIKE_CALL.match(text):
         return read_pythonic(body, ending, tools)
     parsed = read_markup(body, ending, tools, padded=not opener.startswith("<seed:"))
     if parsed is None or parsed.doubtful or len(parsed.items) != 1 or not parsed.calls:
@@ -62,12 +62,14 @@ def _strip_fence(text: str) -> str:
     return match.group(1) if match else text
 
 
-def _read_marked_opener(opener: str, body: str, ending: Ending, tools: Tools) -> Parsed | None:
+def _read_marked_opener(
+    opener: str, body: str, ending: BodyEnding, tools: OfferedTools
+) -> ParsedBody | None:
     """Read a call whose opener is part of it, such as `<function=f>`."""
     if opener.endswith("/>"):
         parsed = read_markup(opener, ending, tools)
-        return parsed if parsed is None else Parsed(parsed.items, rest=0)
-    if ending is not Ending.OPEN:
+        return parsed if parsed is None else ParsedBody(parsed.items, rest=0)
+    if ending is not BodyEnding.OPEN:
         closes = re.match(rf"<({PREFIX})(function|invoke)", opener)
         body += f"</{closes.group(1)}{closes.group(2)}>" if closes else ""
         return read_markup(opener + body, ending, tools)
@@ -77,7 +79,9 @@ def _read_marked_opener(opener: str, body: str, ending: Ending, tools: Tools) ->
     return parsed
 
 
-def _read_python_tag(opener: str, body: str, ending: Ending, tools: Tools) -> Parsed | None:
+def _read_python_tag(
+    opener: str, body: str, ending: BodyEnding, tools: OfferedTools
+) -> ParsedBody | None:
     """Read JSON, a call in Python, or plain code for an interpreter if one is on offer."""
     parsed = read_body(opener, body, ending, tools)
     if parsed is not None:
@@ -86,34 +90,44 @@ def _read_python_tag(opener: str, body: str, ending: Ending, tools: Tools) -> Pa
     interpreter = next((name for name in _INTERPRETERS if name in tools.names), None)
     if interpreter is None or not code:
         return None
-    unmarked = code if ending is Ending.OPEN else None
-    return Parsed([Found(interpreter, lenient_json.encode({"code": code}), unmarked=unmarked)])
+    unmarked = code if ending is BodyEnding.OPEN else None
+    return ParsedBody(
+        [FoundCall(interpreter, lenient_json.encode({"code": code}), arguments_if_cut=unmarked)]
+    )
 
 
 _APERTUS_BEGUN = re.compile(r"\s*\[\s*\{\s*\"([\w.:/-]+)\"\s*:")
 
 
-def _read_apertus(opener: str, body: str, ending: Ending, tools: Tools) -> Parsed | None:
+def _read_apertus(
+    opener: str, body: str, ending: BodyEnding, tools: OfferedTools
+) -> ParsedBody | None:
     """Read calls of the shape `[{"name": {arguments}}, …]`."""
-    value = lenient_json.value_at(body, 0)
+    value = lenient_json.decode_leniently_at(body, 0)
     if value is None:
         begun = _APERTUS_BEGUN.match(body)
-        if ending is Ending.CLOSED or begun is None:
+        if ending is BodyEnding.CLOSED or begun is None:
             return None
-        return Parsed([Found(begun.group(1), unreadable(body.strip()), cut=ending is Ending.OPEN)])
+        return ParsedBody(
+            [
+                FoundCall(
+                    begun.group(1), mark_unreadable(body.strip()), cut=ending is BodyEnding.OPEN
+                )
+            ]
+        )
     decoded, end, repairs = value
-    found: list[Found | str] = []
+    found: list[FoundCall | str] = []
     for member in lenient_json.as_list(decoded) or []:
         shape = lenient_json.as_object(member)
         if shape is None or len(shape) != 1:
-            return read_json(body, ending)
+            return read_json_calls(body, ending)
         name, arguments = next(iter(shape.items()))
         if not isinstance(arguments, (dict, str)):
-            return read_json(body, ending)
-        found.append(Found(name, lenient_json.arguments(arguments), tuple(repairs)))
+            return read_json_calls(body, ending)
+        found.append(FoundCall(name, lenient_json.encode_arguments(arguments), tuple(repairs)))
     if not found:
         return None
-    return Parsed(found, rest=end if ending is Ending.OPEN else None)
+    return ParsedBody(found, rest=end if ending is BodyEnding.OPEN else None)
 
 
 def _closing(opener: str) -> str:
@@ -129,44 +143,44 @@ def _closing_named(opener: str) -> str:
 
 
 _WRAPPER = rf"{PREFIX}(?:{_TAGS})(?::[0-9a-f]{{4,16}})?|TOOLCALL|longcat_tool_call"
-BETWEEN = rf"</(?P<wrapper>{_WRAPPER})>\s*(?:<(?P=wrapper)>)?|<(?:{_WRAPPER})>"
+BETWEEN_CALLS = rf"</(?P<wrapper>{_WRAPPER})>\s*(?:<(?P=wrapper)>)?|<(?:{_WRAPPER})>"
 """Matches what stands between two calls: the end of a wrapper, the beginning of one, or both."""
 
-TAGGED = Form(
+TAGGED = CallForm(
     "tagged",
     rf"<(?:{_WRAPPER})>",
     _closing,
     read_body,
 )
-FUNCTION = Form(
+FUNCTION = CallForm(
     "function",
     r"""<function(?:=|\s+name=)\s?["']?[\w.:/$-]{1,64}["']?\s?/?>""",
     _closing_named,
     _read_marked_opener,
 )
-INVOKE = Form(
+INVOKE = CallForm(
     "invoke",
     rf"""<{PREFIX}invoke\s+name=\s?["']?[\w.:/$-]{{1,64}}["']?\s?/?>""",
     _closing_named,
     _read_marked_opener,
 )
-BARRED = Form(
+BARRED = CallForm(
     "barred",
     r"<\|tool_calls?\|>",
     lambda opener: rf"<\|/tool_calls?\|>|</tool_calls?\|?>|(?={re.escape(opener)})",
     read_body,
 )
-FUNCTOOLS = Form("functools", r"functools(?=\[)", lambda _: r"(?!)", read_body)
-PYTHON_TAG = Form("python-tag", r"<\|python_tag\|>", lambda _: _TOKEN_ENDS, _read_python_tag)
-PYTHON_START = Form(
+FUNCTOOLS = CallForm("functools", r"functools(?=\[)", lambda _: r"(?!)", read_body)
+PYTHON_TAG = CallForm("python-tag", r"<\|python_tag\|>", lambda _: _TOKEN_ENDS, _read_python_tag)
+PYTHON_START = CallForm(
     "python-start", r"<\|python_start\|>", lambda _: r"<\|python_end\|>", _read_python_tag
 )
-LFM = Form("lfm", r"<\|tool_call_start\|>", lambda _: r"<\|tool_call_end\|>", read_body)
-ACTION = Form("action", r"<\|START_ACTION\|>", lambda _: r"<\|END_ACTION\|>", read_body)
-PLUGIN = Form(
+LFM = CallForm("lfm", r"<\|tool_call_start\|>", lambda _: r"<\|tool_call_end\|>", read_body)
+ACTION = CallForm("action", r"<\|START_ACTION\|>", lambda _: r"<\|END_ACTION\|>", read_body)
+PLUGIN = CallForm(
     "plugin", r"<\|action_start\|>\s?<\|plugin\|>", lambda _: r"<\|action_end\|>", read_body
 )
-APERTUS = Form("apertus", r"<\|tools_prefix\|>", lambda _: r"<\|tools_suffix\|>", _read_apertus)
+APERTUS = CallForm("apertus", r"<\|tools_prefix\|>", lambda _: r"<\|tools_suffix\|>", _read_apertus)
 
 FORMS = (
     TAGGED,

@@ -15,7 +15,7 @@ from math import inf
 from typing import NamedTuple, cast
 
 from .http1 import MalformedResponse, ResponseParser
-from .proxies import Proxy, tunnel_head
+from .proxies import Proxy, encode_connect_request
 
 IDLE_SECONDS = 60.0
 """An idle connection older than this is not used again: servers and firewalls drop them."""
@@ -125,7 +125,7 @@ class Connection(asyncio.BufferedProtocol):
             try:
                 if exc:
                     raise MalformedResponse(f"the connection broke: {exc}")
-                parser.eof()
+                parser.feed_eof()
             except MalformedResponse as problem:
                 fresh = self.exchanges <= 1 or self._answered
                 self._error = ConnectionFailed("closed", str(problem), fresh=fresh)
@@ -380,7 +380,9 @@ async def connect(
 
 
 async def _open_tunnel(connection: Connection, origin: Origin, credentials: str) -> None:
-    connection.send_request(tunnel_head(origin.host, origin.port, credentials), None, None)
+    connection.send_request(
+        encode_connect_request(origin.host, origin.port, credentials), None, None
+    )
     answer = await connection.read_head()
     if not 200 <= answer.status < 300:
         detail = f"the proxy answered {answer.status} to CONNECT {origin.host}:{origin.port}"

@@ -14,13 +14,13 @@ import ssl
 from collections.abc import Awaitable, Callable, Sequence
 from urllib.parse import urlsplit
 
-from ferrule.core.frozen import frozen
-from ferrule.sandbox.network.allowed_hosts import Unreadable, canonical, local
+from ferrule.core.value_class import frozen
+from ferrule.sandbox.network.allowed_hosts import InvalidHost, canonicalize_host, is_localhost
 from ferrule.sandbox.network.dialing import resolve
 from ferrule.sandbox.network.ip_addresses import parse_address
 
 from .http1 import MalformedResponse, ResponseParser
-from .proxies import Proxy, tunnel_head
+from .proxies import Proxy, encode_connect_request
 
 ATTEMPTS = 4
 """Most addresses of one host that are tried."""
@@ -31,7 +31,7 @@ ADDRESS_SECONDS = 4.0
 Streams = tuple[asyncio.StreamReader, asyncio.StreamWriter]
 
 
-class Closed(Exception):
+class AddressesRefused(Exception):
     """No address of a host is allowed; gives the reason for the first."""
 
 
@@ -67,17 +67,17 @@ def parse_target(url: str) -> Target:
     """
     try:
         parts = urlsplit(url)
-        host = canonical(parts.hostname or "")
+        host = canonicalize_host(parts.hostname or "")
         port = parts.port
-    except Unreadable as problem:
-        raise Unreadable(f"its host cannot be read: {problem}") from None
+    except InvalidHost as problem:
+        raise InvalidHost(f"its host cannot be read: {problem}") from None
     except ValueError:
-        raise Unreadable("its host or port cannot be read") from None
+        raise InvalidHost("its host or port cannot be read") from None
     if parts.scheme not in ("http", "https"):
-        raise Unreadable("only http and https are possible")
+        raise InvalidHost("only http and https are possible")
     has_invalid = not url.isascii() or any(char <= " " or char in "\x7f\\" for char in url)
     if "@" in parts.netloc or has_invalid:
-        raise Unreadable("it has a user name or characters that a URL must not have; encode them")
+        raise InvalidHost("it has a user name or characters that a URL must not have; encode them")
     secure = parts.scheme == "https"
     path = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
     return Target(secure, host, port or (443 if secure else 80), path)
@@ -94,28 +94,28 @@ class Dialer:
     tls: Callable[[], ssl.SSLContext] = ssl.create_default_context
 
     async def open(
-        self, target: Target, proxy: Proxy | None, closed: Callable[[str], str | None]
+        self, target: Target, proxy: Proxy | None, why_refused: Callable[[str], str | None]
     ) -> Streams:
         """Open a connection to the target (with TLS for https), or to the proxy on the way to it.
 
         Args:
             target: Where the connection leads.
             proxy: The proxy to go through, if any.
-            closed: Returns why an address must not be connected to; None if it may be.
+            why_refused: Returns why an address must not be connected to; None if it may be.
 
         Raises:
-            Closed: No address of the host is allowed.
+            AddressesRefused: No address of the host is allowed.
             OSError: The connection failed; includes ssl.SSLError.
         """
         if proxy is not None:
             if parse_address(target.host) is not None:
                 # The proxy resolves names, but nobody else would judge an address.
-                await self._resolve_allowed(target.host, closed)
+                await self._resolve_allowed(target.host, why_refused)
             return await self._open_through_proxy(target, proxy)
         context = self.tls() if target.secure else None
         name = target.host if context else None
         problem = OSError("the host has no address")
-        for address in await self._resolve_allowed(target.host, closed):
+        for address in await self._resolve_allowed(target.host, why_refused):
             try:
                 async with asyncio.timeout(ADDRESS_SECONDS):
                     return await asyncio.open_connection(
@@ -133,7 +133,7 @@ class Dialer:
         self, host: str, why_refused: Callable[[str], str | None]
     ) -> list[str]:
         """Return the allowed addresses of a host."""
-        if local(host):
+        if is_localhost(host):
             found: Sequence[str] = ("127.0.0.1", "::1")
         elif parse_address(host) is not None:
             found = (host,)
@@ -144,7 +144,7 @@ class Dialer:
         allowed = [address for address in addresses if reasons[address] is None]
         first_reason = next((reason for reason in reasons.values() if reason), None)
         if not allowed and first_reason is not None:
-            raise Closed(first_reason)
+            raise AddressesRefused(first_reason)
         return allowed
 
     async def _open_through_proxy(self, target: Target, proxy: Proxy) -> Streams:
@@ -153,7 +153,7 @@ class Dialer:
         if not target.secure:
             return reader, writer
         try:
-            writer.write(tunnel_head(target.host, target.port, proxy.credentials))
+            writer.write(encode_connect_request(target.host, target.port, proxy.credentials))
             answer = ResponseParser()
             answer.feed(await reader.readuntil(b"\r\n\r\n"))
             if not 200 <= answer.status < 300:

@@ -11,18 +11,18 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from functools import lru_cache
 
-from ferrule.core.lazy_patterns import expression
+from ferrule.core.lazy_patterns import compile_lazily
 
 HEAD_LIMIT = 65_536
 """Most bytes of a status line with its headers."""
 LINE_LIMIT = 4_096
 """Most bytes of a chunk-size line or a trailer line."""
 
-_TOKEN = expression(r"[!#$%&'*+\-.^_`|~0-9A-Za-z]+")
-_VALUE = expression(r"[\t\x20-\x7e\x80-\xff]*")
-_STATUS = expression(rb"HTTP/1\.([01]) ([1-5]\d\d)(?: [^\r\n]*)?")
-_DIGITS = expression(rb"\d+")
-_HEX = expression(rb"[0-9A-Fa-f]{1,16}")
+_TOKEN = compile_lazily(r"[!#$%&'*+\-.^_`|~0-9A-Za-z]+")
+_VALUE = compile_lazily(r"[\t\x20-\x7e\x80-\xff]*")
+_STATUS = compile_lazily(rb"HTTP/1\.([01]) ([1-5]\d\d)(?: [^\r\n]*)?")
+_DIGITS = compile_lazily(rb"\d+")
+_HEX = compile_lazily(rb"[0-9A-Fa-f]{1,16}")
 
 
 class MalformedResponse(Exception):
@@ -35,7 +35,7 @@ class MalformedResponse(Exception):
     body = b""
 
 
-def request_head(
+def encode_request_head(
     method: str, target: str, host: str, headers: Mapping[str, str], length: int | None
 ) -> bytes:
     """Return the head of a request, up to and including the empty line.
@@ -69,7 +69,7 @@ def _head_start(method: str, target: str, host: str, headers: tuple[tuple[str, s
 
 
 class ResponseParser:
-    """Parses one response: pass bytes to `feed`, and call `eof` when the server closes.
+    """Parses one response: pass bytes to `feed`, and call `feed_eof` when the server closes.
 
     `status` is 0 until the head is complete; `headers` have lower-case names. Once `done`,
     `reusable` says whether the connection may carry another request.
@@ -114,7 +114,7 @@ class ResponseParser:
             self.reusable = False
         return out[0] if len(out) == 1 else b"".join(out)
 
-    def eof(self) -> None:
+    def feed_eof(self) -> None:
         """Note that the server closed the connection.
 
         Raises:

@@ -14,7 +14,7 @@ from urllib.parse import unquote, urlsplit
 
 from ferrule.core.errors import ConfigError
 
-from .http1 import request_head
+from .http1 import encode_request_head
 
 
 class Proxy(NamedTuple):
@@ -25,7 +25,7 @@ class Proxy(NamedTuple):
     credentials: str
 
 
-def proxy_for(
+def find_proxy(
     secure: bool, host: str, port: int, explicit: str | None, env: Mapping[str, str]
 ) -> Proxy | None:
     """Return the proxy for an origin, or None.
@@ -42,7 +42,7 @@ def proxy_for(
     """
     if explicit is not None:
         return parse_proxy(explicit) if explicit else None
-    if loopback(host) or _is_excluded(host, port, _read_variable(env, "no_proxy")):
+    if is_loopback(host) or _is_excluded(host, port, _read_variable(env, "no_proxy")):
         return None
     for name in ("https_proxy" if secure else "http_proxy", "all_proxy"):
         # In CGI programs a web request's `Proxy:` header can set HTTP_PROXY in upper case.
@@ -53,14 +53,14 @@ def proxy_for(
     return None
 
 
-def tunnel_head(host: str, port: int, credentials: str) -> bytes:
+def encode_connect_request(host: str, port: int, credentials: str) -> bytes:
     """Return the CONNECT request that opens a tunnel (RFC 9110, section 9.3.6).
 
     The proxy sees the host's name and nothing of what is sent.
     """
     authority = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
     headers = {"Proxy-Authorization": credentials} if credentials else {}
-    return request_head("CONNECT", authority, authority, headers, None)
+    return encode_request_head("CONNECT", authority, authority, headers, None)
 
 
 def parse_proxy(url: str) -> Proxy:
@@ -83,7 +83,7 @@ def parse_proxy(url: str) -> Proxy:
     return Proxy(parts.hostname, parts.port or 80, credentials)
 
 
-def loopback(host: str) -> bool:
+def is_loopback(host: str) -> bool:
     """Return whether a host name or address means this machine, without asking DNS."""
     name = host.lower().rstrip(".")
     if name in ("localhost", "::1") or name.endswith(".localhost"):

@@ -15,7 +15,7 @@ from ferrule.core.errors import ProviderError
 T = TypeVar("T")
 
 
-def dice() -> float:
+def random_fraction() -> float:
     """Return a random number between 0 and 1.
 
     Most runs need none, so the library is imported by the first call.
@@ -38,13 +38,13 @@ RETRY_STATUS = frozenset({408, 429, 500, 502, 503, 504, 529})
 """HTTP status codes after which a retry may help."""
 
 
-async def retrying(
+async def retry(
     attempt: Callable[[], Awaitable[T]],
     *,
     notice: Callable[[str, str], None] | None = None,
     attempts: int = ATTEMPTS,
     sleep: Callable[[float], Awaitable[object]] = asyncio.sleep,
-    dice: Callable[[], float] = dice,
+    random_fraction: Callable[[], float] = random_fraction,
 ) -> T:
     """Return the first answer that is not a retryable ProviderError, or raise the last error.
 
@@ -54,7 +54,7 @@ async def retrying(
         notice: Receives a line for each retry.
         attempts: Most attempts.
         sleep: Waits for a number of seconds, at least the `retry_after` of the error.
-        dice: Returns random numbers between 0 and 1.
+        random_fraction: Returns random numbers between 0 and 1.
     """
     for number in range(1, attempts + 1):
         try:
@@ -66,7 +66,9 @@ async def retrying(
             if retry_after > RETRY_AFTER_MAX:
                 error.hint = f"the server asks to wait {retry_after:.0f} s; try again then"
                 raise
-            backoff = min(BACKOFF * 2 ** (number - 1), BACKOFF_MAX) * (0.75 + 0.5 * dice())
+            backoff = min(BACKOFF * 2 ** (number - 1), BACKOFF_MAX) * (
+                0.75 + 0.5 * random_fraction()
+            )
             wait = max(backoff, retry_after)
             if notice:
                 text = f"{error.detail}; attempt {number + 1} of {attempts} in {wait:.1f} s"

@@ -9,7 +9,7 @@ sends.
 from __future__ import annotations
 
 
-class Lines:
+class LineSplitter:
     """Splits a stream into complete lines that are not blank, without their ends. For NDJSON."""
 
     def __init__(self) -> None:
@@ -41,7 +41,7 @@ class Lines:
         return lines
 
 
-class Events(Lines):
+class EventSplitter(LineSplitter):
     """Splits a stream into the data of complete server-sent events.
 
     Names, ids, comments and retry times are dropped: the formats of model servers repeat in the

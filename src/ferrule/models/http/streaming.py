@@ -11,11 +11,11 @@ from typing import Protocol
 
 from ferrule.core.errors import ProviderError
 
-from .server_sent_events import Lines
-from .transport import Stream
+from .server_sent_events import LineSplitter
+from .transport import ResponseStream
 
 
-class Fold(Protocol):
+class AnswerParser(Protocol):
     """Builds an answer from the items of a stream. It ignores items after the answer's end."""
 
     @property
@@ -24,7 +24,7 @@ class Fold(Protocol):
         ...
 
     @property
-    def whole(self) -> bool:
+    def is_complete(self) -> bool:
         """Whether nothing of the answer is missing, even if the protocol's end has not come."""
         ...
 
@@ -37,7 +37,9 @@ class Fold(Protocol):
         ...
 
 
-async def fold_stream(stream: Stream, splitter: Lines, parser: Fold) -> None:
+async def parse_stream(
+    stream: ResponseStream, splitter: LineSplitter, parser: AnswerParser
+) -> None:
     """Read the stream into the parser until the parser is done or the stream ends.
 
     Raises:
@@ -46,10 +48,10 @@ async def fold_stream(stream: Stream, splitter: Lines, parser: Fold) -> None:
     """
     while not parser.done:
         try:
-            data = await stream.chunk()
+            data = await stream.read_chunk()
         except ProviderError:
             _add_unterminated(splitter, parser)
-            if parser.whole:
+            if parser.is_complete:
                 return
             raise
         if not data:
@@ -58,7 +60,7 @@ async def fold_stream(stream: Stream, splitter: Lines, parser: Fold) -> None:
         parser.add(splitter.feed(data))
 
 
-def _add_unterminated(splitter: Lines, parser: Fold) -> None:
+def _add_unterminated(splitter: LineSplitter, parser: AnswerParser) -> None:
     """Add what stood at the end of a stream without the mark that ends an item.
 
     Servers forget that mark, so an item that can be read counts as one. A fragment means that the
@@ -69,5 +71,5 @@ def _add_unterminated(splitter: Lines, parser: Fold) -> None:
             parser.add([item])
         except ProviderError as error:
             is_fragment = item.lstrip()[:1] in (b"", b"{", b"[")
-            if error.code != "not_understood" or not (is_fragment or parser.whole):
+            if error.code != "not_understood" or not (is_fragment or parser.is_complete):
                 raise

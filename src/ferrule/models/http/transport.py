@@ -21,12 +21,12 @@ from typing import TypeVar
 from urllib.parse import SplitResult, urlsplit
 
 from ferrule.core.errors import ConfigError, ProviderError
-from ferrule.core.frozen import frozen
+from ferrule.core.value_class import frozen
 
 from .connection import Connection, ConnectionFailed, ConnectionPool, Origin
-from .http1 import ResponseParser, request_head
-from .proxies import proxy_for
-from .retry import dice, retrying
+from .http1 import ResponseParser, encode_request_head
+from .proxies import find_proxy
+from .retry import random_fraction, retry
 
 T = TypeVar("T")
 
@@ -58,7 +58,7 @@ class Response:
     body: bytes
 
 
-class Stream:
+class ResponseStream:
     """An answer while it arrives.
 
     Iterating yields bytes as the network split them, several chunks at once if they arrived
@@ -74,7 +74,7 @@ class Stream:
         self._connection = connection
         self._size = 0
 
-    async def chunk(self) -> bytes:
+    async def read_chunk(self) -> bytes:
         """Return what has arrived, at least one byte; empty at the end.
 
         Raises:
@@ -92,13 +92,13 @@ class Stream:
         return data
 
     async def __aiter__(self) -> AsyncIterator[bytes]:
-        while data := await self.chunk():
+        while data := await self.read_chunk():
             yield data
 
     async def read(self) -> bytes:
         """Return the rest of the body."""
         pieces: list[bytes] = []
-        while data := await self.chunk():
+        while data := await self.read_chunk():
             pieces.append(data)
         return b"".join(pieces)
 
@@ -116,8 +116,8 @@ class Transport:
             (`models.http.proxies`).
         ca_file: A PEM bundle that replaces the system's; without one SSL_CERT_FILE and
             SSL_CERT_DIR are honoured.
-        sleep: Replaces the waiting of `retrying` in tests.
-        dice: Replaces the random numbers of `retrying` in tests.
+        sleep: Replaces the waiting of `retry` in tests.
+        random_fraction: Replaces the random numbers of `retry` in tests.
     """
 
     def __init__(
@@ -127,11 +127,11 @@ class Transport:
         proxy: str | None = None,
         ca_file: str | os.PathLike[str] | None = None,
         sleep: Callable[[float], Awaitable[object]] = asyncio.sleep,
-        dice: Callable[[], float] = dice,
+        random_fraction: Callable[[], float] = random_fraction,
     ) -> None:
         self.timeouts = timeouts
         self._sleep = sleep
-        self._dice = dice
+        self._dice = random_fraction
         self._proxy = proxy
         self._ca_file = ca_file
         self._cached_ssl_context: ssl.SSLContext | None = None
@@ -160,7 +160,7 @@ class Transport:
 
     def stream(
         self, url: str, body: bytes, headers: Mapping[str, str], *, timeout: float | None = None
-    ) -> AbstractAsyncContextManager[Stream]:
+    ) -> AbstractAsyncContextManager[ResponseStream]:
         """Send one request and stream the answer.
 
         In `async with transport.stream(...) as stream` status and headers are known, and the body
@@ -169,11 +169,11 @@ class Transport:
         """
         return self._exchange("POST", url, body, headers, timeout)
 
-    async def retrying(
+    async def retry(
         self, attempt: Callable[[], Awaitable[T]], notice: Callable[[str, str], None] | None = None
     ) -> T:
-        """Call `models.http.retry.retrying` with this transport's waiting and random numbers."""
-        return await retrying(attempt, notice=notice, sleep=self._sleep, dice=self._dice)
+        """Call `models.http.retry.retry` with this transport's waiting and random numbers."""
+        return await retry(attempt, notice=notice, sleep=self._sleep, random_fraction=self._dice)
 
     async def close(self) -> None:
         """Close this loop's connections, including those in use. Safe to call twice."""
@@ -189,10 +189,10 @@ class Transport:
         body: bytes | None,
         headers: Mapping[str, str],
         timeout: float | None,
-    ) -> AsyncGenerator[Stream]:
+    ) -> AsyncGenerator[ResponseStream]:
         pool, origin, connection, answer = await self._send(method, url, body, headers, timeout)
         try:
-            yield Stream(url, connection, answer.status, answer.headers)
+            yield ResponseStream(url, connection, answer.status, answer.headers)
         finally:
             await pool.release(origin, connection)
 
@@ -206,7 +206,7 @@ class Transport:
     ) -> Response:
         pool, origin, connection, answer = await self._send(method, url, body, headers, timeout)
         try:
-            content = await Stream(url, connection, answer.status, answer.headers).read()
+            content = await ResponseStream(url, connection, answer.status, answer.headers).read()
         finally:
             await pool.release(origin, connection)
         return Response(answer.status, answer.headers, content)
@@ -272,7 +272,7 @@ class Transport:
         secure = parts.scheme == "https"
         host = parts.hostname or ""
         port = parts.port or (443 if secure else 80)
-        proxy = proxy_for(secure, host, port, self._proxy, os.environ)
+        proxy = find_proxy(secure, host, port, self._proxy, os.environ)
         if len(self._parsed_urls) >= URL_CACHE_SIZE:
             self._parsed_urls.clear()
         self._parsed_urls[url] = parts, Origin(secure, host, port, proxy)
@@ -315,7 +315,7 @@ def _encode_request(
             headers = {**headers, "Proxy-Authorization": origin.proxy.credentials}
     length = None if body is None else len(body)
     try:
-        head = request_head(method, target, host, headers, length)
+        head = encode_request_head(method, target, host, headers, length)
     except ValueError as problem:
         raise ConfigError(
             f"the request to {_origin_of(parts.geturl())} cannot be sent: {problem}"

@@ -3,8 +3,8 @@
 A redirect is a new request, and whoever sends it checks its host again. These rules hold for all:
 
 * A redirect never leads from https to http.
-* Only headers that describe the wanted answer (`HARMLESS`) go to another origin; any other header
-  might identify the sender.
+* Only headers that describe the wanted answer (`CROSS_ORIGIN_HEADERS`) go to another origin; any
+  other header might identify the sender.
 * A body is sent again only within its own origin, and only if the server asks for the same request
   (307, 308). Other requests with an effect are not followed, except for 303, whose answer is
   fetched by a GET.
@@ -15,16 +15,16 @@ from __future__ import annotations
 from collections.abc import Mapping
 from urllib.parse import urljoin
 
-from ferrule.core.frozen import frozen
-from ferrule.sandbox.network.allowed_hosts import Unreadable
+from ferrule.core.value_class import frozen
+from ferrule.sandbox.network.allowed_hosts import InvalidHost
 
 from .dialing import Target, parse_target
-from .http1 import request_head
+from .http1 import encode_request_head
 from .proxies import Proxy
 
-REDIRECTS = 5
+MAX_REDIRECTS = 5
 """Most redirects that one request follows."""
-HARMLESS = frozenset({"accept", "accept-language", "content-type"})
+CROSS_ORIGIN_HEADERS = frozenset({"accept", "accept-language", "content-type"})
 """Headers that may go to another origin."""
 
 _REDIRECT_STATUS = frozenset({301, 302, 303, 307, 308})
@@ -33,7 +33,7 @@ _SAFE_METHODS = frozenset({"GET", "HEAD"})
 _BODY_HEADERS = frozenset({"content-type", "content-encoding", "content-language"})
 
 
-class NotFollowed(Exception):
+class RedirectRefused(Exception):
     """A redirect that is not followed, with the reason.
 
     `target` is where it leads, if that can be read. `allowed` is False if following is forbidden,
@@ -47,7 +47,7 @@ class NotFollowed(Exception):
 
 
 @frozen
-class Following:
+class NextRequest:
     """The next request after a redirect.
 
     `with_body`: the body of the previous request is sent again. `same_origin`: so may be
@@ -62,9 +62,9 @@ class Following:
     same_origin: bool
 
 
-def follow(
+def follow_redirect(
     method: str, url: str, headers: Mapping[str, str], status: int, location: str
-) -> Following | None:
+) -> NextRequest | None:
     """Return the next request, or None if the answer is the last one.
 
     Args:
@@ -75,7 +75,7 @@ def follow(
         location: The answer's `Location` header.
 
     Raises:
-        NotFollowed: The redirect must not or cannot be followed.
+        RedirectRefused: The redirect must not or cannot be followed.
     """
     if status not in _REDIRECT_STATUS or not location:
         return None
@@ -83,24 +83,28 @@ def follow(
     try:
         next_url = urljoin(url, location).partition("#")[0]
         target = parse_target(next_url)
-    except (ValueError, Unreadable):
-        raise NotFollowed("a redirect whose address cannot be read", None) from None
+    except (ValueError, InvalidHost):
+        raise RedirectRefused("a redirect whose address cannot be read", None) from None
     if before.secure and not target.secure:
-        raise NotFollowed(f"`{before.host}` redirects from https to http", target)
+        raise RedirectRefused(f"`{before.host}` redirects from https to http", target)
     same = before.origin == target.origin
-    kept = {name: value for name, value in headers.items() if same or name.lower() in HARMLESS}
+    kept = {
+        name: value
+        for name, value in headers.items()
+        if same or name.lower() in CROSS_ORIGIN_HEADERS
+    }
     if method in _SAFE_METHODS:
-        return Following(method, next_url, target, kept, same, same)
+        return NextRequest(method, next_url, target, kept, same, same)
     if status == 303:
         plain = {name: value for name, value in kept.items() if name.lower() not in _BODY_HEADERS}
-        return Following("GET", next_url, target, plain, False, same)
+        return NextRequest("GET", next_url, target, plain, False, same)
     if status in _REPEATED_STATUS and same:
-        return Following(method, next_url, target, kept, True, same)
+        return NextRequest(method, next_url, target, kept, True, same)
     reason = f"`{before.host}` redirects a {method} there, and what it did so far is not known"
-    raise NotFollowed(reason, target, allowed=True)
+    raise RedirectRefused(reason, target, allowed=True)
 
 
-def write(
+def encode_request(
     method: str, target: Target, fields: Mapping[str, str], body: bytes | None, proxy: Proxy | None
 ) -> bytes:
     """Return the bytes of a request, for its host or for the proxy.
@@ -117,5 +121,5 @@ def write(
     length = None if body is None else len(body)
     if body is None and method not in _SAFE_METHODS:
         length = 0
-    head = request_head(method, request_target, target.authority, headers, length)
+    head = encode_request_head(method, request_target, target.authority, headers, length)
     return head + (body or b"")

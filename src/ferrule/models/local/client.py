@@ -20,11 +20,11 @@ from typing import TYPE_CHECKING, Any, cast
 from ferrule.core.errors import ProviderError
 from ferrule.models.client import Capabilities, Exchange, ModelOptions, ToolSpec
 from ferrule.models.openai.chat import OpenAIChat
-from ferrule.models.request_encoding import dumps, json_object
+from ferrule.models.request_encoding import encode_json_bytes, parse_object
 
 from . import pull
-from .prompt_text import JSON, ControlTokens, LocalExchange, Piece, pieces
-from .vectors import VectorStore
+from .local_exchange import JSON_HEADERS, ControlTokens, LocalExchange, PromptPiece, build_prompt
+from .vector_cache import VectorCache
 
 if TYPE_CHECKING:
     from ferrule.models.http.transport import Transport
@@ -67,14 +67,14 @@ class Local:
         self._name = name
         self._path = Path(path) if path is not None else None
         if self._path is None:
-            pull.known(name)
+            pull.find_model(name)
         self._n_ctx = n_ctx
-        self._threads = threads or free_cores()
+        self._threads = threads or count_free_cores()
         self._chat: OpenAIChat | None = None
         self._capabilities: Capabilities | None = None
-        self._vectors: VectorStore | None = None
+        self._vectors: VectorCache | None = None
         self._control_tokens: ControlTokens | None = None
-        self._plain_tokens: dict[str, list[Piece]] = {}
+        self._plain_tokens: dict[str, list[PromptPiece]] = {}
 
     @property
     def model(self) -> str:
@@ -111,7 +111,7 @@ class Local:
             self._chat = None
 
     async def complete(self, prompt: str, *, grammar: str, max_tokens: int) -> str:
-        """Complete a prompt under a grammar; see `small_models.argument_filling.Powers`."""
+        """Complete a prompt under a grammar; see `small_models.argument_filling.RawModel`."""
         body = {
             "prompt": await self._split_prompt(prompt),
             "n_predict": max_tokens,
@@ -122,12 +122,12 @@ class Local:
         return str(answer["choices"][0]["text"])
 
     async def embed(self, texts: Sequence[str], *, keep: bool = False) -> list[list[float]]:
-        """Return the vectors of texts; see `small_models.argument_filling.Powers`.
+        """Return the vectors of texts; see `small_models.argument_filling.RawModel`.
 
         With `keep`, new vectors are written to the cache folder.
         """
         if self._vectors is None:
-            self._vectors = VectorStore(pull.folder(), self._model_file())
+            self._vectors = VectorCache(pull.models_folder(), self._model_file())
         known = self._vectors.get(texts)
         missing = [text for text in dict.fromkeys(texts) if text not in known]
         if missing:
@@ -145,14 +145,14 @@ class Local:
 
     def _model_file(self) -> Path:
         if self._path is None:
-            return pull.installed(self._name)
+            return pull.installed_path(self._name)
         if not self._path.is_file():
             raise ProviderError(f"the model file {self._path} does not exist", code="model_missing")
         return self._path
 
     def _call(self, method: str, body: dict[str, Any], embedding: bool) -> dict[str, Any]:
         n_ctx = 1024 if embedding else self._n_ctx
-        server = start(self._model_file(), n_ctx, self._threads, embedding=embedding)
+        server = get_server(self._model_file(), n_ctx, self._threads, embedding=embedding)
         answer = cast("dict[str, Any]", getattr(server, method)(body))
         if "error" in answer:
             error = cast("dict[str, Any]", answer["error"])
@@ -163,25 +163,25 @@ class Local:
     async def _start_chat(self) -> OpenAIChat:
         """Return the chat client of the running server, starting the server if needed."""
         server = await asyncio.to_thread(
-            start, self._model_file(), self._n_ctx, self._threads, embedding=False
+            get_server, self._model_file(), self._n_ctx, self._threads, embedding=False
         )
         if self._chat is None:
             base = f"{server.listening_address}/v1"
             self._chat = OpenAIChat(self._name, base_url=base, api_key="none", name="local")
         return self._chat
 
-    async def chat(
+    async def open_chat(
         self, system: str, tools: Sequence[ToolSpec], options: ModelOptions
     ) -> ChatExchange:
         """Open a conversation of the chat client, with the server running."""
         chat = await self._start_chat()
         return chat.open(system, tools, options)
 
-    async def server(self) -> tuple[str, Transport]:
+    async def connect_server(self) -> tuple[str, Transport]:
         """Return the address of the running server, and the transport to it."""
         chat = await self._start_chat()
         if self._control_tokens is None:
-            self._control_tokens = await asyncio.to_thread(control_tokens, self._model_file())
+            self._control_tokens = await asyncio.to_thread(load_control_tokens, self._model_file())
         return chat.base_url.removesuffix("/v1"), chat.transport
 
     @property
@@ -190,38 +190,40 @@ class Local:
         assert self._control_tokens is not None, "the server was not started"
         return self._control_tokens
 
-    async def as_text(self, text: str) -> list[Piece]:
+    async def tokenize_as_text(self, text: str) -> list[PromptPiece]:
         """Return the tokens of a control token's spelling, read as plain text.
 
         It is tokenized in two parts, split after its first character: a vocabulary may have it as a
         token that is found even where control tokens are off.
         """
         if text not in self._plain_tokens:
-            base, transport = await self.server()
-            found: list[Piece] = []
+            base, transport = await self.connect_server()
+            found: list[PromptPiece] = []
             for part in (text[:1], text[1:]):
-                body = dumps({"content": part, "add_special": False, "parse_special": False})
-                answer = await transport.post(f"{base}/tokenize", body, JSON, timeout=60.0)
-                found += cast("list[int]", json_object(answer.body)["tokens"])
+                body = encode_json_bytes(
+                    {"content": part, "add_special": False, "parse_special": False}
+                )
+                answer = await transport.post(f"{base}/tokenize", body, JSON_HEADERS, timeout=60.0)
+                found += cast("list[int]", parse_object(answer.body)["tokens"])
             self._plain_tokens[text] = found
         return self._plain_tokens[text]
 
-    async def _split_prompt(self, text: str) -> str | list[Piece]:
+    async def _split_prompt(self, text: str) -> str | list[PromptPiece]:
         """Return a raw prompt in which nothing is a control token."""
-        await self.server()
+        await self.connect_server()
         parts = self.control_tokens.split(self.control_tokens.mark(text))
         if len(parts) == 1:
             return text
-        return await pieces(parts, self.as_text)
+        return await build_prompt(parts, self.tokenize_as_text)
 
 
 @cache
-def control_tokens(path: Path) -> ControlTokens:
+def load_control_tokens(path: Path) -> ControlTokens:
     """Return the control tokens of a model file, read once per process."""
     return ControlTokens(path)
 
 
-def free_cores() -> int:
+def count_free_cores() -> int:
     """Return the cores of this process minus the machine's load, at least one."""
     if hasattr(os, "sched_getaffinity"):
         usable = len(os.sched_getaffinity(0))
@@ -234,7 +236,7 @@ def free_cores() -> int:
     return max(1, usable - round(busy))
 
 
-def start(path: Path, n_ctx: int, threads: int, *, embedding: bool) -> Server:
+def get_server(path: Path, n_ctx: int, threads: int, *, embedding: bool) -> Server:
     """Return the server for this file, starting it if needed. Blocks for about a second.
 
     Raises:

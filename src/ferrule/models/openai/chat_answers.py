@@ -14,16 +14,16 @@ from typing import Any, cast
 from jiter import from_json
 
 from ferrule.core.errors import ProviderError
-from ferrule.models.answer_folding import Answer, dicts, mend, parse_usage
+from ferrule.models.answer_building import AnswerBuilder, join_surrogates, objects_in, parse_usage
 from ferrule.models.client import Sink
-from ferrule.models.provider_errors import error_inside
-from ferrule.models.request_encoding import json_object
+from ferrule.models.provider_errors import error_from_object
+from ferrule.models.request_encoding import parse_object
 
 
-class StreamFold:
+class ChatStreamParser:
     """Parses the events of one stream. `done` once the server has sent `[DONE]`."""
 
-    def __init__(self, answer: Answer, who: str, *, tools: bool) -> None:
+    def __init__(self, answer: AnswerBuilder, who: str, *, tools: bool) -> None:
         self.done = False
         self._answer = answer
         self._who = who
@@ -31,12 +31,12 @@ class StreamFold:
         self._half_pair = ""
 
     @property
-    def whole(self) -> bool:
+    def is_complete(self) -> bool:
         """Whether the server said why the answer ended.
 
         Only its usage may follow, and some servers never send `[DONE]`.
         """
-        return self.done or bool(self._answer.finish)
+        return self.done or bool(self._answer.finish_reason)
 
     def add(self, events: list[bytes]) -> None:
         """Add events.
@@ -67,12 +67,12 @@ class StreamFold:
                 if on_text:
                     on_text(piece)
             elif calls:
-                for call in dicts(calls):
+                for call in objects_in(calls):
                     add_call(call)
             else:
                 self._add_chunk(chunk)
 
-    def finished(self) -> Answer:
+    def finish(self) -> AnswerBuilder:
         """Return the answer, once the stream has ended.
 
         Raises:
@@ -81,7 +81,7 @@ class StreamFold:
                 end is missing must not look complete.
         """
         self._flush_half_pair()
-        if not self.whole:
+        if not self.is_complete:
             raise ProviderError(
                 f"{self._who}: the stream ended in the middle of the answer",
                 code="interrupted",
@@ -105,19 +105,19 @@ class StreamFold:
     def _add_chunk(self, chunk: dict[str, Any]) -> None:
         error = chunk.get("error")
         if error:
-            raise error_inside(self._who, error, tools=self._tools)
+            raise error_from_object(self._who, error, tools=self._tools)
         usage = chunk.get("usage")
         if isinstance(usage, dict):
             self._answer.usage = parse_usage(cast(dict[str, Any], usage))
         choice = _first_choice(chunk)
         finish = choice.get("finish_reason")
         if isinstance(finish, str) and finish:
-            self._answer.finish = finish
+            self._answer.finish_reason = finish
         delta = choice.get("delta")
         if isinstance(delta, dict):
             fields = cast(dict[str, Any], delta)
             _add_content(self._answer, fields, self._add_text)
-            for call in dicts(fields.get("tool_calls")):
+            for call in objects_in(fields.get("tool_calls")):
                 self._answer.calls.add(call)
 
     def _add_text(self, piece: str) -> None:
@@ -127,25 +127,25 @@ class StreamFold:
             self._half_pair = piece[-1]
             piece = piece[:-1]
         if piece:
-            self._answer.say(mend(piece))
+            self._answer.add_text(join_surrogates(piece))
 
     def _flush_half_pair(self) -> None:
         if self._half_pair:
-            self._answer.say(mend(self._half_pair))
+            self._answer.add_text(join_surrogates(self._half_pair))
             self._half_pair = ""
 
 
-def fold_whole(body: bytes, who: str, *, tools: bool, sink: Sink | None = None) -> Answer:
+def parse_answer(body: bytes, who: str, *, tools: bool, sink: Sink | None = None) -> AnswerBuilder:
     """Parse an answer that came in one piece; a sink receives it in one piece.
 
     Raises:
         ProviderError: The answer is an error, or cannot be understood.
     """
-    answer = Answer.for_sink(sink)
+    answer = AnswerBuilder.for_sink(sink)
     value = _parse_object(body)
     error = value.get("error")
     if error:
-        raise error_inside(who, error, tools=tools)
+        raise error_from_object(who, error, tools=tools)
     choice = _first_choice(value)
     message = choice.get("message")
     if not isinstance(message, dict):
@@ -156,11 +156,11 @@ def fold_whole(body: bytes, who: str, *, tools: bool, sink: Sink | None = None) 
             retryable=False,
         )
     fields = cast(dict[str, Any], message)
-    _add_content(answer, fields, answer.say)
-    for call in dicts(fields.get("tool_calls")):
-        answer.calls.add_whole(call)
+    _add_content(answer, fields, answer.add_text)
+    for call in objects_in(fields.get("tool_calls")):
+        answer.calls.add_complete(call)
     finish = choice.get("finish_reason")
-    answer.finish = finish if isinstance(finish, str) else "stop"
+    answer.finish_reason = finish if isinstance(finish, str) else "stop"
     usage = value.get("usage")
     if isinstance(usage, dict):
         answer.usage = parse_usage(cast(dict[str, Any], usage))
@@ -171,37 +171,39 @@ def _parse_object(body: bytes) -> dict[str, Any]:
     try:
         value: Any = from_json(body)
     except ValueError:
-        return json_object(body)
+        return parse_object(body)
     return cast(dict[str, Any], value) if isinstance(value, dict) else {}
 
 
-def _add_content(answer: Answer, fields: Mapping[str, Any], say: Callable[[str], None]) -> None:
+def _add_content(
+    answer: AnswerBuilder, fields: Mapping[str, Any], say: Callable[[str], None]
+) -> None:
     """Add reasoning under any of its names, then text; `content` may be a list of parts."""
     for name in ("reasoning_content", "reasoning", "thinking"):
         piece = fields.get(name)
         if isinstance(piece, str) and piece:
-            answer.think(mend(piece))
+            answer.add_reasoning(join_surrogates(piece))
             break
     content = fields.get("content")
     if isinstance(content, str) and content:
         say(content)
-    for part in dicts(content):
+    for part in objects_in(content):
         _add_part(answer, part, say)
     refused = fields.get("refusal")
     if isinstance(refused, str) and refused:
         say(refused)
 
 
-def _add_part(answer: Answer, part: dict[str, Any], say: Callable[[str], None]) -> None:
+def _add_part(answer: AnswerBuilder, part: dict[str, Any], say: Callable[[str], None]) -> None:
     text = part.get("text")
     if isinstance(text, str) and text:
         say(text)
-    for thought in dicts(part.get("thinking")):
+    for thought in objects_in(part.get("thinking")):
         piece = thought.get("text")
         if isinstance(piece, str) and piece:
-            answer.think(mend(piece))
+            answer.add_reasoning(join_surrogates(piece))
 
 
 def _first_choice(value: Mapping[str, Any]) -> dict[str, Any]:
-    found = dicts(value.get("choices"))
+    found = objects_in(value.get("choices"))
     return found[0] if found else {}

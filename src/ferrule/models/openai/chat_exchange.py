@@ -10,30 +10,30 @@ from collections.abc import Callable, Mapping, Sequence
 from json.encoder import encode_basestring as quote
 from typing import Any, Protocol
 
-from ferrule.core.calls import Call, compact
+from ferrule.core.calls import ToolCall, encode_json
 from ferrule.core.errors import ProviderError
 from ferrule.core.events import ModelAnswered
 from ferrule.core.messages import AssistantMessage, Message, ToolMessage, UserMessage
-from ferrule.models.answer_folding import Answer, dicts, without_calls
-from ferrule.models.capabilities import from_models, from_props, known_provider
+from ferrule.models.answer_building import AnswerBuilder, drop_calls, objects_in
+from ferrule.models.capabilities import find_known_provider, read_llama_props, read_models_entry
 from ferrule.models.client import Capabilities, ModelOptions, Sink, ToolSpec
-from ferrule.models.http.server_sent_events import Events
-from ferrule.models.http.streaming import fold_stream
+from ferrule.models.http.server_sent_events import EventSplitter
+from ferrule.models.http.streaming import parse_stream
 from ferrule.models.http.transport import Transport
-from ferrule.models.provider_errors import refusal
+from ferrule.models.provider_errors import error_from_response
 from ferrule.models.request_encoding import (
-    Names,
-    Transcript,
-    arguments_object,
-    dumps,
-    json_object,
-    tools_field,
-    truncation,
-    utf8,
-    weight,
+    EncodedHistory,
+    ToolNames,
+    arguments_as_object,
+    encode_json_bytes,
+    encode_tools,
+    encode_utf8,
+    parse_object,
+    truncation_warning,
+    weigh_text,
 )
 
-from .chat_answers import StreamFold, fold_whole
+from .chat_answers import ChatStreamParser, parse_answer
 
 
 class ChatServer(Protocol):
@@ -41,7 +41,7 @@ class ChatServer(Protocol):
 
     base_url: str
     is_openai: bool
-    id: str
+    model_id: str
     headers: dict[str, str]
     transport: Transport
     replay_reasoning: bool
@@ -49,47 +49,49 @@ class ChatServer(Protocol):
     @property
     def model(self) -> str: ...
 
-    async def models(self) -> list[dict[str, Any]]: ...
+    async def list_models(self) -> list[dict[str, Any]]: ...
 
 
-async def models(server: ChatServer) -> list[dict[str, Any]]:
+async def list_models(server: ChatServer) -> list[dict[str, Any]]:
     """Return the entries of `GET /models`; empty if the server has no such list."""
     answer = await server.transport.get(f"{server.base_url}/models", server.headers, timeout=10.0)
     if answer.status != 200:
         return []
-    return dicts(json_object(answer.body).get("data"))
+    return objects_in(parse_object(answer.body).get("data"))
 
 
-async def capabilities(server: ChatServer) -> Capabilities:
+async def read_capabilities(server: ChatServer) -> Capabilities:
     """Return what the model can do, else unknown.
 
     A table of providers is consulted first, then llama.cpp's `/props`, then the server's list of
     models.
     """
-    return known_provider(server.base_url, server.id) or await _ask_server(server)
+    return find_known_provider(server.base_url, server.model_id) or await _ask_server(server)
 
 
 async def _ask_server(server: ChatServer) -> Capabilities:
     root = server.base_url.removesuffix("/v1")
-    answer = await server.transport.retrying(
+    answer = await server.transport.retry(
         lambda: server.transport.get(f"{root}/props", server.headers, timeout=10.0)
     )
-    found = from_props(json_object(answer.body)) if answer.status == 200 else None
+    found = read_llama_props(parse_object(answer.body)) if answer.status == 200 else None
     if found is not None:
         return found
     if answer.status in (401, 403):
-        raise refusal(server.model, answer.status, answer.headers, answer.body, tools=False)
-    return from_models(server.id, await server.models())
+        raise error_from_response(
+            server.model, answer.status, answer.headers, answer.body, tools=False
+        )
+    return read_models_entry(server.model_id, await server.list_models())
 
 
-class Offer:
+class EncodedTools:
     """Tools as they are sent, encoded once for all conversations with the same tools."""
 
     def __init__(self, tools: Sequence[ToolSpec]) -> None:
         self.tools = tools
-        self.names = Names(tools)
-        self.field = b',"tools":' + tools_field(tools) if tools else b""
-        self.weight = weight(self.field.decode())
+        self.names = ToolNames(tools)
+        self.json_member = b',"tools":' + encode_tools(tools) if tools else b""
+        self.weight = weigh_text(self.json_member.decode())
 
 
 class ChatExchange:
@@ -101,19 +103,19 @@ class ChatExchange:
     """
 
     def __init__(
-        self, client: ChatServer, system: str, encoded: Offer, options: ModelOptions
+        self, client: ChatServer, system: str, encoded: EncodedTools, options: ModelOptions
     ) -> None:
         self.notices: list[tuple[str, str]] = []
         self._client = client
         self._names = encoded.names
         self._timeout = options.timeout
         self._url = f"{client.base_url}/chat/completions"
-        self._request_start = b'{"model":' + dumps(client.id) + b',"messages":['
+        self._request_start = b'{"model":' + encode_json_bytes(client.model_id) + b',"messages":['
         self._request_end = _encode_options(options, client.is_openai)
-        self._tools = encoded.field
+        self._tools = encoded.json_member
         self._tools_weight = encoded.weight
         self._supports_tool_choice = True
-        self._encoded_history = Transcript(system, self._encode_message)
+        self._encoded_history = EncodedHistory(system, self._encode_message)
 
     async def ask(
         self,
@@ -132,9 +134,9 @@ class ChatExchange:
             answer = await self._without_tools(schema, sink, "the server refuses `tool_choice`")
         if answer.calls and not tools and self._tools:
             answer = await self._without_tools(schema, sink, "the server ignores `tool_choice`")
-        return answer if tools else without_calls(answer, self._notifier(sink))
+        return answer if tools else drop_calls(answer, self._notifier(sink))
 
-    def request(self, history: Sequence[Message], *, tools: bool) -> bytes:
+    def encode_request(self, history: Sequence[Message], *, tools: bool) -> bytes:
         """Return the body of a request with this history, not streamed and without a schema."""
         self._encoded_history.extend(history)
         offered = self._tools if tools or self._supports_tool_choice else b""
@@ -154,17 +156,17 @@ class ChatExchange:
         offered = self._tools if tools or self._supports_tool_choice else b""
         body = self._request_body(offered, tools, schema, streamed=sink is not None)
 
-        async def attempt() -> Answer:
+        async def attempt() -> AnswerBuilder:
             if sink is None:
                 return await self._send_whole(body, bool(offered))
             return await self._send_streamed(body, bool(offered), sink)
 
-        answer = await self._client.transport.retrying(attempt, notice)
+        answer = await self._client.transport.retry(attempt, notice)
         weighed = self._encoded_history.weight + (self._tools_weight if offered else 0)
-        warning = truncation(weighed, answer.usage.input)
+        warning = truncation_warning(weighed, answer.usage.input)
         if warning:
             notice("truncated", warning)
-        return answer.answered(self._names.inbound)
+        return answer.build(self._names.inbound)
 
     def _request_body(
         self, offered: bytes, tools: bool, schema: Mapping[str, Any] | None, *, streamed: bool
@@ -179,21 +181,21 @@ class ChatExchange:
             parts.append(b',"tool_choice":"none"')
         if schema is not None:
             shape = {"type": "json_schema", "json_schema": {"name": "reply", "schema": schema}}
-            parts += (b',"response_format":', dumps(shape))
+            parts += (b',"response_format":', encode_json_bytes(shape))
         parts.append(self._request_end)
         if streamed:
             parts.append(b',"stream":true,"stream_options":{"include_usage":true}')
         parts.append(b"}")
         return b"".join(parts)
 
-    async def _send_whole(self, body: bytes, tools: bool) -> Answer:
+    async def _send_whole(self, body: bytes, tools: bool) -> AnswerBuilder:
         client = self._client
         answer = await client.transport.post(self._url, body, client.headers, timeout=self._timeout)
         if answer.status != 200:
             raise await self._refusal_error(answer.status, answer.headers, answer.body, tools)
-        return fold_whole(answer.body, client.model, tools=tools)
+        return parse_answer(answer.body, client.model, tools=tools)
 
-    async def _send_streamed(self, body: bytes, tools: bool, sink: Sink) -> Answer:
+    async def _send_streamed(self, body: bytes, tools: bool, sink: Sink) -> AnswerBuilder:
         client = self._client
         async with client.transport.stream(
             self._url, body, client.headers, timeout=self._timeout
@@ -201,10 +203,10 @@ class ChatExchange:
             if stream.status == 200:
                 if "json" in stream.headers.get("content-type", ""):
                     # A server that cannot stream answers in one piece.
-                    return fold_whole(await stream.read(), client.model, tools=tools, sink=sink)
-                parser = StreamFold(Answer.for_sink(sink), client.model, tools=tools)
-                await fold_stream(stream, Events(), parser)
-                return parser.finished()
+                    return parse_answer(await stream.read(), client.model, tools=tools, sink=sink)
+                parser = ChatStreamParser(AnswerBuilder.for_sink(sink), client.model, tools=tools)
+                await parse_stream(stream, EventSplitter(), parser)
+                return parser.finish()
             refused = await stream.read()
         # The connection is returned first: the error may ask the server for its models.
         raise await self._refusal_error(stream.status, stream.headers, refused, tools)
@@ -212,14 +214,14 @@ class ChatExchange:
     async def _refusal_error(
         self, status: int, headers: Mapping[str, str], body: bytes, tools: bool
     ) -> ProviderError:
-        error = refusal(self._client.model, status, headers, body, tools=tools)
+        error = error_from_response(self._client.model, status, headers, body, tools=tools)
         if error.code == "model_not_found":
             error.hint = await self._suggest_models()
         return error
 
     async def _suggest_models(self) -> str:
         try:
-            known = [str(entry.get("id", "")) for entry in await self._client.models()]
+            known = [str(entry.get("id", "")) for entry in await self._client.list_models()]
         except ProviderError:
             return ""  # The list is a courtesy: the error that is being raised matters more.
         if not known:
@@ -234,26 +236,28 @@ class ChatExchange:
         # Written by hand: these lines run for every message, and an encoder costs more than all
         # of them.
         if isinstance(message, UserMessage):
-            return utf8(f'{{"role":"user","content":{quote(message.text)}}}')
+            return encode_utf8(f'{{"role":"user","content":{quote(message.text)}}}')
         if isinstance(message, ToolMessage):
             id = quote(message.call_id)
             content = quote(message.text)
-            return utf8(f'{{"role":"tool","tool_call_id":{id},"content":{content}}}')
+            return encode_utf8(f'{{"role":"tool","tool_call_id":{id},"content":{content}}}')
         return self._encode_assistant(message)
 
     def _encode_assistant(self, message: AssistantMessage) -> bytes:
         if not message.calls:
-            return utf8(f'{{"role":"assistant","content":{quote(message.text)}}}')
+            return encode_utf8(f'{{"role":"assistant","content":{quote(message.text)}}}')
         calls = ",".join([self._encode_call(call) for call in message.calls])
         reasoning = ""
         if message.reasoning and self._client.replay_reasoning:
             reasoning = f',"reasoning_content":{quote(message.reasoning)}'
         content = quote(message.text) if message.text else "null"
-        return utf8(f'{{"role":"assistant","content":{content},"tool_calls":[{calls}]{reasoning}}}')
+        return encode_utf8(
+            f'{{"role":"assistant","content":{content},"tool_calls":[{calls}]{reasoning}}}'
+        )
 
-    def _encode_call(self, call: Call) -> str:
+    def _encode_call(self, call: ToolCall) -> str:
         name = quote(self._names.outbound(call.tool))
-        arguments = quote(arguments_object(call.arguments))
+        arguments = quote(arguments_as_object(call.arguments))
         function = f'{{"name":{name},"arguments":{arguments}}}'
         return f'{{"id":{quote(call.id)},"type":"function","function":{function}}}'
 
@@ -275,4 +279,4 @@ def _encode_options(options: ModelOptions, is_openai: bool) -> bytes:
     elif options.thinking is not None and not is_openai:
         fields["chat_template_kwargs"] = {"enable_thinking": options.thinking}
     fields.update(options.extra)
-    return ("," + compact(fields)[1:-1]).encode() if fields else b""
+    return ("," + encode_json(fields)[1:-1]).encode() if fields else b""

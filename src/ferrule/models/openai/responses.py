@@ -25,33 +25,33 @@ from dataclasses import replace
 from json.encoder import encode_basestring as quote
 from typing import Any
 
-from ferrule.core.calls import Call, compact
+from ferrule.core.calls import ToolCall, encode_json
 from ferrule.core.events import ModelAnswered
 from ferrule.core.messages import AssistantMessage, Message, ToolMessage, UserMessage
-from ferrule.models.answer_folding import Answer, without_calls
-from ferrule.models.capabilities import searches
+from ferrule.models.answer_building import AnswerBuilder, drop_calls
+from ferrule.models.capabilities import has_tool_search
 from ferrule.models.client import Capabilities, ModelOptions, Sink, ToolSpec
-from ferrule.models.exact_json import elements, members, unseal
-from ferrule.models.hosted_tools import APPROVAL, tools_json
-from ferrule.models.http.server_sent_events import Events
-from ferrule.models.http.streaming import fold_stream
+from ferrule.models.exact_json import split_elements, split_members, unseal
+from ferrule.models.hosted_tools import APPROVAL_TOOL, encode_hosted_tools
+from ferrule.models.http.server_sent_events import EventSplitter
+from ferrule.models.http.streaming import parse_stream
 from ferrule.models.http.transport import Transport
-from ferrule.models.provider_errors import refusal
+from ferrule.models.provider_errors import error_from_response
 from ferrule.models.request_encoding import (
-    Names,
-    arguments_object,
-    described,
-    dumps,
-    fitting,
-    message_weight,
-    truncation,
-    utf8,
-    weight,
+    ToolNames,
+    arguments_as_object,
+    describe_tool,
+    encode_json_bytes,
+    encode_utf8,
+    fit_name,
+    truncation_warning,
+    weigh_message,
+    weigh_text,
 )
 
 from .chat import OpenAIChat
-from .responses_answers import Output, StreamFold, fold_whole
-from .strict_schema import Strict, compile_strict
+from .responses_answers import OutputBuilder, ResponseStreamParser, parse_answer
+from .strict_schema import CompiledSchema, compile_strict
 
 _LISTED_CHARACTERS = 200
 """Most characters of a namespace's description that list its tools."""
@@ -107,7 +107,7 @@ class OpenAIResponses(OpenAIChat):
         found = await super().capabilities()
         if found.tools is None:
             found = replace(found, tools=True, source="part of the format")
-        return replace(found, tool_search=self.force_tool_search or searches(self.id))
+        return replace(found, tool_search=self.force_tool_search or has_tool_search(self.model_id))
 
     def open(  # pyright: ignore[reportIncompatibleMethodOverride]  another exchange, the same protocol
         self, system: str, tools: Sequence[ToolSpec], options: ModelOptions
@@ -128,21 +128,21 @@ class _EncodedTools:
         self, tools: Sequence[ToolSpec], options: ModelOptions, strict: bool, *, flat: bool = False
     ) -> None:
         self.given = (tools, options.provider_tools, options.tool_search)
-        self.names = Names(tools)
-        self.strict: dict[str, Strict] = {}
+        self.names = ToolNames(tools)
+        self.strict: dict[str, CompiledSchema] = {}
         self.groups: dict[str, str] = {}
         """Tool name to the namespace that it is sent in."""
-        sent = [item.decode() for item in tools_json(options.provider_tools)]
+        sent = [item.decode() for item in encode_hosted_tools(options.provider_tools)]
         grouped: dict[str, list[tuple[ToolSpec, str]]] = {}
         for tool in tools:
             # Only the provider asks for approvals; the model may not give them to itself.
-            if tool.name == APPROVAL:
+            if tool.name == APPROVAL_TOOL:
                 continue
             compiled = compile_strict(tool.schema) if strict else None
-            if compiled is not None and compiled.strict:
+            if compiled is not None and compiled.is_strict:
                 self.strict[tool.name] = compiled
             encoded = _encode_tool(tool, compiled)
-            group = fitting(tool.namespace) if options.tool_search and tool.deferred else ""
+            group = fit_name(tool.namespace) if options.tool_search and tool.deferred else ""
             if group:
                 grouped.setdefault(group, []).append((tool, encoded))
                 if not flat:
@@ -153,17 +153,19 @@ class _EncodedTools:
             sent.insert(0, _encode_search(grouped if flat else None))
         if not flat:
             sent += (_encode_namespace(group, grouped[group]) for group in sorted(grouped))
-        self.json_member = utf8(f',"tools":[{",".join(sent)}]') if sent else b""
+        self.json_member = encode_utf8(f',"tools":[{",".join(sent)}]') if sent else b""
         self.weight = sum(
-            weight(tool.schema) + weight(tool.description) for tool in tools if not tool.deferred
+            weigh_text(tool.schema) + weigh_text(tool.description)
+            for tool in tools
+            if not tool.deferred
         )
 
-    def drop_nulls(self, call: Call) -> Call:
+    def drop_nulls(self, call: ToolCall) -> ToolCall:
         """Return the call without the nulls that only strictness requires."""
         compiled = self.strict.get(call.tool)
         if compiled is None or "null" not in call.arguments:
             return call
-        return Call(call.id, call.tool, compiled.restored(call.arguments))
+        return ToolCall(call.id, call.tool, compiled.drop_nulls(call.arguments))
 
 
 class ResponsesExchange:
@@ -184,12 +186,12 @@ class ResponsesExchange:
         self._url = f"{client.base_url}/responses"
         settings = _settings(options)
         self._text_options: dict[str, Any] = dict(settings.pop("text", {}))
-        start: dict[str, Any] = {"model": client.id}
+        start: dict[str, Any] = {"model": client.model_id}
         if system:
             start["instructions"] = system
-        self._request_head = dumps({**start, **settings})[:-1]
-        self._weight = weight(system) + tools.weight
-        self._inputs = Inputs(self._encode_message)
+        self._request_head = encode_json_bytes({**start, **settings})[:-1]
+        self._weight = weigh_text(system) + tools.weight
+        self._inputs = EncodedInputs(self._encode_message)
         self._approvals: set[str] = set()
         self._callers: dict[str, tuple[str, str]] = {}
 
@@ -204,17 +206,17 @@ class ResponsesExchange:
         self._inputs.extend(history)
         notice = self._notifier(sink)
         client = self._client
-        output = Output(Answer.for_sink(sink))
+        output = OutputBuilder(AnswerBuilder.for_sink(sink))
         body = self._request_body(tools, schema, streamed=sink is not None)
-        await client.transport.retrying(lambda: self._send(body, output, sink), notice)
-        answer = output.answered(self._tools.names.inbound)
-        warning = truncation(self._inputs.weight + self._weight, answer.usage.input)
+        await client.transport.retry(lambda: self._send(body, output, sink), notice)
+        answer = output.build(self._tools.names.inbound)
+        warning = truncation_warning(self._inputs.weight + self._weight, answer.usage.input)
         if warning:
             notice("truncated", warning)
         if answer.calls and not tools:
-            return without_calls(answer, notice)
+            return drop_calls(answer, notice)
         answer = replace(answer, calls=tuple(self._tools.drop_nulls(call) for call in answer.calls))
-        return output.sealed(client.model, answer, "")
+        return output.with_raw(client.model, answer, "")
 
     def _request_body(
         self, tools: bool, schema: Mapping[str, Any] | None, *, streamed: bool
@@ -229,15 +231,15 @@ class ResponsesExchange:
                 # llama.cpp ignores `text.format` on this route and takes the field of chat
                 # completions; others ignore that one.
                 shape = {"type": "json_schema", "json_schema": {"name": "reply", "schema": schema}}
-                parts += (b',"response_format":', dumps(shape))
+                parts += (b',"response_format":', encode_json_bytes(shape))
         if text_options:
-            parts += (b',"text":', dumps(text_options))
+            parts += (b',"text":', encode_json_bytes(text_options))
         if streamed:
             parts.append(b',"stream":true')
         parts += (b',"input":[', self._inputs.json, b"]}")
         return b"".join(parts)
 
-    async def _send(self, body: bytes, output: Output, sink: Sink | None) -> None:
+    async def _send(self, body: bytes, output: OutputBuilder, sink: Sink | None) -> None:
         client = self._client
         offered = bool(self._tools.json_member)
         if sink is None:
@@ -245,22 +247,24 @@ class ResponsesExchange:
                 self._url, body, client.headers, timeout=self._timeout
             )
             if answer.status != 200:
-                raise refusal(
+                raise error_from_response(
                     client.model, answer.status, answer.headers, answer.body, tools=offered
                 )
-            return fold_whole(output, answer.body, client.model, tools=offered)
+            return parse_answer(output, answer.body, client.model, tools=offered)
         async with client.transport.stream(
             self._url, body, client.headers, timeout=self._timeout
         ) as stream:
             if stream.status != 200:
                 refused = await stream.read()
-                raise refusal(client.model, stream.status, stream.headers, refused, tools=offered)
+                raise error_from_response(
+                    client.model, stream.status, stream.headers, refused, tools=offered
+                )
             if "json" in stream.headers.get("content-type", ""):
                 # A server that cannot stream answers in one piece.
-                return fold_whole(output, await stream.read(), client.model, tools=offered)
-            parser = StreamFold(output, client.model, tools=offered)
-            await fold_stream(stream, Events(), parser)
-            return parser.finished()
+                return parse_answer(output, await stream.read(), client.model, tools=offered)
+            parser = ResponseStreamParser(output, client.model, tools=offered)
+            await parse_stream(stream, EventSplitter(), parser)
+            return parser.finish()
 
     def _notifier(self, sink: Sink | None) -> Callable[[str, str], None]:
         return sink.notice if sink else lambda topic, text: self.notices.append((topic, text))
@@ -286,7 +290,7 @@ class ResponsesExchange:
     def _encode_assistant(self, message: AssistantMessage) -> tuple[str, bool]:
         kept = unseal(message.raw, self._client.model, [call.id for call in message.calls])
         if kept is not None:
-            self._approvals.update(call.id for call in message.calls if call.tool == APPROVAL)
+            self._approvals.update(call.id for call in message.calls if call.tool == APPROVAL_TOOL)
             self._callers.update(_find_callers(kept["content"]))
             compacted = _since_compaction(kept["content"])
             return compacted or kept["content"].strip()[1:-1], bool(compacted)
@@ -300,16 +304,16 @@ class ResponsesExchange:
             namespace = f',"namespace":{quote(group)}' if group else ""
             items.append(
                 f'{{"type":"function_call","call_id":{quote(call.id)},"name":{quote(name)},'
-                f'"arguments":{quote(arguments_object(call.arguments))}{namespace}}}'
+                f'"arguments":{quote(arguments_as_object(call.arguments))}{namespace}}}'
             )
         return ",".join(items), False
 
 
-class Inputs:
+class EncodedInputs:
     """A history as input items, each message encoded once.
 
     `encode` returns a message's items, and whether they replace everything before them. `weight` is
-    the sum of `message_weight`. The history may only grow; one that got shorter is another
+    the sum of `weigh_message`. The history may only grow; one that got shorter is another
     conversation and is encoded anew.
     """
 
@@ -332,8 +336,8 @@ class Inputs:
                 self._reset()
             if items:
                 self.json += b"," if self.json else b""
-                self.json += utf8(items)
-            self.weight += message_weight(message)
+                self.json += encode_utf8(items)
+            self.weight += weigh_message(message)
         self._count = len(history)
 
 
@@ -341,9 +345,9 @@ def _since_compaction(content: str) -> str:
     """Return the items from the last compaction on, which replaces everything before it, or ""."""
     if '"compaction"' not in content:
         return ""
-    items = elements(content)
+    items = split_elements(content)
     for index in range(len(items) - 1, -1, -1):
-        if _parse_string(members(items[index]).get("type")) == "compaction":
+        if _parse_string(split_members(items[index]).get("type")) == "compaction":
             return ",".join(items[index:])
     return ""
 
@@ -356,7 +360,7 @@ def _find_callers(content: str) -> dict[str, tuple[str, str]]:
     found: dict[str, tuple[str, str]] = {}
     if '"custom_tool_call"' not in content and '"caller"' not in content:
         return found
-    for item in map(members, elements(content)):
+    for item in map(split_members, split_elements(content)):
         kind = _parse_string(item.get("type"))
         if kind in ("function_call", "custom_tool_call") and "call_id" in item:
             caller = f',"caller":{item["caller"]}' if "caller" in item else ""
@@ -370,16 +374,16 @@ def _parse_string(text: str | None) -> str:
     return value if isinstance(value, str) else ""
 
 
-def _encode_tool(tool: ToolSpec, compiled: Strict | None) -> str:
+def _encode_tool(tool: ToolSpec, compiled: CompiledSchema | None) -> str:
     schema = tool.schema or '{"type":"object"}'
     # Without this field the API would try the schema strict, and rewrite it as it likes.
     strict = ',"strict":false'
-    if compiled is not None and compiled.strict:
+    if compiled is not None and compiled.is_strict:
         schema = compiled.schema
         strict = ',"strict":true'
     deferred = ',"defer_loading":true' if tool.deferred else ""
     return (
-        f'{{"type":"function","name":{quote(tool.wire_name)},"description":{quote(described(tool))},'
+        f'{{"type":"function","name":{quote(tool.api_name)},"description":{quote(describe_tool(tool))},'
         f'"parameters":{schema}{strict}{deferred}}}'
     )
 
@@ -388,13 +392,13 @@ def _encode_search(namespaces: Collection[str] | None) -> str:
     """Encode the provider's tool search; with `namespaces`, in the form that lists them itself."""
     if namespaces is None:
         return '{"type":"tool_search","execution":"server"}'
-    listed = f',"namespaces":{compact(sorted(namespaces))}' if namespaces else ""
+    listed = f',"namespaces":{encode_json(sorted(namespaces))}' if namespaces else ""
     return f'{{"type":"tool_search","mode":"hosted"{listed}}}'
 
 
 def _encode_namespace(name: str, members: Sequence[tuple[ToolSpec, str]]) -> str:
     """Encode tools that the model sees as one namespace until a search opens it."""
-    listed = ", ".join(tool.wire_name for tool, _ in members)
+    listed = ", ".join(tool.api_name for tool, _ in members)
     if len(listed) > _LISTED_CHARACTERS:
         listed = listed[:_LISTED_CHARACTERS] + "…"
     description = quote(f"Tools of {name}: {listed}")

@@ -16,13 +16,13 @@ from typing import Any, cast
 
 from jiter import from_json
 
-from ferrule.core.calls import Call, compact
+from ferrule.core.calls import ToolCall, encode_json
 from ferrule.core.errors import ProviderError
 from ferrule.core.events import ModelAnswered, ProviderToolCall, Usage
-from ferrule.models.answer_folding import Answer, counted, dicts, mend
-from ferrule.models.exact_json import elements, members, seal
-from ferrule.models.hosted_tools import approval_call, provider_call
-from ferrule.models.provider_errors import error_inside
+from ferrule.models.answer_building import AnswerBuilder, join_surrogates, objects_in, token_count
+from ferrule.models.exact_json import seal, split_elements, split_members
+from ferrule.models.hosted_tools import make_approval_call, record_provider_call
+from ferrule.models.provider_errors import error_from_object
 
 _PARAGRAPH = "\n\n"
 _CLIENT_CALLS = ("function_call", "custom_tool_call")
@@ -33,14 +33,14 @@ _APPROVAL_REQUEST = "mcp_approval_request"
 class Item:
     """One item of an output.
 
-    `text` is its JSON, empty while the item is open; `heard` says that some of its content was
-    streamed.
+    `text` is its JSON, empty while the item is open; `was_streamed` says that some of its content
+    was streamed.
     """
 
     fields: dict[str, Any] = field(default_factory=dict[str, Any])
     text: str = ""
     pieces: list[str] = field(default_factory=list[str])
-    heard: bool = False
+    was_streamed: bool = False
 
     @property
     def type(self) -> str:
@@ -53,27 +53,27 @@ class Item:
             given: Any = self.fields.get("input")
             if not given or not self.text:
                 given = "".join(self.pieces)
-            return compact({"input": given})
+            return encode_json({"input": given})
         given = self.fields.get("arguments")
         if isinstance(given, str) and (given or not self.pieces):
-            return mend(given)
+            return join_surrogates(given)
         if isinstance(given, dict):
-            return compact(given)
-        return mend("".join(self.pieces))
+            return encode_json(given)
+        return join_surrogates("".join(self.pieces))
 
     def json(self) -> str:
         """Return the item as it is sent back. One that never ended has only what it began with."""
         if self.text:
             return self.text
         arguments = {"arguments": self.arguments} if self.pieces else {}
-        return compact(self.fields | arguments)
+        return encode_json(self.fields | arguments)
 
 
 @dataclass(slots=True)
-class Output:
+class OutputBuilder:
     """An answer being built."""
 
-    answer: Answer
+    answer: AnswerBuilder
     items: dict[int, Item] = field(default_factory=dict[int, Item])
     status: str = ""
     reason: str = ""
@@ -94,17 +94,17 @@ class Output:
             place = self.places.setdefault(key, len(self.items))
         return self.items.setdefault(place, Item())
 
-    def ordered(self) -> list[Item]:
+    def ordered_items(self) -> list[Item]:
         """Return the items in the order of the output."""
         return [self.items[place] for place in sorted(self.items)]
 
     def content(self) -> str:
         """Return the items as a JSON array."""
-        return "[" + ",".join(item.json() for item in self.ordered()) + "]"
+        return "[" + ",".join(item.json() for item in self.ordered_items()) + "]"
 
-    def answered(self, names: Mapping[str, str]) -> ModelAnswered:
+    def build(self, names: Mapping[str, str]) -> ModelAnswered:
         """Return the complete answer, without `raw`."""
-        items = self.ordered()
+        items = self.ordered_items()
         cut = self.status == "incomplete" and self.reason != "content_filter"
         calls = tuple(
             _to_call(item, names, cut)
@@ -119,32 +119,33 @@ class Output:
         return ModelAnswered(
             "".join(self.answer.text),
             calls,
-            "".join(self.answer.thoughts),
+            "".join(self.answer.reasoning),
             self.answer.usage,
             stop,
             provider_calls=tuple(_find_provider_calls(items, names)),
         )
 
-    def sealed(self, model: str, answered: ModelAnswered, spelled: str) -> ModelAnswered:
+    def with_raw(self, model: str, answer: ModelAnswered, plain_content: str) -> ModelAnswered:
         """Return the answer with its items in `raw`.
 
-        `raw` stays empty if the items equal `spelled`, which is what the message itself would be
+        `raw` stays empty if the items equal `plain_content`, which is what the message itself would
+        be
         encoded as. A cut answer may end in reasoning without its result, which the API refuses:
         then nothing is kept either.
         """
-        items = self.ordered()
+        items = self.ordered_items()
         content = self.content()
         complete = bool(items) and items[-1].type != "reasoning"
         complete = complete and all(item.text for item in items)
-        if answered.stop == "filter" or not complete or content == spelled:
-            return answered
-        return replace(answered, raw=seal(model, [call.id for call in answered.calls], content))
+        if answer.stop == "filter" or not complete or content == plain_content:
+            return answer
+        return replace(answer, raw=seal(model, [call.id for call in answer.calls], content))
 
 
-class StreamFold:
+class ResponseStreamParser:
     """Parses the events of one stream. `done` once the response has ended in any way."""
 
-    def __init__(self, output: Output, who: str, *, tools: bool) -> None:
+    def __init__(self, output: OutputBuilder, who: str, *, tools: bool) -> None:
         self.done = False
         self._output = output
         self._answer = output.answer
@@ -152,7 +153,7 @@ class StreamFold:
         self._tools = tools
 
     @property
-    def whole(self) -> bool:
+    def is_complete(self) -> bool:
         """Whether nothing of the answer is missing."""
         return self.done
 
@@ -179,7 +180,7 @@ class StreamFold:
                 if self.done:
                     return
                 continue
-            if item is not None and item.heard and type(piece) is str:
+            if item is not None and item.was_streamed and type(piece) is str:
                 texts.append(piece)
                 if on_text:
                     on_text(piece)
@@ -188,7 +189,7 @@ class StreamFold:
                 if self.done:
                     return
 
-    def finished(self) -> None:
+    def finish(self) -> None:
         """End the stream.
 
         Raises:
@@ -235,13 +236,13 @@ class StreamFold:
 
     def _build_error(self, error_object: object) -> ProviderError:
         """Build an error. Before the first item a busy server may be asked again."""
-        error = error_inside(self._who, error_object, tools=self._tools)
+        error = error_from_object(self._who, error_object, tools=self._tools)
         error.retryable = not self._output.items and error.code in ("overloaded", "rate_limited")
         return error
 
     def _begin_summary(self, value: dict[str, Any]) -> None:
         if value.get("summary_index"):
-            self._answer.think(_PARAGRAPH)
+            self._answer.add_reasoning(_PARAGRAPH)
 
     def _add_arguments(self, value: dict[str, Any]) -> None:
         piece = value.get("delta")
@@ -252,20 +253,20 @@ class StreamFold:
         piece = value.get("delta")
         item = self._output.item(value)
         if isinstance(piece, str) and piece:
-            if not item.heard and self._answer.text:
-                self._answer.say(_PARAGRAPH)
-            item.heard = True
+            if not item.was_streamed and self._answer.text:
+                self._answer.add_text(_PARAGRAPH)
+            item.was_streamed = True
             self._output.refused |= value.get("type") == "response.refusal.delta"
-            self._answer.say(mend(piece))
+            self._answer.add_text(join_surrogates(piece))
 
     def _add_reasoning(self, value: dict[str, Any]) -> None:
         piece = value.get("delta")
         item = self._output.item(value)
         if isinstance(piece, str) and piece:
-            if not item.heard and self._answer.thoughts:
-                self._answer.think(_PARAGRAPH)
-            item.heard = True
-            self._answer.think(mend(piece))
+            if not item.was_streamed and self._answer.reasoning:
+                self._answer.add_reasoning(_PARAGRAPH)
+            item.was_streamed = True
+            self._answer.add_reasoning(join_surrogates(piece))
 
     def _start_item(self, value: dict[str, Any]) -> None:
         item = self._output.item(value)
@@ -278,12 +279,12 @@ class StreamFold:
         fields = value.get("item")
         if isinstance(fields, dict):
             item.fields = cast(dict[str, Any], fields)
-            item.text = members(event.decode("utf-8", "replace"))["item"]
-            if not item.heard:
+            item.text = split_members(event.decode("utf-8", "replace"))["item"]
+            if not item.was_streamed:
                 _emit_unstreamed(self._output, item)
 
 
-def fold_whole(output: Output, body: bytes, who: str, *, tools: bool) -> None:
+def parse_answer(output: OutputBuilder, body: bytes, who: str, *, tools: bool) -> None:
     """Parse a response that came in one piece.
 
     Raises:
@@ -299,13 +300,13 @@ def fold_whole(output: Output, body: bytes, who: str, *, tools: bool) -> None:
         detail = f"{who} sent no answer that can be understood: {text[:200]}"
         raise ProviderError(detail, code="not_understood", retryable=False)
     _read_response(output, fields, who, tools=tools)
-    for place, item_text in enumerate(elements(members(text).get("output", "[]"))):
+    for place, item_text in enumerate(split_elements(split_members(text).get("output", "[]"))):
         item = Item(json.loads(item_text), item_text)
         output.items[place] = item
         _emit_unstreamed(output, item)
 
 
-def _read_response(output: Output, response: object, who: str, *, tools: bool) -> None:
+def _read_response(output: OutputBuilder, response: object, who: str, *, tools: bool) -> None:
     """Read how a response ended and what it cost.
 
     Raises:
@@ -313,7 +314,7 @@ def _read_response(output: Output, response: object, who: str, *, tools: bool) -
     """
     fields: dict[str, Any] = cast(dict[str, Any], response) if isinstance(response, dict) else {}
     if fields.get("error"):
-        raise error_inside(who, fields["error"], tools=tools)
+        raise error_from_object(who, fields["error"], tools=tools)
     output.status = str(fields.get("status") or "completed")
     if output.status in ("failed", "cancelled"):
         raise ProviderError(
@@ -332,11 +333,11 @@ def parse_usage(value: Mapping[str, Any]) -> Usage:
     input_details = _read_details(value, "input_tokens_details")
     output_details = _read_details(value, "output_tokens_details")
     return Usage(
-        counted(value.get("input_tokens")),
-        counted(value.get("output_tokens")),
-        counted(input_details.get("cached_tokens")),
-        counted(input_details.get("cache_write_tokens")),
-        counted(output_details.get("reasoning_tokens")),
+        token_count(value.get("input_tokens")),
+        token_count(value.get("output_tokens")),
+        token_count(input_details.get("cached_tokens")),
+        token_count(input_details.get("cache_write_tokens")),
+        token_count(output_details.get("reasoning_tokens")),
     )
 
 
@@ -345,7 +346,7 @@ def _read_details(value: Mapping[str, Any], name: str) -> dict[str, Any]:
     return cast(dict[str, Any], part) if isinstance(part, dict) else {}
 
 
-def _emit_unstreamed(output: Output, item: Item) -> None:
+def _emit_unstreamed(output: OutputBuilder, item: Item) -> None:
     """Emit the part of an item's content that was not streamed."""
     if item.type == "message":
         _emit_message(output, item)
@@ -353,31 +354,31 @@ def _emit_unstreamed(output: Output, item: Item) -> None:
         _emit_reasoning(output.answer, item)
 
 
-def _emit_message(output: Output, item: Item) -> None:
+def _emit_message(output: OutputBuilder, item: Item) -> None:
     answer = output.answer
     separator = _PARAGRAPH if answer.text else ""
-    for part in dicts(item.fields.get("content")):
+    for part in objects_in(item.fields.get("content")):
         output.refused |= part.get("type") == "refusal"
         piece = part.get("text") or part.get("refusal")
         if isinstance(piece, str) and piece:
-            answer.say(separator + mend(piece))
+            answer.add_text(separator + join_surrogates(piece))
             separator = ""
 
 
-def _emit_reasoning(answer: Answer, item: Item) -> None:
-    for thought in dicts(item.fields.get("summary")) + dicts(item.fields.get("content")):
+def _emit_reasoning(answer: AnswerBuilder, item: Item) -> None:
+    for thought in objects_in(item.fields.get("summary")) + objects_in(item.fields.get("content")):
         piece = thought.get("text")
         if isinstance(piece, str) and piece:
-            separator = _PARAGRAPH if answer.thoughts else ""
-            answer.think(separator + mend(piece))
+            separator = _PARAGRAPH if answer.reasoning else ""
+            answer.add_reasoning(separator + join_surrogates(piece))
 
 
-def _to_call(item: Item, names: Mapping[str, str], cut: bool) -> Call:
+def _to_call(item: Item, names: Mapping[str, str], cut: bool) -> ToolCall:
     if item.type == _APPROVAL_REQUEST:
-        return approval_call(item.fields)
+        return make_approval_call(item.fields)
     name = str(item.fields.get("name") or "")
     id = str(item.fields.get("call_id") or "")
-    return Call(id, names.get(name, name), item.arguments or ("" if cut else "{}"))
+    return ToolCall(id, names.get(name, name), item.arguments or ("" if cut else "{}"))
 
 
 def _find_provider_calls(items: list[Item], names: Mapping[str, str]) -> list[ProviderToolCall]:
@@ -399,7 +400,7 @@ def _to_provider_call(item: Item) -> ProviderToolCall:
     if server:
         name = f"{server}.{name}"
     status = fields.get("status") or ("failed" if fields.get("error") else "completed")
-    call = provider_call(fields, name, str(status))
+    call = record_provider_call(fields, name, str(status))
     if item.type == "tool_search_call":
         call = replace(call, arguments=item.arguments)
     return call
@@ -414,7 +415,7 @@ def _attach_found_tools(
         call = calls[place]
         if call.provider_tool_type == "tool_search_call" and id in (None, call.call_id):
             found: list[str] = []
-            for tool in dicts(output.fields.get("tools")):
+            for tool in objects_in(output.fields.get("tools")):
                 found += _list_tool_names(tool)
             references = tuple(names.get(name, name) for name in found)
             calls[place] = replace(call, references=references)
@@ -426,6 +427,6 @@ def _list_tool_names(tool: Mapping[str, Any]) -> list[str]:
     if tool.get("type") != "namespace":
         return [str(tool["name"])] if tool.get("name") else []
     names: list[str] = []
-    for member in dicts(tool.get("tools")):
+    for member in objects_in(tool.get("tools")):
         names += _list_tool_names(member)
     return names

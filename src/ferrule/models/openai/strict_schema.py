@@ -13,8 +13,8 @@ Three verdicts:
 * `not_strict`: the subset cannot express it, with the reason; the tool is then sent unchanged,
   without the promise.
 
-Nulls that stand for "left out" are removed from arguments again (`Strict.restored`), so a handler
-sees what its own schema describes.
+Nulls that stand for "left out" are removed from arguments again (`CompiledSchema.drop_nulls`), so a
+handler sees what its own schema describes.
 
 Not checked: whether a model follows a pattern's dialect, and limits that a provider changes without
 saying so.
@@ -28,13 +28,13 @@ from dataclasses import field
 from functools import lru_cache
 from typing import Any, cast
 
-from ferrule.core.calls import compact
-from ferrule.core.frozen import frozen
+from ferrule.core.calls import encode_json
+from ferrule.core.value_class import frozen
 
-PROPERTIES = 5_000
-DEPTH = 10
-ENUM_VALUES = 1_000
-NAME_CHARACTERS = 120_000
+MAX_PROPERTIES = 5_000
+MAX_DEPTH = 10
+MAX_ENUM_VALUES = 1_000
+MAX_CHARACTERS = 120_000
 """Limits of a whole schema; the last one counts the characters of names and values."""
 
 FORMATS = frozenset(
@@ -110,7 +110,7 @@ Schema = dict[str, Any]
 
 
 @frozen
-class Strict:
+class CompiledSchema:
     """A compiled schema.
 
     `schema` is the JSON to send; `changes` say what was rewritten, `reasons` why it is not strict.
@@ -121,14 +121,14 @@ class Strict:
     schema: str
     changes: tuple[str, ...] = ()
     reasons: tuple[str, ...] = ()
-    given: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    original: Mapping[str, Any] = field(default_factory=dict[str, Any])
 
     @property
-    def strict(self) -> bool:
+    def is_strict(self) -> bool:
         """Whether the schema is sent strict."""
         return self.verdict != "not_strict"
 
-    def restored(self, arguments: str) -> str:
+    def drop_nulls(self, arguments: str) -> str:
         """Return arguments without the nulls that stand for "left out".
 
         Any other text is returned byte for byte.
@@ -139,11 +139,11 @@ class Strict:
             value: Any = json.loads(arguments)
         except (ValueError, RecursionError):
             return arguments
-        dropped = _NullRemover(self.given)
-        dropped.visit(value, self.given, 0)
-        return compact(value) if dropped.count else arguments
+        dropped = _NullRemover(self.original)
+        dropped.visit(value, self.original, 0)
+        return encode_json(value) if dropped.count else arguments
 
-    def lines(self) -> list[str]:
+    def report_lines(self) -> list[str]:
         """Return the report, one line each: the verdict, then what was changed, or why not."""
         return [
             self.verdict.replace("_", " "),
@@ -152,7 +152,7 @@ class Strict:
 
 
 @lru_cache(maxsize=2048)
-def compile_strict(schema: str) -> Strict:
+def compile_strict(schema: str) -> CompiledSchema:
     """Compile a schema given as JSON text.
 
     Never raises: what cannot be compiled is `not_strict` with a reason.
@@ -160,9 +160,9 @@ def compile_strict(schema: str) -> Strict:
     try:
         given: Any = json.loads(schema) if schema else {"type": "object", "properties": {}}
     except (ValueError, RecursionError):
-        return Strict("not_strict", schema, reasons=("/: the schema is not JSON",))
+        return CompiledSchema("not_strict", schema, reasons=("/: the schema is not JSON",))
     if not isinstance(given, dict):
-        return Strict("not_strict", schema, reasons=("/: the schema is not an object",))
+        return CompiledSchema("not_strict", schema, reasons=("/: the schema is not an object",))
     root = cast(Schema, given)
     compiler = _SchemaCompiler(root)
     if root.get("type") != "object":
@@ -173,10 +173,12 @@ def compile_strict(schema: str) -> Strict:
         compiler.add_definitions(compiled)
         compiler.check_limits()
     if compiler.reasons:
-        return Strict("not_strict", schema, reasons=tuple(compiler.reasons))
+        return CompiledSchema("not_strict", schema, reasons=tuple(compiler.reasons))
     if not compiler.changes:
-        return Strict("clean", schema, given=root)
-    return Strict("rewritten", compact(compiled), tuple(compiler.changes), given=root)
+        return CompiledSchema("clean", schema, original=root)
+    return CompiledSchema(
+        "rewritten", encode_json(compiled), tuple(compiler.changes), original=root
+    )
 
 
 class _SchemaCompiler:
@@ -202,8 +204,8 @@ class _SchemaCompiler:
             self.refuse(place, "takes any value")
             return {}
         schema = cast(Schema, given)
-        if depth > DEPTH:
-            self.refuse(place, f"objects are nested more than {DEPTH} deep")
+        if depth > MAX_DEPTH:
+            self.refuse(place, f"objects are nested more than {MAX_DEPTH} deep")
             return {}
         schema = self._merge_single_all_of(schema, place)
         compiled = self._compile_keywords(schema, place)
@@ -235,9 +237,9 @@ class _SchemaCompiler:
     def check_limits(self) -> None:
         """Check the limits of the whole schema."""
         for count, most, what in (
-            (self._properties, PROPERTIES, "properties"),
-            (self._enum_values, ENUM_VALUES, "enum values"),
-            (self._characters, NAME_CHARACTERS, "characters of names and values"),
+            (self._properties, MAX_PROPERTIES, "properties"),
+            (self._enum_values, MAX_ENUM_VALUES, "enum values"),
+            (self._characters, MAX_CHARACTERS, "characters of names and values"),
         ):
             if count > most:
                 self.refuse("", f"{count} {what}, at most {most} are allowed")
@@ -279,7 +281,7 @@ class _SchemaCompiler:
         """Mention a default in the description: it has no place in the subset."""
         description = str(schema.get("description") or "")
         if schema["default"] is not None and "default" not in description.lower():
-            default = compact(schema["default"])
+            default = encode_json(schema["default"])
             compiled["description"] = f"{description} Default: {default}.".strip()
 
     def _compile_reference(self, schema: Schema, compiled: Schema, place: str) -> Schema:
@@ -350,7 +352,7 @@ class _NullRemover:
         self.count = 0
 
     def visit(self, value: Any, schema: object, depth: int) -> None:
-        if not isinstance(schema, dict) or depth > 4 * DEPTH:
+        if not isinstance(schema, dict) or depth > 4 * MAX_DEPTH:
             return
         found = _resolve_references(cast(Schema, schema), self._root)
         for part in _alternatives(found):
@@ -380,7 +382,7 @@ class _NullRemover:
 
 def takes_null(schema: object, root: Mapping[str, Any], depth: int = 0) -> bool:
     """Return whether null fits a schema, by its type, enum, const and alternatives."""
-    if not isinstance(schema, dict) or depth > DEPTH:
+    if not isinstance(schema, dict) or depth > MAX_DEPTH:
         return False
     found = _resolve_references(cast(Schema, schema), root)
     if "enum" in found and None not in _as_list(found["enum"]):
@@ -430,7 +432,7 @@ def _alternatives(schema: Schema) -> list[Any]:
 
 def _resolve_references(schema: Schema, root: Mapping[str, Any]) -> Schema:
     """Follow a chain of references; return an empty schema if it leads nowhere."""
-    for _ in range(DEPTH):
+    for _ in range(MAX_DEPTH):
         target = schema.get("$ref")
         if not isinstance(target, str):
             return schema

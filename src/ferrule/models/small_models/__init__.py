@@ -1,6 +1,6 @@
 """Help for models too small to plan: one step at a time, a tool is chosen and its arguments filled.
 
-    steps              a conversation with a small model: the `Exchange` that takes these steps
+    exchange           a conversation with a small model: the `Exchange` that takes these steps
     tool_choice        which tool a request is for
     argument_filling   fills the arguments of a chosen tool, slot by slot
     slots              parameters, and what their schemas say of what may fill them

@@ -12,28 +12,29 @@ import json
 from collections.abc import Sequence
 from typing import Any, Protocol
 
-from ferrule.core.calls import compact
-from ferrule.tools.word_stems import content, first_sentence
+from ferrule.core.calls import encode_json
+from ferrule.tools.word_stems import content_stems, first_sentence
 
-from .candidates import evident, named_choices, spoken_of, values
-from .evidence import begins
-from .lists import lists
-from .numbers import assign
+from .candidates import find_evident, find_mentioned_values, find_named_choices, find_values
+from .evidence import is_start_slot
+from .lists import read_lists
+from .numbers import assign_numbers
 from .request import Request
 from .slots import Slot, Value, read_slots
 
-MOST_TOKENS = 64
+MAX_VALUE_TOKENS = 64
 """Tokens of one value. It is copied or bounded by its grammar; this is a last limit."""
 
-MOST_OFFERED = 200
+MAX_OFFERED_VALUES = 200
 """Values in one grammar."""
 
-READ = 2400
+MAX_REQUEST_CHARACTERS = 2400
 """Characters of a request in a prompt: a pasted text is cut."""
 
 
-class Powers(Protocol):
-    """What the model client of a small local model can do beyond `Wire`. Only `Local` has it.
+class RawModel(Protocol):
+    """What the model client of a small local model can do beyond `ModelClient`. Only `Local` has
+    it.
 
     Contract: decoding is greedy, so the same prompt gives the same text. Both methods raise
     ProviderError. A cancelled call may go on to its limit in the background; its answer is dropped.
@@ -91,24 +92,25 @@ INVENTED: tuple[tuple[str, str, dict[str, Any]], ...] = (
 They show the form, and that values are copied and where they end.
 """
 
-HEAD = "Fill in the arguments of the tool from the request.\n\n"
+INSTRUCTION = "Fill in the arguments of the tool from the request.\n\n"
 """The instruction at the head of every prompt."""
 
 
-def shown(tool: str, request: str, arguments: str) -> str:
+def format_example(tool: str, request: str, arguments: str) -> str:
     """Return one example, or the beginning of the one that the model goes on with."""
     return f"Tool: {tool}\nRequest: {request}\nArguments: {arguments}"
 
 
-def preamble() -> str:
+def format_preamble() -> str:
     """Return the part that all prompts begin with."""
     examples = [
-        shown(tool, request, json.dumps(arguments)) for tool, request, arguments in INVENTED
+        format_example(tool, request, json.dumps(arguments))
+        for tool, request, arguments in INVENTED
     ]
-    return HEAD + "".join(example + "\n\n" for example in examples)
+    return INSTRUCTION + "".join(example + "\n\n" for example in examples)
 
 
-def described(name: str, description: str, slots: Sequence[Slot]) -> str:
+def describe_tool(name: str, description: str, slots: Sequence[Slot]) -> str:
     """Return one line about a tool, with its slots in the order in which they are filled."""
     line = f"{name}: {first_sentence(description)}"
     if not slots:
@@ -119,12 +121,12 @@ def described(name: str, description: str, slots: Sequence[Slot]) -> str:
     return f"{line}. Arguments: {', '.join(listed)}"
 
 
-class Filling:
+class ArgumentFiller:
     """Fills the arguments of one call."""
 
     def __init__(
         self,
-        powers: Powers,
+        powers: RawModel,
         name: str,
         description: str,
         schema: Any,
@@ -145,18 +147,18 @@ class Filling:
         self._slots = read_slots(schema)
         self._examples = examples
 
-    async def arguments(self, text: str) -> dict[str, Any]:
+    async def fill(self, text: str) -> dict[str, Any]:
         """Return the arguments for a request."""
-        return await self.of(Request(text, frozenset(content(self._name))))
+        return await self.fill_from(Request(text, frozenset(content_stems(self._name))))
 
-    async def of(self, request: Request) -> dict[str, Any]:
+    async def fill_from(self, request: Request) -> dict[str, Any]:
         """Return the arguments from the pieces of a request that are free, and take those used."""
         given: dict[str, Any] = {}
         await self._fill_required(request, given)
         for slot in self._slots:
             if slot.required or slot.name in given:
                 continue
-            found = spoken_of(slot, request)
+            found = find_mentioned_values(slot, request)
             if found:
                 await self._fill_slot(slot, found, request, given, [])
         return {slot.name: given[slot.name] for slot in self._slots if slot.name in given}
@@ -169,7 +171,7 @@ class Filling:
                 given[slot.name] = await self._fill_object(slot, request)
         self._take_numbers(request, given)
         for slot in _unfilled(slots, given):
-            for span in evident(slot, request)[:1]:
+            for span in find_evident(slot, request)[:1]:
                 given[slot.name] = span.text
                 request.take(span)
         for slot in _in_order(_unfilled(slots, given)):
@@ -177,7 +179,7 @@ class Filling:
             if slot.kind == "array":
                 given[slot.name] = await self._fill_list(slot, request, given)
             else:
-                offered = values(slot, request, others)
+                offered = find_values(slot, request, others)
                 await self._fill_slot(slot, offered, request, given, others)
 
     def _take_choices(self, request: Request, given: dict[str, Any]) -> None:
@@ -187,12 +189,12 @@ class Filling:
         """
         for slot in self._slots:
             if slot.kind == "enum":
-                named = named_choices(slot, request)
+                named = find_named_choices(slot, request)
                 if len(named) == 1:
                     given[slot.name] = named[0].value
                     request.take(named[0].span)
             elif slot.kind == "array" and slot.item and slot.item.kind in ("enum", "array"):
-                for items, pieces in lists(slot, request)[:1]:
+                for items, pieces in read_lists(slot, request)[:1]:
                     given[slot.name] = items
                     for piece in pieces:
                         request.take(piece)
@@ -203,10 +205,10 @@ class Filling:
         for slot in unfilled:
             if slot.kind != "array" or not slot.required or slot.item is None:
                 continue
-            if slot.item.kind in ("integer", "number") and lists(slot, request):
+            if slot.item.kind in ("integer", "number") and read_lists(slot, request):
                 return  # numbers in lists first: which are single is known when the lists are
         numeric = [slot for slot in unfilled if slot.kind in ("integer", "number")]
-        for name, value in assign(numeric, request).items():
+        for name, value in assign_numbers(numeric, request).items():
             request.take(value.span)
             given[name] = value.value
 
@@ -228,11 +230,11 @@ class Filling:
         self, slot: Slot, offered: list[Value], request: Request, given: dict[str, Any]
     ) -> Value:
         """Let the model write one of the values offered, or one of its own if there are none."""
-        written = {compact(v.value): v for v in reversed(_nearest(slot, offered, request))}
+        written = {encode_json(v.value): v for v in reversed(_nearest(slot, offered, request))}
         text = await self._powers.complete(
             self._prompt(slot, request, given),
             grammar=_grammar(slot, list(written)),
-            max_tokens=MOST_TOKENS,
+            max_tokens=MAX_VALUE_TOKENS,
         )
         text = text.strip() if written else text.strip().rstrip(",}")
         if text in written:
@@ -246,29 +248,33 @@ class Filling:
         slots = [s for s in self._slots if s.name in given]
         if slot not in slots:
             slots.append(slot)
-        tool = described(self._name, self._description, slots)
+        tool = describe_tool(self._name, self._description, slots)
         filled = [
             f"{json.dumps(name)}: {json.dumps(value, ensure_ascii=False)}, "
             for name, value in given.items()
         ]
         begun = "{" + "".join(filled) + json.dumps(slot.name) + ": "
-        examples = [shown(tool, text, arguments) + "\n\n" for text, arguments in self._examples]
-        return preamble() + "".join(examples) + shown(tool, _cut(request.text), begun)
+        examples = [
+            format_example(tool, text, arguments) + "\n\n" for text, arguments in self._examples
+        ]
+        return (
+            format_preamble() + "".join(examples) + format_example(tool, _cut(request.text), begun)
+        )
 
     async def _fill_list(self, slot: Slot, request: Request, given: dict[str, Any]) -> list[Any]:
         item = slot.item
         if item is None or item.kind not in ("string", "enum", "integer", "number"):
             return []
-        runs = [run for run in lists(slot, request) if all(map(request.is_free, run[1]))]
+        runs = [run for run in read_lists(slot, request) if all(map(request.is_free, run[1]))]
         if runs:
             items, pieces = max(
                 runs,
-                key=lambda run: (-request.near(run[1][0], slot.words), len(run[0])),
+                key=lambda run: (-request.distance_to(run[1][0], slot.words), len(run[0])),
             )
             for piece in pieces:
                 request.take(piece)
             return items
-        offered = values(item, request)
+        offered = find_values(item, request)
         if not offered:
             return []
         chosen = await self._ask(item, offered, request, given)
@@ -278,8 +284,8 @@ class Filling:
     async def _fill_object(self, slot: Slot, request: Request) -> dict[str, Any]:
         if not slot.schema.get("properties"):
             return {}
-        inner = Filling(self._powers, slot.name, slot.about, slot.schema)
-        return await inner.of(request)
+        inner = ArgumentFiller(self._powers, slot.name, slot.about, slot.schema)
+        return await inner.fill_from(request)
 
 
 def _unfilled(slots: Sequence[Slot], given: dict[str, Any]) -> list[Slot]:
@@ -292,7 +298,7 @@ def _in_order(slots: Sequence[Slot]) -> list[Slot]:
     Paths come first, then what something begins with, then the schema's order: what the first ones
     take leaves fewer pieces for the others.
     """
-    return sorted(slots, key=lambda s: (s.role != "path", not begins(s)))
+    return sorted(slots, key=lambda s: (s.role != "path", not is_start_slot(s)))
 
 
 def _find_certain(
@@ -312,7 +318,7 @@ def _find_certain(
             return offered[0]
     if slot.kind in ("integer", "number") and offered:
         own = slot.words.difference(*(other.words for other in others))
-        near = [(request.near(v.span, own, 3), v) for v in offered if v.span]
+        near = [(request.distance_to(v.span, own, 3), v) for v in offered if v.span]
         best = min(gap for gap, _ in near)
         closest = [v for gap, v in near if gap == best]
         if best <= 3 and len(closest) == 1:
@@ -325,20 +331,22 @@ def _are_alike(slot: Slot, other: Slot) -> bool:
 
 
 def _nearest(slot: Slot, offered: list[Value], request: Request) -> list[Value]:
-    """Return the `MOST_OFFERED` values that stand nearest to the slot's words, in their order."""
-    if len(offered) <= MOST_OFFERED:
+    """Return the `MAX_OFFERED_VALUES` values that stand nearest to the slot's words, in their
+    order.
+    """
+    if len(offered) <= MAX_OFFERED_VALUES:
         return offered
     by_distance = sorted(range(len(offered)), key=lambda i: _distance(slot, offered[i], request))
-    return [offered[i] for i in sorted(by_distance[:MOST_OFFERED])]
+    return [offered[i] for i in sorted(by_distance[:MAX_OFFERED_VALUES])]
 
 
 def _distance(slot: Slot, value: Value, request: Request) -> int:
-    return request.near(value.span, slot.words, 8) if value.span else 0
+    return request.distance_to(value.span, slot.words, 8) if value.span else 0
 
 
 def _cut(text: str) -> str:
-    half = READ // 2
-    return text if len(text) <= READ else f"{text[:half]} [...] {text[-half:]}"
+    half = MAX_REQUEST_CHARACTERS // 2
+    return text if len(text) <= MAX_REQUEST_CHARACTERS else f"{text[:half]} [...] {text[-half:]}"
 
 
 def _is_marked(value: Value) -> bool:

@@ -8,14 +8,24 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from ferrule.tools.word_stems import FUNCTION_WORDS, content, stem, stems
+from ferrule.tools.word_stems import FUNCTION_WORDS, content_stems, stem, stems
 
-from .dates import ISO, form_of, in_form
-from .evidence import by, directed, is_maker, is_place, kinds, labelled, placed, places_of, told
-from .lists import lists
-from .numbers import numbers
+from .dates import ISO_FORMAT, format_date, requested_format
+from .evidence import (
+    find_directed,
+    find_kind,
+    find_labelled,
+    find_listed_values,
+    find_makers,
+    find_occurrences,
+    find_places,
+    is_maker,
+    is_place,
+)
+from .lists import read_lists
+from .numbers import find_numbers
 from .request import Request
-from .slots import PATHS, Slot, Value, outermost
+from .slots import PATH_WORDS, Slot, Value, keep_outermost
 from .spans import Atom, Span
 from .units import is_unit
 
@@ -85,17 +95,17 @@ _FORMULAS = frozenset(map(stem, ["function", "formula", "expression", "equation"
 _DESIGNATED = frozenset(map(stem, ["id", "number", "code", "zip", "phone", "isbn", "identifier"]))
 
 
-def values(slot: Slot, request: Request, others: Sequence[Slot] = ()) -> list[Value]:
+def find_values(slot: Slot, request: Request, others: Sequence[Slot] = ()) -> list[Value]:
     """Return what a request offers for a slot, in the request's order; empty if nothing.
 
     `others` are the slots that are still unfilled.
     """
     if slot.kind == "enum":
-        return named_choices(slot, request) or [Value(choice) for choice in slot.choices]
+        return find_named_choices(slot, request) or [Value(choice) for choice in slot.choices]
     if slot.kind == "boolean":
-        return switched(slot, request) or [Value(True), Value(False)]
+        return read_boolean(slot, request) or [Value(True), Value(False)]
     if slot.kind in ("integer", "number"):
-        return numbers(slot, request) or _counted_as_one(slot, request)
+        return find_numbers(slot, request) or _counted_as_one(slot, request)
     if slot.kind != "string":
         return []
     if slot.role == "path":
@@ -104,21 +114,21 @@ def values(slot: Slot, request: Request, others: Sequence[Slot] = ()) -> list[Va
 
 
 def _strings(slot: Slot, request: Request, others: Sequence[Slot]) -> list[Value]:
-    dates = days(slot, request)
+    dates = find_slot_dates(slot, request)
     if dates:
-        in_direction = directed(slot, dates, request)
+        in_direction = find_directed(slot, dates, request)
         if in_direction:
             return in_direction
-        alike = [other for other in others if days(other, request)]
+        alike = [other for other in others if find_slot_dates(other, request)]
         return dates[:1] if len(dates) == len(alike) + 1 else dates
-    has_quoted_text = slot.role == "text" and request.single("quoted")
-    listed = [] if has_quoted_text else told(slot, request)
+    has_quoted_text = slot.role == "text" and request.free_atoms("quoted")
+    listed = [] if has_quoted_text else find_listed_values(slot, request)
     if listed:
         if len({value.value for value in listed}) == 1:
             return listed[:1]
-        return directed(slot, listed, request) or listed
+        return find_directed(slot, listed, request) or listed
     found = _values(_texts(slot, request, others))
-    return directed(slot, found, request) or found
+    return find_directed(slot, found, request) or found
 
 
 def _counted_as_one(slot: Slot, request: Request) -> list[Value]:
@@ -130,25 +140,25 @@ def _counted_as_one(slot: Slot, request: Request) -> list[Value]:
     return []
 
 
-def named_choices(slot: Slot, request: Request) -> list[Value]:
+def find_named_choices(slot: Slot, request: Request) -> list[Value]:
     """Return the choices that the request names.
 
     The verb that the request begins with is the weakest naming.
     """
     found: list[Value] = []
     for choice in slot.choices:
-        for span in places_of(stems(str(choice)), request):
-            if not request.in_name(span):
+        for span in find_occurrences(stems(str(choice)), request):
+            if not request.is_in_name(span):
                 found.append(Value(choice, span))
                 break
     if len(found) > 1:
         later = [v for v in found if v.span and (v.span.first > 0 or v.span.last > 0)]
         found = later or found
-        found = outermost(found) or found
+        found = keep_outermost(found) or found
     return found
 
 
-def switched(slot: Slot, request: Request) -> list[Value]:
+def read_boolean(slot: Slot, request: Request) -> list[Value]:
     """Return what the request says of a boolean; empty if it says nothing.
 
     True where the slot's words stand in the request, False where they are denied.
@@ -161,21 +171,24 @@ def switched(slot: Slot, request: Request) -> list[Value]:
     return [Value(not is_denied)]
 
 
-def days(slot: Slot, request: Request) -> list[Value]:
+def find_slot_dates(slot: Slot, request: Request) -> list[Value]:
     """Return the dates of the request, if the slot is for a date.
 
     They are written in the format that the description asks for, else as in ISO 8601.
     """
-    form = form_of(slot.about)
-    if form is None and _DATE not in content(slot.name):
+    form = requested_format(slot.about)
+    if form is None and _DATE not in content_stems(slot.name):
         return []
-    free = [(span, day) for span, day in request.days if request.is_free(span)]
+    free = [(span, day) for span, day in request.dates if request.is_free(span)]
     if form:
-        return [Value(in_form(day, form), span) for span, day in free]
+        return [Value(format_date(day, form), span) for span, day in free]
     if free:
         # A month without a day stays as it was written.
-        return [Value(in_form(day, ISO) if day.day else span.text, span) for span, day in free]
-    return [Value(span.text, span) for span in request.relative_days if request.is_free(span)]
+        return [
+            Value(format_date(day, ISO_FORMAT) if day.day else span.text, span)
+            for span, day in free
+        ]
+    return [Value(span.text, span) for span in request.relative_dates if request.is_free(span)]
 
 
 def _paths(slot: Slot, request: Request) -> list[Span]:
@@ -183,49 +196,55 @@ def _paths(slot: Slot, request: Request) -> list[Span]:
 
     If there are none: single words, those first that stand beside a word for files and folders.
     """
-    found = request.single("path", "url")
+    found = request.free_atoms("path", "url")
     if found:
         first_of_each = {span.text: span for span in reversed(found)}
         return list(first_of_each.values())[::-1]
-    singles = [s for s in request.single("word", "quoted", "number") if " " not in s.text]
-    singles = [s for s in singles if s.kind == "quoted" or stem(s.text) not in slot.words | PATHS]
-    beside = [s for s in singles if request.near(s, PATHS, 2) <= 2 and s.first > 0]
+    singles = [s for s in request.free_atoms("word", "quoted", "number") if " " not in s.text]
+    singles = [
+        s for s in singles if s.kind == "quoted" or stem(s.text) not in slot.words | PATH_WORDS
+    ]
+    beside = [s for s in singles if request.distance_to(s, PATH_WORDS, 2) <= 2 and s.first > 0]
     return beside or [s for s in singles if s.first > 0] or singles
 
 
 def _texts(slot: Slot, request: Request, others: Sequence[Slot]) -> list[Span]:
     """Return the pieces that may be the text of a slot: those with the best evidence alone."""
-    free = request.free()
-    free = [s for s in free if not any(s.overlaps(date) for date, _ in request.days)] or free
-    found = labelled(slot, request, _unbroken(free, slot, request)) or by(slot, request)
-    found = found or kinds(slot, request)
-    if not found and _DESIGNATED & frozenset(content(slot.name)[-1:]):
+    free = request.free_spans()
+    free = [s for s in free if not any(s.overlaps(date) for date, _ in request.dates)] or free
+    found = find_labelled(slot, request, _unbroken(free, slot, request)) or find_makers(
+        slot, request
+    )
+    found = found or find_kind(slot, request)
+    if not found and _DESIGNATED & frozenset(content_stems(slot.name)[-1:]):
         found = _codes(request)
-    found = found or _quoted(slot, request, others) or placed(slot, request, others)
+    found = found or _quoted(slot, request, others) or find_places(slot, request, others)
     if not found and _FORMULAS & slot.words:
         found = [formula for formula in request.formulas if request.is_free(formula)]
     if found:
         return found
     path_slots = sum(other.role == "path" for other in others)
-    if path_slots and len(request.single("path")) <= path_slots:
+    if path_slots and len(request.free_atoms("path")) <= path_slots:
         free = [s for s in free if s.kind != "path" and not _holds(request, s, "path")]
     return _plain_words(slot, request, free)
 
 
 def _quoted(slot: Slot, request: Request, others: Sequence[Slot]) -> list[Span]:
     """Return the quotations, if they rather than names are what the slot is for."""
-    quoted = request.single("quoted")
+    quoted = request.free_atoms("quoted")
     texts = [other for other in others if other.kind == "string" and other.role != "path"]
     if slot.role == "text" or len(quoted) > len(texts) or not request.names:
         return quoted
     return []
 
 
-def evident(slot: Slot, request: Request) -> list[Span]:
+def find_evident(slot: Slot, request: Request) -> list[Span]:
     """Return the piece that the request itself assigns to the slot: labelled, or a maker."""
     if slot.kind != "string" or slot.role == "path":
         return []
-    return labelled(slot, request, _unbroken(request.free(), slot, request)) or by(slot, request)
+    return find_labelled(
+        slot, request, _unbroken(request.free_spans(), slot, request)
+    ) or find_makers(slot, request)
 
 
 def _unbroken(free: Sequence[Span], slot: Slot, request: Request) -> list[Span]:
@@ -237,7 +256,7 @@ def _unbroken(free: Sequence[Span], slot: Slot, request: Request) -> list[Span]:
 
 def _codes(request: Request) -> list[Span]:
     """Return the single pieces that have a digit, as ids and codes do."""
-    single = request.single("number", "word", "quoted")
+    single = request.free_atoms("number", "word", "quoted")
     return [s for s in single if any(c.isdigit() for c in s.text) and " " not in s.text]
 
 
@@ -261,17 +280,17 @@ def _plain_words(slot: Slot, request: Request, free: list[Span]) -> list[Span]:
     free = [
         s for s in free if not _has_amount(request, s) and not _is_before_quoted(request, s)
     ] or free
-    free = [s for s in free if not any(s.inside(p) for p in phrases)] or free
+    free = [s for s in free if not any(s.is_inside(p) for p in phrases)] or free
     return free + [p for p in phrases if p not in free]
 
 
 def _is_of_phrase(request: Request, span: Span) -> bool:
     """Return whether it is a thing with a name of common words: `the theory of evolution`."""
     inside = [a.text for a in request.atoms[span.first : span.last + 1]]
-    if not 3 <= len(inside) <= 4 or inside[1] != "of" or request.before(span) != "the":
+    if not 3 <= len(inside) <= 4 or inside[1] != "of" or request.word_before(span) != "the":
         return False
     common = [w for w in inside if w != "of"]
-    if request.own.issuperset(content(inside[0])):
+    if request.tool_words.issuperset(content_stems(inside[0])):
         return False
     return all(w.isalpha() and w.islower() and w not in FUNCTION_WORDS | _JOINTS for w in common)
 
@@ -287,7 +306,7 @@ def _is_tool_name(request: Request, span: Span) -> bool:
     inside = request.atoms[span.first : span.last + 1]
     if any(a.kind != "word" or not a.text.islower() for a in inside):
         return False
-    return request.own.issuperset(word for a in inside for word in content(a.text))
+    return request.tool_words.issuperset(word for a in inside for word in content_stems(a.text))
 
 
 def _cuts_name(request: Request, span: Span) -> bool:
@@ -302,7 +321,11 @@ def _cuts_name(request: Request, span: Span) -> bool:
         if span.first != name.first or span.last < name.last:
             return True
         last = request.atoms[span.last].text
-        if span.last > name.last and last.islower() and request.own.issuperset(content(last)):
+        if (
+            span.last > name.last
+            and last.islower()
+            and request.tool_words.issuperset(content_stems(last))
+        ):
             return True
     return False
 
@@ -369,22 +392,22 @@ def _is_joint(request: Request, inside: Sequence[Atom], index: int) -> bool:
     return not (follows_capital and named.text[:1].isupper())
 
 
-def spoken_of(slot: Slot, request: Request) -> list[Value]:
+def find_mentioned_values(slot: Slot, request: Request) -> list[Value]:
     """Return the values of an optional slot that the request gives evidence for.
 
     If there are none, the slot is left out.
     """
     if slot.kind == "enum":
-        return named_choices(slot, request)
+        return find_named_choices(slot, request)
     if slot.kind == "boolean":
-        return [v for v in switched(slot, request) if v.value or slot.default]
+        return [v for v in read_boolean(slot, request) if v.value or slot.default]
     if slot.kind in ("integer", "number"):
         digits = [
-            v for v in numbers(slot, request) if v.span and any(map(str.isdigit, v.span.text))
+            v for v in find_numbers(slot, request) if v.span and any(map(str.isdigit, v.span.text))
         ]
-        return [v for v in digits if v.span and request.near(v.span, slot.words, 3) <= 3]
+        return [v for v in digits if v.span and request.distance_to(v.span, slot.words, 3) <= 3]
     if slot.kind == "string":
-        found = days(slot, request) or told(slot, request)
+        found = find_slot_dates(slot, request) or find_listed_values(slot, request)
         return found or _values(_mentioned_strings(slot, request))
     if slot.kind == "array" and slot.item:
         return _mentioned_lists(slot, slot.item, request)
@@ -397,41 +420,47 @@ def _values(found: Sequence[Span]) -> list[Value]:
 
 def _mentioned_lists(slot: Slot, item: Slot, request: Request) -> list[Value]:
     if item.kind == "enum":
-        return [Value(items, around(pieces)) for items, pieces in lists(slot, request)[:1]]
+        return [
+            Value(items, enclosing_span(pieces)) for items, pieces in read_lists(slot, request)[:1]
+        ]
     if item.kind != "string":
         return []
-    listed = told(slot, request)
+    listed = find_listed_values(slot, request)
     if listed:
         return [Value([value.value for value in listed], listed[0].span)]
-    found = request.single("path", "quoted", "url")
-    return [Value([s.text for s in found], around(found))] if found else []
+    found = request.free_atoms("path", "quoted", "url")
+    return [Value([s.text for s in found], enclosing_span(found))] if found else []
 
 
-def around(pieces: Sequence[Span]) -> Span:
+def enclosing_span(pieces: Sequence[Span]) -> Span:
     """Return one span over pieces that stand apart."""
     return Span("", min(p.first for p in pieces), max(p.last for p in pieces), "run")
 
 
 def _mentioned_strings(slot: Slot, request: Request) -> list[Span]:
     if slot.role == "path":
-        paths = request.single("path")
+        paths = request.free_atoms("path")
         return paths or [
-            s for s in request.single("word", "quoted") if _is_folder(slot, request, s)
+            s for s in request.free_atoms("word", "quoted") if _is_folder(slot, request, s)
         ]
     examples = {word.lower() for word in _EXAMPLES.findall(slot.about)}
-    listed = [s for s in request.single("word") if s.text.lower() in examples]
+    listed = [s for s in request.free_atoms("word") if s.text.lower() in examples]
     if listed:
         return listed[:1]
-    typical = kinds(slot, request)
+    typical = find_kind(slot, request)
     if typical:
         return typical
     if is_place(slot) or is_maker(slot):
-        return (placed(slot, request) or by(slot, request))[:1]
-    assigned = evident(slot, request)
+        return (find_places(slot, request) or find_makers(slot, request))[:1]
+    assigned = find_evident(slot, request)
     if assigned:
         return assigned
-    named = frozenset(content(slot.name))
-    near = [s for s in _texts(slot, request, ()) if request.near(s, named, 2) <= 2 and s.first > 0]
+    named = frozenset(content_stems(slot.name))
+    near = [
+        s
+        for s in _texts(slot, request, ())
+        if request.distance_to(s, named, 2) <= 2 and s.first > 0
+    ]
     return [s for s in near if s.kind == "quoted" or _is_name(request.atoms[s.first : s.last + 1])]
 
 
@@ -441,9 +470,9 @@ def _is_name(pieces: Sequence[Atom]) -> bool:
 
 def _is_folder(slot: Slot, request: Request, span: Span) -> bool:
     """Return whether a bare word can only be a folder: `in src`, `the lib directory`."""
-    if " " in span.text or stem(span.text) in slot.words | PATHS:
+    if " " in span.text or stem(span.text) in slot.words | PATH_WORDS:
         return False
-    if stem(request.after(span)) in PATHS:
+    if stem(request.word_after(span)) in PATH_WORDS:
         return True
-    is_last = span.last == len(request.atoms) - 1 or not request.after(span)
-    return is_last and request.before(span) in _PLACES
+    is_last = span.last == len(request.atoms) - 1 or not request.word_after(span)
+    return is_last and request.word_before(span) in _PLACES

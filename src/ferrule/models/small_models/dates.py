@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from ferrule.core.frozen import frozen
+from ferrule.core.value_class import frozen
 
 _MONTHS = [
     "january",
@@ -47,12 +47,12 @@ _RELATIVE = re.compile(
 )
 
 
-ISO = ("-", "y", "m", "d")
+ISO_FORMAT = ("-", "y", "m", "d")
 """The format where none is asked for: the mark between the parts, and their order."""
 
 
 @frozen
-class Day:
+class Date:
     """A date; `day` is 0 where only the month was named."""
 
     year: int
@@ -60,7 +60,7 @@ class Day:
     day: int = 0
 
 
-def days(text: str) -> Iterator[tuple[int, int, Day]]:
+def find_dates(text: str) -> Iterator[tuple[int, int, Date]]:
     """Yield start, end and date of what is written as one."""
     for match in _WRITTEN.finditer(text):
         day = _read({name: part for name, part in match.groupdict().items() if part})
@@ -68,12 +68,12 @@ def days(text: str) -> Iterator[tuple[int, int, Day]]:
             yield (*match.span(), day)
 
 
-def relative(text: str) -> list[tuple[int, int]]:
+def find_relative_dates(text: str) -> list[tuple[int, int]]:
     """Return where days are named as seen from today: `tomorrow`, `next week`."""
     return [match.span() for match in _RELATIVE.finditer(text)]
 
 
-def _read(parts: dict[str, str]) -> Day | None:
+def _read(parts: dict[str, str]) -> Date | None:
     year = int(next(part for name, part in parts.items() if name.startswith("y")))
     if "a" in parts:
         month = int(parts["a"])
@@ -83,7 +83,7 @@ def _read(parts: dict[str, str]) -> Day | None:
     else:
         month = _read_month(next(part for name, part in parts.items() if name.startswith("m")))
         day = next((int(part) for name, part in parts.items() if name.startswith("d")), 0)
-    return Day(year, month, day) if 1 <= month <= 12 and day <= 31 else None
+    return Date(year, month, day) if 1 <= month <= 12 and day <= 31 else None
 
 
 def _read_month(text: str) -> int:
@@ -92,7 +92,7 @@ def _read_month(text: str) -> int:
     return 1 + [month[:3] for month in _MONTHS].index(text[:3].lower())
 
 
-def form_of(about: str) -> tuple[str, ...] | None:
+def requested_format(about: str) -> tuple[str, ...] | None:
     """Return the format that a description asks for (`MM-DD-YYYY`), or None.
 
     It is the mark between the parts, and the order of `y`, `m` and `d`.
@@ -103,7 +103,7 @@ def form_of(about: str) -> tuple[str, ...] | None:
     return (match.group(2), *(part[0].lower() for part in match.group(1, 3, 4) if part))
 
 
-def in_form(day: Day, form: tuple[str, ...]) -> str:
+def format_date(day: Date, form: tuple[str, ...]) -> str:
     """Write a date in a format. What it has no value for is left out."""
     mark, *order = form
     parts = {

@@ -17,11 +17,11 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 
-from ferrule.tools.word_stems import FUNCTION_WORDS, content, stem, stems, words
+from ferrule.tools.word_stems import FUNCTION_WORDS, content_stems, stem, stems, words
 
 from .request import Request
-from .slots import Slot, Value, outermost
-from .spans import Span, number
+from .slots import Slot, Value, keep_outermost
+from .spans import Span, parse_number
 
 _QUOTED = re.compile(r"(?<![\w])['\"‘“`]([^'\"‘’“”`]{1,40})['\"’”`](?!\w)")
 _LISTED = re.compile(
@@ -115,16 +115,16 @@ _MAKERS = frozenset(
 
 def is_place(slot: Slot) -> bool:
     """Return whether a slot is for a place, by its name."""
-    named = content(slot.name)
+    named = content_stems(slot.name)
     return slot.kind == "string" and bool(named) and (named[-1] in _PLACES or named[0] in _PLACES)
 
 
 def is_maker(slot: Slot) -> bool:
     """Return whether a slot is for an artist, an author or a brand, by its name."""
-    return slot.kind == "string" and not _MAKERS.isdisjoint(content(slot.name))
+    return slot.kind == "string" and not _MAKERS.isdisjoint(content_stems(slot.name))
 
 
-def listed_in(about: str) -> list[str]:
+def find_values_in_description(about: str) -> list[str]:
     """Return the values that a description names: quoted, or in a list after `e.g.` and so on."""
     found = [text.strip() for text in _QUOTED.findall(about)]
     for part in _LISTED.findall(about):
@@ -138,13 +138,13 @@ def listed_in(about: str) -> list[str]:
     return list(dict.fromkeys(found))
 
 
-def told(slot: Slot, request: Request) -> list[Value]:
+def find_listed_values(slot: Slot, request: Request) -> list[Value]:
     """Return the values that the description lists and the request has.
 
     Those whose piece is a part of another one's are left out.
     """
     found: list[Value] = []
-    for text in listed_in(slot.about):
+    for text in find_values_in_description(slot.about):
         span = _find_free(text, request)
         if span is None and ", " in text:
             # `e.g. Chicago, IL` shows the form that is wanted; the request may have `Chicago`.
@@ -156,17 +156,17 @@ def told(slot: Slot, request: Request) -> list[Value]:
         if span is None or any(value.span and value.span.overlaps(span) for value in found):
             continue
         found.append(Value(text, span))
-    return outermost(found)
+    return keep_outermost(found)
 
 
 def _find_free(text: str, request: Request) -> Span | None:
     """Return where a value stands in the request, by stems. Short ones must stand as they are."""
     if len(text) < 3:
-        return next((s for s in request.single("word", "quoted") if s.text == text), None)
+        return next((s for s in request.free_atoms("word", "quoted") if s.text == text), None)
     wanted = stems(text)
     if not wanted:
         return None
-    return next((span for span in places_of(wanted, request) if request.is_free(span)), None)
+    return next((span for span in find_occurrences(wanted, request) if request.is_free(span)), None)
 
 
 def _roots(text: str) -> list[str]:
@@ -174,7 +174,7 @@ def _roots(text: str) -> list[str]:
     return [stem(word) for word in stems(text)]
 
 
-def places_of(wanted: Sequence[str], request: Request) -> Iterator[Span]:
+def find_occurrences(wanted: Sequence[str], request: Request) -> Iterator[Span]:
     """Yield the runs of atoms that consist of these words.
 
     A hyphen or an underscore separates words.
@@ -196,22 +196,22 @@ def _make_span(request: Request, first: int, last: int, kind: str) -> Span:
     return Span(text, first, last, kind)
 
 
-def labelled(slot: Slot, request: Request, offered: Sequence[Span]) -> list[Span]:
+def find_labelled(slot: Slot, request: Request, offered: Sequence[Span]) -> list[Span]:
     """Return the longest of the pieces right after the parameter's own word.
 
     If there is none, the one right before its whole name.
     """
-    own = [word for word in content(slot.name) if word not in _GENERIC]
+    own = [word for word in content_stems(slot.name) if word not in _GENERIC]
     starts = _starts_after_labels(own[-1:], request)
     names = {(n.first, n.last) for n in request.names}
     near = [s for s in offered if s.first in starts and (starts[s.first] or _is_marked(s, names))]
     if not near and len(own) > 1:
-        heads = {p.first - 1 for p in places_of(own, request)}
+        heads = {p.first - 1 for p in find_occurrences(own, request)}
         near = [s for s in offered if s.first == s.last and s.first in heads and s.kind == "word"]
     return [max(near, key=lambda s: s.last - s.first)] if near else []
 
 
-def kinds(slot: Slot, request: Request) -> list[Span]:
+def find_kind(slot: Slot, request: Request) -> list[Span]:
     """Return the word before a thing, for the kind of the thing: `a single room`, `room_type`."""
     thing = _thing_of_kind(slot)
     if not thing:
@@ -225,7 +225,7 @@ def kinds(slot: Slot, request: Request) -> list[Span]:
 
 def _thing_of_kind(slot: Slot) -> str:
     """Return the stem of the thing whose kind a slot is for; "" if it is for something else."""
-    named = content(slot.name)
+    named = content_stems(slot.name)
     if not named:
         return ""
     is_kind = named[-1] in _KINDS
@@ -241,23 +241,23 @@ def _is_description(request: Request, index: int) -> bool:
     atom = request.atoms[index]
     if atom.kind != "word" or atom.text.lower() in FUNCTION_WORDS:
         return False
-    if number(atom.text) is not None or request.heads(index):
+    if parse_number(atom.text) is not None or request.is_sentence_start(index):
         return False
-    return not request.own.issuperset(content(atom.text))
+    return not request.tool_words.issuperset(content_stems(atom.text))
 
 
-def begins(slot: Slot) -> bool:
+def is_start_slot(slot: Slot) -> bool:
     """Return whether a slot is named as where something starts."""
     named = {word.lower() for word in words(slot.name)}
     return not named.isdisjoint(_BEGINS) and named.isdisjoint(_ENDS)
 
 
-def directed(slot: Slot, offered: Sequence[Value], request: Request) -> list[Value]:
+def find_directed(slot: Slot, offered: Sequence[Value], request: Request) -> list[Value]:
     """Return the one value that stands where the slot begins or ends; empty if there is not one.
 
     For instance `from Rome to Bonn`, or `between a and b`.
     """
-    is_start = begins(slot)
+    is_start = is_start_slot(slot)
     is_end = not _ENDS.isdisjoint(word.lower() for word in words(slot.name))
     if not is_start and not is_end:
         return []
@@ -267,7 +267,9 @@ def directed(slot: Slot, offered: Sequence[Value], request: Request) -> list[Val
         found = [v for v in offered if v.span and _ends_between(v.span, request)]
     if not found and is_start:
         # An amount is given in the unit it is converted from.
-        found = [v for v in offered if v.span and number(_word_before(v.span, request)) is not None]
+        found = [
+            v for v in offered if v.span and parse_number(_word_before(v.span, request)) is not None
+        ]
         found = sorted(found, key=lambda v: -len(str(v.value)))[:1]
     return found if len(found) == 1 else []
 
@@ -303,14 +305,14 @@ def _starts_after_labels(own: Sequence[str], request: Request) -> dict[int, bool
     return starts
 
 
-def placed(slot: Slot, request: Request, others: Sequence[Slot] = ()) -> list[Span]:
+def find_places(slot: Slot, request: Request, others: Sequence[Slot] = ()) -> list[Span]:
     """Return the names after a word of place, if the slot is for a place.
 
     `Rome, Italy` is one place, unless another slot wants a part of it.
     """
     if not is_place(slot):
         return []
-    dates = [span for span, _ in request.days]
+    dates = [span for span, _ in request.dates]
     found = [
         n for n in request.names if request.is_free(n) and not any(n.overlaps(d) for d in dates)
     ]
@@ -358,7 +360,7 @@ def _word_before(span: Span, request: Request) -> str:
     return request.atoms[at].text.lower() if at >= 0 else ""
 
 
-def by(slot: Slot, request: Request) -> list[Span]:
+def find_makers(slot: Slot, request: Request) -> list[Span]:
     """Return the names after `by`, if the slot is for a maker."""
     if not is_maker(slot):
         return []

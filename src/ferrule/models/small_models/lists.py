@@ -14,8 +14,8 @@ from typing import Any, cast
 
 from ferrule.tools.word_stems import FUNCTION_WORDS, stem, stems
 
-from .evidence import places_of, told
-from .numbers import numbers
+from .evidence import find_listed_values, find_occurrences
+from .numbers import find_numbers
 from .request import Request
 from .slots import Slot, Value
 from .spans import Span
@@ -25,11 +25,11 @@ _BETWEEN = re.compile(r"[\s,;&/'\"]*(?:and|or|,|&|as well as)?[\s'\"]*")
 
 _BETWEEN_WORDS = ("and", "or", "the", "a", "an")
 
-List = tuple[list[Any], list[Span]]
+ListReading = tuple[list[Any], list[Span]]
 """The values of a list, and the pieces they were read from."""
 
 
-def lists(slot: Slot, request: Request) -> list[List]:
+def read_lists(slot: Slot, request: Request) -> list[ListReading]:
     """Return the readings of a request as a list for an array slot, best first."""
     item = slot.item
     if item is None:
@@ -38,10 +38,10 @@ def lists(slot: Slot, request: Request) -> list[List]:
     if written:
         return [written]
     if item.kind == "enum":
-        named = chosen(item, request)
+        named = read_choices(item, request)
         return [named] if named[0] else []
     if item.kind in ("integer", "number"):
-        found = numbers(item, request)
+        found = find_numbers(item, request)
         found = [v for v in found if v.span and not v.span.text.isalpha()] or found
         runs = _runs(found, request)
         return [([_convert(item, v.value) for v in run], _spans(run)) for run in runs]
@@ -50,24 +50,24 @@ def lists(slot: Slot, request: Request) -> list[List]:
     return _string_lists(slot, request)
 
 
-def _string_lists(slot: Slot, request: Request) -> list[List]:
-    quoted = request.single("quoted")
+def _string_lists(slot: Slot, request: Request) -> list[ListReading]:
+    quoted = request.free_atoms("quoted")
     if quoted:
         runs = _runs([Value(span.text, span) for span in quoted], request)
         return [([v.value for v in run], _spans(run)) for run in runs]
-    listed = told(slot, request)
+    listed = find_listed_values(slot, request)
     if len(listed) > 1:
         listed.sort(key=lambda v: v.span.first if v.span else 0)
         return [([v.value for v in listed], _spans(listed))]
-    return enumerations(request, slot.words)
+    return read_enumerations(request, slot.words)
 
 
-def chosen(item: Slot, request: Request) -> List:
+def read_choices(item: Slot, request: Request) -> ListReading:
     """Return every choice of an enum that the request names, in the request's order."""
     found: list[tuple[Any, Span]] = []
     for choice in item.choices:
-        spans = places_of(stems(str(choice)), request)
-        free = (span for span in spans if request.is_free(span) and not request.in_name(span))
+        spans = find_occurrences(stems(str(choice)), request)
+        free = (span for span in spans if request.is_free(span) and not request.is_in_name(span))
         span = next(free, None) or _find_shortened(str(choice), request)
         if span is not None:
             found.append((choice, span))
@@ -82,8 +82,8 @@ def _find_shortened(choice: str, request: Request) -> Span | None:
     """
     if not choice.isalpha():
         return None
-    for span in request.single("word"):
-        if request.in_name(span):
+    for span in request.free_atoms("word"):
+        if request.is_in_name(span):
             continue
         start = stem(span.text)
         is_start = len(start) >= 4 and choice.lower().startswith(start)
@@ -100,7 +100,7 @@ def _spans(values: Sequence[Value]) -> list[Span]:
     return [v.span for v in values if v.span]
 
 
-def _find_json(slot: Slot, request: Request) -> List | None:
+def _find_json(slot: Slot, request: Request) -> ListReading | None:
     """Return a list that is written as JSON, if its items are what the slot takes."""
     for match in _BRACKETED.finditer(request.text):
         inside = [i for i, a in enumerate(request.atoms) if match.start() <= a.start < match.end()]
@@ -164,7 +164,7 @@ def _adjoins(request: Request, left: Span | None, right: Span | None) -> bool:
     return _BETWEEN.fullmatch(between) is not None
 
 
-def enumerations(request: Request, own: frozenset[str] = frozenset()) -> list[List]:
+def read_enumerations(request: Request, own: frozenset[str] = frozenset()) -> list[ListReading]:
     """Return lists of plain words: short free pieces with commas, `and` or `or` between them.
 
     The longest list comes first. `own` are the slot's own words: a piece does not end with them.
@@ -177,7 +177,7 @@ def enumerations(request: Request, own: frozenset[str] = frozenset()) -> list[Li
         if len(group) > 1:
             groups.append(group)
         at = max(after, at + 1)
-    found: list[List] = []
+    found: list[ListReading] = []
     for group in groups:
         pieces = [_strip_own_words(request, span, own) for span in group]
         found.append(([piece.text for piece in pieces], pieces))
@@ -235,7 +235,7 @@ def _piece(request: Request, first: int) -> Span | None:
         if last >= first and not request.text[atoms[last].end : atom.start].isspace():
             break
         last += 1
-    if last < first or (request.heads(first) and first == last):
+    if last < first or (request.is_sentence_start(first) and first == last):
         return None
     text = atoms[first].text
     if last > first:

@@ -12,43 +12,45 @@ import math
 import re
 from collections.abc import Sequence
 
-from ferrule.core.frozen import frozen
-from ferrule.tools.word_stems import content
+from ferrule.core.value_class import frozen
+from ferrule.tools.word_stems import content_stems
 
 from .request import Request
 from .slots import Slot, Value
-from .spans import Span, number
-from .units import agrees, is_unit
+from .spans import Span, parse_number
+from .units import is_unit, is_unit_for
 
 _SCALES = {"thousand": 10**3, "million": 10**6, "billion": 10**9, "trillion": 10**12}
 _PERCENT = re.compile(r"percent", re.IGNORECASE)
 _DECIMAL = re.compile(r"decimal|\b0?\.\d|between 0 and 1", re.IGNORECASE)
 _COUNTS = frozenset(["count", "number", "num", "limit", "top", "total", "quantity", "max", "n"])
 
-FAR = 4
+MAX_DISTANCE = 4
 """Atoms between a number and a word from which on they have nothing to do with each other."""
 
-UNFILLED = 9.0
+UNFILLED_COST = 9.0
 """Cost of a required slot without a number."""
 
-OPTIONAL = 3.2
+UNFILLED_OPTIONAL_COST = 3.2
 """Cost of an optional slot without a number."""
 
-ORDER = 0.4
+ORDER_COST = 0.4
 """Cost of two numbers that stand in another order than their slots."""
 
-MOST_SLOTS = 7
-MOST_NUMBERS = 9
+MAX_SLOTS = 7
+MAX_NUMBERS = 9
 """With more slots or numbers than these nothing is assigned."""
 
 
-def numbers(slot: Slot, request: Request) -> list[Value]:
+def find_numbers(slot: Slot, request: Request) -> list[Value]:
     """Return the numbers that may fill a slot, in the request's order.
 
     Numbers in words count only if there are no digits, or before what the slot counts.
     """
     found: list[Value] = []
-    pieces = [span for span in request.single("number", "word") if number(span.text) is not None]
+    pieces = [
+        span for span in request.free_atoms("number", "word") if parse_number(span.text) is not None
+    ]
     has_digits = any(any(map(str.isdigit, span.text)) for span in pieces)
     for span in pieces:
         if has_digits and span.text.isalpha() and not _is_count(slot, request, span):
@@ -63,20 +65,20 @@ def numbers(slot: Slot, request: Request) -> list[Value]:
 
 def _is_count(slot: Slot, request: Request, span: Span) -> bool:
     """Return whether a number in words stands before what the slot counts: `two tickets`."""
-    if _COUNTS.isdisjoint(content(slot.name)) or any(map(str.isdigit, slot.name)):
+    if _COUNTS.isdisjoint(content_stems(slot.name)) or any(map(str.isdigit, slot.name)):
         return False
-    return span.text.lower() != "one" and request.near(span, slot.words, 3) <= 3
+    return span.text.lower() != "one" and request.distance_to(span, slot.words, 3) <= 3
 
 
 def _value(slot: Slot, request: Request, span: Span) -> float | int | None:
     """Return a number as the slot's value; None if it cannot be that."""
-    value = number(span.text)
+    value = parse_number(span.text)
     if value is None:
         return None
-    is_in_date = any(day.overlaps(span) for day, _ in request.days)
+    is_in_date = any(day.overlaps(span) for day, _ in request.dates)
     if is_in_date and not _is_year(slot, value):
         return None
-    value = value * _SCALES.get(request.after(span), 1)
+    value = value * _SCALES.get(request.word_after(span), 1)
     if slot.kind == "number" and _is_percentage(span, request) and not _takes_percent(slot):
         value = value / 100
     if slot.kind == "integer":
@@ -91,7 +93,7 @@ def _value(slot: Slot, request: Request, span: Span) -> float | int | None:
 
 
 def _is_percentage(span: Span, request: Request) -> bool:
-    return span.text.endswith("%") or request.after(span) == "percent"
+    return span.text.endswith("%") or request.word_after(span) == "percent"
 
 
 def _takes_percent(slot: Slot) -> bool:
@@ -102,7 +104,7 @@ def _takes_percent(slot: Slot) -> bool:
 
 
 def _is_year(slot: Slot, value: float) -> bool:
-    return "year" in content(slot.name) and 1000 <= value <= 2999
+    return "year" in content_stems(slot.name) and 1000 <= value <= 2999
 
 
 @frozen
@@ -114,16 +116,16 @@ class _Numeric:
     words: frozenset[str]
 
 
-def assign(slots: Sequence[Slot], request: Request) -> dict[str, Value]:
+def assign_numbers(slots: Sequence[Slot], request: Request) -> dict[str, Value]:
     """Return the numbers of numeric slots, by the slots' names.
 
     Only what is settled is there; the rest is left to the model. With too many slots or numbers
     nothing is settled.
     """
-    offered = {slot.name: [v for v in numbers(slot, request) if v.span] for slot in slots}
+    offered = {slot.name: [v for v in find_numbers(slot, request) if v.span] for slot in slots}
     pieces = _distinct_spans(offered)
     required = [slot for slot in slots if slot.required]
-    if not pieces or len(slots) > MOST_SLOTS or len(pieces) > MOST_NUMBERS:
+    if not pieces or len(slots) > MAX_SLOTS or len(pieces) > MAX_NUMBERS:
         return {}
     in_order = _assign_respectively(required, offered, request)
     if in_order:
@@ -137,7 +139,7 @@ def assign(slots: Sequence[Slot], request: Request) -> dict[str, Value]:
             continue
         is_only_one = len(offered[slot.name]) == 1
         is_needed = slot.required and (is_only_one or has_no_spare_numbers)
-        if is_needed or distance(_numeric(slot, slots), value, request) <= 3:
+        if is_needed or measure_distance(_numeric(slot, slots), value, request) <= 3:
             found[slot.name] = value
     return found
 
@@ -153,15 +155,15 @@ def _distinct_spans(offered: dict[str, list[Value]]) -> list[Span]:
 
 
 def _numeric(slot: Slot, slots: Sequence[Slot]) -> _Numeric:
-    name = frozenset(content(slot.name))
+    name = frozenset(content_stems(slot.name))
     others = [other for other in slots if other is not slot]
-    other_names = frozenset[str]().union(*(content(other.name) for other in others))
+    other_names = frozenset[str]().union(*(content_stems(other.name) for other in others))
     other_words = frozenset[str]().union(*(other.words for other in others))
     own_name = name - other_names
     return _Numeric(slot, own_name or name, slot.words - other_words - other_names | own_name)
 
 
-def distance(numeric: _Numeric, value: Value, request: Request) -> float:
+def measure_distance(numeric: _Numeric, value: Value, request: Request) -> float:
     """Return how far a number is from being a slot's value.
 
     In general it is the number of atoms to the nearest of the slot's own words. It is small for a
@@ -169,14 +171,14 @@ def distance(numeric: _Numeric, value: Value, request: Request) -> float:
     """
     span = value.span
     if span is None:
-        return UNFILLED
+        return UNFILLED_COST
     cost = min(
-        float(request.near(span, numeric.name, FAR)),
-        request.near(span, numeric.words, FAR) + 0.5,
+        float(request.distance_to(span, numeric.name, MAX_DISTANCE)),
+        request.distance_to(span, numeric.words, MAX_DISTANCE) + 0.5,
     )
-    unit = request.unit(span)
+    unit = request.unit_of(span)
     words = numeric.slot.words
-    unit_agrees = agrees(unit, words)
+    unit_agrees = is_unit_for(unit, words)
     if unit_agrees:
         cost = min(cost, 0.6)
     elif unit_agrees is False:
@@ -184,10 +186,10 @@ def distance(numeric: _Numeric, value: Value, request: Request) -> float:
     if span.text.isdigit() and len(span.text) == 4 and 1900 <= int(span.text) <= 2100:
         if "year" in words:
             cost = min(cost, 0.5)
-        elif request.before(span) in ("in", "of", "since"):
+        elif request.word_before(span) in ("in", "of", "since"):
             cost += 3
     if numeric.name & _COUNTS:
-        counted = request.after(span)
+        counted = request.word_after(span)
         is_plural = counted.isalpha() and counted.endswith("s") and not is_unit(unit)
         if is_plural or span.text.isalpha():
             cost = min(cost, 2.0)
@@ -215,9 +217,9 @@ def _cheapest(
                 continue
             place = value.span.first
             out_of_order = sum(other > place for other in used)
-            more = distance(numerics[at], value, request) + ORDER * out_of_order
+            more = measure_distance(numerics[at], value, request) + ORDER_COST * out_of_order
             assign_from(at + 1, cost + more, (*used, place), {**assigned, slot.name: value})
-        unfilled = UNFILLED if slot.required else OPTIONAL
+        unfilled = UNFILLED_COST if slot.required else UNFILLED_OPTIONAL_COST
         assign_from(at + 1, cost + unfilled, used, assigned)
 
     assign_from(0, 0.0, (), {})

@@ -12,8 +12,8 @@ from functools import cached_property
 
 from ferrule.tools.word_stems import stem
 
-from .dates import Day, days, relative
-from .spans import Span, atoms, spans
+from .dates import Date, find_dates, find_relative_dates
+from .spans import Span, find_spans, split_atoms
 from .units import UNITS
 
 _WITHIN_NAMES = frozenset(["of", "the", "de", "la", "du", "von", "van", "&", "vs", "vs."])
@@ -28,7 +28,7 @@ _FORMULA = re.compile(
 _GLUED = re.compile(r"(?:[\d.,]+(?:[eE][-+]?\d+)?)(%|°?[A-Za-z]{1,3})(?:/.*|\^?\d|[²³])?")
 
 
-MOST_ATOMS = 1000
+MAX_ATOMS = 1000
 """Atoms of a request that are looked at. Of a longer one only the head is."""
 
 
@@ -43,9 +43,9 @@ class Request:
             own: Stems of the tool's name. People ask for the tool by them; they are seldom values.
         """
         self.text = text
-        self.own = own
-        self.atoms = atoms(text)[:MOST_ATOMS]
-        self.spans = spans(text, self.atoms)
+        self.tool_words = own
+        self.atoms = split_atoms(text)[:MAX_ATOMS]
+        self.spans = find_spans(text, self.atoms)
         self.stems = [stem(a.text) if a.kind == "word" else "" for a in self.atoms]
         self.taken: list[Span] = []
         # A name with a full stop inside (`Mr. X`) is none of the runs within a sentence.
@@ -57,7 +57,7 @@ class Request:
         if span is not None:
             self.taken.append(span)
 
-    def free(self) -> list[Span]:
+    def free_spans(self) -> list[Span]:
         """Return the pieces that are not taken."""
         return [s for s in self.spans if self.is_free(s)]
 
@@ -65,9 +65,9 @@ class Request:
         """Return whether no part of a piece is taken."""
         return not any(span.overlaps(t) for t in self.taken)
 
-    def single(self, *kinds: str) -> list[Span]:
+    def free_atoms(self, *kinds: str) -> list[Span]:
         """Return the free pieces of one atom that are of these kinds."""
-        return [s for s in self.free() if s.first == s.last and s.kind in kinds]
+        return [s for s in self.free_spans() if s.first == s.last and s.kind in kinds]
 
     @cached_property
     def formulas(self) -> list[Span]:
@@ -80,7 +80,7 @@ class Request:
                 found.append(Span(match.group().strip(), inside[0], inside[-1], "formula"))
         return found
 
-    def near(self, span: Span, words: frozenset[str], reach: int = 4) -> int:
+    def distance_to(self, span: Span, words: frozenset[str], reach: int = 4) -> int:
         """Return the distance in atoms from a piece to the nearest of these words.
 
         It is `reach + 1` if none is within reach.
@@ -92,15 +92,15 @@ class Request:
                 best = min(best, gap)
         return best
 
-    def before(self, span: Span) -> str:
+    def word_before(self, span: Span) -> str:
         """Return the word before a piece, in lower case; "" at the beginning."""
         return self.atoms[span.first - 1].text.lower() if span.first else ""
 
-    def after(self, span: Span) -> str:
+    def word_after(self, span: Span) -> str:
         """Return the word after a piece, in lower case; "" at the end."""
         return self.atoms[span.last + 1].text.lower() if span.last + 1 < len(self.atoms) else ""
 
-    def unit(self, span: Span) -> str:
+    def unit_of(self, span: Span) -> str:
         """Return the stem of the unit that a number came with (`6cm`, `$5`, `5 kg`).
 
         Without a known unit it is the stem of whatever word follows; "" if there is none.
@@ -108,24 +108,24 @@ class Request:
         if span.text[:1] in UNITS:
             return stem(UNITS[span.text[0]])
         glued = _GLUED.fullmatch(span.text)
-        written = glued.group(1) if glued else self.after(span)
+        written = glued.group(1) if glued else self.word_after(span)
         return stem(UNITS.get(written.lower(), written)) if written else ""
 
     @cached_property
-    def days(self) -> list[tuple[Span, Day]]:
+    def dates(self) -> list[tuple[Span, Date]]:
         """The dates in the request, and where they stand."""
-        found: list[tuple[Span, Day]] = []
-        for start, end, day in days(self.text):
+        found: list[tuple[Span, Date]] = []
+        for start, end, day in find_dates(self.text):
             inside = [i for i, a in enumerate(self.atoms) if a.start < end and a.end > start]
             if inside:
                 found.append((Span(self.text[start:end], inside[0], inside[-1], "date"), day))
         return found
 
     @cached_property
-    def relative_days(self) -> list[Span]:
+    def relative_dates(self) -> list[Span]:
         """Where days are named as seen from today."""
         found: list[Span] = []
-        for start, end in relative(self.text):
+        for start, end in find_relative_dates(self.text):
             inside = [i for i, a in enumerate(self.atoms) if start <= a.start < end]
             if inside:
                 found.append(Span(self.text[start:end], inside[0], inside[-1], "date"))
@@ -146,9 +146,9 @@ class Request:
             at = last + 1
         return found
 
-    def in_name(self, span: Span) -> bool:
+    def is_in_name(self, span: Span) -> bool:
         """Return whether it is a part of a longer name: `history` of `Natural History Museum`."""
-        return any(span.inside(name) for name in self.names)
+        return any(span.is_inside(name) for name in self.names)
 
     def _name_from(self, first: int) -> int | None:
         """Return the last atom of the name that begins here, or None."""
@@ -185,9 +185,9 @@ class Request:
             return False
         if not atom.text[0].isupper():
             return False
-        return bool(re.search(r"(?<=.)[A-Z]", atom.text)) or not self.heads(index)
+        return bool(re.search(r"(?<=.)[A-Z]", atom.text)) or not self.is_sentence_start(index)
 
-    def heads(self, index: int) -> bool:
+    def is_sentence_start(self, index: int) -> bool:
         """Return whether an atom is the first of a sentence."""
         before = self.text[: self.atoms[index].start].rstrip(" \"'(")
         return not before or (before[-1] in ".!?:" and not _ABBREVIATION.search(before))

@@ -10,12 +10,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import field
 from typing import Any, cast
 
-from ferrule.core.frozen import frozen
-from ferrule.tools.word_stems import content, first_sentence, stem, stems
+from ferrule.core.value_class import frozen
+from ferrule.tools.word_stems import content_stems, first_sentence, stem, stems
 
 from .spans import Span
 
-PATHS = frozenset(
+PATH_WORDS = frozenset(
     stem(w) for w in ["path", "file", "folder", "directory", "dir", "filename", "filepath"]
 )
 _TEXTS = frozenset(
@@ -79,10 +79,10 @@ class Value:
     span: Span | None = None
 
 
-def outermost(found: Sequence[Value]) -> list[Value]:
+def keep_outermost(found: Sequence[Value]) -> list[Value]:
     """Return the values whose piece is no part of another value's piece."""
     spans = [value.span for value in found if value.span]
-    return [v for v in found if v.span is None or not any(v.span.inside(span) for span in spans)]
+    return [v for v in found if v.span is None or not any(v.span.is_inside(span) for span in spans)]
 
 
 def read_slots(schema: Mapping[str, Any]) -> list[Slot]:
@@ -104,7 +104,7 @@ def read_slot(name: str, schema: Mapping[str, Any], required: bool) -> Slot:
     if kind == "array":
         items = cast(Mapping[str, Any], part.get("items") or {"type": "string"})
         item = read_slot(name, items, required)
-    words = frozenset(content(name)) | frozenset(content(first_sentence(about)))
+    words = frozenset(content_stems(name)) | frozenset(content_stems(first_sentence(about)))
     role = _role(name, about) if kind == "string" else ""
     default = schema.get("default", part.get("default"))
     return Slot(name, kind, required, about, role, choices, default, part, item, words)
@@ -141,6 +141,6 @@ def _kind(part: Mapping[str, Any]) -> str:
 def _role(name: str, about: str) -> str:
     named = set(stems(name))
     head = set(stems(_HEAD_ENDS.split(about, maxsplit=1)[0]))
-    if named & PATHS or (head & PATHS and not named & _TEXTS):
+    if named & PATH_WORDS or (head & PATH_WORDS and not named & _TEXTS):
         return "path"
     return "text" if (named | head) & _TEXTS else ""

@@ -10,10 +10,10 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 
-from ferrule.core.frozen import frozen
+from ferrule.core.value_class import frozen
 from ferrule.tools.word_stems import FUNCTION_WORDS
 
-LONGEST = 24
+MAX_SPAN_ATOMS = 24
 """Atoms in one span, at most. Of longer texts only parts are offered."""
 
 _PIECE = re.compile(
@@ -82,13 +82,13 @@ class Span:
     def overlaps(self, other: Span) -> bool:
         return self.first <= other.last and other.first <= self.last
 
-    def inside(self, other: Span) -> bool:
+    def is_inside(self, other: Span) -> bool:
         """Return whether it is a part of another span, and less than all of it."""
         within = other.first <= self.first and self.last <= other.last
         return within and self.last - self.first < other.last - other.first
 
 
-def atoms(request: str) -> list[Atom]:
+def split_atoms(request: str) -> list[Atom]:
     """Cut a request into atoms, in order."""
     found: list[Atom] = []
     for match in _PIECE.finditer(request):
@@ -138,12 +138,12 @@ def _cut(text: str) -> Iterator[tuple[str, int]]:
 def _kind(text: str) -> str:
     if _URL.fullmatch(text):
         return "url"
-    if number(text) is not None:
+    if parse_number(text) is not None:
         return "number"
     return "path" if _FILE.fullmatch(text) and text.strip(".*/") else "word"
 
 
-def number(text: str) -> float | int | None:
+def parse_number(text: str) -> float | int | None:
     """Return the number a piece is or begins with, or None.
 
     For instance `1,200`, `$5`, `3.5%`, `20kg`, `1e-9` or `seven`.
@@ -166,7 +166,7 @@ def number(text: str) -> float | int | None:
     return int(bare)
 
 
-def spans(request: str, pieces: Sequence[Atom]) -> list[Span]:
+def find_spans(request: str, pieces: Sequence[Atom]) -> list[Span]:
     """Return all runs that may be a value.
 
     They have no function word at either end, and no end of a sentence inside. Quoted text, paths
@@ -176,7 +176,7 @@ def spans(request: str, pieces: Sequence[Atom]) -> list[Span]:
     for first in range(len(pieces)):
         if _has_no_content(request, pieces[first]):
             continue
-        for last in range(first, min(first + LONGEST, len(pieces))):
+        for last in range(first, min(first + MAX_SPAN_ATOMS, len(pieces))):
             if last > first:
                 gap = (pieces[last - 1].end, pieces[last].start + 1)
                 if _SENTENCE.search(request, *gap):

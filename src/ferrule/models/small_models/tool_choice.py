@@ -22,17 +22,17 @@ from collections.abc import Sequence
 from itertools import islice
 from operator import mul
 
-from ferrule.core.frozen import frozen
+from ferrule.core.value_class import frozen
 from ferrule.tools.search.bm25 import Bm25
-from ferrule.tools.word_stems import content, first_sentence
+from ferrule.tools.word_stems import content_stems, first_sentence
 
 from .request import Request
 from .slots import Slot
 
-MEANING = 'This request: "{}" means in one word: "'
+MEANING_PROMPT = 'This request: "{}" means in one word: "'
 """The text that is embedded. The word that would follow is what the request is about."""
 
-EVERYDAY = (
+EVERYDAY_REQUESTS = (
     "put on some jazz",
     "wake me at half past six",
     "how much is 20 dollars in euro?",
@@ -92,12 +92,12 @@ MOST_DISTINCT = 2
 _FILE_LIKE = re.compile(r"\.\w+$")
 
 
-Learned = tuple[list[float], list[list[float]]]
+LearnedWeights = tuple[list[float], list[list[float]]]
 """The mean of everyday requests, and a weight vector for each tool and one for words."""
 
 
 @frozen
-class Offer:
+class ToolOffer:
     """A tool as a candidate: its wire name, its description, its slots, and example requests."""
 
     name: str
@@ -106,7 +106,7 @@ class Offer:
     requests: tuple[str, ...] = ()
 
 
-def masked(request: Request) -> str:
+def mask_values(request: Request) -> str:
     """Return a request with its paths and quotations replaced by common words."""
     parts: list[str] = []
     at = 0
@@ -122,86 +122,88 @@ def masked(request: Request) -> str:
     return "".join([*parts, request.text[at:]])
 
 
-def asked(text: str) -> str:
+def request_prompt(text: str) -> str:
     """Return the prompt whose vector is the meaning of a request."""
-    return MEANING.format(masked(Request(text)))
+    return MEANING_PROMPT.format(mask_values(Request(text)))
 
 
-def told(offer: Offer) -> str:
+def tool_prompt(offer: ToolOffer) -> str:
     """Return the prompt whose vector is the meaning of a tool's description."""
     name = re.sub(r"[_.\-:]+", " ", offer.name)
-    return MEANING.format(f"{name}: {first_sentence(offer.description)}")
+    return MEANING_PROMPT.format(f"{name}: {first_sentence(offer.description)}")
 
 
-class Chooser:
+class ToolChooser:
     """Ranks tools for a request.
 
     Before the first `rank`, embed what `prompts` returns and give the vectors to `learn`.
     """
 
-    def __init__(self, offers: Sequence[Offer]) -> None:
+    def __init__(self, offers: Sequence[ToolOffer]) -> None:
         self.offers = tuple(offers)
         self._lexicon = Bm25([_words(offer) for offer in offers])
-        self._distinct = distinct([offer.name for offer in offers])
+        self._distinct = find_distinct_words([offer.name for offer in offers])
         self._weights: list[list[float]] = []
         self._middle: list[float] = []
 
     def prompts(self) -> list[str]:
         """Return everything to embed before the first `rank`: the same for the same tools."""
-        found = [asked(request) for request in (*EVERYDAY, *SMALL_TALK)]
-        found += [told(offer) for offer in self.offers]
+        found = [request_prompt(request) for request in (*EVERYDAY_REQUESTS, *SMALL_TALK)]
+        found += [tool_prompt(offer) for offer in self.offers]
         for offer in self.offers:
-            found += [asked(request) for request in offer.requests]
+            found += [request_prompt(request) for request in offer.requests]
         return found
 
     @property
-    def ready(self) -> bool:
+    def is_ready(self) -> bool:
         """Whether it has learned what it needs to rank."""
         return bool(self._weights)
 
     def learn(self, vectors: Sequence[Sequence[float]]) -> None:
         """Learn from the vectors of `prompts`, in order."""
-        self.use(self.learned(vectors))
+        self.use_weights(self.compute_weights(vectors))
 
-    def use(self, learned: Learned) -> None:
+    def use_weights(self, learned: LearnedWeights) -> None:
         """Take what another chooser of the same tools and the same model has learned."""
         self._middle, self._weights = learned
 
-    def learned(self, vectors: Sequence[Sequence[float]]) -> Learned:
+    def compute_weights(self, vectors: Sequence[Sequence[float]]) -> LearnedWeights:
         """Return what the vectors of `prompts` teach.
 
         Takes about half a second for twenty tools with examples.
         """
         remaining = iter(vectors)
-        everyday = list(islice(remaining, len(EVERYDAY)))
+        everyday = list(islice(remaining, len(EVERYDAY_REQUESTS)))
         talk = list(islice(remaining, len(SMALL_TALK)))
         descriptions = list(islice(remaining, len(self.offers)))
         examples = list(remaining)
         middle = mean(everyday)
         between = mean(descriptions) if len(descriptions) > 1 else middle
-        rows = [unit(_minus(vector, between)) for vector in descriptions]
-        rows += [unit(_minus(vector, middle)) for vector in examples]
-        rows += [unit(_minus(vector, middle)) for vector in talk]
+        rows = [normalize(_minus(vector, between)) for vector in descriptions]
+        rows += [normalize(_minus(vector, middle)) for vector in examples]
+        rows += [normalize(_minus(vector, middle)) for vector in talk]
         classes = list(range(len(self.offers)))
         for index, offer in enumerate(self.offers):
             classes += [index] * len(offer.requests)
         classes += [len(self.offers)] * len(talk)
         return middle, ridge(rows, classes, len(self.offers) + 1, RIDGE)
 
-    def rank(self, request: Request, vector: Sequence[float]) -> list[tuple[float, Offer | None]]:
+    def rank(
+        self, request: Request, vector: Sequence[float]
+    ) -> list[tuple[float, ToolOffer | None]]:
         """Return the offers with their scores, best first; None stands for an answer in words.
 
         Ties keep the catalog's order.
         """
-        point = unit(_minus(vector, self._middle))
-        said = set(content(request.text))
+        point = normalize(_minus(vector, self._middle))
+        said = set(content_stems(request.text))
         words = self._lexicon.scores(said)
-        scored: list[tuple[float, Offer | None]] = []
+        scored: list[tuple[float, ToolOffer | None]] = []
         choices = zip((*self.offers, None), self._weights, strict=True)
         for number, (offer, weights) in enumerate(choices):
             value = GAIN * sum(map(mul, point, weights))
             if offer is not None:
-                missing, unplaced, loose = misfit(request, offer)
+                missing, unplaced, loose = count_misfits(request, offer)
                 value += WORDS * words.get(number, 0.0)
                 if not offer.requests:
                     value += DISTINCT * min(len(said & self._distinct[number]), MOST_DISTINCT)
@@ -210,23 +212,23 @@ class Chooser:
         return sorted(scored, key=lambda pair: -pair[0])
 
 
-def distinct(names: Sequence[str]) -> list[set[str]]:
+def find_distinct_words(names: Sequence[str]) -> list[set[str]]:
     """Return for each name the words that no other name has."""
     counted: Counter[str] = Counter()
     for name in names:
-        counted.update(set(content(name)))
-    return [{word for word in content(name) if counted[word] == 1} for name in names]
+        counted.update(set(content_stems(name)))
+    return [{word for word in content_stems(name) if counted[word] == 1} for name in names]
 
 
-def _words(offer: Offer) -> list[str]:
+def _words(offer: ToolOffer) -> list[str]:
     """Return the words of a tool and its example requests; those of its name count twice."""
-    found = content(offer.name) * 2 + content(offer.description)
+    found = content_stems(offer.name) * 2 + content_stems(offer.description)
     for text in offer.requests:
-        found += content(masked(Request(text)))
+        found += content_stems(mask_values(Request(text)))
     return found
 
 
-def misfit(request: Request, offer: Offer) -> tuple[int, int, int]:
+def count_misfits(request: Request, offer: ToolOffer) -> tuple[int, int, int]:
     """Count what does not fit.
 
     Words that the tool uses of itself need no place, and neither does the verb that the request
@@ -235,15 +237,15 @@ def misfit(request: Request, offer: Offer) -> tuple[int, int, int]:
     Returns:
         Required slots without a piece, pieces without a slot, and words without a place.
     """
-    own = own_words(offer)
+    own = find_own_words(offer)
     numeric = [slot for slot in offer.slots if slot.kind in ("integer", "number")]
     texts = [slot for slot in offer.slots if slot.kind in ("string", "array", "object")]
     takes_words = any(slot.role != "path" for slot in texts)
-    numbers = len(request.single("number"))
-    marked = len({span.text for span in request.single("path", "quoted", "url")})
+    numbers = len(request.free_atoms("number"))
+    marked = len({span.text for span in request.free_atoms("path", "quoted", "url")})
     loose = 0
     for atom in request.atoms[1:]:
-        words = content(atom.text) if atom.kind == "word" else []
+        words = content_stems(atom.text) if atom.kind == "word" else []
         if words and not own.issuperset(words):
             loose += 1
     needed_numbers = sum(slot.required for slot in numeric)
@@ -256,13 +258,13 @@ def misfit(request: Request, offer: Offer) -> tuple[int, int, int]:
     return missing, unplaced, max(0, loose - max(0, len(texts) - marked))
 
 
-def own_words(offer: Offer) -> frozenset[str]:
+def find_own_words(offer: ToolOffer) -> frozenset[str]:
     """Return the words that a tool uses of itself and its parameters."""
-    found = set(content(offer.name)) | set(content(offer.description))
+    found = set(content_stems(offer.name)) | set(content_stems(offer.description))
     for slot in offer.slots:
         found |= slot.words
         for choice in slot.choices:
-            found.update(content(str(choice)))
+            found.update(content_stems(str(choice)))
     return frozenset(found)
 
 
@@ -314,7 +316,7 @@ def solve(system: list[list[float]], targets: list[list[float]]) -> list[list[fl
     return targets
 
 
-def unit(vector: Sequence[float]) -> list[float]:
+def normalize(vector: Sequence[float]) -> list[float]:
     """Return a vector of length 1 in the same direction."""
     size = math.sqrt(sum(map(mul, vector, vector))) or 1.0
     return [a / size for a in vector]

@@ -68,7 +68,7 @@ def is_unit(word: str) -> bool:
     return word in _QUANTITIES
 
 
-def agrees(unit: str, words: frozenset[str]) -> bool | None:
+def is_unit_for(unit: str, words: frozenset[str]) -> bool | None:
     """Return whether a parameter with these words is measured in a unit; None if nobody knows."""
     if not unit or unit not in _QUANTITIES:
         return True if unit and unit in words else None

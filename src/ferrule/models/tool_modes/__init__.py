@@ -4,8 +4,8 @@
     constrained          the `constrained` mode: replies forced by a JSON Schema
     text                 the `text` mode: calls are read out of the reply's text
     commands             the `commands` mode: commands in back-ticks
-    reply_reader         sinks that read calls out of a streamed reply
-    plain_conversation   a history with tools as messages without tools
+    reading_sinks        sinks that read calls out of a streamed reply
+    plain_history        a history with tools as messages without tools
     second_try           one more question where a native answer is of no use
     live_probe           a small request that finds out whether a model calls tools
 

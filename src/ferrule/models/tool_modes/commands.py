@@ -27,17 +27,17 @@ import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, cast
 
-from ferrule.core.calls import Call, compact
+from ferrule.core.calls import ToolCall, encode_json
 from ferrule.core.events import ModelAnswered
-from ferrule.core.frozen import frozen
 from ferrule.core.messages import Message
-from ferrule.models.client import Exchange, ModelOptions, Sink, ToolSpec, Wire
-from ferrule.models.dialects import Reader, starts_thinking
-from ferrule.models.dialects.dialect import kind_of, kinds_of, unreadable
+from ferrule.core.value_class import frozen
+from ferrule.models.client import Exchange, ModelClient, ModelOptions, Sink, ToolSpec
+from ferrule.models.dialects import ReplyReader, starts_in_reasoning
+from ferrule.models.dialects.dialect import admitted_types, json_type_of, mark_unreadable
 
-from .plain_conversation import PlainHistory
-from .reply_reader import ReadingSink, reasoned, stop_of
-from .text import Names, parameters
+from .plain_history import PlainHistory
+from .reading_sinks import ReadingSink, join_reasoning, stop_reason
+from .text import ToolNames, parameter_schema
 
 _VERBS = {
     "list_files": ("files", "list"),
@@ -99,7 +99,7 @@ class Command:
         named = [f"[{name}=…]" for name in self.properties if name not in (*self.words, self.rest)]
         return " ".join(["/" + self.name, *shown, *named])
 
-    def call(self, line: str) -> Call | None:
+    def make_call(self, line: str) -> ToolCall | None:
         """Return the call that the text after the command's name makes.
 
         Where the text is not clear, the call has unreadable arguments. None if there are no values
@@ -111,8 +111,8 @@ class Command:
         try:
             values = self._read_object(line) or self._read_values(line)
         except _Unclear:
-            return Call("", self.tool, unreadable(line))
-        return Call("", self.tool, compact(values))
+            return ToolCall("", self.tool, mark_unreadable(line))
+        return ToolCall("", self.tool, encode_json(values))
 
     def _read_object(self, line: str) -> dict[str, Any] | None:
         if not line.startswith("{"):
@@ -184,7 +184,7 @@ class Command:
             raise _Unclear from None
 
     def _types(self, name: str) -> frozenset[str]:
-        return kinds_of(self.properties.get(name))
+        return admitted_types(self.properties.get(name))
 
     def _convert(self, name: str, text: str) -> Any:
         """Return a text as a value of one of the parameter's types."""
@@ -197,7 +197,7 @@ class Command:
             decoded = json.loads(text)
         except (ValueError, RecursionError):
             raise _Unclear from None
-        if kind_of(decoded) not in types:
+        if json_type_of(decoded) not in types:
             raise _Unclear
         return decoded
 
@@ -210,7 +210,7 @@ def _unquote(text: str) -> str:
     return text
 
 
-class Commands:
+class CommandSet:
     """The commands of some tools. A name that two tools could have goes to the first one."""
 
     def __init__(self, specs: Sequence[ToolSpec]) -> None:
@@ -221,29 +221,29 @@ class Commands:
             self._add(spec)
 
     def _add(self, spec: ToolSpec) -> None:
-        schema = parameters(spec)
+        schema = parameter_schema(spec)
         properties = cast("Mapping[str, Any]", schema.get("properties") or {})
         required = frozenset(cast("Sequence[str]", schema.get("required") or ()))
-        base = spec.wire_name.rpartition("__")[2]
+        base = spec.api_name.rpartition("__")[2]
         writes_files = base == "write_file" and {"path", "content"} <= properties.keys()
         if writes_files and self._write is None:
-            self._write = (spec.wire_name, "path", "content")
+            self._write = (spec.api_name, "path", "content")
         words = tuple(name for name in properties if name in required)
         if not words:
-            texts = [name for name in properties if "string" in kinds_of(properties[name])]
+            texts = [name for name in properties if "string" in admitted_types(properties[name])]
             words = tuple(texts[:1])
         lists = [name for name in properties if _is_list_of_texts(properties[name])]
         rest = lists[0] if len(lists) == 1 and lists[0] not in words else ""
         verbs = _VERBS.get(base, (base.split("_")[0],))
         free = [verb for verb in verbs if verb not in self._by_name]
-        names = [*free, spec.wire_name]
-        command = Command(names[0], spec.wire_name, words, required, properties, rest)
+        names = [*free, spec.api_name]
+        command = Command(names[0], spec.api_name, words, required, properties, rest)
         self._by_name |= {name: command for name in names if name not in self._by_name}
         self._shown.append(command)
 
     def prompt(self, specs: Sequence[ToolSpec]) -> str:
         """Return the system text's section on the commands."""
-        described = {spec.wire_name: spec.description.strip().partition("\n")[0] for spec in specs}
+        described = {spec.api_name: spec.description.strip().partition("\n")[0] for spec in specs}
         lines = [
             "# Commands",
             "",
@@ -270,12 +270,12 @@ class Commands:
             ]
         return "\n".join(lines)
 
-    def read(self, text: str) -> list[Call]:
+    def read_calls(self, text: str) -> list[ToolCall]:
         """Return the calls that a reply makes, in their order.
 
         Commands in a line are not looked for inside fenced blocks.
         """
-        found: list[Call] = []
+        found: list[ToolCall] = []
         at = 0
         for block in _FENCE.finditer(text):
             found += self._read_inline(text[at : block.start()])
@@ -283,27 +283,27 @@ class Commands:
             at = block.end()
         return found + list(self._read_inline(text[at:]))
 
-    def _read_inline(self, text: str) -> Iterator[Call]:
+    def _read_inline(self, text: str) -> Iterator[ToolCall]:
         for match in _TICKED.finditer(text):
             call = self._read_line(match.group(1))
             if call is not None:
                 yield call
 
-    def _read_line(self, line: str) -> Call | None:
+    def _read_line(self, line: str) -> ToolCall | None:
         name, _, rest = line.strip()[1:].partition(" ")
         command = self._by_name.get(name)
-        return command.call(rest) if command else None
+        return command.make_call(rest) if command else None
 
-    def _read_block(self, ticks: str, tag: str, content: str) -> list[Call]:
+    def _read_block(self, ticks: str, tag: str, content: str) -> list[ToolCall]:
         target = _NAMED_TARGET.match(tag) or _BLOCK_TARGET.match(tag)
         if target and self._write:
             tool, path, text = self._write
             # A block within the block has the same marks: which of them ends the content cannot be
             # known.
             if re.search(rf"^[ \t]{{0,3}}{ticks}", content, re.MULTILINE):
-                return [Call("", tool, unreadable(f"{ticks}{tag}\n{content}"))]
-            return [Call("", tool, compact({path: target.group(1), text: content}))]
-        calls: list[Call] = []
+                return [ToolCall("", tool, mark_unreadable(f"{ticks}{tag}\n{content}"))]
+            return [ToolCall("", tool, encode_json({path: target.group(1), text: content}))]
+        calls: list[ToolCall] = []
         for line in content.splitlines():
             if not line.strip():
                 continue
@@ -313,28 +313,28 @@ class Commands:
             calls.append(call)
         return calls
 
-    def write(self, call: Call) -> str:
+    def render_call(self, call: ToolCall) -> str:
         """Return a call as a command, for a history that was made in another tool mode."""
         return f"`/{call.tool} {call.arguments}`"
 
 
 def _is_list_of_texts(schema: Any) -> bool:
-    if not isinstance(schema, Mapping) or kinds_of(schema) != frozenset(("array",)):
+    if not isinstance(schema, Mapping) or admitted_types(schema) != frozenset(("array",)):
         return False
-    return kinds_of(cast("Mapping[str, Any]", schema).get("items")) == frozenset(("string",))
+    return admitted_types(cast("Mapping[str, Any]", schema).get("items")) == frozenset(("string",))
 
 
 def open_commands(
-    client: Wire, system: str, tools: Sequence[ToolSpec], options: ModelOptions
+    client: ModelClient, system: str, tools: Sequence[ToolSpec], options: ModelOptions
 ) -> Exchange:
     """Open a conversation in the `commands` mode, with a section on them in the system text.
 
     No I/O.
     """
-    commands = Commands(tools)
+    commands = CommandSet(tools)
     section = commands.prompt(tools) if tools else ""
     inner = client.open("\n\n".join(part for part in (system, section) if part), (), options)
-    return CommandsExchange(inner, tools, commands, thinking=starts_thinking(client.model))
+    return CommandsExchange(inner, tools, commands, thinking=starts_in_reasoning(client.model))
 
 
 class CommandsExchange:
@@ -347,26 +347,26 @@ class CommandsExchange:
         self,
         inner: Exchange,
         specs: Sequence[ToolSpec],
-        commands: Commands,
+        commands: CommandSet,
         *,
         thinking: bool = False,
     ) -> None:
         self._inner = inner
-        self._names = Names(specs)
+        self._names = ToolNames(specs)
         self._commands = commands
         self._thinking = thinking
         self._plain = PlainHistory(self._render)
         self.notices: list[tuple[str, str]] = inner.notices
 
-    def _render(self, text: str, calls: Sequence[Call]) -> str:
+    def _render(self, text: str, calls: Sequence[ToolCall]) -> str:
         """Write an answer as this model would have written it."""
-        written = {(call.tool, call.arguments) for call in self._commands.read(text)}
+        written = {(call.tool, call.arguments) for call in self._commands.read_calls(text)}
         missing = [
             call
-            for call in self._names.outward(calls)
+            for call in self._names.to_model_names(calls)
             if (call.tool, call.arguments) not in written
         ]
-        return "\n".join(part for part in (text, *map(self._commands.write, missing)) if part)
+        return "\n".join(part for part in (text, *map(self._commands.render_call, missing)) if part)
 
     async def ask(
         self,
@@ -377,7 +377,7 @@ class CommandsExchange:
         sink: Sink | None = None,
     ) -> ModelAnswered:
         """Ask the model; see `Exchange.ask`. A reply that was cut inside a block writes nothing."""
-        reading_sink = ReadingSink(Reader((), fenced=False, thinking=self._thinking), sink)
+        reading_sink = ReadingSink(ReplyReader((), fenced=False, thinking=self._thinking), sink)
         answer = await self._inner.ask(
             self._plain.convert(history),
             tools=tools,
@@ -385,13 +385,13 @@ class CommandsExchange:
             sink=reading_sink if sink is not None else None,
         )
         reading = reading_sink.finish(answer)
-        commands = self._commands.read(reading.text) if tools and schema is None else []
+        commands = self._commands.read_calls(reading.text) if tools and schema is None else []
         if answer.stop == "length" and _ends_in_open_block(reading.text):
             commands = commands[:-1]
-        calls = answer.calls + self._names.inward(commands)
-        stop = stop_of(answer, calls=bool(calls))
+        calls = answer.calls + self._names.to_full_names(commands)
+        stop = stop_reason(answer, calls=bool(calls))
         return ModelAnswered(
-            reading.text, calls, reasoned(answer, reading), answer.usage, stop, "commands"
+            reading.text, calls, join_reasoning(answer, reading), answer.usage, stop, "commands"
         )
 
 

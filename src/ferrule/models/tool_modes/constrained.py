@@ -6,7 +6,7 @@
 Works with every model client whose `ask` honours `schema` (Ollama `format`, OpenAI
 `response_format`, llama.cpp's grammars). A reply that does not fit after all (a server may take the
 schema as advice) is sent back once with the validator's message; a reply that was cut off is not.
-For model clients of the profile `small` see `models.small_models.steps`.
+For model clients of the profile `small` see `models.small_models.exchange`.
 """
 
 from __future__ import annotations
@@ -16,30 +16,30 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any, cast
 
-from ferrule.core.calls import Call, compact
+from ferrule.core.calls import ToolCall, encode_json
 from ferrule.core.errors import ProviderError
 from ferrule.core.events import ModelAnswered
-from ferrule.core.frozen import frozen
 from ferrule.core.messages import AssistantMessage, Message, UserMessage
-from ferrule.models.client import Exchange, ModelOptions, Sink, ToolSpec, Wire
-from ferrule.models.untrusted_text import spell_out
+from ferrule.core.value_class import frozen
+from ferrule.models.client import Exchange, ModelClient, ModelOptions, Sink, ToolSpec
+from ferrule.models.untrusted_text import escape_untrusted
 
-from .plain_conversation import PlainHistory
-from .text import Names, parameters
+from .plain_history import PlainHistory
+from .text import ToolNames, parameter_schema
 
-MOST_CALLS = 15
+MAX_CALLS = 15
 """Calls in one reply: the limit of a turn, so that a list cannot run away."""
 
 
 def open_constrained(
-    client: Wire, system: str, tools: Sequence[ToolSpec], options: ModelOptions
+    client: ModelClient, system: str, tools: Sequence[ToolSpec], options: ModelOptions
 ) -> Exchange:
     """Open a conversation in the `constrained` mode. No I/O."""
     if getattr(client, "profile", "") == "small":
-        from ferrule.models.small_models.steps import Small, SmallExchange
+        from ferrule.models.small_models.exchange import SmallModelClient, SmallModelExchange
 
-        if isinstance(client, Small):
-            return SmallExchange(client, system, tools, options)
+        if isinstance(client, SmallModelClient):
+            return SmallModelExchange(client, system, tools, options)
     section = constrained_prompt(tools) if tools else ""
     inner = client.open("\n\n".join(part for part in (system, section) if part), (), options)
     return ConstrainedExchange(inner, tools)
@@ -48,7 +48,7 @@ def open_constrained(
 def constrained_prompt(specs: Sequence[ToolSpec]) -> str:
     """Return the system text's section on the tools. Byte-stable for the same specs."""
     listed = "\n\n".join(
-        f"## {spec.wire_name}\n{spec.description.strip()}\nArguments (JSON Schema): {spec.schema}"
+        f"## {spec.api_name}\n{spec.description.strip()}\nArguments (JSON Schema): {spec.schema}"
         for spec in specs
     )
     return (
@@ -67,15 +67,15 @@ def reply_schema(specs: Sequence[ToolSpec]) -> dict[str, Any]:
     """
     definitions: dict[str, Any] = {}
     choices = [_call_schema(spec, definitions) for spec in specs]
-    calls = {"type": "array", "items": {"anyOf": choices}, "minItems": 1, "maxItems": MOST_CALLS}
+    calls = {"type": "array", "items": {"anyOf": choices}, "minItems": 1, "maxItems": MAX_CALLS}
     forms = [_object_of(calls=calls), _object_of(answer={"type": "string"})]
     schema = _object_of(reply={"anyOf": forms})
     return {**schema, "$defs": definitions} if definitions else schema
 
 
 def _call_schema(spec: ToolSpec, definitions: dict[str, Any]) -> dict[str, Any]:
-    tool = spec.wire_name
-    arguments = dict(parameters(spec))
+    tool = spec.api_name
+    arguments = dict(parameter_schema(spec))
     for key in ("$defs", "definitions"):
         own = cast("Mapping[str, Any]", arguments.pop(key, None) or {})
         for name, part in own.items():
@@ -111,11 +111,11 @@ def _with_moved_references(part: Any, tool: str) -> Any:
 
 
 @frozen
-class Reply:
+class ConstrainedReply:
     """A decoded reply. `problem` says why it does not fit the schema; it is empty if it fits."""
 
     answer: str = ""
-    calls: tuple[Call, ...] = ()
+    calls: tuple[ToolCall, ...] = ()
     problem: str = ""
 
 
@@ -124,7 +124,7 @@ class ConstrainedExchange:
 
     def __init__(self, inner: Exchange, specs: Sequence[ToolSpec]) -> None:
         self._inner = inner
-        self._names = Names(specs)
+        self._names = ToolNames(specs)
         self._schema = reply_schema(specs) if specs else None
         self._validator: Any = None
         self._plain = PlainHistory(self._render)
@@ -132,15 +132,15 @@ class ConstrainedExchange:
         self._sent: list[Message] = []
         self.notices: list[tuple[str, str]] = inner.notices
 
-    def _render(self, text: str, calls: Sequence[Call]) -> str:
+    def _render(self, text: str, calls: Sequence[ToolCall]) -> str:
         """Write an answer as this model wrote it."""
         if not calls:
-            return compact({"reply": {"answer": text}})
+            return encode_json({"reply": {"answer": text}})
         written = [
             {"tool": call.tool, "arguments": _decode_arguments(call.arguments)}
-            for call in self._names.outward(calls)
+            for call in self._names.to_model_names(calls)
         ]
-        return compact({"reply": {"calls": written}})
+        return encode_json({"reply": {"calls": written}})
 
     async def ask(
         self,
@@ -166,18 +166,22 @@ class ConstrainedExchange:
             answer, reply = await self._try_again(answer, reply)
         return self._finish(answer, reply, sink)
 
-    async def _try_again(self, first: ModelAnswered, reply: Reply) -> tuple[ModelAnswered, Reply]:
+    async def _try_again(
+        self, first: ModelAnswered, reply: ConstrainedReply
+    ) -> tuple[ModelAnswered, ConstrainedReply]:
         """Ask once more, and say what was wrong.
 
         Both messages stay in the conversation, as its prefix may only grow.
         """
         problem = f"That reply does not fit: {reply.problem}. Reply again, as one JSON object."
-        self._sent.append(AssistantMessage(spell_out(first.text) or "(nothing)"))
-        self._sent.append(UserMessage(spell_out(problem)))
+        self._sent.append(AssistantMessage(escape_untrusted(first.text) or "(nothing)"))
+        self._sent.append(UserMessage(escape_untrusted(problem)))
         second = await self._inner.ask(self._sent, tools=False, schema=self._schema)
         return replace(second, usage=first.usage + second.usage), self._read(second.text)
 
-    def _finish(self, answer: ModelAnswered, reply: Reply, sink: Sink | None) -> ModelAnswered:
+    def _finish(
+        self, answer: ModelAnswered, reply: ConstrainedReply, sink: Sink | None
+    ) -> ModelAnswered:
         """Return the answer that a reply makes. Raises ProviderError if it does not fit."""
         if answer.stop in ("length", "filter") and reply.problem:
             return replace(answer, way="constrained")
@@ -197,7 +201,7 @@ class ConstrainedExchange:
             raw=None,
         )
 
-    def _read(self, text: str) -> Reply:
+    def _read(self, text: str) -> ConstrainedReply:
         """Decode a reply.
 
         A call with arguments that do not fit is kept as well: the dispatcher says why.
@@ -205,16 +209,18 @@ class ConstrainedExchange:
         try:
             value = json.loads(text)
         except (ValueError, RecursionError) as error:
-            return Reply(problem=f"not JSON ({error})")
+            return ConstrainedReply(problem=f"not JSON ({error})")
         problem = self._problem(value)
         inner: Any = cast("dict[str, Any]", value).get("reply") if isinstance(value, dict) else None
         if not isinstance(inner, dict):
-            return Reply(problem=problem or "no `reply`")
+            return ConstrainedReply(problem=problem or "no `reply`")
         reply = cast("dict[str, Any]", inner)
         listed = reply.get("calls")
         members = cast("list[Any]", listed) if isinstance(listed, list) else []
         calls = [call for call in map(_read_call, members) if call is not None]
-        return Reply(str(reply.get("answer") or ""), self._names.inward(calls), problem)
+        return ConstrainedReply(
+            str(reply.get("answer") or ""), self._names.to_full_names(calls), problem
+        )
 
     def _problem(self, value: Any) -> str:
         """Return why a value does not fit the schema; "" if it does."""
@@ -226,13 +232,13 @@ class ConstrainedExchange:
         return "; ".join(errors)[:500]
 
 
-def _read_call(value: Any) -> Call | None:
+def _read_call(value: Any) -> ToolCall | None:
     if not isinstance(value, dict):
         return None
     call = cast("dict[str, Any]", value)
     if not isinstance(call.get("tool"), str):
         return None
-    return Call("", call["tool"], compact(call.get("arguments") or {}))
+    return ToolCall("", call["tool"], encode_json(call.get("arguments") or {}))
 
 
 def _decode_arguments(arguments: str) -> Any:

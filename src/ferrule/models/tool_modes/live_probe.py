@@ -11,7 +11,7 @@ from weakref import WeakKeyDictionary
 
 from ferrule.core.errors import ProviderError
 from ferrule.core.messages import UserMessage
-from ferrule.models.client import Capabilities, ModelOptions, ToolSpec, Wire
+from ferrule.models.client import Capabilities, ModelClient, ModelOptions, ToolSpec
 
 SOURCE = "live probe"
 
@@ -23,10 +23,10 @@ _TOOL = ToolSpec(
 )
 _QUESTION = "Call the tool `report_ready` with ready = true now. Write nothing else."
 
-_probed_clients: WeakKeyDictionary[Wire, bool] = WeakKeyDictionary()
+_probed_clients: WeakKeyDictionary[ModelClient, bool] = WeakKeyDictionary()
 
 
-async def probe_tools(client: Wire, options: ModelOptions) -> bool:
+async def probe_tools(client: ModelClient, options: ModelOptions) -> bool:
     """Return whether the model calls a tool that is sent in the tools field.
 
     Raises:
@@ -40,14 +40,14 @@ async def probe_tools(client: Wire, options: ModelOptions) -> bool:
         answer = await exchange.ask([UserMessage(_QUESTION)])
         calls_tools = bool(answer.calls)
     except ProviderError as error:
-        if not refuses_tools(error):
+        if not is_refusal_of_tools(error):
             raise
         calls_tools = False
     _probed_clients[client] = calls_tools
     return calls_tools
 
 
-async def probed(client: Wire) -> Capabilities:
+async def probe_capabilities(client: ModelClient) -> Capabilities:
     """Return the model's capabilities, and probe for tools where its server does not say.
 
     Raises:
@@ -59,7 +59,7 @@ async def probed(client: Wire) -> Capabilities:
     return replace(found, tools=await probe_tools(client, ModelOptions()), source=SOURCE)
 
 
-def refuses_tools(error: ProviderError) -> bool:
+def is_refusal_of_tools(error: ProviderError) -> bool:
     """Return whether a server refused a request because of the tools in it.
 
     For servers that are not known to take tools: their errors are judged by status and wording.

@@ -18,12 +18,12 @@ from typing import TYPE_CHECKING
 
 from ferrule.core.events import ModelAnswered
 from ferrule.core.messages import AssistantMessage, Message, UserMessage
-from ferrule.models.untrusted_text import spell_out
+from ferrule.models.untrusted_text import escape_untrusted
 
 if TYPE_CHECKING:
-    from .text import Names
+    from .text import ToolNames
 
-EMPTY = "the answer was empty: asked again"
+EMPTY_ANSWER = "the answer was empty: asked again"
 """Notice for an empty answer."""
 
 _CALL_NOT_RUN = (
@@ -33,16 +33,16 @@ _CALL_NOT_RUN = (
 )
 
 
-def in_words(answer: ModelAnswered, names: Names) -> str:
+def find_call_in_text(answer: ModelAnswered, names: ToolNames) -> str:
     """Return the wire name of the tool that an answer calls in its text; "" if there is no call.
 
     Everything in the text that could be a call must call an offered tool by its exact name.
     """
     if not any(name in answer.text for name in names.schemas):
         return ""
-    from ferrule.models.dialects import Reader
+    from ferrule.models.dialects import ReplyReader
 
-    reader = Reader(tools=names.schemas)
+    reader = ReplyReader(tools=names.schemas)
     reader.feed(answer.text)
     calls = reader.finish(cut=answer.stop == "length").calls
     if not calls or any(call.tool not in names.schemas for call in calls):
@@ -50,24 +50,26 @@ def in_words(answer: ModelAnswered, names: Names) -> str:
     return calls[0].tool
 
 
-def told_of(tool: str) -> str:
+def describe_unrun_call(tool: str) -> str:
     """Return the notice for a call in an answer's text."""
     return f"`{tool}` was called in words and not run: asked once more"
 
 
-def told(history: Sequence[Message], answer: ModelAnswered, tool: str) -> list[Message]:
+def build_second_question(
+    history: Sequence[Message], answer: ModelAnswered, tool: str
+) -> list[Message]:
     """Return the second question: the history, the answer, and what is wrong with it.
 
     The session keeps none of this.
     """
     return [
         *history,
-        AssistantMessage(spell_out(answer.text)),
+        AssistantMessage(escape_untrusted(answer.text)),
         UserMessage(_CALL_NOT_RUN.format(tool=tool)),
     ]
 
 
-def joined(first: ModelAnswered, second: ModelAnswered) -> ModelAnswered:
+def join_answers(first: ModelAnswered, second: ModelAnswered) -> ModelAnswered:
     """Join two answers: the first one, with the text and calls of the second if it has calls."""
     usage = first.usage + second.usage
     if not second.calls:

@@ -20,19 +20,25 @@ from typing import TYPE_CHECKING, Any
 from ferrule.core.errors import ConfigError, ProviderError
 from ferrule.core.events import ModelAnswered
 from ferrule.core.messages import Message
-from ferrule.models.client import Capabilities, Exchange, ModelOptions, Sink, ToolSpec, Wire
-from ferrule.models.reasoning_models import starts_thinking
-from ferrule.models.untrusted_text import SPELLED_TOOLS, SpellingExchange, spell_out
+from ferrule.models.client import Capabilities, Exchange, ModelClient, ModelOptions, Sink, ToolSpec
+from ferrule.models.reasoning_models import starts_in_reasoning
+from ferrule.models.untrusted_text import ESCAPED_TOOLS, EscapingExchange, escape_untrusted
 
-from .live_probe import probe_tools, refuses_tools
-from .reply_reader import MAY_CALL, MAY_OPEN, PlainSink, reasoned, stop_of
+from .live_probe import is_refusal_of_tools, probe_tools
+from .reading_sinks import (
+    COULD_HOLD_CALL,
+    COULD_OPEN_MARK,
+    LazyReadingSink,
+    join_reasoning,
+    stop_reason,
+)
 
 if TYPE_CHECKING:
-    from ferrule.models.dialects import Reader, Reading
+    from ferrule.models.dialects import Reading, ReplyReader
 
-    from .text import Names
+    from .text import ToolNames
 
-WAYS = ("native", "constrained", "text", "commands")
+TOOL_MODES = ("native", "constrained", "text", "commands")
 """The tool modes, best first."""
 
 _REFUSALS = ("tools_unsupported", "schema_unsupported")
@@ -42,7 +48,7 @@ Notice = Callable[[str, str], None]
 """Takes the topic and the text of a notice."""
 
 
-def choose(capabilities: Capabilities) -> str:
+def choose_tool_mode(capabilities: Capabilities) -> str:
     """Return the best tool mode a model may manage.
 
     Where nobody knows whether the model takes tools, this is `native`: its refusal says most.
@@ -53,8 +59,8 @@ def choose(capabilities: Capabilities) -> str:
 
 
 async def open_exchange(
-    client: Wire,
-    way: str = "auto",
+    client: ModelClient,
+    tool_mode: str = "auto",
     system: str = "",
     tools: Sequence[ToolSpec] = (),
     options: ModelOptions | None = None,
@@ -69,8 +75,8 @@ async def open_exchange(
 
     Args:
         client: The model client.
-        way: A tool mode, which is kept, or `auto`: then the model's capabilities decide, and a
-            refusal falls back to the next mode. Without tools the mode is always `native`.
+        tool_mode: A tool mode, which is kept, or `auto`: then the model's capabilities decide, and
+            a refusal falls back to the next mode. Without tools the mode is always `native`.
         system: The system text.
         tools: The tools on offer.
         options: Options of the model; the defaults if None.
@@ -82,11 +88,11 @@ async def open_exchange(
         ConfigError: If `way` or `native_fallback` is none of these.
         ProviderError: If the model cannot be asked for its capabilities.
     """
-    if way not in ("auto", *WAYS):
+    if tool_mode not in ("auto", *TOOL_MODES):
         raise ConfigError(
-            f"`{way}` is not a tool mode",
+            f"`{tool_mode}` is not a tool mode",
             code="way",
-            hint=f"use one of auto, {', '.join(WAYS)}",
+            hint=f"use one of auto, {', '.join(TOOL_MODES)}",
         )
     if native_fallback not in ("allow", "allow_once", "reject"):
         raise ConfigError(
@@ -95,13 +101,13 @@ async def open_exchange(
         )
     settings = options or ModelOptions()
     tokens = not getattr(client, "encodes_text", False)
-    system = spell_out(system, tokens=tokens)
+    system = escape_untrusted(system, tokens=tokens)
     if not tools:
-        return SpellingExchange(client.open(system, (), settings), tokens=tokens), "native"
-    tools = SPELLED_TOOLS.of(tools, tokens=tokens)
-    modes = [way]
+        return EscapingExchange(client.open(system, (), settings), tokens=tokens), "native"
+    tools = ESCAPED_TOOLS.escape_tools(tools, tokens=tokens)
+    modes = [tool_mode]
     unsure = False
-    if way == "auto":
+    if tool_mode == "auto":
         capabilities = await client.capabilities()
         modes = _modes_to_try(capabilities)
         unsure = capabilities.tools is None
@@ -115,13 +121,15 @@ async def open_exchange(
         native_fallback=native_fallback,
         unsure=unsure,
     )
-    return SpellingExchange(exchange, tokens=tokens), modes[0]
+    return EscapingExchange(exchange, tokens=tokens), modes[0]
 
 
 def _modes_to_try(capabilities: Capabilities) -> list[str]:
     """Return the tool mode to begin with and those to fall back to."""
-    first = choose(capabilities)
-    fallbacks = [mode for mode in ("constrained", "text") if WAYS.index(mode) > WAYS.index(first)]
+    first = choose_tool_mode(capabilities)
+    fallbacks = [
+        mode for mode in ("constrained", "text") if TOOL_MODES.index(mode) > TOOL_MODES.index(first)
+    ]
     if capabilities.structured is False:
         fallbacks = [mode for mode in fallbacks if mode != "constrained"]
     return [first, *fallbacks]
@@ -132,7 +140,7 @@ class FallbackExchange:
 
     def __init__(
         self,
-        client: Wire,
+        client: ModelClient,
         system: str,
         tools: Sequence[ToolSpec],
         options: ModelOptions,
@@ -168,37 +176,37 @@ class FallbackExchange:
         self.notices: list[tuple[str, str]] = self._exchange.notices
 
     @cached_property
-    def _names(self) -> Names:
+    def _names(self) -> ToolNames:
         # Only an answer in which a call could be written as text needs them: they read every
         # schema.
-        from .text import Names
+        from .text import ToolNames
 
-        return Names(self._tools)
+        return ToolNames(self._tools)
 
     @cached_property
     def _thinking(self) -> bool:
-        return starts_thinking(self._client.model)
+        return starts_in_reasoning(self._client.model)
 
     @property
-    def way(self) -> str:
+    def tool_mode(self) -> str:
         """The tool mode in use."""
         return self._modes[0]
 
     def _open(self) -> Exchange:
-        if self.way == "native":
+        if self.tool_mode == "native":
             return self._client.open(self._system, self._tools, self._options)
-        if self.way == "constrained":
+        if self.tool_mode == "constrained":
             from .constrained import open_constrained as open_mode
-        elif self.way == "text":
+        elif self.tool_mode == "text":
             from .text import open_text as open_mode
         else:
             from .commands import open_commands as open_mode
         return open_mode(self._client, self._system, self._tools, self._options)
 
-    def _reader(self) -> Reader:
-        from ferrule.models.dialects import Reader
+    def _reader(self) -> ReplyReader:
+        from ferrule.models.dialects import ReplyReader
 
-        return Reader(tools=self._names.schemas, marked=True, thinking=self._thinking)
+        return ReplyReader(tools=self._names.schemas, marked=True, thinking=self._thinking)
 
     async def ask(
         self,
@@ -208,9 +216,12 @@ class FallbackExchange:
         schema: Mapping[str, Any] | None = None,
         sink: Sink | None = None,
     ) -> ModelAnswered:
-        """Ask the model; see `Exchange.ask`. The answer's `way` is the tool mode it came in."""
+        """Ask the model; see `Exchange.ask`.
+
+        The answer's `tool_mode` is the tool mode it came in.
+        """
         while True:
-            native = self.way == "native"
+            native = self.tool_mode == "native"
             reads_text = native and tools and schema is None
             try:
                 if reads_text:
@@ -233,13 +244,13 @@ class FallbackExchange:
     async def _ask_native(self, history: Sequence[Message], sink: Sink | None) -> ModelAnswered:
         """Ask in the native mode. Calls between marks in the answer's text count too."""
         if sink is not None and self._fallback != "reject":
-            reading_sink = PlainSink(self._reader, sink, thinking=self._thinking)
+            reading_sink = LazyReadingSink(self._reader, sink, thinking=self._thinking)
             answer = await self._exchange.ask(history, tools=True, sink=reading_sink)
             reading = reading_sink.finish(answer)
             return answer if reading is None else self._take_calls(answer, reading, sink)
         answer = await self._exchange.ask(history, tools=True, schema=None, sink=sink)
         # Nearly every answer has no character that could open a call, and goes on as it came.
-        if not MAY_OPEN.search(answer.text):
+        if not COULD_OPEN_MARK.search(answer.text):
             return answer
         if self._fallback == "reject":
             return self._reject_calls(answer, sink)
@@ -247,7 +258,7 @@ class FallbackExchange:
 
     def _read_whole(self, answer: ModelAnswered) -> ModelAnswered:
         """Read the calls out of an answer that was not streamed and in which a mark could open."""
-        reading_sink = PlainSink(self._reader, None)
+        reading_sink = LazyReadingSink(self._reader, None)
         reading = reading_sink.finish(answer)
         return answer if reading is None else self._take_calls(answer, reading, None)
 
@@ -255,7 +266,7 @@ class FallbackExchange:
         self, answer: ModelAnswered, reading: Reading, sink: Sink | None
     ) -> ModelAnswered:
         """Return the answer with the calls that were read out of its text, and say so."""
-        reasoning = reasoned(answer, reading)
+        reasoning = join_reasoning(answer, reading)
         if not reading.calls:
             return replace(answer, text=reading.text, reasoning=reasoning)
         if answer.calls:
@@ -269,9 +280,9 @@ class FallbackExchange:
         return replace(
             answer,
             text=reading.text,
-            calls=self._names.inward(reading.calls),
+            calls=self._names.to_full_names(reading.calls),
             reasoning=reasoning,
-            stop=stop_of(answer, calls=True),
+            stop=stop_reason(answer, calls=True),
             way="text",
             raw=None,
         )
@@ -292,10 +303,10 @@ class FallbackExchange:
         """Return whether an error says that the tool mode in use does not work."""
         if error.code in _REFUSALS:
             return True
-        if self.way == "native" and self._unsure:
-            return refuses_tools(error)
+        if self.tool_mode == "native" and self._unsure:
+            return is_refusal_of_tools(error)
         # Not every server that takes no schema says so in its error.
-        return self.way == "constrained" and error.code in ("http_400", "http_422")
+        return self.tool_mode == "constrained" and error.code in ("http_400", "http_422")
 
     async def _are_tools_ignored(self, answer: ModelAnswered, sink: Sink | None) -> bool:
         """Return whether an answer has no call because the tools never reached the model."""
@@ -335,13 +346,13 @@ class FallbackExchange:
 
     def _fall_back(self, why: str, sink: Sink | None) -> None:
         """Open the next tool mode, and say why."""
-        before = self.way
+        before = self.tool_mode
         pending = self.notices
         del self._modes[0]
         self._exchange = self._open()
         self.notices = self._exchange.notices
         self.notices.extend(pending)
-        self._notify(sink, "fallback", f"{before} {why}; going on with {self.way}")
+        self._notify(sink, "fallback", f"{before} {why}; going on with {self.tool_mode}")
 
     # ---- second tries
 
@@ -351,7 +362,7 @@ class FallbackExchange:
             return False
         if not answer.text:
             return True
-        return self._fallback != "reject" and MAY_CALL.search(answer.text) is not None
+        return self._fallback != "reject" and COULD_HOLD_CALL.search(answer.text) is not None
 
     async def _try_again(
         self, history: Sequence[Message], answer: ModelAnswered, sink: Sink | None
@@ -359,24 +370,24 @@ class FallbackExchange:
         """Return the answer, after a second question where it needs one (`second_try`)."""
         from . import second_try
 
-        tool = second_try.in_words(answer, self._names) if answer.text else ""
+        tool = second_try.find_call_in_text(answer, self._names) if answer.text else ""
         if tool:
-            topic, notice = "native_tool_fallback", second_try.told_of(tool)
+            topic, notice = "native_tool_fallback", second_try.describe_unrun_call(tool)
         elif answer.text:
             return answer
         else:
-            topic, notice = "retry", second_try.EMPTY
+            topic, notice = "retry", second_try.EMPTY_ANSWER
         self._notify(sink, topic, notice)
         try:
             if tool:
-                question = second_try.told(history, answer, tool)
+                question = second_try.build_second_question(history, answer, tool)
                 second = await self._ask_aside(question, sink)
-                return second_try.joined(answer, second)
+                return second_try.join_answers(answer, second)
             again = await self._exchange.ask(history)
         except ProviderError as error:
             self._notify(sink, topic, f"that failed, so the answer stands: {error.detail}")
             return answer
-        if self._fallback != "reject" and MAY_OPEN.search(again.text):
+        if self._fallback != "reject" and COULD_OPEN_MARK.search(again.text):
             again = self._read_whole(again)
         if sink is not None and again.text:
             sink.text(again.text)

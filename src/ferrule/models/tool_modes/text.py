@@ -11,33 +11,33 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any, cast
 
-from ferrule.core.calls import Call, compact
+from ferrule.core.calls import ToolCall, encode_json
 from ferrule.core.events import ModelAnswered
 from ferrule.core.messages import Message
-from ferrule.models.client import Exchange, ModelOptions, Sink, ToolSpec, Wire
-from ferrule.models.dialects import Dialect, Reader, for_model, starts_thinking
+from ferrule.models.client import Exchange, ModelClient, ModelOptions, Sink, ToolSpec
+from ferrule.models.dialects import Dialect, ReplyReader, dialects_for_model, starts_in_reasoning
 
-from .plain_conversation import Notices, PlainHistory
-from .reply_reader import ReadingSink, reasoned, stop_of
+from .plain_history import NoticeOutlet, PlainHistory
+from .reading_sinks import ReadingSink, join_reasoning, stop_reason
 
 
 def open_text(
-    client: Wire, system: str, tools: Sequence[ToolSpec], options: ModelOptions
+    client: ModelClient, system: str, tools: Sequence[ToolSpec], options: ModelOptions
 ) -> Exchange:
     """Open a conversation in the `text` mode, with a section on the tools in the system text.
 
     No I/O.
     """
-    dialects = for_model(client.model)
+    dialects = dialects_for_model(client.model)
     section = text_prompt(tools, dialects[0]) if tools else ""
     inner = client.open("\n\n".join(part for part in (system, section) if part), (), options)
-    return TextExchange(inner, tools, dialects, thinking=starts_thinking(client.model))
+    return TextExchange(inner, tools, dialects, thinking=starts_in_reasoning(client.model))
 
 
 def text_prompt(specs: Sequence[ToolSpec], dialect: Dialect) -> str:
     """Return the system text's section on the tools. Byte-stable for the same specs."""
     described = "\n\n".join(map(_describe, specs))
-    example = dialect.render([Call("", specs[0].wire_name, _example(specs[0]))]) if specs else ""
+    example = dialect.render([ToolCall("", specs[0].api_name, _example(specs[0]))]) if specs else ""
     lines = [
         "# Tools",
         "",
@@ -67,10 +67,11 @@ def text_prompt(specs: Sequence[ToolSpec], dialect: Dialect) -> str:
 
 def _describe(spec: ToolSpec) -> str:
     shown = (
-        f"## {spec.wire_name}\n{spec.description.strip()}\nArguments (JSON Schema): {spec.schema}"
+        f"## {spec.api_name}\n{spec.description.strip()}\nArguments (JSON Schema): {spec.schema}"
     )
     examples = "".join(
-        f"\nExample arguments: {compact(dict(example))}" for example in spec.argument_examples[:2]
+        f"\nExample arguments: {encode_json(dict(example))}"
+        for example in spec.argument_examples[:2]
     )
     return shown + examples
 
@@ -78,10 +79,10 @@ def _describe(spec: ToolSpec) -> str:
 def _example(spec: ToolSpec) -> str:
     """Return example arguments: the tool's own, or a placeholder for each required parameter."""
     if spec.argument_examples:
-        return compact(dict(spec.argument_examples[0]))
-    schema = parameters(spec)
+        return encode_json(dict(spec.argument_examples[0]))
+    schema = parameter_schema(spec)
     properties = cast("Mapping[str, Any]", schema.get("properties") or {})
-    return compact(
+    return encode_json(
         {name: _placeholder(properties.get(name)) for name in schema.get("required") or ()}
     )
 
@@ -102,25 +103,25 @@ def _placeholder(schema: Any) -> Any:
     return placeholders.get(json_type, "...")
 
 
-def parameters(spec: ToolSpec) -> Mapping[str, Any]:
+def parameter_schema(spec: ToolSpec) -> Mapping[str, Any]:
     """Return the schema of a tool's arguments as a value; empty if it is no object."""
     decoded = json.loads(spec.schema)
     return cast("Mapping[str, Any]", decoded) if isinstance(decoded, dict) else {}
 
 
-class Names:
+class ToolNames:
     """Translates between the tool names that a model writes and the full names of the tools."""
 
     def __init__(self, specs: Sequence[ToolSpec]) -> None:
-        self._to_wire = {spec.name: spec.wire_name for spec in specs}
-        self._to_full = {spec.wire_name: spec.name for spec in specs}
-        self.schemas = {spec.wire_name: parameters(spec) for spec in specs}
+        self._to_wire = {spec.name: spec.api_name for spec in specs}
+        self._to_full = {spec.api_name: spec.name for spec in specs}
+        self.schemas = {spec.api_name: parameter_schema(spec) for spec in specs}
 
-    def outward(self, calls: Sequence[Call]) -> list[Call]:
+    def to_model_names(self, calls: Sequence[ToolCall]) -> list[ToolCall]:
         """Return calls with the names that the model writes."""
         return [replace(call, tool=self._to_wire.get(call.tool, call.tool)) for call in calls]
 
-    def inward(self, calls: Sequence[Call]) -> tuple[Call, ...]:
+    def to_full_names(self, calls: Sequence[ToolCall]) -> tuple[ToolCall, ...]:
         """Return calls with the full names of the tools."""
         return tuple(replace(call, tool=self._to_full.get(call.tool, call.tool)) for call in calls)
 
@@ -137,18 +138,18 @@ class TextExchange:
         thinking: bool = False,
     ) -> None:
         self._inner = inner
-        self._names = Names(specs)
+        self._names = ToolNames(specs)
         self._dialect = dialects[0]
         self._thinking = thinking
         self._plain = PlainHistory(self._render)
         self.notices: list[tuple[str, str]] = inner.notices
-        self._notices = Notices(self.notices)
+        self._notices = NoticeOutlet(self.notices)
 
-    def _render(self, text: str, calls: Sequence[Call]) -> str:
+    def _render(self, text: str, calls: Sequence[ToolCall]) -> str:
         """Write an answer as this model would have written it."""
         if not calls:
             return text
-        written = self._dialect.render(self._names.outward(calls))
+        written = self._dialect.render(self._names.to_model_names(calls))
         return f"{text}\n\n{written}" if text else written
 
     async def ask(
@@ -173,18 +174,18 @@ class TextExchange:
         )
         reading = reading_sink.finish(answer)
         for problem in reading.problems:
-            self._notices.tell(sink, "reading", problem)
-        calls = answer.calls + self._names.inward(reading.calls)
+            self._notices.notify(sink, "reading", problem)
+        calls = answer.calls + self._names.to_full_names(reading.calls)
         return ModelAnswered(
             reading.text,
             calls,
-            reasoned(answer, reading),
+            join_reasoning(answer, reading),
             answer.usage,
-            stop_of(answer, calls=bool(calls)),
+            stop_reason(answer, calls=bool(calls)),
             "text",
         )
 
-    def _reader(self, *, calls: bool) -> Reader:
+    def _reader(self, *, calls: bool) -> ReplyReader:
         if not calls:
-            return Reader((), fenced=False, thinking=self._thinking)
-        return Reader(tools=self._names.schemas, thinking=self._thinking)
+            return ReplyReader((), fenced=False, thinking=self._thinking)
+        return ReplyReader(tools=self._names.schemas, thinking=self._thinking)

@@ -14,7 +14,7 @@ from collections.abc import Callable, Generator
 from contextlib import contextmanager, suppress
 from functools import cache
 
-TEMPORARY = ".ferrule-tmp-"
+TEMPORARY_PREFIX = ".ferrule-tmp-"
 """Prefix of unfinished files. It is reserved, so no tool lists or opens what a crash left."""
 
 _CREATE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
@@ -22,7 +22,7 @@ _NO_REPLACE = 1  # RENAME_NOREPLACE, renameat2(2)
 
 
 @contextmanager
-def staged(folder: int, data: bytes, like: os.stat_result | None) -> Generator[str]:
+def write_temporary(folder: int, data: bytes, like: os.stat_result | None) -> Generator[str]:
     """Write a temporary file that the block may rename, and yield its name.
 
     The file is removed if it still exists after the block.
@@ -36,7 +36,7 @@ def staged(folder: int, data: bytes, like: os.stat_result | None) -> Generator[s
     Raises:
         OSError: The file cannot be written.
     """
-    name = TEMPORARY + os.urandom(8).hex()
+    name = TEMPORARY_PREFIX + os.urandom(8).hex()
     descriptor = os.open(name, _CREATE, 0o600 if like else 0o666, dir_fd=folder)
     try:
         try:

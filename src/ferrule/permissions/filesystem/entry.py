@@ -6,13 +6,13 @@ import os
 import stat
 from typing import Literal
 
-from ferrule.core.frozen import frozen
+from ferrule.core.value_class import frozen
 
 Kind = Literal["file", "dir", "link", "other"]
 
 
 @frozen
-class Entry:
+class FileEntry:
     """A file, folder or link. A link is described itself, never what it points to.
 
     Bytes of a name that are not UTF-8 appear as U+FFFD; such a name can be listed but not opened.
@@ -34,10 +34,10 @@ class Entry:
     links: int = 1
 
     @staticmethod
-    def of(path: str, status: os.stat_result) -> Entry:
+    def from_stat(path: str, status: os.stat_result) -> FileEntry:
         """Return the entry for a stat that did not follow links."""
         shown = os.fsencode(path).decode(errors="replace")
-        return Entry(
+        return FileEntry(
             path=shown,
             name=shown.rpartition("/")[2] or ".",
             kind=_kind(status.st_mode),

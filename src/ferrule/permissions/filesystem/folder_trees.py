@@ -8,24 +8,24 @@ from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 
-from .open_beneath import OpenFolder, folder
+from .open_beneath import OpenFolder, folder_descriptor
 
-Found = tuple[tuple[str, ...], os.stat_result]
+FoundFile = tuple[tuple[str, ...], os.stat_result]
 """Components below the root as the file system spells them, and a stat that follows no link."""
 
 
 @dataclass(slots=True)
-class Tree:
+class FolderTree:
     """A root (a descriptor, -1 once it is closed) and a function that opens folders beneath it."""
 
     root: int
     open_folder: OpenFolder
 
-    def scan(self, parts: tuple[str, ...]) -> list[Found]:
+    def list_folder(self, parts: tuple[str, ...]) -> list[FoundFile]:
         """Return what is in a folder, sorted by name. What vanishes meanwhile is left out."""
-        found: list[Found] = []
+        found: list[FoundFile] = []
         with (
-            folder(self.open_folder, self.root, parts, os.O_RDONLY) as descriptor,
+            folder_descriptor(self.open_folder, self.root, parts, os.O_RDONLY) as descriptor,
             os.scandir(descriptor) as items,
         ):
             for item in items:
@@ -34,14 +34,14 @@ class Tree:
         found.sort(key=lambda one: one[0])
         return found
 
-    def everything(self, parts: tuple[str, ...]) -> Iterator[Found]:
+    def walk(self, parts: tuple[str, ...]) -> Iterator[FoundFile]:
         """Yield all that is below a folder, each folder before what is in it. Raises OSError."""
-        waiting = self.scan(parts)[::-1]
+        waiting = self.list_folder(parts)[::-1]
         while waiting:
             found = waiting.pop()
             yield found
             if stat.S_ISDIR(found[1].st_mode):
-                waiting += self.scan(found[0])[::-1]
+                waiting += self.list_folder(found[0])[::-1]
 
     def remove(self, parts: tuple[str, ...]) -> None:
         """Delete a folder and all below it; links are deleted, not followed.
@@ -50,12 +50,12 @@ class Tree:
             OSError: Something could not be deleted. What was deleted before stays deleted.
         """
         folders = [parts]
-        for below, status in self.everything(parts):
+        for below, status in self.walk(parts):
             if stat.S_ISDIR(status.st_mode):
                 folders.append(below)
             else:
-                with folder(self.open_folder, self.root, below[:-1]) as parent:
+                with folder_descriptor(self.open_folder, self.root, below[:-1]) as parent:
                     os.unlink(below[-1], dir_fd=parent)
         for parts in reversed(folders):
-            with folder(self.open_folder, self.root, parts[:-1]) as parent:
+            with folder_descriptor(self.open_folder, self.root, parts[:-1]) as parent:
                 os.rmdir(parts[-1], dir_fd=parent)

@@ -14,8 +14,8 @@ import os
 import re
 from dataclasses import dataclass
 
-FILE = ".gitignore"
-MOST_BYTES = 1024 * 1024
+FILE_NAME = ".gitignore"
+MAX_BYTES = 1024 * 1024
 """The most bytes of an ignore file. A larger one is not read."""
 
 _DOUBLE_STAR = re.compile(r"\*{2,}(?:\\?/|$)")
@@ -55,7 +55,7 @@ class IgnoreFile:
         patterns = [_parse_line(line.removesuffix("\r")) for line in lines]
         self._patterns = [pattern for pattern in reversed(patterns) if pattern is not None]
 
-    def verdict(self, name: str, *, folder: bool) -> bool | None:
+    def check(self, name: str, *, folder: bool) -> bool | None:
         """Return whether the last pattern that matches a name ignores it; None if none matches."""
         name = os.fsencode(name).decode("latin-1")
         last = name.rpartition("/")[2]

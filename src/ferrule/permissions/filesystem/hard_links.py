@@ -6,15 +6,15 @@ import os
 import stat
 from dataclasses import dataclass, field
 
-from ferrule.permissions.protected_names import Names
+from ferrule.permissions.protected_names import ProtectedNames
 
-from .folder_trees import Tree
+from .folder_trees import FolderTree
 
 _Inode = tuple[int, int, int, int]
 
 
 @dataclass(slots=True)
-class NameCount:
+class HardLinkCheck:
     """Counts the readable names of files that have several.
 
     One walk counts all such files. Counts are cached by device, inode, number of names and change
@@ -22,12 +22,12 @@ class NameCount:
     `limit` is the most entries of that walk; in a larger tree no such file may be read.
     """
 
-    tree: Tree
-    names: Names
+    tree: FolderTree
+    names: ProtectedNames
     limit: int
     _counts: dict[_Inode, int] = field(default_factory=dict[_Inode, int])
 
-    def all_readable(self, status: os.stat_result) -> bool:
+    def are_all_names_readable(self, status: os.stat_result) -> bool:
         """Return whether all names of a file are below the root and may be read. Raises OSError."""
         if status.st_nlink == 1:
             return True
@@ -39,7 +39,7 @@ class NameCount:
 
     def _count(self) -> dict[_Inode, int]:
         counts: dict[_Inode, int] = {}
-        for number, (below, status) in enumerate(self.tree.everything(())):
+        for number, (below, status) in enumerate(self.tree.walk(())):
             if number > self.limit:
                 return {}
             if stat.S_ISREG(status.st_mode) and status.st_nlink > 1:

@@ -2,10 +2,10 @@
 
 There are two implementations with the same results (tests/permissions/test_workspace.py runs both):
 
-* `by_openat2`: one system call, `openat2` with RESOLVE_BENEATH, RESOLVE_NO_SYMLINKS and
+* `open_by_openat2`: one system call, `openat2` with RESOLVE_BENEATH, RESOLVE_NO_SYMLINKS and
   RESOLVE_NO_MAGICLINKS (Linux 5.6; openat2(2), uapi/linux/openat2.h).
-* `by_walk`: one `openat` with O_NOFOLLOW per component, for other kernels and for containers whose
-  system call filter refuses `openat2`.
+* `open_by_walk`: one `openat` with O_NOFOLLOW per component, for other kernels and for containers
+  whose system call filter refuses `openat2`.
 
 Both refuse every symbolic link, also one that stays inside: this is stricter than refusing those
 that escape, and avoids the race between checking a link and following it. Callers finish with a
@@ -40,7 +40,7 @@ _RESOLVE = 0x08 | 0x04 | 0x02  # BENEATH | NO_SYMLINKS | NO_MAGICLINKS
 _MAX_RETRIES = 16
 
 
-def by_walk(root: int, parts: Sequence[str], flags: int = PATH_ONLY) -> int:
+def open_by_walk(root: int, parts: Sequence[str], flags: int = PATH_ONLY) -> int:
     """Open a folder component by component, on any POSIX 2008 system."""
     current = os.open(".", _FOLDER | (PATH_ONLY if parts else flags), dir_fd=root)
     for index, part in enumerate(parts):
@@ -58,7 +58,7 @@ def by_walk(root: int, parts: Sequence[str], flags: int = PATH_ONLY) -> int:
     return current
 
 
-def by_openat2(root: int, parts: Sequence[str], flags: int = PATH_ONLY) -> int:
+def open_by_openat2(root: int, parts: Sequence[str], flags: int = PATH_ONLY) -> int:
     """Open a folder with one system call.
 
     Raises:
@@ -79,20 +79,20 @@ def by_openat2(root: int, parts: Sequence[str], flags: int = PATH_ONLY) -> int:
 
 
 @cache
-def best() -> OpenFolder:
+def select_open_folder() -> OpenFolder:
     """Return the strongest implementation that this kernel supports, after trying it once."""
     probe = os.open("/", os.O_RDONLY | os.O_CLOEXEC)
     try:
-        os.close(by_openat2(probe, ()))
+        os.close(open_by_openat2(probe, ()))
     except (OSError, AttributeError):
-        return by_walk
+        return open_by_walk
     finally:
         os.close(probe)
-    return by_openat2
+    return open_by_openat2
 
 
 @contextmanager
-def folder(
+def folder_descriptor(
     open_folder: OpenFolder, root: int, parts: Sequence[str], flags: int = PATH_ONLY
 ) -> Generator[int]:
     """Open a folder for the duration of a block, and yield its descriptor."""

@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from ferrule.core.calls import ErrorType
 from ferrule.core.errors import ToolFailed
 
-from .paths import shown
+from .paths import quote_path
 
 _TRANSIENT = {
     errno.EAGAIN,
@@ -82,7 +82,7 @@ _MEANINGS: dict[int, tuple[ErrorType, str]] = {
 }
 
 
-def failed(error: OSError, path: str, verb: str = "open") -> ToolFailed:
+def explain_os_error(error: OSError, path: str, verb: str = "open") -> ToolFailed:
     """Return an error of the operating system as a tool failure.
 
     Args:
@@ -95,12 +95,14 @@ def failed(error: OSError, path: str, verb: str = "open") -> ToolFailed:
         number, (ErrorType.IO_ERROR, "cannot {verb} {path}: {reason}")
     )
     reason = os.strerror(number) if number else str(error)
-    text = template.format(path=shown(path), verb=verb, reason=reason)
+    text = template.format(path=quote_path(path), verb=verb, reason=reason)
     return ToolFailed(error_type, text, transient=number in _TRANSIENT)
 
 
 @contextmanager
-def told(path: str, verb: str, near: Callable[[], list[str]] = list[str]) -> Generator[None]:
+def explaining_os_errors(
+    path: str, verb: str, near: Callable[[], list[str]] = list[str]
+) -> Generator[None]:
     """Turn every OSError of the block into a ToolFailed about `path`.
 
     Args:
@@ -111,12 +113,12 @@ def told(path: str, verb: str, near: Callable[[], list[str]] = list[str]) -> Gen
     try:
         yield
     except OSError as error:
-        failure = failed(error, path, verb)
+        failure = explain_os_error(error, path, verb)
         names = near() if error.errno == errno.ENOENT else []
         if names:
-            suggestion = " or ".join(map(shown, names))
+            suggestion = " or ".join(map(quote_path, names))
             failure = ToolFailed(
                 failure.error_type,
-                f"not found: {shown(path)} does not exist; did you mean {suggestion}?",
+                f"not found: {quote_path(path)} does not exist; did you mean {suggestion}?",
             )
         raise failure from error

@@ -13,19 +13,19 @@ from __future__ import annotations
 
 from ferrule.core.calls import ErrorType
 from ferrule.core.errors import ToolFailed
-from ferrule.core.invisible_characters import exact
-from ferrule.core.lazy_patterns import expression
+from ferrule.core.invisible_characters import escape_for_approval
+from ferrule.core.lazy_patterns import compile_lazily
 
-LONGEST = 4096
+MAX_PATH_LENGTH = 4096
 """The most characters of a path (requirement 000 as shipped; PATH_MAX on Linux)."""
 
-_DRIVE = expression(r"[A-Za-z]:(?:[/\\]|$)")
-_HOME = expression(r"~[A-Za-z0-9_.+-]*(?:/|$)")
-_CONTROL = expression(r"[\x00-\x1f\x7f]")
+_DRIVE = compile_lazily(r"[A-Za-z]:(?:[/\\]|$)")
+_HOME = compile_lazily(r"~[A-Za-z0-9_.+-]*(?:/|$)")
+_CONTROL = compile_lazily(r"[\x00-\x1f\x7f]")
 _USE_RELATIVE = "use a path relative to the workspace"
 
 
-def parts(path: str, roots: tuple[str, ...]) -> tuple[str, ...]:
+def split_below_root(path: str, roots: tuple[str, ...]) -> tuple[str, ...]:
     """Return the components of a path below the root; none for the root itself.
 
     Args:
@@ -50,17 +50,17 @@ def parts(path: str, roots: tuple[str, ...]) -> tuple[str, ...]:
     return found
 
 
-def shown(path: str) -> str:
+def quote_path(path: str) -> str:
     """Return a path in backticks for a message, escaped and with at most 200 characters."""
-    printable = exact(path, keep="")
+    printable = escape_for_approval(path, keep="")
     if len(printable) > 200:
         printable = printable[:100] + "…" + printable[-99:]
     return f"`{printable or '.'}`"
 
 
 def _check_text(path: str) -> None:
-    if len(path) > LONGEST:
-        raise _invalid(path, f"is {len(path)} characters long; the most is {LONGEST}")
+    if len(path) > MAX_PATH_LENGTH:
+        raise _invalid(path, f"is {len(path)} characters long; the most is {MAX_PATH_LENGTH}")
     if _CONTROL.search(path):
         raise _invalid(path, "contains a control character")
     try:
@@ -103,8 +103,8 @@ def _resolve(path: str) -> tuple[str, ...] | None:
 
 
 def _denied(path: str, reason: str) -> ToolFailed:
-    return ToolFailed(ErrorType.PERMISSION_DENIED, f"{shown(path)} {reason}")
+    return ToolFailed(ErrorType.PERMISSION_DENIED, f"{quote_path(path)} {reason}")
 
 
 def _invalid(path: str, reason: str) -> ToolFailed:
-    return ToolFailed(ErrorType.VALIDATION_FAILED, f"{shown(path)} {reason}")
+    return ToolFailed(ErrorType.VALIDATION_FAILED, f"{quote_path(path)} {reason}")

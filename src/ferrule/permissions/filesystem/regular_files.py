@@ -14,7 +14,7 @@ import stat
 from ferrule.core.calls import ErrorType
 from ferrule.core.errors import ToolFailed
 
-from .paths import shown
+from .paths import quote_path
 
 ABSENT = "absent"
 """The digest of a file that does not exist."""
@@ -23,12 +23,12 @@ READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
 """Flags with which opening never waits for a pipe and never acquires a terminal."""
 
 
-def error(number: int) -> OSError:
+def os_error(number: int) -> OSError:
     """Return the OSError for an error number, with the system's message."""
     return OSError(number, os.strerror(number))
 
 
-def status_of(folder: int, name: str) -> os.stat_result:
+def stat_name(folder: int, name: str) -> os.stat_result:
     """Return the stat of a name without following links. Raises OSError."""
     return os.stat(name, dir_fd=folder, follow_symlinks=False)
 
@@ -38,19 +38,19 @@ def check_regular(status: os.stat_result, path: str) -> None:
     if stat.S_ISREG(status.st_mode):
         return
     if stat.S_ISDIR(status.st_mode):
-        raise error(errno.EISDIR)
+        raise os_error(errno.EISDIR)
     if stat.S_ISLNK(status.st_mode):
-        raise error(errno.ELOOP)
+        raise os_error(errno.ELOOP)
     raise ToolFailed(
         ErrorType.VALIDATION_FAILED,
-        f"{shown(path)} is a pipe, socket or device, not a regular file",
+        f"{quote_path(path)} is a pipe, socket or device, not a regular file",
     )
 
 
-def regular(folder: int, name: str, path: str) -> os.stat_result | None:
+def stat_regular(folder: int, name: str, path: str) -> os.stat_result | None:
     """Return the stat of a regular file, or None if nothing has this name. Raises otherwise."""
     try:
-        status = status_of(folder, name)
+        status = stat_name(folder, name)
     except FileNotFoundError:
         return None
     check_regular(status, path)
@@ -60,7 +60,7 @@ def regular(folder: int, name: str, path: str) -> os.stat_result | None:
 def open_regular(folder: int, name: str, path: str) -> int:
     """Open a regular file for reading. The caller owns the descriptor."""
     # Checked before it is opened, because opening a device can already have an effect.
-    check_regular(status_of(folder, name), path)
+    check_regular(stat_name(folder, name), path)
     descriptor = os.open(name, READ, dir_fd=folder)
     try:
         check_regular(os.fstat(descriptor), path)
@@ -72,7 +72,7 @@ def open_regular(folder: int, name: str, path: str) -> int:
 
 def check_unchanged(folder: int, name: str, path: str, expect: str) -> None:
     """Raise unless the SHA-256 (hex) of the file is `expect`; ABSENT expects that it is missing."""
-    if regular(folder, name, path) is None:
+    if stat_regular(folder, name, path) is None:
         found = ABSENT
     else:
         with os.fdopen(open_regular(folder, name, path), "rb") as file:
@@ -80,11 +80,11 @@ def check_unchanged(folder: int, name: str, path: str, expect: str) -> None:
     if found == expect:
         return
     if expect == ABSENT:
-        raise error(errno.EEXIST)
+        raise os_error(errno.EEXIST)
     change = "is gone" if found == ABSENT else "has changed"
     raise ToolFailed(
         ErrorType.IO_ERROR,
-        f"{shown(path)} {change} since it was read; nothing was written. Read it again first",
+        f"{quote_path(path)} {change} since it was read; nothing was written. Read it again first",
     )
 
 
@@ -93,7 +93,7 @@ def check_replaceable(moved: os.stat_result, there: os.stat_result | None, sourc
     if there is not None and not stat.S_ISREG(moved.st_mode):
         raise ToolFailed(
             ErrorType.VALIDATION_FAILED,
-            f"{shown(source)} is not a file and cannot replace one",
+            f"{quote_path(source)} is not a file and cannot replace one",
         )
 
 
@@ -108,8 +108,8 @@ def make_folder(above: int, name: str, *, last: bool) -> None:
     try:
         os.mkdir(name, dir_fd=above)
     except FileExistsError:
-        status = status_of(above, name)
+        status = stat_name(above, name)
         if stat.S_ISLNK(status.st_mode):
-            raise error(errno.ELOOP) from None
+            raise os_error(errno.ELOOP) from None
         if not stat.S_ISDIR(status.st_mode):
-            raise error(errno.EEXIST if last else errno.ENOTDIR) from None
+            raise os_error(errno.EEXIST if last else errno.ENOTDIR) from None

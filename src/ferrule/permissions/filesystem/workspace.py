@@ -32,18 +32,18 @@ from typing import BinaryIO
 
 from ferrule.core.calls import ErrorType
 from ferrule.core.errors import ConfigError, ToolFailed
-from ferrule.permissions.denied_names import Denials, RuledNames
-from ferrule.permissions.protected_names import DEFAULT, Names
+from ferrule.permissions.path_denials import NamesAndDenyRules, PathDenials
+from ferrule.permissions.protected_names import DEFAULT_NAMES, ProtectedNames
 
 from . import atomic_write, open_beneath, paths, regular_files
-from .entry import Entry
-from .folder_trees import Found, Tree
-from .hard_links import NameCount
-from .os_errors import told
-from .paths import shown
-from .regular_files import ABSENT, status_of
+from .entry import FileEntry
+from .folder_trees import FolderTree, FoundFile
+from .hard_links import HardLinkCheck
+from .os_errors import explaining_os_errors
+from .paths import quote_path
+from .regular_files import ABSENT, stat_name
 
-__all__ = ["ABSENT", "READ_LIMIT", "WALK_LIMIT", "Entry", "Workspace", "check_text"]
+__all__ = ["ABSENT", "READ_LIMIT", "WALK_LIMIT", "FileEntry", "Workspace", "check_text"]
 
 READ_LIMIT = 10 * 1024 * 1024
 """The most bytes that `read` accepts by default."""
@@ -71,7 +71,7 @@ class Workspace:
         self,
         root: str | os.PathLike[str],
         *,
-        names: Names = DEFAULT,
+        names: ProtectedNames = DEFAULT_NAMES,
         linked: bool = False,
         open_folder: open_beneath.OpenFolder | None = None,
     ) -> None:
@@ -84,12 +84,12 @@ class Workspace:
             ) from error
         self.names = names
         self._spellings = tuple({str(self.root), os.path.abspath(root)})  # noqa: PTH100 - must not resolve links
-        self._open_folder = open_folder or open_beneath.best()
-        self._tree = Tree(descriptor, self._open_folder)
+        self._open_folder = open_folder or open_beneath.select_open_folder()
+        self._tree = FolderTree(descriptor, self._open_folder)
         self._linked = linked
-        self._name_count = NameCount(self._tree, names, WALK_LIMIT)
+        self._name_count = HardLinkCheck(self._tree, names, WALK_LIMIT)
         self._commit = threading.Lock()
-        self._denials: Denials | None = None
+        self._denials: PathDenials | None = None
         self._finalizer = weakref.finalize(self, os.close, descriptor)
 
     def close(self) -> None:
@@ -98,32 +98,32 @@ class Workspace:
         self._tree.root = -1
         self._finalizer()
 
-    def refusing(
-        self, refuses: Callable[[str, bool], str], denials: Denials | None = None
+    def restrict(
+        self, find_refusal: Callable[[str, bool], str], denials: PathDenials | None = None
     ) -> Workspace:
         """Return a workspace that refuses further paths.
 
         Args:
-            refuses: Returns why a path may not be read (or written); empty if it may.
+            find_refusal: Returns why a path may not be read (or written); empty if it may.
             denials: The deny rules for paths, which also bind commands.
         """
         names = self.names
-        ruled = RuledNames(names.reserved, names.secret, names.protected, refuses)
+        ruled = NamesAndDenyRules(names.reserved, names.secret, names.protected, find_refusal)
         workspace = Workspace(
             self.root, names=ruled, linked=self._linked, open_folder=self._open_folder
         )
         workspace._denials = denials
         return workspace
 
-    def command_names(self, also: Names = DEFAULT) -> Names:
+    def names_for_commands(self, also: ProtectedNames = DEFAULT_NAMES) -> ProtectedNames:
         """Return the names to hide from commands: the lists, those of `also`, and deny rules."""
         own = self.names
-        lists = Names(
+        lists = ProtectedNames(
             tuple(dict.fromkeys((*own.reserved, *also.reserved))),
             tuple(dict.fromkeys((*own.secret, *also.secret))),
             tuple(dict.fromkeys((*own.protected, *also.protected))),
         )
-        return lists if self._denials is None else self._denials.added_to(lists)
+        return lists if self._denials is None else self._denials.add_to(lists)
 
     # Names
 
@@ -136,9 +136,9 @@ class Workspace:
             ToolFailed: permission_denied if the path leads outside, validation_failed if it is not
                 a path.
         """
-        return "/".join(paths.parts(path, self._spellings))
+        return "/".join(paths.split_below_root(path, self._spellings))
 
-    def permit(self, path: str, *, write: bool) -> str:
+    def check_name(self, path: str, *, write: bool) -> str:
         """Return `name(path)` if tools may use it. No I/O.
 
         Raises:
@@ -147,26 +147,28 @@ class Workspace:
         name = self.name(path)
         if reason := self.names.check(name, write=write):
             raise ToolFailed(
-                ErrorType.PERMISSION_DENIED, f"{shown(path)} is {_with_article(reason)}"
+                ErrorType.PERMISSION_DENIED, f"{quote_path(path)} is {_with_article(reason)}"
             )
         return name
 
     # Looking
 
-    def stat(self, path: str) -> Entry:
+    def stat(self, path: str) -> FileEntry:
         """Return what a path is. A link is described, not followed."""
-        name = self.permit(path, write=False)
+        name = self.check_name(path, write=False)
         with self._told(path, name, "look at"):
-            return Entry.of(name, self._status(name))
+            return FileEntry.from_stat(name, self._status(name))
 
-    def entries(self, path: str = "", *, left_out: list[str] | None = None) -> list[Entry]:
+    def entries(self, path: str = "", *, left_out: list[str] | None = None) -> list[FileEntry]:
         """Return what is in a folder, sorted by name.
 
         Names on the lists are left out and added to `left_out`.
         """
-        name = self.permit(path, write=False)
+        name = self.check_name(path, write=False)
         found = self._scan(path, name)
-        return [Entry.of(below, status) for below, status in self._allowed(found, left_out)]
+        return [
+            FileEntry.from_stat(below, status) for below, status in self._allowed(found, left_out)
+        ]
 
     def walk(
         self,
@@ -175,7 +177,7 @@ class Workspace:
         hidden: bool = False,
         left_out: list[str] | None = None,
         limit: int = WALK_LIMIT,
-    ) -> Iterator[Entry]:
+    ) -> Iterator[FileEntry]:
         """Return all that is below a folder, depth first and by name, folders first.
 
         Links are listed and not followed. Names on the lists and folders of version control are
@@ -190,14 +192,14 @@ class Workspace:
         Raises:
             ToolFailed: `limit` if there are more entries, or any failure to list the folder.
         """
-        name = self.permit(path, write=False)
-        return self._walk(self._scan(path, name), shown(path), hidden, left_out, limit)
+        name = self.check_name(path, write=False)
+        return self._walk(self._scan(path, name), quote_path(path), hidden, left_out, limit)
 
     # Reading
 
     def open(self, path: str) -> BinaryIO:
         """Open a regular file for reading. FIFOs, devices, sockets and folders are refused."""
-        name = self.permit(path, write=False)
+        name = self.check_name(path, write=False)
         with self._told(path, name, "read"), self._parent(name) as (folder, last):
             file = os.fdopen(regular_files.open_regular(folder, last, path), "rb")
             try:
@@ -215,7 +217,8 @@ class Workspace:
                 size = os.fstat(file.fileno()).st_size
                 raise ToolFailed(
                     ErrorType.LIMIT,
-                    f"{shown(path)} has {size} bytes, more than {limit}; read a range of lines, "
+                    f"{quote_path(path)} has {size} bytes, more than {limit}; read a range of "
+                    f"lines, "
                     "its tail, or search it",
                 )
         return data
@@ -234,7 +237,7 @@ class Workspace:
 
     def write(
         self, path: str, data: bytes, *, expect: str | None = None, create: bool = True
-    ) -> Entry:
+    ) -> FileEntry:
         """Write a file atomically. Its folder must exist.
 
         Args:
@@ -246,24 +249,24 @@ class Workspace:
         Raises:
             ToolFailed: io_error if the file has other content than expected: nothing is changed.
         """
-        name = self.permit(path, write=True)
+        name = self.check_name(path, write=True)
         with self._told(path, name, "write"), self._parent(name) as (folder, last):
-            before = regular_files.regular(folder, last, path)
+            before = regular_files.stat_regular(folder, last, path)
             if before is None and not create:
-                raise regular_files.error(errno.ENOENT)
-            with atomic_write.staged(folder, data, before) as temporary, self._commit:
+                raise regular_files.os_error(errno.ENOENT)
+            with atomic_write.write_temporary(folder, data, before) as temporary, self._commit:
                 if expect is not None:
                     regular_files.check_unchanged(folder, last, path, expect)
                 atomic_write.rename(folder, temporary, folder, last, replace=expect != ABSENT)
-            return Entry.of(name, status_of(folder, last))
+            return FileEntry.from_stat(name, stat_name(folder, last))
 
-    def make_dir(self, path: str, *, parents: bool = True) -> Entry:
+    def make_dir(self, path: str, *, parents: bool = True) -> FileEntry:
         """Create a folder unless it exists; with `parents`, those above it too."""
-        name = self.permit(path, write=True)
+        name = self.check_name(path, write=True)
         parts = _split(name)
         with self._told(path, name, "create"):
             for depth in range(1 if parents else len(parts), len(parts) + 1):
-                with open_beneath.folder(
+                with open_beneath.folder_descriptor(
                     self._open_folder, self._tree.root, parts[: depth - 1]
                 ) as above:
                     try:
@@ -271,11 +274,11 @@ class Workspace:
                     except FileExistsError:
                         raise ToolFailed(
                             ErrorType.VALIDATION_FAILED,
-                            f"{shown(path)} is a file, so there can be no folder of that name",
+                            f"{quote_path(path)} is a file, so there can be no folder of that name",
                         ) from None
         return self.stat(path)
 
-    def move(self, source: str, target: str, *, overwrite: bool = False) -> Entry:
+    def move(self, source: str, target: str, *, overwrite: bool = False) -> FileEntry:
         """Rename a file, link or folder. With `overwrite` a file may replace a file.
 
         A folder that contains names on the lists is not moved.
@@ -284,10 +287,10 @@ class Workspace:
         new = self._permit_change(target)
         if new == old or new.startswith(old + "/"):
             raise ToolFailed(
-                ErrorType.VALIDATION_FAILED, f"{shown(source)} cannot be moved into itself"
+                ErrorType.VALIDATION_FAILED, f"{quote_path(source)} cannot be moved into itself"
             )
         with self._told(source, old, "move"), self._parent(old) as (from_folder, old_last):
-            status = status_of(from_folder, old_last)
+            status = stat_name(from_folder, old_last)
             if stat.S_ISDIR(status.st_mode):
                 self._check_below(source, old, new)
             with (
@@ -297,7 +300,7 @@ class Workspace:
             ):
                 if overwrite:
                     regular_files.check_replaceable(
-                        status, regular_files.regular(to_folder, new_last, target), source
+                        status, regular_files.stat_regular(to_folder, new_last, target), source
                     )
                 atomic_write.rename(from_folder, old_last, to_folder, new_last, replace=overwrite)
         return self.stat(target)
@@ -309,7 +312,7 @@ class Workspace:
         """
         name = self._permit_change(path)
         with self._told(path, name, "delete"), self._parent(name) as (folder, last):
-            status = status_of(folder, last)
+            status = stat_name(folder, last)
             if not stat.S_ISDIR(status.st_mode):
                 os.unlink(last, dir_fd=folder)
             elif recursive:
@@ -318,57 +321,59 @@ class Workspace:
             else:
                 os.rmdir(last, dir_fd=folder)
 
-    def descriptor(self, path: str = "") -> int:
+    def open_descriptor(self, path: str = "") -> int:
         """Open a folder as the working directory of a child. The caller closes the descriptor."""
-        name = self.permit(path, write=False)
+        name = self.check_name(path, write=False)
         with self._told(path, name, "enter"):
             return self._open_folder(self._tree.root, _split(name), os.O_RDONLY)
 
     # Inside
 
-    def _scan(self, path: str, name: str) -> list[Found]:
+    def _scan(self, path: str, name: str) -> list[FoundFile]:
         with self._told(path, name, "list"):
             try:
-                return self._tree.scan(_split(name))
+                return self._tree.list_folder(_split(name))
             except NotADirectoryError:
                 self._status(name)  # raises another error if it is a file on the way
                 raise ToolFailed(
                     ErrorType.VALIDATION_FAILED,
-                    f"{shown(path)} is a file, not a folder; use `read_file`",
+                    f"{quote_path(path)} is a file, not a folder; use `read_file`",
                 ) from None
 
     def _permit_change(self, path: str) -> str:
-        name = self.permit(path, write=True)
+        name = self.check_name(path, write=True)
         if name:
             return name
         raise ToolFailed(
             ErrorType.VALIDATION_FAILED,
-            f"{shown(path)} is the workspace itself; name something in it",
+            f"{quote_path(path)} is the workspace itself; name something in it",
         )
 
     def _status(self, name: str) -> os.stat_result:
         if not name:
             return os.fstat(self._tree.root)
         with self._parent(name) as (folder, last):
-            return status_of(folder, last)
+            return stat_name(folder, last)
 
     @contextmanager
     def _parent(self, name: str) -> Generator[tuple[int, str]]:
         """Open the folder that contains `name`; yield its descriptor and the last component."""
         *above, last = _split(name) or ("",)
         if not last:
-            raise regular_files.error(errno.EISDIR)
-        with open_beneath.folder(self._open_folder, self._tree.root, above) as descriptor:
+            raise regular_files.os_error(errno.EISDIR)
+        with open_beneath.folder_descriptor(
+            self._open_folder, self._tree.root, above
+        ) as descriptor:
             yield descriptor, last
 
     def _told(self, path: str, name: str, verb: str) -> AbstractContextManager[None]:
-        return told(path, verb, lambda: self._similar_names(name))
+        return explaining_os_errors(path, verb, lambda: self._similar_names(name))
 
     def _similar_names(self, name: str) -> list[str]:
         """Return names in the same folder that are spelled like a missing one."""
         *above, last = _split(name) or ("",)
         try:
-            found = self._tree.scan(tuple(above))
+            found = self._tree.list_folder(tuple(above))
         except OSError:
             return []  # the folder is missing, too
         readable = {
@@ -383,7 +388,7 @@ class Workspace:
         return self.names.check("/".join(below), write=False) is None
 
     def _allowed(
-        self, found: list[Found], left_out: list[str] | None
+        self, found: list[FoundFile], left_out: list[str] | None
     ) -> Iterator[tuple[str, os.stat_result]]:
         for below, status in found:
             if self._is_readable(below):
@@ -393,12 +398,12 @@ class Workspace:
 
     def _walk(
         self,
-        first: list[Found],
+        first: list[FoundFile],
         what: str,
         hidden: bool,
         left_out: list[str] | None,
         limit: int,
-    ) -> Iterator[Entry]:
+    ) -> Iterator[FileEntry]:
         waiting = list(self._allowed(first, left_out))[::-1]  # a stack, the next one last
         count = 0
         while waiting:
@@ -412,11 +417,11 @@ class Workspace:
                     ErrorType.LIMIT,
                     f"more than {limit} entries below {what}; name a smaller folder",
                 )
-            yield Entry.of(name, status)
+            yield FileEntry.from_stat(name, status)
             if not stat.S_ISDIR(status.st_mode):
                 continue
             try:
-                below = self._tree.scan(_split(name))
+                below = self._tree.list_folder(_split(name))
             except OSError:
                 if left_out is not None:
                     left_out.append(name)
@@ -424,27 +429,27 @@ class Workspace:
             waiting += list(self._allowed(below, left_out))[::-1]
 
     def _check_linked(self, status: os.stat_result, path: str) -> None:
-        if self._linked or self._name_count.all_readable(status):
+        if self._linked or self._name_count.are_all_names_readable(status):
             return
         raise ToolFailed(
             ErrorType.PERMISSION_DENIED,
-            f"{shown(path)} has {status.st_nlink} names (hard links), and some of them lie "
+            f"{quote_path(path)} has {status.st_nlink} names (hard links), and some of them lie "
             "outside of the workspace or may not be read; ask the person to copy the file",
         )
 
     def _check_below(self, path: str, old: str, new: str) -> None:
         """Raise ToolFailed if a folder contains names that tools may not change, old or new."""
-        for number, (below, _) in enumerate(self._tree.everything(_split(old))):
+        for number, (below, _) in enumerate(self._tree.walk(_split(old))):
             if number > WALK_LIMIT:
                 raise ToolFailed(
-                    ErrorType.LIMIT, f"{shown(path)} holds more than {WALK_LIMIT} entries"
+                    ErrorType.LIMIT, f"{quote_path(path)} holds more than {WALK_LIMIT} entries"
                 )
             name = "/".join(below)
             for spelling in dict.fromkeys((name, new + name.removeprefix(old))):
                 if reason := self.names.check(spelling, write=True):
                     raise ToolFailed(
                         ErrorType.PERMISSION_DENIED,
-                        f"{shown(path)} cannot be moved or deleted: {shown(spelling)} is "
+                        f"{quote_path(path)} cannot be moved or deleted: {quote_path(spelling)} is "
                         f"{_with_article(reason)}",
                     )
 
@@ -453,12 +458,12 @@ def check_text(data: bytes, path: str) -> None:
     """Raise ToolFailed(parse_error) if bytes are UTF-16 or contain an early NUL."""
     if data.startswith((b"\xff\xfe", b"\xfe\xff")):
         raise ToolFailed(
-            ErrorType.PARSE_ERROR, f"{shown(path)} is UTF-16 text; convert it to UTF-8 first"
+            ErrorType.PARSE_ERROR, f"{quote_path(path)} is UTF-16 text; convert it to UTF-8 first"
         )
     if b"\0" in data[:8192]:
         raise ToolFailed(
             ErrorType.PARSE_ERROR,
-            f"{shown(path)} is a binary file (there is a NUL in its first bytes), not text",
+            f"{quote_path(path)} is a binary file (there is a NUL in its first bytes), not text",
         )
 
 

@@ -20,13 +20,13 @@ from base64 import urlsafe_b64encode
 from collections.abc import Mapping
 from hashlib import sha256
 
-from .http_security import Visitor, Who
+from .http_security import Principal, Visitor
 
 _MAX_LENGTH = 200
 """Longest cookie, in characters."""
 
 
-def made(token: str, who: Who, ends: int) -> tuple[str, Visitor]:
+def make_cookie(token: str, who: Principal, ends: int) -> tuple[str, Visitor]:
     """Make a cookie for a token, and the visitor it stands for.
 
     Args:
@@ -38,7 +38,9 @@ def made(token: str, who: Who, ends: int) -> tuple[str, Visitor]:
     return f"{content}.{_prove(token, content)}", _make_visitor(token, who, content)
 
 
-def known(cookie: str, people: Mapping[str, Who], now: float) -> tuple[Visitor, int] | None:
+def read_cookie(
+    cookie: str, people: Mapping[str, Principal], now: float
+) -> tuple[Visitor, int] | None:
     """Return the visitor a cookie stands for, and when it ends; None if it is invalid or expired.
 
     Args:
@@ -60,7 +62,7 @@ def known(cookie: str, people: Mapping[str, Who], now: float) -> tuple[Visitor, 
     return found
 
 
-def _make_visitor(token: str, who: Who, content: str) -> Visitor:
+def _make_visitor(token: str, who: Principal, content: str) -> Visitor:
     return Visitor(who.user, who.operator, who.tenant, csrf=_prove(token, f"csrf {content}"))
 
 

@@ -29,9 +29,9 @@ from ferrule.core.errors import ConfigError
 
 BODY_SECONDS = 30.0
 """How long the body of a request may take."""
-MOST = 1024 * 1024
+MAX_BODY = 1024 * 1024
 """Default limit of a request's body, in bytes."""
-LEAST_TOKEN = 16
+MIN_TOKEN_LENGTH = 16
 """Shortest token, in characters."""
 HEADERS = (
     (
@@ -60,7 +60,7 @@ Headers = list[tuple[bytes, bytes]]
 
 
 @dataclass(frozen=True, slots=True)
-class Who:
+class Principal:
     """Whom a token stands for. An operator may see what other users do."""
 
     user: str
@@ -68,7 +68,7 @@ class Who:
     tenant: str = "local"
 
 
-OWNER = Who("owner", operator=True)
+OWNER = Principal("owner", operator=True)
 """Whom the token stands for on a server with a single token."""
 
 
@@ -81,18 +81,18 @@ class Visitor:
         operator: Whether they may see what other users do.
         tenant: The tenant of the user.
         csrf: The token that their pages must send back to change anything; "" for programs.
-        over: Whether the person has signed out since.
+        is_signed_out: Whether the person has signed out since.
     """
 
     user: str
     operator: bool
     tenant: str
     csrf: str = ""
-    over: bool = False
+    is_signed_out: bool = False
 
 
 class SignIn(Protocol):
-    """How people sign in with a browser; `sign_in.Browsers` implements it.
+    """How people sign in with a browser; `sign_in.BrowserSignIn` implements it.
 
     `origins` are those of our own pages, in lower case; `paths` are the ones it serves itself.
     """
@@ -101,16 +101,16 @@ class SignIn(Protocol):
     paths: tuple[str, ...]
 
     async def serve(
-        self, whose: Callable[[bytes], Who | None], scope: Scope, receive: Receive, send: Send
+        self, whose: Callable[[bytes], Principal | None], scope: Scope, receive: Receive, send: Send
     ) -> None:
         """Respond to a request to one of `paths`, from anybody."""
         ...
 
-    def visitor(self, scope: Scope) -> Visitor | None:
+    def find_visitor(self, scope: Scope) -> Visitor | None:
         """Return who sent a request, by their cookie; None if nobody is signed in."""
         ...
 
-    def ours(self, visitor: Visitor | None, scope: Scope, body: bytes) -> bool:
+    def is_from_our_page(self, visitor: Visitor | None, scope: Scope, body: bytes) -> bool:
         """Whether a request comes from our own pages or from a program, or changes nothing."""
         ...
 
@@ -118,12 +118,12 @@ class SignIn(Protocol):
         """Whether a request asks for a page to be shown in a browser."""
         ...
 
-    async def send_to_sign_in(self, scope: Scope, send: Send) -> None:
+    async def redirect_to_sign_in(self, scope: Scope, send: Send) -> None:
         """Redirect to the page for signing in."""
         ...
 
 
-class Door:
+class HttpGuard:
     """An ASGI application that lets only permitted requests through to `app`.
 
     Args:
@@ -131,8 +131,8 @@ class Door:
         token: The only token, or whom each token stands for.
         hosts: What clients may send as `Host`, such as `127.0.0.1:8000`.
         origins: Origins of web pages that may send requests.
-        reads: Paths that anybody may GET; one that ends in `/` includes all paths below it.
-        most: Limit of a request's body, in bytes.
+        open_paths: Paths that anybody may GET; one that ends in `/` includes all paths below it.
+        max_body: Limit of a request's body, in bytes.
         browsers: How people sign in with a browser, if they may.
 
     Raises:
@@ -143,11 +143,11 @@ class Door:
         self,
         app: Application,
         *,
-        token: str | Mapping[str, Who],
+        token: str | Mapping[str, Principal],
         hosts: Iterable[str],
         origins: Iterable[str] = (),
-        reads: Iterable[str] = (),
-        most: int = MOST,
+        open_paths: Iterable[str] = (),
+        max_body: int = MAX_BODY,
         browsers: SignIn | None = None,
     ) -> None:
         tokens = {token: OWNER} if isinstance(token, str) else token
@@ -158,12 +158,12 @@ class Door:
         self._known = {_digest(one.encode()): who for one, who in tokens.items()}
         self._hosts = frozenset(host.lower().encode() for host in hosts)
         self._origins = frozenset(origin.lower().encode() for origin in origins)
-        self._reads = frozenset(reads)
+        self._reads = frozenset(open_paths)
         self._below = tuple(path for path in self._reads if path.endswith("/"))
-        self._most = most
+        self._most = max_body
         self._browsers = browsers
 
-    def whose(self, token: bytes) -> Who | None:
+    def find_principal(self, token: bytes) -> Principal | None:
         """Return whom a token stands for; None if it is unknown."""
         return self._known.get(_digest(token))
 
@@ -177,9 +177,9 @@ class Door:
         send = _add_headers(send)
         refusal = self._check_target(scope)
         if refusal is not None:
-            await say(send, *refusal)
+            await send_text(send, *refusal)
         elif self._browsers is not None and scope["path"] in self._browsers.paths:
-            await self._browsers.serve(self.whose, scope, receive, send)
+            await self._browsers.serve(self.find_principal, scope, receive, send)
         else:
             await self._authorize(scope, receive, send)
 
@@ -188,26 +188,30 @@ class Door:
         visitor = self._identify(scope)
         if visitor is None and not self._is_open(scope):
             if self._browsers is not None and self._browsers.wants_page(scope):
-                await self._browsers.send_to_sign_in(scope, send)
+                await self._browsers.redirect_to_sign_in(scope, send)
             else:
-                await say(send, 401, "a bearer token is required")
+                await send_text(send, 401, "a bearer token is required")
             return
         scope.setdefault("state", {})["visitor"] = visitor
-        body = await read(receive, self._most)
+        body = await read_body(receive, self._most)
         if isinstance(body, tuple):
-            await say(send, *body)
-        elif self._browsers is not None and not self._browsers.ours(visitor, scope, body):
-            await say(send, 403, "the page's CSRF token is required (`X-Ferrule-Csrf`)")
+            await send_text(send, *body)
+        elif self._browsers is not None and not self._browsers.is_from_our_page(
+            visitor, scope, body
+        ):
+            await send_text(send, 403, "the page's CSRF token is required (`X-Ferrule-Csrf`)")
         else:
             await self._app(scope, _replay_body(body, receive), send)
 
     def _identify(self, scope: Scope) -> Visitor | None:
         """Return the sender by bearer token or cookie; a wrong token is not made up by a cookie."""
-        given = values(scope, b"authorization")
+        given = header_values(scope, b"authorization")
         if not given:
-            return None if self._browsers is None else self._browsers.visitor(scope)
+            return None if self._browsers is None else self._browsers.find_visitor(scope)
         scheme, _, token = given[0].partition(b" ")
-        who = self.whose(token) if len(given) == 1 and scheme.lower() == b"bearer" else None
+        who = (
+            self.find_principal(token) if len(given) == 1 and scheme.lower() == b"bearer" else None
+        )
         return None if who is None else Visitor(who.user, who.operator, who.tenant)
 
     def _is_open(self, scope: Scope) -> bool:
@@ -218,35 +222,40 @@ class Door:
 
     def _check_target(self, scope: Scope) -> tuple[int, str] | None:
         """Return status and reason if a request is meant for, or sent by, another site."""
-        hosts = values(scope, b"host")
+        hosts = header_values(scope, b"host")
         if len(hosts) != 1 or hosts[0].lower() not in self._hosts:
             return 421, "this server does not serve the requested host"
-        if values(scope, b"transfer-encoding") and values(scope, b"content-length"):
+        if header_values(scope, b"transfer-encoding") and header_values(scope, b"content-length"):
             # A proxy before us may have seen another end of the request than we do (request
             # smuggling, RFC 9112 §11.2).
             return 400, "both Transfer-Encoding and Content-Length are given"
-        origins = [origin.lower() for origin in values(scope, b"origin")]
+        origins = [origin.lower() for origin in header_values(scope, b"origin")]
         allowed = (
             self._origins if self._browsers is None else self._origins | self._browsers.origins
         )
         if any(origin not in allowed for origin in origins):
             return 403, "requests from web pages are not accepted"
-        sites = () if origins else values(scope, b"sec-fetch-site")
+        sites = () if origins else header_values(scope, b"sec-fetch-site")
         if any(site not in (b"same-origin", b"none") for site in sites):
             return 403, "links from other sites are not followed; open the address yourself"
         return None
 
 
-def values(scope: Scope, name: bytes) -> list[bytes]:
+def header_values(scope: Scope, name: bytes) -> list[bytes]:
     """Return all values of a header, whose name is given in lower case."""
     headers: Headers = scope["headers"]
     return [value for one, value in headers if one == name]
 
 
 def _check_token(token: str) -> None:
-    if len(token) < LEAST_TOKEN or not token.isascii() or not token.isprintable() or " " in token:
+    if (
+        len(token) < MIN_TOKEN_LENGTH
+        or not token.isascii()
+        or not token.isprintable()
+        or " " in token
+    ):
         raise ConfigError(
-            f"a server's token needs {LEAST_TOKEN} characters or more, none of them a space",
+            f"a server's token needs {MIN_TOKEN_LENGTH} characters or more, none of them a space",
             hint="make one: `python -c 'import secrets; print(secrets.token_urlsafe(32))'`",
         )
 
@@ -255,7 +264,7 @@ def _digest(token: bytes) -> bytes:
     return sha256(token).digest()
 
 
-async def read(receive: Receive, most: int) -> bytes | tuple[int, str]:
+async def read_body(receive: Receive, most: int) -> bytes | tuple[int, str]:
     """Read the body of a request. Return it, or a status and the reason why it is refused."""
     body = bytearray()
     try:
@@ -301,7 +310,7 @@ def _add_headers(send: Send) -> Send:
     return send_with_headers
 
 
-async def say(
+async def send_text(
     send: Send, status: int, why: str, *, kind: bytes = b"text/plain", more: Iterable[Any] = ()
 ) -> None:
     """Respond with a text and close the connection.

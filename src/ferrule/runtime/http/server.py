@@ -7,9 +7,9 @@ whoever started it.
 Connections are limited in number and in how long they may idle (slow loris): the head of a request
 must arrive within `HEAD_SECONDS`, its body within `http_security.BODY_SECONDS`, and a response that
 the client does not read is aborted after `STALLED_SECONDS`. A server that is told to stop first
-tells the application (`ending`), then waits `GRACE` seconds for responses in progress.
+tells the application (`ending`), then waits `GRACE_SECONDS` seconds for responses in progress.
 
-Not protected: somebody who keeps opening `CONNECTIONS` connections keeps others out.
+Not protected: somebody who keeps opening `MAX_CONNECTIONS` connections keeps others out.
 """
 
 from __future__ import annotations
@@ -27,23 +27,23 @@ from pathlib import Path
 from typing import Any
 
 from ferrule.core.errors import ConfigError
-from ferrule.models.http.proxies import loopback
+from ferrule.models.http.proxies import is_loopback
 
 from .http_security import Application
 
-VARIABLE = "FERRULE_TOKEN"
+TOKEN_VARIABLE = "FERRULE_TOKEN"
 """The environment variable that holds the token."""
-CONNECTIONS = 768
+MAX_CONNECTIONS = 768
 """Most connections at once; below 1024, the usual limit of open files of a process."""
 HEAD_SECONDS = 10.0
 STALLED_SECONDS = 60.0
-GRACE = 5
+GRACE_SECONDS = 5
 """Seconds that responses in progress get when the server stops."""
 _BACKLOG = 512
 _FULL = b"HTTP/1.1 503 Service Unavailable\r\nconnection: close\r\ncontent-length: 0\r\n\r\n"
 
 
-def token_of(file: Path | None) -> tuple[str, bool]:
+def load_token(file: Path | None) -> tuple[str, bool]:
     """Return the server's token, and whether it was made just now.
 
     Raises:
@@ -54,19 +54,19 @@ def token_of(file: Path | None) -> tuple[str, bool]:
             return file.read_text(encoding="utf-8").strip(), False
         except (OSError, UnicodeDecodeError) as error:
             raise ConfigError(f"cannot read the token in `{file}`: {error}") from error
-    token = os.environ.get(VARIABLE, "")
+    token = os.environ.get(TOKEN_VARIABLE, "")
     if token:
         return token, False
     return secrets.token_urlsafe(32), True
 
 
-def address_of(host: str, port: int, url: str = "") -> str:
+def public_address(host: str, port: int, url: str = "") -> str:
     """Return the address that clients use: `url`, or this host and port.
 
     Raises:
         ConfigError: The token would go over a network unencrypted.
     """
-    if not loopback(host) and not url.startswith("https://"):
+    if not is_loopback(host) and not url.startswith("https://"):
         raise ConfigError(
             f"serving on `{host}` would send the token in the clear",
             hint="serve on 127.0.0.1 behind a TLS proxy, and give its address as `url`",
@@ -74,7 +74,7 @@ def address_of(host: str, port: int, url: str = "") -> str:
     return (url or f"http://{_url_host(host)}:{port}").rstrip("/")
 
 
-def hosts_of(host: str, port: int, url: str = "") -> frozenset[str]:
+def accepted_hosts(host: str, port: int, url: str = "") -> frozenset[str]:
     """Return what clients of this server may send as `Host`."""
     names = (_url_host(host), "localhost")
     hosts = {f"{name}:{port}" for name in names}
@@ -86,9 +86,9 @@ def hosts_of(host: str, port: int, url: str = "") -> frozenset[str]:
     return frozenset(hosts)
 
 
-def origins_of(host: str, port: int, url: str = "") -> frozenset[str]:
+def accepted_origins(host: str, port: int, url: str = "") -> frozenset[str]:
     """Return what browsers send as `Origin` for pages of this server."""
-    origins = {f"http://{name}" for name in hosts_of(host, port)}
+    origins = {f"http://{name}" for name in accepted_hosts(host, port)}
     if "://" in url:
         origins.add("/".join(url.split("/")[:3]))
     return frozenset(origins)
@@ -100,7 +100,7 @@ def _url_host(host: str) -> str:
 
 
 def listen(host: str, port: int) -> socket.socket:
-    """Open a listening socket. Port 0 takes a free one, which `port_of` returns.
+    """Open a listening socket. Port 0 takes a free one, which `bound_port` returns.
 
     Raises:
         ConfigError: The address cannot be used.
@@ -115,7 +115,7 @@ def listen(host: str, port: int) -> socket.socket:
         ) from error
 
 
-def port_of(listening: socket.socket) -> int:
+def bound_port(listening: socket.socket) -> int:
     """Return the port of a listening socket."""
     return listening.getsockname()[1]
 
@@ -126,8 +126,8 @@ async def serve(
     port: int,
     *,
     listening: socket.socket | None = None,
-    ending: Callable[[], None] | None = None,
-    connections: int = CONNECTIONS,
+    on_stopping: Callable[[], None] | None = None,
+    connections: int = MAX_CONNECTIONS,
 ) -> int:
     """Serve until the process gets SIGINT or SIGTERM. Return the exit code for that.
 
@@ -138,7 +138,8 @@ async def serve(
         host: The address to serve on.
         port: The port to serve on.
         listening: A socket of `listen`, if the port had to be known before.
-        ending: Called once no more requests are accepted: endless responses (streams) must end.
+        on_stopping: Called once no more requests are accepted: endless responses (streams) must
+            end.
         connections: Most connections at once.
 
     Raises:
@@ -156,10 +157,10 @@ async def serve(
         access_log=False,
         proxy_headers=False,
         server_header=False,
-        timeout_graceful_shutdown=GRACE,
+        timeout_graceful_shutdown=GRACE_SECONDS,
         limit_concurrency=connections,
     )
-    server = _server_class()(config, ending)
+    server = _server_class()(config, on_stopping)
     serving = asyncio.ensure_future(server.serve(sockets=[listening]))
     try:
         await asyncio.shield(serving)

@@ -24,13 +24,22 @@ from collections.abc import Callable, Iterable, Mapping
 from hashlib import sha256
 from urllib.parse import parse_qs, quote
 
-from .cookies import known, made
-from .http_security import Receive, Scope, Send, Visitor, Who, read, say, values
+from .cookies import make_cookie, read_cookie
+from .http_security import (
+    Principal,
+    Receive,
+    Scope,
+    Send,
+    Visitor,
+    header_values,
+    read_body,
+    send_text,
+)
 
 LOGIN, LOGOUT = "/login", "/logout"
-SECONDS = 12 * 3600.0
+VISIT_SECONDS = 12 * 3600.0
 """How long a person stays signed in."""
-MOST_VISITS = 1024
+MAX_VISITS = 1024
 """Most people signed in at once; a new one signs out the oldest."""
 _MOST_FORM = 4096
 """Largest form, in bytes."""
@@ -46,7 +55,7 @@ _PAGE = """<!doctype html>
 """
 
 
-def plain_page(note: str, to: str) -> str:
+def render_plain_page(note: str, to: str) -> str:
     """Make the page with the form, which posts `token` and `next` to `/login`.
 
     Args:
@@ -56,13 +65,13 @@ def plain_page(note: str, to: str) -> str:
     return _PAGE.format(note=html.escape(note), next=html.escape(to))
 
 
-class Browsers:
+class BrowserSignIn:
     """The people who are signed in with a browser.
 
     Args:
         origins: The origins of our own pages, such as `http://127.0.0.1:8000`.
         home: The path to go to after signing in.
-        page: Makes the page with the form, like `plain_page`.
+        page: Makes the page with the form, like `render_plain_page`.
         secure: Send the cookie over TLS only.
         people: Whom each token stands for whose cookies outlive the process.
         now: A clock, in seconds since 1970.
@@ -73,9 +82,9 @@ class Browsers:
         origins: Iterable[str],
         *,
         home: str = "/",
-        page: Callable[[str, str], str] = plain_page,
+        page: Callable[[str, str], str] = render_plain_page,
         secure: bool = False,
-        people: Mapping[str, Who] | None = None,
+        people: Mapping[str, Principal] | None = None,
         now: Callable[[], float] = time.time,
     ) -> None:
         self.origins = frozenset(origin.lower().encode() for origin in origins)
@@ -88,7 +97,7 @@ class Browsers:
         self._now = now
         self._visits: dict[bytes, tuple[Visitor, float]] = {}
 
-    def visitor(self, scope: Scope) -> Visitor | None:
+    def find_visitor(self, scope: Scope) -> Visitor | None:
         """Return who sent a request, by their cookie; None if nobody is signed in."""
         value = _cookie(scope)
         visitor, ends = self._visits.get(_digest(value), (None, 0.0))
@@ -99,17 +108,17 @@ class Browsers:
 
     def _recognise(self, value: str) -> Visitor | None:
         """Return somebody who signed in before the server was restarted."""
-        found = known(value, self._people, self._now()) if self._people else None
+        found = read_cookie(value, self._people, self._now()) if self._people else None
         if found is None or _digest(value) in self._signed_out:
             return None
         self._keep(value, *found)
         return found[0]
 
-    def ours(self, visitor: Visitor | None, scope: Scope, body: bytes) -> bool:
+    def is_from_our_page(self, visitor: Visitor | None, scope: Scope, body: bytes) -> bool:
         """Whether a request comes from our own pages or from a program, or changes nothing."""
         if visitor is None or not visitor.csrf or scope["method"] in _SAFE:
             return True
-        given = [value.decode("latin-1") for value in values(scope, b"x-ferrule-csrf")]
+        given = [value.decode("latin-1") for value in header_values(scope, b"x-ferrule-csrf")]
         given = given or _form(scope, body).get("csrf", [])
         return len(given) == 1 and hmac.compare_digest(given[0].encode(), visitor.csrf.encode())
 
@@ -118,35 +127,35 @@ class Browsers:
 
         Not one of htmx, which would put the form into the current page.
         """
-        accepts_html = any(b"text/html" in value for value in values(scope, b"accept"))
-        return scope["method"] in _SAFE and accepts_html and not values(scope, b"hx-request")
+        accepts_html = any(b"text/html" in value for value in header_values(scope, b"accept"))
+        return scope["method"] in _SAFE and accepts_html and not header_values(scope, b"hx-request")
 
-    async def send_to_sign_in(self, scope: Scope, send: Send) -> None:
+    async def redirect_to_sign_in(self, scope: Scope, send: Send) -> None:
         """Redirect to the page for signing in, and from there to the requested page."""
         query = scope["query_string"].decode("latin-1")
         target = quote(scope["path"])
         if query:
             target += f"?{query}"
         location = f"{LOGIN}?next={quote(target, safe='')}"
-        await say(send, 303, "sign in", more=[(b"location", location.encode())])
+        await send_text(send, 303, "sign in", more=[(b"location", location.encode())])
 
     async def serve(
-        self, whose: Callable[[bytes], Who | None], scope: Scope, receive: Receive, send: Send
+        self, whose: Callable[[bytes], Principal | None], scope: Scope, receive: Receive, send: Send
     ) -> None:
         """Respond to `/login` and `/logout`, for anybody."""
-        body = await read(receive, _MOST_FORM)
+        body = await read_body(receive, _MOST_FORM)
         if isinstance(body, tuple):
-            await say(send, *body)
+            await send_text(send, *body)
         elif scope["path"] == LOGIN:
             await self._login(whose, scope, body, send)
         else:
             await self._logout(scope, body, send)
 
     async def _login(
-        self, whose: Callable[[bytes], Who | None], scope: Scope, body: bytes, send: Send
+        self, whose: Callable[[bytes], Principal | None], scope: Scope, body: bytes, send: Send
     ) -> None:
         if scope["method"] not in (*_SAFE, "POST"):
-            await say(send, 405, "sign in with GET or POST")
+            await send_text(send, 405, "sign in with GET or POST")
             return
         fields = _form(scope, body) if scope["method"] == "POST" else _fields(scope["query_string"])
         token = fields.get("token", [""])[0]
@@ -156,11 +165,11 @@ class Browsers:
             note = "Enter the token of this server."
             if token:
                 note = "This is not a token of this server."
-            await say(send, 403 if token else 200, self._page(note, to), kind=b"text/html")
+            await send_text(send, 403 if token else 200, self._page(note, to), kind=b"text/html")
             return
         self._end(_cookie(scope))
         cookie = f"{_cookie_name(scope)}={self._begin(who, token)}{self._flags}"
-        await say(
+        await send_text(
             send,
             303,
             "signed in",
@@ -168,22 +177,24 @@ class Browsers:
         )
 
     async def _logout(self, scope: Scope, body: bytes, send: Send) -> None:
-        if scope["method"] != "POST" or not self.ours(self.visitor(scope), scope, body):
-            await say(send, 403, "sign out with the button of a page")
+        if scope["method"] != "POST" or not self.is_from_our_page(
+            self.find_visitor(scope), scope, body
+        ):
+            await send_text(send, 403, "sign out with the button of a page")
             return
         self._end(_cookie(scope))
         cookie = f"{_cookie_name(scope)}={self._flags}; Max-Age=0"
-        await say(
+        await send_text(
             send,
             303,
             "signed out",
             more=[(b"location", LOGIN.encode()), (b"set-cookie", cookie.encode())],
         )
 
-    def _begin(self, who: Who, token: str) -> str:
-        ends = self._now() + SECONDS
+    def _begin(self, who: Principal, token: str) -> str:
+        ends = self._now() + VISIT_SECONDS
         if token in self._people:
-            value, visitor = made(token, who, int(ends))
+            value, visitor = make_cookie(token, who, int(ends))
         else:
             value = secrets.token_urlsafe(32)
             visitor = Visitor(who.user, who.operator, who.tenant, csrf=secrets.token_urlsafe(32))
@@ -192,13 +203,13 @@ class Browsers:
 
     def _keep(self, value: str, visitor: Visitor, ends: float) -> None:
         self._visits[_digest(value)] = (visitor, ends)
-        while len(self._visits) > MOST_VISITS:
-            self._visits.pop(next(iter(self._visits)))[0].over = True
+        while len(self._visits) > MAX_VISITS:
+            self._visits.pop(next(iter(self._visits)))[0].is_signed_out = True
 
     def _end(self, value: str) -> None:
         visitor, ends = self._visits.pop(_digest(value), (None, 0.0))
         if visitor is not None:
-            visitor.over = True
+            visitor.is_signed_out = True
             now = self._now()
             self._signed_out = {
                 digest: until for digest, until in self._signed_out.items() if until > now
@@ -212,7 +223,7 @@ def _digest(value: str) -> bytes:
 
 def _cookie_name(scope: Scope) -> str:
     """Return the cookie's name. It has the port in it, so that two servers here do not collide."""
-    port = values(scope, b"host")[0].decode("latin-1").rpartition(":")[2]
+    port = header_values(scope, b"host")[0].decode("latin-1").rpartition(":")[2]
     return f"ferrule-{port}" if port.isdigit() else "ferrule"
 
 
@@ -220,7 +231,7 @@ def _cookie(scope: Scope) -> str:
     """Return the cookie's value; "" if there is none, or several, since somebody planted one."""
     name = _cookie_name(scope)
     found: list[str] = []
-    for line in values(scope, b"cookie"):
+    for line in header_values(scope, b"cookie"):
         for pair in line.decode("latin-1").split(";"):
             key, _, value = pair.strip().partition("=")
             if key == name:
@@ -229,7 +240,7 @@ def _cookie(scope: Scope) -> str:
 
 
 def _form(scope: Scope, body: bytes) -> dict[str, list[str]]:
-    kinds = values(scope, b"content-type")
+    kinds = header_values(scope, b"content-type")
     if len(kinds) != 1 or kinds[0].split(b";")[0].strip().lower() != _FORM:
         return {}
     return _fields(body)

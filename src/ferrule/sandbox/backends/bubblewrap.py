@@ -20,61 +20,67 @@ from pathlib import Path
 
 from ferrule.sandbox.inside import bubblewrap_supervisor
 from ferrule.sandbox.inside.protocol import Launch
-from ferrule.sandbox.inside.session import Session
-from ferrule.sandbox.view.layout import Places, Step, Surroundings, layout, own
+from ferrule.sandbox.inside.session import SandboxRecord
+from ferrule.sandbox.view.layout import (
+    MachineFolders,
+    SessionPaths,
+    Step,
+    command_steps,
+    session_steps,
+)
 
-from .bubblewrap_arguments import bubblewrap_argv, sees
-from .namespaces import Confinement
-from .probes import interpreter, probe, rights_to_lock
+from .bubblewrap_arguments import bubblewrap_argv, is_visible
+from .namespaces import NamespaceBackend
+from .probes import interpreter_path, lock_capabilities, probe
 
 _PROGRAM = "/run/ferrule"
 """Where the view has the code that starts commands."""
 
 
-class Bubblewrapped(Confinement):
+class BubblewrapBackend(NamespaceBackend):
     """The bubblewrap backend: what the commands of one session share."""
 
     _view_steps: tuple[Step, ...] = ()
 
-    def shape_session(self, session: Session, found: Surroundings) -> None:
+    def adapt_session(self, session: SandboxRecord, found: MachineFolders) -> None:
         session.backend = "bubblewrap"
         session.steps = []
         session.command_steps = []
-        copy_program(self.places())
-        *steps, seal_root = layout(self.policy, found)
-        steps.append(("read", _PROGRAM, f"{self.places().held}/program"))
-        python = interpreter()
-        if not sees(python, steps):
+        copy_program(self.ensure_session_paths())
+        *steps, seal_root = session_steps(self.policy, found)
+        steps.append(("read", _PROGRAM, f"{self.ensure_session_paths().held}/program"))
+        python = interpreter_path()
+        if not is_visible(python, steps):
             steps.append(("read", sys.base_prefix, sys.base_prefix))
         session.locked = probe().bwrap_locks
         # The first process inside writes to its /proc to lock the view, and then makes it
         # read-only itself.
         replaced = ("proc", "seal") if session.locked else ("proc",)
         adapted_steps = [
-            step for step in own(found) if step[1] != "/proc" or step[0] not in replaced
+            step for step in command_steps(found) if step[1] != "/proc" or step[0] not in replaced
         ]
         self._view_steps = (*steps, seal_root, *adapted_steps)
 
-    def shape_launch(self, launch: Launch) -> None:
+    def adapt_launch(self, launch: Launch) -> None:
         # A mount over a link would lie over what it leads to; the mediator keeps such links as they
         # are.
         masks = [step for step in launch.steps if not os.path.islink(step[1])]  # noqa: PTH114  paths of steps are text
-        python = interpreter()
+        python = interpreter_path()
         launch.program_folder = f"{_PROGRAM}/sandbox"
         launch.wrapper = list(
             bubblewrap_argv(
                 probe().bwrap,
                 [*self._view_steps, *masks],
-                self.places(),
+                self.ensure_session_paths(),
                 directory="/",
                 program=python,
                 argv=(python,),
-                rights=rights_to_lock() if probe().bwrap_locks else (),
+                rights=lock_capabilities() if probe().bwrap_locks else (),
             )
         )
 
 
-def copy_program(places: Places) -> None:
+def copy_program(places: SessionPaths) -> None:
     """Copy and compile what starts commands, before any command of the session runs.
 
     The original may lie in the workspace, where commands could change it.

@@ -16,7 +16,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Sequence
 
-from ferrule.sandbox.view.layout import HELD, Places, Step
+from ferrule.sandbox.view.layout import HELD_FOLDER, SessionPaths, Step
 
 _ISOLATION = (
     "--unshare-all",
@@ -31,7 +31,7 @@ _ISOLATION = (
 def bubblewrap_argv(
     bwrap: str,
     steps: Iterable[Step],
-    places: Places,
+    places: SessionPaths,
     *,
     directory: str,
     program: str,
@@ -56,7 +56,7 @@ def bubblewrap_argv(
     return (*arguments, "--chdir", directory, "--", program, *argv[1:])
 
 
-def sees(path: str, steps: Iterable[Step]) -> bool:
+def is_visible(path: str, steps: Iterable[Step]) -> bool:
     """Return whether a file of the machine is at its own path in the view."""
     return any(
         path.startswith(f"{place.rstrip('/')}/")
@@ -76,11 +76,11 @@ def _adapt_steps(steps: Iterable[Step]) -> Iterator[Step]:
             if not has_dev:
                 yield "dev", "/dev", ""
             has_dev = True
-        elif path != HELD:
+        elif path != HELD_FOLDER:
             yield action, path, detail
 
 
-def _options(step: Step, places: Places) -> tuple[str, ...]:
+def _options(step: Step, places: SessionPaths) -> tuple[str, ...]:
     action, path, detail = step
     match action:
         case "link":
@@ -108,6 +108,8 @@ def _options(step: Step, places: Places) -> tuple[str, ...]:
             raise ValueError(f"bubblewrap has no `{action}` ({path})")
 
 
-def _outside_path(path: str, places: Places) -> str:
+def _outside_path(path: str, places: SessionPaths) -> str:
     """Return where something in the session's own folder lies outside."""
-    return places.held + path.removeprefix(HELD) if path.startswith(HELD + "/") else path
+    return (
+        places.held + path.removeprefix(HELD_FOLDER) if path.startswith(HELD_FOLDER + "/") else path
+    )

@@ -14,43 +14,49 @@ import os
 from collections.abc import Iterator
 from pathlib import Path
 
-from ferrule.core.frozen import frozen
-from ferrule.sandbox.policy import Bounds
+from ferrule.core.value_class import frozen
+from ferrule.sandbox.policy import ResourceLimits
 
 Group = tuple[str, dict[str, str], str]
 """A group to make; see `inside.kernel.control_groups`."""
 
 
 @frozen
-class Groups:
-    """`made` are the groups to make, `bounds` what they limit: `memory`, `processes`."""
+class ControlGroups:
+    """`groups` are the groups to make, `limited` what they limit: `memory`, `processes`."""
 
-    made: tuple[Group, ...] = ()
-    bounds: frozenset[str] = frozenset()
+    groups: tuple[Group, ...] = ()
+    limited: frozenset[str] = frozenset()
 
 
-def find(
-    bounds: Bounds, name: str, *, own: str | None = None, root: Path = Path("/sys/fs/cgroup")
-) -> Groups:
+def find_groups(
+    bounds: ResourceLimits,
+    name: str,
+    *,
+    own_groups: str | None = None,
+    root: Path = Path("/sys/fs/cgroup"),
+) -> ControlGroups:
     """Find where groups can be made. Nothing is made yet, and nothing is raised.
 
     Args:
         name: What the group's folder is to be called.
-        own: The text of /proc/self/cgroup.
+        own_groups: The text of /proc/self/cgroup.
         root: Where control groups are mounted.
     """
-    if own is None:
+    if own_groups is None:
         try:
-            own = Path("/proc/self/cgroup").read_text()
+            own_groups = Path("/proc/self/cgroup").read_text()
         except OSError:
-            return Groups()
+            return ControlGroups()
     if bounds.memory is None and bounds.processes is None:
-        return Groups()
-    lines = [line.split(":", 2) for line in own.splitlines() if line.count(":") >= 2]
+        return ControlGroups()
+    lines = [line.split(":", 2) for line in own_groups.splitlines() if line.count(":") >= 2]
     return _unified(bounds, name, lines, root) or _separate(bounds, name, lines, root)
 
 
-def _unified(bounds: Bounds, name: str, lines: list[list[str]], root: Path) -> Groups | None:
+def _unified(
+    bounds: ResourceLimits, name: str, lines: list[list[str]], root: Path
+) -> ControlGroups | None:
     path = next((path for number, _, path in lines if number == "0"), None)
     if path is None:
         return None
@@ -61,7 +67,7 @@ def _unified(bounds: Bounds, name: str, lines: list[list[str]], root: Path) -> G
         values = _unified_values(bounds, controllers)
         if values and _is_writable(folder / "cgroup.procs"):
             limited = {"memory" if file.startswith("memory") else "processes" for file in values}
-            return Groups(
+            return ControlGroups(
                 ((f"{folder}/{name}", values, str(root / path.lstrip("/"))),), frozenset(limited)
             )
     return None
@@ -75,7 +81,7 @@ def _parent_folders(root: Path, path: str) -> Iterator[Path]:
         yield folder
 
 
-def _unified_values(bounds: Bounds, controllers: set[str]) -> dict[str, str]:
+def _unified_values(bounds: ResourceLimits, controllers: set[str]) -> dict[str, str]:
     values: dict[str, str] = {}
     if bounds.memory is not None and "memory" in controllers:
         values["memory.max"] = str(bounds.memory)
@@ -84,7 +90,9 @@ def _unified_values(bounds: Bounds, controllers: set[str]) -> dict[str, str]:
     return values
 
 
-def _separate(bounds: Bounds, name: str, lines: list[list[str]], root: Path) -> Groups:
+def _separate(
+    bounds: ResourceLimits, name: str, lines: list[list[str]], root: Path
+) -> ControlGroups:
     made: list[Group] = []
     limited: set[str] = set()
     for controller, limit, file, value in (
@@ -101,7 +109,7 @@ def _separate(bounds: Bounds, name: str, lines: list[list[str]], root: Path) -> 
         ):
             made.append((f"{folder}/{name}", {file: str(value)}, str(folder)))
             limited.add(limit)
-    return Groups(tuple(made), frozenset(limited))
+    return ControlGroups(tuple(made), frozenset(limited))
 
 
 def _is_writable(path: Path) -> bool:

@@ -18,13 +18,13 @@ import os
 from collections.abc import Mapping
 from pathlib import Path
 
-from ferrule.sandbox.inside.kernel.landlock import Granted
-from ferrule.sandbox.inside.kernel.landlock_rules import devices, grants, listing
-from ferrule.sandbox.inside.session import Session
-from ferrule.sandbox.policy import Policy
-from ferrule.sandbox.view.layout import HELD, Places, Surroundings
+from ferrule.sandbox.inside.kernel.landlock import PathRule
+from ferrule.sandbox.inside.kernel.landlock_rules import device_rules, folder_rules, list_folder
+from ferrule.sandbox.inside.session import SandboxRecord
+from ferrule.sandbox.policy import SandboxPolicy
+from ferrule.sandbox.view.layout import HELD_FOLDER, MachineFolders, SessionPaths
 
-from .namespaces import Confinement
+from .namespaces import NamespaceBackend
 
 _KERNEL_FOLDERS = ("/proc", "/sys/devices/system/cpu")
 _DROPPED_VARIABLES = frozenset(
@@ -44,39 +44,39 @@ These folders are closed, and programs such as git fail on them.
 """
 
 
-class Landlocked(Confinement):
+class LandlockBackend(NamespaceBackend):
     """The Landlock backend: what the commands of one session share."""
 
-    def shape_session(self, session: Session, found: Surroundings) -> None:
-        places = self.places()
+    def adapt_session(self, session: SandboxRecord, found: MachineFolders) -> None:
+        places = self.ensure_session_paths()
         session.backend = "landlock"
         session.steps = []
         session.command_steps = []
-        session.held_folder = (HELD, places.held)
+        session.held_folder = (HELD_FOLDER, places.held)
         shared = Path(places.home, ".shared")
         shared.mkdir(exist_ok=True)
         session.writable_folders = (places.tmp, places.home, str(shared))
-        session.landlock_rules = granted(self.policy, found)
+        session.landlock_rules = path_rules(self.policy, found)
         link_toolchains(found)
 
-    def scratch(self) -> tuple[Path, str]:
-        tmp = self.places().tmp
+    def scratch_folder(self) -> tuple[Path, str]:
+        tmp = self.ensure_session_paths().tmp
         return Path(tmp), tmp
 
     def _environment(self, given: Mapping[str, str]) -> dict[str, str]:
-        places = self.places()
+        places = self.ensure_session_paths()
         values = {name: value for name, value in given.items() if name not in _DROPPED_VARIABLES}
         return values | {"HOME": places.home, "TMPDIR": places.tmp}
 
 
-def granted(policy: Policy, found: Surroundings) -> tuple[Granted, ...]:
+def path_rules(policy: SandboxPolicy, found: MachineFolders) -> tuple[PathRule, ...]:
     """Return what can be reached.
 
     That is the system's folders without what they keep closed, the workspace, and the session's own
     folders.
     """
-    places: Places = found.places
-    system = [f"/{name}" for name, target in sorted(found.top.items()) if not target]
+    places: SessionPaths = found.session
+    system = [f"/{name}" for name, target in sorted(found.root_entries.items()) if not target]
     readable = [
         *system,
         *_KERNEL_FOLDERS,
@@ -86,25 +86,25 @@ def granted(policy: Policy, found: Surroundings) -> tuple[Granted, ...]:
     ]
     hidden = [*found.closed, *(f"{places.base}/{name}" for name in ("lock", "view"))]
     return (
-        *devices(),
-        *grants(
+        *device_rules(),
+        *folder_rules(
             str(policy.root),
             [path for path in hidden if not path.startswith(f"{policy.root}/")],
-            listing,
+            list_folder,
             readable=readable,
             writable=(places.tmp, places.home, *policy.writable),
         ),
     )
 
 
-def link_toolchains(found: Surroundings) -> None:
+def link_toolchains(found: MachineFolders) -> None:
     """Link the programs of the real home into the session's home.
 
     The links are where the programs look for themselves.
     """
     for bind in found.toolchains:
         name = os.path.relpath(bind.path, found.home)
-        place = Path(found.places.home, name)
+        place = Path(found.session.home, name)
         if name.startswith("..") or os.path.lexists(place):
             continue
         place.parent.mkdir(parents=True, exist_ok=True)

@@ -21,28 +21,36 @@ from pathlib import Path
 from ferrule.core.calls import ErrorType
 from ferrule.core.errors import ToolFailed
 from ferrule.core.identity import Identity
-from ferrule.permissions.denied_names import RuledNames
-from ferrule.sandbox.command import Command, Ended
+from ferrule.permissions.path_denials import NamesAndDenyRules
+from ferrule.sandbox.command import Command, CommandResult
 from ferrule.sandbox.inside.kernel import control_groups
 from ferrule.sandbox.inside.kernel.proxy_ports import PORT
-from ferrule.sandbox.inside.mediator.name_rules import MOST_ROOM
+from ferrule.sandbox.inside.mediator.name_rules import MAX_HIDDEN_NAMES
 from ferrule.sandbox.inside.protocol import Launch
-from ferrule.sandbox.inside.session import Session
+from ferrule.sandbox.inside.session import SandboxRecord
 from ferrule.sandbox.launcher import Launcher
-from ferrule.sandbox.network.allowed_hosts import Hosts
-from ferrule.sandbox.network.listener import Listening
-from ferrule.sandbox.network.proxy import Contact, Proxy, proxy_environment
-from ferrule.sandbox.policy import Applied, Policy
-from ferrule.sandbox.preview import preview
+from ferrule.sandbox.network.allowed_hosts import AllowedHosts
+from ferrule.sandbox.network.listener import ProxyListener
+from ferrule.sandbox.network.proxy import ConnectionAttempt, Proxy, proxy_environment
+from ferrule.sandbox.policy import AppliedProtections, SandboxPolicy
+from ferrule.sandbox.preview import list_changes
 from ferrule.sandbox.running_command import Execution
-from ferrule.sandbox.view.layout import Places, Surroundings, finishing, layout, limits, own, wall
+from ferrule.sandbox.view.layout import (
+    MachineFolders,
+    SessionPaths,
+    command_steps,
+    final_steps,
+    landlock_rules,
+    process_limits,
+    session_steps,
+)
 from ferrule.sandbox.view.linked_files import Inode
-from ferrule.sandbox.view.machine_folders import look
-from ferrule.sandbox.view.masks import Kind, Mask, Masks
-from ferrule.sandbox.view.opened_folders import OpenedFolders
-from ferrule.sandbox.view.session_folder import SessionFolder, remove
+from ferrule.sandbox.view.machine_folders import inspect_machine
+from ferrule.sandbox.view.masks import Mask, MaskKind, ScanResult
+from ferrule.sandbox.view.opened_folders import OpenedFolderScanner
+from ferrule.sandbox.view.session_folder import SessionFolder, remove_folder
 
-from .cgroup import Group, find
+from .cgroup import Group, find_groups
 from .probes import probe
 
 _QUICK_SCAN = 0.002
@@ -50,27 +58,30 @@ _QUICK_SCAN = 0.002
 _LOCAL_IDENTITY = Identity("local", "local", "local", "local")
 
 
-class Confinement:
+class NamespaceBackend:
     """The namespaces backend: what the commands of one session share.
 
     `close` or `remove` removes the session's folder.
     """
 
     def __init__(
-        self, policy: Policy, contact: Callable[[Contact], None], identity: Identity | None
+        self,
+        policy: SandboxPolicy,
+        contact: Callable[[ConnectionAttempt], None],
+        identity: Identity | None,
     ) -> None:
         # Real paths: a link in the workspace that leads to one of them then works in the view too.
         readable = tuple(map(os.path.realpath, policy.readable))
         writable = tuple(map(os.path.realpath, policy.writable))
         self.policy = policy = replace(policy, readable=readable, writable=writable)
         self.identity = identity or _LOCAL_IDENTITY
-        self.hosts = Hosts.parse(policy.network)
+        self.hosts = AllowedHosts.parse(policy.network)
         self._contact = contact
         self._session = SessionFolder()
         # For a session that nobody closes: it ends with the interpreter, or when it is dropped.
         self._finalizer = weakref.finalize(self, self._session.remove)
         self._home = os.path.realpath(Path.home())
-        self._scanner = OpenedFolders(policy, home=self._home)
+        self._scanner = OpenedFolderScanner(policy, home=self._home)
         self._scan_lock = asyncio.Lock()
         self._scan_seconds = 1.0
         self._created_files: set[str] = set()
@@ -78,74 +89,76 @@ class Confinement:
         self._proxy: Proxy | None = None
         self._groups: tuple[Group, ...] = ()
 
-    def places(self) -> Places:
+    def ensure_session_paths(self) -> SessionPaths:
         """Return the paths of the session's folder, which is made when it is first needed."""
         return self._session.make()
 
-    def record(self) -> bytes:
+    def encode_session(self) -> bytes:
         """Return the record for the fork server, made anew whenever one is started."""
-        places = self.places()
-        found = look(os.environ, self._home, places)
-        found_groups = find(self.policy.bounds, Path(places.base).name)
-        self._groups = found_groups.made
+        places = self.ensure_session_paths()
+        found = inspect_machine(os.environ, self._home, places)
+        found_groups = find_groups(self.policy.limits, Path(places.base).name)
+        self._groups = found_groups.groups
         names = self.policy.names
-        created = names.created if isinstance(names, RuledNames) else ()
-        session = Session(
+        created = names.creation_patterns if isinstance(names, NamesAndDenyRules) else ()
+        session = SandboxRecord(
             user_namespace=probe().user_namespaces,
             view_folder=places.view,
-            steps=list(layout(self.policy, found)),
-            command_steps=list(own(found)),
-            limits=limits(self.policy, found_groups.bounds),
-            groups=list(found_groups.made),
+            steps=list(session_steps(self.policy, found)),
+            command_steps=list(command_steps(found)),
+            limits=process_limits(self.policy, found_groups.limited),
+            groups=list(found_groups.groups),
             names=((*names.reserved, *created), names.secret, names.protected),
             roots=(str(self.policy.root), *self.policy.writable),
-            landlock_rules=wall(self.policy, found) if probe().landlock_abi else (),
+            landlock_rules=landlock_rules(self.policy, found) if probe().landlock_abi else (),
             restrict_late=self.policy.preview,
             locked=probe().user_namespaces,
         )
-        self.shape_session(session, found)
+        self.adapt_session(session, found)
         return session.encode()
 
-    def shape_session(self, session: Session, found: Surroundings) -> None:
+    def adapt_session(self, session: SandboxRecord, found: MachineFolders) -> None:
         """Adapt the session's record. For backends that confine commands in another way."""
 
-    def shape_launch(self, launch: Launch) -> None:
+    def adapt_launch(self, launch: Launch) -> None:
         """Adapt the record of one command. For backends that confine commands in another way."""
 
-    def scratch(self) -> tuple[Path, str]:
+    def scratch_folder(self) -> tuple[Path, str]:
         """Return a folder that commands can write, as we see it and as they do."""
-        return Path(self.places().tmp), "/tmp"
+        return Path(self.ensure_session_paths().tmp), "/tmp"
 
-    async def begin(self, launcher: Launcher, command: Command, applied: Applied) -> Execution:
+    async def start(
+        self, launcher: Launcher, command: Command, applied: AppliedProtections
+    ) -> Execution:
         """Start a command in a view of its own.
 
         Raises:
             ToolFailed: It cannot be started.
         """
-        places = self.places()
+        places = self.ensure_session_paths()
         await self._restart_if_replaced(launcher)
-        masks = await self.masks()
+        masks = await self.scan_masks()
         command = replace(command, environment=self._environment(command.environment))
         resources = _CommandResources(self, command.identity or self.identity, places)
-        folder, inode = folder_of(command.directory)
+        folder, inode = locate_folder(command.directory)
         launch = Launch(
             list(command.argv),
             command.program,
             dict(command.environment),
             command.grace,
-            steps=finishing(
-                masks.items, write_covers(masks.items, places), self.policy.root, resources.preview
+            steps=final_steps(
+                masks.masks, write_covers(masks.masks, places), self.policy.root, resources.preview
             ),
             folder=folder,
             inode=None if self.policy.preview else inode,
             own_files=list(self._created_files),
-            name_quota=max(0, MOST_ROOM - len(masks.items) - len(masks.own_met)),
+            name_quota=max(0, MAX_HIDDEN_NAMES - len(masks.masks) - len(masks.own_seen)),
             proxy_environment=self._proxy_environment(),
         )
-        self.shape_launch(launch)
+        self.adapt_launch(launch)
         execution = Execution(command, applied, resources.told, resources.finish)
         try:
-            await execution.begin(launcher, launch)
+            await execution.start(launcher, launch)
         except BaseException:
             await resources.let_go()
             raise
@@ -154,9 +167,9 @@ class Confinement:
     def _proxy_environment(self) -> dict[str, str]:
         if not self.hosts:
             return {}
-        return proxy_environment(PORT, loopback_outside=self.hosts.this_machine)
+        return proxy_environment(PORT, loopback_outside=self.hosts.includes_loopback)
 
-    async def masks(self) -> Masks:
+    async def scan_masks(self) -> ScanResult:
         """Scan the workspace for what is to be masked now."""
         async with self._scan_lock:
             started_at = time.perf_counter()
@@ -167,7 +180,7 @@ class Confinement:
                 masks = await asyncio.to_thread(self._scanner.scan, created_before)
             self._scan_seconds = time.perf_counter() - started_at
             # The inode of a removed file is used again for files that are not the session's own.
-            self._created_files -= created_before - masks.own_met
+            self._created_files -= created_before - masks.own_seen
             return masks
 
     async def _restart_if_replaced(self, launcher: Launcher) -> None:
@@ -178,11 +191,11 @@ class Confinement:
             await launcher.close()
         self._root = root
 
-    def made(self, identity: str) -> None:
+    def note_created(self, identity: str) -> None:
         """Note a file that the session's commands created, so that it stays visible to them."""
         self._created_files.add(identity)
 
-    def serve(self, listener: socket.socket, identity: Identity) -> Listening:
+    def serve_proxy(self, listener: socket.socket, identity: Identity) -> ProxyListener:
         """Answer a command's requests to the proxy on this socket."""
         if self._proxy is None:
             self._proxy = Proxy(self.hosts, self._contact)
@@ -209,10 +222,12 @@ class Confinement:
 class _CommandResources:
     """What one command needs besides its view: its network listeners and its preview's folder."""
 
-    def __init__(self, confinement: Confinement, identity: Identity, places: Places) -> None:
+    def __init__(
+        self, confinement: NamespaceBackend, identity: Identity, places: SessionPaths
+    ) -> None:
         self.confinement = confinement
         self.identity = identity
-        self.listeners: list[Listening] = []
+        self.listeners: list[ProxyListener] = []
         self.preview = ""
         if confinement.policy.preview:
             self._folder = Path(tempfile.mkdtemp(dir=f"{places.held}/previews"))
@@ -225,25 +240,25 @@ class _CommandResources:
     def told(self, word: str, rest: str, descriptors: list[int]) -> bool:
         """Take a report of the supervisor or of pid 1."""
         if word == "made":
-            self.confinement.made(rest)
+            self.confinement.note_created(rest)
             return True
         if word == "ports" and descriptors:
             for descriptor in descriptors:
                 listener = socket.socket(fileno=descriptor)
-                self.listeners.append(self.confinement.serve(listener, self.identity))
+                self.listeners.append(self.confinement.serve_proxy(listener, self.identity))
             return True
         return False
 
-    async def finish(self, ended: Ended) -> Ended:
+    async def finish(self, ended: CommandResult) -> CommandResult:
         """Read what a preview would have changed, and clean up. Called when the command is gone."""
         try:
             if not self.preview:
                 return ended
             policy = self.confinement.policy
             seen = await asyncio.to_thread(
-                preview, self._folder / "upper", policy.root, policy.names
+                list_changes, self._folder / "upper", policy.root, policy.names
             )
-            return replace(ended, changes=seen.changes, changes_cut=seen.cut)
+            return replace(ended, changes=seen.changes, changes_truncated=seen.truncated)
         except OSError as error:
             raise ToolFailed(
                 ErrorType.IO_ERROR,
@@ -256,10 +271,10 @@ class _CommandResources:
         for listeners in self.listeners:
             await listeners.close()
         if self.preview:
-            await asyncio.to_thread(remove, str(self._folder))
+            await asyncio.to_thread(remove_folder, str(self._folder))
 
 
-def write_covers(masks: tuple[Mask, ...], places: Places) -> dict[str, str]:
+def write_covers(masks: tuple[Mask, ...], places: SessionPaths) -> dict[str, str]:
     """Write the files that are laid over masked ones.
 
     Returns their names in `held/covers`, by the path of what they cover.
@@ -270,11 +285,11 @@ def write_covers(masks: tuple[Mask, ...], places: Places) -> dict[str, str]:
     """
     names: dict[str, str] = {}
     for mask in masks:
-        if mask.kind is Kind.TEXT:
+        if mask.kind is MaskKind.TEXT:
             content = mask.text.encode("utf-8", "surrogateescape")
             names[mask.path] = name = hashlib.sha256(content).hexdigest()[:32]
             _write_cover(Path(places.held, "covers", name), content, 0o444)
-        elif mask.kind is Kind.UNREADABLE:
+        elif mask.kind is MaskKind.UNREADABLE:
             status = _stat_regular_file(mask.path)
             if status is not None:
                 names[mask.path] = _write_unreadable_cover(Path(places.held, "covers"), status)
@@ -307,7 +322,7 @@ def _write_cover(path: Path, content: bytes, mode: int, size: int = -1, modified
     path.chmod(mode)
 
 
-def folder_of(directory: int) -> tuple[str, tuple[int, int]]:
+def locate_folder(directory: int) -> tuple[str, tuple[int, int]]:
     """Return the path of a descriptor's folder, and its device and inode."""
     status = os.fstat(directory)
     return os.readlink(f"/proc/self/fd/{directory}"), (status.st_dev, status.st_ino)  # noqa: PTH115  a link of the kernel's

@@ -22,7 +22,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, cast
 
-from ferrule.core.frozen import frozen
+from ferrule.core.value_class import frozen
 
 SYSTEM_BWRAP = (
     "/usr/bin/bwrap",
@@ -111,7 +111,7 @@ def _probe_linux(found: Probes) -> Probes:
         bwrap=bwrap,
         bwrap_notify=bool(mediates.get("seccomp_notify") and mediates.get("callers")),
         bwrap_locks=bool(locks.get("locks")),
-        python=interpreter(),
+        python=interpreter_path(),
         sandlock=find_spec("sandlock") is not None,
         why=why,
     )
@@ -134,13 +134,13 @@ def _find_bwrap() -> tuple[str, str]:
     refused = "not installed"
     for path in (*SYSTEM_BWRAP, *_wheel_bwrap()):
         if os.access(path, os.X_OK):
-            refused = _try_command(bwrap_trial(path))
+            refused = _try_command(bwrap_trial_command(path))
             if not refused:
                 return path, ""
     return "", refused
 
 
-def bwrap_trial(path: str, *command: str) -> list[str]:
+def bwrap_trial_command(path: str, *command: str) -> list[str]:
     """Return a command that needs of bubblewrap what a sandbox needs."""
     view = ["--ro-bind", "/", "/", "--dev", "/dev", "--proc", "/proc", "--tmpfs", "/tmp"]
     isolation = [
@@ -154,12 +154,12 @@ def bwrap_trial(path: str, *command: str) -> list[str]:
     return [path, *isolation, *view, *(command or ("/bin/true",))]
 
 
-def rights_to_lock() -> list[str]:
+def lock_capabilities() -> list[str]:
     """Return the options that root needs to make a user namespace in which it is still root."""
     return ["--cap-add", "CAP_SETFCAP"] if os.geteuid() == 0 else []
 
 
-def interpreter() -> str:
+def interpreter_path() -> str:
     """Return the program that runs us, not the link of a virtual environment that leads to it."""
     return os.path.realpath(getattr(sys, "_base_executable", "") or sys.executable)
 
@@ -169,10 +169,10 @@ def _probe_in_bwrap(bwrap: str, *steps: str) -> dict[str, Any]:
 
     Returns their findings, with `why` as one text that is empty if nothing was refused.
     """
-    command = bwrap_trial(
+    command = bwrap_trial_command(
         bwrap,
-        *rights_to_lock(),
-        interpreter(),
+        *lock_capabilities(),
+        interpreter_path(),
         "-I",
         "-S",
         "-c",

@@ -17,7 +17,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from ferrule.sandbox.policy import Policy
+from ferrule.sandbox.policy import SandboxPolicy
 from ferrule.sandbox.view.masks import Mask
 
 SYSTEM = (
@@ -61,8 +61,8 @@ _SERVICES = (
 )
 
 
-def profile(
-    policy: Policy, masks: Iterable[Mask], *, temporary: str, toolchains: Iterable[str] = ()
+def build_profile(
+    policy: SandboxPolicy, masks: Iterable[Mask], *, temporary: str, toolchains: Iterable[str] = ()
 ) -> str:
     """Return the profile.
 
@@ -79,7 +79,7 @@ def profile(
         "(allow signal (target same-sandbox))",
         "(allow process-info* (target same-sandbox))",
         "(allow sysctl-read)",
-        *(f"(allow mach-lookup (global-name {quoted(name)}))" for name in _SERVICES),
+        *(f"(allow mach-lookup (global-name {quote(name)}))" for name in _SERVICES),
         "(allow file-read-metadata)",
         _rule("allow file-read* file-write-data", "literal", _DEVICES),
         _rule("allow file-read*", "literal", ("/",)),
@@ -91,7 +91,7 @@ def profile(
     return "\n".join(lines) + "\n"
 
 
-def _closing_rules(policy: Policy, masks: Iterable[Mask]) -> Iterable[str]:
+def _closing_rules(policy: SandboxPolicy, masks: Iterable[Mask]) -> Iterable[str]:
     """Yield the rules that close names again.
 
     These are the masks, and reserved names wherever they would be created.
@@ -114,11 +114,11 @@ def _closing_rules(policy: Policy, masks: Iterable[Mask]) -> Iterable[str]:
 
 
 def _rule(action: str, filter_name: str, paths: Iterable[str]) -> str:
-    filters = "".join(f"\n    ({filter_name} {quoted(path)})" for path in dict.fromkeys(paths))
+    filters = "".join(f"\n    ({filter_name} {quote(path)})" for path in dict.fromkeys(paths))
     return f"({action}{filters})"
 
 
-def quoted(text: str) -> str:
+def quote(text: str) -> str:
     """Return a string of the profile's language. A path cannot end it early."""
     escaped = (
         text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n").replace("\r", "\\r")

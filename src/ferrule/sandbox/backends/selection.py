@@ -15,50 +15,62 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
-from ferrule.sandbox.policy import Applied, Aspect, Holds, Policy
+from ferrule.sandbox.policy import AppliedProtections, Enforcement, Protection, SandboxPolicy
 
-from .missing_protection import Missing, Rung, SandboxGap
+from .missing_protection import MissingProtection, MissingProtections, SandboxBackend
 from .probes import Probes
 
-__all__ = ["Missing", "Rung", "SandboxGap", "choose", "ladder"]
+__all__ = [
+    "MissingProtection",
+    "MissingProtections",
+    "SandboxBackend",
+    "available_backends",
+    "choose_backend",
+]
 
-A, YES, PARTLY, NO = Aspect, Holds.YES, Holds.PARTLY, Holds.NO
-STARTS = frozenset({"namespaces", "bubblewrap", "landlock", "none"})
+A, YES, PARTLY, NO = Protection, Enforcement.YES, Enforcement.PARTLY, Enforcement.NO
+STARTABLE_BACKENDS = frozenset({"namespaces", "bubblewrap", "landlock", "none"})
 """Backends that the launcher can start today. Others are described, not used."""
 
-Facts = dict[Aspect, tuple[Holds, str]]
+Facts = dict[Protection, tuple[Enforcement, str]]
 """For each protection how far it is enforced, and by what."""
 
 
-def choose(policy: Policy, probes: Probes, *, starts: Collection[str] = STARTS) -> Rung:
+def choose_backend(
+    policy: SandboxPolicy, probes: Probes, *, startable: Collection[str] = STARTABLE_BACKENDS
+) -> SandboxBackend:
     """Return the first backend that enforces everything that the policy requires.
 
     Args:
-        starts: Names of the backends that may be used.
+        startable: Names of the backends that may be used.
 
     Raises:
-        SandboxGap: There is none.
+        MissingProtections: There is none.
     """
-    backends = [backend for backend in ladder(policy, probes) if backend.name in starts]
+    backends = [
+        backend for backend in available_backends(policy, probes) if backend.name in startable
+    ]
     for backend in backends:
-        if backend.applied.missing(policy.require):
+        if backend.protections.missing(policy.require):
             continue
         if policy.preview and not _can_preview(backend, probes):
             continue
         return backend
-    best = min(backends, key=lambda backend: len(backend.applied.missing(policy.require)))
-    missing = best.applied.missing(policy.require)
+    best = min(backends, key=lambda backend: len(backend.protections.missing(policy.require)))
+    missing = best.protections.missing(policy.require)
     if not missing:
         why = _refusal(probes, "overlay")
-        raise SandboxGap(
+        raise MissingProtections(
             (), best, detail=f"a preview needs a copy-on-write view of the workspace: {why}"
         )
-    raise SandboxGap(tuple(_describe_missing(aspect, best, probes) for aspect in missing), best)
+    raise MissingProtections(
+        tuple(_describe_missing(aspect, best, probes) for aspect in missing), best
+    )
 
 
-def ladder(policy: Policy, probes: Probes) -> tuple[Rung, ...]:
+def available_backends(policy: SandboxPolicy, probes: Probes) -> tuple[SandboxBackend, ...]:
     """Return the backends of this machine, best first. The last one, `none`, is always there."""
-    backends: list[Rung] = []
+    backends: list[SandboxBackend] = []
     if probes.platform == "linux":
         if probes.namespaces:
             backends.append(_describe_backend("namespaces", _namespaces(probes), policy))
@@ -76,30 +88,30 @@ def ladder(policy: Policy, probes: Probes) -> tuple[Rung, ...]:
     return (*backends, _describe_backend("none", _none(probes), policy))
 
 
-def _describe_backend(name: str, facts: Facts, policy: Policy) -> Rung:
-    if policy.bounds.memory is None:
+def _describe_backend(name: str, facts: Facts, policy: SandboxPolicy) -> SandboxBackend:
+    if policy.limits.memory is None:
         facts[A.MEMORY] = (NO, "the policy sets no limit")
-    if policy.bounds.processes is None:
+    if policy.limits.processes is None:
         level = NO if facts[A.PROCESSES][0] is NO else PARTLY
         facts[A.PROCESSES] = (level, "the policy sets no limit")
     level, mechanism = facts[A.NETWORK]
     if policy.network and name in _WITHOUT_HOSTS and level is not NO:
         facts[A.NETWORK] = (level, f"{mechanism}; the named hosts cannot be reached")
-    levels = {aspect: facts[aspect][0] for aspect in Aspect}
-    mechanisms = {aspect: facts[aspect][1] for aspect in Aspect}
-    return Rung(name, Applied(name, levels, mechanisms))
+    levels = {aspect: facts[aspect][0] for aspect in Protection}
+    mechanisms = {aspect: facts[aspect][1] for aspect in Protection}
+    return SandboxBackend(name, AppliedProtections(name, levels, mechanisms))
 
 
 _WITHOUT_HOSTS = ("landlock",)
 """Backends without a way for connections to named hosts."""
 
 
-def _is_in_workspace(path: str, policy: Policy) -> bool:
+def _is_in_workspace(path: str, policy: SandboxPolicy) -> bool:
     """Return whether commands could replace this program: such a one cannot confine them."""
     return path.startswith(str(policy.root).rstrip("/") + "/")
 
 
-def _can_preview(rung: Rung, probes: Probes) -> bool:
+def _can_preview(rung: SandboxBackend, probes: Probes) -> bool:
     return rung.name == "namespaces" and probes.overlay
 
 
@@ -129,19 +141,19 @@ def _mask_persistence(locked: bool) -> str:
     return "; no folder is handed on: unix sockets come in pairs only"
 
 
-def _new_names(probes: Probes) -> tuple[Holds, str]:
+def _new_names(probes: Probes) -> tuple[Enforcement, str]:
     if probes.seccomp_notify:
         return YES, "creating calls are made by a supervisor (seccomp user notification)"
     return NO, "mounts cannot forbid a name that does not exist; no seccomp user notification"
 
 
-def _memory(probes: Probes) -> tuple[Holds, str]:
+def _memory(probes: Probes) -> tuple[Enforcement, str]:
     if probes.cgroup:
         return YES, f"cgroup {probes.cgroup}, for all processes of a session's commands together"
     return PARTLY, "RLIMIT_DATA, for each process"
 
 
-def _processes(probes: Probes) -> tuple[Holds, str]:
+def _processes(probes: Probes) -> tuple[Enforcement, str]:
     ends = "their namespace ends with the command"
     if probes.cgroup:
         return YES, f"cgroup {probes.cgroup}; {ends}"
@@ -150,7 +162,7 @@ def _processes(probes: Probes) -> tuple[Holds, str]:
     return YES, f"RLIMIT_NPROC in an own user namespace; {ends}"
 
 
-def _bubblewrap(probes: Probes, policy: Policy) -> Facts:
+def _bubblewrap(probes: Probes, policy: SandboxPolicy) -> Facts:
     return {
         A.FILE_READS: (YES, "bubblewrap: own mount namespace"),
         A.FILE_WRITES: (YES, "bubblewrap: own mount namespace"),
@@ -168,7 +180,7 @@ def _bubblewrap(probes: Probes, policy: Policy) -> Facts:
     }
 
 
-def _processes_in_bubblewrap(probes: Probes) -> tuple[Holds, str]:
+def _processes_in_bubblewrap(probes: Probes) -> tuple[Enforcement, str]:
     if probes.cgroup:
         return YES, f"cgroup {probes.cgroup}; their namespace ends with the command"
     return (
@@ -178,7 +190,7 @@ def _processes_in_bubblewrap(probes: Probes) -> tuple[Holds, str]:
     )
 
 
-def _new_names_in_bubblewrap(probes: Probes, policy: Policy) -> tuple[Holds, str]:
+def _new_names_in_bubblewrap(probes: Probes, policy: SandboxPolicy) -> tuple[Enforcement, str]:
     if not probes.bwrap_notify:
         why = _refusal(probes, "bwrap_notify", "no seccomp user notification")
         return (
@@ -237,7 +249,7 @@ def _process_limit(probes: Probes) -> str:
 
 def _seatbelt() -> Facts:
     untried = "by a Seatbelt profile that was never tried on a Mac"
-    facts: Facts = dict.fromkeys(Aspect, (PARTLY, untried))
+    facts: Facts = dict.fromkeys(Protection, (PARTLY, untried))
     facts[A.MEMORY] = (NO, "macOS does not limit memory")
     facts[A.PROCESSES] = (PARTLY, "RLIMIT_NPROC; leftover processes are found and ended")
     return facts
@@ -257,25 +269,27 @@ fork server (`inside`), which Windows cannot run.
 
 
 def _none(probes: Probes) -> Facts:
-    facts: Facts = dict.fromkeys(Aspect, (NO, "not confined"))
+    facts: Facts = dict.fromkeys(Protection, (NO, "not confined"))
     facts[A.PROCESSES] = (NO, "no limit; leftover processes are found and ended")
     if probes.platform == "win32":
-        return dict.fromkeys(Aspect, (NO, _WINDOWS))
+        return dict.fromkeys(Protection, (NO, _WINDOWS))
     return facts
 
 
-def _describe_missing(aspect: Aspect, rung: Rung, probes: Probes) -> Missing:
-    why = rung.applied.how.get(aspect, "")
+def _describe_missing(
+    aspect: Protection, rung: SandboxBackend, probes: Probes
+) -> MissingProtection:
+    why = rung.protections.mechanisms.get(aspect, "")
     if rung.name == "none" and probes.platform == "linux":
         why = f"no namespaces: {_refusal(probes, 'namespaces')}"
-    return Missing(aspect, why, _suggest_step(aspect, rung, probes))
+    return MissingProtection(aspect, why, _suggest_step(aspect, rung, probes))
 
 
 def _refusal(probes: Probes, name: str, otherwise: str = "this kernel refuses them") -> str:
     return probes.why.get(name, otherwise)
 
 
-def _suggest_step(aspect: Aspect, rung: Rung, probes: Probes) -> str:
+def _suggest_step(aspect: Protection, rung: SandboxBackend, probes: Probes) -> str:
     if probes.platform != "linux":
         return f"take `{aspect}` out of `sandbox.require`, or work in a Linux container"
     if aspect in (A.MEMORY, A.PROCESSES) and rung.name != "none" and not probes.cgroup:
@@ -285,10 +299,10 @@ def _suggest_step(aspect: Aspect, rung: Rung, probes: Probes) -> str:
         )
     if aspect is A.NEW_NAMES and rung.name == "namespaces":
         return "use Linux 5.9 or later, and let the container's filter pass `seccomp`"
-    return namespaces_step(probes)
+    return suggest_namespaces_step(probes)
 
 
-def namespaces_step(probes: Probes) -> str:
+def suggest_namespaces_step(probes: Probes) -> str:
     """Return what would let this user make namespaces, by what the kernel answered."""
     refusal = probes.why.get("namespaces", "")
     if "ENOSPC" in refusal:

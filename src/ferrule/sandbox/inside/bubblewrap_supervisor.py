@@ -1,8 +1,8 @@
 """Supervises a command in a view that bubblewrap builds, from outside and from inside.
 
-Outside, `supervise_wrapped` starts bubblewrap, which makes all mounts and executes `main` as pid 1
-of its process namespace. `main` gets the launch, forks the command, and performs its creating and
-removing calls with the same view of files and no more rights. When `main` ends, the kernel ends
+Outside, `supervise_in_bubblewrap` starts bubblewrap, which makes all mounts and executes `main` as
+pid 1 of its process namespace. `main` gets the launch, forks the command, and performs its creating
+and removing calls with the same view of files and no more rights. When `main` ends, the kernel ends
 what is left in there; when bubblewrap's own process ends, it ends `main`.
 
 The code that runs inside is a copy of this folder, made before any command of the session ran.
@@ -19,8 +19,8 @@ import sys
 
 from . import command_start, mediated_command, process_tree, supervision
 from .kernel import landlock, mounts, namespaces, proxy_ports
-from .protocol import TAKE, Launch, Report, receive
-from .session import Session
+from .protocol import LAUNCH_BYTE, Launch, Report, receive_launch
+from .session import SandboxRecord
 
 _MARGIN = 2.0
 """Seconds beyond the grace period after which everything that has not ended is killed."""
@@ -32,37 +32,39 @@ _START = (
 )
 
 
-def supervise_wrapped(
-    session: Session, channel: socket.socket, wake: process_tree.Wake, owner: list[int]
+def supervise_in_bubblewrap(
+    session: SandboxRecord, channel: socket.socket, wake: process_tree.SignalPipe, owner: list[int]
 ) -> None:
     """Wait for the launch that `channel` brings, start bubblewrap, and supervise it to its end."""
-    descriptors = receive(channel)
+    descriptors = receive_launch(channel)
     if descriptors is None:
         return
     report = Report(descriptors[1])
-    report.say("taken")
+    report.send("taken")
     if session.problem:
-        report.say(f"broken {session.problem}")
+        report.send(f"broken {session.problem}")
         return
     launch = Launch.read(descriptors[0])
-    attention = process_tree.Attention(wake, [report.control, *owner])
+    attention = process_tree.EventLoop(wake, [report.control, *owner])
     bubblewrap = _Bubblewrap(session, launch, wake)
     with contextlib.suppress(OSError):  # bubblewrap has ended, and said why
-        socket.send_fds(bubblewrap.orders, [TAKE], descriptors)
+        socket.send_fds(bubblewrap.orders, [LAUNCH_BYTE], descriptors)
     for descriptor in (descriptors[0], *descriptors[2:]):
         os.close(descriptor)
     if bubblewrap.wait_for_start(report, attention):
-        supervision.end_gently(
-            bubblewrap.pid, attention, launch.grace + process_tree.STUBBORN + _MARGIN
+        supervision.end_child(
+            bubblewrap.pid, attention, launch.grace + process_tree.KILL_SECONDS + _MARGIN
         )
     process_tree.end_descendants(attention, 0.0, bubblewrap.pid)
-    report.say("done")
+    report.send("done")
 
 
 class _Bubblewrap:
     """Bubblewrap, and the sockets to what it starts."""
 
-    def __init__(self, session: Session, launch: Launch, wake: process_tree.Wake) -> None:
+    def __init__(
+        self, session: SandboxRecord, launch: Launch, wake: process_tree.SignalPipe
+    ) -> None:
         self.orders, orders = socket.socketpair()
         self.start_channel, start_channel = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         self.start_channel.setsockopt(socket.SOL_SOCKET, socket.SO_PASSCRED, 1)
@@ -98,14 +100,14 @@ class _Bubblewrap:
         finally:
             os._exit(126)
 
-    def wait_for_start(self, report: Report, attention: process_tree.Attention) -> bool:
+    def wait_for_start(self, report: Report, attention: process_tree.EventLoop) -> bool:
         """Wait until the program runs, and report that.
 
         The kernel translates the process id on its way out.
         """
         pid = 0
         while True:
-            ready, _, _ = select.select([self.start_channel, *attention.ends], [], [])
+            ready, _, _ = select.select([self.start_channel, *attention.stop_descriptors], [], [])
             if self.start_channel not in ready:
                 return False
             message, ancillary, _, _ = self.start_channel.recvmsg(
@@ -114,10 +116,10 @@ class _Bubblewrap:
             if message == command_start.HERE:
                 pid = _CREDENTIALS.unpack(ancillary[0][2])[0]
             elif not message and pid:
-                report.say(f"started {pid}")
+                report.send(f"started {pid}")
                 return True
             else:
-                report.say((message or self._failure()).decode("utf-8", "replace"))
+                report.send((message or self._failure()).decode("utf-8", "replace"))
                 return False
 
     def _failure(self) -> bytes:
@@ -136,36 +138,36 @@ def main() -> None:
         os.set_inheritable(descriptor, False)
     channel = socket.socket(fileno=word)
     try:
-        session = Session.read(record)
+        session = SandboxRecord.read(record)
         session.lock = lock
         if session.locked:
             # In the namespaces that bubblewrap made, the masks would go away with the last
             # process, even for who still holds a folder.
-            namespaces.leave_user()
+            namespaces.unshare_user()
             namespaces.lock_mounts()
-            mounts.close_proc()
-        namespaces.hide_from_children()
-        namespaces.bound_capabilities()
-        session.name_rules()
-        mediated_command.prepare(session)
-        wake = process_tree.Wake()
+            mounts.make_proc_read_only()
+        namespaces.disable_dumping()
+        namespaces.drop_bounding_set()
+        session.load_name_rules()
+        mediated_command.prepare_filter(session)
+        wake = process_tree.SignalPipe()
         orders = socket.socket(fileno=order)
-        descriptors = receive(orders)
+        descriptors = receive_launch(orders)
         if descriptors is None:
             os._exit(0)
         launch = Launch.read(descriptors[0])
         report = Report(descriptors[1])
         if session.landlock_rules:
             landlock.restrict(
-                landlock.Spec(session.landlock_rules, tcp=True, abstract_sockets=True)
+                landlock.Ruleset(session.landlock_rules, tcp=True, abstract_sockets=True)
             )
         if launch.proxy_environment:
             _open_proxy_ports(launch, report)
-        attention = process_tree.Attention(wake, [report.control, orders.fileno()])
+        attention = process_tree.EventLoop(wake, [report.control, orders.fileno()])
         pid, answering = mediated_command.start(session, launch, descriptors, channel, report)
-        answering.join(attention)
-        supervision.watch_over(pid, launch.grace, report, attention, answering.openers)
-        answering.leave_room()
+        answering.register(attention)
+        supervision.supervise(pid, launch.grace, report, attention, answering.opener_pids)
+        answering.release_names()
     except BaseException as error:  # noqa: BLE001  the last frame of this process: who waits must hear why
         if channel.fileno() >= 0:
             channel.send(command_start.describe_failure(error))
@@ -179,5 +181,5 @@ def _open_proxy_ports(launch: Launch, report: Report) -> None:
     Its network namespace is its own, so any port is free.
     """
     with socket.socket(fileno=os.dup(report.control)) as control:
-        proxy_ports.hand_out(control, b"ports\n", proxy_ports.listen(proxy_ports.PORT))
+        proxy_ports.send_sockets(control, b"ports\n", proxy_ports.listen(proxy_ports.PORT))
     launch.environment.update(launch.proxy_environment)

@@ -14,12 +14,12 @@ import stat
 
 from . import process_tree
 from .kernel import namespaces, proxy_ports
-from .kernel.libc import call
+from .kernel.libc import call_libc
 from .protocol import Launch, receive_descriptors
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from .session import Session
+    from .session import SandboxRecord
 
 HERE = b"here"
 """The command's process says that it is alive, before it is the program."""
@@ -29,7 +29,7 @@ BROKEN = b"broken "
 """It cannot become its program: the reason follows."""
 
 
-def become(session: Session, channel: socket.socket, orders: socket.socket) -> None:
+def become_command(session: SandboxRecord, channel: socket.socket, orders: socket.socket) -> None:
     """Turn this process into the command that `orders` brings. Never returns.
 
     `channel` leads to the supervisor: a message on it carries our process id as seen from outside;
@@ -40,8 +40,8 @@ def become(session: Session, channel: socket.socket, orders: socket.socket) -> N
         os.setsid()
         channel.send(HERE)
         close_others(channel.fileno(), orders.fileno())
-        namespaces.limit(session.limits)
-        namespaces.bound_rights()
+        namespaces.set_resource_limits(session.limits)
+        namespaces.forbid_gaining_rights()
         _run(session, channel, orders)
     except BaseException as error:  # noqa: BLE001  the last frame of this process: who waits must hear why
         channel.send(describe_failure(error))
@@ -49,7 +49,7 @@ def become(session: Session, channel: socket.socket, orders: socket.socket) -> N
         os._exit(126)
 
 
-def send(orders: socket.socket, descriptors: list[int], port: int) -> None:
+def send_launch(orders: socket.socket, descriptors: list[int], port: int) -> None:
     """Send the launch to a process that waits in `become`. For pid 1.
 
     `descriptors` are the record of the launch, standard input, output and error, and the view;
@@ -58,7 +58,7 @@ def send(orders: socket.socket, descriptors: list[int], port: int) -> None:
     socket.send_fds(orders, [b"%d" % port], descriptors)
 
 
-def _run(session: Session, channel: socket.socket, orders: socket.socket) -> None:
+def _run(session: SandboxRecord, channel: socket.socket, orders: socket.socket) -> None:
     """Wait for the launch and execute its program.
 
     Returns if none comes, or if it cannot be executed.
@@ -67,16 +67,16 @@ def _run(session: Session, channel: socket.socket, orders: socket.socket) -> Non
     if not message:
         return
     for view in received[4:]:
-        call("setns", view, namespaces.NEW_MOUNTS)
+        call_libc("setns", view, namespaces.NEW_MOUNTS)
     namespaces.drop_capabilities()
-    session.confine(orders)
+    session.install_filter(orders)
     launch = Launch.read(received[0])
     for to, source in enumerate(received[1:4]):
         os.dup2(source, to)
     for name, text in launch.proxy_environment.items():
         launch.environment[name] = text.replace(str(proxy_ports.PORT), message.decode())
     enter_folder(launch)
-    for number in process_tree.DEFAULTS:
+    for number in process_tree.RESET_SIGNALS:
         signal.signal(number, signal.SIG_DFL)
     signal.set_wakeup_fd(-1)
     signal.pthread_sigmask(signal.SIG_SETMASK, ())

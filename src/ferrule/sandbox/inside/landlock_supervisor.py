@@ -16,47 +16,47 @@ import socket
 
 from . import command_start, mediated_command, process_tree, supervision
 from .kernel import landlock, namespaces
-from .protocol import Launch, Report, receive
+from .protocol import Launch, Report, receive_launch
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from .session import Session
+    from .session import SandboxRecord
 
 
-def supervise_alone(
-    session: Session, channel: socket.socket, wake: process_tree.Wake, owner: list[int]
+def supervise_with_landlock(
+    session: SandboxRecord, channel: socket.socket, wake: process_tree.SignalPipe, owner: list[int]
 ) -> None:
     """Wait for the launch that `channel` brings, and supervise the command to its end."""
-    descriptors = receive(channel)
+    descriptors = receive_launch(channel)
     if descriptors is None:
         return
     report = Report(descriptors[1])
-    report.say("taken")
+    report.send("taken")
     if session.problem:
-        report.say(f"broken {session.problem}")
+        report.send(f"broken {session.problem}")
         return
     launch = Launch.read(descriptors[0])
-    attention = process_tree.Attention(wake, [report.control, *owner])
+    attention = process_tree.EventLoop(wake, [report.control, *owner])
     try:
-        namespaces.hide_from_children()
+        namespaces.disable_dumping()
         landlock.restrict(
-            landlock.Spec(session.landlock_rules, signals=True, abstract_sockets=True)
+            landlock.Ruleset(session.landlock_rules, signals=True, abstract_sockets=True)
         )
         start_channel, command_channel = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         pid, answering = mediated_command.start(
             session, launch, descriptors, command_channel, report
         )
     except Exception as error:
-        report.say(f"broken {type(error).__name__}: {error}")
+        report.send(f"broken {type(error).__name__}: {error}")
         raise
     with start_channel:
         if not _wait_for_start(start_channel, pid, report):
             process_tree.end_descendants(attention, 0.0, pid)
             return
-    answering.join(attention)
-    supervision.watch_over(pid, launch.grace, report, attention, answering.openers)
-    answering.leave_room()
-    report.say("done")
+    answering.register(attention)
+    supervision.supervise(pid, launch.grace, report, attention, answering.opener_pids)
+    answering.release_names()
+    report.send("done")
 
 
 def _wait_for_start(start_channel: socket.socket, pid: int, report: Report) -> bool:
@@ -65,9 +65,9 @@ def _wait_for_start(start_channel: socket.socket, pid: int, report: Report) -> b
     if message == command_start.HERE:
         message = start_channel.recv(2048)
         if not message:
-            report.say(f"started {pid}")
+            report.send(f"started {pid}")
             return True
-    report.say(
+    report.send(
         (message or b"broken the process that was to run it ended").decode("utf-8", "replace")
     )
     os.waitpid(pid, 0)

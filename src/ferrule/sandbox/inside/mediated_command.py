@@ -16,23 +16,27 @@ import socket
 from . import process_tree
 from .command_start import FAILED, HERE, close_others, describe_failure, enter_folder
 from .kernel import landlock, mounts, namespaces, seccomp
-from .mediator.answers import Answering
-from .mediator.attributes import ATTRIBUTES
-from .mediator.guarded_calls import OPENS, REMOVALS
-from .mediator.withheld_files import Covers
+from .mediator.answers import MediatorRunner
+from .mediator.attributes import ATTRIBUTE_CALLS
+from .mediator.guarded_calls import OPENING_CALLS, REMOVING_CALLS
+from .mediator.withheld_files import WithheldFiles
 from .protocol import Launch, Report
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from .session import Session
+    from .session import SandboxRecord
 
 LANDLOCK = "landlock"
 """The backend of a session without namespaces."""
 
 
 def start(
-    session: Session, launch: Launch, descriptors: list[int], channel: socket.socket, report: Report
-) -> tuple[int, Answering]:
+    session: SandboxRecord,
+    launch: Launch,
+    descriptors: list[int],
+    channel: socket.socket,
+    report: Report,
+) -> tuple[int, MediatorRunner]:
     """Fork the command. Returns its process id and what answers its calls.
 
     Its messages come over `channel`, which closes here now, and in the command when the program
@@ -47,27 +51,27 @@ def start(
     channel.close()
     for descriptor in (descriptors[0], *descriptors[2:]):
         os.close(descriptor)
-    above = mounts.above(launch.steps)
+    above = mounts.folders_above_masks(launch.steps)
     if session.backend != LANDLOCK:
-        return pid, Answering(session, launch, ours, report, above, more=REMOVALS)
+        return pid, MediatorRunner(session, launch, ours, report, above, more=REMOVING_CALLS)
     private_folders = session.writable_folders
-    covers = Covers(
+    covers = WithheldFiles(
         launch.steps, session.held_folder, (*session.roots, *private_folders), private_folders[-1]
     )
-    more = {**REMOVALS, **OPENS, **ATTRIBUTES}
-    return pid, Answering(session, launch, ours, report, above, more=more, covers=covers)
+    more = {**REMOVING_CALLS, **OPENING_CALLS, **ATTRIBUTE_CALLS}
+    return pid, MediatorRunner(session, launch, ours, report, above, more=more, covers=covers)
 
 
-def prepare(session: Session) -> bytes:
+def prepare_filter(session: SandboxRecord) -> bytes:
     """Assemble the filter ahead of time."""
     alone = session.backend == LANDLOCK
-    return seccomp.prepare(
+    return seccomp.prepare_filter(
         alone, True, connect=not alone, removals=True, opens=alone, by_name=alone or session.locked
     )
 
 
 def _become(
-    session: Session,
+    session: SandboxRecord,
     launch: Launch,
     standard: list[int],
     channel: socket.socket,
@@ -81,12 +85,12 @@ def _become(
             os.dup2(source, to)
         close_others(channel.fileno(), listener.fileno())
         enter_folder(launch)
-        for number in process_tree.DEFAULTS:
+        for number in process_tree.RESET_SIGNALS:
             signal.signal(number, signal.SIG_DFL)
         signal.set_wakeup_fd(-1)
         signal.pthread_sigmask(signal.SIG_SETMASK, ())
-        namespaces.limit(session.limits)
-        namespaces.bound_rights()
+        namespaces.set_resource_limits(session.limits)
+        namespaces.forbid_gaining_rights()
         namespaces.drop_capabilities()
         _confine(session, listener)
         os.execve(launch.program, launch.argv, launch.environment)
@@ -103,13 +107,13 @@ def _become(
         os._exit(126)
 
 
-def _confine(session: Session, listener: socket.socket) -> None:
+def _confine(session: SandboxRecord, listener: socket.socket) -> None:
     """Give up the last rights: from here on the mediator decides what is opened and created."""
     alone = session.backend == LANDLOCK
     if alone:
         # A domain of its own inside the mediator's: it can neither signal nor inspect the mediator.
-        landlock.restrict(landlock.Spec((), files=False))
-    descriptor = seccomp.install(
+        landlock.restrict(landlock.Ruleset((), files=False))
+    descriptor = seccomp.install_filter(
         alone, True, connect=not alone, removals=True, opens=alone, by_name=alone or session.locked
     )
     if descriptor is not None:

@@ -15,9 +15,9 @@ import struct
 
 from . import command_start, pid1, process_tree, supervision
 from .kernel import mounts, namespaces
-from .kernel.libc import call
-from .protocol import TAKE, Launch, Report, receive, receive_descriptors
-from .session import Session
+from .kernel.libc import call_libc
+from .protocol import LAUNCH_BYTE, Launch, Report, receive_descriptors, receive_launch
+from .session import SandboxRecord
 
 _MARGIN = 2.0
 """Seconds beyond the grace period after which pid 1 is killed if it has not ended by itself."""
@@ -25,8 +25,8 @@ _CREDENTIALS = struct.Struct("iII")
 _CLOSED = command_start.BROKEN + b"the process that was to become it ended"
 
 
-def supervise_confined(
-    session: Session, channel: socket.socket, wake: process_tree.Wake, owner: list[int]
+def supervise_in_namespaces(
+    session: SandboxRecord, channel: socket.socket, wake: process_tree.SignalPipe, owner: list[int]
 ) -> None:
     """Make a sandbox, wait for the launch that `channel` brings, and supervise it to its end."""
     if session.problem:
@@ -34,7 +34,7 @@ def supervise_confined(
         return
     try:
         session.template.join_user()
-        namespaces.leave_outside(user=False)
+        namespaces.unshare_processes(user=False)
         first_process = _Pid1(session, wake)
     except OSError as error:
         _report_failure(
@@ -42,42 +42,42 @@ def supervise_confined(
             f"no sandbox could be made: {error.strerror} ({error.filename or 'namespaces'})",
         )
         return
-    descriptors = receive(channel)
+    descriptors = receive_launch(channel)
     if descriptors is None:
         first_process.remove()
         return
     report = Report(descriptors[1])
-    report.say("taken")
+    report.send("taken")
     launch = Launch.read(descriptors[0])
     try:
         first_process.finish(launch.steps)
     except (OSError, mounts.StepFailed) as error:
         first_process.remove()
-        report.say(f"broken {error}")
+        report.send(f"broken {error}")
         return
     with contextlib.suppress(BrokenPipeError):  # pid 1 has ended, and said why
-        socket.send_fds(first_process.orders, [TAKE], descriptors)
+        socket.send_fds(first_process.orders, [LAUNCH_BYTE], descriptors)
     for descriptor in (descriptors[0], *descriptors[2:]):
         os.close(descriptor)
-    attention = process_tree.Attention(wake, [report.control, *owner])
+    attention = process_tree.EventLoop(wake, [report.control, *owner])
     if _wait_for_start(first_process, report, attention):
-        supervision.end_gently(
-            first_process.pid, attention, launch.grace + process_tree.STUBBORN + _MARGIN
+        supervision.end_child(
+            first_process.pid, attention, launch.grace + process_tree.KILL_SECONDS + _MARGIN
         )
     first_process.remove()
-    report.say("done")
+    report.send("done")
 
 
 def _report_failure(channel: socket.socket, why: str) -> None:
-    descriptors = receive(channel)
+    descriptors = receive_launch(channel)
     if descriptors is not None:
-        Report(descriptors[1]).say(f"broken {why}")
+        Report(descriptors[1]).send(f"broken {why}")
 
 
 class _Pid1:
     """Pid 1 and the sockets to it."""
 
-    def __init__(self, session: Session, wake: process_tree.Wake) -> None:
+    def __init__(self, session: SandboxRecord, wake: process_tree.SignalPipe) -> None:
         self.orders, orders = socket.socketpair()
         self.start_channel, start_channel = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         self.start_channel.setsockopt(socket.SOL_SOCKET, socket.SO_PASSCRED, 1)
@@ -99,9 +99,9 @@ class _Pid1:
         Raises StepFailed, and OSError if pid 1 or the waiting process has ended.
         """
         for descriptor in self.mounts:
-            call("setns", descriptor, namespaces.NEW_MOUNTS)
+            call_libc("setns", descriptor, namespaces.NEW_MOUNTS)
             os.close(descriptor)
-            mounts.apply(steps)
+            mounts.apply_steps(steps)
         while select.select([self.start_channel], [], [], 0)[0]:
             message = self.read_message()
             if message:
@@ -132,18 +132,20 @@ class _Pid1:
 
 
 def _wait_for_start(
-    first_process: _Pid1, report: Report, attention: process_tree.Attention
+    first_process: _Pid1, report: Report, attention: process_tree.EventLoop
 ) -> bool:
     """Wait until the program runs, and report that."""
     while True:
-        ready, _, _ = select.select([first_process.start_channel, *attention.ends], [], [])
+        ready, _, _ = select.select(
+            [first_process.start_channel, *attention.stop_descriptors], [], []
+        )
         if first_process.start_channel not in ready:
             return False
         message = first_process.read_message()
         if message == _CLOSED and first_process.child:
             # Closed, as it is when a program is executed.
-            report.say(f"started {first_process.child}")
+            report.send(f"started {first_process.child}")
             return True
         if message:
-            report.say(message.decode("utf-8", "replace"))
+            report.send(message.decode("utf-8", "replace"))
             return False

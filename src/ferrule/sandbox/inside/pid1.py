@@ -14,39 +14,38 @@ import socket
 
 from . import command_start, process_tree, supervision
 from .kernel import landlock, mounts, namespaces, proxy_ports
-from .mediator.answers import Answering
-from .mediator.mediator import Mediator, lower_rights
-from .protocol import Launch, Report, receive, receive_descriptors
-from .session import Session
+from .mediator.answers import MediatorRunner
+from .protocol import Launch, Report, receive_launch
+from .session import SandboxRecord
 
 _MAX_PORTS = 1000
 
 
-def run(session: Session, orders: socket.socket, channel: socket.socket) -> None:
+def run(session: SandboxRecord, orders: socket.socket, channel: socket.socket) -> None:
     """Be pid 1. Never returns.
 
     `channel` and `orders` both lead to the supervisor: over `orders` our mounts go out and the
     launch comes in.
     """
     try:
-        namespaces.hide_from_children()
+        namespaces.disable_dumping()
         session.template.join_shared()
-        namespaces.leave_own()
-        mounts.apply(session.command_steps)
-        wake = process_tree.Wake()
+        namespaces.unshare_command()
+        mounts.apply_steps(session.command_steps)
+        wake = process_tree.SignalPipe()
         _hand_out_mounts(orders)
         session.template.join_inner()
-        namespaces.bound_capabilities()
+        namespaces.drop_bounding_set()
         # What a preview writes to is mounted when the command comes, and Landlock's rules need
         # what is mounted.
-        descriptors = receive(orders) if session.restrict_late else None
+        descriptors = receive_launch(orders) if session.restrict_late else None
         if session.landlock_rules:
             # Before the fork: what is done on the command's behalf is restricted in the same way.
             landlock.restrict(
-                landlock.Spec(session.landlock_rules, tcp=True, abstract_sockets=True)
+                landlock.Ruleset(session.landlock_rules, tcp=True, abstract_sockets=True)
             )
         prepared = _PreparedCommand(session, channel)
-        descriptors = descriptors or receive(orders)
+        descriptors = descriptors or receive_launch(orders)
         if descriptors is None:
             os._exit(0)
         prepared.serve(descriptors, orders, wake)
@@ -77,63 +76,51 @@ def _open_proxy_ports(report: Report) -> int:
                 continue  # another command of the session listens there
             raise
         with socket.socket(fileno=os.dup(report.control)) as control:
-            proxy_ports.hand_out(control, b"ports\n", listening)
+            proxy_ports.send_sockets(control, b"ports\n", listening)
         return port
     raise RuntimeError("no port is free for the network proxy: too many commands run at once")
 
 
-class _PreparedCommand(Answering):
-    """A process that becomes the command, and the mediator of its creating calls.
+class _PreparedCommand:
+    """A process that becomes the command, and the channel to it. Made ahead of the command."""
 
-    Both are made ahead of the command.
-    """
-
-    def __init__(self, session: Session, channel: socket.socket) -> None:
+    def __init__(self, session: SandboxRecord, channel: socket.socket) -> None:
         self.session = session
-        self.told = 0
         self.here, theirs = socket.socketpair()
         self.pid = os.fork()
         if self.pid == 0:
             self.here.close()
-            command_start.become(session, channel, theirs)
+            command_start.become_command(session, channel, theirs)
         theirs.close()
         channel.close()
 
-    def serve(self, descriptors: list[int], orders: socket.socket, wake: process_tree.Wake) -> None:
+    def serve(
+        self, descriptors: list[int], orders: socket.socket, wake: process_tree.SignalPipe
+    ) -> None:
         """Have the process run a command, and answer its calls until everything is over."""
         launch = Launch.read(descriptors[0])
-        self.report = report = Report(descriptors[1])
+        report = Report(descriptors[1])
         port = _open_proxy_ports(report) if launch.proxy_environment else 0
         view = _lock_view(self.session)
-        with self.here:
-            with contextlib.suppress(BrokenPipeError):  # it was killed: that is waited for below
-                command_start.send(self.here, [descriptors[0], *descriptors[3:6], *view], port)
-            for descriptor in (descriptors[0], *descriptors[2:], *view):
-                os.close(descriptor)
-            # Building the view needed more rights on files than the command may have. Done while
-            # the child gets ready.
-            lower_rights()
-            self._mediate(launch)
-        attention = process_tree.Attention(wake, [report.control, orders.fileno()])
-        self.join(attention)
-        supervision.watch_over(self.pid, launch.grace, report, attention, self.openers)
-        self.leave_room()
+        with contextlib.suppress(BrokenPipeError):  # it was killed: that is waited for below
+            command_start.send_launch(self.here, [descriptors[0], *descriptors[3:6], *view], port)
+        for descriptor in (descriptors[0], *descriptors[2:], *view):
+            os.close(descriptor)
+        # The child gets ready while the mediator starts.
+        mediator = MediatorRunner(
+            self.session, launch, self.here, report, mounts.folders_above_masks(launch.steps)
+        )
+        attention = process_tree.EventLoop(wake, [report.control, orders.fileno()])
+        mediator.register(attention)
+        supervision.supervise(self.pid, launch.grace, report, attention, mediator.opener_pids)
+        mediator.release_names()
         if not process_tree.has_children():
             # Nobody else is in our namespace: there is no need to wait until the kernel has
             # removed the view.
-            report.say("done")
-
-    def _mediate(self, launch: Launch) -> None:
-        _, received = receive_descriptors(self.here, 1, 1)
-        self.mediator = None
-        if received:
-            self.session.rules.anchor(mounts.above(launch.steps))
-            self.session.rules.own = frozenset(launch.own_files)
-            self.session.rules.room = launch.name_quota
-            self.mediator = Mediator(received[0], self.session.rules, self.session.lock)
+            report.send("done")
 
 
-def _lock_view(session: Session) -> list[int]:
+def _lock_view(session: SandboxRecord) -> list[int]:
     """Enter the view that the command will have, now that nothing more is laid over it.
 
     Returns its descriptor, if there is a view of its own.

@@ -14,17 +14,17 @@ import select
 import signal
 import time
 
-from .kernel.libc import call
+from .kernel.libc import call_libc
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-STUBBORN = 10.0
+KILL_SECONDS = 10.0
 """Seconds of killing after which what is still alive is reported as such."""
 
-IGNORED = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
-DEFAULTS = tuple(
+IGNORED_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+RESET_SIGNALS = tuple(
     number for number in signal.Signals if number not in (signal.SIGKILL, signal.SIGSTOP)
 )
 """Signals that a command must not inherit settings for.
@@ -41,13 +41,13 @@ def become_subreaper() -> int:
     Returns 0, or an error number: ENOSYS where this is not Linux.
     """
     try:
-        call("prctl", _PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+        call_libc("prctl", _PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
     except OSError as error:
         return error.errno or 0
     return 0
 
 
-class Wake:
+class SignalPipe:
     """A descriptor that becomes readable when a signal comes.
 
     There is one for each process: it is made again after a fork.
@@ -60,7 +60,7 @@ class Wake:
         signal.set_wakeup_fd(self._writer, warn_on_full_buffer=False)
         for number in (signal.SIGCHLD, signal.SIGUSR1):
             signal.signal(number, _ignore_signal)
-        for number in IGNORED:
+        for number in IGNORED_SIGNALS:
             signal.signal(number, signal.SIG_IGN)
 
     def fileno(self) -> int:
@@ -110,38 +110,40 @@ def has_children() -> bool:
     return True
 
 
-class Attention:
+class EventLoop:
     """The descriptors that a process watches while it waits for others.
 
-    `ends` become readable when everything is to be ended. `answers` are the functions to call when
+    `ends` become readable when everything is to be ended. `readers` are the functions to call when
     a descriptor has something to read.
     """
 
-    def __init__(self, wake: Wake, ends: list[int]) -> None:
+    def __init__(self, wake: SignalPipe, ends: list[int]) -> None:
         self.wake = wake
-        self.ends = ends
-        self.answers: dict[int, Callable[[], object]] = {}
+        self.stop_descriptors = ends
+        self.readers: dict[int, Callable[[], object]] = {}
 
     def wait(self, seconds: float | None) -> bool:
         """Wait until a signal or message comes, at most `seconds`.
 
         Returns whether everything is to be ended.
         """
-        return self._poll([self.wake.reader, *self.ends, *self.answers], seconds)
+        return self._poll([self.wake.reader, *self.stop_descriptors, *self.readers], seconds)
 
     def pause(self, seconds: float) -> None:
         """Wait in the same way while everything is being ended."""
-        self._poll([self.wake.reader, *self.answers], seconds)
+        self._poll([self.wake.reader, *self.readers], seconds)
 
     def _poll(self, descriptors: list[int], seconds: float | None) -> bool:
         ready, _, _ = select.select(descriptors, [], [], seconds)
         for descriptor in ready:
-            if descriptor in self.answers:
-                self.answers[descriptor]()
-        return signal.SIGUSR1 in self.wake.drain() or any(one in ready for one in self.ends)
+            if descriptor in self.readers:
+                self.readers[descriptor]()
+        return signal.SIGUSR1 in self.wake.drain() or any(
+            one in ready for one in self.stop_descriptors
+        )
 
 
-def end_descendants(attention: Attention, grace: float, child: int) -> tuple[int | None, list[str]]:
+def end_descendants(attention: EventLoop, grace: float, child: int) -> tuple[int | None, list[str]]:
     """End all descendants: SIGTERM, `grace` seconds, then SIGKILL until none is left.
 
     Returns the exit code of `child` if it ended meanwhile, and what is still alive, as `NAME
@@ -152,9 +154,9 @@ def end_descendants(attention: Attention, grace: float, child: int) -> tuple[int
     code = None
     while has_children():
         now = time.monotonic()
-        if now >= kill_time + STUBBORN:
+        if now >= kill_time + KILL_SECONDS:
             return code, [
-                f"{name} ({pid})" for pid, (_, name, _) in descendants(os.getpid()).items()
+                f"{name} ({pid})" for pid, (_, name, _) in list_descendants(os.getpid()).items()
             ]
         _signal_all(terminated, kill=now >= kill_time)
         status = reap(child)
@@ -167,18 +169,18 @@ def end_descendants(attention: Attention, grace: float, child: int) -> tuple[int
 
 def _signal_all(terminated: set[tuple[int, int]], *, kill: bool) -> None:
     """Signal every descendant. `terminated` remembers which ones already had their SIGTERM."""
-    for pid, (start, _, _) in descendants(os.getpid()).items():
+    for pid, (start, _, _) in list_descendants(os.getpid()).items():
         if kill or (pid, start) not in terminated:
             terminated.add((pid, start))
-            send(pid, start, signal.SIGKILL if kill else signal.SIGTERM)
+            signal_process(pid, start, signal.SIGKILL if kill else signal.SIGTERM)
 
 
-def descendants(top: int, without: Iterable[int] = ()) -> dict[int, tuple[int, str, str]]:
+def list_descendants(top: int, excluding: Iterable[int] = ()) -> dict[int, tuple[int, str, str]]:
     """Return living processes below `top`: pid -> (start time in ticks, name, state).
 
-    `without` are processes that are left out with everything below them. Format: proc(5).
+    `excluding` are processes that are left out with everything below them. Format: proc(5).
     """
-    excluded = set(without)
+    excluded = set(excluding)
     parents: dict[int, int] = {}
     details: dict[int, tuple[int, str, str]] = {}
     for entry in os.listdir("/proc"):  # noqa: PTH208  no pathlib in here
@@ -209,7 +211,7 @@ def _read_stat(pid: int) -> tuple[int, tuple[int, str, str]] | None:
     return int(fields[1]), (int(fields[19]), printable, chr(fields[0][0]))
 
 
-def send(pid: int, start: int, number: int) -> None:
+def signal_process(pid: int, start: int, number: int) -> None:
     """Signal a process unless its id belongs to another one by now (pidfd_open(2))."""
     try:
         handle = os.pidfd_open(pid)

@@ -23,12 +23,12 @@ import struct
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from .kernel.landlock import Granted
+    from .kernel.landlock import PathRule
 
-TAKE = b"+"
+LAUNCH_BYTE = b"+"
 END = b"k"
 DESCRIPTORS = ("record", "control", "directory", "stdin", "stdout", "stderr")
-MOST = 32
+MAX_DESCRIPTORS = 32
 """Descriptors that one message may carry."""
 _NUMBER = struct.Struct("=i")
 
@@ -82,7 +82,7 @@ class Launch:
         proxy_environment: dict[str, str] | None = None,
         wrapper: list[str] | None = None,
         program_folder: str = "",
-        landlock: tuple[tuple[Granted, ...], bool] | None = None,
+        landlock: tuple[tuple[PathRule, ...], bool] | None = None,
         name_quota: int = 0,
     ) -> None:
         self.argv = argv
@@ -106,17 +106,17 @@ class Launch:
     @classmethod
     def read(cls, descriptor: int) -> Launch:
         """Read a launch from the record behind a descriptor, which stays open."""
-        return cls(**marshal.loads(contents(descriptor)))
+        return cls(**marshal.loads(read_all(descriptor)))
 
 
-def contents(descriptor: int) -> bytes:
+def read_all(descriptor: int) -> bytes:
     """Return the content of a file whatever its descriptor's position, which others share."""
     return os.pread(descriptor, os.fstat(descriptor).st_size, 0)
 
 
-def receive(server: socket.socket) -> list[int] | None:
+def receive_launch(server: socket.socket) -> list[int] | None:
     """Return the descriptors of the next command; None at the end."""
-    data, descriptors = receive_descriptors(server, 1, MOST)
+    data, descriptors = receive_descriptors(server, 1, MAX_DESCRIPTORS)
     return descriptors if data else None
 
 
@@ -145,7 +145,7 @@ class Report:
     def __init__(self, control: int) -> None:
         self.control = control
 
-    def say(self, line: str) -> None:
+    def send(self, line: str) -> None:
         """Report one line, in one write. Newlines in names are made visible."""
         data = line.replace("\n", "\\n").encode("utf-8", "surrogateescape")
         try:

@@ -18,11 +18,11 @@ import time
 
 from . import process_tree, supervision
 from .kernel import control_groups
-from .protocol import TAKE, Launch, Report, receive
+from .protocol import LAUNCH_BYTE, Launch, Report, receive_launch
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from .session import Session
+    from .session import SandboxRecord
 
 SPARE_DELAY = 0.003
 """Seconds after which the next supervisor is made.
@@ -72,28 +72,30 @@ def _watch_owner(owner_pid: int) -> list[int]:
     return [owner]
 
 
-def _read_session(number: int) -> Session | None:
+def _read_session(number: int) -> SandboxRecord | None:
     if number < 0:
         return None
     # Loaded here, once, for all that will be forked; not needed without a session.
-    from .namespace_supervisor import Session
+    from .namespace_supervisor import SandboxRecord
 
-    session = Session.read(number)
+    session = SandboxRecord.read(number)
     os.close(number)
     session.prepare()
     if session.backend != "namespaces":
         from . import mediated_command
 
-        mediated_command.prepare(session)
+        mediated_command.prepare_filter(session)
     return session
 
 
 class _Server:
-    def __init__(self, server: socket.socket, owner: list[int], session: Session | None) -> None:
+    def __init__(
+        self, server: socket.socket, owner: list[int], session: SandboxRecord | None
+    ) -> None:
         self.server = server
         self.owner = owner
         self.session = session
-        self.wake = process_tree.Wake()
+        self.wake = process_tree.SignalPipe()
         self.supervisors: set[int] = set()
         self.spare: socket.socket | None = None
 
@@ -111,7 +113,7 @@ class _Server:
             if any(one in ready for one in self.owner):
                 break
             if self.server.fileno() in ready:
-                descriptors = receive(self.server)
+                descriptors = receive_launch(self.server)
                 if descriptors is None:
                     break
                 self._pass_on(descriptors)
@@ -126,7 +128,7 @@ class _Server:
                 break
             with spare:
                 try:
-                    socket.send_fds(spare, [TAKE], descriptors)
+                    socket.send_fds(spare, [LAUNCH_BYTE], descriptors)
                     break
                 except OSError:
                     continue
@@ -160,7 +162,7 @@ class _Server:
         try:
             self.server.close()
             self.wake.close()
-            wake = process_tree.Wake()
+            wake = process_tree.SignalPipe()
             signal.pthread_sigmask(signal.SIG_UNBLOCK, (signal.SIGUSR1,))
             process_tree.become_subreaper()
             if self.session is None:
@@ -193,8 +195,10 @@ class _Server:
         Called again for each orphan that ends, so that what one of them forked meanwhile is found
         too.
         """
-        for pid, (start, _, _) in process_tree.descendants(os.getpid(), self.supervisors).items():
-            process_tree.send(pid, start, signal.SIGKILL)
+        for pid, (start, _, _) in process_tree.list_descendants(
+            os.getpid(), self.supervisors
+        ).items():
+            process_tree.signal_process(pid, start, signal.SIGKILL)
 
     def _shut_down(self) -> None:
         """Have everything ended. What ignores even that is left to init."""
@@ -214,37 +218,37 @@ class _Server:
 
 
 def _supervise_confined(
-    session: Session, channel: socket.socket, wake: process_tree.Wake, owner: list[int]
+    session: SandboxRecord, channel: socket.socket, wake: process_tree.SignalPipe, owner: list[int]
 ) -> None:
     """Supervise a command of a sandbox, with the session's backend."""
     if session.backend == "bubblewrap":
-        from .bubblewrap_supervisor import supervise_wrapped as supervise
+        from .bubblewrap_supervisor import supervise_in_bubblewrap as supervise
     elif session.backend == "landlock":
-        from .landlock_supervisor import supervise_alone as supervise
+        from .landlock_supervisor import supervise_with_landlock as supervise
     else:
-        from .namespace_supervisor import supervise_confined as supervise
+        from .namespace_supervisor import supervise_in_namespaces as supervise
     supervise(session, channel, wake, owner)
 
 
 def _supervise_unconfined(
-    channel: socket.socket, wake: process_tree.Wake, owner: list[int]
+    channel: socket.socket, wake: process_tree.SignalPipe, owner: list[int]
 ) -> None:
     """Supervise a command that nothing confines."""
-    descriptors = receive(channel)
+    descriptors = receive_launch(channel)
     if descriptors is None:
         return
     report = Report(descriptors[1])
-    report.say("taken")
+    report.send("taken")
     try:
         launch = Launch.read(descriptors[0])
         os.close(descriptors[0])
-        child = supervision.start_plain(launch, descriptors, report)
+        child = supervision.start_unconfined(launch, descriptors, report)
         if child is not None:
-            attention = process_tree.Attention(wake, [report.control, *owner])
-            supervision.watch_over(child, launch.grace, report, attention)
-            report.say("done")
+            attention = process_tree.EventLoop(wake, [report.control, *owner])
+            supervision.supervise(child, launch.grace, report, attention)
+            report.send("done")
     except Exception as error:
-        report.say(f"broken {type(error).__name__}: {error}")
+        report.send(f"broken {type(error).__name__}: {error}")
         raise
 
 

@@ -10,17 +10,17 @@ from . import view_template as template
 from .kernel import control_groups as groups
 from .kernel import seccomp
 from .mediator import mediator
-from .mediator.name_rules import Rules
-from .protocol import contents
+from .mediator.name_rules import NameRules
+from .protocol import read_all
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from .kernel.control_groups import Group
-    from .kernel.landlock import Granted
+    from .kernel.landlock import PathRule
     from .kernel.mounts import Step
 
 
-class Session:
+class SandboxRecord:
     """The record of a sandbox.
 
     * `user_namespace`: make a user namespace.
@@ -61,9 +61,9 @@ class Session:
     )
     record: int
     """A descriptor of this as a record, for a process that is started and not forked."""
-    rules: Rules
+    rules: NameRules
     lock: int
-    template: template.Template
+    template: template.ViewTemplate
     problem = ""
 
     def __init__(
@@ -76,7 +76,7 @@ class Session:
         groups: list[Group],
         names: tuple[tuple[str, ...], tuple[str, ...], tuple[str, ...]],
         roots: tuple[str, ...],
-        landlock_rules: tuple[Granted, ...] = (),
+        landlock_rules: tuple[PathRule, ...] = (),
         filtered: bool = True,
         restrict_late: bool = False,
         locked: bool = True,
@@ -105,17 +105,17 @@ class Session:
         return marshal.dumps({name: getattr(self, name) for name in self._fields})
 
     @classmethod
-    def read(cls, descriptor: int) -> Session:
+    def read(cls, descriptor: int) -> SandboxRecord:
         """Read a session from the record behind a descriptor, which stays open."""
-        return cls(**marshal.loads(contents(descriptor)))
+        return cls(**marshal.loads(read_all(descriptor)))
 
-    def name_rules(self) -> None:
+    def load_name_rules(self) -> None:
         """Load the rules about names."""
-        self.rules = Rules(self.roots, *self.names)
+        self.rules = NameRules(self.roots, *self.names)
 
     def prepare(self) -> None:
         """Do what is the same for all commands and costs time, before anything is forked."""
-        self.name_rules()
+        self.load_name_rules()
         # Shared by the mediators of all commands: no folder is moved while another command adds to
         # it.
         self.lock = os.memfd_create("ferrule", os.MFD_CLOEXEC)
@@ -126,16 +126,20 @@ class Session:
                 os.write(self.record, self.encode())
                 return
             if self.filtered:
-                seccomp.prepare(False, True, by_name=self.locked)
+                seccomp.prepare_filter(False, True, by_name=self.locked)
                 mediator.creating_calls()
-            self.template = template.make(self.user_namespace, self.view_folder, self.steps)
+            self.template = template.build_template(
+                self.user_namespace, self.view_folder, self.steps
+            )
         except OSError as error:
             # Every command gets this as its error, instead of being run.
             self.problem = str(error)
 
-    def confine(self, listener: socket.socket) -> None:
+    def install_filter(self, listener: socket.socket) -> None:
         """Filter the calls of this process, and send pid 1 the filter's descriptor, if any."""
-        descriptor = seccomp.install(False, True, by_name=self.locked) if self.filtered else None
+        descriptor = (
+            seccomp.install_filter(False, True, by_name=self.locked) if self.filtered else None
+        )
         if descriptor is None:
             listener.send(b"-")
             return

@@ -25,7 +25,7 @@ SETTLE_SECONDS = 0.2
 """Seconds that what the command leaves behind has to end by itself."""
 
 
-def start_plain(launch: Launch, descriptors: list[int], report: Report) -> int | None:
+def start_unconfined(launch: Launch, descriptors: list[int], report: Report) -> int | None:
     """Start a command that nothing confines.
 
     Returns its process id, or None if it could not be started, which is reported. Our copies of its
@@ -38,7 +38,7 @@ def start_plain(launch: Launch, descriptors: list[int], report: Report) -> int |
         if launch.landlock is not None:
             # Irrevocable, also for this supervisor: it only waits for the command and ends it.
             granted, tcp = launch.landlock
-            landlock.restrict(landlock.Spec(granted, tcp=tcp, quiet=True))
+            landlock.restrict(landlock.Ruleset(granted, tcp=tcp, quiet=True))
         child = os.posix_spawn(
             launch.program,
             launch.argv,
@@ -49,42 +49,42 @@ def start_plain(launch: Launch, descriptors: list[int], report: Report) -> int |
             ],
             setsid=True,
             setsigmask=(),
-            setsigdef=process_tree.DEFAULTS,
+            setsigdef=process_tree.RESET_SIGNALS,
         )
     except OSError as error:
-        report.say(f"failed {error.errno}")
+        report.send(f"failed {error.errno}")
         return None
     finally:
         os.chdir("/")
         for descriptor in descriptors[2:]:
             os.close(descriptor)
-    report.say(f"started {child}")
+    report.send(f"started {child}")
     return child
 
 
-def watch_over(
+def supervise(
     child: int,
     grace: float,
     report: Report,
-    attention: process_tree.Attention,
-    ours: Callable[[], set[int]] = set,
+    attention: process_tree.EventLoop,
+    own_children: Callable[[], set[int]] = set,
 ) -> None:
     """Wait until the command and everything it started are gone.
 
-    `ours` returns children that are not the command's.
+    `own_children` returns children that are not the command's.
     """
     code = _wait(child, attention)
     if code is not None:
-        report.say(f"exited {code}")
-        _report_left(report, attention, ours)
+        report.send(f"exited {code}")
+        _report_left(report, attention, own_children)
     late_code, alive = process_tree.end_descendants(attention, grace, child)
     if late_code is not None:
-        report.say(f"exited {late_code}")
+        report.send(f"exited {late_code}")
     for name in alive:
-        report.say(f"alive {name}")
+        report.send(f"alive {name}")
 
 
-def _wait(child: int, attention: process_tree.Attention) -> int | None:
+def _wait(child: int, attention: process_tree.EventLoop) -> int | None:
     """Return the exit code when the command has ended, None if we are asked to end it."""
     while True:
         code = process_tree.reap(child)
@@ -95,7 +95,7 @@ def _wait(child: int, attention: process_tree.Attention) -> int | None:
 
 
 def _report_left(
-    report: Report, attention: process_tree.Attention, ours: Callable[[], set[int]]
+    report: Report, attention: process_tree.EventLoop, ours: Callable[[], set[int]]
 ) -> None:
     """Name what outlives the command, after a moment in which it may end by itself."""
     deadline = time.monotonic() + SETTLE_SECONDS
@@ -106,11 +106,11 @@ def _report_left(
         process_tree.reap(-1)
     if not process_tree.has_children():
         return  # the usual end: no need to look through every process of the machine
-    for pid, (_, name, _) in process_tree.descendants(os.getpid(), ours()).items():
-        report.say(f"left {name} ({pid})")
+    for pid, (_, name, _) in process_tree.list_descendants(os.getpid(), ours()).items():
+        report.send(f"left {name} ({pid})")
 
 
-def end_gently(pid: int, attention: process_tree.Attention, seconds: float) -> int:
+def end_child(pid: int, attention: process_tree.EventLoop, seconds: float) -> int:
     """Wait for one child, which is asked to end when we are. Returns its exit code.
 
     It is killed `seconds` after that.

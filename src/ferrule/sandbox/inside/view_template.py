@@ -18,7 +18,7 @@ import signal
 import socket
 
 from .kernel import mounts, namespaces, proxy_ports
-from .kernel.libc import call
+from .kernel.libc import call_libc
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -34,7 +34,7 @@ BUILD_SECONDS = 30.0
 """Seconds that building may take."""
 
 
-class Template:
+class ViewTemplate:
     """Descriptors of namespaces. `user` and `inner` are -1 where there are no user namespaces."""
 
     def __init__(self, user: int, inner: int, shared: list[int]) -> None:
@@ -45,20 +45,20 @@ class Template:
     def join_user(self) -> None:
         """Get all rights in the outer user namespace, and none outside. For the supervisor."""
         if self.user >= 0:
-            call("setns", self.user, namespaces.NEW_USER)
+            call_libc("setns", self.user, namespaces.NEW_USER)
 
     def join_shared(self) -> None:
         """Have the view become the root folder. For pid 1."""
         for descriptor in self.shared:
-            call("setns", descriptor, 0)
+            call_libc("setns", descriptor, 0)
 
     def join_inner(self) -> None:
         """Give up the rights on the mounts that were made so far. For pid 1."""
         if self.inner >= 0:
-            call("setns", self.inner, namespaces.NEW_USER)
+            call_libc("setns", self.inner, namespaces.NEW_USER)
 
 
-def make(user: bool, view: str, steps: list[Step]) -> Template:
+def build_template(user: bool, view: str, steps: list[Step]) -> ViewTemplate:
     """Build the view, in a user namespace with `user`.
 
     Raises OSError with what was refused.
@@ -68,10 +68,10 @@ def make(user: bool, view: str, steps: list[Step]) -> Template:
         _build_view(user, view, steps, channel)
 
     if not user:
-        return Template(-1, -1, _open_namespaces(build, SHARED))
+        return ViewTemplate(-1, -1, _open_namespaces(build, SHARED))
     *shared, outer = _open_namespaces(build, (*SHARED, "user"))
     (inner,) = _open_namespaces(lambda channel: _build_inner_user(outer, channel), ("user",))
-    return Template(outer, inner, shared)
+    return ViewTemplate(outer, inner, shared)
 
 
 def _open_namespaces(build: Callable[[socket.socket], None], names: tuple[str, ...]) -> list[int]:
@@ -115,15 +115,15 @@ def _build_and_wait(build: Callable[[socket.socket], None], channel: socket.sock
 
 def _build_inner_user(outer: int, channel: socket.socket) -> None:
     """Make a user namespace inside the one that made the mounts."""
-    call("setns", outer, namespaces.NEW_USER)
-    namespaces.leave_user()
+    call_libc("setns", outer, namespaces.NEW_USER)
+    namespaces.unshare_user()
     channel.send(b"ready")
 
 
 def _build_view(user: bool, view: str, steps: list[Step], channel: socket.socket) -> None:
     """Make the namespaces, and the view in them."""
-    namespaces.leave_outside(user)
-    namespaces.leave_shared()
+    namespaces.unshare_processes(user)
+    namespaces.unshare_session()
     proxy_ports.bring_up_loopback()
     # Only a child is in the new process namespace, and may mount its /proc.
     child = os.fork()
@@ -136,7 +136,7 @@ def _build_view(user: bool, view: str, steps: list[Step], channel: socket.socket
 
 def _enter_view(view: str, steps: list[Step], channel: socket.socket) -> None:
     try:
-        mounts.enter(view, steps)
+        mounts.build_view(view, steps)
     except BaseException as error:  # noqa: BLE001  the last frame of this process: who waits must hear why
         channel.send(str(error).encode())
         os._exit(1)

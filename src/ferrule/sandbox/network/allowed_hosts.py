@@ -29,9 +29,9 @@ import re
 from collections.abc import Iterable
 
 from ferrule.core.errors import ConfigError
-from ferrule.core.frozen import frozen
+from ferrule.core.value_class import frozen
 
-from .ip_addresses import Address, is_open, kind_of, parse_address
+from .ip_addresses import Address, describe_address, is_public, parse_address
 
 WEB_PORTS = frozenset({80, 443})
 
@@ -42,7 +42,7 @@ _AMBIGUOUS = re.compile("[ßς\u200c\u200d]")
 """The two versions of IDNA write these differently: one text, two hosts."""
 
 
-class Unreadable(ValueError):
+class InvalidHost(ValueError):
     """A text is not exactly one host, or not a port.
 
     Its message says why, without repeating what was given.
@@ -50,7 +50,7 @@ class Unreadable(ValueError):
 
 
 @frozen
-class Entry:
+class AllowedHost:
     """One thing that a person named. `host` is in canonical form.
 
     `below`: the names below it, not itself.
@@ -58,21 +58,21 @@ class Entry:
 
     host: str
     ports: frozenset[int]
-    below: bool = False
+    subdomains: bool = False
 
-    def names(self, host: str) -> bool:
+    def matches(self, host: str) -> bool:
         """Return whether this entry names the host, given in canonical form."""
-        return host.endswith("." + self.host) if self.below else host == self.host
+        return host.endswith("." + self.host) if self.subdomains else host == self.host
 
 
 @frozen
-class Hosts:
+class AllowedHosts:
     """What a policy's `network` opens. False if it opens nothing."""
 
-    entries: tuple[Entry, ...] = ()
+    entries: tuple[AllowedHost, ...] = ()
 
     @classmethod
-    def parse(cls, entries: Iterable[str]) -> Hosts:
+    def parse(cls, entries: Iterable[str]) -> AllowedHosts:
         """Parse the entries.
 
         Raises:
@@ -90,8 +90,8 @@ class Hosts:
     def refusal(self, host: str, port: int) -> str | None:
         """Return why `host` may not be asked for at all; None if it may. Nothing is resolved."""
         try:
-            host = canonical(host)
-        except Unreadable as problem:
+            host = canonicalize_host(host)
+        except InvalidHost as problem:
             return f"the host is refused: {problem}"
         ports = self._ports(host)
         if port in ports:
@@ -101,7 +101,7 @@ class Hosts:
         known = ", ".join(map(str, sorted(ports)))
         return f"the `network` setting names `{host}` for port {known}, not {port}"
 
-    def closed(self, host: str, port: int, address: str) -> str | None:
+    def address_refusal(self, host: str, port: int, address: str) -> str | None:
         """Return why an allowed `host` may not be reached at `address`; None if it may.
 
         `address` is one that it resolved to.
@@ -109,29 +109,31 @@ class Hosts:
         found = parse_address(address)
         if found is None:
             return "it does not resolve to an address"
-        host = canonical(host)
-        if local(host):
+        host = canonicalize_host(host)
+        if is_localhost(host):
             return None if found.is_loopback else f"`{host}` must be this machine, not {found}"
-        if is_open(found) or port in self._ports(str(found)):
+        if is_public(found) or port in self._ports(str(found)):
             return None
         return (
-            f"`{host}` leads to {found}, {kind_of(found)}: a name does not open that, "
+            f"`{host}` leads to {found}, {describe_address(found)}: a name does not open that, "
             f"only the address itself in the `network` setting does"
         )
 
     @property
-    def this_machine(self) -> bool:
+    def includes_loopback(self) -> bool:
         """Whether an entry opens this machine's own loopback."""
         return any(
-            local(entry.host) or _is_loopback(parse_address(entry.host.strip("[]")))
+            is_localhost(entry.host) or _is_loopback(parse_address(entry.host.strip("[]")))
             for entry in self.entries
         )
 
     def _ports(self, host: str) -> frozenset[int]:
-        return frozenset[int]().union(*(entry.ports for entry in self.entries if entry.names(host)))
+        return frozenset[int]().union(
+            *(entry.ports for entry in self.entries if entry.matches(host))
+        )
 
 
-def canonical(host: str) -> str:
+def canonicalize_host(host: str) -> str:
     """Return the canonical form of a host.
 
     An IPv6 address comes with or without brackets and leaves without.
@@ -140,7 +142,7 @@ def canonical(host: str) -> str:
         Unreadable: It has none.
     """
     if not host.isascii():
-        raise Unreadable("it has letters beyond ASCII; write it as `xn--…`")
+        raise InvalidHost("it has letters beyond ASCII; write it as `xn--…`")
     text = host.lower()
     bare = text[1:-1] if text.startswith("[") and text.endswith("]") else text
     if ":" in bare or bare != text:
@@ -151,21 +153,21 @@ def canonical(host: str) -> str:
         # Some resolvers take any of these for an address: it must be one that all read alike.
         address = parse_address(text)
         if address is None:
-            raise Unreadable("it is a number but not an address such as 192.0.2.1")
+            raise InvalidHost("it is a number but not an address such as 192.0.2.1")
         return str(address)
     if len(text) > 253 or not all(_LABEL.fullmatch(label) for label in labels):
-        raise Unreadable("it is neither a host name nor an address")
+        raise InvalidHost("it is neither a host name nor an address")
     return text
 
 
 def _ipv6(text: str) -> str:
     address = parse_address(text) if ":" in text else None
     if address is None:
-        raise Unreadable("it is not an IPv6 address (one with a zone is not accepted)")
+        raise InvalidHost("it is not an IPv6 address (one with a zone is not accepted)")
     return str(address)
 
 
-def local(host: str) -> bool:
+def is_localhost(host: str) -> bool:
     """Return whether a name means this machine by definition (RFC 6761): it is never looked up."""
     return host == "localhost" or host.endswith(".localhost")
 
@@ -178,10 +180,10 @@ def split_authority(text: str) -> tuple[str, int | None]:
     """
     host, colon, number = text.rpartition(":")
     if not colon or (text.startswith("[") and text.endswith("]")):
-        return canonical(text), None
+        return canonicalize_host(text), None
     if ":" in host and not (host.startswith("[") and host.endswith("]")):
-        raise Unreadable("an IPv6 address stands in brackets: `[::1]:8080`")
-    return canonical(host), parse_port(number)
+        raise InvalidHost("an IPv6 address stands in brackets: `[::1]:8080`")
+    return canonicalize_host(host), parse_port(number)
 
 
 def parse_port(text: str) -> int:
@@ -191,16 +193,16 @@ def parse_port(text: str) -> int:
         Unreadable: It is not one.
     """
     if not _PORT.fullmatch(text) or not 0 < int(text) < 65_536:
-        raise Unreadable("its port is not a number from 1 to 65535")
+        raise InvalidHost("its port is not a number from 1 to 65535")
     return int(text)
 
 
-def _parse_entry(text: str) -> Entry:
+def _parse_entry(text: str) -> AllowedHost:
     below = text.startswith("*.")
     try:
         host, port = split_authority(_ascii(text.removeprefix("*.")))
         _check_usable(host, below)
-    except Unreadable as problem:
+    except InvalidHost as problem:
         raise ConfigError(
             f"network: found `{text}`, but {problem}",
             code="network",
@@ -209,33 +211,33 @@ def _parse_entry(text: str) -> Entry:
                 "`[2001:db8::1]:8080`"
             ),
         ) from None
-    return Entry(host, WEB_PORTS if port is None else frozenset({port}), below)
+    return AllowedHost(host, WEB_PORTS if port is None else frozenset({port}), below)
 
 
 def _ascii(text: str) -> str:
     """Return a name as people write it in the form that DNS has."""
     if "//" in text:
-        raise Unreadable("it is a URL; only its host is named")
+        raise InvalidHost("it is a URL; only its host is named")
     if "*" in text:
-        raise Unreadable("a `*` stands only in front, for all names below a domain")
+        raise InvalidHost("a `*` stands only in front, for all names below a domain")
     if text.isascii():
         return text
     if _AMBIGUOUS.search(text):
-        raise Unreadable("it has a letter that programs write in two ways; write it as `xn--…`")
+        raise InvalidHost("it has a letter that programs write in two ways; write it as `xn--…`")
     try:
         return text.encode("idna").decode()
     except UnicodeError:
-        raise Unreadable("it cannot be written as a host name") from None
+        raise InvalidHost("it cannot be written as a host name") from None
 
 
 def _check_usable(host: str, below: bool) -> None:
     address = parse_address(host)
     if below and (address is not None or "." not in host):
-        raise Unreadable("`*.` needs a domain with a dot in it, such as `*.example.com`")
+        raise InvalidHost("`*.` needs a domain with a dot in it, such as `*.example.com`")
     if address is not None and (
         address.is_unspecified or address.is_multicast or int(address) == 0xFFFF_FFFF
     ):
-        raise Unreadable("this address belongs to no one host")
+        raise InvalidHost("this address belongs to no one host")
 
 
 def _is_loopback(address: Address | None) -> bool:

@@ -14,10 +14,10 @@ import asyncio
 import socket
 from collections.abc import Awaitable, Callable, Sequence
 
-from ferrule.core.frozen import frozen
+from ferrule.core.value_class import frozen
 
-from .allowed_hosts import Hosts, local
-from .http_heads import Malformed, parse_answer, written
+from .allowed_hosts import AllowedHosts, is_localhost
+from .http_heads import MalformedMessage, encode_head, parse_response
 from .ip_addresses import parse_address
 from .proxy_peer import Peer
 
@@ -35,7 +35,7 @@ ATTEMPTS = 6
 """Addresses of one host that are tried, for at most `ATTEMPT_SECONDS` each."""
 
 
-class Refused(Exception):
+class RequestRefused(Exception):
     """The request fails: the client gets `status` and the text."""
 
     def __init__(self, status: int, why: str) -> None:
@@ -43,21 +43,21 @@ class Refused(Exception):
         self.status = status
 
     @property
-    def forbidden(self) -> bool:
+    def is_forbidden(self) -> bool:
         """Whether a rule refused it. Otherwise it could not be done."""
         return self.status == 403
 
 
 @frozen
-class Reached:
+class HostConnection:
     """A connection. `address` is where it leads, for the record.
 
-    `via` are the credentials (or "") if that is a proxy.
+    `proxy_credentials` are the credentials (or "") if that is a proxy.
     """
 
     peer: Peer
     address: str
-    via: str | None = None
+    proxy_credentials: str | None = None
 
 
 async def resolve(host: str) -> Sequence[str]:
@@ -66,21 +66,21 @@ async def resolve(host: str) -> Sequence[str]:
     return list(dict.fromkeys(str(address[0]) for *_, address in found))
 
 
-def directly(secure: bool, host: str, port: int) -> None:
+def no_upstream(secure: bool, host: str, port: int) -> None:
     """Connect directly: an `Upstream` without a proxy."""
     return None
 
 
 @frozen
-class Reach:
+class Dialer:
     """Makes connections. `seconds` limits looking up and connecting together."""
 
-    hosts: Hosts
+    hosts: AllowedHosts
     resolve: Resolve = resolve
-    upstream: Upstream = directly
+    upstream: Upstream = no_upstream
     seconds: float = 20.0
 
-    async def connect(self, host: str, port: int, *, tunnel: bool) -> Reached:
+    async def connect(self, host: str, port: int, *, tunnel: bool) -> HostConnection:
         """Connect to a host that was allowed already. Which of its addresses is decided here.
 
         Raises:
@@ -94,7 +94,9 @@ class Reach:
                     return await self._connect_first(host, port, addresses)
                 return await self._connect_through(proxy, host, port, tunnel)
         except TimeoutError:
-            raise Refused(504, f"`{host}` could not be reached within {self.seconds:g} s") from None
+            raise RequestRefused(
+                504, f"`{host}` could not be reached within {self.seconds:g} s"
+            ) from None
 
     async def _allowed_addresses(self, host: str, port: int) -> list[str]:
         """Return the addresses that may be connected to.
@@ -102,44 +104,46 @@ class Reach:
         Raises Refused if there are none.
         """
         addresses = await self._lookup(host)
-        reasons = [self.hosts.closed(host, port, address) for address in addresses]
+        reasons = [self.hosts.address_refusal(host, port, address) for address in addresses]
         allowed = [
             address for address, reason in zip(addresses, reasons, strict=True) if reason is None
         ]
         if not allowed:
-            raise Refused(403, next(reason for reason in reasons if reason))
+            raise RequestRefused(403, next(reason for reason in reasons if reason))
         return allowed
 
     async def _lookup(self, host: str) -> list[str]:
-        if local(host):
+        if is_localhost(host):
             return ["127.0.0.1", "::1"]
         if parse_address(host):
             return [host]
         try:
             found = await self.resolve(host)
         except (OSError, UnicodeError) as problem:
-            raise Refused(502, f"`{host}` could not be resolved: {problem}") from None
+            raise RequestRefused(502, f"`{host}` could not be resolved: {problem}") from None
         # In canonical form: `::ffff:10.0.0.1` is checked and connected to as what it is.
         addresses = [str(parse_address(text) or text) for text in found][:ATTEMPTS]
         if not addresses:
-            raise Refused(502, f"`{host}` has no address")
+            raise RequestRefused(502, f"`{host}` has no address")
         return addresses
 
-    async def _connect_first(self, host: str, port: int, addresses: Sequence[str]) -> Reached:
+    async def _connect_first(
+        self, host: str, port: int, addresses: Sequence[str]
+    ) -> HostConnection:
         """Connect to the first address that answers."""
         problem: Exception = OSError("no answer")
         for address in addresses:
             try:
                 async with asyncio.timeout(ATTEMPT_SECONDS):
-                    return Reached(await _connect(address, port), address)
+                    return HostConnection(await _connect(address, port), address)
             except OSError as failed:  # TimeoutError is one
                 problem = failed
         why = str(problem) or "no answer in time"
-        raise Refused(502, f"`{host}` ({', '.join(addresses)}), port {port}: {why}")
+        raise RequestRefused(502, f"`{host}` ({', '.join(addresses)}), port {port}: {why}")
 
     async def _connect_through(
         self, proxy: tuple[str, int, str], host: str, port: int, tunnel: bool
-    ) -> Reached:
+    ) -> HostConnection:
         """Connect through the environment's proxy; with `tunnel` up to the host."""
         proxy_host, proxy_port, credentials = proxy
         try:
@@ -147,9 +151,11 @@ class Reach:
                 [proxy_host] if parse_address(proxy_host) else await self._lookup(proxy_host)
             )
             reached = await self._connect_first(proxy_host, proxy_port, addresses)
-        except Refused as problem:
-            raise Refused(502, f"the proxy of this machine's environment: {problem}") from None
-        connection = Reached(reached.peer, f"proxy {proxy_host}:{proxy_port}", credentials)
+        except RequestRefused as problem:
+            raise RequestRefused(
+                502, f"the proxy of this machine's environment: {problem}"
+            ) from None
+        connection = HostConnection(reached.peer, f"proxy {proxy_host}:{proxy_port}", credentials)
         if tunnel:
             try:
                 await _open_tunnel(connection, host, port)
@@ -173,17 +179,17 @@ async def _connect(address: str, port: int) -> Peer:
     return Peer(sock)
 
 
-async def _open_tunnel(reached: Reached, host: str, port: int) -> None:
+async def _open_tunnel(reached: HostConnection, host: str, port: int) -> None:
     """Open a tunnel with CONNECT (RFC 9110, section 9.3.6)."""
     shown = f"[{host}]" if ":" in host else host
     where = f"{shown}:{port}"
     fields = [("Host", where)]
-    if reached.via:
-        fields.append(("Proxy-Authorization", reached.via))
+    if reached.proxy_credentials:
+        fields.append(("Proxy-Authorization", reached.proxy_credentials))
     try:
-        await reached.peer.send(written(f"CONNECT {where} HTTP/1.1", fields))
-        answer = parse_answer(await reached.peer.head(), "CONNECT")
-    except (OSError, Malformed) as problem:
-        raise Refused(502, f"{reached.address} did not open a tunnel: {problem}") from None
+        await reached.peer.send(encode_head(f"CONNECT {where} HTTP/1.1", fields))
+        answer = parse_response(await reached.peer.read_head(), "CONNECT")
+    except (OSError, MalformedMessage) as problem:
+        raise RequestRefused(502, f"{reached.address} did not open a tunnel: {problem}") from None
     if not 200 <= answer.status < 300:
-        raise Refused(502, f"{reached.address} answered {answer.status} to CONNECT {where}")
+        raise RequestRefused(502, f"{reached.address} answered {answer.status} to CONNECT {where}")

@@ -16,7 +16,7 @@ import re
 from collections.abc import Iterable
 from enum import Enum
 
-from ferrule.core.frozen import frozen
+from ferrule.core.value_class import frozen
 
 from .allowed_hosts import split_authority
 
@@ -41,7 +41,7 @@ Fields = tuple[tuple[str, str], ...]
 """Names as they were written, in order, repeated ones too."""
 
 
-class Malformed(Exception):
+class MalformedMessage(Exception):
     """A message that is not passed on. `status` is the answer; the text says why."""
 
     def __init__(self, why: str, status: int = 400) -> None:
@@ -49,19 +49,19 @@ class Malformed(Exception):
         self.status = status
 
 
-class Ends(Enum):
+class BodyEnd(Enum):
     """How a body ends that has no length."""
 
     CHUNKED = "chunked"
     CLOSE = "close"
 
 
-Framing = int | Ends
+Framing = int | BodyEnd
 """The length of a body in bytes, or how it ends."""
 
 
 @frozen
-class Asked:
+class RequestHead:
     """A request's head.
 
     `path` is the target in the form for a server; empty with CONNECT. `host` is in canonical form.
@@ -73,8 +73,8 @@ class Asked:
     path: str
     fields: Fields
     framing: Framing
-    keep: bool
-    chunks: bool
+    keep_alive: bool
+    reads_chunked: bool
     """Whether the client reads chunked answers."""
 
     @property
@@ -83,22 +83,25 @@ class Asked:
         shown = f"[{self.host}]" if ":" in self.host else self.host
         return shown if self.port == 80 else f"{shown}:{self.port}"
 
-    def head(self, via: str | None = None) -> bytes:
+    def encode(self, via: str | None = None) -> bytes:
         """Return the head for the server, or with `via` for another proxy.
 
         `via` is the `Proxy-Authorization` value for that proxy (or empty).
         """
         target = self.path if via is None else f"http://{self.authority}{self.path}"
-        fields = [("Host", self.authority), *end_to_end(self.fields, ("host", "content-length"))]
+        fields = [
+            ("Host", self.authority),
+            *end_to_end_fields(self.fields, ("host", "content-length")),
+        ]
         if self.framing or _has(self.fields, "content-length"):
             fields += _framing_fields(self.framing)
         if via:
             fields.append(("Proxy-Authorization", via))
-        return written(f"{self.method} {target} HTTP/1.1", [*fields, ("Connection", "close")])
+        return encode_head(f"{self.method} {target} HTTP/1.1", [*fields, ("Connection", "close")])
 
 
 @frozen
-class Answered:
+class ResponseHead:
     """An answer's head. `framing` is how its body arrives."""
 
     status: int
@@ -106,65 +109,65 @@ class Answered:
     fields: Fields
     framing: Framing
 
-    def head(self, *, chunks: bool, keep: bool) -> bytes:
+    def encode(self, *, chunks: bool, keep: bool) -> bytes:
         """Return the head for the client.
 
         Without a length, `chunks` decides whether the body ends by itself or with the connection.
         """
-        fields = list(end_to_end(self.fields))
-        if self.framing is Ends.CHUNKED and chunks:
+        fields = list(end_to_end_fields(self.fields))
+        if self.framing is BodyEnd.CHUNKED and chunks:
             fields.append(("Transfer-Encoding", "chunked"))
         if not keep:
             fields.append(("Connection", "close"))
-        return written(f"HTTP/1.1 {self.status} {self.reason}", fields)
+        return encode_head(f"HTTP/1.1 {self.status} {self.reason}", fields)
 
 
-def parse_request(lines: list[bytes]) -> Asked:
+def parse_request(lines: list[bytes]) -> RequestHead:
     """Parse a request's head from lines without their ends.
 
     Raises:
-        Malformed: It cannot be passed on.
+        MalformedMessage: It cannot be passed on.
         Unreadable: Only the host is at fault.
     """
     first = lines[0].decode("latin-1")
     match = _REQUEST.fullmatch(first)
     if match is None:
-        raise Malformed("the first line is not an HTTP/1.1 request")
+        raise MalformedMessage("the first line is not an HTTP/1.1 request")
     method = match[1]
     target = match[2]
     modern = match[3] == "1"
-    fields = _parse_parse_fields(lines[1:])
+    fields = _parse_fields(lines[1:])
     if len(_values(fields, "host")) > 1:
-        raise Malformed("there are two `Host` fields")
+        raise MalformedMessage("there are two `Host` fields")
     framing = _request_framing(fields, modern)
     if method == "CONNECT":
         host, port = split_authority(target)
         if port is None:
-            raise Malformed("CONNECT needs a port")
+            raise MalformedMessage("CONNECT needs a port")
         if framing:
-            raise Malformed("CONNECT has no body")
-        return Asked(method, host, port, "", fields, 0, False, modern)
+            raise MalformedMessage("CONNECT has no body")
+        return RequestHead(method, host, port, "", fields, 0, False, modern)
     host, port, path = _parse_target(target)
     keep = modern and "close" not in _listed_tokens(fields, "connection")
-    return Asked(method, host, port, path, fields, framing, keep, modern)
+    return RequestHead(method, host, port, path, fields, framing, keep, modern)
 
 
-def parse_answer(lines: list[bytes], method: str) -> Answered:
+def parse_response(lines: list[bytes], method: str) -> ResponseHead:
     """Parse the head of the answer to a request with this method.
 
     Raises:
-        Malformed: It cannot be passed on.
+        MalformedMessage: It cannot be passed on.
     """
     match = _STATUS.fullmatch(lines[0].decode("latin-1"))
     if match is None:
-        raise Malformed("the server's answer is not HTTP/1.1")
+        raise MalformedMessage("the server's answer is not HTTP/1.1")
     status = int(match[2])
     if status == 101:
-        raise Malformed("the server switched protocols without being asked")
-    fields = _parse_parse_fields(lines[1:])
+        raise MalformedMessage("the server switched protocols without being asked")
+    fields = _parse_fields(lines[1:])
     has_no_body = status < 200 or status in (204, 304) or method == "HEAD"
-    return Answered(
-        status, match[3] or "", fields, 0 if has_no_body else _framing(fields, Ends.CLOSE)
+    return ResponseHead(
+        status, match[3] or "", fields, 0 if has_no_body else _framing(fields, BodyEnd.CLOSE)
     )
 
 
@@ -172,15 +175,15 @@ def parse_chunk_size(line: bytes) -> int:
     """Parse the size of a chunk.
 
     Raises:
-        Malformed: It is not one.
+        MalformedMessage: It is not one.
     """
     match = _CHUNK.fullmatch(line)
     if match is None:
-        raise Malformed("a chunk's size cannot be read")
+        raise MalformedMessage("a chunk's size cannot be read")
     return int(match[1], 16)
 
 
-def end_to_end(fields: Fields, also: Iterable[str] = ()) -> list[tuple[str, str]]:
+def end_to_end_fields(fields: Fields, also: Iterable[str] = ()) -> list[tuple[str, str]]:
     """Return the fields that are passed on.
 
     Those for us only are left out: hop-by-hop ones, those that `Connection` names, and `also`.
@@ -189,7 +192,7 @@ def end_to_end(fields: Fields, also: Iterable[str] = ()) -> list[tuple[str, str]
     return [(name, value) for name, value in fields if name.lower() not in removed]
 
 
-def written(first: str, fields: Iterable[tuple[str, str]]) -> bytes:
+def encode_head(first: str, fields: Iterable[tuple[str, str]]) -> bytes:
     """Return a head as bytes, up to and with its empty line."""
     lines = [first, *(f"{name}: {value}" for name, value in fields), "", ""]
     return "\r\n".join(lines).encode("latin-1")
@@ -198,31 +201,31 @@ def written(first: str, fields: Iterable[tuple[str, str]]) -> bytes:
 def _parse_target(target: str) -> tuple[str, int, str]:
     match = _HTTP.fullmatch(target)
     if match is None:
-        raise Malformed(
+        raise MalformedMessage(
             "this is a proxy: it takes CONNECT, and requests whose target begins with `http://`"
         )
     if "@" in match[1]:
-        raise Malformed("the URL has a user name in it")
+        raise MalformedMessage("the URL has a user name in it")
     host, port = split_authority(match[1].removesuffix(":"))
     path = match[2]
     return host, port or 80, path if path.startswith("/") else f"/{path}"
 
 
-def _parse_parse_fields(lines: list[bytes]) -> Fields:
+def _parse_fields(lines: list[bytes]) -> Fields:
     if len(lines) > FIELDS_LIMIT:
-        raise Malformed(f"there are more than {FIELDS_LIMIT} fields", 431)
+        raise MalformedMessage(f"there are more than {FIELDS_LIMIT} fields", 431)
     found: list[tuple[str, str]] = []
     for line in lines:
         match = _FIELD.fullmatch(line.decode("latin-1"))
         if match is None:
-            raise Malformed("a line is not a header field")
+            raise MalformedMessage("a line is not a header field")
         found.append((match[1], match[2].rstrip(" \t")))
     return tuple(found)
 
 
 def _request_framing(fields: Fields, modern: bool) -> Framing:
     if not modern and _has(fields, "transfer-encoding"):
-        raise Malformed("HTTP/1.0 has no `Transfer-Encoding`")
+        raise MalformedMessage("HTTP/1.0 has no `Transfer-Encoding`")
     return _framing(fields, 0)
 
 
@@ -231,15 +234,15 @@ def _framing(fields: Fields, otherwise: Framing) -> Framing:
     codings = _values(fields, "transfer-encoding")
     lengths = _values(fields, "content-length")
     if codings and lengths:
-        raise Malformed("there is a `Content-Length` beside `Transfer-Encoding`")
+        raise MalformedMessage("there is a `Content-Length` beside `Transfer-Encoding`")
     if codings:
         if [coding.lower() for coding in codings] != ["chunked"]:
-            raise Malformed("the only `Transfer-Encoding` that is passed on is `chunked`")
-        return Ends.CHUNKED
+            raise MalformedMessage("the only `Transfer-Encoding` that is passed on is `chunked`")
+        return BodyEnd.CHUNKED
     if not lengths:
         return otherwise
     if len(lengths) > 1 or not _LENGTH.fullmatch(lengths[0]):
-        raise Malformed("`Content-Length` is not one number")
+        raise MalformedMessage("`Content-Length` is not one number")
     return int(lengths[0])
 
 

@@ -64,20 +64,20 @@ def parse_address(text: str) -> Address | None:
     return mapped or found
 
 
-def is_open(address: Address) -> bool:
+def is_public(address: Address) -> bool:
     """Return whether an address is on the open internet.
 
     Reaching such an address says nothing about where we are.
     """
     if isinstance(address, IPv6Address):
         if address in _TRANSLATED:
-            return is_open(IPv4Address(int(address) & 0xFFFF_FFFF))
+            return is_public(IPv4Address(int(address) & 0xFFFF_FFFF))
         if address not in _OPEN_IPV6:
             return False
     return not any(address in block for block in _CLOSED)
 
 
-def kind_of(address: Address) -> str:
+def describe_address(address: Address) -> str:
     """Describe a closed address in a word or two for a message."""
     if address == IPv4Address("169.254.169.254"):
         return "the cloud's metadata service"

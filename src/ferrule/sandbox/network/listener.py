@@ -20,16 +20,18 @@ SPARE_SECONDS = 10.0
 
 This can also hit an answer that takes longer to begin.
 """
-AGAIN_SECONDS = 0.25
+RETRY_SECONDS = 0.25
 """Seconds until it is checked again whether there is room."""
 
 Serve = Callable[[Peer], Coroutine[Any, Any, None]]
 
 
-class Listening:
+class ProxyListener:
     """A listening socket, for one command. `close` ends it and its connections."""
 
-    def __init__(self, sock: socket.socket, most: int, serve: Serve, kept: set[Listening]) -> None:
+    def __init__(
+        self, sock: socket.socket, most: int, serve: Serve, kept: set[ProxyListener]
+    ) -> None:
         self._loop = asyncio.get_running_loop()
         self._sock = sock
         self._max_connections = most
@@ -42,7 +44,7 @@ class Listening:
         self._resume()
 
     @property
-    def crowded(self) -> bool:
+    def is_crowded(self) -> bool:
         """Whether more than half of the places are taken: then no idle connection is kept."""
         return len(self._connections) > self._max_connections // 2
 
@@ -70,7 +72,7 @@ class Listening:
             return
         except OSError:
             # No descriptors or memory left: until somebody closes something.
-            self._pause_accepting(AGAIN_SECONDS)
+            self._pause_accepting(RETRY_SECONDS)
             return
         peer = Peer(client)
         task = self._loop.create_task(self._serve(peer))
@@ -78,10 +80,10 @@ class Listening:
         task.add_done_callback(self._finish_connection)
 
     def _make_room(self) -> None:
-        self._pause_accepting(AGAIN_SECONDS)
+        self._pause_accepting(RETRY_SECONDS)
         quietest = min(self._connections.values(), key=lambda peer: peer.quiet_since)
         if self._loop.time() - quietest.quiet_since >= SPARE_SECONDS:
-            quietest.cut()
+            quietest.shut_down()
 
     def _resume(self) -> None:
         if self._sock.fileno() >= 0:

@@ -30,20 +30,28 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from ferrule.core.frozen import frozen
 from ferrule.core.identity import Identity
+from ferrule.core.value_class import frozen
 
-from .allowed_hosts import Hosts, Unreadable
-from .dialing import Reach, Reached, Refused, Resolve, Upstream, directly, resolve
-from .http_heads import Answered, Asked, Ends, Malformed, parse_answer, parse_request, written
-from .listener import Listening
-from .proxy_peer import Give, Peer, nothing
+from .allowed_hosts import AllowedHosts, InvalidHost
+from .dialing import Dialer, HostConnection, RequestRefused, Resolve, Upstream, no_upstream, resolve
+from .http_heads import (
+    BodyEnd,
+    MalformedMessage,
+    RequestHead,
+    ResponseHead,
+    encode_head,
+    parse_request,
+    parse_response,
+)
+from .listener import ProxyListener
+from .proxy_peer import Peer, SendPiece, do_nothing
 
 _CHUNKS_END = b"0\r\n\r\n"
 
 
 @frozen
-class Patience:
+class ProxyLimits:
     """Limits: connections at once in all and for each command, and seconds.
 
     The seconds are for receiving a head, for connecting, and of silence.
@@ -57,7 +65,7 @@ class Patience:
 
 
 @frozen
-class Contact:
+class ConnectionAttempt:
     """One request or tunnel: what was asked for, what was decided, what came of it.
 
     `host` and `port` are as asked for, in canonical form (the target as written and port 0, if it
@@ -76,7 +84,7 @@ class Contact:
     received: int = 0
 
 
-Record = Callable[[Contact], None]
+Record = Callable[[ConnectionAttempt], None]
 """Called on the event loop once for each request, when it is over.
 
 Must be quick and must not raise.
@@ -88,29 +96,29 @@ class Proxy:
 
     def __init__(
         self,
-        hosts: Hosts,
+        hosts: AllowedHosts,
         record: Record = lambda contact: None,
         *,
-        upstream: Upstream = directly,
+        upstream: Upstream = no_upstream,
         resolve: Resolve = resolve,
-        patience: Patience | None = None,
+        limits: ProxyLimits | None = None,
     ) -> None:
-        self._patience = patience or Patience()
-        self._reach = Reach(hosts, resolve, upstream, self._patience.connect)
+        self._patience = limits or ProxyLimits()
+        self._reach = Dialer(hosts, resolve, upstream, self._patience.connect)
         self._record = record
         self._slots = asyncio.Semaphore(self._patience.connections)
-        self._listeners: set[Listening] = set()
+        self._listeners: set[ProxyListener] = set()
 
-    def serve_listener(self, sock: socket.socket, identity: Identity) -> Listening:
+    def serve_listener(self, sock: socket.socket, identity: Identity) -> ProxyListener:
         """Serve whoever connects to a listening socket, until it is closed.
 
         The socket is ours from now on.
         """
 
         def serve(client: Peer) -> Coroutine[Any, Any, None]:
-            return self._serve(client, identity, lambda: listening.crowded)
+            return self._serve(client, identity, lambda: listening.is_crowded)
 
-        listening = Listening(sock, self._patience.per_command, serve, self._listeners)
+        listening = ProxyListener(sock, self._patience.per_command, serve, self._listeners)
         return listening
 
     async def serve_connection(self, sock: socket.socket, identity: Identity) -> None:
@@ -141,11 +149,11 @@ class _Conversation:
 
     client: Peer
     identity: Identity
-    reach: Reach
+    reach: Dialer
     record: Record
-    patience: Patience
+    patience: ProxyLimits
     crowded: Callable[[], bool]
-    contact: Contact = field(init=False)
+    contact: ConnectionAttempt = field(init=False)
 
     async def run(self) -> None:
         try:
@@ -156,41 +164,41 @@ class _Conversation:
 
     async def _serve_request(self) -> bool:
         """Serve one request. Return whether the connection can be reused."""
-        self.contact = Contact(self.identity, "", 0, "")
+        self.contact = ConnectionAttempt(self.identity, "", 0, "")
         try:
             asked = await self._read_head()
             if asked is None:
                 return False
             return await self._handle(asked)
-        except Unreadable as problem:
-            return await self._refuse(None, Refused(403, f"the host is refused: {problem}"))
-        except Malformed as problem:
-            return await self._refuse(None, Refused(problem.status, str(problem)))
+        except InvalidHost as problem:
+            return await self._refuse(None, RequestRefused(403, f"the host is refused: {problem}"))
+        except MalformedMessage as problem:
+            return await self._refuse(None, RequestRefused(problem.status, str(problem)))
 
-    async def _read_head(self) -> Asked | None:
+    async def _read_head(self) -> RequestHead | None:
         """Read a request's head. None: the client has finished."""
         async with asyncio.timeout(self.patience.idle):
-            if not await self.client.wait():
+            if not await self.client.wait_for_data():
                 return None
         try:
             async with asyncio.timeout(self.patience.head):
-                lines = await self.client.head()
+                lines = await self.client.read_head()
         except TimeoutError:
-            raise Malformed(
+            raise MalformedMessage(
                 f"the head did not arrive within {self.patience.head:g} s", 408
             ) from None
         self.contact = replace(self.contact, host=_shown_target(lines[0]))
         return parse_request(lines)
 
-    async def _handle(self, asked: Asked) -> bool:
+    async def _handle(self, asked: RequestHead) -> bool:
         self.contact = replace(self.contact, host=asked.host, port=asked.port, method=asked.method)
         tunnel = asked.method == "CONNECT"
         try:
             why = self.reach.hosts.refusal(asked.host, asked.port)
             if why:
-                raise Refused(403, why)
+                raise RequestRefused(403, why)
             reached = await self.reach.connect(asked.host, asked.port, tunnel=tunnel)
-        except Refused as problem:
+        except RequestRefused as problem:
             return await self._refuse(asked, problem)
         self.contact = replace(self.contact, allowed=True, address=reached.address)
         try:
@@ -203,20 +211,20 @@ class _Conversation:
                 replace(self.contact, sent=reached.peer.sent, received=reached.peer.received)
             )
 
-    async def _tunnel(self, reached: Reached) -> bool:
+    async def _tunnel(self, reached: HostConnection) -> bool:
         await self.client.send(b"HTTP/1.1 200 Connection established\r\n\r\n")
         async with self._idle_timeout(reached.peer), asyncio.TaskGroup() as both:
             both.create_task(_copy_stream(self.client, reached.peer))
             both.create_task(_copy_stream(reached.peer, self.client))
         return False
 
-    async def _forward(self, asked: Asked, reached: Reached) -> bool:
-        asked = replace(asked, keep=asked.keep and not self.crowded())
+    async def _forward(self, asked: RequestHead, reached: HostConnection) -> bool:
+        asked = replace(asked, keep_alive=asked.keep_alive and not self.crowded())
         exchange = _Exchange(asked, self.client, reached)
         try:
             async with self._idle_timeout(reached.peer):
                 return await exchange.run()
-        except (Malformed, OSError) as problem:
+        except (MalformedMessage, OSError) as problem:
             self.contact = replace(self.contact, reason=str(problem) or "silence for too long")
             if exchange.answered:
                 self.client.abort()  # Nobody may take this for a whole answer.
@@ -224,7 +232,7 @@ class _Conversation:
             late = isinstance(problem, TimeoutError)
             why = f"`{asked.host}` did not answer in time" if late else f"`{asked.host}`: {problem}"
             await self._send_refusal(
-                asked, Refused(504 if late else exchange.status, why), keep=False
+                asked, RequestRefused(504 if late else exchange.status, why), keep=False
             )
             return False
 
@@ -238,28 +246,30 @@ class _Conversation:
                 clock.reschedule(loop.time() + self.patience.idle)
 
         async with asyncio.timeout(self.patience.idle) as clock:
-            self.client.moved = server.moved = moved
+            self.client.on_activity = server.on_activity = moved
             try:
                 yield
             finally:
-                self.client.moved = server.moved = nothing
+                self.client.on_activity = server.on_activity = do_nothing
 
-    async def _refuse(self, asked: Asked | None, problem: Refused) -> bool:
+    async def _refuse(self, asked: RequestHead | None, problem: RequestRefused) -> bool:
         self.record(
             replace(
                 self.contact,
-                allowed=not problem.forbidden and asked is not None,
+                allowed=not problem.is_forbidden and asked is not None,
                 reason=str(problem),
             )
         )
-        keep = asked is not None and asked.keep and asked.framing == 0 and not self.crowded()
+        keep = asked is not None and asked.keep_alive and asked.framing == 0 and not self.crowded()
         await self._send_refusal(asked, problem, keep=keep)
         return keep
 
-    async def _send_refusal(self, asked: Asked | None, problem: Refused, *, keep: bool) -> None:
+    async def _send_refusal(
+        self, asked: RequestHead | None, problem: RequestRefused, *, keep: bool
+    ) -> None:
         where = f"`{self.contact.host}:{self.contact.port}`" if asked else "a request"
         text = f"Ferrule's sandbox did not pass on {where}: {problem}.\n"
-        if problem.forbidden and asked:
+        if problem.is_forbidden and asked:
             text += "hint: commands reach only what a person lists in the `network` setting\n"
         body = text.encode() if asked is None or asked.method != "HEAD" else b""
         fields = [
@@ -271,7 +281,7 @@ class _Conversation:
         # Clients show nothing of a refused CONNECT but this line.
         phrase = str(problem).encode("ascii", "replace").decode()
         phrase = phrase.replace("\r", " ").replace("\n", " ")
-        head = written(f"HTTP/1.1 {problem.status} {phrase}", fields)
+        head = encode_head(f"HTTP/1.1 {problem.status} {phrase}", fields)
         await self.client.send(head + body)
         if not keep:
             await self.client.linger()
@@ -281,24 +291,24 @@ class _Conversation:
 class _Exchange:
     """A plain request on its way to a server, and the answer on its way back."""
 
-    asked: Asked
+    asked: RequestHead
     client: Peer
-    reached: Reached
+    reached: HostConnection
     answered: bool = False
     status: int = 502
-    _upload_error: Malformed | None = None
+    _upload_error: MalformedMessage | None = None
 
     async def run(self) -> bool:
         """Exchange both. Return whether the client's connection can be reused.
 
-        Raises Malformed and OSError.
+        Raises MalformedMessage and OSError.
         """
-        await self.reached.peer.send(self.asked.head(self.reached.via))
+        await self.reached.peer.send(self.asked.encode(self.reached.proxy_credentials))
         upload = asyncio.ensure_future(self._upload()) if self.asked.framing else None
         try:
             keep = await self._download()
             return keep and (upload is None or (upload.done() and self._upload_error is None))
-        except (Malformed, OSError):
+        except (MalformedMessage, OSError):
             if self._upload_error:
                 self.status = self._upload_error.status
                 raise self._upload_error from None
@@ -311,40 +321,40 @@ class _Exchange:
     async def _upload(self) -> None:
         server = self.reached.peer
         try:
-            await self.client.copy(
-                self.asked.framing, _body_sender(server, self.asked.framing is Ends.CHUNKED)
+            await self.client.copy_body(
+                self.asked.framing, _body_sender(server, self.asked.framing is BodyEnd.CHUNKED)
             )
-            if self.asked.framing is Ends.CHUNKED:
+            if self.asked.framing is BodyEnd.CHUNKED:
                 await server.send(_CHUNKS_END)
-        except Malformed as problem:
+        except MalformedMessage as problem:
             self._upload_error = problem
-            server.cut()
+            server.shut_down()
         except OSError:
-            server.cut()
+            server.shut_down()
 
     async def _download(self) -> bool:
         server = self.reached.peer
         answer = await self._read_answer_head()
-        chunks = self.asked.chunks and answer.framing is Ends.CHUNKED
-        keep = self.asked.keep and answer.framing is not Ends.CLOSE
+        chunks = self.asked.reads_chunked and answer.framing is BodyEnd.CHUNKED
+        keep = self.asked.keep_alive and answer.framing is not BodyEnd.CLOSE
         self.answered = True
-        await self.client.send(answer.head(chunks=chunks, keep=keep))
-        await server.copy(answer.framing, _body_sender(self.client, chunks))
+        await self.client.send(answer.encode(chunks=chunks, keep=keep))
+        await server.copy_body(answer.framing, _body_sender(self.client, chunks))
         if chunks:
             await self.client.send(_CHUNKS_END)
         return keep
 
-    async def _read_answer_head(self) -> Answered:
+    async def _read_answer_head(self) -> ResponseHead:
         """Read the final answer's head; those before it (such as 100) are passed on."""
         while True:
-            answer = parse_answer(await self.reached.peer.head(), self.asked.method)
+            answer = parse_response(await self.reached.peer.read_head(), self.asked.method)
             if answer.status >= 200:
                 return answer
-            if self.asked.chunks:
-                await self.client.send(answer.head(chunks=False, keep=True))
+            if self.asked.reads_chunked:
+                await self.client.send(answer.encode(chunks=False, keep=True))
 
 
-def _body_sender(peer: Peer, chunks: bool) -> Give:
+def _body_sender(peer: Peer, chunks: bool) -> SendPiece:
     """Return how pieces of a body are sent: as they are, or each as a chunk."""
     if not chunks:
         return peer.send
@@ -358,12 +368,12 @@ def _body_sender(peer: Peer, chunks: bool) -> Give:
 async def _copy_stream(source: Peer, sink: Peer) -> None:
     """Copy everything from one peer to the other, then its end; a failure ends both."""
     try:
-        while data := await source.some():
+        while data := await source.read_some():
             await sink.send(data)
-        sink.finish()
+        sink.end_sending()
     except OSError:
-        source.cut()
-        sink.cut()
+        source.shut_down()
+        sink.shut_down()
 
 
 def _shown_target(line: bytes) -> str:

@@ -13,22 +13,23 @@ import socket
 import struct
 from collections.abc import Awaitable, Callable
 
-from .http_heads import HEAD_LIMIT, Ends, Framing, Malformed, parse_chunk_size
+from .http_heads import HEAD_LIMIT, BodyEnd, Framing, MalformedMessage, parse_chunk_size
 
 PIECE = 65_536
 LINE_LIMIT = 4_096
 """Bytes of a chunk-size line at most."""
 LINGER_BYTES, LINGER_SECONDS = 1 << 20, 2.0
 
-Give = Callable[[bytes], Awaitable[None]]
+SendPiece = Callable[[bytes], Awaitable[None]]
 
 
-def nothing() -> None:
-    """Do nothing. `Peer.moved` while nobody watches."""
+def do_nothing() -> None:
+    """Do nothing. `Peer.on_activity` while nobody watches."""
 
 
 class Peer:
-    """A connected stream socket, which it owns. `moved` is called whenever bytes went in or out.
+    """A connected stream socket, which it owns. `on_activity` is called whenever bytes went in or
+    out.
 
     `quiet_since` is when that was last, by the loop's clock.
     """
@@ -41,9 +42,9 @@ class Peer:
         self.received = 0
         self.sent = 0
         self.quiet_since = self._loop.time()
-        self.moved: Callable[[], None] = nothing
+        self.on_activity: Callable[[], None] = do_nothing
 
-    async def some(self, most: int = PIECE) -> bytes:
+    async def read_some(self, most: int = PIECE) -> bytes:
         """Read what is there, waiting for something; empty when the other side has finished."""
         if self._buffer:
             data = self._buffer[:most]
@@ -58,17 +59,17 @@ class Peer:
         self.sent += len(data)
         self._note_activity()
 
-    async def wait(self) -> bool:
+    async def wait_for_data(self) -> bool:
         """Wait for the first byte of a message. Return False if the other side has finished."""
         if not self._buffer:
-            self._buffer = await self.some()
+            self._buffer = await self.read_some()
         return bool(self._buffer)
 
-    async def head(self) -> list[bytes]:
+    async def read_head(self) -> list[bytes]:
         """Read the lines of a head, without their ends, which must be CR LF.
 
         Raises:
-            Malformed: It is not a head.
+            MalformedMessage: It is not a head.
         """
         lines: list[bytes] = []
         left = HEAD_LIMIT
@@ -76,30 +77,30 @@ class Peer:
             lines.append(line)
             left -= len(line) + 2
         if not lines:
-            raise Malformed("there is an empty line where a head should be")
+            raise MalformedMessage("there is an empty line where a head should be")
         return lines
 
-    async def copy(self, framing: Framing, give: Give) -> None:
+    async def copy_body(self, framing: Framing, give: SendPiece) -> None:
         """Hand on a body as it arrives, without its framing.
 
         Raises:
-            Malformed: Its framing is wrong.
+            MalformedMessage: Its framing is wrong.
             ConnectionError: It is cut off.
         """
-        if framing is Ends.CLOSE:
-            while data := await self.some():
+        if framing is BodyEnd.CLOSE:
+            while data := await self.read_some():
                 await give(data)
-        elif framing is Ends.CHUNKED:
+        elif framing is BodyEnd.CHUNKED:
             await self._copy_chunks(give)
         else:
             await self._copy_counted(framing, give)
 
-    def finish(self) -> None:
+    def end_sending(self) -> None:
         """Signal that nothing more will be sent; the other side may go on."""
         with contextlib.suppress(OSError):
             self._sock.shutdown(socket.SHUT_WR)
 
-    def cut(self) -> None:
+    def shut_down(self) -> None:
         """End both directions at once: whoever waits on this socket sees its end."""
         with contextlib.suppress(OSError):
             self._sock.shutdown(socket.SHUT_RDWR)
@@ -118,11 +119,11 @@ class Peer:
 
         Closing a socket with unread bytes would destroy what is still being sent.
         """
-        self.finish()
+        self.end_sending()
         left = LINGER_BYTES
         with contextlib.suppress(OSError, TimeoutError):
             async with asyncio.timeout(LINGER_SECONDS):
-                while left > 0 and (data := await self.some()):
+                while left > 0 and (data := await self.read_some()):
                     left -= len(data)
 
     def _note_received(self, data: bytes) -> None:
@@ -131,21 +132,21 @@ class Peer:
 
     def _note_activity(self) -> None:
         self.quiet_since = self._loop.time()
-        self.moved()
+        self.on_activity()
 
-    async def _copy_counted(self, left: int, give: Give) -> None:
+    async def _copy_counted(self, left: int, give: SendPiece) -> None:
         while left:
-            data = await self.some(left)
+            data = await self.read_some(left)
             if not data:
                 raise ConnectionError("the connection closed in the middle of a body")
             left -= len(data)
             await give(data)
 
-    async def _copy_chunks(self, give: Give) -> None:
+    async def _copy_chunks(self, give: SendPiece) -> None:
         while size := parse_chunk_size(await self._read_line(LINE_LIMIT)):
             await self._copy_counted(size, give)
             if await self._read_line(0):
-                raise Malformed("a chunk is longer than it says")
+                raise MalformedMessage("a chunk is longer than it says")
         trailers = HEAD_LIMIT
         while line := await self._read_line(trailers):
             trailers -= len(line) + 2
@@ -153,7 +154,7 @@ class Peer:
     async def _read_line(self, most: int) -> bytes:
         """Read one line, without CR LF.
 
-        Raises Malformed if it is longer than `most` bytes or ends with LF alone.
+        Raises MalformedMessage if it is longer than `most` bytes or ends with LF alone.
         """
         searched = 0
         while (end := self._buffer.find(b"\n", searched)) < 0:
@@ -166,9 +167,9 @@ class Peer:
             self._note_received(data)
             self._buffer += data
         if end > most + 1 or end < 0:
-            raise Malformed("the head is too large", 431)
+            raise MalformedMessage("the head is too large", 431)
         line = self._buffer[:end]
         self._buffer = self._buffer[end + 1 :]
         if not line.endswith(b"\r"):
-            raise Malformed("a line does not end with CR LF")
+            raise MalformedMessage("a line does not end with CR LF")
         return line[:-1]

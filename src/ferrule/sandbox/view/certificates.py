@@ -61,7 +61,7 @@ _RANDOM = re.compile(r"(?![0-9]+(?![A-Za-z0-9+/_=-]))[A-Za-z0-9+/_=-]{24,}")
 """A long word that is no decimal number (bundles name the serial numbers of certificates)."""
 
 
-def only_public(data: bytes) -> bool:
+def is_only_public(data: bytes) -> bool:
     """Return whether `data`, a whole file, has public certificates or keys and nothing else."""
     if not data or len(data) > LIMIT or b"PRIVATE KEY" in data:
         return False

@@ -61,7 +61,7 @@ _HEADING = re.compile(r'\[\s*([A-Za-z0-9-]+)\s*(?:"([A-Za-z0-9_./+-]{1,200})")?\
 _SETTING = re.compile(r'([A-Za-z][A-Za-z0-9-]*)\s*(?:=\s*("?)([^"]*?)\2\s*)?')
 
 
-def without_secrets(text: str) -> str:
+def remove_secrets(text: str) -> str:
     """Return the settings that commands may see, as a configuration file."""
     return "".join(
         line + "\n"
@@ -69,7 +69,7 @@ def without_secrets(text: str) -> str:
     )
 
 
-def identity(*texts: str) -> str:
+def extract_identity(*texts: str) -> str:
     """Return the person's name and address as a configuration file.
 
     Of several configuration files a later one wins. Empty where they do not say both.

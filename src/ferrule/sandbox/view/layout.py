@@ -24,12 +24,12 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import field
 from pathlib import Path, PurePosixPath
 
-from ferrule.core.frozen import frozen
-from ferrule.sandbox.inside.kernel.landlock import ALL, LOOK
-from ferrule.sandbox.policy import Policy
+from ferrule.core.value_class import frozen
+from ferrule.sandbox.inside.kernel.landlock import ALL_RIGHTS, READ_RIGHTS
+from ferrule.sandbox.policy import SandboxPolicy
 
-from .masks import Kind, Mask
-from .toolchains import Bind
+from .masks import Mask, MaskKind
+from .toolchains import ReadOnlyBind
 
 Step = tuple[str, str, str]
 
@@ -55,12 +55,12 @@ Of others the kernel shows nothing without capabilities.
 
 PROC_FOLDERS = ("bus",)
 
-HELD = "/.held"
+HELD_FOLDER = "/.held"
 """Where the session's own things are until the view is finished."""
 
 
 @frozen
-class Places:
+class SessionPaths:
     """Folders of a session, made by `session_folder`. `base` contains all the others."""
 
     base: str
@@ -83,7 +83,7 @@ class Places:
 
 
 @frozen
-class Surroundings:
+class MachineFolders:
     """What there is on this machine, looked at once for a session (`machine_folders`).
 
     `top`: entries of the root that `SYSTEM` names, with the target where it is a link, else an
@@ -91,17 +91,17 @@ class Surroundings:
     names directly in /proc. `devices`: names in /dev.
     """
 
-    places: Places
+    session: SessionPaths
     home: str
-    top: Mapping[str, str] = field(default_factory=dict[str, str])
+    root_entries: Mapping[str, str] = field(default_factory=dict[str, str])
     closed: Mapping[str, bool] = field(default_factory=dict[str, bool])
     proc: frozenset[str] = frozenset()
     devices: frozenset[str] = frozenset()
-    toolchains: tuple[Bind, ...] = ()
+    toolchains: tuple[ReadOnlyBind, ...] = ()
     processors: bool = True
 
 
-def layout(policy: Policy, found: Surroundings) -> tuple[Step, ...]:
+def session_steps(policy: SandboxPolicy, found: MachineFolders) -> tuple[Step, ...]:
     """Return the steps that all commands of a session share."""
     return (
         *_system_steps(found),
@@ -111,24 +111,24 @@ def layout(policy: Policy, found: Surroundings) -> tuple[Step, ...]:
         *_private_steps(found),
         *sorted(_opened_steps(policy, found), key=_depth),
         *_cover_session_folder(policy, found),
-        ("read", HELD, found.places.held),
-        ("write", f"{HELD}/previews", f"{found.places.held}/previews"),
+        ("read", HELD_FOLDER, found.session.held),
+        ("write", f"{HELD_FOLDER}/previews", f"{found.session.held}/previews"),
         ("seal", "/", ""),
     )
 
 
-def _system_steps(found: Surroundings) -> Iterator[Step]:
-    for name, target in sorted(found.top.items()):
+def _system_steps(found: MachineFolders) -> Iterator[Step]:
+    for name, target in sorted(found.root_entries.items()):
         yield ("link", f"/{name}", target) if target else ("read", f"/{name}", f"/{name}")
     for path, folder in sorted(found.closed.items()):
-        yield ("cover", path, f"{found.places.held}/{_cover_name(folder)}")
+        yield ("cover", path, f"{found.session.held}/{_cover_name(folder)}")
 
 
 def _cover_name(folder: bool) -> str:
     return "empty" if folder else "closed"
 
 
-def _device_steps(found: Surroundings) -> Iterator[Step]:
+def _device_steps(found: MachineFolders) -> Iterator[Step]:
     yield ("tmpfs", "/dev", "mode=755,size=64k,nr_inodes=64")
     for name in DEVICES:
         if name in found.devices:
@@ -141,43 +141,47 @@ def _device_steps(found: Surroundings) -> Iterator[Step]:
     yield ("seal", "/dev", "")
 
 
-def own(found: Surroundings) -> Iterator[Step]:
+def command_steps(found: MachineFolders) -> Iterator[Step]:
     """Yield the steps that each command adds to the session's, done before the command is known."""
     yield ("proc", "/proc", "")
     for name in PROC_SECRETS:
         if name in found.proc:
-            yield ("cover", f"/proc/{name}", f"{HELD}/closed")
+            yield ("cover", f"/proc/{name}", f"{HELD_FOLDER}/closed")
     for name in PROC_FOLDERS:
         if name in found.proc:
-            yield ("cover", f"/proc/{name}", f"{HELD}/empty")
+            yield ("cover", f"/proc/{name}", f"{HELD_FOLDER}/empty")
     yield ("seal", "/proc", "")
     yield ("pts", "/dev/pts", "")
     yield ("tmpfs", "/dev/shm", "mode=1777")
 
 
-def _kernel_steps(found: Surroundings) -> Iterator[Step]:
+def _kernel_steps(found: MachineFolders) -> Iterator[Step]:
     if found.processors:
         yield ("read", "/sys/devices/system/cpu", "/sys/devices/system/cpu")
 
 
-def _private_steps(found: Surroundings) -> Iterator[Step]:
-    yield ("write", "/tmp", found.places.tmp)
-    yield ("write", "/var/tmp", found.places.tmp)
+def _private_steps(found: MachineFolders) -> Iterator[Step]:
+    yield ("write", "/tmp", found.session.tmp)
+    yield ("write", "/var/tmp", found.session.tmp)
     yield ("folder", "/run", "755")
 
 
-def _opened_steps(policy: Policy, found: Surroundings) -> Iterator[Step]:
+def _opened_steps(policy: SandboxPolicy, found: MachineFolders) -> Iterator[Step]:
     """Yield home, toolchains, the workspace and what else a person opened, in any order.
 
     They are to be carried out parents first.
     """
     root = str(policy.root)
     if found.home not in ("", "/", root):
-        yield ("write", found.home, found.places.home)
+        yield ("write", found.home, found.session.home)
     for bind in found.toolchains:
         yield ("read", bind.path, bind.path)
         for hidden in bind.hidden:
-            yield ("cover", hidden, f"{found.places.held}/{_cover_name(_is_folder(hidden, found))}")
+            yield (
+                "cover",
+                hidden,
+                f"{found.session.held}/{_cover_name(_is_folder(hidden, found))}",
+            )
     for path in policy.readable:
         yield ("read", path, path)
     for path in policy.writable:
@@ -185,7 +189,7 @@ def _opened_steps(policy: Policy, found: Surroundings) -> Iterator[Step]:
     yield ("write", root, root)
 
 
-def _is_folder(path: str, found: Surroundings) -> bool:
+def _is_folder(path: str, found: MachineFolders) -> bool:
     return found.closed.get(path, False)
 
 
@@ -193,16 +197,16 @@ def _depth(step: Step) -> tuple[int, str]:
     return len(PurePosixPath(step[1]).parts), step[1]
 
 
-def _cover_session_folder(policy: Policy, found: Surroundings) -> Iterator[Step]:
+def _cover_session_folder(policy: SandboxPolicy, found: MachineFolders) -> Iterator[Step]:
     """Cover our own folder, where something that was opened would show it."""
-    base = PurePosixPath(found.places.base)
+    base = PurePosixPath(found.session.base)
     for path in (str(policy.root), *policy.readable, *policy.writable):
         if base.is_relative_to(path):
-            yield ("cover", str(base), f"{found.places.held}/empty")
+            yield ("cover", str(base), f"{found.session.held}/empty")
             return
 
 
-def finishing(
+def final_steps(
     masks: Iterable[Mask], covers: Mapping[str, str], root: Path, preview: str = ""
 ) -> list[Step]:
     """Return the steps for one command.
@@ -213,39 +217,48 @@ def finishing(
     """
     steps: list[Step] = []
     if preview:
-        steps.append(("overlay", str(root), f"{HELD}/previews/{preview}"))
+        steps.append(("overlay", str(root), f"{HELD_FOLDER}/previews/{preview}"))
     for mask in masks:
-        if mask.kind is Kind.READ_ONLY:
+        if mask.kind is MaskKind.READ_ONLY:
             steps.append(("hold", mask.path, ""))
         elif mask.path in covers:
-            steps.append(("cover", mask.path, f"{HELD}/covers/{covers[mask.path]}"))
+            steps.append(("cover", mask.path, f"{HELD_FOLDER}/covers/{covers[mask.path]}"))
         else:
             steps.append(
-                ("cover", mask.path, f"{HELD}/{_cover_name(mask.kind is Kind.EMPTY_FOLDER)}")
+                (
+                    "cover",
+                    mask.path,
+                    f"{HELD_FOLDER}/{_cover_name(mask.kind is MaskKind.EMPTY_FOLDER)}",
+                )
             )
-    return [*steps, ("drop", HELD, "")]
+    return [*steps, ("drop", HELD_FOLDER, "")]
 
 
-def wall(policy: Policy, found: Surroundings) -> tuple[tuple[str, tuple[str, ...]], ...]:
+def landlock_rules(
+    policy: SandboxPolicy, found: MachineFolders
+) -> tuple[tuple[str, tuple[str, ...]], ...]:
     """Return what Landlock grants in the finished view.
 
     It is the same as the mounts once more, should a mount not be what we take it for.
     """
     writable = ("/tmp", "/var/tmp", "/dev/shm", found.home, str(policy.root), *policy.writable)
-    partly_writable = (("/dev", (*LOOK, "write", "device")), ("/proc", (*LOOK, "write")))
+    partly_writable = (
+        ("/dev", (*READ_RIGHTS, "write", "device")),
+        ("/proc", (*READ_RIGHTS, "write")),
+    )
     return (
-        ("/", LOOK),
+        ("/", READ_RIGHTS),
         *partly_writable,
-        *((path, ALL) for path in dict.fromkeys(writable) if path),
+        *((path, ALL_RIGHTS) for path in dict.fromkeys(writable) if path),
     )
 
 
-def limits(policy: Policy, grouped: frozenset[str]) -> dict[str, int | None]:
+def process_limits(policy: SandboxPolicy, grouped: frozenset[str]) -> dict[str, int | None]:
     """Return limits for each process.
 
     Where a control group (`grouped`: `memory`, `processes`) limits all together, there is none.
     """
-    bounds = policy.bounds
+    bounds = policy.limits
     return {
         "FSIZE": bounds.file_size,
         "DATA": None if "memory" in grouped else bounds.memory,

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from pathlib import Path
 
-from ferrule.core.frozen import frozen
+from ferrule.core.value_class import frozen
 
 PACKAGES = frozenset(
     {
@@ -88,7 +88,7 @@ class Link:
     count: int
 
 
-def covered_links(
+def links_to_cover(
     links: list[Link],
     secret: frozenset[Inode],
     environments: frozenset[str],

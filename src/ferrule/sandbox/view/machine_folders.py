@@ -14,11 +14,11 @@ from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
 
-from ferrule.permissions.protected_names import DEFAULT
+from ferrule.permissions.protected_names import DEFAULT_NAMES
 
 from . import certificates, git_config
-from .layout import SYSTEM, Places, Surroundings
-from .toolchains import toolchains
+from .layout import SYSTEM, MachineFolders, SessionPaths
+from .toolchains import find_toolchains
 
 _MAX_ENTRIES = 20_000
 """Entries of /etc that are looked at: beyond, folders are covered whole."""
@@ -45,20 +45,22 @@ _CLOSED_NAMES = (
 """Below /etc: covered whoever may read them."""
 
 
-def look(environment: Mapping[str, str], home: str, places: Places) -> Surroundings:
+def inspect_machine(
+    environment: Mapping[str, str], home: str, places: SessionPaths
+) -> MachineFolders:
     """Look at this machine, and write the session's own git configuration.
 
     `environment` is that of the commands: their PATH says which toolchains they use.
     """
-    introduce(environment, home, places)
-    binds = toolchains(Path(home), environment.get("PATH", ""), (sys.prefix, sys.base_prefix))
+    write_git_identity(environment, home, places)
+    binds = find_toolchains(Path(home), environment.get("PATH", ""), (sys.prefix, sys.base_prefix))
     closed = dict(_closed_paths(Path("/etc")))
     for bind in binds:
         closed.update((hidden, os.path.isdir(hidden)) for hidden in bind.hidden)  # noqa: PTH112  text, as all of them
-    return Surroundings(
-        places=places,
+    return MachineFolders(
+        session=places,
         home=home,
-        top=dict(_top_folders()),
+        root_entries=dict(_top_folders()),
         closed=closed,
         proc=frozenset(os.listdir("/proc")),  # noqa: PTH208  names, not paths
         devices=frozenset(os.listdir("/dev")),  # noqa: PTH208  names, not paths
@@ -67,7 +69,7 @@ def look(environment: Mapping[str, str], home: str, places: Places) -> Surroundi
     )
 
 
-def introduce(environment: Mapping[str, str], home: str, places: Places) -> None:
+def write_git_identity(environment: Mapping[str, str], home: str, places: SessionPaths) -> None:
     """Write who the person is into the session's home.
 
     A file that a command made there by now stays.
@@ -75,7 +77,7 @@ def introduce(environment: Mapping[str, str], home: str, places: Places) -> None
     config_home = environment.get("XDG_CONFIG_HOME") or f"{home}/.config"
     files = (Path(config_home, "git/config"), Path(home, ".gitconfig"))
     # A relative path would mean our working folder, where a repository could have put a file.
-    text = git_config.identity(*(_read_text(path) for path in files if path.is_absolute()))
+    text = git_config.extract_identity(*(_read_text(path) for path in files if path.is_absolute()))
     if not text:
         return
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
@@ -136,7 +138,7 @@ def _is_closed_paths(folder: Path, entry: os.DirEntry[str], status: os.stat_resu
     name = os.path.relpath(entry.path, folder)
     if name in _CLOSED_NAMES or not status.st_mode & (stat.S_IROTH | stat.S_IXOTH):
         return True
-    if DEFAULT.check(entry.name, write=False) is None:
+    if DEFAULT_NAMES.check(entry.name, write=False) is None:
         return False
     return not (stat.S_ISREG(status.st_mode) and _is_public(entry.path))
 
@@ -144,6 +146,6 @@ def _is_closed_paths(folder: Path, entry: os.DirEntry[str], status: os.stat_resu
 def _is_public(path: str) -> bool:
     try:
         with open(path, "rb") as file:  # noqa: PTH123  one of thousands
-            return certificates.only_public(file.read(certificates.LIMIT + 1))
+            return certificates.is_only_public(file.read(certificates.LIMIT + 1))
     except OSError:
         return False

@@ -29,15 +29,15 @@ import re
 import stat
 from enum import StrEnum
 
-from ferrule.core.frozen import frozen
-from ferrule.permissions.denied_names import RuledNames
-from ferrule.permissions.protected_names import DEFAULT, Names
-from ferrule.sandbox.inside.mediator.name_rules import LEADING
+from ferrule.core.value_class import frozen
+from ferrule.permissions.path_denials import NamesAndDenyRules
+from ferrule.permissions.protected_names import DEFAULT_NAMES, ProtectedNames
+from ferrule.sandbox.inside.mediator.name_rules import REDIRECTING_NAMES
 
 from .certificates import ENDINGS
 
 
-class Kind(StrEnum):
+class MaskKind(StrEnum):
     """What is laid over a name."""
 
     EMPTY_FOLDER = "empty_folder"
@@ -49,7 +49,7 @@ class Kind(StrEnum):
     """The thing itself, read-only."""
 
 
-class What(StrEnum):
+class FileType(StrEnum):
     """The type of what has a name."""
 
     FOLDER = "folder"
@@ -59,37 +59,39 @@ class What(StrEnum):
     OTHER = "other"
 
     @classmethod
-    def of(cls, mode: int) -> What:
+    def of(cls, mode: int) -> FileType:
         return _TYPES.get(stat.S_IFMT(mode), cls.OTHER)
 
 
 _TYPES = {
-    stat.S_IFDIR: What.FOLDER,
-    stat.S_IFREG: What.FILE,
-    stat.S_IFLNK: What.LINK,
-    stat.S_IFSOCK: What.SOCKET,
+    stat.S_IFDIR: FileType.FOLDER,
+    stat.S_IFREG: FileType.FILE,
+    stat.S_IFLNK: FileType.LINK,
+    stat.S_IFSOCK: FileType.SOCKET,
 }
 
 
 @frozen
-class Covered:
+class MaskRequirement:
     """What a name needs.
 
-    `own`: not if a command of the session made it. `content`: not if it is public.
+    `unless_own`: not if a command of the session made it. `unless_public`: not if it is public.
     """
 
-    kind: Kind
-    own: bool = False
-    content: bool = False
+    kind: MaskKind
+    unless_own: bool = False
+    unless_public: bool = False
 
 
 _CONFIG = re.compile(r"(?:^|/)\.git/(?:modules/(?:[^/]+/)+)?config$")
-_LEADING_NAMES = Names(reserved=LEADING)
-_LEADING_BASENAMES = frozenset(pattern.rpartition("/")[2] for pattern in LEADING)
+_LEADING_NAMES = ProtectedNames(reserved=REDIRECTING_NAMES)
+_LEADING_BASENAMES = frozenset(pattern.rpartition("/")[2] for pattern in REDIRECTING_NAMES)
 _BRANCH = re.compile(r"(?:^|/)\.git/(?:modules/(?:[^/]+/)+)?(?:refs|logs)/")
 
 
-def cover(name: str, what: What, names: Names, *, below: str = "") -> Covered | None:
+def required_mask(
+    name: str, what: FileType, names: ProtectedNames, *, below: str = ""
+) -> MaskRequirement | None:
     """Return what is laid over `name`, a path relative to the root; None if nothing.
 
     `below` is a secret folder above it that commands made themselves (`.env/` made as a virtual
@@ -101,25 +103,27 @@ def cover(name: str, what: What, names: Names, *, below: str = "") -> Covered | 
         # Patterns that are tied to the root mean the root, not the folder.
         if reason is not None and not _is_secret(reason):
             reason = None
-    if what is What.SOCKET:
+    if what is FileType.SOCKET:
         own = reason is None or (_is_secret(reason) and not _has_deny_rule(name, names))
-        return Covered(Kind.UNREADABLE, own=own)
+        return MaskRequirement(MaskKind.UNREADABLE, unless_own=own)
     if reason is None or _BRANCH.search(name):
         return _protected_cover(name, what, names)
     is_secret = _is_secret(reason) and not _has_deny_rule(name, names)
-    if what is What.FOLDER:
-        return Covered(Kind.EMPTY_FOLDER, own=is_secret)
-    if what is What.LINK:
-        return None if _is_secret(reason) else Covered(Kind.UNREADABLE)
-    if what is What.FILE and _CONFIG.search(name):
-        return Covered(Kind.TEXT)
+    if what is FileType.FOLDER:
+        return MaskRequirement(MaskKind.EMPTY_FOLDER, unless_own=is_secret)
+    if what is FileType.LINK:
+        return None if _is_secret(reason) else MaskRequirement(MaskKind.UNREADABLE)
+    if what is FileType.FILE and _CONFIG.search(name):
+        return MaskRequirement(MaskKind.TEXT)
     excused_by_content = (
         is_secret
-        and what is What.FILE
+        and what is FileType.FILE
         and _is_secret_by_ending(name)
         and not _is_listed_secret(name, names)
     )
-    return Covered(Kind.UNREADABLE, own=is_secret, content=excused_by_content)
+    return MaskRequirement(
+        MaskKind.UNREADABLE, unless_own=is_secret, unless_public=excused_by_content
+    )
 
 
 def _is_secret_by_ending(name: str) -> bool:
@@ -128,7 +132,9 @@ def _is_secret_by_ending(name: str) -> bool:
     `.env.pem` is not.
     """
     stem, dot, ending = name.rpartition(".")
-    return (dot + ending).lower() in ENDINGS and DEFAULT.check(f"{stem}.txt", write=False) is None
+    return (dot + ending).lower() in ENDINGS and DEFAULT_NAMES.check(
+        f"{stem}.txt", write=False
+    ) is None
 
 
 def _is_secret(reason: str) -> bool:
@@ -136,45 +142,45 @@ def _is_secret(reason: str) -> bool:
     return reason.startswith("may hold secrets")
 
 
-def _has_deny_rule(name: str, names: Names) -> bool:
+def _has_deny_rule(name: str, names: ProtectedNames) -> bool:
     """Return whether a deny rule of the person's names it too."""
-    return isinstance(names, RuledNames) and bool(names.refuses(name, False))
+    return isinstance(names, NamesAndDenyRules) and bool(names.find_refusal(name, False))
 
 
-def _is_listed_secret(name: str, names: Names) -> bool:
+def _is_listed_secret(name: str, names: ProtectedNames) -> bool:
     """Return whether the person's own list of secrets names it: then its content is no excuse."""
-    own = Names(reserved=names.secret).check(name, write=False) if names.secret else None
+    own = ProtectedNames(reserved=names.secret).check(name, write=False) if names.secret else None
     return own is not None and own.startswith("reserved")
 
 
-def _protected_cover(name: str, what: What, names: Names) -> Covered | None:
-    if what not in (What.FILE, What.FOLDER):
+def _protected_cover(name: str, what: FileType, names: ProtectedNames) -> MaskRequirement | None:
+    if what not in (FileType.FILE, FileType.FOLDER):
         return None
     *above, last = name.split("/")
     if last == ".git":
-        return None if what is What.FOLDER else Covered(Kind.READ_ONLY)
+        return None if what is FileType.FOLDER else MaskRequirement(MaskKind.READ_ONLY)
     if last in _LEADING_BASENAMES and _has_reason(_LEADING_NAMES, name, "reserved", write=False):
-        return Covered(Kind.READ_ONLY)
-    if isinstance(names, RuledNames) and names.refuses(name, True):
-        return Covered(Kind.READ_ONLY)
+        return MaskRequirement(MaskKind.READ_ONLY)
+    if isinstance(names, NamesAndDenyRules) and names.find_refusal(name, True):
+        return MaskRequirement(MaskKind.READ_ONLY)
     if names.protected and _has_reason(
-        Names(reserved=names.protected), name, "reserved", write=False
+        ProtectedNames(reserved=names.protected), name, "reserved", write=False
     ):
-        return Covered(Kind.READ_ONLY)
+        return MaskRequirement(MaskKind.READ_ONLY)
     if (
         len(above) > 1
         or above == [".git"]
-        or (above and _has_reason(DEFAULT, above[0], "protected"))
+        or (above and _has_reason(DEFAULT_NAMES, above[0], "protected"))
     ):
         return None
     # `.github/workflows` is at the root, `tools/jenkinsfile` is not.
-    if not _has_reason(DEFAULT, name, "protected") or (
-        above and _has_reason(DEFAULT, last, "protected")
+    if not _has_reason(DEFAULT_NAMES, name, "protected") or (
+        above and _has_reason(DEFAULT_NAMES, last, "protected")
     ):
         return None
-    return Covered(Kind.READ_ONLY)
+    return MaskRequirement(MaskKind.READ_ONLY)
 
 
-def _has_reason(names: Names, name: str, reason: str, *, write: bool = True) -> bool:
+def _has_reason(names: ProtectedNames, name: str, reason: str, *, write: bool = True) -> bool:
     found = names.check(name, write=write)
     return found is not None and found.startswith(reason)

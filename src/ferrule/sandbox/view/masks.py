@@ -6,8 +6,8 @@
 The rules for one name are in `mask_rules`; this file walks the folders. It opens every folder by
 descriptor and follows no link. What it learned of a folder is kept under the folder's inode and
 times, so that a repeated scan only asks each folder whether it changed. It is believed only if the
-folder had been quiet for `RACY` before it was read: a change in the same tick of the clock would
-not show.
+folder had been quiet for `QUIET_NANOSECONDS` before it was read: a change in the same tick of the
+clock would not show.
 
 What it cannot look at is covered, not skipped: folders that cannot be read and folders beyond the
 limit get an empty one laid over them and are named in the result's `unseen`.
@@ -37,28 +37,28 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from ferrule.core.errors import ConfigError
-from ferrule.core.frozen import frozen
-from ferrule.permissions.filesystem.open_beneath import best
-from ferrule.permissions.protected_names import Names
+from ferrule.core.value_class import frozen
+from ferrule.permissions.filesystem.open_beneath import select_open_folder
+from ferrule.permissions.protected_names import ProtectedNames
 from ferrule.sandbox.inside.mediator.file_identity import identify
 
 from . import certificates, git_config
-from .linked_files import CONDA, Inode, Link, covered_links, known_secrets
-from .mask_rules import Covered, Kind, What, cover
-from .ordinary_names import Ordinary
+from .linked_files import CONDA, Inode, Link, known_secrets, links_to_cover
+from .mask_rules import FileType, MaskKind, MaskRequirement, required_mask
+from .ordinary_names import OrdinaryNames
 
-__all__ = ["ENTRIES", "MOST", "Inode", "Kind", "Mask", "Masks", "Scanner"]
+__all__ = ["MAX_ENTRIES", "MAX_MASKS", "Inode", "Mask", "MaskKind", "MaskScanner", "ScanResult"]
 
-ENTRIES = 1_000_000
+MAX_ENTRIES = 1_000_000
 """Entries that a scan looks at; folders beyond are covered whole."""
 
-MOST = 20_000
+MAX_MASKS = 20_000
 """Masks that one command can have.
 
 Each is a mount, and the kernel limits those of a namespace (100,000).
 """
 
-RACY = 2_000_000_000
+QUIET_NANOSECONDS = 2_000_000_000
 """Nanoseconds: the coarsest clock of a file system in use (FAT, some network file systems)."""
 
 
@@ -70,24 +70,24 @@ class Mask:
     """
 
     path: str
-    kind: Kind
+    kind: MaskKind
     text: str = ""
 
 
 @frozen
-class Masks:
+class ScanResult:
     """All masks of a workspace: what is above comes before what is below.
 
-    `added` and `removed` are paths, compared with the scan before. `own_met` are those files of the
-    session's own that were met with a secret's name: others of its own are gone and may be
-    forgotten. `unseen` are folders that were covered because they could not be looked at.
+    `added` and `removed` are paths, compared with the scan before. `own_seen` are those files of
+    the session's own that were met with a secret's name: others of its own are gone and may be
+    forgotten. `unreadable` are folders that were covered because they could not be looked at.
     """
 
-    items: tuple[Mask, ...] = ()
+    masks: tuple[Mask, ...] = ()
     added: tuple[str, ...] = ()
     removed: tuple[str, ...] = ()
-    own_met: frozenset[str] = frozenset()
-    unseen: tuple[str, ...] = ()
+    own_seen: frozenset[str] = frozenset()
+    unreadable: tuple[str, ...] = ()
 
 
 _Stamp = tuple[int, ...]
@@ -99,8 +99,8 @@ class _Candidate:
     """A name that needs a mask, unless an excuse applies."""
 
     name: str
-    what: What
-    covered: Covered
+    what: FileType
+    covered: MaskRequirement
     inode: Inode
     identity: str = ""
     stamp: _Stamp = ()
@@ -123,7 +123,7 @@ class _Folder:
     links: list[Link] = field(default_factory=list[Link])
 
 
-class Scanner:
+class MaskScanner:
     """Scans one folder again and again.
 
     Not thread-safe; its calls block (a second for 100,000 new files).
@@ -131,34 +131,34 @@ class Scanner:
     Args:
         home: Where well-known secrets are looked for that might be hard-linked into a package
             folder.
-        packages: All of it is such a folder.
-        above: Put before each name when it is judged: the folder is no root for lists that speak of
-            one.
-        apart: Folders below it (absolute) that are not looked into: another scanner's.
+        is_package_folder: All of it is such a folder.
+        name_prefix: Put before each name when it is judged: the folder is no root for lists that
+            speak of one.
+        excluded: Folders below it (absolute) that are not looked into: another scanner's.
     """
 
     def __init__(
         self,
         root: str | os.PathLike[str],
-        names: Names,
+        names: ProtectedNames,
         *,
         home: str | None = None,
-        packages: bool = False,
-        above: str = "",
-        apart: Collection[str] = (),
+        is_package_folder: bool = False,
+        name_prefix: str = "",
+        excluded: Collection[str] = (),
     ) -> None:
         self.root = os.fspath(root)
         self.names = names
         self.home = Path(home) if home else Path.home()
-        self.packages = packages
-        self.apart = frozenset(os.path.relpath(path, self.root) for path in apart)
-        self._above = f"{above}/" if above else ""
+        self.packages = is_package_folder
+        self.apart = frozenset(os.path.relpath(path, self.root) for path in excluded)
+        self._above = f"{name_prefix}/" if name_prefix else ""
         self._folders: dict[str, _Folder] = {}
         self._previous_paths: frozenset[str] = frozenset()
         self._linked_elsewhere: frozenset[Link] = frozenset()
-        self._ordinary = Ordinary(names)
+        self._ordinary = OrdinaryNames(names)
 
-    def scan(self, own: Collection[str] = (), *, limit: int = ENTRIES) -> Masks:
+    def scan(self, own: Collection[str] = (), *, limit: int = MAX_ENTRIES) -> ScanResult:
         """Return the masks for the workspace as it is now.
 
         Args:
@@ -216,12 +216,12 @@ class Scanner:
         self._folders = walked.folders
         return walked
 
-    def _result(self, items: list[Mask], walked: _Walk) -> Masks:
-        if len(items) > MOST:
+    def _result(self, items: list[Mask], walked: _Walk) -> ScanResult:
+        if len(items) > MAX_MASKS:
             raise ConfigError(
                 (
                     f"workspace `{self.root}`: {len(items)} names must be hidden from commands, "
-                    f"at most {MOST} can be"
+                    f"at most {MAX_MASKS} can be"
                 ),
                 code="sandbox_masks",
                 hint=(
@@ -234,7 +234,9 @@ class Scanner:
         removed = sorted(self._previous_paths - paths)
         self._previous_paths = paths
         unseen = tuple(sorted(self._absolute(name) for name in walked.unseen))
-        return Masks(tuple(items), tuple(added), tuple(removed), frozenset(walked.own_met), unseen)
+        return ScanResult(
+            tuple(items), tuple(added), tuple(removed), frozenset(walked.own_met), unseen
+        )
 
     def _absolute(self, name: str) -> str:
         return f"{self.root.rstrip('/')}/{name}"
@@ -242,18 +244,18 @@ class Scanner:
     def known(self, name: str) -> _Folder | None:
         return self._folders.get(name)
 
-    def needs(self, name: str, last: str, what: What, below: str) -> Covered | None:
+    def needs(self, name: str, last: str, what: FileType, below: str) -> MaskRequirement | None:
         name = self._above + name
-        if not below and what is not What.SOCKET and self._ordinary.certainly(name, last):
+        if not below and what is not FileType.SOCKET and self._ordinary.is_ordinary(name, last):
             return None
-        return cover(name, what, self.names, below=below and self._above + below)
+        return required_mask(name, what, self.names, below=below and self._above + below)
 
 
 @dataclass(slots=True)
 class _Walk:
     """One scan. `below` of a folder is the session's own secret folder that it is in, if any."""
 
-    scanner: Scanner
+    scanner: MaskScanner
     root: int
     own: frozenset[str]
     limit: int
@@ -287,7 +289,9 @@ class _Walk:
 
     def _hide(self, name: str) -> None:
         self.unseen.append(name)
-        self._candidates.append(_Candidate(name, What.FOLDER, Covered(Kind.EMPTY_FOLDER), (0, 0)))
+        self._candidates.append(
+            _Candidate(name, FileType.FOLDER, MaskRequirement(MaskKind.EMPTY_FOLDER), (0, 0))
+        )
 
     def _known(self, name: str, below: str) -> _Folder | None:
         """Return what is in a folder, from before if it did not change.
@@ -305,14 +309,16 @@ class _Walk:
     def _read(self, name: str, below: str) -> _Folder | None:
         now = time.time_ns()
         try:
-            folder = best()(self.root, tuple(name.split("/")) if name else (), os.O_RDONLY)
+            folder = select_open_folder()(
+                self.root, tuple(name.split("/")) if name else (), os.O_RDONLY
+            )
         except OSError as error:
             if error.errno in (errno.ENOENT, errno.ENOTDIR, errno.ELOOP, errno.ENAMETOOLONG):
                 return None
             return _Folder((), False, unreadable=True)
         try:
             status = os.fstat(folder)
-            quiet = max(status.st_mtime_ns, status.st_ctime_ns) + RACY < now
+            quiet = max(status.st_mtime_ns, status.st_ctime_ns) + QUIET_NANOSECONDS < now
             found = _Folder(_folder_stamp(status), quiet, below)
             with os.scandir(folder) as items:
                 for item in items:
@@ -333,35 +339,35 @@ class _Walk:
         into.entries += 1
         into.environment |= item.name == CONDA
         status = item.stat(follow_symlinks=False)
-        what = What.of(status.st_mode)
+        what = FileType.of(status.st_mode)
         needed = self.scanner.needs(name, item.name, what, into.below)
         if needed is not None:
             found = _Candidate(name, what, needed, (status.st_dev, status.st_ino))
-            if needed.own:
+            if needed.unless_own:
                 found.identity = identify(folder, os.fsencode(item.name))
             self._check_content(found, folder, item.name, status)
             into.found.append(found)
         if (
-            what is What.FOLDER
-            and (needed is None or needed.kind is Kind.READ_ONLY)
+            what is FileType.FOLDER
+            and (needed is None or needed.kind is MaskKind.READ_ONLY)
             and not _is_object_store(name)
         ):
             into.folders.append(name)
-        if what is What.FILE and status.st_nlink > 1:
+        if what is FileType.FILE and status.st_nlink > 1:
             into.links.append(Link(name, (status.st_dev, status.st_ino), status.st_nlink))
 
     def _check_content(
         self, found: _Candidate, folder: int, last: str, status: os.stat_result
     ) -> None:
-        if found.covered.content:
+        if found.covered.unless_public:
             found.stamp = _content_stamp(status)
-            found.public = certificates.only_public(
+            found.public = certificates.is_only_public(
                 _read_beginning(folder, last, certificates.LIMIT + 1)
             )
-        elif found.covered.kind is Kind.TEXT:
+        elif found.covered.kind is MaskKind.TEXT:
             found.stamp = _content_stamp(status)
             data = _read_beginning(folder, last, git_config.LIMIT)
-            found.text = git_config.without_secrets(data.decode("utf-8", "replace"))
+            found.text = git_config.remove_secrets(data.decode("utf-8", "replace"))
 
     def _collect(self, folder: _Folder, below: str) -> Iterator[tuple[str, str]]:
         """Keep what needs a mask.
@@ -369,10 +375,10 @@ class _Walk:
         Yields the folders that are the session's own and are walked after all.
         """
         for found in folder.found:
-            if found.covered.own and found.identity in self.own:
+            if found.covered.unless_own and found.identity in self.own:
                 self.own_met.add(found.identity)
                 self._own_inodes.add(found.inode)
-                if found.what is What.FOLDER:
+                if found.what is FileType.FOLDER:
                     yield found.name, below or found.name
                 continue
             if found.stamp:
@@ -386,7 +392,9 @@ class _Walk:
             status = os.stat(found.name, dir_fd=self.root, follow_symlinks=False)
             if _content_stamp(status) != found.stamp or _is_racy(status):
                 above, _, last = found.name.rpartition("/")
-                folder = best()(self.root, tuple(above.split("/")) if above else (), os.O_RDONLY)
+                folder = select_open_folder()(
+                    self.root, tuple(above.split("/")) if above else (), os.O_RDONLY
+                )
                 try:
                     self._check_content(found, folder, last, status)
                 finally:
@@ -402,9 +410,9 @@ class _Walk:
         masks = {f.name: Mask(self._path(f.name), f.covered.kind, f.text) for f in self._candidates}
         for link in itertools.chain(*self._links_to_cover()):
             known = masks.get(link.name)
-            if known is None or known.kind is Kind.READ_ONLY:
-                masks[link.name] = Mask(self._path(link.name), Kind.UNREADABLE)
-        held = {name for name, mask in masks.items() if mask.kind is Kind.READ_ONLY}
+            if known is None or known.kind is MaskKind.READ_ONLY:
+                masks[link.name] = Mask(self._path(link.name), MaskKind.UNREADABLE)
+        held = {name for name, mask in masks.items() if mask.kind is MaskKind.READ_ONLY}
         for name in held:
             # What is in a read-only folder is read-only with it.
             if any(above in held for above in _folders_above(name)):
@@ -418,12 +426,14 @@ class _Walk:
 
     def _find_links_to_cover(self) -> tuple[list[Link], list[Link]]:
         secret = frozenset(
-            f.inode for f in self._candidates if f.covered.kind in (Kind.UNREADABLE, Kind.TEXT)
+            f.inode
+            for f in self._candidates
+            if f.covered.kind in (MaskKind.UNREADABLE, MaskKind.TEXT)
         )
         hidden = [
             Path(self._path(f.name))
             for f in self._candidates
-            if f.covered.kind is Kind.EMPTY_FOLDER
+            if f.covered.kind is MaskKind.EMPTY_FOLDER
         ]
         links = [link for link in self._links if link.inode not in self._own_inodes]
         environments = frozenset(
@@ -431,7 +441,7 @@ class _Walk:
         )
         if self.scanner.packages:
             environments |= {""}
-        certain, away = covered_links(
+        certain, away = links_to_cover(
             links, secret, environments, lambda: known_secrets(self.scanner.home, hidden)
         )
         return certain, [link for link in away if self._current_link_count(link.name) >= link.count]
@@ -467,7 +477,7 @@ def _content_stamp(status: os.stat_result) -> _Stamp:
 
 
 def _is_racy(status: os.stat_result) -> bool:
-    return max(status.st_mtime_ns, status.st_ctime_ns) + RACY > time.time_ns()
+    return max(status.st_mtime_ns, status.st_ctime_ns) + QUIET_NANOSECONDS > time.time_ns()
 
 
 def _read_beginning(folder: int, last: str, limit: int) -> bytes:

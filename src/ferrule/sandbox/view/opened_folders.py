@@ -24,27 +24,27 @@ from itertools import chain
 from pathlib import PurePath
 
 from ferrule.core.errors import ConfigError
-from ferrule.permissions.protected_names import Names
-from ferrule.sandbox.policy import Policy
+from ferrule.permissions.protected_names import ProtectedNames
+from ferrule.sandbox.policy import SandboxPolicy
 
 from .linked_files import PACKAGES
-from .mask_rules import Kind
-from .masks import ENTRIES, MOST, Mask, Masks, Scanner
+from .mask_rules import MaskKind
+from .masks import MAX_ENTRIES, MAX_MASKS, Mask, MaskScanner, ScanResult
 
 
-class OpenedFolders:
+class OpenedFolderScanner:
     """Scans all folders of a policy again and again. Not thread-safe; its calls block."""
 
-    def __init__(self, policy: Policy, *, home: str | None = None) -> None:
+    def __init__(self, policy: SandboxPolicy, *, home: str | None = None) -> None:
         self._root = str(policy.root)
-        self._workspace = Scanner(policy.root, policy.names, home=home)
+        self._workspace = MaskScanner(policy.root, policy.names, home=home)
         self._further = [
             (_make_scanner(path, policy, home), path in policy.writable and not policy.preview)
             for path in dict.fromkeys((*policy.readable, *policy.writable))
             if path != self._root and os.path.isdir(path)  # noqa: PTH112  text, as the policy has it
         ]
 
-    def scan(self, own: Collection[str] = (), *, limit: int = ENTRIES) -> Masks:
+    def scan(self, own: Collection[str] = (), *, limit: int = MAX_ENTRIES) -> ScanResult:
         """Return the masks of all folders as they are now, what is above before what is below.
 
         Args:
@@ -65,36 +65,36 @@ class OpenedFolders:
                 for scanner, is_writable in self._further
             ),
         ]
-        items = {mask.path: mask for masks in results[::-1] for mask in masks.items}
-        if len(items) > MOST:
+        items = {mask.path: mask for masks in results[::-1] for mask in masks.masks}
+        if len(items) > MAX_MASKS:
             raise ConfigError(
                 (
                     f"{len(items)} names in the folders that were opened must be hidden from "
-                    f"commands, at most {MOST} can be"
+                    f"commands, at most {MAX_MASKS} can be"
                 ),
                 code="sandbox_masks",
                 hint="open smaller folders",
             )
-        return Masks(
+        return ScanResult(
             tuple(sorted(items.values(), key=lambda mask: mask.path.split("/"))),
             tuple(chain.from_iterable(masks.added for masks in results)),
             tuple(chain.from_iterable(masks.removed for masks in results)),
-            frozenset[str]().union(*(masks.own_met for masks in results)),
-            tuple(chain.from_iterable(masks.unseen for masks in results)),
+            frozenset[str]().union(*(masks.own_seen for masks in results)),
+            tuple(chain.from_iterable(masks.unreadable for masks in results)),
         )
 
     def _scan_further(
-        self, scanner: Scanner, is_writable: bool, own: Collection[str], limit: int
-    ) -> Masks:
+        self, scanner: MaskScanner, is_writable: bool, own: Collection[str], limit: int
+    ) -> ScanResult:
         result = scanner.scan(own, limit=limit)
         items = tuple(
-            mask for mask in result.items if is_writable or mask.kind is not Kind.READ_ONLY
+            mask for mask in result.masks if is_writable or mask.kind is not MaskKind.READ_ONLY
         )
         for mask in items:
             self._check(mask, scanner)
-        return Masks(items, result.added, result.removed, result.own_met, result.unseen)
+        return ScanResult(items, result.added, result.removed, result.own_seen, result.unreadable)
 
-    def _check(self, mask: Mask, scanner: Scanner) -> None:
+    def _check(self, mask: Mask, scanner: MaskScanner) -> None:
         if PurePath(self._root).is_relative_to(mask.path):
             raise ConfigError(
                 f"`{scanner.root}` was opened for commands, and the workspace lies in it "
@@ -105,15 +105,17 @@ class OpenedFolders:
             )
 
 
-def _make_scanner(path: str, policy: Policy, home: str | None) -> Scanner:
+def _make_scanner(path: str, policy: SandboxPolicy, home: str | None) -> MaskScanner:
     packages = path not in policy.writable and not PACKAGES.isdisjoint(PurePath(path).parts)
-    return Scanner(
+    return MaskScanner(
         path,
-        Names(policy.names.reserved, policy.names.secret, policy.names.protected),
+        ProtectedNames(policy.names.reserved, policy.names.secret, policy.names.protected),
         home=home,
-        packages=True,
-        above="site-packages" if packages else "",
-        apart=tuple(_folders_inside(path, (str(policy.root), *policy.readable, *policy.writable))),
+        is_package_folder=True,
+        name_prefix="site-packages" if packages else "",
+        excluded=tuple(
+            _folders_inside(path, (str(policy.root), *policy.readable, *policy.writable))
+        ),
     )
 
 

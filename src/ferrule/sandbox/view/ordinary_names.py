@@ -10,19 +10,19 @@ from __future__ import annotations
 
 import re
 
-from ferrule.permissions.protected_names import PROTECTED, RESERVED, SECRET, Names
+from ferrule.permissions.protected_names import PROTECTED, RESERVED, SECRET, ProtectedNames
 
 _PLAIN = re.compile(r"[A-Za-z0-9_@+-][A-Za-z0-9_@+. -]*[A-Za-z0-9_@+-]|[A-Za-z0-9_@+-]", re.ASCII)
 """A component that no folding turns into one that begins with a dot or contains a tilde."""
 
 
-class Ordinary:
+class OrdinaryNames:
     """Remembers the last components that no list names.
 
     `names` decide; a person's own rules switch this off.
     """
 
-    def __init__(self, names: Names) -> None:
+    def __init__(self, names: ProtectedNames) -> None:
         self._names = names
         patterns = (
             *RESERVED,
@@ -36,12 +36,14 @@ class Ordinary:
         first = {row.split("/")[0] for row in rows} - {"site-packages"}
         # A list of the person's may hold a row that begins with any word: then nothing is certain.
         self._is_usable = (
-            type(names) is Names and not names.protected and all(p[0] == "." for p in first)
+            type(names) is ProtectedNames
+            and not names.protected
+            and all(p[0] == "." for p in first)
         )
         self._ordinary_components: set[str] = set()
         self._last_folder = ("", False)
 
-    def certainly(self, name: str, last: str) -> bool:
+    def is_ordinary(self, name: str, last: str) -> bool:
         """Return whether `name`, which ends in `last`, is surely neither refused nor protected.
 
         False: the lists have to be asked.

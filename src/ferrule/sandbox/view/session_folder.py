@@ -16,7 +16,7 @@ import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
-from .layout import Places
+from .layout import SessionPaths
 
 _PREFIX = "ferrule-session-"
 _LOCK = "lock"
@@ -29,11 +29,11 @@ class SessionFolder:
     """
 
     def __init__(self) -> None:
-        self._places: Places | None = None
+        self._places: SessionPaths | None = None
         self._lock = -1
         self._owner = os.getpid()
 
-    def make(self) -> Places:
+    def make(self) -> SessionPaths:
         """Make the folder, once, and return its paths."""
         if self._places is None:
             _remove_abandoned()
@@ -42,7 +42,7 @@ class SessionFolder:
             self._lock = os.open(base / _LOCK, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600)
             fcntl.flock(self._lock, fcntl.LOCK_EX)
             _create_contents(base)
-            self._places = Places(str(base))
+            self._places = SessionPaths(str(base))
         return self._places
 
     def remove(self) -> None:
@@ -52,7 +52,7 @@ class SessionFolder:
         were forked from.
         """
         if self._lock >= 0 and self._places is not None and self._owner == os.getpid():
-            remove(self._places.base)
+            remove_folder(self._places.base)
             os.close(self._lock)
             self._lock = -1
 
@@ -72,7 +72,7 @@ def _create_contents(base: Path) -> None:
     closed.chmod(0)
 
 
-def remove(folder: str) -> None:
+def remove_folder(folder: str) -> None:
     """Remove a folder, also where a command took away its own rights on what is in it.
 
     What cannot be removed stays.
@@ -106,7 +106,7 @@ def _remove_abandoned() -> None:
             continue  # another's, or being made just now
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            remove(str(base))
+            remove_folder(str(base))
         except OSError:
             continue  # its process lives
         finally:

@@ -17,8 +17,8 @@ import os
 from collections.abc import Iterable
 from pathlib import Path
 
-from ferrule.core.frozen import frozen
-from ferrule.permissions.protected_names import DEFAULT
+from ferrule.core.value_class import frozen
+from ferrule.permissions.protected_names import DEFAULT_NAMES
 
 TOOLCHAINS = (
     # Python
@@ -155,7 +155,7 @@ They come on top of those of `permissions.protected_names`.
 
 
 @frozen
-class Bind:
+class ReadOnlyBind:
     """A file or folder that commands see at its own path, read-only.
 
     `hidden` are paths in it that they do not see.
@@ -165,7 +165,9 @@ class Bind:
     hidden: tuple[str, ...] = ()
 
 
-def toolchains(home: Path, path: str = "", prefixes: Iterable[str] = ()) -> tuple[Bind, ...]:
+def find_toolchains(
+    home: Path, path: str = "", prefixes: Iterable[str] = ()
+) -> tuple[ReadOnlyBind, ...]:
     """Return what exists of the table below `home`, and where links in it lead.
 
     The targets of links are included if they are in the table too. Looks, and changes nothing.
@@ -175,7 +177,7 @@ def toolchains(home: Path, path: str = "", prefixes: Iterable[str] = ()) -> tupl
             table in whatever home (the interpreter that runs Ferrule may be another user's).
         prefixes: Where interpreters are; treated like the folders of `path`.
     """
-    found: dict[str, Bind] = {}
+    found: dict[str, ReadOnlyBind] = {}
     for home_path in {home, Path(os.path.realpath(home))}:
         if home_path.is_absolute() and len(home_path.parts) > 1:
             for name in TOOLCHAINS:
@@ -189,7 +191,7 @@ def toolchains(home: Path, path: str = "", prefixes: Iterable[str] = ()) -> tupl
     return _outermost(found.values())
 
 
-def _add(found: dict[str, Bind], place: Path) -> None:
+def _add(found: dict[str, ReadOnlyBind], place: Path) -> None:
     """Add a place, if it exists and leads to nothing but programs."""
     real = Path(os.path.realpath(place))
     if not os.path.exists(real):  # noqa: PTH110  what another user closed to us is not there for commands either
@@ -198,8 +200,8 @@ def _add(found: dict[str, Bind], place: Path) -> None:
         if not str(real).startswith(SYSTEM):
             return
     elif real != place:
-        found[str(real)] = Bind(str(real), _hidden_paths(real))
-    found[str(place)] = Bind(str(place), _hidden_paths(place))
+        found[str(real)] = ReadOnlyBind(str(real), _hidden_paths(real))
+    found[str(place)] = ReadOnlyBind(str(place), _hidden_paths(place))
 
 
 def _is_in_table(path: str) -> bool:
@@ -218,13 +220,13 @@ def _hidden_paths(place: Path) -> tuple[str, ...]:
         names = sorted(child.name for child in place.iterdir())
     except OSError:
         return ()  # what we cannot list, commands cannot either
-    secret = (n for n in names if n in HIDDEN or DEFAULT.check(n, write=False) is not None)
+    secret = (n for n in names if n in HIDDEN or DEFAULT_NAMES.check(n, write=False) is not None)
     return tuple(str(place / name) for name in secret)
 
 
-def _outermost(binds: Iterable[Bind]) -> tuple[Bind, ...]:
+def _outermost(binds: Iterable[ReadOnlyBind]) -> tuple[ReadOnlyBind, ...]:
     """Return the binds that are not below another, sorted."""
-    kept: list[Bind] = []
+    kept: list[ReadOnlyBind] = []
     for bind in sorted(binds, key=lambda one: one.path.split("/")):
         if not (kept and Path(bind.path).is_relative_to(kept[-1].path)):
             kept.append(bind)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from ferrule.core.errors import ConfigError
-from ferrule.runtime.options import common, served
+from ferrule.runtime.options import common_options, server_options
 
 if TYPE_CHECKING:
     from ferrule.engine.session import Session
@@ -22,7 +22,7 @@ PORT = 8321
 
 
 @click.command("a2a")
-@common
+@common_options
 @click.option("--name", default="Ferrule", show_default=True, help="Name of the agent on its card.")
 @click.option(
     "--description", default="An agent that works in a folder with tools.", show_default=True,
@@ -37,7 +37,7 @@ PORT = 8321
     is_flag=True,
     help="List the skills and sub-agents of this folder and of your settings on the card.",
 )
-@served(PORT)
+@server_options(PORT)
 @click.option(
     "--sign-key", type=click.Path(dir_okay=False, path_type=Path),
     help="Ed25519 key (`ferrule audit key` makes one) to sign the card with.",
@@ -55,9 +55,9 @@ def a2a(**options: Any) -> int:
 
 
 async def _serve(options: dict[str, Any]) -> int:
-    from ferrule.core.calls import compact
+    from ferrule.core.calls import encode_json
     from ferrule.runtime.assemble import assemble
-    from ferrule.runtime.http.server import listen, port_of, token_of
+    from ferrule.runtime.http.server import bound_port, listen, load_token
 
     from .server import A2aServer
 
@@ -68,21 +68,21 @@ async def _serve(options: dict[str, Any]) -> int:
         say(f"! {text}")
 
     async def leave(session: Session) -> None:
-        await assembly.leave(session, strict=False)
+        await assembly.close_session(session, strict=False)
 
-    token, made = token_of(options["token_file"])
+    token, made = load_token(options["token_file"])
     with listen(options["host"], options["port"]) as listening:
         assembly = assemble(options, notice=notice)
         try:
-            found = _found(assembly) if options["list_skills"] else ()
+            found = _find_skills(assembly) if options["list_skills"] else ()
             server = A2aServer(
                 assembly.agent,
                 name=options["name"],
                 description=options["description"],
                 token=token,
-                skills=skills_of(options["skills"], found),
+                skills=parse_skills(options["skills"], found),
                 host=options["host"],
-                port=port_of(listening),
+                port=bound_port(listening),
                 url=options["url"],
                 sign_key=options["sign_key"],
                 leave=leave,
@@ -92,7 +92,7 @@ async def _serve(options: dict[str, Any]) -> int:
             if options["sign_key"] is not None:
                 from .signed_card import public_keys
 
-                say(f"keys: {compact(public_keys(options['sign_key']))}")
+                say(f"keys: {encode_json(public_keys(options['sign_key']))}")
             if made:
                 say(f"token: {token}")
             return await server.run(listening)
@@ -100,7 +100,7 @@ async def _serve(options: dict[str, Any]) -> int:
             await assembly.close()
 
 
-def skills_of(words: Iterable[str], found: Iterable[Skill]) -> list[Skill]:
+def parse_skills(words: Iterable[str], found: Iterable[Skill]) -> list[Skill]:
     """Return the skills of the card: those given as `ID: WORDS`, then those found under other ids.
 
     Raises:
@@ -122,10 +122,10 @@ def skills_of(words: Iterable[str], found: Iterable[Skill]) -> list[Skill]:
     return list(skills.values())
 
 
-def _found(assembly: Assembly) -> Iterator[Skill]:
+def _find_skills(assembly: Assembly) -> Iterator[Skill]:
     """Yield the skills and sub-agents of the assembled agent, as the card lists them."""
     from ferrule.extensions.skills.loading import load_skills
-    from ferrule.permissions.protected_names import DEFAULT
+    from ferrule.permissions.protected_names import DEFAULT_NAMES
     from ferrule.storage import paths
 
     from .server import Skill
@@ -133,9 +133,9 @@ def _found(assembly: Assembly) -> Iterator[Skill]:
     settings = assembly.settings
     agent = assembly.agent
     if settings["skills.enabled"]:
-        names = agent.workspace.names if agent.workspace else DEFAULT
+        names = agent.workspace.names if agent.workspace else DEFAULT_NAMES
         loaded = load_skills(settings.workspace, settings.repository, paths.config(), names=names)
-        for skill in loaded.seen_by(agent.gate).skills:
+        for skill in loaded.filter_by(agent.gate).skills:
             yield Skill(skill.name, skill.name, skill.description, ("skill",))
     for one in () if assembly.extensions is None else assembly.extensions.agents:
         yield Skill(one.name, one.name, one.description, ("agent",))

@@ -8,7 +8,7 @@ who holds the server's token may answer, so calls of critical risk, and calls th
 before, are denied without a question.
 
 Limits: `MAX_CONVERSATIONS` at a time (the one idle for longest is closed; its journal stays),
-`TASKS` running, `ANSWER_SECONDS` to answer a question.
+`MAX_TASKS` running, `ANSWER_SECONDS` to answer a question.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ from ferrule.core.errors import FerruleError, LimitReached, RunCancelled
 from ferrule.engine.agent import Agent
 from ferrule.engine.live_events import Live, Progress
 from ferrule.engine.session import Session
-from ferrule.permissions.approvals import Answer, ApprovalRequest
+from ferrule.permissions.approvals import ApprovalAnswer, ApprovalRequest
 from ferrule.runtime.session_pool import PoolFull, SessionPool
 
 MAX_CONVERSATIONS = 64
-TASKS = 32
+MAX_TASKS = 32
 ANSWER_SECONDS = 600.0
 _SHOWN = 4_000
 _LINE = 200
@@ -36,7 +36,7 @@ Kind = Literal["words", "question", "done", "failed", "canceled"]
 
 
 @dataclass(frozen=True, slots=True)
-class Item:
+class TaskUpdate:
     """Something that happened to a task.
 
     `done`, `failed` and `canceled` end it; `text` is the answer, or the reason.
@@ -46,7 +46,7 @@ class Item:
     text: str
 
 
-class Refused(Exception):
+class TaskRefused(Exception):
     """A task that is not accepted. `str` says why."""
 
 
@@ -73,20 +73,20 @@ class _Conversation:
 
 
 class Task:
-    """One task. `items` is what happens to it, in order. As an approver it asks the sender."""
+    """One task. `updates` is what happens to it, in order. As an approver it asks the sender."""
 
     def __init__(self, session: Session) -> None:
         self._session = session
-        self.items: asyncio.Queue[Item] = asyncio.Queue()
+        self.updates: asyncio.Queue[TaskUpdate] = asyncio.Queue()
         self.work: asyncio.Task[None] | None = None
-        self._question: asyncio.Future[Answer] | None = None
+        self._question: asyncio.Future[ApprovalAnswer] | None = None
 
     @property
-    def works(self) -> bool:
+    def is_running(self) -> bool:
         """Whether it is still running, or will be after an answer."""
         return self.work is not None and not self.work.done()
 
-    def say(self, text: str) -> None:
+    def receive(self, text: str) -> None:
         """Take another message: the answer to its question, or a message to the running model."""
         if self._question is None or self._question.done():
             self._session.tell(text)
@@ -99,39 +99,42 @@ class Task:
             ["y"],
         )
         said = (
-            Answer("once", by="a2a")
+            ApprovalAnswer("once", by="a2a")
             if yes
-            else Answer("deny", by="a2a", note=text.strip()[:_SHOWN])
+            else ApprovalAnswer("deny", by="a2a", note=text.strip()[:_SHOWN])
         )
         self._question.set_result(said)
 
-    async def ask(self, request: ApprovalRequest) -> Answer:
+    async def ask(self, request: ApprovalRequest) -> ApprovalAnswer:
         """Implement `Approver.ask`."""
-        if request.risk == "critical" or request.died:
-            return Answer(
+        if request.risk == "critical" or request.has_unknown_outcome:
+            return ApprovalAnswer(
                 "deny", by="a2a", note="this wants a person where the agent runs, not a message"
             )
         asked = self._question = asyncio.get_running_loop().create_future()
-        self.items.put_nowait(Item("question", _told(request)))
+        self.updates.put_nowait(TaskUpdate("question", _question_text(request)))
         try:
             async with asyncio.timeout(ANSWER_SECONDS):
                 return await asked
         except TimeoutError:
-            return Answer("deny", by="a2a", note=f"nobody answered within {ANSWER_SECONDS:g} s")
+            return ApprovalAnswer(
+                "deny", by="a2a", note=f"nobody answered within {ANSWER_SECONDS:g} s"
+            )
         finally:
             self._question = None
 
 
-def _told(request: ApprovalRequest) -> str:
+def _question_text(request: ApprovalRequest) -> str:
     shown = request.preview or request.call.arguments
     cut = shown if len(shown) <= _SHOWN else f"{shown[:_SHOWN]}… ({len(shown)} characters)"
     return (
-        f"May `{request.tool.full_name}` run? {request.reason}.\n{cut}\nAnswer `yes`, or say why "
+        f"Allow `{request.tool.full_name}` to run? {request.reason}.\n{cut}\nAnswer `yes`, or say "
+        f"why "
         "not."
     )
 
 
-class Desk:
+class Conversations:
     """The conversations and tasks of one served agent. `leave` closes a session."""
 
     def __init__(self, agent: Agent, leave: Leave | None = None) -> None:
@@ -140,34 +143,36 @@ class Desk:
         self._pool = SessionPool[str, _Conversation](MAX_CONVERSATIONS)
         self._tasks: dict[str, Task] = {}
 
-    def find(self, task_id: str) -> Task | None:
+    def find_task(self, task_id: str) -> Task | None:
         """Return a task that is running, or whose end was not delivered yet."""
         return self._tasks.get(task_id)
 
-    async def begin(self, task_id: str, context_id: str, text: str) -> Task:
+    async def start_task(self, task_id: str, context_id: str, text: str) -> Task:
         """Accept a task.
 
         Raises:
             Refused: too many tasks are running.
         """
-        if sum(task.works for task in self._tasks.values()) >= TASKS:
-            raise Refused(f"{TASKS} tasks are running already; try again later")
-        for unheard in [name for name, task in self._tasks.items() if not task.works][:-TASKS]:
+        if sum(task.is_running for task in self._tasks.values()) >= MAX_TASKS:
+            raise TaskRefused(f"{MAX_TASKS} tasks are running already; try again later")
+        for unheard in [name for name, task in self._tasks.items() if not task.is_running][
+            :-MAX_TASKS
+        ]:
             del self._tasks[unheard]
         conversation = self._conversation(context_id)
         task = self._tasks[task_id] = Task(conversation.session)
         task.work = asyncio.create_task(
-            self._work(task, conversation, text), name=f"a2a task {task_id}"
+            self._run_task(task, conversation, text), name=f"a2a task {task_id}"
         )
         conversation.tasks.add(task.work)
         task.work.add_done_callback(conversation.tasks.discard)
         return task
 
-    def forget(self, task_id: str) -> None:
+    def forget_task(self, task_id: str) -> None:
         """Forget a task whose end was delivered."""
         self._tasks.pop(task_id, None)
 
-    async def cancel(self, task_id: str) -> None:
+    async def cancel_task(self, task_id: str) -> None:
         """Cancel a task. Its calls are settled and journaled before this returns."""
         task = self._tasks.pop(task_id, None)
         if task is not None and task.work is not None:
@@ -186,15 +191,15 @@ class Desk:
         try:
             self._pool.make_room()
         except PoolFull as full:
-            raise Refused(f"{full.detail}; {full.hint}") from full
+            raise TaskRefused(f"{full.detail}; {full.hint}") from full
         known = _Conversation(self._agent.session(), self._leave)
         self._pool.add(context_id, known)
         return known
 
-    async def _work(self, task: Task, conversation: _Conversation, text: str) -> None:
+    async def _run_task(self, task: Task, conversation: _Conversation, text: str) -> None:
         def shown(item: Live) -> None:
             if isinstance(item, Progress):
-                task.items.put_nowait(Item("words", item.text[:_LINE]))
+                task.updates.put_nowait(TaskUpdate("words", item.text[:_LINE]))
 
         session = conversation.session
         async with conversation.turn:
@@ -202,14 +207,14 @@ class Desk:
             stop_observing = session.observe(shown)
             try:
                 result = await session.run(text)
-                end = Item("done", result.text)
+                end = TaskUpdate("done", result.text)
             except (asyncio.CancelledError, RunCancelled):
-                end = Item("canceled", "it was cancelled")
+                end = TaskUpdate("canceled", "it was cancelled")
             except LimitReached as error:
-                end = Item("failed", error.detail)
+                end = TaskUpdate("failed", error.detail)
             except FerruleError as error:
                 # What went wrong inside is for the agent's owner, who has the journal.
-                end = Item("failed", f"the agent cannot work now ({error.code})")
+                end = TaskUpdate("failed", f"the agent cannot work now ({error.code})")
             finally:
                 stop_observing()
-        task.items.put_nowait(end)
+        task.updates.put_nowait(end)

@@ -10,7 +10,7 @@ the server may read. Everything else needs the bearer token, on this machine too
 call that needs approval makes the task wait for input (`conversations`). Calls pass the agent's own
 gate and are journaled: a client has no more rights than the agent.
 
-Tasks are kept in memory, the last `KEPT` of them, and are gone with the process.
+Tasks are kept in memory, the last `MAX_TASKS_KEPT` of them, and are gone with the process.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ from typing import Any
 
 from ferrule._version import __version__
 from ferrule.engine.agent import Agent
-from ferrule.runtime.http.http_security import Application, Door
-from ferrule.runtime.http.server import address_of, hosts_of, serve
+from ferrule.runtime.http.http_security import Application, HttpGuard
+from ferrule.runtime.http.server import accepted_hosts, public_address, serve
 
-from .conversations import Desk, Item, Leave, Refused, Task
+from .conversations import Conversations, Leave, Task, TaskRefused, TaskUpdate
 
 CARD_PATH = "/.well-known/agent-card.json"
 RPC_PATH = "/a2a"
-KEPT = 256
+MAX_TASKS_KEPT = 256
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,16 +85,20 @@ class A2aServer:
         leave: Leave | None = None,
     ) -> None:
         self._host, self._port = host, port
-        self.url = address_of(host, port, url)
-        self.desk = Desk(agent, leave)
-        self.card = card_of(
-            name, description, skills or (_any(description),), f"{self.url}{RPC_PATH}", version
+        self.url = public_address(host, port, url)
+        self.conversations = Conversations(agent, leave)
+        self.card = build_card(
+            name,
+            description,
+            skills or (_default_skill(description),),
+            f"{self.url}{RPC_PATH}",
+            version,
         )
-        self.app: Application = Door(
-            _application(self.desk, self.card, sign_key),
+        self.app: Application = HttpGuard(
+            _application(self.conversations, self.card, sign_key),
             token=token,
-            hosts=hosts_of(host, port, self.url),
-            reads=[CARD_PATH],
+            hosts=accepted_hosts(host, port, self.url),
+            open_paths=[CARD_PATH],
         )
 
     async def run(self, listening: socket | None = None) -> int:
@@ -113,10 +117,10 @@ class A2aServer:
 
     async def close(self) -> None:
         """End all tasks. The agent stays open."""
-        await self.desk.close()
+        await self.conversations.close()
 
 
-def card_of(
+def build_card(
     name: str, description: str, skills: Sequence[Skill], url: str, version: str
 ) -> dict[str, Any]:
     """Return the agent card, in the protocol's JSON."""
@@ -147,11 +151,11 @@ def card_of(
     }
 
 
-def _any(description: str) -> Skill:
+def _default_skill(description: str) -> Skill:
     return Skill("ask", "Ask", description)
 
 
-def _application(desk: Desk, card: dict[str, Any], sign_key: Path | None) -> Application:
+def _application(desk: Conversations, card: dict[str, Any], sign_key: Path | None) -> Application:
     """Build the protocol library's routes over the conversations."""
     from a2a.server.request_handlers import DefaultRequestHandler
     from a2a.server.routes import create_agent_card_routes, create_jsonrpc_routes
@@ -164,13 +168,13 @@ def _application(desk: Desk, card: dict[str, Any], sign_key: Path | None) -> App
         from .signed_card import sign_card
 
         sign_card(value, sign_key)
-    handler = DefaultRequestHandler(_executor()(desk), _store()(), value)
+    handler = DefaultRequestHandler(_executor_class()(desk), _store_class()(), value)
     routes = create_jsonrpc_routes(handler, RPC_PATH, enable_v0_3_compat=True)
     return Starlette(routes=[*create_agent_card_routes(value), *routes])
 
 
 @cache
-def _store() -> Any:
+def _store_class() -> Any:
     """Return the library's task store, bounded: the task written longest ago is deleted first."""
     from a2a.server.tasks import InMemoryTaskStore
 
@@ -183,7 +187,7 @@ def _store() -> Any:
             await super().save(task, context)
             self._order.pop(task.id, None)
             self._order[task.id] = context
-            if len(self._order) > KEPT:
+            if len(self._order) > MAX_TASKS_KEPT:
                 oldest = next(iter(self._order))
                 await self.delete(oldest, self._order.pop(oldest))
 
@@ -191,7 +195,7 @@ def _store() -> Any:
 
 
 @cache
-def _executor() -> Any:
+def _executor_class() -> Any:
     """Return the class that the library calls to work, made once the library is needed."""
     from a2a.server.agent_execution import AgentExecutor
     from a2a.server.tasks import TaskUpdater
@@ -199,7 +203,7 @@ def _executor() -> Any:
     from a2a.types import Task as RemoteTask
 
     class Executor(AgentExecutor):
-        def __init__(self, desk: Desk) -> None:
+        def __init__(self, desk: Conversations) -> None:
             self._desk = desk
 
         async def execute(self, context: Any, event_queue: Any) -> None:
@@ -211,32 +215,32 @@ def _executor() -> Any:
                 )
             try:
                 task = await self._task(context)
-            except Refused as error:
+            except TaskRefused as error:
                 await updater.reject(_words(updater, str(error)))
                 return
             while True:
-                item = await task.items.get()
+                item = await task.updates.get()
                 await self._told(updater, item)
                 if item.kind != "words":
                     break
             if item.kind != "question":
-                self._desk.forget(context.task_id)
+                self._desk.forget_task(context.task_id)
 
         async def cancel(self, context: Any, event_queue: Any) -> None:
-            await self._desk.cancel(context.task_id)
+            await self._desk.cancel_task(context.task_id)
             await TaskUpdater(event_queue, context.task_id, context.context_id).cancel()
 
         async def _task(self, context: Any) -> Task:
-            text = _text(context)
-            known = self._desk.find(context.task_id)
+            text = _message_text(context)
+            known = self._desk.find_task(context.task_id)
             if known is not None:
-                known.say(text)
+                known.receive(text)
                 return known
             if context.current_task is not None:
-                raise Refused("this task has ended; send a message without a task id")
-            return await self._desk.begin(context.task_id, context.context_id, text)
+                raise TaskRefused("this task has ended; send a message without a task id")
+            return await self._desk.start_task(context.task_id, context.context_id, text)
 
-        async def _told(self, updater: Any, item: Item) -> None:
+        async def _told(self, updater: Any, item: TaskUpdate) -> None:
             said = _words(updater, item.text)
             match item.kind:
                 case "words":
@@ -257,7 +261,7 @@ def _executor() -> Any:
     return Executor
 
 
-def _text(context: Any) -> str:
+def _message_text(context: Any) -> str:
     """Join a message's texts, with its data values as JSON."""
     from google.protobuf.json_format import MessageToDict
 

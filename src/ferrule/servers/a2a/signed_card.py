@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from ferrule.core.errors import ConfigError, FerruleError
-from ferrule.storage.audit.signing import Signer, public_path
+from ferrule.storage.audit.signing import Signer, public_key_path
 
 _RAW = 32
 """Bytes of a public key: the last ones of its PEM form."""
@@ -48,7 +48,7 @@ def public_keys(key: Path) -> dict[str, Any]:
         ConfigError: the public key cannot be read.
     """
     name = Signer.load(key).name
-    beside = public_path(key)
+    beside = public_key_path(key)
     try:
         lines = beside.read_text(encoding="ascii").splitlines()
         raw = b64decode("".join(line for line in lines if not line.startswith("-")))[-_RAW:]

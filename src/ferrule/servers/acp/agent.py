@@ -19,21 +19,21 @@ from typing import Any, cast
 
 from ferrule._version import __version__
 from ferrule.core.errors import ConfigError, FerruleError, SessionNotFound
-from ferrule.runtime.assemble import journal
+from ferrule.runtime.assemble import open_journal
 from ferrule.runtime.session_pool import PoolFull, SessionPool
 
-from .conversation import Busy, Conversation, Editor, begin
-from .history import find, listed, put_away
-from .mcp_servers import entries_of
-from .peer import INTERNAL, Refused
-from .prompts import message_of
+from .conversation import Conversation, Editor, SessionBusy, open_conversation
+from .history import archive_session, find_session, list_sessions
+from .mcp_servers import parse_servers
+from .peer import INTERNAL, RequestRefused
+from .prompts import parse_prompt
 
 VERSION = 1
 """Version of the protocol."""
 MAX_SESSIONS = 256
 """Sessions open at a time."""
 
-Method = Callable[["Agent", Mapping[str, Any]], Awaitable[Any]]
+Method = Callable[["AcpAgent", Mapping[str, Any]], Awaitable[Any]]
 
 METHOD_NOT_FOUND = -32601
 INVALID_PARAMS = -32602
@@ -41,7 +41,7 @@ INVALID_REQUEST = -32600
 RESOURCE_NOT_FOUND = -32002
 
 
-class Agent:
+class AcpAgent:
     """The agent of one connection. `options` are those of the command line."""
 
     def __init__(self, options: Mapping[str, Any], editor: Editor) -> None:
@@ -49,7 +49,7 @@ class Agent:
         self._editor = editor
         self._pool = SessionPool[str, Conversation](MAX_SESSIONS, evicts=False)
         self._opening = asyncio.Lock()
-        self._begun = False
+        self._is_initialized = False
 
     async def handle(self, method: str, params: object) -> Any:
         """Answer a request or take a notification.
@@ -59,21 +59,21 @@ class Agent:
         """
         known = _METHODS.get(method)
         if known is None:
-            raise Refused(METHOD_NOT_FOUND, f"unknown method `{method[:80]}`")
+            raise RequestRefused(METHOD_NOT_FOUND, f"unknown method `{method[:80]}`")
         if params is not None and not isinstance(params, dict):
-            raise Refused(INVALID_PARAMS, "`params` must be an object")
-        if not self._begun and method != "initialize":
-            raise Refused(INVALID_REQUEST, "`initialize` must be the first request")
+            raise RequestRefused(INVALID_PARAMS, "`params` must be an object")
+        if not self._is_initialized and method != "initialize":
+            raise RequestRefused(INVALID_REQUEST, "`initialize` must be the first request")
         try:
             return await known(self, cast("dict[str, Any]", params or {}))
         except SessionNotFound as error:
-            raise Refused(RESOURCE_NOT_FOUND, error.detail) from error
-        except Busy as error:
-            raise Refused(INVALID_REQUEST, error.detail) from error
+            raise RequestRefused(RESOURCE_NOT_FOUND, error.detail) from error
+        except SessionBusy as error:
+            raise RequestRefused(INVALID_REQUEST, error.detail) from error
         except ConfigError as error:
-            raise Refused(INVALID_PARAMS, error.detail, _about(error)) from error
+            raise RequestRefused(INVALID_PARAMS, error.detail, _error_data(error)) from error
         except FerruleError as error:
-            raise Refused(INTERNAL, error.detail, _about(error)) from error
+            raise RequestRefused(INTERNAL, error.detail, _error_data(error)) from error
 
     async def close(self) -> None:
         """End every run and close all sessions."""
@@ -90,7 +90,7 @@ class Agent:
         asked = params.get("protocolVersion")
         if type(asked) is not int or not 0 <= asked <= 65535:
             raise ConfigError("`protocolVersion` must be a number")
-        self._begun = True
+        self._is_initialized = True
         return {
             "protocolVersion": VERSION,
             "agentInfo": {"name": "ferrule", "title": "Ferrule", "version": __version__},
@@ -111,18 +111,18 @@ class Agent:
 
     async def new(self, params: Mapping[str, Any]) -> Any:
         """Handle `session/new`."""
-        conversation = await self._begin(params)
+        conversation = await self._open(params)
         return {"sessionId": conversation.session.id, **conversation.state()}
 
     async def load(self, params: Mapping[str, Any]) -> Any:
         """Handle `session/load`: replay the history, then return the state."""
-        conversation = await self._again(params)
+        conversation = await self._reopen(params)
         await conversation.replay()
         return conversation.state()
 
     async def resume(self, params: Mapping[str, Any]) -> Any:
         """Handle `session/resume`: as `load`, for an editor that already has the history."""
-        conversation = await self._again(params)
+        conversation = await self._reopen(params)
         conversation.catch_up()
         return conversation.state()
 
@@ -130,11 +130,13 @@ class Agent:
         """Handle `session/list`."""
         cwd = params.get("cwd")
         cursor = params.get("cursor")
-        return listed(None if cwd is None else folder_of(params), _optional(cursor, "cursor"))
+        return list_sessions(
+            None if cwd is None else parse_folder(params), _optional(cursor, "cursor")
+        )
 
     async def close_session(self, params: Mapping[str, Any]) -> Any:
         """Handle `session/close`: close the session, which stays in the journal."""
-        await self._pool.close(self._found(params).session.id)
+        await self._pool.close(self._find_open(params).session.id)
         return {}
 
     async def delete(self, params: Mapping[str, Any]) -> Any:
@@ -146,13 +148,11 @@ class Agent:
             await self._pool.close(session)
             if not is_recorded:
                 return {}
-        return {"_meta": {"ferrule/archive": str(put_away(session))}}
+        return {"_meta": {"ferrule/archive": str(archive_session(session))}}
 
-    async def _begin(
-        self, params: Mapping[str, Any], session_id: str | None = None
-    ) -> Conversation:
-        folder = folder_of(params)
-        servers = entries_of(params.get("mcpServers"))
+    async def _open(self, params: Mapping[str, Any], session_id: str | None = None) -> Conversation:
+        folder = parse_folder(params)
+        servers = parse_servers(params.get("mcpServers"))
         if params.get("additionalDirectories"):
             raise ConfigError(
                 "this agent works in one folder: `additionalDirectories` is not supported"
@@ -161,32 +161,34 @@ class Agent:
             self._pool.make_room()
         except PoolFull as full:
             raise ConfigError(full.detail, hint=full.hint) from full
-        conversation = await begin(
+        conversation = await open_conversation(
             self._options, self._editor, folder=folder, servers=servers, session_id=session_id
         )
         self._pool.add(conversation.session.id, conversation)
         return conversation
 
-    async def _again(self, params: Mapping[str, Any]) -> Conversation:
+    async def _reopen(self, params: Mapping[str, Any]) -> Conversation:
         """Open an earlier session. One that is open here is reopened, to replay its journal."""
         session = _text(params, "sessionId")
-        folder = folder_of(params)
+        folder = parse_folder(params)
         async with self._opening:
             known = self._pool.find(session)
             if known is not None:
                 if known.is_busy:
-                    raise Busy("this session is working on a prompt; wait for it, or cancel it")
+                    raise SessionBusy(
+                        "this session is working on a prompt; wait for it, or cancel it"
+                    )
                 await self._pool.close(session)
-            with journal() as store:
-                info = find(store, session)
+            with open_journal() as store:
+                info = find_session(store, session)
             if info.workspace != folder:
                 raise ConfigError(
                     f"this session belongs to `{info.workspace}`, and `cwd` is another folder",
                     hint="open it with the folder that `session/list` returns",
                 )
-            return await self._begin(params, session)
+            return await self._open(params, session)
 
-    def _found(self, params: Mapping[str, Any]) -> Conversation:
+    def _find_open(self, params: Mapping[str, Any]) -> Conversation:
         session = _text(params, "sessionId")
         known = self._pool.use(session)
         if known is None:
@@ -197,8 +199,8 @@ class Agent:
 
     async def prompt(self, params: Mapping[str, Any]) -> Any:
         """Handle `session/prompt`."""
-        conversation = self._found(params)
-        return await conversation.prompt(message_of(params.get("prompt")))
+        conversation = self._find_open(params)
+        return await conversation.prompt(parse_prompt(params.get("prompt")))
 
     async def cancel(self, params: Mapping[str, Any]) -> Any:
         """Handle `session/cancel`. It is a notification, so an unknown session is no error."""
@@ -208,14 +210,14 @@ class Agent:
 
     async def set_mode(self, params: Mapping[str, Any]) -> Any:
         """Handle `session/set_mode`."""
-        conversation = self._found(params)
+        conversation = self._find_open(params)
         conversation.set_mode(_text(params, "modeId"))
-        await conversation.outbox.drained()
+        await conversation.outbox.drain()
         return {}
 
     async def set_option(self, params: Mapping[str, Any]) -> Any:
         """Handle `session/set_config_option`: `mode` or `model`."""
-        conversation = self._found(params)
+        conversation = self._find_open(params)
         option = _text(params, "configId")
         value = _text(params, "value")
         if option == "mode":
@@ -224,27 +226,27 @@ class Agent:
             await conversation.set_model(value)
         else:
             raise ConfigError(f"unknown option `{option[:40]}`")
-        await conversation.outbox.drained()
+        await conversation.outbox.drain()
         return {"configOptions": conversation.options()}
 
 
 _METHODS: dict[str, Method] = {
-    "initialize": Agent.initialize,
-    "authenticate": Agent.authenticate,
-    "session/new": Agent.new,
-    "session/load": Agent.load,
-    "session/resume": Agent.resume,
-    "session/list": Agent.list,
-    "session/close": Agent.close_session,
-    "session/delete": Agent.delete,
-    "session/prompt": Agent.prompt,
-    "session/cancel": Agent.cancel,
-    "session/set_mode": Agent.set_mode,
-    "session/set_config_option": Agent.set_option,
+    "initialize": AcpAgent.initialize,
+    "authenticate": AcpAgent.authenticate,
+    "session/new": AcpAgent.new,
+    "session/load": AcpAgent.load,
+    "session/resume": AcpAgent.resume,
+    "session/list": AcpAgent.list,
+    "session/close": AcpAgent.close_session,
+    "session/delete": AcpAgent.delete,
+    "session/prompt": AcpAgent.prompt,
+    "session/cancel": AcpAgent.cancel,
+    "session/set_mode": AcpAgent.set_mode,
+    "session/set_config_option": AcpAgent.set_option,
 }
 
 
-def folder_of(params: Mapping[str, Any]) -> str:
+def parse_folder(params: Mapping[str, Any]) -> str:
     """Return `cwd` with links resolved.
 
     Raises:
@@ -275,5 +277,5 @@ def _optional(value: object, name: str) -> str | None:
     return value
 
 
-def _about(error: FerruleError) -> dict[str, Any]:
+def _error_data(error: FerruleError) -> dict[str, Any]:
     return {"code": error.code, "hint": error.hint} if error.hint else {"code": error.code}

@@ -13,9 +13,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, cast
 
-from ferrule.core.calls import Call, Result, compact
+from ferrule.core.calls import ToolCall, ToolResult, encode_json
 from ferrule.core.errors import ToolFailed
-from ferrule.core.invisible_characters import exact, visible
+from ferrule.core.invisible_characters import escape_for_approval, escape_invisible
 from ferrule.permissions.filesystem.workspace import Workspace
 from ferrule.tools.definition import SideEffect, Tool
 
@@ -39,27 +39,27 @@ _EFFECTS = {
 }
 _LINES = ("line_start", "line")
 """Parameters that give a line of the file."""
-TITLE = 120
-SHOWN = 20_000
+MAX_TITLE = 120
+MAX_SHOWN = 20_000
 """Most characters of a title, and of a result's text."""
 
 
-def kind_of(tool: Tool | None) -> str:
+def call_kind(tool: Tool | None) -> str:
     """Return the protocol's kind of a tool.
 
     One of `read`, `edit`, `delete`, `move`, `search`, `execute`, `think`, `fetch`, `other`.
     """
     if tool is None:
         return "other"
-    if tool.known_as in _KINDS:
-        return _KINDS[tool.known_as]
+    if tool.rule_name in _KINDS:
+        return _KINDS[tool.rule_name]
     kinds = {touch.kind for touch in tool.touches.values()}
     if "url" in kinds or (tool.side_effect is SideEffect.EXTERNAL and tool.source == "http"):
         return "fetch"
     return _EFFECTS.get(tool.side_effect, "other")
 
 
-def arguments_of(call: Call) -> dict[str, Any] | None:
+def parse_arguments(call: ToolCall) -> dict[str, Any] | None:
     """Return the arguments as an object, or None if they are not one."""
     try:
         found: Any = json.loads(call.arguments or "{}")
@@ -68,22 +68,22 @@ def arguments_of(call: Call) -> dict[str, Any] | None:
     return cast("dict[str, Any]", found) if isinstance(found, dict) else None
 
 
-def raw_input(call: Call) -> Any:
+def raw_input(call: ToolCall) -> Any:
     """Return the arguments for `rawInput`, as an object even if the model sent something else."""
-    found = arguments_of(call)
+    found = parse_arguments(call)
     return {"arguments": call.arguments} if found is None else found
 
 
-def title_of(call: Call, tool: Tool | None) -> str:
+def call_title(call: ToolCall, tool: Tool | None) -> str:
     """Return the tool and its subject in back-ticks, on one line: `edit_file note.txt`."""
     about = ""
-    for subject in _subjects(tool, arguments_of(call) or {}):
+    for subject in _subjects(tool, parse_arguments(call) or {}):
         words = " ".join(subject) if isinstance(subject, tuple) else subject
-        about = " ".join(exact(words).split()).replace("`", "'")
+        about = " ".join(escape_for_approval(words).split()).replace("`", "'")
         break
-    if len(about) > TITLE:
-        about = f"{about[:TITLE]}…"
-    name = " ".join(exact(call.tool).split())[:TITLE]
+    if len(about) > MAX_TITLE:
+        about = f"{about[:MAX_TITLE]}…"
+    name = " ".join(escape_for_approval(call.tool).split())[:MAX_TITLE]
     return f"{name} `{about}`" if about else name
 
 
@@ -95,14 +95,14 @@ def _subjects(tool: Tool | None, values: Mapping[str, Any]) -> list[str | tuple[
     return [one.value for one in sorted(found, key=lambda one: one.kind != "command") if one.value]
 
 
-def locations_of(
-    call: Call, tool: Tool | None, workspace: Workspace | None
+def call_locations(
+    call: ToolCall, tool: Tool | None, workspace: Workspace | None
 ) -> list[dict[str, Any]]:
     """Return the files that the arguments name, as absolute paths, with a line if one is given.
 
     Paths outside the workspace are left out.
     """
-    values = arguments_of(call) or {}
+    values = parse_arguments(call) or {}
     if tool is None or workspace is None:
         return []
     line = next(
@@ -113,13 +113,13 @@ def locations_of(
     for subject in tool.subjects(values):
         if subject.kind not in ("read", "write") or not isinstance(subject.value, str):
             continue
-        path = absolute(workspace, subject.value)
+        path = absolute_path(workspace, subject.value)
         if path is not None:
             found.append({"path": path} if line is None else {"path": path, "line": line})
     return found
 
 
-def absolute(workspace: Workspace, path: str) -> str | None:
+def absolute_path(workspace: Workspace, path: str) -> str | None:
     """Return the absolute path of what a model named, or None outside the workspace."""
     try:
         return str(Path(workspace.root) / workspace.name(path))
@@ -129,27 +129,27 @@ def absolute(workspace: Workspace, path: str) -> str | None:
 
 def text_content(text: str) -> dict[str, Any]:
     """Return a tool's text as content of a call, fenced (editors read Markdown) and bounded."""
-    cut = f"\n… {len(text) - SHOWN} more characters" if len(text) > SHOWN else ""
-    return {"type": "content", "content": {"type": "text", "text": fenced(text[:SHOWN] + cut)}}
+    cut = f"\n… {len(text) - MAX_SHOWN} more characters" if len(text) > MAX_SHOWN else ""
+    return {"type": "content", "content": {"type": "text", "text": fence(text[:MAX_SHOWN] + cut)}}
 
 
-def fenced(text: str) -> str:
+def fence(text: str) -> str:
     """Put a text in a fence that it cannot close, with invisible characters spelled out."""
     longest = max((len(run) for run in re.findall(r"`{3,}", text)), default=2)
     mark = "`" * (longest + 1)
-    return f"{mark}\n{visible(text).rstrip()}\n{mark}"
+    return f"{mark}\n{escape_invisible(text).rstrip()}\n{mark}"
 
 
-def result_text(result: Result) -> str:
+def result_text(result: ToolResult) -> str:
     """Return what a person reads of a result: its value, or its error."""
     if result.success:
-        return result.data if isinstance(result.data, str) else compact(result.data)
+        return result.data if isinstance(result.data, str) else encode_json(result.data)
     return f"{result.error_type}: {result.error_message or ''}"
 
 
-def raw_output(result: Result) -> dict[str, Any]:
+def raw_output(result: ToolResult) -> dict[str, Any]:
     """Return the result object for `rawOutput`, without text data, which is shown as content."""
-    shape = result.envelope()
+    shape = result.to_envelope()
     if isinstance(shape["data"], str):
         del shape["data"]
     return shape

@@ -7,12 +7,12 @@ from typing import Any
 
 import click
 
-from ferrule.runtime.options import common, yes_to
+from ferrule.runtime.options import common_options, yes_to_option
 
 
 @click.command()
-@common
-@yes_to
+@common_options
+@yes_to_option
 def acp(**options: Any) -> int:
     """Serve an agent to the editor that starts this command (Agent Client Protocol over stdio).
 

@@ -17,17 +17,17 @@ from ferrule.core.errors import ConfigError, FerruleError, LimitReached, Provide
 from ferrule.core.events import ModelAnswered, Usage
 from ferrule.engine.live_events import Live, Progress
 from ferrule.engine.session import RunResult, Session
-from ferrule.permissions.approvals import AllowThese, Approver
+from ferrule.permissions.approvals import AllowlistApprover, Approver
 from ferrule.permissions.redaction import Redactor
-from ferrule.runtime.assemble import Assembly, assemble, person
+from ferrule.runtime.assemble import Assembly, assemble, current_user
 from ferrule.storage.artifacts.store import Scope
-from ferrule.storage.locations import artifacts_at
+from ferrule.storage.locations import create_artifact_store
 
-from .diffs import Kept
+from .diffs import RecordedDiffs
 from .outbox import Outbox, Update
 from .permission import EditorApprover
-from .session_options import chosen_mode, config_options, mode_state, models_of
-from .session_updates import Telling
+from .session_options import choose_mode, config_options, list_models, mode_state
+from .session_updates import SessionUpdates
 
 _CHUNK = 100
 """Most updates of a loaded session that wait to be written."""
@@ -49,7 +49,7 @@ class Editor(Protocol):
         ...
 
 
-class Busy(ConfigError):
+class SessionBusy(ConfigError):
     """The session is working on a prompt; it works on one at a time."""
 
     code = "busy"
@@ -66,24 +66,26 @@ class Conversation:
         self.outbox = Outbox(lambda update: editor.update(session.id, dict(update)))
         self._notices = notices
         self._loop = asyncio.get_running_loop()
-        self._last: ModelAnswered | None = None
-        self._turn: asyncio.Task[dict[str, Any]] | None = None
-        self._stopped = False
-        self._said = 0
+        self._last_answer: ModelAnswered | None = None
+        self._prompt_task: asyncio.Task[dict[str, Any]] | None = None
+        self._is_stopped = False
+        self._message_count = 0
         agent = assembly.agent
         settings = assembly.settings
         where, most, days = (settings[f"artifacts.{key}"] for key in ("store", "max_bytes", "days"))
-        scope = Scope.of(session.identity)
-        kept = Kept(artifacts_at(where, max_bytes=most, days=days), scope, agent.workspace)
-        self._telling = Telling(
-            session.catalog.get, agent.workspace, kept, Redactor.of_process(os.environ)
+        scope = Scope.from_identity(session.identity)
+        kept = RecordedDiffs(
+            create_artifact_store(where, max_bytes=most, days=days), scope, agent.workspace
         )
-        session.observe(self._see)
+        self._updates = SessionUpdates(
+            session.catalog.get, agent.workspace, kept, Redactor.for_environment(os.environ)
+        )
+        session.observe(self._observe)
 
     @property
     def is_busy(self) -> bool:
         """Whether it is working on a prompt."""
-        return self._turn is not None
+        return self._prompt_task is not None
 
     @property
     def mode(self) -> str:
@@ -111,24 +113,24 @@ class Conversation:
         """Run a message to its end and return the protocol's answer.
 
         Raises:
-            Busy: it is working on a prompt.
+            SessionBusy: it is working on a prompt.
             ConfigError, ProviderError: the run failed.
         """
-        if self._turn is not None:
-            raise Busy("this session is working on a prompt; wait for it, or cancel it")
-        self._stopped = False
-        turn = self._turn = asyncio.create_task(
-            self._work(text), name=f"acp prompt {self.session.id}"
+        if self._prompt_task is not None:
+            raise SessionBusy("this session is working on a prompt; wait for it, or cancel it")
+        self._is_stopped = False
+        turn = self._prompt_task = asyncio.create_task(
+            self._run_prompt(text), name=f"acp prompt {self.session.id}"
         )
         try:
             return await turn
         except asyncio.CancelledError:
-            if not self._stopped or not turn.cancelled():
+            if not self._is_stopped or not turn.cancelled():
                 raise
             return {"stopReason": "cancelled"}
         finally:
-            self._turn = None
-            await self.outbox.drained()
+            self._prompt_task = None
+            await self.outbox.drain()
 
     def stop(self) -> None:
         """Start to cancel the prompt in progress, if there is one.
@@ -136,15 +138,15 @@ class Conversation:
         Only the first call has an effect: a second cancellation would interrupt the settling of the
         first.
         """
-        if self._turn is not None and not self._stopped:
-            self._stopped = True
-            self._turn.cancel()
+        if self._prompt_task is not None and not self._is_stopped:
+            self._is_stopped = True
+            self._prompt_task.cancel()
 
-    async def _work(self, text: str) -> dict[str, Any]:
-        if self._telling.window is None:
-            self._telling.window = await self._window()
-        self._tell_notices()
-        self._last = None
+    async def _run_prompt(self, text: str) -> dict[str, Any]:
+        if self._updates.window is None:
+            self._updates.window = await self._find_window()
+        self._send_notices()
+        self._last_answer = None
         try:
             result = await self.session.run(text)
         except RunCancelled:
@@ -159,11 +161,11 @@ class Conversation:
             if error.code != "content_filter":
                 raise
             return {"stopReason": "refusal"}
-        answer: dict[str, Any] = {"stopReason": self._reason(result)}
+        answer: dict[str, Any] = {"stopReason": self._stop_reason(result)}
         # A provider that does not count tokens has still used some.
         return {**answer, "usage": _usage(result.usage)} if result.usage.input else answer
 
-    def _reason(self, result: RunResult) -> str:
+    def _stop_reason(self, result: RunResult) -> str:
         if result.missing:
             names = ", ".join(
                 " or ".join(f"`{name}`" for name in entry) for entry in result.missing
@@ -171,10 +173,10 @@ class Conversation:
             self._say(f"Not done: {names} never succeeded.")
         if result.stop == "limit":
             return "max_turn_requests"
-        stop = self._last.stop if self._last is not None else "end"
+        stop = self._last_answer.stop if self._last_answer is not None else "end"
         return "max_tokens" if stop == "length" else "end_turn"
 
-    async def _window(self) -> int | None:
+    async def _find_window(self) -> int | None:
         """Return the model's context window for usage updates. Asked once.
 
         The run itself asks again and reports what is wrong with the model.
@@ -182,97 +184,100 @@ class Conversation:
         settings = self.assembly.settings
         known = settings.for_model(self.session.model).num_ctx
         try:
-            return known or (await self.assembly.agent.wire.capabilities()).context
+            return known or (await self.assembly.agent.model_client.capabilities()).context
         except FerruleError:
             return None
 
-    def _see(self, item: Live) -> None:
+    def _observe(self, item: Live) -> None:
         if isinstance(item, Progress):
             # The only item that a handler may emit from another thread.
-            self._loop.call_soon_threadsafe(self._tell, item)
+            self._loop.call_soon_threadsafe(self._send_updates, item)
             return
         if isinstance(item, ModelAnswered):
-            self._last = item
-        self._tell(item)
+            self._last_answer = item
+        self._send_updates(item)
 
-    def _tell(self, item: Live) -> None:
+    def _send_updates(self, item: Live) -> None:
         try:
-            for update in self._telling.live(item):
+            for update in self._updates.from_live(item):
                 self.outbox.put(update)
         except Exception as error:  # noqa: BLE001  boundary: an item that cannot be shown must not end the run; its absence is reported
             self._say(f"An event cannot be shown: {type(error).__name__}: {error}")
 
-    def _tell_notices(self) -> None:
+    def _send_notices(self) -> None:
         said, self._notices = self._notices, []
         if said:
             self._say("\n".join(f"- {one}" for one in said))
 
     def _say(self, text: str) -> None:
         """Send a message of Ferrule itself, apart from the model's and in no journal."""
-        self._said += 1
+        self._message_count += 1
         self.outbox.put({
             "sessionUpdate": "agent_message_chunk",
             "content": {"type": "text", "text": f"**Ferrule**\n\n{text}\n\n"},
-            "messageId": f"ferrule-{self._said}",
+            "messageId": f"ferrule-{self._message_count}",
         })  # fmt: skip
 
     # ---- choices
 
     def set_mode(self, mode: str) -> None:
         """Change the mode, from the next call on. Raises ConfigError."""
-        chosen = chosen_mode(self.assembly.settings, self.mode, mode)
+        chosen = choose_mode(self.assembly.settings, self.mode, mode)
         self.session.set_mode(chosen)
         self.session.add_notice("mode", f"set to {chosen}")
         self.outbox.put({"sessionUpdate": "current_mode_update", "currentModeId": chosen})
         self.outbox.put({"sessionUpdate": "config_option_update", "configOptions": self.options()})
 
     async def set_model(self, model: str) -> None:
-        """Change the model, from the next prompt on. Raises Busy, ConfigError, ProviderError."""
+        """Change the model, from the next prompt on.
+
+        Raises SessionBusy, ConfigError, ProviderError.
+        """
         if self.is_busy:
-            raise Busy("the model cannot be changed while a prompt is in progress")
-        if model not in models_of(self.assembly.settings, self.session.model):
+            raise SessionBusy("the model cannot be changed while a prompt is in progress")
+        if model not in list_models(self.assembly.settings, self.session.model):
             raise ConfigError(
                 f"`{model[:80]}` is not among this session's models",
                 hint="add it to your settings",
             )
         await self.assembly.change_model(model, self.session)
         self.session.add_notice("model", f"changed to {model}")
-        self._telling.window = None
+        self._updates.window = None
 
     # ---- the whole of it
 
     def catch_up(self) -> None:
         """Read the session's journal, so that later updates are numbered from there."""
         for record in self.assembly.agent.journal.records(self.session.id):
-            self._telling.recorded(record.event)
+            self._updates.from_journal(record.event)
 
     async def replay(self) -> None:
         """Send the editor what the journal holds of this session, from its beginning."""
         journal = self.assembly.agent.journal
         waiting = 0
         for record in journal.records(self.session.id):
-            for update in self._telling.recorded(record.event):
+            for update in self._updates.from_journal(record.event):
                 self.outbox.put(update)
                 waiting += 1
             if waiting >= _CHUNK:
                 waiting = 0
-                await self.outbox.drained()
-        for update in self._telling.left_open():
+                await self.outbox.drain()
+        for update in self._updates.end_open_calls():
             self.outbox.put(update)
-        await self.outbox.drained()
+        await self.outbox.drain()
 
     async def cancel(self) -> None:
         """Cancel the run in progress, settled and journaled."""
         self.stop()
-        if self._turn is not None:
-            await asyncio.wait([self._turn])
+        if self._prompt_task is not None:
+            await asyncio.wait([self._prompt_task])
 
     async def close(self) -> None:
         """Close the session and its assembly."""
         await self.assembly.close(self.session, strict=False)
 
 
-async def begin(
+async def open_conversation(
     options: Mapping[str, Any],
     editor: Editor,
     *,
@@ -292,31 +297,31 @@ async def begin(
         {**options, "workspace": folder}, notice=notices.append, mcp_servers=servers
     )
     try:
-        session = assembly.open(session_id)
+        session = assembly.open_session(session_id)
     except BaseException:  # nobody else would close the assembly
         await assembly.close(strict=False)
         raise
     conversation = Conversation(assembly, session, editor, notices)
     asks = EditorApprover(
         session.id,
-        lambda params: _asked(conversation, editor, params),
-        user=person(),
+        lambda params: _ask_editor(conversation, editor, params),
+        user=current_user(),
         workspace=assembly.agent.workspace,
     )
     yes_to = tuple(options.get("yes_to") or ())
-    approver: Approver = AllowThese(yes_to, asks) if yes_to else asks
+    approver: Approver = AllowlistApprover(yes_to, asks) if yes_to else asks
     assembly.agent.approver = approver
     session.set_approver(approver)
     return conversation
 
 
-async def _asked(conversation: Conversation, editor: Editor, params: Mapping[str, Any]) -> Any:
+async def _ask_editor(conversation: Conversation, editor: Editor, params: Mapping[str, Any]) -> Any:
     """Return the editor's answer.
 
     An editor that is gone never answers: its sessions are being closed, and this question with
     them.
     """
-    await conversation.outbox.drained()
+    await conversation.outbox.drain()
     try:
         return await editor.request("session/request_permission", params)
     except ConnectionError:

@@ -20,19 +20,19 @@ from ferrule.storage.artifacts.store import ArtifactStore, Scope
 from ferrule.toolkits.files import edits, lines, tools
 from ferrule.tools.definition import Tool
 
-LARGEST = 512 * 1024
+MAX_DIFF = 512 * 1024
 """Most characters before and after together; a larger diff is not sent."""
 
 _CHANGES: dict[Callable[..., Any], Callable[[Mapping[str, Any]], edits.Change]] = {
-    tools.write_file.handler: edits.content,
-    tools.edit_file.handler: edits.exchange,
-    tools.replace_lines.handler: edits.line_replacement,
-    tools.insert_lines.handler: edits.line_insertion,
+    tools.write_file.handler: edits.plan_content_replacement,
+    tools.edit_file.handler: edits.plan_text_replacement,
+    tools.replace_lines.handler: edits.plan_line_replacement,
+    tools.insert_lines.handler: edits.plan_line_insertion,
 }
 """By handler and not by name: another tool may use one of these names."""
 
 
-def ahead(
+def preview_diff(
     tool: Tool, values: Mapping[str, Any], workspace: Workspace | None
 ) -> dict[str, Any] | None:
     """Return the diff of a call that has not run yet, as content of a call, or None.
@@ -49,7 +49,7 @@ def ahead(
     return _diff(tool, values, workspace, before)
 
 
-class Kept:
+class RecordedDiffs:
     """Diffs of calls that have run, from the copies kept for rewinding."""
 
     def __init__(self, store: ArtifactStore, scope: Scope, workspace: Workspace | None) -> None:
@@ -89,7 +89,7 @@ def _diff(
     except (ToolFailed, LookupError, TypeError, ValueError):
         # Boundary of a look ahead: a call that would fail has no diff, and its result will say why.
         return None
-    if after == before or len(before or "") + len(after) > LARGEST:
+    if after == before or len(before or "") + len(after) > MAX_DIFF:
         return None
     shown: dict[str, Any] = {"type": "diff", "path": str(workspace.root / name), "newText": after}
     return shown if before is None else {**shown, "oldText": before}

@@ -16,50 +16,51 @@ from typing import Any
 
 from ferrule.core.errors import ConfigError, SessionNotFound
 from ferrule.core.events import SessionOpened
-from ferrule.runtime.assemble import journal, journal_file, person
-from ferrule.storage.audit.verification import ARCHIVED
-from ferrule.storage.export.archive import archive
+from ferrule.runtime.assemble import current_user, open_journal, open_journal_file
+from ferrule.storage.audit.verification import ARCHIVE_SESSION_PREFIX
+from ferrule.storage.export.archive import archive_sessions
 from ferrule.storage.journal.protocols import Journal
 from ferrule.storage.journal.sessions import SessionInfo
 
 TENANT = "local"
 PAGE = 50
-MOST = 1000
+MAX_SESSIONS = 1000
 """Sessions searched for a list, newest first."""
 
 
-def listed(cwd: str | None, cursor: str | None) -> dict[str, Any]:
+def list_sessions(cwd: str | None, cursor: str | None) -> dict[str, Any]:
     """Return a page of `session/list`. Raises ConfigError for an invalid cursor."""
     if cursor is not None and not (cursor.isascii() and cursor.isdigit() and len(cursor) < 6):
         raise ConfigError("`cursor` must be one that a list returned")
     start = int(cursor or 0)
     where = None if cwd is None else str(Path(cwd).resolve())
-    with journal() as store:
+    with open_journal() as store:
         found = [
-            info for info in store.sessions(tenant=TENANT, user=person(), limit=MOST)
-            if not info.session.startswith(ARCHIVED) and where in (None, info.workspace)
+            info for info in store.sessions(tenant=TENANT, user=current_user(), limit=MAX_SESSIONS)
+            if not info.session.startswith(ARCHIVE_SESSION_PREFIX) and where in (None,
+            info.workspace)
         ]  # fmt: skip
-        own = (info for info in found[start:] if _own(store, info.session))
+        own = (info for info in found[start:] if _is_persons_session(store, info.session))
         page = list(islice(own, PAGE))
-    shape: dict[str, Any] = {"sessions": [_shown(info) for info in page]}
+    shape: dict[str, Any] = {"sessions": [_describe(info) for info in page]}
     if len(page) == PAGE:
         shape["nextCursor"] = str(found.index(page[-1]) + 1)
     return shape
 
 
-def _own(store: Journal, session: str) -> bool:
+def _is_persons_session(store: Journal, session: str) -> bool:
     """Return whether a person talks in this session, rather than an agent to its sub-agent."""
     first = next(iter(store.records(session)), None)
     return first is not None and isinstance(first.event, SessionOpened) and not first.event.parent
 
 
-def _shown(info: SessionInfo) -> dict[str, Any]:
+def _describe(info: SessionInfo) -> dict[str, Any]:
     last = datetime.fromtimestamp(info.last / 1000, UTC).isoformat(timespec="seconds")
     shown = {"sessionId": info.session, "cwd": info.workspace, "updatedAt": last}
     return {**shown, "title": info.question} if info.question else shown
 
 
-def find(store: Journal, session: str) -> SessionInfo:
+def find_session(store: Journal, session: str) -> SessionInfo:
     """Find the session with exactly this id.
 
     The beginning of an id, which people may type elsewhere, is not enough here.
@@ -67,13 +68,13 @@ def find(store: Journal, session: str) -> SessionInfo:
     Raises:
         SessionNotFound: there is none.
     """
-    info = store.find(session, tenant=TENANT, user=person())
+    info = store.find(session, tenant=TENANT, user=current_user())
     if info.session != session:
         raise SessionNotFound(f"no session `{session[:80]}`")
     return info
 
 
-def put_away(session: str) -> Path:
+def archive_session(session: str) -> Path:
     """Move a closed session into an archive file and return its path.
 
     Raises:
@@ -81,10 +82,10 @@ def put_away(session: str) -> Path:
         ConfigError: the session cannot be archived.
         JournalError: the journal cannot be used.
     """
-    with journal_file() as store:
-        find(store, session)
+    with open_journal_file() as store:
+        find_session(store, session)
         folder = (store.path or Path.cwd() / "journal.db").parent / "archives"
-        done = archive(store, [session], folder / f"{session}-{time.time_ns()}.jsonl.gz")
+        done = archive_sessions(store, [session], folder / f"{session}-{time.time_ns()}.jsonl.gz")
         if done.kept:
             raise ConfigError(f"the session cannot be archived: {done.kept[session]}")
         return done.file

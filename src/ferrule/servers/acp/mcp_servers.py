@@ -12,16 +12,16 @@ from typing import Any, cast
 
 from ferrule.core.errors import ConfigError
 
-MOST = 64
+MAX_SERVERS = 64
 """Most servers of a session."""
 
 
-def entries_of(given: object) -> dict[str, dict[str, Any]]:
+def parse_servers(given: object) -> dict[str, dict[str, Any]]:
     """Return the entries by name. Raises ConfigError if it is not a list of servers."""
     if given is None:
         return {}
-    if not isinstance(given, list) or len(cast("list[object]", given)) > MOST:
-        raise ConfigError(f"`mcpServers` must be a list of at most {MOST} servers")
+    if not isinstance(given, list) or len(cast("list[object]", given)) > MAX_SERVERS:
+        raise ConfigError(f"`mcpServers` must be a list of at most {MAX_SERVERS} servers")
     found: dict[str, dict[str, Any]] = {}
     for one in cast("list[object]", given):
         if not isinstance(one, dict):
@@ -37,14 +37,18 @@ def entries_of(given: object) -> dict[str, dict[str, Any]]:
 def _entry(fields: Mapping[str, Any]) -> dict[str, Any]:
     kind = fields.get("type")
     if kind in ("http", "sse"):
-        return {"type": kind, "url": fields.get("url"), "headers": _pairs(fields.get("headers"))}
+        return {
+            "type": kind,
+            "url": fields.get("url"),
+            "headers": _parse_pairs(fields.get("headers")),
+        }
     if kind not in (None, "stdio"):
         raise ConfigError(f"unsupported type of MCP server: {str(kind)[:40]!r}")
     entry: dict[str, Any] = {"command": fields.get("command"), "args": fields.get("args") or []}
-    return {**entry, "env": _pairs(fields.get("env"))}
+    return {**entry, "env": _parse_pairs(fields.get("env"))}
 
 
-def _pairs(given: object) -> dict[str, str]:
+def _parse_pairs(given: object) -> dict[str, str]:
     """Convert `[{"name": …, "value": …}]` to a mapping.
 
     A `$` in a value of the editor's is a dollar, not a variable of ours.

@@ -2,7 +2,7 @@
 
 A run appends and continues. Waiting pieces of one message are joined, so a slow reader gets fewer
 and longer ones; what waits is never more than what the run said. Before a question and before an
-answer, everything earlier has been written (`drained`).
+answer, everything earlier has been written (`drain`).
 """
 
 from __future__ import annotations
@@ -30,19 +30,19 @@ class Outbox:
 
     def put(self, update: Update) -> None:
         """Append an update. Called from the run itself; fast, and never raises."""
-        if self._waiting and _joins(self._waiting[-1], update):
-            self._waiting[-1] = _joined(self._waiting[-1], update)
+        if self._waiting and _can_join(self._waiting[-1], update):
+            self._waiting[-1] = _join(self._waiting[-1], update)
             return
         self._waiting.append(update)
         self._empty.clear()
         if self._sender is None or self._sender.done():
-            self._sender = asyncio.create_task(self._work(), name="acp updates")
+            self._sender = asyncio.create_task(self._send_waiting(), name="acp updates")
 
-    async def drained(self) -> None:
+    async def drain(self) -> None:
         """Wait until everything so far is written, or the editor is gone."""
         await self._empty.wait()
 
-    async def _work(self) -> None:
+    async def _send_waiting(self) -> None:
         try:
             while self._waiting:
                 await self._send(self._waiting.popleft())
@@ -53,7 +53,7 @@ class Outbox:
             self._empty.set()
 
 
-def _joins(last: Update, update: Update) -> bool:
+def _can_join(last: Update, update: Update) -> bool:
     return (
         update["sessionUpdate"] in _PIECES
         and update["sessionUpdate"] == last["sessionUpdate"]
@@ -61,6 +61,6 @@ def _joins(last: Update, update: Update) -> bool:
     )
 
 
-def _joined(last: Update, update: Update) -> Update:
+def _join(last: Update, update: Update) -> Update:
     text = last["content"]["text"] + update["content"]["text"]
     return {**last, "content": {"type": "text", "text": text}}

@@ -14,16 +14,16 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from ferrule.connectors.json_values import mapping_of
-from ferrule.core.calls import Call, compact
-from ferrule.core.invisible_characters import exact
-from ferrule.permissions.approvals import Answer, ApprovalRequest, Choice
+from ferrule.connectors.json_values import mapping_or_empty
+from ferrule.core.calls import ToolCall, encode_json
+from ferrule.core.invisible_characters import escape_for_approval
+from ferrule.permissions.approvals import ApprovalAnswer, ApprovalRequest, Choice
 from ferrule.permissions.filesystem.workspace import Workspace
 
-from .call_updates import kind_of, locations_of, text_content, title_of
-from .diffs import ahead
+from .call_updates import call_kind, call_locations, call_title, text_content
+from .diffs import preview_diff
 
-ALWAYS_NO = "reject_always"
+REJECT_ALWAYS = "reject_always"
 _NAME = 300
 
 
@@ -37,52 +37,59 @@ class Option:
     choice: Choice
     rule: str = ""
 
-    def shown(self) -> dict[str, str]:
+    def to_json(self) -> dict[str, str]:
         """Return the option in the protocol's JSON."""
         return {"optionId": self.id, "kind": self.kind, "name": self.name}
 
 
-def options_of(request: ApprovalRequest) -> list[Option]:
+def build_options(request: ApprovalRequest) -> list[Option]:
     """Return the answers to offer, the most careful approval first."""
-    found = [_once(request)]
-    if request.risk != "critical" and not request.died:
-        if rule := _narrowest(request, "session"):
+    found = [_once_option(request)]
+    if request.risk != "critical" and not request.has_unknown_outcome:
+        if rule := _narrowest_rule(request, "session"):
             found.append(
                 Option(
                     "session", "allow_always", f"Until this session ends: {rule}", "session", rule
                 )
             )
-        if rule := _narrowest(request, "remember"):
+        if rule := _narrowest_rule(request, "remember"):
             found.append(Option("remember", "allow_always", f"Always: {rule}", "remember", rule))
     found.append(Option("reject", "reject_once", "Reject", "deny"))
     found.append(
-        Option(ALWAYS_NO, ALWAYS_NO, "Reject this same call for the rest of the session", "deny")
+        Option(
+            REJECT_ALWAYS,
+            REJECT_ALWAYS,
+            "Reject this same call for the rest of the session",
+            "deny",
+        )
     )
     return found
 
 
-def _once(request: ApprovalRequest) -> Option:
+def _once_option(request: ApprovalRequest) -> Option:
     """Return the approval of this call.
 
-    Some questions are not about a call (`approval.question_tool`): their only approval says what it
-    is for.
+    Some questions are not about a call (`approval.make_question_tool`): their only approval says
+    what it is for.
     """
     if request.offers and all(offer.choice != "once" for offer in request.offers):
         first = request.offers[0]
         return Option(
-            "once", "allow_once", _words(f"Allow: {first.rule}"), first.choice, first.rule
+            "once", "allow_once", _button_text(f"Allow: {first.rule}"), first.choice, first.rule
         )
     name = "Allow once"
-    if request.died:
+    if request.has_unknown_outcome:
         name = "Run it again"
     elif request.risk == "low":
-        # By the gate's rule (`Gate.settle`), an approval of low risk applies to the session, so the
-        # button must not say "once".
-        name = _words(f"Allow; {request.tool.full_name} is not asked about again in this session")
+        # By the gate's rule (`PermissionGate.apply_answer`), an approval of low risk applies to the
+        # session, so the button must not say "once".
+        name = _button_text(
+            f"Allow; {request.tool.full_name} is not asked about again in this session"
+        )
     return Option("once", "allow_once", name, "once")
 
 
-def _narrowest(request: ApprovalRequest, choice: Choice) -> str:
+def _narrowest_rule(request: ApprovalRequest, choice: Choice) -> str:
     """Return the narrowest rule that a button can show in full, or "".
 
     The gate offers the narrowest first, except for low risk: there the whole tool comes before its
@@ -90,11 +97,11 @@ def _narrowest(request: ApprovalRequest, choice: Choice) -> str:
     """
     rules = [offer.rule for offer in request.offers if offer.choice == choice and offer.rule]
     rules.sort(key=lambda rule: "(" not in rule)
-    return next((rule for rule in rules if _words(rule) == rule), "")
+    return next((rule for rule in rules if _button_text(rule) == rule), "")
 
 
-def _words(text: str) -> str:
-    return " ".join(exact(text).split())[:_NAME]
+def _button_text(text: str) -> str:
+    return " ".join(escape_for_approval(text).split())[:_NAME]
 
 
 class EditorApprover:
@@ -119,47 +126,47 @@ class EditorApprover:
         self._workspace = workspace
         self._refused: set[str] = set()
 
-    async def ask(self, request: ApprovalRequest) -> Answer:
+    async def ask(self, request: ApprovalRequest) -> ApprovalAnswer:
         """Ask the person. Anything that is not clearly one of the options denies the call."""
         if request.digest in self._refused:
             note = "denied by a person, who asked not to see this call again in this session"
-            return Answer("deny", by=self._user, note=note)
-        options = options_of(request)
+            return ApprovalAnswer("deny", by=self._user, note=note)
+        options = build_options(request)
         asked = {
             "sessionId": self._session,
             "toolCall": self._call(request),
-            "options": [option.shown() for option in options],
+            "options": [option.to_json() for option in options],
         }
-        outcome = mapping_of(mapping_of(await self._ask_editor(asked)).get("outcome"))
+        outcome = mapping_or_empty(mapping_or_empty(await self._ask_editor(asked)).get("outcome"))
         chosen = outcome.get("optionId")
         option = next((one for one in options if one.id == chosen), None)
         if option is None:
-            return Answer("deny", by=self._user, note="no answer was given")
-        if option.id == ALWAYS_NO:
+            return ApprovalAnswer("deny", by=self._user, note="no answer was given")
+        if option.id == REJECT_ALWAYS:
             self._refused.add(request.digest)
         note = "denied by a person" if option.choice == "deny" else ""
-        return Answer(option.choice, option.rule, by=self._user, note=note)
+        return ApprovalAnswer(option.choice, option.rule, by=self._user, note=note)
 
     def _call(self, request: ApprovalRequest) -> dict[str, Any]:
         # With the arguments as they would run, which hooks and defaults may have changed.
-        call = Call(request.call.id, request.call.tool, compact(_plain(request.values)))
-        diff = ahead(request.tool, request.values, self._workspace)
+        call = ToolCall(request.call.id, request.call.tool, encode_json(_to_json(request.values)))
+        diff = preview_diff(request.tool, request.values, self._workspace)
         why = f"why it asks: {request.reason}\nrisk: {request.risk}"
         if request.labels:
             why += f"\nlabels: {', '.join(request.labels)}"
-        content = [text_content(exact(why))]
+        content = [text_content(escape_for_approval(why))]
         if diff is not None:
             content.insert(0, diff)
         elif request.preview:
-            content.insert(0, text_content(exact(request.preview)))
+            content.insert(0, text_content(escape_for_approval(request.preview)))
         return {
             "toolCallId": self._id(request),
-            "title": title_of(call, request.tool),
-            "kind": kind_of(request.tool),
+            "title": call_title(call, request.tool),
+            "kind": call_kind(request.tool),
             "status": "pending",
             "content": content,
-            "locations": locations_of(call, request.tool, self._workspace),
-            "rawInput": _plain(request.values),
+            "locations": call_locations(call, request.tool, self._workspace),
+            "rawInput": _to_json(request.values),
         }
 
     def _id(self, request: ApprovalRequest) -> str:
@@ -169,14 +176,14 @@ class EditorApprover:
         return request.call.id
 
 
-def _plain(values: Mapping[str, Any]) -> dict[str, Any]:
+def _to_json(values: Mapping[str, Any]) -> dict[str, Any]:
     """Return the values as JSON, with `repr` for those that have no JSON form."""
     return {name: value if _is_json(value) else repr(value) for name, value in values.items()}
 
 
 def _is_json(value: Any) -> bool:
     try:
-        compact(value)
+        encode_json(value)
     except (TypeError, ValueError, RecursionError):
         return False
     return True

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from ferrule.core.calls import Result
+from ferrule.core.calls import ToolResult
 from ferrule.toolkits import tasks
 from ferrule.tools.definition import Tool
 
@@ -22,8 +22,8 @@ class Plan:
     def __init__(self) -> None:
         self._tasks: dict[str, tuple[str, str]] = {}
 
-    def learn(
-        self, tool: Tool | None, values: Mapping[str, Any], result: Result
+    def update(
+        self, tool: Tool | None, values: Mapping[str, Any], result: ToolResult
     ) -> dict[str, Any] | None:
         """Return the plan as an update if this call changed it."""
         if tool is None or not result.success:

@@ -13,27 +13,27 @@ from typing import Any, cast
 from urllib.parse import unquote, urlsplit
 
 from ferrule.core.errors import ConfigError
-from ferrule.core.invisible_characters import visible
+from ferrule.core.invisible_characters import escape_invisible
 
-LONGEST = 4 << 20
+MAX_MESSAGE = 4 << 20
 """Most characters of a message."""
 
 
-def message_of(blocks: object) -> str:
+def parse_prompt(blocks: object) -> str:
     """Return the message. Raises ConfigError for content that cannot be read."""
     if not isinstance(blocks, list):
         raise ConfigError("`prompt` must be a list of content blocks")
-    parts = [_part(block) for block in cast("list[object]", blocks)]
+    parts = [_read_block(block) for block in cast("list[object]", blocks)]
     text = "".join(parts).strip()
     if not text:
         raise ConfigError("the prompt is empty")
-    if len(text) > LONGEST:
-        raise ConfigError(f"the prompt has {len(text)} characters; the limit is {LONGEST}")
+    if len(text) > MAX_MESSAGE:
+        raise ConfigError(f"the prompt has {len(text)} characters; the limit is {MAX_MESSAGE}")
     # JSON can hold half of a surrogate pair, which UTF-8 cannot encode.
     return text.encode("utf-8", "replace").decode()
 
 
-def _part(block: object) -> str:
+def _read_block(block: object) -> str:
     fields = _mapping(block, "a content block")
     match fields.get("type"):
         case "text":
@@ -52,31 +52,31 @@ def _embedded(resource: Mapping[str, Any]) -> str:
     uri = _text(resource, "uri")
     if "text" not in resource:
         raise ConfigError(
-            f"the resource `{visible(uri)[:200]}` has no text, and only text can be read"
+            f"the resource `{escape_invisible(uri)[:200]}` has no text, and only text can be read"
         )
     text = _text(resource, "text").replace("</editor-context", "<\\/editor-context")
-    return f'\n<editor-context source="{_named(uri)}">\n{text}\n</editor-context>\n'
+    return f'\n<editor-context source="{_format_uri(uri)}">\n{text}\n</editor-context>\n'
 
 
 def _link(uri: str, name: str) -> str:
-    return f"[{_quoted(name) or 'link'}: {_named(uri)}]"
+    return f"[{_quote(name) or 'link'}: {_format_uri(uri)}]"
 
 
-def _named(uri: str) -> str:
+def _format_uri(uri: str) -> str:
     """Return a file by its path and anything else by its address, as one quoted line."""
     try:
         parts = urlsplit(uri)
     except ValueError:
-        return _quoted(uri)
+        return _quote(uri)
     if parts.scheme != "file" or parts.netloc not in ("", "localhost"):
-        return _quoted(uri)
-    return _quoted(
+        return _quote(uri)
+    return _quote(
         f"{unquote(parts.path)}#{parts.fragment}" if parts.fragment else unquote(parts.path)
     )
 
 
-def _quoted(text: str) -> str:
-    return " ".join(visible(text).split()).replace('"', "'")[:1000]
+def _quote(text: str) -> str:
+    return " ".join(escape_invisible(text).split()).replace('"', "'")[:1000]
 
 
 def _mapping(value: object, what: str) -> Mapping[str, Any]:

@@ -12,10 +12,10 @@ from collections.abc import Generator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
-from .agent import Agent
+from .agent import AcpAgent
 from .outbox import Update
 from .peer import Peer
-from .streams import claimed, connected
+from .streams import claim_standard_streams, connect_streams
 
 
 async def serve(options: Mapping[str, Any]) -> int:
@@ -24,10 +24,10 @@ async def serve(options: Mapping[str, Any]) -> int:
     Raises:
         ConfigError: the standard streams cannot be used.
     """
-    with claimed() as (reading, writing):
+    with claim_standard_streams() as (reading, writing):
         editor = _Editor()
-        agent = Agent(options, editor)
-        editor.peer = peer = Peer(await connected(reading, writing), agent.handle)
+        agent = AcpAgent(options, editor)
+        editor.peer = peer = Peer(await connect_streams(reading, writing), agent.handle)
         listening = asyncio.ensure_future(peer.listen())
         try:
             with _signals() as told:
@@ -47,10 +47,10 @@ class _Editor:
     peer: Peer
 
     async def update(self, session: str, update: Update) -> None:
-        await self.peer.tell("session/update", {"sessionId": session, "update": update})
+        await self.peer.notify("session/update", {"sessionId": session, "update": update})
 
     async def request(self, method: str, params: Mapping[str, Any]) -> Any:
-        return await self.peer.ask(method, params)
+        return await self.peer.request(method, params)
 
 
 @contextmanager

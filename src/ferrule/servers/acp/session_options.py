@@ -12,7 +12,7 @@ import re
 from typing import Any
 
 from ferrule.core.errors import ConfigError
-from ferrule.permissions.gate import Mode, select_mode
+from ferrule.permissions.rule_evaluation import Mode, select_mode
 from ferrule.storage.settings.settings import Settings
 
 _MODES: dict[Mode, tuple[str, str]] = {
@@ -32,22 +32,22 @@ _MODES: dict[Mode, tuple[str, str]] = {
 _MODEL = re.compile(r"models\.([^.:]+:.+)\.[a-z_]+")
 
 
-def modes_of(settings: Settings, current: str) -> list[str]:
+def list_modes(settings: Settings, current: str) -> list[str]:
     """Return the modes that a session can switch to."""
     offered: list[str] = ["default", "acceptEdits", "plan", "dontAsk"]
     return [mode for mode in _MODES if mode in (*offered, settings.mode, current)]
 
 
-def chosen_mode(settings: Settings, current: str, mode: str) -> Mode:
+def choose_mode(settings: Settings, current: str, mode: str) -> Mode:
     """Return the chosen mode. Raises ConfigError for one that this session does not offer."""
-    if mode not in modes_of(settings, current):
+    if mode not in list_modes(settings, current):
         raise ConfigError(
             f"this session has no mode `{mode[:40]}`", hint="choose one of its listed modes"
         )
     return select_mode(mode, "flags")
 
 
-def models_of(settings: Settings, current: str) -> list[str]:
+def list_models(settings: Settings, current: str) -> list[str]:
     """Return the models that a session can switch to, its own first."""
     named = [found[1] for key in settings.values if (found := _MODEL.fullmatch(key))]
     return list(dict.fromkeys((current, settings.model, *sorted(named))))
@@ -58,7 +58,7 @@ def mode_state(settings: Settings, current: str) -> dict[str, Any]:
     listed = [
         {"id": mode, "name": name, "description": said}
         for mode, (name, said) in _MODES.items()
-        if mode in modes_of(settings, current)
+        if mode in list_modes(settings, current)
     ]
     return {"currentModeId": current, "availableModes": listed}
 
@@ -69,7 +69,7 @@ def config_options(settings: Settings, mode: str, model: str) -> list[dict[str, 
         {"value": one["id"], "name": one["name"], "description": one["description"]}
         for one in mode_state(settings, mode)["availableModes"]
     ]
-    models = [{"value": name, "name": name} for name in models_of(settings, model)]
+    models = [{"value": name, "name": name} for name in list_models(settings, model)]
     return [
         _select("mode", "Mode", mode, modes),
         _select("model", "Model", model, models),

@@ -21,8 +21,8 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from ferrule.core.calls import Call, Result
-from ferrule.core.calls_in_flight import Slot, named
+from ferrule.core.call_states import CallSlot, assign_call_ids
+from ferrule.core.calls import ToolCall, ToolResult
 from ferrule.core.events import (
     CallEvaluated,
     CallHooked,
@@ -37,43 +37,43 @@ from ferrule.core.events import (
     RunStarted,
 )
 from ferrule.core.machine import Machine
-from ferrule.core.notices import PERSON
+from ferrule.core.notices import PERSON_SOURCE
 from ferrule.engine.live_events import Live, Progress, ReasoningDelta, TextDelta
 from ferrule.permissions.filesystem.workspace import Workspace
 from ferrule.permissions.redaction import Redactor
-from ferrule.tools.context import ASIDE
+from ferrule.tools.context import HIDDEN_TOPICS
 from ferrule.tools.definition import Tool
 
 from .call_updates import (
-    arguments_of,
-    kind_of,
-    locations_of,
+    call_kind,
+    call_locations,
+    call_title,
+    parse_arguments,
     raw_input,
     raw_output,
     result_text,
     text_content,
-    title_of,
 )
-from .diffs import Kept, first_line
+from .diffs import RecordedDiffs, first_line
 from .outbox import Update
 from .plan import Plan
 
-PROGRESS = 2_000
+MAX_PROGRESS = 2_000
 """Characters of a running call's progress that are shown; older ones are dropped."""
-_OWN = (*ASIDE, "mode", "model")
+_OWN = (*HIDDEN_TOPICS, "mode", "model")
 """Topics of notices about what the person has just done themselves."""
 
 
 @dataclass(slots=True)
-class _Shown:
-    call: Call
+class _ShownCall:
+    call: ToolCall
     tool: Tool | None
-    slot: Slot | None
-    told: str = ""
-    seen: FilesSeen | None = None
+    slot: CallSlot | None
+    progress: str = ""
+    files_seen: FilesSeen | None = None
 
 
-class Telling:
+class SessionUpdates:
     """The updates of one session.
 
     `find` returns a tool by its full name; `window` is the model's context window in tokens, None
@@ -84,7 +84,7 @@ class Telling:
         self,
         find: Callable[[str], Tool | None],
         workspace: Workspace | None,
-        kept: Kept,
+        kept: RecordedDiffs,
         redactor: Redactor,
     ) -> None:
         self._find = find
@@ -93,7 +93,7 @@ class Telling:
         self._redactor = redactor
         self._plan = Plan()
         self._machine = Machine()
-        self._calls: dict[str, _Shown] = {}
+        self._calls: dict[str, _ShownCall] = {}
         """Calls that have not ended."""
         self._asked = self._answers = self._notices = 0
         self._streamed: set[str] = set()
@@ -112,30 +112,30 @@ class Telling:
             Noticed: self._notice,
         }
 
-    def live(self, item: Live) -> list[Update]:
+    def from_live(self, item: Live) -> list[Update]:
         """Return the updates for something that happens now."""
         if isinstance(item, RunStarted | ContextAdded):
             self._asked += 1
         if not isinstance(item, TextDelta | ReasoningDelta | Progress):
             if isinstance(item, ModelAnswered):
                 # With the machine's ids: in old journals an id may be missing or used twice.
-                item = named(item, self._machine.ids, self._machine.round)
+                item = assign_call_ids(item, self._machine.call_ids, self._machine.turn)
             self._machine.feed(item)
         tell = self._tell.get(type(item))
         told = [] if tell is None else list(tell(item))
         return [*told, *self._settled()] if self._calls else told
 
-    def recorded(self, item: Live) -> list[Update]:
+    def from_journal(self, item: Live) -> list[Update]:
         """Return the updates for an event of the journal: as live, plus the person's messages."""
         if isinstance(item, RunStarted | ContextAdded):
-            told = self.live(item)
+            told = self.from_live(item)
             return [*told, _chunk("user_message_chunk", item.text, f"user-{self._asked}")]
-        if isinstance(item, NoticeGiven) and item.source == PERSON:
-            told = self.live(item)
+        if isinstance(item, NoticeGiven) and item.source == PERSON_SOURCE:
+            told = self.from_live(item)
             return [*told, _chunk("user_message_chunk", item.text, f"user-{self._asked}+")]
-        return self.live(item)
+        return self.from_live(item)
 
-    def left_open(self) -> list[Update]:
+    def end_open_calls(self) -> list[Update]:
         """Return updates that end the calls whose end the journal does not have."""
         said = "the process that ran this call ended; what the call did is unknown"
         left, self._calls = self._calls, {}
@@ -144,7 +144,7 @@ class Telling:
     def _settled(self) -> Iterator[Update]:
         for shown in [*self._calls.values()]:
             if shown.slot is not None and shown.slot.result is not None:
-                yield from self._over(shown, shown.slot.result)
+                yield from self._end_call(shown, shown.slot.result)
 
     # ---- words
 
@@ -164,7 +164,7 @@ class Telling:
         self._streamed.clear()
         self._answers += 1
         for call in item.calls:
-            yield self._begun(call)
+            yield self._start_call(call)
         used = item.usage.input + item.usage.output
         if used and self.window:
             yield {"sessionUpdate": "usage_update", "used": used, "size": self.window}
@@ -177,25 +177,25 @@ class Telling:
     def _notice(self, item: Noticed) -> Iterator[Update]:
         if item.topic not in _OWN:
             self._notices += 1
-            text = self._redactor.text(f"{item.topic}: {item.text}")
+            text = self._redactor.redact_text(f"{item.topic}: {item.text}")
             yield _chunk("agent_thought_chunk", f"{text}\n", f"notice-{self._notices}")
 
     # ---- calls
 
     def _direct(self, item: DirectCall) -> Iterator[Update]:
-        yield self._begun(item.call)
+        yield self._start_call(item.call)
 
-    def _begun(self, call: Call) -> Update:
+    def _start_call(self, call: ToolCall) -> Update:
         tool = self._find(call.tool)
-        self._calls[call.id] = _Shown(call, tool, self._machine.slot(call.id))
+        self._calls[call.id] = _ShownCall(call, tool, self._machine.find_slot(call.id))
         return {
             "sessionUpdate": "tool_call",
             "toolCallId": call.id,
-            "title": self._redactor.text(title_of(call, tool)),
-            "kind": kind_of(tool),
+            "title": self._redactor.redact_text(call_title(call, tool)),
+            "kind": call_kind(tool),
             "status": "pending",
-            "locations": locations_of(call, tool, self._workspace),
-            "rawInput": self._redactor.value(raw_input(call)),
+            "locations": call_locations(call, tool, self._workspace),
+            "rawInput": self._redactor.redact_value(raw_input(call)),
         }
 
     def _evaluated(self, item: CallEvaluated) -> Iterator[Update]:
@@ -206,12 +206,12 @@ class Telling:
         shown = self._calls.get(item.call_id)
         if shown is None or item.verdict != "change" or not item.arguments:
             return
-        shown.call = Call(shown.call.id, shown.call.tool, item.arguments)
+        shown.call = ToolCall(shown.call.id, shown.call.tool, item.arguments)
         yield _call_update(
             item.call_id,
-            title=self._redactor.text(title_of(shown.call, shown.tool)),
-            locations=locations_of(shown.call, shown.tool, self._workspace),
-            rawInput=self._redactor.value(raw_input(shown.call)),
+            title=self._redactor.redact_text(call_title(shown.call, shown.tool)),
+            locations=call_locations(shown.call, shown.tool, self._workspace),
+            rawInput=self._redactor.redact_value(raw_input(shown.call)),
         )
 
     def _person(self, item: PersonAnswered) -> Iterator[Update]:
@@ -226,22 +226,24 @@ class Telling:
         shown = self._calls.get(item.call_id)
         if shown is None:
             return
-        shown.told = f"{shown.told}{item.text.rstrip()}\n"[-PROGRESS:]
-        yield _call_update(item.call_id, content=[text_content(self._redactor.text(shown.told))])
+        shown.progress = f"{shown.progress}{item.text.rstrip()}\n"[-MAX_PROGRESS:]
+        yield _call_update(
+            item.call_id, content=[text_content(self._redactor.redact_text(shown.progress))]
+        )
 
     def _files(self, item: FilesSeen) -> Iterator[Update]:
         if item.when == "before" and (shown := self._calls.get(item.call_id)) is not None:
-            shown.seen = item
+            shown.files_seen = item
         yield from ()
 
-    def _over(self, shown: _Shown, result: Result) -> Iterator[Update]:
+    def _end_call(self, shown: _ShownCall, result: ToolResult) -> Iterator[Update]:
         del self._calls[shown.call.id]
-        values = _checked(shown)
-        content = [text_content(self._redactor.text(result_text(result)))]
+        values = _checked_arguments(shown)
+        content = [text_content(self._redactor.redact_text(result_text(result)))]
         more: dict[str, Any] = {}
         diff = None
         if result.success and shown.tool is not None:
-            diff = self._kept.diff(shown.tool, values, shown.seen)
+            diff = self._kept.diff(shown.tool, values, shown.files_seen)
         if diff is not None:
             content.insert(0, diff)
             more["locations"] = [{"path": diff["path"], "line": first_line(diff)}]
@@ -249,16 +251,16 @@ class Telling:
             result.call_id,
             status="completed" if result.success else "failed",
             content=content,
-            rawOutput=self._redactor.value(raw_output(result)),
+            rawOutput=self._redactor.redact_value(raw_output(result)),
             **more,
         )
-        if (plan := self._plan.learn(shown.tool, values, result)) is not None:
+        if (plan := self._plan.update(shown.tool, values, result)) is not None:
             yield plan
 
 
-def _checked(shown: _Shown) -> Mapping[str, Any]:
+def _checked_arguments(shown: _ShownCall) -> Mapping[str, Any]:
     """Return the arguments as the handler got them."""
-    given = arguments_of(shown.call)
+    given = parse_arguments(shown.call)
     if given is None or shown.tool is None:
         return {}
     return shown.tool.arguments.check(given).values

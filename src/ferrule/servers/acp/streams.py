@@ -20,13 +20,13 @@ from typing import Any, cast
 
 from ferrule.core.errors import ConfigError
 
-LONGEST = 16 << 20
+MAX_LINE = 16 << 20
 """Most bytes of a line; a longer one is skipped and refused."""
 PARSE_ERROR = -32700
 INVALID_REQUEST = -32600
 
 
-class Streams:
+class MessageStreams:
     """Messages in both directions. If the other side cannot be written to, reading ends, too."""
 
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -38,7 +38,7 @@ class Streams:
     async def receive(self) -> dict[str, Any] | None:
         """Return the next message, or None at the end. Invalid input does not end the reading."""
         while not self._gone and (line := await self._line()) is not None:
-            found, problem = parse(line)
+            found, problem = parse_line(line)
             if problem is not None:
                 await self.send(problem)
             elif found is not None:
@@ -47,7 +47,7 @@ class Streams:
 
     async def send(self, message: dict[str, Any]) -> None:
         """Write a message. Does nothing once the other side is gone."""
-        data = encoded(message)
+        data = encode_line(message)
         async with self._writing:
             if self._gone:
                 return
@@ -77,7 +77,7 @@ class Streams:
                 return error.partial if error.partial.strip() and not too_long else None
 
 
-def encoded(message: Mapping[str, Any]) -> bytes:
+def encode_line(message: Mapping[str, Any]) -> bytes:
     """Encode a message as a line. NaN and infinities, which JSON does not have, become texts."""
     try:
         text = json.dumps(message, separators=(",", ":"), allow_nan=False)
@@ -87,36 +87,36 @@ def encoded(message: Mapping[str, Any]) -> bytes:
     return text.encode() + b"\n"
 
 
-def parse(line: bytes) -> tuple[dict[str, Any] | None, dict[str, Any] | None]:
+def parse_line(line: bytes) -> tuple[dict[str, Any] | None, dict[str, Any] | None]:
     """Return the message in a line, or the answer to an invalid one; neither for a blank line.
 
     `b""` stands for a line that was too long.
     """
     if not line:
-        return None, refusal(INVALID_REQUEST, f"a message may have at most {LONGEST} bytes")
+        return None, error_message(INVALID_REQUEST, f"a message may have at most {MAX_LINE} bytes")
     if not line.strip():
         return None, None
     try:
         value: Any = json.loads(line)
     except (ValueError, RecursionError) as error:
-        return None, refusal(PARSE_ERROR, f"this is not JSON: {type(error).__name__}")
+        return None, error_message(PARSE_ERROR, f"this is not JSON: {type(error).__name__}")
     if not isinstance(value, dict):
-        return None, refusal(INVALID_REQUEST, "a message is a JSON object")
+        return None, error_message(INVALID_REQUEST, "a message is a JSON object")
     found = cast("dict[str, Any]", value)
     if "method" in found and not isinstance(found["method"], str):
-        return None, refusal(INVALID_REQUEST, "`method` must be a string")
+        return None, error_message(INVALID_REQUEST, "`method` must be a string")
     if isinstance(found.get("id"), (dict, list)):
-        return None, refusal(INVALID_REQUEST, "`id` must be a string or a number")
+        return None, error_message(INVALID_REQUEST, "`id` must be a string or a number")
     return found, None
 
 
-def refusal(code: int, why: str) -> dict[str, Any]:
+def error_message(code: int, why: str) -> dict[str, Any]:
     """Return the error answer to a message without an id."""
     return {"jsonrpc": "2.0", "id": None, "error": {"code": code, "message": why}}
 
 
 @contextmanager
-def claimed() -> Generator[tuple[int, int]]:
+def claim_standard_streams() -> Generator[tuple[int, int]]:
     """Take over the standard streams and yield the descriptors of the editor's ends.
 
     Until the end, this process's own standard input is empty and its output goes to standard error.
@@ -138,14 +138,14 @@ def claimed() -> Generator[tuple[int, int]]:
         os.close(writing)
 
 
-async def connected(reading: int, writing: int) -> Streams:
+async def connect_streams(reading: int, writing: int) -> MessageStreams:
     """Return messages over these descriptors.
 
     Raises:
         ConfigError: they are neither pipes nor sockets.
     """
     loop = asyncio.get_running_loop()
-    reader = asyncio.StreamReader(limit=LONGEST)
+    reader = asyncio.StreamReader(limit=MAX_LINE)
     try:
         await loop.connect_read_pipe(
             lambda: asyncio.StreamReaderProtocol(reader),
@@ -159,4 +159,4 @@ async def connected(reading: int, writing: int) -> Streams:
             f"standard input and output must be pipes or sockets: {error}",
             hint="let an editor start this command",
         ) from error
-    return Streams(reader, asyncio.StreamWriter(transport, protocol, None, loop))
+    return MessageStreams(reader, asyncio.StreamWriter(transport, protocol, None, loop))

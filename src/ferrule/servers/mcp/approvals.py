@@ -22,71 +22,71 @@ import json
 from contextvars import ContextVar
 from typing import Any
 
-from ferrule.core.invisible_characters import exact
-from ferrule.permissions.approvals import Answer, ApprovalRequest
+from ferrule.core.invisible_characters import escape_for_approval
+from ferrule.permissions.approvals import ApprovalAnswer, ApprovalRequest
 
-from .client import UNDER_WAY, elicitation
+from .client import CURRENT_REQUESTS, elicitation
 from .peer import NoAnswer
-from .requests import Lacking, Question, Request
+from .requests import CapabilityLacking, ClientRequest, Question
 
 BY = "mcp client"
-MESSAGE = 16_000
+MAX_MESSAGE = 16_000
 """Characters of the arguments that a question shows; it says how many are left out."""
-CURRENT: ContextVar[Request | None] = ContextVar("ferrule_mcp_request", default=None)
+CURRENT_REQUEST: ContextVar[ClientRequest | None] = ContextVar("ferrule_mcp_request", default=None)
 """The request that the current task works for. A sub-agent's calls are not known by their ids."""
 
 
 class ClientApprover:
     """The `Approver` of an MCP client's session."""
 
-    async def ask(self, request: ApprovalRequest) -> Answer:
+    async def ask(self, request: ApprovalRequest) -> ApprovalAnswer:
         """Implement `Approver.ask`."""
-        if request.risk == "critical" or request.died:
-            return _no("this needs a person where the server runs, not a client's answer")
-        asked = (UNDER_WAY.get() or {}).get(request.call.id) or CURRENT.get()
+        if request.risk == "critical" or request.has_unknown_outcome:
+            return _deny("this needs a person where the server runs, not a client's answer")
+        asked = (CURRENT_REQUESTS.get() or {}).get(request.call.id) or CURRENT_REQUEST.get()
         if asked is None or not asked.peer.can("elicitation"):
             said = f"this needs a person's approval ({request.reason})"
-            return _no(f"{said}, and this client cannot ask for it; {_step(request)}")
-        if not asked.peer.modern or request.call.id != asked.call:
+            return _deny(f"{said}, and this client cannot ask for it; {_next_step(request)}")
+        if not asked.peer.is_modern or request.call.id != asked.last_call_id:
             try:
-                return await answered(asked, request.digest, question(request))
+                return await ask_client(asked, request.digest, build_question(request))
             finally:
-                asked.answered()
-        known: Answer | None = asked.said.get(request.digest)
+                asked.on_answered()
+        known: ApprovalAnswer | None = asked.approvals.get(request.digest)
         if known is None:
-            asked.wanted = (request.digest, question(request))
-            return _no("the person at the client is being asked; an approval makes a new call")
+            asked.wanted_approval = (request.digest, build_question(request))
+            return _deny("the person at the client is being asked; an approval makes a new call")
         return known
 
 
-def question(request: ApprovalRequest) -> Question:
+def build_question(request: ApprovalRequest) -> Question:
     """Return the question to the person."""
     field = {
         "type": "boolean",
         "title": "Run it",
         "description": "Once, with exactly these arguments.",
     }
-    return elicitation(_told(request), {"run": field})
+    return elicitation(_question_text(request), {"run": field})
 
 
-async def answered(asked: Request, digest: str, asking: Question) -> Answer:
+async def ask_client(asked: ClientRequest, digest: str, asking: Question) -> ApprovalAnswer:
     """Ask the question and wait for the answer. Never raises for what a client does."""
     name = f"approve_{digest[:16]}"
     try:
-        answer = (await asked.ask({name: asking}, ahead=False))[name]
-    except (NoAnswer, Lacking, TimeoutError) as error:
-        return _no(f"the client was asked and gave no answer: {str(error) or 'it took too long'}")
+        answer = (await asked.ask({name: asking}, use_given=False))[name]
+    except (NoAnswer, CapabilityLacking, TimeoutError) as error:
+        return _deny(f"the client was asked and gave no answer: {str(error) or 'it took too long'}")
     content: dict[str, Any] = answer.get("content") or {}
     if answer.get("action") == "accept" and content.get("run") is True:
-        return Answer("once", by=BY)
-    return _no("denied by the person at the client")
+        return ApprovalAnswer("once", by=BY)
+    return _deny("denied by the person at the client")
 
 
-def _no(note: str) -> Answer:
-    return Answer("deny", by=BY, note=note)
+def _deny(note: str) -> ApprovalAnswer:
+    return ApprovalAnswer("deny", by=BY, note=note)
 
 
-def _step(request: ApprovalRequest) -> str:
+def _next_step(request: ApprovalRequest) -> str:
     rule = (
         next((offer.rule for offer in request.offers if offer.rule), "") or request.tool.full_name
     )
@@ -96,10 +96,12 @@ def _step(request: ApprovalRequest) -> str:
     )
 
 
-def _told(request: ApprovalRequest) -> str:
+def _question_text(request: ApprovalRequest) -> str:
     # The arguments as they would run: a hook may have changed what the client sent.
     arguments = json.dumps(dict(request.values), ensure_ascii=False, default=str)
-    shown = exact(request.preview or arguments)
-    if len(shown) > MESSAGE:
-        shown = f"{shown[:MESSAGE]}\n[shown: {MESSAGE} of {len(shown)} characters]"
-    return f"May `{request.tool.full_name}` run? {exact(request.reason)}.\n{shown}"
+    shown = escape_for_approval(request.preview or arguments)
+    if len(shown) > MAX_MESSAGE:
+        shown = f"{shown[:MAX_MESSAGE]}\n[shown: {MAX_MESSAGE} of {len(shown)} characters]"
+    return (
+        f"Allow `{request.tool.full_name}` to run? {escape_for_approval(request.reason)}.\n{shown}"
+    )

@@ -14,17 +14,17 @@ import base64
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
-from ferrule.core.calls import ErrorType, Result
+from ferrule.core.calls import ErrorType, ToolResult
 from ferrule.engine.threads import run_blocking
 from ferrule.storage.artifacts.store import Artifact, ArtifactMissing, Scope
 
 from .blocks import Block, link
-from .sessions import Visit
+from .sessions import ClientSession
 
 SCHEME = "ferrule-artifact"
 READER = "artifact_fetch"
-LISTED = 100
-SIZE = 16_384
+MAX_LISTED = 100
+DEFAULT_PART_SIZE = 16_384
 TEMPLATE = {
     "uriTemplate": f"{SCHEME}:///{{reference}}{{?offset,size}}",
     "name": "artifact",
@@ -35,53 +35,53 @@ TEMPLATE = {
 }
 
 
-class Unreadable(Exception):
+class UnreadableArtifact(Exception):
     """A resource that cannot be read; `str` says why."""
 
 
-def readable(visit: Visit) -> bool:
+def can_read(visit: ClientSession) -> bool:
     """Return whether the client's session has artifacts and the tool that reads them."""
     session = visit.session
     reader = session.catalog.get(READER)
     return session.artifacts is not None and reader is not None and session.is_usable(reader)
 
 
-async def linked(visit: Visit, reference: str) -> list[Block]:
+async def artifact_links(visit: ClientSession, reference: str) -> list[Block]:
     """Return the link to an artifact of this session, or nothing if it is not one."""
     artifacts = visit.session.artifacts
-    if not reference or artifacts is None or not readable(visit):
+    if not reference or artifacts is None or not can_read(visit):
         return []
     store = artifacts.store
-    scope = Scope.of(visit.session.identity)
+    scope = Scope.from_identity(visit.session.identity)
     try:
         return [_link(await run_blocking(lambda: store.find(scope, reference)))]
     except ArtifactMissing:
         return []
 
 
-async def listed(visit: Visit) -> list[dict[str, Any]]:
+async def list_artifacts(visit: ClientSession) -> list[dict[str, Any]]:
     """Return the client's newest artifacts, as in `resources/list`.
 
     Nothing is listed unless the client is the only one that can use its key.
     """
     artifacts = visit.session.artifacts
-    if not visit.who.alone or artifacts is None or not readable(visit):
+    if not visit.identity.is_exclusive or artifacts is None or not can_read(visit):
         return []
     store = artifacts.store
-    scope = Scope.of(visit.session.identity)
+    scope = Scope.from_identity(visit.session.identity)
     found: list[Artifact] = await run_blocking(lambda: store.list(scope))
     return [
         {key: one for key, one in _link(artifact).items() if key != "type"}
-        for artifact in found[:LISTED]
+        for artifact in found[:MAX_LISTED]
     ]
 
 
-async def read(visit: Visit, uri: str) -> dict[str, Any]:
+async def read_artifact(visit: ClientSession, uri: str) -> dict[str, Any]:
     """Return a part of an artifact, as in `resources/read`. Raises Unreadable."""
-    reference, offset, size = _parsed(uri)
-    result = await visit.call(READER, {"ref": reference, "offset": offset, "max_bytes": size})
+    reference, offset, size = _parse_uri(uri)
+    result = await visit.call_tool(READER, {"ref": reference, "offset": offset, "max_bytes": size})
     if not result.success:
-        raise Unreadable(_why(result))
+        raise UnreadableArtifact(_failure_reason(result))
     part: dict[str, Any] = result.data
     about: dict[str, Any] = {"ferrule/size": part["size_bytes"], "ferrule/offset": part["offset"]}
     if "next_offset" in part:
@@ -104,21 +104,24 @@ def _link(artifact: Artifact) -> Block:
     )
 
 
-def _parsed(uri: str) -> tuple[str, int, int]:
+def _parse_uri(uri: str) -> tuple[str, int, int]:
     split = urlsplit(uri)
     given = parse_qs(split.query, keep_blank_values=True)
     try:
         offset, size = (
-            int(given.get(name, [str(usual)])[0]) for name, usual in (("offset", 0), ("size", SIZE))
+            int(given.get(name, [str(usual)])[0])
+            for name, usual in (("offset", 0), ("size", DEFAULT_PART_SIZE))
         )
     except ValueError:
-        raise Unreadable("offset and size must be whole numbers of bytes") from None
+        raise UnreadableArtifact("offset and size must be whole numbers of bytes") from None
     if split.netloc or given.keys() - {"offset", "size"} or offset < 0 or size < 1:
-        raise Unreadable(f"expected an address like `{SCHEME}:///art-…?offset=BYTE&size=BYTES`")
+        raise UnreadableArtifact(
+            f"expected an address like `{SCHEME}:///art-…?offset=BYTE&size=BYTES`"
+        )
     return split.path.strip("/"), offset, size
 
 
-def _why(result: Result) -> str:
+def _failure_reason(result: ToolResult) -> str:
     if result.error_type is ErrorType.NOT_FOUND:
         return "resource not found"
     return result.error_message or str(result.error_type)

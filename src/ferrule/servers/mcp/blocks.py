@@ -52,7 +52,7 @@ def contents(uri: str, content: str | bytes, media_type: str) -> dict[str, Any]:
     )
 
 
-def described(block: Block) -> str:
+def describe_block(block: Block) -> str:
     """Describe a block for the journal: its kind and its size."""
     kind = str(block.get("type"))
     inner: Mapping[str, Any] = block.get("resource") or block
@@ -62,7 +62,7 @@ def described(block: Block) -> str:
     return f"{kind} {inner.get('mimeType', '')} {inner.get('uri', '')}".rstrip() + f", {size} bytes"
 
 
-def weight(block: Block) -> int:
+def block_size(block: Block) -> int:
     """Return the number of characters in the parts of a block that can be large."""
     inner: Mapping[str, Any] = block.get("resource") or block
     return sum(len(inner.get(key) or "") for key in ("data", "blob", "text"))

@@ -18,10 +18,10 @@ from ferrule.core.calls import ErrorType
 from ferrule.core.errors import ToolFailed
 from ferrule.tools.context import Context
 
-from .blocks import Block, described
-from .requests import Answers, Question, Request
+from .blocks import Block, describe_block
+from .requests import Answers, ClientRequest, Question
 
-UNDER_WAY: ContextVar[Mapping[str, Request] | None] = ContextVar(
+CURRENT_REQUESTS: ContextVar[Mapping[str, ClientRequest] | None] = ContextVar(
     "ferrule_mcp_requests", default=None
 )
 """The requests of the client for which the current task works, by the ids of their calls."""
@@ -29,7 +29,7 @@ UNDER_WAY: ContextVar[Mapping[str, Request] | None] = ContextVar(
 
 def client_of(context: Context) -> Client:
     """Return the client that made a call. Raises ToolFailed if there is none."""
-    request = (UNDER_WAY.get() or {}).get(context.call_id)
+    request = (CURRENT_REQUESTS.get() or {}).get(context.call_id)
     if request is None:
         raise ToolFailed(ErrorType.NOT_FOUND, "this works only when it is called by an MCP client")
     return Client(request, context)
@@ -79,7 +79,7 @@ def roots() -> Question:
 class Client:
     """One client, for the duration of one request."""
 
-    def __init__(self, request: Request, context: Context | None = None) -> None:
+    def __init__(self, request: ClientRequest, context: Context | None = None) -> None:
         self._request = request
         self._context = context
 
@@ -125,7 +125,9 @@ class Client:
         """
         self._request.show(block)
         if self._context is not None:
-            self._context.note("mcp", f"sent to the client beside the result: {described(block)}")
+            self._context.note(
+                "mcp", f"sent to the client beside the result: {describe_block(block)}"
+            )
 
     async def release(self) -> bool:
         """Close the client's connection while this works on; it comes back for the result.

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from ferrule.runtime.options import common, served, yes_to
+from ferrule.runtime.options import common_options, server_options, yes_to_option
 
 if TYPE_CHECKING:
     from ferrule.engine.session import Session
@@ -22,15 +22,15 @@ PORT = 8330
 @click.option(
     "--http", "over_http", is_flag=True, help="Serve over HTTP instead of standard streams."
 )
-@served(PORT)
+@server_options(PORT)
 @click.option(
     "--name",
     default="ferrule",
     show_default=True,
     help="Name of the server for clients.",
 )
-@yes_to
-@common
+@yes_to_option
+@common_options
 def mcp(
     over_http: bool,
     host: str,
@@ -55,15 +55,15 @@ def mcp(
     quiet = bool(options.pop("quiet"))
 
     def say(sentence: str) -> None:
-        from ferrule.core.invisible_characters import visible
+        from ferrule.core.invisible_characters import escape_invisible
 
-        click.echo(visible(sentence), err=True)
+        click.echo(escape_invisible(sentence), err=True)
 
     assembly = assemble(options, notice=say)
     serving = (
         {"host": host, "port": port, "url": url, "token_file": token_file} if over_http else None
     )
-    return asyncio.run(_serve(assembly, name, yes_to, serving, _unsaid if quiet else say))
+    return asyncio.run(_serve(assembly, name, yes_to, serving, _discard if quiet else say))
 
 
 async def _serve(
@@ -76,7 +76,7 @@ async def _serve(
     from .server import McpServer
 
     async def end(session: Session) -> None:
-        await assembly.leave(session, strict=False)
+        await assembly.close_session(session, strict=False)
 
     try:
         agent = assembly.agent
@@ -97,9 +97,9 @@ async def _serve(
 async def _over_http(
     server: McpServer, say: Any, *, host: str, port: int, url: str, token_file: Path | None
 ) -> int:
-    from ferrule.runtime.http.server import token_of
+    from ferrule.runtime.http.server import load_token
 
-    token, made = token_of(token_file)
+    token, made = load_token(token_file)
     if made:
         click.echo(f"token: {token}", err=True)
     return await server.http(
@@ -126,5 +126,5 @@ def _instructions(assembly: Assembly) -> str:
     )
 
 
-def _unsaid(sentence: str) -> None:
+def _discard(sentence: str) -> None:
     """Drop a message, for `--quiet`."""

@@ -19,19 +19,19 @@ from ferrule.core.errors import ConfigError, FerruleError, ToolFailed
 
 from . import artifacts
 from .client import Client
-from .offers import Offers, messages, settled
-from .peer import ANSWER_SECONDS, LEVELS, Peer
-from .requests import Answers, Request
-from .results import reference_of, told
-from .sessions import Visit, Visits, Who
-from .tool_list import PAGE, find, listed, served
+from .offers import Offers, resolve, to_messages
+from .peer import ANSWER_SECONDS, LEVELS, RequestPeer
+from .requests import Answers, ClientRequest
+from .results import find_reference, to_call_result
+from .sessions import ClientIdentity, ClientSession, ClientSessions
+from .tool_list import PAGE_SIZE, find_tool, served_tools, tool_to_json
 
 if TYPE_CHECKING:
     from mcp.server.lowlevel.server import Server
 
-TTL = 60_000
+LIST_TTL = 60_000
 """Milliseconds a listing may be cached. It changes rarely, and then clients are told."""
-KEPT_TTL = 3_600_000
+ARTIFACT_TTL = 3_600_000
 """Milliseconds an artifact may be cached. The content behind its address never changes."""
 
 
@@ -42,103 +42,117 @@ class Service:
     `name`, `version`, `title` and `instructions` are what clients are told about the server.
     """
 
-    visits: Visits
+    sessions: ClientSessions
     offers: Offers
     name: str
     version: str
     title: str = ""
     instructions: str = ""
-    connection: Callable[[Any], Who | None] = field(default=lambda context: None)
+    connection: Callable[[Any], ClientIdentity | None] = field(default=lambda context: None)
     """Returns the client that a request's connection belongs to, if known without its name."""
 
     # ---- whose request it is
 
-    def visit(self, peer: Peer, context: Any) -> Visit:
+    def session_of(self, peer: RequestPeer, context: Any) -> ClientSession:
         """Return the session of the client that sent a request. Raises MCPError."""
-        who = self.who(peer, context)
+        who = self.identify(peer, context)
         try:
-            visit = self.visits.of(
+            visit = self.sessions.session_for(
                 who, f"client `{peer.name}`, protocol {peer.version}, {who.key[0]}"
             )
         except FerruleError as error:
-            raise failed(error.detail) from error
-        if not peer.modern:
+            raise failure_error(error.detail) from error
+        if not peer.is_modern:
             visit.outlet = peer.outlet
         return visit
 
-    def who(self, peer: Peer, context: Any) -> Who:
+    def identify(self, peer: RequestPeer, context: Any) -> ClientIdentity:
         """Return which client it is."""
         found = self.connection(context)
         if found is None:
-            return Who(("named", peer.name), f"mcp:{peer.name}", alone=False)
-        return Who(
-            (*found.key, peer.name), found.user or f"mcp:{peer.name}", found.tenant, found.alone
+            return ClientIdentity(("named", peer.name), f"mcp:{peer.name}", is_exclusive=False)
+        return ClientIdentity(
+            (*found.key, peer.name),
+            found.user or f"mcp:{peer.name}",
+            found.tenant,
+            found.is_exclusive,
         )
 
     # ---- tools
 
     async def list_tools(self, context: Any, params: Any) -> dict[str, Any]:
-        peer = Peer(context)
-        session = self.visit(peer, context).session
-        tools = list(served(session.catalog, session.is_usable).items())
+        peer = RequestPeer(context)
+        session = self.session_of(peer, context).session
+        tools = list(served_tools(session.catalog, session.is_usable).items())
         page, more = _page(tools, params)
-        return {"tools": [listed(name, tool, modern=peer.modern) for name, tool in page], **more}
+        return {
+            "tools": [tool_to_json(name, tool, modern=peer.is_modern) for name, tool in page],
+            **more,
+        }
 
     async def call_tool(self, context: Any, params: Any) -> dict[str, Any]:
-        peer = Peer(context)
-        visit = self.visit(peer, context)
-        tool = find(visit.session, params.name)
+        peer = RequestPeer(context)
+        visit = self.session_of(peer, context)
+        tool = find_tool(visit.session, params.name)
         if tool is None:
             # The same answer for tools that exist and are not served, so no one learns of them.
             visit.session.add_notice(
                 "mcp", f"asked for a tool that is not served: {params.name[:200]!r}", flush=True
             )
-            raise invalid(f"Unknown tool: {params.name[:200]}")
+            raise invalid_error(f"Unknown tool: {params.name[:200]}")
 
-        async def work(request: Request) -> dict[str, Any]:
+        async def work(request: ClientRequest) -> dict[str, Any]:
             catalog = visit.session.catalog
             before = catalog.version
-            result = await visit.call(tool.full_name, params.arguments or {})
+            result = await visit.call_tool(tool.full_name, params.arguments or {})
             if catalog.version != before:
                 # Only this client sees a session's own catalog; all clients share the agent's.
-                await self.changed("tools", None if catalog is self.visits.agent.catalog else visit)
-            links = await artifacts.linked(visit, reference_of(result)) if result.success else []
+                await self.notify_list_changed(
+                    "tools", None if catalog is self.sessions.agent.catalog else visit
+                )
+            links = (
+                await artifacts.artifact_links(visit, find_reference(result))
+                if result.success
+                else []
+            )
             # The peer of the current exchange, which may not be the first one.
-            return told(result, tool, modern=request.peer.modern, shown=request.shown, links=links)
+            return to_call_result(
+                result, tool, modern=request.peer.is_modern, shown=request.shown_blocks, links=links
+            )
 
-        return await self._worked(peer, visit, params, work)
+        return await self._work_on(peer, visit, params, work)
 
-    def schema(self, name: str) -> Mapping[str, Any] | None:
+    def tool_schema(self, name: str) -> Mapping[str, Any] | None:
         """Return the schema of a tool's arguments, for headers that repeat some of them."""
-        tool = self.visits.agent.catalog.get(name)
+        tool = self.sessions.agent.catalog.get(name)
         return None if tool is None else tool.arguments.schema
 
     # ---- requests that may take several exchanges
 
-    async def _worked(
+    async def _work_on(
         self,
-        peer: Peer,
-        visit: Visit,
+        peer: RequestPeer,
+        visit: ClientSession,
         params: Any,
-        work: Callable[[Request], Awaitable[dict[str, Any]]],
+        work: Callable[[ClientRequest], Awaitable[dict[str, Any]]],
     ) -> dict[str, Any]:
         answers = _answers(params)
         if params.request_state is None:
-            request = self._begun(peer, visit, answers, work)
+            request = self._begin(peer, visit, answers, work)
         else:
             found = visit.suspended.take(params.request_state)
-            if found is None or found.over:
-                raise invalid(
+            if found is None or found.is_done:
+                raise invalid_error(
                     "Invalid or expired requestState", {"reason": "invalid_request_state"}
                 )
             request = found
-            request.go_on(peer, answers)
-        questions = await request.turn()
+            request.resume(peer, answers)
+        questions = await request.wait()
         if questions is not None:
             state = visit.suspended.keep(request)
             if state is None:
                 await request.stop()
-                raise failed("too many requests wait for this client")
+                raise failure_error("too many requests wait for this client")
             return {
                 "resultType": "input_required",
                 "inputRequests": dict(questions),
@@ -146,58 +160,64 @@ class Service:
             }
         return self._outcome(request)
 
-    def _begun(self, peer: Peer, visit: Visit, answers: Answers, work: Any) -> Request:
+    def _begin(
+        self, peer: RequestPeer, visit: ClientSession, answers: Answers, work: Any
+    ) -> ClientRequest:
         try:
-            return visit.begin(peer, answers, work)
+            return visit.start_request(peer, answers, work)
         except FerruleError as error:
-            raise failed(error.detail) from error
+            raise failure_error(error.detail) from error
 
-    def _outcome(self, request: Request) -> dict[str, Any]:
+    def _outcome(self, request: ClientRequest) -> dict[str, Any]:
         try:
             answer: dict[str, Any] = request.outcome()
         except asyncio.CancelledError:
             # Ended by the server: a client that cancels its request does not get here.
-            raise failed("the server cancelled this request") from None
+            raise failure_error("the server cancelled this request") from None
         except FerruleError as error:
-            raise failed(f"the request failed ({error.code})") from error
+            raise failure_error(f"the request failed ({error.code})") from error
         except ToolFailed as error:
-            known = request.lacking and request.peer.modern
-            raise (lacking(request.lacking) if known else invalid(error.message)) from error
-        if request.lacking and request.peer.modern and answer.get("isError"):
-            raise lacking(request.lacking)
+            known = request.lacking_capability and request.peer.is_modern
+            raise (
+                lacking_error(request.lacking_capability) if known else invalid_error(error.message)
+            ) from error
+        if request.lacking_capability and request.peer.is_modern and answer.get("isError"):
+            raise lacking_error(request.lacking_capability)
         return answer
 
     # ---- prompts and resources
 
     async def list_prompts(self, context: Any, params: Any) -> dict[str, Any]:
         page, more = _page(self.offers.prompts, params)
-        return {"prompts": [one.listed() for one in page], **more}
+        return {"prompts": [one.to_json() for one in page], **more}
 
     async def get_prompt(self, context: Any, params: Any) -> dict[str, Any]:
-        peer = Peer(context)
+        peer = RequestPeer(context)
         prompt = self.offers.prompt(params.name)
         if prompt is None:
-            raise invalid(f"Unknown prompt: {params.name[:200]}")
+            raise invalid_error(f"Unknown prompt: {params.name[:200]}")
         arguments: dict[str, str] = params.arguments or {}
-        if problems := prompt.missing(arguments):
-            raise invalid("; ".join(problems))
+        if problems := prompt.find_problems(arguments):
+            raise invalid_error("; ".join(problems))
 
-        async def work(request: Request) -> dict[str, Any]:
-            said = await settled(prompt.get(Client(request), **arguments))
-            return {"description": prompt.description, "messages": messages(said)}
+        async def work(request: ClientRequest) -> dict[str, Any]:
+            said = await resolve(prompt.get(Client(request), **arguments))
+            return {"description": prompt.description, "messages": to_messages(said)}
 
-        return await self._worked(peer, self.visit(peer, context), params, work)
+        return await self._work_on(peer, self.session_of(peer, context), params, work)
 
     async def list_resources(self, context: Any, params: Any) -> dict[str, Any]:
-        kept = await artifacts.listed(self.visit(Peer(context), context))
-        page, more = _page([*(one.listed() for one in self.offers.resources), *kept], params)
+        kept = await artifacts.list_artifacts(self.session_of(RequestPeer(context), context))
+        page, more = _page([*(one.to_json() for one in self.offers.resources), *kept], params)
         return {"resources": page, **more}
 
     async def list_templates(self, context: Any, params: Any) -> dict[str, Any]:
         kept = (
-            [artifacts.TEMPLATE] if artifacts.readable(self.visit(Peer(context), context)) else []
+            [artifacts.TEMPLATE]
+            if artifacts.can_read(self.session_of(RequestPeer(context), context))
+            else []
         )
-        page, more = _page([*(one.listed() for one in self.offers.templates), *kept], params)
+        page, more = _page([*(one.to_json() for one in self.offers.templates), *kept], params)
         return {"resourceTemplates": page, **more}
 
     async def read_resource(self, context: Any, params: Any) -> dict[str, Any]:
@@ -207,58 +227,60 @@ class Service:
             if found is None:
                 raise self._no_resource(context, uri)
             return {"contents": [found]}
-        peer = Peer(context)
-        visit = self.visit(peer, context)
-        if not artifacts.readable(visit):
+        peer = RequestPeer(context)
+        visit = self.session_of(peer, context)
+        if not artifacts.can_read(visit):
             raise self._no_resource(context, uri)
 
-        async def work(request: Request) -> dict[str, Any]:
+        async def work(request: ClientRequest) -> dict[str, Any]:
             try:
                 return {
-                    "contents": [await artifacts.read(visit, uri)],
-                    "ttlMs": KEPT_TTL,
+                    "contents": [await artifacts.read_artifact(visit, uri)],
+                    "ttlMs": ARTIFACT_TTL,
                     "cacheScope": "private",
                 }
-            except artifacts.Unreadable as error:
+            except artifacts.UnreadableArtifact as error:
                 raise self._no_resource(context, uri, str(error)) from error
 
-        return await self._worked(peer, visit, params, work)
+        return await self._work_on(peer, visit, params, work)
 
     def _no_resource(self, context: Any, uri: str, why: str = "resource not found") -> Exception:
         from mcp.shared.exceptions import MCPError
 
-        code = -32602 if Peer(context).modern else -32002
+        code = -32602 if RequestPeer(context).is_modern else -32002
         return MCPError(code, why[:1].upper() + why[1:], {"uri": uri[:2_000]})
 
     async def complete(self, context: Any, params: Any) -> dict[str, Any]:
         reference: dict[str, Any] = params.ref.model_dump(
             by_alias=True, mode="json", exclude_none=True
         )
-        return await self.offers.completed(reference, params.argument.name, params.argument.value)
+        return await self.offers.complete_argument(
+            reference, params.argument.name, params.argument.value
+        )
 
     # ---- news
 
     async def subscribe(self, context: Any, params: Any) -> dict[str, Any]:
         try:
-            self.visit(Peer(context), context).subscribe(str(params.uri))
+            self.session_of(RequestPeer(context), context).subscribe(str(params.uri))
         except FerruleError as error:
-            raise failed(error.detail) from error
+            raise failure_error(error.detail) from error
         return {}
 
     async def unsubscribe(self, context: Any, params: Any) -> dict[str, Any]:
-        self.visit(Peer(context), context).subscribed.discard(str(params.uri))
+        self.session_of(RequestPeer(context), context).subscribed.discard(str(params.uri))
         return {}
 
     async def listen(self, context: Any, params: Any) -> Any:
         from mcp.server.subscriptions import InMemorySubscriptionBus, ListenHandler
 
-        visit = self.visit(Peer(context), context)
+        visit = self.session_of(RequestPeer(context), context)
         if visit.listening is None:
             bus = InMemorySubscriptionBus()
             visit.listening = bus, ListenHandler(bus, max_subscriptions=8, max_buffered_events=64)
         return await visit.listening[1](context, params)
 
-    async def changed(self, what: str, visit: Visit | None = None) -> None:
+    async def notify_list_changed(self, what: str, visit: ClientSession | None = None) -> None:
         """Tell all clients (or one) that a list changed: `tools`, `prompts` or `resources`."""
         import mcp_types as types
         from mcp.server import subscriptions
@@ -272,22 +294,22 @@ class Service:
             ),
         }
         note, event = notes[what]
-        for one in self.visits if visit is None else (visit,):
-            await self._tell(one, note(), event())
+        for one in self.sessions if visit is None else (visit,):
+            await self._notify(one, note(), event())
 
-    async def updated(self, uri: str) -> None:
+    async def notify_resource_updated(self, uri: str) -> None:
         """Tell the clients that subscribed to a resource that it changed."""
         import mcp_types as types
         from mcp.server.subscriptions import ResourceUpdated
 
         params = types.ResourceUpdatedNotificationParams(uri=uri)
-        for one in self.visits:
+        for one in self.sessions:
             note = (
                 types.ResourceUpdatedNotification(params=params) if uri in one.subscribed else None
             )
-            await self._tell(one, note, ResourceUpdated(uri=uri))
+            await self._notify(one, note, ResourceUpdated(uri=uri))
 
-    async def _tell(self, visit: Visit, note: Any, event: Any) -> None:
+    async def _notify(self, visit: ClientSession, note: Any, event: Any) -> None:
         if visit.outlet is not None and note is not None:
             await visit.outlet.send_notification(note)
         if visit.listening is not None:
@@ -295,17 +317,17 @@ class Service:
 
     async def set_level(self, context: Any, params: Any) -> dict[str, Any]:
         if params.level in LEVELS:
-            self.visit(Peer(context), context).level = params.level
+            self.session_of(RequestPeer(context), context).level = params.level
         return {}
 
-    def quiet(self) -> None:
+    def end_subscriptions(self) -> None:
         """End all subscriptions, with a last message."""
-        for one in self.visits:
+        for one in self.sessions:
             if one.listening is not None:
                 one.listening[1].close()
 
 
-def library() -> None:
+def require_library() -> None:
     """Raise ConfigError if the protocol library is not installed."""
     try:
         import mcp.server.lowlevel.server as _  # noqa: F401  asked for
@@ -315,7 +337,7 @@ def library() -> None:
         ) from error
 
 
-def build(service: Service) -> Server[Any]:
+def build_server(service: Service) -> Server[Any]:
     """Build the library's server with these methods."""
     from mcp.server.caching import CacheHint
     from mcp.server.lowlevel.server import NotificationOptions, Server
@@ -331,27 +353,31 @@ def build(service: Service) -> Server[Any]:
             return super().create_initialization_options(changing, *args, **more)
 
     lists = ("tools/list", "prompts/list", "resources/list", "resources/templates/list")
-    hints: dict[Any, CacheHint] = {name: CacheHint(TTL) for name in lists}
+    hints: dict[Any, CacheHint] = {name: CacheHint(LIST_TTL) for name in lists}
     server = Ours(
         service.name,
         version=service.version,
         title=service.title or None,
         instructions=service.instructions or None,
         cache_hints={**hints, "resources/read": CacheHint()},
-        get_tool_input_schema=service.schema,
+        get_tool_input_schema=service.tool_schema,
     )
     for method, params, handler in _methods(service):
-        server.add_request_handler(method, params, _whole(handler))
+        server.add_request_handler(method, params, _mark_complete(handler))
     sealed = RequestStateSecurity(
         keys=[os.urandom(32)],
         ttl=ANSWER_SECONDS,
-        bind_principal=lambda context: "\n".join(service.who(Peer(context), context).key),
+        bind_principal=lambda context: "\n".join(
+            service.identify(RequestPeer(context), context).key
+        ),
     )
     server.middleware.append(RequestStateBoundary(sealed, default_audience=service.name))
     return server
 
 
-def _whole(handler: Callable[[Any, Any], Awaitable[Any]]) -> Callable[[Any, Any], Awaitable[Any]]:
+def _mark_complete(
+    handler: Callable[[Any, Any], Awaitable[Any]],
+) -> Callable[[Any, Any], Awaitable[Any]]:
     """Mark answers as complete, which only the newer version of the protocol knows."""
     from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 
@@ -394,21 +420,21 @@ def _methods(service: Service) -> list[tuple[str, Any, Any]]:
     return methods
 
 
-def invalid(why: str, data: Any = None) -> Exception:
+def invalid_error(why: str, data: Any = None) -> Exception:
     """Return the protocol's error for invalid parameters."""
     from mcp.shared.exceptions import MCPError
 
     return MCPError(-32602, why, data)
 
 
-def failed(why: str) -> Exception:
+def failure_error(why: str) -> Exception:
     """Return the protocol's error for a failure on this side."""
     from mcp.shared.exceptions import MCPError
 
     return MCPError(-32603, why)
 
 
-def lacking(capability: str) -> Exception:
+def lacking_error(capability: str) -> Exception:
     """Return the protocol's error for a client that lacks a required capability."""
     from mcp.shared.exceptions import MCPError
 
@@ -429,7 +455,7 @@ def _page(items: Sequence[Any], params: Any) -> tuple[Sequence[Any], dict[str, A
     """Return a page of a list and the cursor of the next. Raises MCPError for a bad cursor."""
     cursor = getattr(params, "cursor", None)
     if cursor is not None and not (cursor.isascii() and cursor.isdigit() and len(cursor) < 10):
-        raise invalid("unknown cursor")
+        raise invalid_error("unknown cursor")
     begin = int(cursor or 0)
-    end = begin + PAGE
+    end = begin + PAGE_SIZE
     return items[begin:end], {"nextCursor": str(end)} if end < len(items) else {}

@@ -16,20 +16,28 @@ from contextlib import AbstractAsyncContextManager
 from contextvars import ContextVar
 from typing import Any
 
-from ferrule.runtime.http.http_security import MOST, OWNER, Message, Receive, Scope, Send, Visitor
+from ferrule.runtime.http.http_security import (
+    MAX_BODY,
+    OWNER,
+    Message,
+    Receive,
+    Scope,
+    Send,
+    Visitor,
+)
 
-from .sessions import IDLE_SECONDS, MAX_CLIENTS, Who
+from .sessions import IDLE_SECONDS, MAX_CLIENTS, ClientIdentity
 
 PATH = "/mcp"
 
 
-def endpoint_of(address: str) -> str:
+def endpoint_url(address: str) -> str:
     """Return where clients connect. An address may be given as they use it, with the path."""
     return f"{address.rstrip('/').removesuffix(PATH)}{PATH}"
 
 
-KEPT_EVENTS = 2_000
-KEPT_BYTES = 16 * 1024 * 1024
+MAX_EVENTS = 2_000
+MAX_EVENT_BYTES = 16 * 1024 * 1024
 RETRY = 500
 """Milliseconds after which a client whose stream was closed comes back."""
 _SESSION = b"mcp-session-id"
@@ -37,7 +45,7 @@ _SESSION = b"mcp-session-id"
 _stream_owner: ContextVar[str] = ContextVar("ferrule_mcp_stream_owner", default="")
 
 
-class Streams:
+class EventHistory:
     """The library's `EventStore`, bounded, in memory: messages that clients may have missed.
 
     It serves clients with a handshake. The library keys streams by the number of a request, which
@@ -55,8 +63,8 @@ class Streams:
         size = 0 if message is None else len(message.model_dump_json())
         self._events[name] = (_stream_owner.get(), stream_id, message, size)
         self._bytes += size
-        while len(self._events) > KEPT_EVENTS or (
-            self._bytes > KEPT_BYTES and len(self._events) > 1
+        while len(self._events) > MAX_EVENTS or (
+            self._bytes > MAX_EVENT_BYTES and len(self._events) > 1
         ):
             _, (_, _, _, gone) = self._events.popitem(last=False)
             self._bytes -= gone
@@ -91,18 +99,18 @@ class Endpoint:
     `left` is called with the transport session that ended.
     """
 
-    def __init__(self, server: Any, left: Callable[[tuple[str, ...]], None]) -> None:
+    def __init__(self, server: Any, on_leave: Callable[[tuple[str, ...]], None]) -> None:
         from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
 
-        streams: Any = Streams()
-        self._left = left
+        streams: Any = EventHistory()
+        self._on_leave = on_leave
         self._owners: OrderedDict[bytes, str] = OrderedDict()
         self._sessions = StreamableHTTPSessionManager(
             server,
             event_store=streams,
             retry_interval=RETRY,
             session_idle_timeout=IDLE_SECONDS,
-            max_request_body_size=MOST,
+            max_request_body_size=MAX_BODY,
             max_sessions=MAX_CLIENTS,
         )
 
@@ -122,12 +130,12 @@ class Endpoint:
         token = _stream_owner.set(owner)
         try:
             await self._sessions.handle_request(
-                scope, receive, self._watched(scope, given, owner, send)
+                scope, receive, self._watch(scope, given, owner, send)
             )
         finally:
             _stream_owner.reset(token)
 
-    def _watched(self, scope: Scope, given: bytes | None, owner: str, send: Send) -> Send:
+    def _watch(self, scope: Scope, given: bytes | None, owner: str, send: Send) -> Send:
         """Notice sessions that begin and end from the answers they get."""
 
         async def watched(message: Message) -> None:
@@ -141,13 +149,13 @@ class Endpoint:
                         self._owners.popitem(last=False)
                 elif given is not None and scope["method"] == "DELETE" and message["status"] < 400:
                     self._owners.pop(given, None)
-                    self._left(("http", given.decode("latin-1")))
+                    self._on_leave(("http", given.decode("latin-1")))
             await send(message)
 
         return watched
 
 
-def connection(context: Any) -> Who | None:
+def identify_client(context: Any) -> ClientIdentity | None:
     """Return the client of a request over HTTP (`handlers.Service.connection`)."""
     request = context.request
     if request is None:
@@ -156,12 +164,12 @@ def connection(context: Any) -> Who | None:
     known = visitor.user != OWNER.user
     user, tenant = (visitor.user, visitor.tenant) if known else ("", "")
     session = request.headers.get("mcp-session-id", "")
-    if session and context.session.protocol_version not in _modern():
-        return Who(("http", session, tenant, user), user, tenant)
-    return Who(("http without sessions", tenant, user), user, tenant, alone=known)
+    if session and context.session.protocol_version not in _modern_versions():
+        return ClientIdentity(("http", session, tenant, user), user, tenant)
+    return ClientIdentity(("http without sessions", tenant, user), user, tenant, is_exclusive=known)
 
 
-def _modern() -> Any:
+def _modern_versions() -> Any:
     from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 
     return MODERN_PROTOCOL_VERSIONS

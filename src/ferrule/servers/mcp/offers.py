@@ -23,7 +23,7 @@ Complete = Callable[[Mapping[str, Any], str, str], "Sequence[str] | Awaitable[Se
 argument and what was typed; returns values.
 """
 
-COMPLETIONS = 100
+MAX_COMPLETIONS = 100
 """Most values of a completion, set by the protocol."""
 
 
@@ -50,7 +50,7 @@ class Prompt:
     get: Callable[..., Messages | Awaitable[Messages]]
     arguments: tuple[PromptArgument, ...] = ()
 
-    def listed(self) -> dict[str, Any]:
+    def to_json(self) -> dict[str, Any]:
         """Return the prompt as in `prompts/list`."""
         taken = [
             {"name": one.name, "description": one.description, "required": one.required}
@@ -58,7 +58,7 @@ class Prompt:
         ]
         return {"name": self.name, "description": self.description, "arguments": taken}
 
-    def missing(self, given: Mapping[str, str]) -> list[str]:
+    def find_problems(self, given: Mapping[str, str]) -> list[str]:
         """Return a problem for each missing required argument and each unknown one."""
         known = {one.name for one in self.arguments}
         lacking = [
@@ -79,7 +79,7 @@ class Resource:
     description: str = ""
     media_type: str = "text/plain"
 
-    def listed(self) -> dict[str, Any]:
+    def to_json(self) -> dict[str, Any]:
         """Return the resource as in `resources/list`."""
         return {
             "uri": self.uri,
@@ -90,7 +90,7 @@ class Resource:
 
     async def contents(self) -> dict[str, Any]:
         """Return the content as in `resources/read`."""
-        return contents(self.uri, await settled(self.read()), self.media_type)
+        return contents(self.uri, await resolve(self.read()), self.media_type)
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,7 +103,7 @@ class Template:
     description: str = ""
     media_type: str = "text/plain"
 
-    def listed(self) -> dict[str, Any]:
+    def to_json(self) -> dict[str, Any]:
         """Return the template as in `resources/templates/list`."""
         about = {"name": self.name, "description": self.description, "mimeType": self.media_type}
         return {"uriTemplate": self.uri_template, **about}
@@ -123,15 +123,15 @@ class Template:
 
     async def contents(self, uri: str, places: Mapping[str, str]) -> dict[str, Any]:
         """Return the content as in `resources/read`."""
-        return contents(uri, await settled(self.read(**places)), self.media_type)
+        return contents(uri, await resolve(self.read(**places)), self.media_type)
 
 
 @dataclass(slots=True)
 class Offers:
     """Everything served beside tools.
 
-    The lists may change while the server runs; `McpServer.changed` tells clients. `logging` says
-    that tools log to clients (`client.Client.log`).
+    The lists may change while the server runs; `McpServer.notify_changed` tells clients. `logging`
+    says that tools log to clients (`client.Client.log`).
     """
 
     prompts: list[Prompt] = field(default_factory=list[Prompt])
@@ -154,29 +154,33 @@ class Offers:
                 return await template.contents(uri, places)
         return None
 
-    async def completed(
+    async def complete_argument(
         self, reference: Mapping[str, Any], name: str, typed: str
     ) -> dict[str, Any]:
         """Return the completion as in `completion/complete`."""
         values = (
-            list(await settled(self.complete(reference, name, typed)))
+            list(await resolve(self.complete(reference, name, typed)))
             if self.complete is not None
             else []
         )
-        more = len(values) > COMPLETIONS
+        more = len(values) > MAX_COMPLETIONS
         return {
-            "completion": {"values": values[:COMPLETIONS], "total": len(values), "hasMore": more}
+            "completion": {
+                "values": values[:MAX_COMPLETIONS],
+                "total": len(values),
+                "hasMore": more,
+            }
         }
 
 
-def messages(said: Messages) -> list[dict[str, Any]]:
+def to_messages(said: Messages) -> list[dict[str, Any]]:
     """Return the messages of a prompt in the protocol's JSON."""
     if isinstance(said, str):
         return [{"role": "user", "content": text(said)}]
     return [dict(one) for one in said]
 
 
-async def settled(value: Any) -> Any:
+async def resolve(value: Any) -> Any:
     """Return a value, or the result of an awaitable."""
     return await value if inspect.isawaitable(value) else value
 
@@ -191,6 +195,6 @@ __all__ = [
     "PromptArgument",
     "Resource",
     "Template",
-    "messages",
-    "settled",
+    "resolve",
+    "to_messages",
 ]

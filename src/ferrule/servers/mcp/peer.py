@@ -12,7 +12,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from importlib import import_module
 from typing import Any
 
-from ferrule.connectors.cleaning import clean
+from ferrule.connectors.text_cleaning import clean_text
 from ferrule.core.errors import FerruleError
 
 ANSWER_SECONDS = 300.0
@@ -40,25 +40,25 @@ def capability_of(question: Mapping[str, Any]) -> str:
     return _QUESTIONS[str(question["method"])][0]
 
 
-class Peer:
+class RequestPeer:
     """The client of one request. `context` is the protocol library's `ServerRequestContext`."""
 
     def __init__(self, context: Any) -> None:
         self._context = context
         self._session = context.session
         versions = import_module("mcp_types.version").MODERN_PROTOCOL_VERSIONS
-        self.modern: bool = context.protocol_version in versions
+        self.is_modern: bool = context.protocol_version in versions
         self.version = str(context.protocol_version)
         self._loop = asyncio.get_running_loop()
         self._queue: asyncio.Queue[Callable[[], Awaitable[None]]] = asyncio.Queue()
         self._pump: asyncio.Task[None] | None = None
         self._steps = 0
-        self._deaf = False
+        self._is_deaf = False
 
     @property
     def name(self) -> str:
         """The client's name for itself, without invisible characters. Nobody checked it."""
-        return named(self._session.client_params)
+        return client_name(self._session.client_params)
 
     @property
     def outlet(self) -> Any:
@@ -83,7 +83,7 @@ class Peer:
     def log(self, level: str, said: str, least: str) -> None:
         """Send a line to the client's log, if it wants lines of this level. From any thread."""
         meta: dict[str, Any] = self._context.meta or {}
-        wanted = str(meta.get(_LOG_LEVEL, "")) if self.modern else least
+        wanted = str(meta.get(_LOG_LEVEL, "")) if self.is_modern else least
         if wanted not in LEVELS or LEVELS.index(level) < LEVELS.index(wanted):
             return
         types = import_module("mcp_types")
@@ -95,35 +95,35 @@ class Peer:
             )
         )
 
-    async def drained(self) -> None:
+    async def drain(self) -> None:
         """Wait until every notification so far was sent: none may come after the answer."""
         await asyncio.sleep(0)
         await self._queue.join()
 
     def _post(self, send: Callable[[], Awaitable[None]]) -> None:
-        self._loop.call_soon_threadsafe(self._put, send)
+        self._loop.call_soon_threadsafe(self._enqueue, send)
 
-    def _put(self, send: Callable[[], Awaitable[None]]) -> None:
-        if self._deaf or self._queue.qsize() >= _WAITING:
+    def _enqueue(self, send: Callable[[], Awaitable[None]]) -> None:
+        if self._is_deaf or self._queue.qsize() >= _WAITING:
             return
         self._queue.put_nowait(send)
         if self._pump is None or self._pump.done():
-            self._pump = asyncio.create_task(self._sent(), name="mcp notifications")
+            self._pump = asyncio.create_task(self._send_queued(), name="mcp notifications")
 
-    async def _sent(self) -> None:
+    async def _send_queued(self) -> None:
         while not self._queue.empty():
             send = self._queue.get_nowait()
             try:
-                if not self._deaf:
+                if not self._is_deaf:
                     await send()
             except Exception:  # noqa: BLE001  boundary: a client that refuses notifications gets no more; its call continues
-                self._deaf = True
+                self._is_deaf = True
             finally:
                 self._queue.task_done()
 
-    def left(self) -> None:
+    def disconnect(self) -> None:
         """Drop the notifications that wait for a client that is gone."""
-        self._deaf = True
+        self._is_deaf = True
         if self._pump is not None:
             self._pump.cancel()
 
@@ -145,7 +145,7 @@ class Peer:
             )
         except (import_module("mcp.shared.exceptions").MCPError, ValueError, TimeoutError) as error:
             raise NoAnswer(
-                f"the client did not answer: {clean(str(error))[:300]}", code=NoAnswer.code
+                f"the client did not answer: {clean_text(str(error))[:300]}", code=NoAnswer.code
             ) from error
         return answer.model_dump(by_alias=True, mode="json", exclude_none=True)
 
@@ -156,13 +156,13 @@ class Peer:
         """
         if self._context.close_sse_stream is None:
             return False
-        await self.drained()
+        await self.drain()
         await self._context.close_sse_stream()
         return True
 
 
-def named(params: Any) -> str:
+def client_name(params: Any) -> str:
     """Return a client's name for itself, restricted to safe characters and never empty."""
-    said = clean(params.client_info.name if params is not None else "")
+    said = clean_text(params.client_info.name if params is not None else "")
     kept = "".join(one if one.isalnum() or one in " ._-/@" else "_" for one in said)
     return " ".join(kept.split())[:_NAME].strip() or "unknown"

@@ -21,43 +21,43 @@ from uuid import uuid4
 from ferrule.core.calls import ErrorType
 from ferrule.core.errors import ToolFailed
 
-from .blocks import Block, weight
-from .peer import ANSWER_SECONDS, Peer, capability_of
+from .blocks import Block, block_size
+from .peer import ANSWER_SECONDS, RequestPeer, capability_of
 
-SHOWN = 4 * 1024 * 1024
+MAX_SHOWN = 4 * 1024 * 1024
 """Most characters of all blocks beside a result."""
 
 Question = Mapping[str, Any]
 Answers = dict[str, dict[str, Any]]
 
 
-class Lacking(ToolFailed):
+class CapabilityLacking(ToolFailed):
     """The client lacks a capability that a tool needs."""
 
 
-class Request:
+class ClientRequest:
     """One request of a client.
 
     `given` holds answers that came with it, to questions that a tool is going to ask; `level` is
     the lowest level of lines the client wants for its log.
     """
 
-    def __init__(self, peer: Peer, given: Answers, level: str = "info") -> None:
+    def __init__(self, peer: RequestPeer, given: Answers, level: str = "info") -> None:
         self.peer = peer
         self.level = level
-        self.calls: set[str] = set()
-        self.shown: list[Block] = []
-        self.lacking: str = ""
+        self.call_ids: set[str] = set()
+        self.shown_blocks: list[Block] = []
+        self.lacking_capability: str = ""
         """A capability that a tool needed and the client does not have."""
-        self.answered: Callable[[], None] = _nothing
+        self.on_answered: Callable[[], None] = _do_nothing
         """Called once a person has decided whether the call may run."""
-        self.call = ""
+        self.last_call_id = ""
         """The id of the last call made directly for this request, not within another call."""
-        self.said: dict[str, Any] = {}
+        self.approvals: dict[str, Any] = {}
         """A person's answers to calls by digest, for the duration of this request: the first call
         that runs ends it.
         """
-        self.wanted: tuple[str, Question] | None = None
+        self.wanted_approval: tuple[str, Question] | None = None
         """The digest of a call that a person must be asked about before it is made again, and the
         question.
         """
@@ -67,23 +67,23 @@ class Request:
         self._work: asyncio.Task[Any] | None = None
 
     @property
-    def over(self) -> bool:
+    def is_done(self) -> bool:
         """Whether the work is done."""
         return self._work is not None and self._work.done()
 
-    def start(self, work: Coroutine[Any, Any, Any], then: Callable[[], None]) -> None:
-        """Start the work. `then` is called when it is over, however it ends."""
+    def start(self, work: Coroutine[Any, Any, Any], on_done: Callable[[], None]) -> None:
+        """Start the work. `on_done` is called when it is over, however it ends."""
         self._work = asyncio.create_task(work, name="mcp request")
 
         def over(_: asyncio.Task[Any]) -> None:
-            then()
+            on_done()
             self._wake()
 
         self._work.add_done_callback(over)
 
     # ---- for the client's side
 
-    async def turn(self) -> Mapping[str, Question] | None:
+    async def wait(self) -> Mapping[str, Question] | None:
         """Wait until there is something to answer with.
 
         That is the open questions, or None when the work is over (see `outcome`). If this is
@@ -93,13 +93,13 @@ class Request:
         try:
             while not self._work.done():
                 if self._open:
-                    await self.peer.drained()
+                    await self.peer.drain()
                     return {name: question for name, (question, _) in self._open.items()}
                 self._turn = asyncio.get_running_loop().create_future()
                 await self._turn
-            await self.peer.drained()
+            await self.peer.drain()
         except asyncio.CancelledError:
-            self.peer.left()
+            self.peer.disconnect()
             await self.stop()
             raise
         return None
@@ -109,7 +109,7 @@ class Request:
         assert self._work is not None
         return self._work.result()
 
-    def go_on(self, peer: Peer, answers: Answers) -> None:
+    def resume(self, peer: RequestPeer, answers: Answers) -> None:
         """Continue with another exchange of the client.
 
         Answers to what was not asked are ignored; what was not answered stays open.
@@ -132,28 +132,31 @@ class Request:
 
     # ---- for the handler's side
 
-    async def ask(self, questions: Mapping[str, Question], *, ahead: bool = True) -> Answers:
+    async def ask(self, questions: Mapping[str, Question], *, use_given: bool = True) -> Answers:
         """Ask the client questions, by name.
 
-        With `ahead`, answers that came with the request count.
+        With `use_given`, answers that came with the request count.
 
         Raises:
-            Lacking: the client cannot be asked this.
+            CapabilityLacking: the client cannot be asked this.
             NoAnswer: the client did not answer.
             TimeoutError: the answer took too long.
         """
         for question in questions.values():
             if not self.peer.can(capability_of(question)):
-                self.lacking = capability_of(question)
-                reason = f"this client lacks the capability `{self.lacking}`, which is needed here"
-                raise Lacking(ErrorType.PERMISSION_DENIED, reason)
-        if not self.peer.modern:
+                lacking = capability_of(question)
+                self.lacking_capability = lacking
+                reason = f"this client lacks the capability `{lacking}`, which is needed here"
+                raise CapabilityLacking(ErrorType.PERMISSION_DENIED, reason)
+        if not self.peer.is_modern:
             return {name: await self.peer.ask(question) for name, question in questions.items()}
         answers = {
-            name: self._given.pop(name) for name in questions if ahead and name in self._given
+            name: self._given.pop(name) for name in questions if use_given and name in self._given
         }
         waiting = {
-            name: self._asked(name, one) for name, one in questions.items() if name not in answers
+            name: self._open_question(name, one)
+            for name, one in questions.items()
+            if name not in answers
         }
         self._wake()
         try:
@@ -167,13 +170,13 @@ class Request:
         return answers
 
     def show(self, block: Block) -> None:
-        """Send a block beside the result. Raises ToolFailed beyond `SHOWN`."""
-        if sum(map(weight, (*self.shown, block))) > SHOWN:
-            said = f"the blocks beside the result exceed {SHOWN} characters"
+        """Send a block beside the result. Raises ToolFailed beyond `MAX_SHOWN`."""
+        if sum(map(block_size, (*self.shown_blocks, block))) > MAX_SHOWN:
+            said = f"the blocks beside the result exceed {MAX_SHOWN} characters"
             raise ToolFailed(ErrorType.LIMIT, said)
-        self.shown.append(block)
+        self.shown_blocks.append(block)
 
-    def _asked(self, name: str, question: Question) -> asyncio.Future[dict[str, Any]]:
+    def _open_question(self, name: str, question: Question) -> asyncio.Future[dict[str, Any]]:
         if name in self._open:
             raise ValueError(f"a question `{name}` is open already")
         answered: asyncio.Future[dict[str, Any]] = asyncio.get_running_loop().create_future()
@@ -185,7 +188,7 @@ class Request:
             self._turn.set_result(None)
 
 
-class Suspended:
+class SuspendedRequests:
     """Requests that wait for their client to come again.
 
     Each is kept under a name that only the client was told; a name is valid once.
@@ -193,11 +196,11 @@ class Suspended:
 
     def __init__(self, most: int) -> None:
         self._most = most
-        self._requests: dict[str, Request] = {}
+        self._requests: dict[str, ClientRequest] = {}
 
-    def keep(self, request: Request) -> str | None:
+    def keep(self, request: ClientRequest) -> str | None:
         """Keep a request and return its name, or None if too many wait."""
-        for name in [name for name, one in self._requests.items() if one.over]:
+        for name in [name for name, one in self._requests.items() if one.is_done]:
             del self._requests[name]
         if len(self._requests) >= self._most:
             return None
@@ -205,10 +208,10 @@ class Suspended:
         self._requests[name] = request
         return name
 
-    def take(self, name: str) -> Request | None:
+    def take(self, name: str) -> ClientRequest | None:
         """Remove and return the request of this name."""
         return self._requests.pop(name, None)
 
 
-def _nothing() -> None:
+def _do_nothing() -> None:
     """Do nothing: no one waits for an answer."""

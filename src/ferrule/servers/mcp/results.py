@@ -15,7 +15,7 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any, cast
 
-from ferrule.core.calls import Result
+from ferrule.core.calls import ToolResult
 from ferrule.tools.definition import Tool
 
 from .blocks import Block, text
@@ -24,8 +24,8 @@ from .tool_list import output_schema
 _REFERENCE = re.compile(r"art-[0-9a-f]{64}")
 
 
-def told(
-    result: Result,
+def to_call_result(
+    result: ToolResult,
     tool: Tool | None,
     *,
     modern: bool,
@@ -34,19 +34,19 @@ def told(
 ) -> dict[str, Any]:
     """Return a `tools/call` result."""
     if not result.success:
-        return {"content": [text(result.text())], "isError": True}
-    blocks = [*shown] if result.data is None and shown else [text(result.text()), *shown]
+        return {"content": [text(result.to_text())], "isError": True}
+    blocks = [*shown] if result.data is None and shown else [text(result.to_text()), *shown]
     answer: dict[str, Any] = {"content": [*blocks, *links], "isError": False}
     if (
         tool is not None
         and tool.output is not None
         and output_schema(tool, modern=modern) is not None
     ):
-        answer["structuredContent"] = _structured(result, tool)
+        answer["structuredContent"] = _structured_content(result, tool)
     return answer
 
 
-def reference_of(result: Result) -> str:
+def find_reference(result: ToolResult) -> str:
     """Return the reference of the artifact that holds a whole result, or "".
 
     If the data only looks like a stub, the reference leads nowhere.
@@ -62,7 +62,7 @@ def reference_of(result: Result) -> str:
     return said[0] if said else ""
 
 
-def _structured(result: Result, tool: Tool) -> Any:
+def _structured_content(result: ToolResult, tool: Tool) -> Any:
     assert tool.output is not None
     if not result.partial:
         value, problems = tool.output.encode(result.data)

@@ -1,6 +1,6 @@
 """`McpServer`: the tools of an agent for MCP clients, over standard streams and HTTP.
 
-    agent = Agent("scripted:none", tools=[get_weather])
+    agent = Agent("scripted:none", tools=[get_weather], deny=["delete_*"])
     await McpServer(agent, name="weather").stdio()
 
 Both versions of the protocol are served. A client's calls pass the agent's gate and are journaled,
@@ -22,15 +22,22 @@ from ferrule._version import __version__
 from ferrule.core.errors import ConfigError
 from ferrule.engine.agent import Agent
 from ferrule.engine.session import Session
-from ferrule.permissions.approvals import AllowThese
-from ferrule.runtime.http.http_security import Application, Door
-from ferrule.runtime.http.http_security import Who as Person
-from ferrule.runtime.http.server import address_of, hosts_of, listen, origins_of, port_of, serve
+from ferrule.permissions.approvals import AllowlistApprover
+from ferrule.runtime.http.http_security import Application, HttpGuard
+from ferrule.runtime.http.http_security import Principal as Person
+from ferrule.runtime.http.server import (
+    accepted_hosts,
+    accepted_origins,
+    bound_port,
+    listen,
+    public_address,
+    serve,
+)
 
 from . import http, stdio
-from .handlers import Service, build, library
+from .handlers import Service, build_server, require_library
 from .offers import Offers
-from .sessions import Visits, Who
+from .sessions import ClientIdentity, ClientSessions
 
 PORT = 8330
 _connection: ContextVar[str] = ContextVar("ferrule_mcp_connection", default="")
@@ -65,18 +72,18 @@ class McpServer:
         yes_to: Sequence[str] = (),
         end: Callable[[Session], Awaitable[None]] = Session.close,
     ) -> None:
-        library()
-        AllowThese(yes_to)  # an invalid pattern is an error now, not for the first client
+        require_library()
+        AllowlistApprover(yes_to)  # an invalid pattern is an error now, not for the first client
         self._service = Service(
-            Visits(agent, tuple(yes_to), end),
+            ClientSessions(agent, tuple(yes_to), end),
             offers or Offers(),
             name,
             version,
             title,
             instructions,
-            _whose,
+            _identify_client,
         )
-        self._server = build(self._service)
+        self._server = build_server(self._service)
         self._endpoint: http.Endpoint | None = None
 
     async def stdio(self) -> None:
@@ -84,7 +91,7 @@ class McpServer:
 
         Meanwhile, whatever else writes to standard output writes to standard error.
         """
-        async with stdio.streams() as (read, write):
+        async with stdio.open_streams() as (read, write):
             await self.connect(read, write)
 
     async def connect(self, read: Any, write: Any) -> None:
@@ -93,7 +100,7 @@ class McpServer:
         try:
             await self._server.run(read, write, self._server.create_initialization_options())
         finally:
-            self._service.visits.leave(("stdio", _connection.get()))
+            self._service.sessions.close_client(("stdio", _connection.get()))
 
     async def http(
         self,
@@ -124,17 +131,21 @@ class McpServer:
         """
         given = listening or listen(host, port)
         try:
-            taken = port_of(given)
-            address = address_of(host, taken, url)
+            taken = bound_port(given)
+            address = public_address(host, taken, url)
             app = self.app(
-                token=token, hosts=hosts_of(host, taken, url), origins=origins_of(host, taken, url)
+                token=token,
+                hosts=accepted_hosts(host, taken, url),
+                origins=accepted_origins(host, taken, url),
             )
         except BaseException:
             given.close()
             raise
         async with self.running():
-            ready(http.endpoint_of(address))
-            return await serve(app, host, taken, listening=given, ending=self._service.quiet)
+            ready(http.endpoint_url(address))
+            return await serve(
+                app, host, taken, listening=given, on_stopping=self._service.end_subscriptions
+            )
 
     def app(
         self,
@@ -145,15 +156,15 @@ class McpServer:
     ) -> Application:
         """Return the ASGI application, for a server of your own.
 
-        It serves while `running` is entered. See `runtime.http.http_security.Door` for the
+        It serves while `running` is entered. See `runtime.http.http_security.HttpGuard` for the
         arguments.
         """
         if self._endpoint is not None:
             raise ConfigError(
                 "this server has an application already", hint="make another McpServer"
             )
-        self._endpoint = http.Endpoint(self._server, self._service.visits.leave)
-        return Door(self._endpoint, token=token, hosts=hosts, origins=origins)
+        self._endpoint = http.Endpoint(self._server, self._service.sessions.close_client)
+        return HttpGuard(self._endpoint, token=token, hosts=hosts, origins=origins)
 
     @asynccontextmanager
     async def running(self) -> AsyncGenerator[None]:
@@ -164,24 +175,24 @@ class McpServer:
             try:
                 yield
             finally:
-                await self._service.visits.close()
+                await self._service.sessions.close()
 
-    async def changed(self, what: str = "tools") -> None:
+    async def notify_changed(self, what: str = "tools") -> None:
         """Tell clients that `tools`, `prompts` or `resources` changed."""
-        await self._service.changed(what)
+        await self._service.notify_list_changed(what)
 
-    async def updated(self, uri: str) -> None:
+    async def notify_updated(self, uri: str) -> None:
         """Tell the clients that subscribed to a resource that it changed."""
-        await self._service.updated(uri)
+        await self._service.notify_resource_updated(uri)
 
     async def close(self) -> None:
         """End and journal all work, and close all sessions. The agent stays open."""
-        self._service.quiet()
-        await self._service.visits.close()
+        self._service.end_subscriptions()
+        await self._service.sessions.close()
 
 
-def _whose(context: Any) -> Who | None:
-    over_http = http.connection(context)
+def _identify_client(context: Any) -> ClientIdentity | None:
+    over_http = http.identify_client(context)
     if over_http is not None:
         return over_http
-    return Who(("stdio", _connection.get()), "")
+    return ClientIdentity(("stdio", _connection.get()), "")

@@ -7,8 +7,8 @@ artifacts, answers or grants. Names are claims: clients that share a token and u
 one.
 
 Limits: `MAX_CLIENTS` at a time (the one idle for longest is closed; its journal stays),
-`IDLE_SECONDS` without a request, `CALLS` in progress per client, and as many that wait for their
-client.
+`IDLE_SECONDS` without a request, `MAX_REQUESTS` in progress per client, and as many that wait
+for their client.
 """
 
 from __future__ import annotations
@@ -18,24 +18,24 @@ from collections.abc import Awaitable, Callable, Coroutine, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from ferrule.core.calls import Call, Result
+from ferrule.core.calls import ToolCall, ToolResult
 from ferrule.core.errors import FerruleError
 from ferrule.core.events import DirectCall
 from ferrule.engine.agent import Agent
 from ferrule.engine.live_events import Live, Progress
 from ferrule.engine.session import Session
-from ferrule.permissions.approvals import AllowThese
+from ferrule.permissions.approvals import AllowlistApprover
 from ferrule.runtime.session_pool import PoolFull, SessionPool
 
-from .approvals import CURRENT, ClientApprover, answered
-from .client import UNDER_WAY
-from .peer import Peer
-from .requests import Answers, Request, Suspended
+from .approvals import CURRENT_REQUEST, ClientApprover, ask_client
+from .client import CURRENT_REQUESTS
+from .peer import RequestPeer
+from .requests import Answers, ClientRequest, SuspendedRequests
 
 MAX_CLIENTS = 64
 IDLE_SECONDS = 1800.0
-CALLS = 32
-QUESTIONS = 4
+MAX_REQUESTS = 32
+MAX_QUESTIONS = 4
 """Times that one request asks a person about its call: each hook that changes the arguments makes
 it another question.
 """
@@ -46,14 +46,14 @@ _SUBSCRIBED = 256
 End = Callable[[Session], Awaitable[None]]
 
 
-class Full(FerruleError):
+class LimitExceeded(FerruleError):
     """A limit is reached."""
 
     code = "mcp_full"
 
 
 @dataclass(frozen=True, slots=True)
-class Who:
+class ClientIdentity:
     """Which client it is.
 
     `key` tells it from others, `user` is the owner of its session (under `tenant`, or the agent's).
@@ -63,92 +63,102 @@ class Who:
     key: tuple[str, ...]
     user: str
     tenant: str = ""
-    alone: bool = True
+    is_exclusive: bool = True
 
 
-class Visit:
+class ClientSession:
     """One client with its session."""
 
     def __init__(
         self,
-        who: Who,
+        who: ClientIdentity,
         session: Session,
         yes_to: tuple[str, ...],
         end: End,
         used: Callable[[], object],
     ) -> None:
-        self.who = who
+        self.identity = who
         self.session = session
         self._end = end
-        self._used = used
-        self.calls: dict[str, Request] = {}
-        self.suspended = Suspended(CALLS)
+        self._on_use = used
+        self.calls: dict[str, ClientRequest] = {}
+        self.suspended = SuspendedRequests(MAX_REQUESTS)
         self.level = "info"
         self.subscribed: set[str] = set()
         self.listening: Any = None
         """Serves this client's subscriptions, once it has some."""
         self.outlet: Any = None
         """Sends notifications that belong to no request, if the client has a connection."""
-        self._at_work: set[Request] = set()
+        self._requests: set[ClientRequest] = set()
         self._asking = asyncio.Lock()
-        session.set_approver(AllowThese(yes_to, ClientApprover()) if yes_to else ClientApprover())
+        session.set_approver(
+            AllowlistApprover(yes_to, ClientApprover()) if yes_to else ClientApprover()
+        )
         self._stop_observing = session.observe(self._observe)
 
     @property
     def is_busy(self) -> bool:
         """Whether a request is in progress."""
-        return bool(self._at_work)
+        return bool(self._requests)
 
-    def begin(
-        self, peer: Peer, given: Answers, work: Callable[[Request], Coroutine[Any, Any, Any]]
-    ) -> Request:
-        """Accept a request. Raises Full."""
-        if len(self._at_work) >= CALLS:
-            raise Full(f"{CALLS} requests of this client are in progress already", code=Full.code)
-        request = Request(peer, given, self.level)
-        self._at_work.add(request)
+    def start_request(
+        self,
+        peer: RequestPeer,
+        given: Answers,
+        work: Callable[[ClientRequest], Coroutine[Any, Any, Any]],
+    ) -> ClientRequest:
+        """Accept a request. Raises LimitExceeded."""
+        if len(self._requests) >= MAX_REQUESTS:
+            raise LimitExceeded(
+                f"{MAX_REQUESTS} requests of this client are in progress already",
+                code=LimitExceeded.code,
+            )
+        request = ClientRequest(peer, given, self.level)
+        self._requests.add(request)
 
         def over() -> None:
-            self._at_work.discard(request)
-            for call_id in request.calls:
+            self._requests.discard(request)
+            for call_id in request.call_ids:
                 self.calls.pop(call_id, None)
-                self._lighten(call_id)
-            self._used()
+                self._drop_payload(call_id)
+            self._on_use()
 
-        request.start(self._within(request, work), over)
+        request.start(self._work_for(request, work), over)
         return request
 
-    async def call(self, tool: str, arguments: Mapping[str, Any]) -> Result:
+    async def call_tool(self, tool: str, arguments: Mapping[str, Any]) -> ToolResult:
         """Call a tool for the current request.
 
         The call is made again if a person was asked in between.
         """
-        request = CURRENT.get()
-        result = await self._call(tool, arguments)
-        for _ in range(QUESTIONS):
-            if request is None or request.wanted is None:
+        request = CURRENT_REQUEST.get()
+        result = await self._call_tool(tool, arguments)
+        for _ in range(MAX_QUESTIONS):
+            if request is None or request.wanted_approval is None:
                 break
-            (digest, asking), request.wanted = request.wanted, None
-            request.said[digest] = await answered(request, digest, asking)
-            result = await self._call(tool, arguments)
+            (digest, asking), request.wanted_approval = request.wanted_approval, None
+            request.approvals[digest] = await ask_client(request, digest, asking)
+            result = await self._call_tool(tool, arguments)
         return result
 
-    async def _call(self, tool: str, arguments: Mapping[str, Any]) -> Result:
-        give_back = await self._turn_to_ask(tool, arguments)
+    async def _call_tool(self, tool: str, arguments: Mapping[str, Any]) -> ToolResult:
+        give_back = await self._acquire_question(tool, arguments)
         try:
             return await self.session.call_tool(tool, arguments, by=BY)
         finally:
             give_back()
 
     def subscribe(self, uri: str) -> None:
-        """Subscribe the client to a resource. Raises Full."""
+        """Subscribe the client to a resource. Raises LimitExceeded."""
         if len(self.subscribed) >= _SUBSCRIBED and uri not in self.subscribed:
-            raise Full(f"this client has {_SUBSCRIBED} subscriptions already", code=Full.code)
+            raise LimitExceeded(
+                f"this client has {_SUBSCRIBED} subscriptions already", code=LimitExceeded.code
+            )
         self.subscribed.add(uri)
 
     async def cancel(self) -> None:
         """End all requests, settled and journaled."""
-        for request in list(self._at_work):
+        for request in list(self._requests):
             await request.stop()
 
     async def close(self) -> None:
@@ -156,21 +166,23 @@ class Visit:
         self._stop_observing()
         await self._end(self.session)
 
-    async def _within(
-        self, request: Request, work: Callable[[Request], Coroutine[Any, Any, Any]]
+    async def _work_for(
+        self, request: ClientRequest, work: Callable[[ClientRequest], Coroutine[Any, Any, Any]]
     ) -> Any:
-        UNDER_WAY.set(self.calls)
-        CURRENT.set(request)
+        CURRENT_REQUESTS.set(self.calls)
+        CURRENT_REQUEST.set(request)
         return await work(request)
 
-    async def _turn_to_ask(self, tool: str, arguments: Mapping[str, Any]) -> Callable[[], None]:
+    async def _acquire_question(
+        self, tool: str, arguments: Mapping[str, Any]
+    ) -> Callable[[], None]:
         """Let calls that need approval take turns until they have their answer.
 
         The engine asks one question at a time, and runs a waiting call within another call, which
         would then have to wait for it in turn.
         """
         if not self.session.needs_approval(tool, arguments):
-            return _nothing
+            return _do_nothing
         await self._asking.acquire()
         held = [self._asking]
 
@@ -178,18 +190,18 @@ class Visit:
             if held:
                 held.pop().release()
 
-        if (request := CURRENT.get()) is not None:
-            request.answered = give_back
+        if (request := CURRENT_REQUEST.get()) is not None:
+            request.on_answered = give_back
         return give_back
 
-    def _lighten(self, call_id: str) -> None:
+    def _drop_payload(self, call_id: str) -> None:
         """Drop the arguments and result of a call, which the journal has.
 
         A connection may last for days, and a session keeps both in memory.
         """
-        slot = self.session.driver.machine.slot(call_id)
+        slot = self.session.driver.machine.find_slot(call_id)
         if slot is not None and slot.result is not None:
-            slot.call = Call(slot.call.id, slot.call.tool)
+            slot.call = ToolCall(slot.call.id, slot.call.tool)
             slot.result = replace(slot.result, data=None, notes=())
 
     def _observe(self, item: Live) -> None:
@@ -199,16 +211,16 @@ class Visit:
                 request.peer.progress(item.text)
         elif isinstance(item, DirectCall):
             above = self.calls.get(item.by.removeprefix("call "))
-            request = above or (CURRENT.get() if item.by == BY else None)
+            request = above or (CURRENT_REQUEST.get() if item.by == BY else None)
             if request is not None:
                 self.calls[item.call.id] = request
-                request.calls.add(item.call.id)
+                request.call_ids.add(item.call.id)
                 if item.by == BY:
-                    request.call = item.call.id
+                    request.last_call_id = item.call.id
 
 
 @dataclass(slots=True)
-class Visits:
+class ClientSessions:
     """All clients of a server.
 
     `agent` opens a session for each and stays open for its owner; `end` closes a session.
@@ -217,17 +229,19 @@ class Visits:
     agent: Agent
     yes_to: tuple[str, ...] = ()
     end: End = Session.close
-    pool: SessionPool[tuple[str, ...], Visit] = field(
-        default_factory=lambda: SessionPool[tuple[str, ...], Visit](MAX_CLIENTS, IDLE_SECONDS)
+    pool: SessionPool[tuple[str, ...], ClientSession] = field(
+        default_factory=lambda: SessionPool[tuple[str, ...], ClientSession](
+            MAX_CLIENTS, IDLE_SECONDS
+        )
     )
 
-    def __iter__(self) -> Iterator[Visit]:
+    def __iter__(self) -> Iterator[ClientSession]:
         return iter(self.pool)
 
-    def of(self, who: Who, about: str) -> Visit:
+    def session_for(self, who: ClientIdentity, about: str) -> ClientSession:
         """Return the session of this client, opened if it is new.
 
-        A new session starts with `about` in its journal. Raises Full, JournalError.
+        A new session starts with `about` in its journal. Raises LimitExceeded, JournalError.
         """
         visit = self.pool.use(who.key)
         if visit is not None:
@@ -235,16 +249,17 @@ class Visits:
         try:
             self.pool.make_room()
         except PoolFull as full:
-            raise Full(
-                f"{MAX_CLIENTS} clients are served already; try again later", code=Full.code
+            raise LimitExceeded(
+                f"{MAX_CLIENTS} clients are served already; try again later",
+                code=LimitExceeded.code,
             ) from full
-        session = self.agent.working_for(who.user, tenant=who.tenant).session()
+        session = self.agent.copy_for_user(who.user, tenant=who.tenant).session()
         session.add_notice("mcp", about)
-        visit = Visit(who, session, self.yes_to, self.end, lambda: self.pool.use(who.key))
+        visit = ClientSession(who, session, self.yes_to, self.end, lambda: self.pool.use(who.key))
         self.pool.add(who.key, visit)
         return visit
 
-    def leave(self, key: tuple[str, ...]) -> None:
+    def close_client(self, key: tuple[str, ...]) -> None:
         """Close the sessions of a client that is gone, in the background."""
         for known in self.pool.open_keys():
             if known[: len(key)] == key:
@@ -255,5 +270,5 @@ class Visits:
         await self.pool.close_all()
 
 
-def _nothing() -> None:
+def _do_nothing() -> None:
     """Do nothing: there is no turn to give back."""

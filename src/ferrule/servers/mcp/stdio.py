@@ -3,7 +3,7 @@
 The library takes over standard output and redirects everything else that writes there to standard
 error. It would read standard input in a thread that nothing can wake: a process that is told to end
 would wait for its client. So if it is a pipe or a socket, it is read by the event loop, a line of
-at most `LINE` bytes at a time; a longer one ends the connection. Programs that tools start find
+at most `MAX_LINE` bytes at a time; a longer one ends the connection. Programs that tools start find
 nothing on standard input.
 """
 
@@ -19,10 +19,10 @@ from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
 
-LINE = 16 * 1024 * 1024
+MAX_LINE = 16 * 1024 * 1024
 
 
-class Lines:
+class LineReader:
     """The lines of a stream, in the form the library expects."""
 
     def __init__(self, reader: asyncio.StreamReader) -> None:
@@ -42,7 +42,7 @@ class Lines:
 
 
 @asynccontextmanager
-async def streams() -> AsyncGenerator[tuple[Any, Any]]:
+async def open_streams() -> AsyncGenerator[tuple[Any, Any]]:
     """Yield the streams of the client's messages and ours.
 
     SIGTERM cancels the current task cleanly, as Ctrl-C does, and then ends the process
@@ -50,16 +50,16 @@ async def streams() -> AsyncGenerator[tuple[Any, Any]]:
     """
     from mcp.server.stdio import stdio_server
 
-    async with _until_told(), _input() as lines:
+    async with _until_terminated(), _open_input() as lines:
         given: Any = lines
         async with stdio_server(stdin=given) as (read, write):
             yield read, write
 
 
 @asynccontextmanager
-async def _input() -> AsyncGenerator[Lines | None]:
+async def _open_input() -> AsyncGenerator[LineReader | None]:
     """Yield standard input, moved to another descriptor; None if the library must read it."""
-    if not _ours():
+    if not _can_read_input():
         yield None
         return
     private = os.dup(0)
@@ -67,17 +67,17 @@ async def _input() -> AsyncGenerator[Lines | None]:
     nothing = os.open(os.devnull, os.O_RDONLY)
     os.dup2(nothing, 0)
     os.close(nothing)
-    reader = asyncio.StreamReader(limit=LINE)
+    reader = asyncio.StreamReader(limit=MAX_LINE)
     transport, _ = await asyncio.get_running_loop().connect_read_pipe(
         lambda: asyncio.StreamReaderProtocol(reader), os.fdopen(private, "rb", buffering=0)
     )
     try:
-        yield Lines(reader)
+        yield LineReader(reader)
     finally:
         transport.close()
 
 
-def _ours() -> bool:
+def _can_read_input() -> bool:
     """Return whether standard input is a pipe or a socket of its own.
 
     If it is shared with standard output, making it non-blocking would affect other writers.
@@ -94,7 +94,7 @@ def _ours() -> bool:
 
 
 @asynccontextmanager
-async def _until_told() -> AsyncGenerator[None]:
+async def _until_terminated() -> AsyncGenerator[None]:
     loop = asyncio.get_running_loop()
     task = asyncio.current_task()
     told = list[int]()

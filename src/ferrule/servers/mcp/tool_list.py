@@ -13,49 +13,55 @@ from collections.abc import Callable, Mapping
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
-from ferrule.core.calls import compact
+from ferrule.core.calls import encode_json
 from ferrule.tools.catalog import Catalog
-from ferrule.tools.definition import FINDERS, Loading, SideEffect, Tool
+from ferrule.tools.definition import SEARCH_TOOLS_SOURCE, Loading, SideEffect, Tool
 
 if TYPE_CHECKING:
     from ferrule.engine.session import Session
 
-PAGE = 200
+PAGE_SIZE = 200
 """Tools per page."""
-CUT = {"type": "object", "properties": {"truncated": {"const": True}}, "required": ["truncated"]}
+TRUNCATED_SCHEMA = {
+    "type": "object",
+    "properties": {"truncated": {"const": True}},
+    "required": ["truncated"],
+}
 """Schema of what replaces a value that is too large."""
 
 
-def served(catalog: Catalog, usable: Callable[[Tool], bool]) -> dict[str, Tool]:
+def served_tools(catalog: Catalog, usable: Callable[[Tool], bool]) -> dict[str, Tool]:
     """Return the tools a client may call, by the names it knows."""
-    names = catalog.wire_table()
+    names = catalog.api_names()
     return {
-        names[tool.full_name]: tool for tool in catalog if tool.source != FINDERS and usable(tool)
+        names[tool.full_name]: tool
+        for tool in catalog
+        if tool.source != SEARCH_TOOLS_SOURCE and usable(tool)
     }
 
 
-def find(session: Session, name: str) -> Tool | None:
+def find_tool(session: Session, name: str) -> Tool | None:
     """Return the tool that a client calls by this name, or None if it is not served to it."""
     tool = session.catalog.get(name)
-    if tool is None or tool.source == FINDERS or not session.is_usable(tool):
+    if tool is None or tool.source == SEARCH_TOOLS_SOURCE or not session.is_usable(tool):
         return None
     return tool
 
 
-def listed(name: str, tool: Tool, *, modern: bool) -> dict[str, Any]:
+def tool_to_json(name: str, tool: Tool, *, modern: bool) -> dict[str, Any]:
     """Return one tool as in `tools/list`."""
     about: dict[str, Any] = {
         "name": name,
         "description": tool.description,
         "inputSchema": {"type": "object", **tool.arguments.schema},
-        "annotations": hints(tool),
+        "annotations": tool_annotations(tool),
         "_meta": _meta(tool),
     }
     output = output_schema(tool, modern=modern)
     return about if output is None else {**about, "outputSchema": output}
 
 
-def hints(tool: Tool) -> dict[str, bool]:
+def tool_annotations(tool: Tool) -> dict[str, bool]:
     """Return the protocol's hints. Undeclared side effects count as the worst."""
     if tool.side_effect in (SideEffect.NONE, SideEffect.READ):
         return {"readOnlyHint": True, "openWorldHint": False}
@@ -77,18 +83,18 @@ def output_schema(tool: Tool, *, modern: bool) -> dict[str, Any] | None:
     schema = tool.output.schema
     if schema.get("type") != "object" and not modern:
         return None
-    return _either(compact(schema))
+    return _schema_or_cut(encode_json(schema))
 
 
 @lru_cache(maxsize=4096)
-def _either(schema: str) -> dict[str, Any] | None:
+def _schema_or_cut(schema: str) -> dict[str, Any] | None:
     own: dict[str, Any] = json.loads(schema)
     shared = {key: own.pop(key) for key in ("$schema", "$defs") if key in own}
     if any(not one.startswith("#/$defs/") for one in _references(own, shared)):
         # A reference in it would point elsewhere inside a larger schema.
         return None
     root = {"type": "object"} if own.get("type") == "object" else {}
-    return {**root, "anyOf": [own, CUT], **shared}
+    return {**root, "anyOf": [own, TRUNCATED_SCHEMA], **shared}
 
 
 def _references(*values: Any) -> list[str]:

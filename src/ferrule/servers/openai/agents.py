@@ -14,7 +14,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from ferrule.core.calls import Result
+from ferrule.core.calls import ToolResult
 from ferrule.core.errors import FerruleError
 from ferrule.core.events import (
     CallEvaluated,
@@ -29,21 +29,26 @@ from ferrule.engine.agent import Agent
 from ferrule.engine.live_events import Live, Progress, ReasoningDelta, TextDelta
 from ferrule.engine.session import RunResult, Session
 from ferrule.models.client import ModelOptions
-from ferrule.permissions.approvals import AllowThese, Answer, ApprovalRequest, Approver
+from ferrule.permissions.approvals import (
+    AllowlistApprover,
+    ApprovalAnswer,
+    ApprovalRequest,
+    Approver,
+)
 from ferrule.runtime.http.http_security import Visitor
 from ferrule.storage.artifacts.store import ArtifactStore
 
-from .answer_parts import Emit, Ended, News, Thoughts, Words, cut
-from .conversations import Conversation, Conversations, Leave, point_of, told_of
-from .errors import Refused, redacted
-from .messages import Told
-from .requests import Asked
+from .answer_parts import AnswerEnd, Emit, NewsPiece, TextPiece, ThinkingPiece, cut_at_stop
+from .conversations import Conversation, Conversations, Leave, conversation_point, render_history
+from .errors import RequestRefused, redact
+from .messages import ParsedMessages
+from .requests import ChatRequest
 
-SHOWN = 200
+MAX_NEWS = 200
 """Characters of a line of news."""
 
 
-class Unattended:
+class UnattendedApprover:
     """Approver of an endpoint where no one can be asked.
 
     `refused` lists the tools it denied.
@@ -52,7 +57,7 @@ class Unattended:
     def __init__(self) -> None:
         self.refused: list[str] = []
 
-    async def ask(self, request: ApprovalRequest) -> Answer:
+    async def ask(self, request: ApprovalRequest) -> ApprovalAnswer:
         """Implement `Approver.ask`."""
         self.refused.append(request.tool.full_name)
         wider = next((offer.rule for offer in request.offers if offer.rule), "")
@@ -63,10 +68,10 @@ class Unattended:
         )
         reason = f"this needs a person's approval ({request.reason})"
         note = f"{reason}, and no one can be asked here; {step}"
-        return Answer("deny", by="openai-endpoint", note=note)
+        return ApprovalAnswer("deny", by="openai-endpoint", note=note)
 
 
-class Agents:
+class AgentRunner:
     """Agents at work for clients, and the conversations that can continue (`Conversations`)."""
 
     def __init__(self, leave: Leave, store: ArtifactStore, yes_to: tuple[str, ...] = ()) -> None:
@@ -74,32 +79,32 @@ class Agents:
         self._conversations = Conversations(store)
         self._yes_to = yes_to
 
-    async def work(
-        self, agent: Agent, options: ModelOptions, visitor: Visitor, asked: Asked, emit: Emit
-    ) -> Ended:
+    async def run(
+        self, agent: Agent, options: ModelOptions, visitor: Visitor, asked: ChatRequest, emit: Emit
+    ) -> AnswerEnd:
         """Run a request's last message to its end. Raises Refused, FerruleError."""
-        told = asked.told
+        told = asked.messages
         message = told.history[-1]
         before = told.history[:-1]
         who = (visitor.tenant, visitor.user)
-        point = point_of(who, asked.model, told.system, before)
-        conversation = await self._going_on(point) if before else None
+        point = conversation_point(who, asked.model, told.system, before)
+        conversation = await self._find_conversation(point) if before else None
         if conversation is None:
-            conversation = _begun(agent, options, told, before)
+            conversation = _start_conversation(agent, options, told, before)
             conversation.leave = self._leave
         try:
             if conversation.options != options:
-                conversation.agent.change_model(conversation.agent.wire, options=options)
+                conversation.agent.change_model(conversation.agent.model_client, options=options)
                 conversation.options = options
-                conversation.opened().reset_model()
-            run = _Run(conversation.opened(), self._approvers(), emit)
+                conversation.open_session().reset_model()
+            run = _Run(conversation.open_session(), self._approvers(), emit)
             try:
                 ended = await run.work(message.text)
             finally:
-                conversation.runs += run.over
-            said = cut(run.said, asked.sampling.stop)
+                conversation.runs += run.is_over
+            said = cut_at_stop(run.text, asked.sampling.stop)
             before = told.history
-            point = point_of(who, asked.model, told.system, told.history, said)
+            point = conversation_point(who, asked.model, told.system, told.history, said)
             return ended
         finally:
             # Also after a failure, so that a retry continues where the run ended.
@@ -112,27 +117,27 @@ class Agents:
         """Close all conversations."""
         await self._conversations.close()
 
-    async def _going_on(self, point: str) -> Conversation | None:
+    async def _find_conversation(self, point: str) -> Conversation | None:
         try:
             conversation = await self._conversations.take(point)
             if conversation is None:
                 conversation = self._conversations.branch(point)
             if conversation is not None:
-                conversation.opened()
+                conversation.open_session()
         except FerruleError:
             # Archived, or open in another process: treated like a conversation we never had.
             return None
         return conversation
 
-    def _approvers(self) -> tuple[Unattended, Approver]:
-        nobody = Unattended()
-        return nobody, AllowThese(self._yes_to, nobody) if self._yes_to else nobody
+    def _approvers(self) -> tuple[UnattendedApprover, Approver]:
+        nobody = UnattendedApprover()
+        return nobody, AllowlistApprover(self._yes_to, nobody) if self._yes_to else nobody
 
 
-def check_for_agent(asked: Asked) -> None:
+def check_agent_request(asked: ChatRequest) -> None:
     """Raise Refused unless a request is one that an agent can answer."""
     if asked.tools:
-        raise Refused(
+        raise RequestRefused(
             (
                 f"`{asked.model}` uses its own tools; choose one of the other models for "
                 "calls of your tools"
@@ -140,29 +145,31 @@ def check_for_agent(asked: Asked) -> None:
             param="tools",
         )
     if asked.schema is not None:
-        raise Refused(
+        raise RequestRefused(
             f"`{asked.model}` answers in text; choose one of the other models",
             param="response_format",
         )
-    history = asked.told.history
+    history = asked.messages.history
     if not history or not isinstance(history[-1], UserMessage):
-        raise Refused("the last message must be the user's", param="messages")
+        raise RequestRefused("the last message must be the user's", param="messages")
     if any(getattr(message, "calls", ()) for message in history):
-        raise Refused(f"`{asked.model}` has made no calls of a client's tools", param="messages")
+        raise RequestRefused(
+            f"`{asked.model}` has made no calls of a client's tools", param="messages"
+        )
 
 
-def _begun(
-    agent: Agent, options: ModelOptions, told: Told, before: tuple[Message, ...]
+def _start_conversation(
+    agent: Agent, options: ModelOptions, told: ParsedMessages, before: tuple[Message, ...]
 ) -> Conversation:
     instructions = agent.instructions
     if told.system:
         said = f"The program that asks says of its task:\n{told.system}"
         instructions = f"{instructions}\n\n{said}" if instructions else said
     mine = agent.copy(instructions=instructions)
-    mine.change_model(agent.wire, options=options)
+    mine.change_model(agent.model_client, options=options)
     session = mine.session()
     if before:
-        session.add_context(told_of(before))
+        session.add_context(render_history(before))
     return Conversation(mine, session.id, session, options)
 
 
@@ -171,62 +178,62 @@ class _Run:
     """One run, emitted in pieces."""
 
     session: Session
-    approvers: tuple[Unattended, Approver]
+    approvers: tuple[UnattendedApprover, Approver]
     emit: Emit
-    said: str = ""
-    _new: bool = True
+    text: str = ""
+    _starts_turn: bool = True
     _finished: RunFinished | None = None
 
     @property
-    def over(self) -> bool:
+    def is_over(self) -> bool:
         """Whether the run has ended in its journal, in whatever way."""
         return self._finished is not None
 
-    async def work(self, text: str) -> Ended:
+    async def work(self, text: str) -> AnswerEnd:
         nobody, approver = self.approvers
         self.session.set_approver(approver)
-        stop_observing = self.session.observe(self._take)
+        stop_observing = self.session.observe(self._observe)
         try:
             result = await self.session.run(text)
         finally:
             stop_observing()
-        if result.text and not self.said:
+        if result.text and not self.text:
             self._say(result.text)
         if nobody.refused:
             named = ", ".join(dict.fromkeys(f"`{name}`" for name in nobody.refused))
-            self._add(f"{named}. It needs a person's approval, and no one can be asked here.")
+            self._add_line(f"{named}. It needs a person's approval, and no one can be asked here.")
         if result.missing and self._finished is not None:
-            self._add(f"{self._finished.detail}.")
-        return self._ended(result)
+            self._add_line(f"{self._finished.detail}.")
+        return self._make_end(result)
 
-    def _take(self, item: Live) -> None:
+    def _observe(self, item: Live) -> None:
         match item:
             case TextDelta(text):
                 self._say(text)
             case ReasoningDelta(text):
-                self.emit(Thoughts(text))
+                self.emit(ThinkingPiece(text))
             case ModelAnswered():
-                self._new = True
+                self._starts_turn = True
             case RunFinished():
                 self._finished = item
             case _:
-                news = self._news(item)
+                news = self._describe_news(item)
                 if news is not None:
-                    self.emit(News(news))
+                    self.emit(NewsPiece(news))
 
     def _say(self, text: str) -> None:
-        if self._new and self.said and text:
+        if self._starts_turn and self.text and text:
             text = f"\n\n{text.lstrip()}"
-        self._new = self._new and not text.strip()
-        self.said += text
-        self.emit(Words(text))
+        self._starts_turn = self._starts_turn and not text.strip()
+        self.text += text
+        self.emit(TextPiece(text))
 
-    def _add(self, why: str) -> None:
+    def _add_line(self, why: str) -> None:
         """Add a line below the model's text that it cannot influence."""
-        self._new = True
+        self._starts_turn = True
         self._say(f"[Not done: {why}]")
 
-    def _news(self, item: Live) -> dict[str, Any] | None:
+    def _describe_news(self, item: Live) -> dict[str, Any] | None:
         match item:
             case CallEvaluated(call_id, verdict):
                 call = self.session.find_call(call_id)
@@ -241,26 +248,26 @@ class _Run:
             case ToolAnswered(result):
                 return {"event": "result", **_outcome(result)}
             case Progress(call_id, text):
-                return {"event": "progress", "id": call_id, "text": redacted(text[:SHOWN])}
+                return {"event": "progress", "id": call_id, "text": redact(text[:MAX_NEWS])}
             case Noticed(topic, text):
-                return {"event": "notice", "topic": topic, "text": redacted(text[:SHOWN])}
+                return {"event": "notice", "topic": topic, "text": redact(text[:MAX_NEWS])}
             case _:
                 return None
 
-    def _ended(self, result: RunResult) -> Ended:
+    def _make_end(self, result: RunResult) -> AnswerEnd:
         finished = self._finished or RunFinished(result.stop)
         more = {
             "session": self.session.id,
             "stop": result.stop,
             "detail": finished.detail,
-            "rounds": result.rounds,
+            "turns": result.turns,
             "calls": [_outcome(one) for one in result.results],
         }
         early = result.stop == "limit" or finished.code == "length"
-        return Ended("length" if early else "stop", result.usage, more)
+        return AnswerEnd("length" if early else "stop", result.usage, more)
 
 
-def _outcome(result: Result) -> dict[str, Any]:
+def _outcome(result: ToolResult) -> dict[str, Any]:
     """Return a call and its outcome, without its result."""
     failed = str(result.error_type)
     return {

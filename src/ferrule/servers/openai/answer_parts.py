@@ -10,40 +10,40 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from ferrule.core.calls import Call
+from ferrule.core.calls import ToolCall
 from ferrule.core.events import Usage
 
 
 @dataclass(frozen=True, slots=True)
-class Words:
+class TextPiece:
     """A piece of the answer's text."""
 
     text: str
 
 
 @dataclass(frozen=True, slots=True)
-class Thoughts:
+class ThinkingPiece:
     """A piece of the model's thinking."""
 
     text: str
 
 
 @dataclass(frozen=True, slots=True)
-class News:
+class NewsPiece:
     """Something that is not part of the answer, as JSON: a call of the agent and its outcome."""
 
     value: Mapping[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
-class Calls:
+class CallsPiece:
     """Calls for the client to make. Their ids are new."""
 
-    calls: tuple[Call, ...]
+    calls: tuple[ToolCall, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class Ended:
+class AnswerEnd:
     """The end. `more` is JSON for programs that know Ferrule."""
 
     finish: Literal["stop", "length", "tool_calls", "content_filter"]
@@ -51,15 +51,15 @@ class Ended:
     more: Mapping[str, Any] = field(default_factory=dict[str, Any])
 
 
-Piece = Words | Thoughts | News | Calls
+Piece = TextPiece | ThinkingPiece | NewsPiece | CallsPiece
 Emit = Callable[[Piece], None]
-Work = Callable[[Emit], Awaitable[Ended]]
+Work = Callable[[Emit], Awaitable[AnswerEnd]]
 """Makes an answer and emits its pieces. Raises Refused or FerruleError; cancelling it ends the
 work.
 """
 
 
-class Stopper:
+class StopFilter:
     """Passes text on until a stop text comes, which is dropped with everything after it.
 
     Without stop texts, everything passes. Text that could be the beginning of a stop text waits
@@ -70,41 +70,41 @@ class Stopper:
         self._stops = stops
         self._emit = emit
         self._held = ""
-        self.stopped = False
+        self.is_stopped = False
 
     def __call__(self, piece: Piece) -> None:
-        if not self._stops or not isinstance(piece, Words):
+        if not self._stops or not isinstance(piece, TextPiece):
             self._emit(piece)
-        elif not self.stopped:
+        elif not self.is_stopped:
             self._held += piece.text
             self._look()
 
     def close(self) -> None:
         """Pass on the text that waits, because no more follows."""
-        if not self.stopped:
+        if not self.is_stopped:
             self._pass(len(self._held))
 
     def _look(self) -> None:
-        found = _first(self._held, self._stops)
+        found = _find_stop(self._held, self._stops)
         if found is not None:
             self._pass(found)
-            self.stopped = True
+            self.is_stopped = True
             return
         begun = max(_overlap(self._held, stop) for stop in self._stops)
         self._pass(len(self._held) - begun)
 
     def _pass(self, count: int) -> None:
         if count:
-            self._emit(Words(self._held[:count]))
+            self._emit(TextPiece(self._held[:count]))
         self._held = self._held[count:]
 
 
-def cut(text: str, stops: Sequence[str]) -> str:
-    """Return what a `Stopper` passes of a whole text."""
-    return text[: _first(text, stops)]
+def cut_at_stop(text: str, stops: Sequence[str]) -> str:
+    """Return what a `StopFilter` passes of a whole text."""
+    return text[: _find_stop(text, stops)]
 
 
-def _first(text: str, stops: Sequence[str]) -> int | None:
+def _find_stop(text: str, stops: Sequence[str]) -> int | None:
     """Return the start of the stop text that is complete first.
 
     So the result does not depend on the pieces in which a text arrives.

@@ -7,19 +7,19 @@ from typing import Any
 
 import click
 
-from ferrule.runtime.options import common, served, yes_to
+from ferrule.runtime.options import common_options, server_options, yes_to_option
 
 PORT = 8330
 
 
 @click.command("openai")
-@common
-@yes_to
+@common_options
+@yes_to_option
 @click.option(
     "--offer", "offers", multiple=True, metavar="PROVIDER:MODEL",
     help="Another model for clients, on its own or with the agent. Repeatable.",
 )  # fmt: skip
-@served(PORT)
+@server_options(PORT)
 @click.option(
     "--at-once",
     type=click.IntRange(1, 256),
@@ -39,7 +39,7 @@ def openai(**options: Any) -> int:
 
 async def _serve(options: dict[str, Any]) -> int:
     from ferrule.runtime.assemble import assemble
-    from ferrule.runtime.http.server import listen, port_of, token_of
+    from ferrule.runtime.http.server import bound_port, listen, load_token
 
     from .server import OpenAiServer
 
@@ -49,7 +49,7 @@ async def _serve(options: dict[str, Any]) -> int:
     def notice(text: str) -> None:
         say(f"! {text}")
 
-    token, made = token_of(options.pop("token_file"))
+    token, made = load_token(options.pop("token_file"))
     with listen(options["host"], options["port"]) as listening:
         assembly = assemble(options, notice=notice)
         try:
@@ -59,13 +59,13 @@ async def _serve(options: dict[str, Any]) -> int:
                 offers=(*assembly.settings["serve.models"], *options["offers"]),
                 yes_to=tuple(options["yes_to"]),
                 host=options["host"],
-                port=port_of(listening),
+                port=bound_port(listening),
                 url=options["url"],
                 at_once=options["at_once"],
             )
             # Now and not with the first request: an unknown model is an error at the start.
             for name in server.models.ids:
-                server.models.wire(server.models.choose(name).model)
+                server.models.client(server.models.choose(name).model)
             if not options["quiet"]:
                 say(f"serving {', '.join(server.models.ids)} at {server.url}/v1")
             if made:

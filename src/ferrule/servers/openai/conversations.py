@@ -12,8 +12,8 @@ session (another server's, an edited answer, too long ago), a new session gets i
 account of what was said before; it proves nothing and grants nothing.
 
 No two requests work in one session. `OPEN` sessions are kept open; the one idle for longest is
-closed first and resumed from the journal on demand. `KNOWN` points are remembered, in this process
-only.
+closed first and resumed from the journal on demand. `MAX_KNOWN` points are remembered, in this
+process only.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, replace
 from hashlib import sha256
 
-from ferrule.core.calls import compact
+from ferrule.core.calls import encode_json
 from ferrule.core.messages import AssistantMessage, Message
 from ferrule.engine.agent import Agent
 from ferrule.engine.rewind.rewind import fork
@@ -31,9 +31,9 @@ from ferrule.models.client import ModelOptions
 from ferrule.runtime.session_pool import SessionPool
 from ferrule.storage.artifacts.store import ArtifactStore
 
-OPEN = 64
-KNOWN = 4096
-TOLD = 200_000
+MAX_OPEN = 64
+MAX_KNOWN = 4096
+MAX_HISTORY = 200_000
 """Characters of an earlier conversation that a new session gets, the latest ones."""
 
 _TOLD = (
@@ -69,7 +69,7 @@ class Conversation:
     async def cancel(self) -> None:
         """Do nothing, as no run is in progress."""
 
-    def opened(self) -> Session:
+    def open_session(self) -> Session:
         """Return the session, resumed if it was closed. Raises JournalError, SessionNotFound."""
         if self.session is None:
             self.session = self.agent.resume(self.id)
@@ -88,22 +88,22 @@ class Conversations:
 
     Args:
         store: Holds their large results.
-        most_open: How many stay open.
-        most_known: How many points are remembered.
+        max_open: How many stay open.
+        max_known: How many points are remembered.
     """
 
     def __init__(
         self,
         store: ArtifactStore | None = None,
         *,
-        most_open: int = OPEN,
-        most_known: int = KNOWN,
+        max_open: int = MAX_OPEN,
+        max_known: int = MAX_KNOWN,
     ) -> None:
         self._store = store
         self._known: dict[str, Conversation] = {}
-        self._passed: dict[str, Conversation] = {}
-        self._pool = SessionPool[str, Conversation](most_open)
-        self._most_known = most_known
+        self._earlier: dict[str, Conversation] = {}
+        self._pool = SessionPool[str, Conversation](max_open)
+        self._max_known = max_known
 
     async def take(self, point: str) -> Conversation | None:
         """Take the conversation at a point; it is the caller's until it is put back."""
@@ -111,9 +111,9 @@ class Conversations:
         self._pool.remove(point)
         found = self._known.pop(point, None)
         if found is not None:
-            self._passed[point] = replace(found, session=None)
-            if len(self._passed) > self._most_known:
-                del self._passed[next(iter(self._passed))]
+            self._earlier[point] = replace(found, session=None)
+            if len(self._earlier) > self._max_known:
+                del self._earlier[next(iter(self._earlier))]
         return found
 
     def branch(self, point: str) -> Conversation | None:
@@ -122,7 +122,7 @@ class Conversations:
         Raises:
             SessionNotFound, ConfigError, JournalError: it cannot be forked.
         """
-        passed = self._passed.get(point)
+        passed = self._earlier.get(point)
         if passed is None:
             return None
         agent = passed.agent.copy()
@@ -141,7 +141,7 @@ class Conversations:
         if conversation.session is not None:
             self._pool.make_room()
             self._pool.add(point, conversation)
-        while len(self._known) > self._most_known:
+        while len(self._known) > self._max_known:
             oldest = next(iter(self._known))
             del self._known[oldest]
             self._pool.close_soon(oldest)
@@ -152,7 +152,7 @@ class Conversations:
         await self._pool.close_all()
 
 
-def point_of(
+def conversation_point(
     who: tuple[str, str],
     model: str,
     system: str,
@@ -163,13 +163,13 @@ def point_of(
     lines = [[_role(message), message.text.strip()] for message in history]
     if answer is not None:
         lines.append(["assistant", answer.strip()])
-    return sha256(compact([who, model, system, *lines]).encode("utf-8", "replace")).hexdigest()
+    return sha256(encode_json([who, model, system, *lines]).encode("utf-8", "replace")).hexdigest()
 
 
-def told_of(history: Sequence[Message]) -> str:
+def render_history(history: Sequence[Message]) -> str:
     """Return an earlier conversation as one text for a model, shortened to its end."""
     text = "\n\n".join(f"{_role(message).capitalize()}: {message.text}" for message in history)
-    return _TOLD + (text if len(text) <= TOLD else _CUT + text[-TOLD:])
+    return _TOLD + (text if len(text) <= MAX_HISTORY else _CUT + text[-MAX_HISTORY:])
 
 
 def _role(message: Message) -> str:

@@ -11,7 +11,7 @@ import os
 from functools import cache
 from typing import Any
 
-from ferrule.core.calls import compact
+from ferrule.core.calls import encode_json
 from ferrule.core.errors import FerruleError, LimitReached, ProviderError
 from ferrule.permissions.redaction import Redactor
 from ferrule.runtime.http.http_security import Application, Message, Receive, Scope, Send
@@ -42,7 +42,7 @@ _OURS = ("unauthorized", "quota", "api_key")
 """Errors between this server and its provider; their messages may name accounts and keys."""
 
 
-class Refused(Exception):
+class RequestRefused(Exception):
     """A request that is not answered.
 
     `param` names the field at fault. `again` says whether a retry can help; None leaves that to the
@@ -56,16 +56,16 @@ class Refused(Exception):
         param: str | None = None,
         code: str | None = None,
         status: int = 400,
-        again: bool | None = None,
-        after: float | None = None,
+        should_retry: bool | None = None,
+        retry_after: float | None = None,
     ) -> None:
         super().__init__(message)
         self.message = message
         self.param = param
         self.code = code
         self.status = status
-        self.again = again
-        self.after = after
+        self.should_retry = should_retry
+        self.retry_after = retry_after
 
     def body(self) -> dict[str, Any]:
         """Return the `error` object in its envelope."""
@@ -77,33 +77,33 @@ class Refused(Exception):
     def headers(self) -> list[tuple[bytes, bytes]]:
         """Return the headers that tell a client whether to retry, and when."""
         found: list[tuple[bytes, bytes]] = []
-        if self.again is not None:
-            found.append((b"x-should-retry", b"true" if self.again else b"false"))
-        if self.after is not None:
-            found.append((b"retry-after", str(max(1, round(self.after))).encode()))
+        if self.should_retry is not None:
+            found.append((b"x-should-retry", b"true" if self.should_retry else b"false"))
+        if self.retry_after is not None:
+            found.append((b"retry-after", str(max(1, round(self.retry_after))).encode()))
         return found
 
 
-def refusal_of(error: FerruleError, *, begun: bool) -> Refused:
+def to_refusal(error: FerruleError, *, has_started: bool) -> RequestRefused:
     """Return the answer for one of our errors.
 
-    `begun`: an agent had started to work, so the client must not retry by itself.
+    `has_started`: an agent had started to work, so the client must not retry by itself.
     """
-    again = False if begun else None
+    again = False if has_started else None
     if isinstance(error, LimitReached):
-        return Refused(
+        return RequestRefused(
             f"{error.detail}; the session `{error.session}` is kept",
             code=error.code,
             status=422,
-            again=False,
+            should_retry=False,
         )
     if not isinstance(error, ProviderError):
         # Internal details are for the server's owner, who has the journal.
-        return Refused(
+        return RequestRefused(
             f"the request cannot be processed now ({error.code})",
             code=error.code,
             status=500,
-            again=again,
+            should_retry=again,
         )
     status, code = _PROVIDER.get(error.code, (502, error.code))
     words = (
@@ -111,19 +111,23 @@ def refusal_of(error: FerruleError, *, begun: bool) -> Refused:
         if error.code in _OURS
         else error.detail
     )
-    return Refused(
-        _redactor().text(words), code=code, status=status, again=again, after=error.retry_after
+    return RequestRefused(
+        _redactor().redact_text(words),
+        code=code,
+        status=status,
+        should_retry=again,
+        retry_after=error.retry_after,
     )
 
 
 @cache
 def _redactor() -> Redactor:
-    return Redactor.of_process(os.environ)
+    return Redactor.for_environment(os.environ)
 
 
-def redacted(text: str) -> str:
+def redact(text: str) -> str:
     """Return a text of tools or providers without secrets of this process."""
-    return _redactor().text(text)
+    return _redactor().redact_text(text)
 
 
 async def send_json(
@@ -133,19 +137,19 @@ async def send_json(
     more: list[tuple[bytes, bytes]] | None = None,
 ) -> None:
     """Send a whole answer."""
-    body = compact(value).encode("utf-8", "replace")
+    body = encode_json(value).encode("utf-8", "replace")
     length = (b"content-length", str(len(body)).encode())
     headers = [(b"content-type", b"application/json"), length, *(more or [])]
     await send({"type": "http.response.start", "status": status, "headers": headers})
     await send({"type": "http.response.body", "body": body})
 
 
-async def send_refusal(send: Send, refused: Refused) -> None:
+async def send_refusal(send: Send, refused: RequestRefused) -> None:
     """Send an error as a whole answer."""
     await send_json(send, refused.body(), refused.status, refused.headers())
 
 
-def shaped(app: Application) -> Application:
+def shape_errors(app: Application) -> Application:
     """Wrap `app` so that refusals in plain text (from the HTTP guard) become error objects."""
 
     async def shaping(scope: Scope, receive: Receive, send: Send) -> None:
@@ -157,7 +161,7 @@ def shaped(app: Application) -> Application:
             elif started:
                 why = bytes(message.get("body", b"")).decode("utf-8", "replace")
                 begun = started.pop()
-                body = compact(Refused(why, status=begun["status"]).body()).encode()
+                body = encode_json(RequestRefused(why, status=begun["status"]).body()).encode()
                 kept = [
                     one
                     for one in begun["headers"]

@@ -14,51 +14,55 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, cast
 
-from ferrule.core.calls import Call
+from ferrule.core.calls import ToolCall
 from ferrule.core.messages import AssistantMessage, Message, ToolMessage, UserMessage
-from ferrule.models.answer_folding import mend
+from ferrule.models.answer_building import join_surrogates
 
-from .errors import Refused
+from .errors import RequestRefused
 
-MOST_MESSAGES = 4096
+MAX_MESSAGES = 4096
 _SYSTEM = ("system", "developer")
 _TEXTS = {"text": "text", "refusal": "refusal"}
 """Kinds of parts that are text, and the field with the text."""
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
+class ParsedMessages:
     """What a client said. `system` is empty if it gave no instructions."""
 
     system: str
     history: tuple[Message, ...]
 
 
-def parse_messages(value: object) -> Told:
+def parse_messages(value: object) -> ParsedMessages:
     """Parse the `messages` of a request. Raises Refused."""
     if not isinstance(value, list) or not value:
-        raise Refused("`messages` must be a list with at least one message", param="messages")
+        raise RequestRefused(
+            "`messages` must be a list with at least one message", param="messages"
+        )
     listed = cast("list[Any]", value)
-    if len(listed) > MOST_MESSAGES:
-        raise Refused(f"{len(listed)} messages are more than {MOST_MESSAGES}", param="messages")
+    if len(listed) > MAX_MESSAGES:
+        raise RequestRefused(
+            f"{len(listed)} messages are more than {MAX_MESSAGES}", param="messages"
+        )
     system: list[str] = []
-    reading = _Reading()
+    reading = _HistoryReader()
     for place, one in enumerate(listed):
         where = f"messages[{place}]"
-        fields = mapping(one, where)
+        fields = require_mapping(one, where)
         if fields.get("role") in _SYSTEM:
             system.append(_text(fields.get("content"), f"{where}.content"))
         else:
             reading.take(fields, where)
-    return Told("\n\n".join(filter(None, system)), reading.whole())
+    return ParsedMessages("\n\n".join(filter(None, system)), reading.finish())
 
 
-class _Reading:
+class _HistoryReader:
     """The history so far. Results follow the calls they answer, in the order of the calls."""
 
     def __init__(self) -> None:
         self._history: list[Message] = []
-        self._asked: dict[str, Call] = {}
+        self._asked: dict[str, ToolCall] = {}
         self._answers: dict[str, ToolMessage] = {}
 
     def take(self, fields: Mapping[str, Any], where: str) -> None:
@@ -72,9 +76,9 @@ class _Reading:
         elif role == "assistant":
             self._assistant(fields, where)
         else:
-            raise Refused(f"{where} has the unknown role {role!r}", param=f"{where}.role")
+            raise RequestRefused(f"{where} has the unknown role {role!r}", param=f"{where}.role")
 
-    def whole(self) -> tuple[Message, ...]:
+    def finish(self) -> tuple[Message, ...]:
         self._close()
         return tuple(self._history)
 
@@ -84,28 +88,32 @@ class _Reading:
             ("audio", "only text is supported"),
         ):
             if fields.get(name):
-                raise Refused(f"{where} has `{name}`; {instead}", param=f"{where}.{name}")
+                raise RequestRefused(f"{where} has `{name}`; {instead}", param=f"{where}.{name}")
         calls = tuple(
             _call(one, f"{where}.tool_calls[{place}]")
-            for place, one in enumerate(_listed(fields.get("tool_calls"), f"{where}.tool_calls"))
+            for place, one in enumerate(
+                _require_list(fields.get("tool_calls"), f"{where}.tool_calls")
+            )
         )
         content = fields.get("content") if fields.get("content") is not None else ""
         text = _text(content, f"{where}.content") or str(fields.get("refusal") or "")
         if not text and not calls:
-            raise Refused(f"{where} has neither `content` nor `tool_calls`", param=where)
+            raise RequestRefused(f"{where} has neither `content` nor `tool_calls`", param=where)
         thought = fields.get("reasoning_content")
         self._history.append(
             AssistantMessage(text, calls, thought if isinstance(thought, str) else "")
         )
         self._asked = {call.id: call for call in calls}
         if len(self._asked) != len(calls):
-            raise Refused(f"two calls of {where} have the same id", param=f"{where}.tool_calls")
+            raise RequestRefused(
+                f"two calls of {where} have the same id", param=f"{where}.tool_calls"
+            )
 
     def _answer(self, fields: Mapping[str, Any], where: str) -> None:
         name = fields.get("tool_call_id")
-        call = self._asked.get(mend(name)) if isinstance(name, str) else None
+        call = self._asked.get(join_surrogates(name)) if isinstance(name, str) else None
         if call is None or call.id in self._answers:
-            raise Refused(
+            raise RequestRefused(
                 (
                     f"{where} answers the call {name!r}, which the message before it did not "
                     "make, or which was answered"
@@ -119,7 +127,7 @@ class _Reading:
         missing = [name for name in self._asked if name not in self._answers]
         if missing:
             named = ", ".join(f"`{name}`" for name in missing)
-            raise Refused(
+            raise RequestRefused(
                 f"calls without an answer (a message of the role `tool`): {named}", param="messages"
             )
         self._history.extend(self._answers[name] for name in self._asked)
@@ -127,14 +135,14 @@ class _Reading:
         self._answers = {}
 
 
-def _call(value: object, where: str) -> Call:
-    fields = mapping(value, where)
+def _call(value: object, where: str) -> ToolCall:
+    fields = require_mapping(value, where)
     if fields.get("type", "function") != "function":
-        raise Refused(
+        raise RequestRefused(
             f"{where} is of the type {fields['type']!r}; only functions are supported",
             param=f"{where}.type",
         )
-    function = mapping(fields.get("function"), f"{where}.function")
+    function = require_mapping(fields.get("function"), f"{where}.function")
     name = function.get("name")
     arguments = function.get("arguments", "{}")
     id_ = fields.get("id")
@@ -144,10 +152,10 @@ def _call(value: object, where: str) -> Call:
         or not isinstance(id_, str)
         or not id_
     ):
-        raise Refused(
+        raise RequestRefused(
             f"{where} needs `id`, and a `function` with `name` and `arguments` as text", param=where
         )
-    return Call(mend(id_), mend(name), mend(arguments))
+    return ToolCall(join_surrogates(id_), join_surrogates(name), join_surrogates(arguments))
 
 
 def _text(content: object, where: str) -> str:
@@ -156,34 +164,34 @@ def _text(content: object, where: str) -> str:
     Half a surrogate pair, which no journal can hold, becomes U+FFFD.
     """
     if isinstance(content, str):
-        return mend(content)
+        return join_surrogates(content)
     texts: list[str] = []
-    for place, part in enumerate(_listed(content, where, required=True)):
-        fields = mapping(part, f"{where}[{place}]")
+    for place, part in enumerate(_require_list(content, where, required=True)):
+        fields = require_mapping(part, f"{where}[{place}]")
         kind = fields.get("type")
         text = fields.get(_TEXTS[kind]) if isinstance(kind, str) and kind in _TEXTS else None
         if not isinstance(text, str):
-            raise Refused(
+            raise RequestRefused(
                 f"{where}[{place}] is of the type {kind!r}; only text is supported",
                 param=f"{where}[{place}]",
             )
         texts.append(text)
-    return mend("\n".join(texts))
+    return join_surrogates("\n".join(texts))
 
 
-def _listed(value: object, where: str, *, required: bool = False) -> Sequence[Any]:
+def _require_list(value: object, where: str, *, required: bool = False) -> Sequence[Any]:
     if value is None and not required:
         return ()
     if not isinstance(value, list):
-        raise Refused(
+        raise RequestRefused(
             f"{where} must be text or a list" if required else f"{where} must be a list",
             param=where,
         )
     return cast("list[Any]", value)
 
 
-def mapping(value: object, where: str) -> Mapping[str, Any]:
+def require_mapping(value: object, where: str) -> Mapping[str, Any]:
     """Return an object of a request. Raises Refused if it is none."""
     if not isinstance(value, dict):
-        raise Refused(f"{where} must be an object", param=where)
+        raise RequestRefused(f"{where} must be an object", param=where)
     return cast("dict[str, Any]", value)

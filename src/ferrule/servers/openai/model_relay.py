@@ -19,10 +19,10 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 from uuid import uuid4
 
-from ferrule.core.calls import Call, compact
+from ferrule.core.calls import ToolCall, encode_json
 from ferrule.core.errors import ProviderError
 from ferrule.core.events import ModelAnswered, Usage
-from ferrule.models.client import Exchange, ModelOptions, Sink, Wire
+from ferrule.models.client import Exchange, ModelClient, ModelOptions, Sink
 from ferrule.models.tool_modes.constrained import (
     ConstrainedExchange,
     constrained_prompt,
@@ -30,56 +30,67 @@ from ferrule.models.tool_modes.constrained import (
 )
 from ferrule.models.tool_modes.selection import open_exchange
 
-from .answer_parts import Calls, Emit, Ended, Thoughts, Words
-from .errors import redacted
-from .requests import Asked
+from .answer_parts import AnswerEnd, CallsPiece, Emit, TextPiece, ThinkingPiece
+from .errors import redact
+from .requests import ChatRequest
 
 _FINISH = {"end": "stop", "calls": "tool_calls", "length": "length", "filter": "content_filter"}
 
 
 @dataclass(slots=True)
-class Loan:
+class ModelRelay:
     """One question of a client to a model.
 
     `way` is the tool mode that the server's owner set for this model.
     """
 
-    wire: Wire
-    way: str
+    client: ModelClient
+    tool_mode: str
     options: ModelOptions
-    asked: Asked
+    request: ChatRequest
     emit: Emit
     notices: list[str] = field(default_factory=list[str])
     usage: Usage = field(default_factory=Usage)
 
-    async def work(self) -> Ended:
+    async def answer(self) -> AnswerEnd:
         """Return the model's answer. Raises ProviderError, ConfigError."""
         answer = await self._answer()
         if answer.calls:
-            kept = answer.calls if self.asked.parallel else answer.calls[:1]
-            self.emit(Calls(tuple(_named(call, kept[:place]) for place, call in enumerate(kept))))
+            kept = answer.calls if self.request.parallel else answer.calls[:1]
+            self.emit(
+                CallsPiece(tuple(_with_id(call, kept[:place]) for place, call in enumerate(kept)))
+            )
         more: dict[str, Any] = {"way": answer.way}
         if self.notices:
-            more["notices"] = [redacted(text) for text in self.notices]
+            more["notices"] = [redact(text) for text in self.notices]
         stop = "calls" if answer.calls else answer.stop
-        return Ended(_FINISH[stop], self.usage, more)  # pyright: ignore[reportArgumentType]  a table of literals
+        return AnswerEnd(_FINISH[stop], self.usage, more)  # pyright: ignore[reportArgumentType]  a table of literals
 
     async def _answer(self) -> ModelAnswered:
-        asked = self.asked
+        asked = self.request
         exchange, _ = await open_exchange(
-            self.wire, self.way, asked.told.system, asked.tools, self.options, self._notice
+            self.client,
+            self.tool_mode,
+            asked.messages.system,
+            asked.tools,
+            self.options,
+            self._notice,
         )
-        tools = bool(asked.tools) and asked.may
-        if not tools or not (asked.must or asked.schema is not None):
-            return await self._ask(exchange, tools=tools, schema=asked.schema, sink=_Speaking(self))
+        tools = bool(asked.tools) and asked.may_call
+        if not tools or not (asked.must_call or asked.schema is not None):
+            return await self._ask(
+                exchange, tools=tools, schema=asked.schema, sink=_StreamingSink(self)
+            )
         # Not streamed, because the answer may have to be discarded.
         answer = await self._ask(exchange, tools=True)
         if answer.calls:
-            self._say(answer)
+            self._emit_answer(answer)
             return answer
-        if asked.must:
-            return await self._forced()
-        return await self._ask(exchange, tools=False, schema=asked.schema, sink=_Speaking(self))
+        if asked.must_call:
+            return await self._ask_for_calls()
+        return await self._ask(
+            exchange, tools=False, schema=asked.schema, sink=_StreamingSink(self)
+        )
 
     async def _ask(
         self,
@@ -89,55 +100,59 @@ class Loan:
         schema: Mapping[str, Any] | None = None,
         sink: Sink | None = None,
     ) -> ModelAnswered:
-        answer = await exchange.ask(self.asked.told.history, tools=tools, schema=schema, sink=sink)
+        answer = await exchange.ask(
+            self.request.messages.history, tools=tools, schema=schema, sink=sink
+        )
         self.usage += answer.usage
         self.notices += [text for _, text in exchange.notices]
         exchange.notices.clear()
         return answer
 
-    async def _forced(self) -> ModelAnswered:
+    async def _ask_for_calls(self) -> ModelAnswered:
         """Ask for a reply that can only be calls."""
-        asked = self.asked
-        system = "\n\n".join(filter(None, (asked.told.system, constrained_prompt(asked.tools))))
-        plain, _ = await open_exchange(self.wire, "native", system, (), self.options, self._notice)
+        asked = self.request
+        system = "\n\n".join(filter(None, (asked.messages.system, constrained_prompt(asked.tools))))
+        plain, _ = await open_exchange(
+            self.client, "native", system, (), self.options, self._notice
+        )
         exchange = ConstrainedExchange(plain, asked.tools)
         answer = await self._ask(
             exchange, tools=False, schema=_calls_only(reply_schema(asked.tools))
         )
-        calls = _read(answer.text, {spec.wire_name for spec in asked.tools})
+        calls = _read_calls(answer.text, {spec.api_name for spec in asked.tools})
         if not calls and answer.stop != "length":
             raise ProviderError(
-                f"{self.wire.model} made no call where one is required", code="no_call"
+                f"{self.client.model} made no call where one is required", code="no_call"
             )
         return replace(answer, text="", calls=calls, raw=None)
 
-    def _say(self, answer: ModelAnswered) -> None:
+    def _emit_answer(self, answer: ModelAnswered) -> None:
         if answer.reasoning:
-            self.emit(Thoughts(answer.reasoning))
+            self.emit(ThinkingPiece(answer.reasoning))
         if answer.text:
-            self.emit(Words(answer.text))
+            self.emit(TextPiece(answer.text))
 
     def _notice(self, topic: str, text: str) -> None:
         self.notices.append(text)
 
 
 @dataclass(frozen=True, slots=True)
-class _Speaking:
+class _StreamingSink:
     """A sink whose text goes to the client as it comes."""
 
-    loan: Loan
+    relay: ModelRelay
 
     def text(self, piece: str) -> None:
-        self.loan.emit(Words(piece))
+        self.relay.emit(TextPiece(piece))
 
     def reasoning(self, piece: str) -> None:
-        self.loan.emit(Thoughts(piece))
+        self.relay.emit(ThinkingPiece(piece))
 
     def notice(self, topic: str, text: str) -> None:
-        self.loan.notices.append(text)
+        self.relay.notices.append(text)
 
 
-def _named(call: Call, before: tuple[Call, ...]) -> Call:
+def _with_id(call: ToolCall, before: tuple[ToolCall, ...]) -> ToolCall:
     """Return a call with an id, by which clients know their calls."""
     known = {one.id for one in before}
     return (
@@ -152,12 +167,14 @@ def _calls_only(schema: dict[str, Any]) -> dict[str, Any]:
     return {**schema, "properties": {"reply": {**reply, "anyOf": forms}}}
 
 
-def _read(text: str, names: set[str]) -> tuple[Call, ...]:
+def _read_calls(text: str, names: set[str]) -> tuple[ToolCall, ...]:
     """Return the calls of such a reply; none if it is incomplete or has another form."""
     try:
         made = json.loads(text)["reply"]["calls"]
         return tuple(
-            Call("", one["tool"], compact(one["arguments"])) for one in made if one["tool"] in names
+            ToolCall("", one["tool"], encode_json(one["arguments"]))
+            for one in made
+            if one["tool"] in names
         )
     except (ValueError, KeyError, TypeError, RecursionError):
         return ()

@@ -16,25 +16,25 @@ from typing import Any
 
 from ferrule.core.errors import FerruleError
 from ferrule.engine.agent import Agent
-from ferrule.models.client import ModelOptions, Wire
-from ferrule.runtime.assemble import Assembly, options_of, wire_of
+from ferrule.models.client import ModelClient, ModelOptions
+from ferrule.runtime.assemble import Assembly, create_client, read_model_options
 from ferrule.runtime.http.http_security import Visitor
 from ferrule.tools.catalog import Catalog
 
-from .errors import Refused
+from .errors import RequestRefused
 
 AGENT = "ferrule"
 
 
 @dataclass(frozen=True, slots=True)
-class Chosen:
-    """The meaning of a client's model id. `agent` says whether an agent is to work with it."""
+class ModelChoice:
+    """The meaning of a client's model id. `uses_agent` says whether an agent is to work with it."""
 
     model: str
-    agent: bool
+    uses_agent: bool
 
 
-class Models:
+class OfferedModels:
     """The models of one server. Model clients are created on first use, and kept."""
 
     def __init__(self, assembly: Assembly, offers: Iterable[str], *, named: bool) -> None:
@@ -42,7 +42,7 @@ class Models:
         self._own = assembly.agent.model
         self._offered = tuple(dict.fromkeys((self._own, *offers)))
         self._named = named
-        self._wires: dict[str, Wire] = {}
+        self._clients: dict[str, ModelClient] = {}
         self._agents: dict[tuple[str, str, str], Agent] = {}
 
     @property
@@ -51,40 +51,40 @@ class Models:
         others = [f"{AGENT}/{name}" for name in self._offered if name != self._own]
         return [AGENT, *others, *self._offered]
 
-    def choose(self, id_: str) -> Chosen:
+    def choose(self, id_: str) -> ModelChoice:
         """Return the meaning of an id. Raises Refused for one that is not offered."""
         if id_ == AGENT:
-            return Chosen(self._own, True)
+            return ModelChoice(self._own, True)
         agent = id_.startswith(f"{AGENT}/")
         name = id_.removeprefix(f"{AGENT}/")
         if name not in self._offered:
             known = ", ".join(f"`{one}`" for one in self.ids)
-            raise Refused(
+            raise RequestRefused(
                 f"no model `{id_[:200]}` here; available: {known}",
                 param="model",
                 code="model_not_found",
                 status=404,
             )
-        return Chosen(name, agent)
+        return ModelChoice(name, agent)
 
-    def entry(self, id_: str) -> dict[str, Any]:
+    def model_entry(self, id_: str) -> dict[str, Any]:
         """Return a model as the API lists it. Raises Refused."""
         self.choose(id_)
         return {"id": id_, "object": "model", "created": 0, "owned_by": AGENT}
 
-    def wire(self, model: str) -> Wire:
+    def client(self, model: str) -> ModelClient:
         """Return the model client of an offered model. Raises ConfigError."""
         if model == self._own:
-            return self._assembly.agent.wire
-        if model not in self._wires:
-            self._wires[model] = wire_of(self._assembly.settings, model)
-        return self._wires[model]
+            return self._assembly.agent.model_client
+        if model not in self._clients:
+            self._clients[model] = create_client(self._assembly.settings, model)
+        return self._clients[model]
 
     def options(self, model: str) -> ModelOptions:
         """Return the options of a model from the settings. Raises ConfigError."""
-        return options_of(self._assembly.settings, model)
+        return read_model_options(self._assembly.settings, model)
 
-    def way(self, model: str) -> str:
+    def tool_mode(self, model: str) -> str:
         """Return the tool mode of a model from the settings."""
         mode = self._assembly.settings.for_model(model).tool_mode
         return "auto" if mode == "none" else mode
@@ -93,7 +93,7 @@ class Models:
         """Return the agent that works with a model for this visitor. Raises ConfigError."""
         user = (visitor.tenant, visitor.user) if self._named else ("", "")
         if (*user, model) not in self._agents:
-            self._agents[*user, model] = self._agent(model, user)
+            self._agents[*user, model] = self._create_agent(model, user)
         return self._agents[*user, model]
 
     async def close(self) -> None:
@@ -101,21 +101,21 @@ class Models:
 
         An error is reported and does not keep the others open.
         """
-        wires, self._wires = list(self._wires.values()), {}
+        wires, self._clients = list(self._clients.values()), {}
         for wire in wires:
             try:
                 await wire.close()
             except FerruleError as error:
                 self._assembly.notice(error.detail)
 
-    def _agent(self, model: str, user: tuple[str, str]) -> Agent:
+    def _create_agent(self, model: str, user: tuple[str, str]) -> Agent:
         base = self._assembly.agent
-        wire = self.wire(model)
+        wire = self.client(model)
         tenant, name = user
-        made = base.working_for(name, tenant=tenant) if self._named else base.copy()
+        made = base.copy_for_user(name, tenant=tenant) if self._named else base.copy()
         if model != self._own:
             mine = self._assembly.settings.for_model(model)
-            made.change_model(wire, options=self.options(model), tool_mode=self.way(model))
+            made.change_model(wire, options=self.options(model), tool_mode=self.tool_mode(model))
             made.limits = mine.limits
             if not mine.tools_enabled or mine.tool_mode == "none":
                 made.catalog = Catalog()

@@ -20,12 +20,12 @@ from typing import Any, cast
 
 from ferrule.models.client import ModelOptions
 
-from .errors import Refused
+from .errors import RequestRefused
 
-MOST_STOPS = 16
+MAX_STOPS = 16
 EVERYWHERE = frozenset(("temperature", "max_tokens"))
 _CHAT = EVERYWHERE | {"seed", "top_p", "presence_penalty", "frequency_penalty"}
-_TOLD: dict[str, frozenset[str]] = {
+_SUPPORTED: dict[str, frozenset[str]] = {
     "openai": _CHAT | {"reasoning_effort"},
     "openai-responses": EVERYWHERE | {"top_p", "reasoning_effort"},
     "anthropic": EVERYWHERE | {"top_p", "reasoning_effort"},
@@ -86,7 +86,7 @@ class Sampling:
     given: Mapping[str, Any] = field(default_factory=dict[str, Any])
     stop: tuple[str, ...] = ()
 
-    def over(self, options: ModelOptions, model: str) -> ModelOptions:
+    def apply_to(self, options: ModelOptions, model: str) -> ModelOptions:
         """Apply these settings over the server owner's, whose limit on the answer's length stays.
 
         Raises:
@@ -94,8 +94,8 @@ class Sampling:
         """
         provider = model.partition(":")[0]
         for name in self.given:
-            if name not in _TOLD.get(provider, EVERYWHERE):
-                raise Refused(
+            if name not in _SUPPORTED.get(provider, EVERYWHERE):
+                raise RequestRefused(
                     f"`{name}` cannot be set for `{model}`",
                     param=name,
                     code="unsupported_parameter",
@@ -124,59 +124,59 @@ def parse_sampling(fields: Mapping[str, Any]) -> Sampling:
         if value is None or name in _ELSEWHERE or name in _IGNORED:
             continue
         if name in _RANGES:
-            given[name] = _within(name, value)
+            given[name] = _parse_number(name, value)
         elif name == "seed":
-            given[name] = _integer(name, value, least=None)
+            given[name] = _parse_integer(name, value, least=None)
         elif name == "max_tokens":
-            given[name] = _integer(name, value, least=1)
+            given[name] = _parse_integer(name, value, least=1)
         elif value not in _HARMLESS.get(name, ()):
-            raise Refused(
+            raise RequestRefused(
                 f"`{name}` is not supported here", param=name, code="unsupported_parameter"
             )
     if fields.get("max_completion_tokens") is not None:
-        given["max_tokens"] = _integer(
+        given["max_tokens"] = _parse_integer(
             "max_completion_tokens", fields["max_completion_tokens"], least=1
         )
     if fields.get("n") not in (None, 1) or fields.get("n") is True:
-        raise Refused(
+        raise RequestRefused(
             "`n` can only be 1: one answer per request", param="n", code="unsupported_value"
         )
     effort = fields.get("reasoning_effort")
     if effort is not None:
         if not isinstance(effort, str) or effort not in _EFFORTS:
-            raise Refused(
+            raise RequestRefused(
                 f"`reasoning_effort` must be one of {', '.join(_EFFORTS)}", param="reasoning_effort"
             )
         given["reasoning_effort"] = effort
-    return Sampling(given, _stops(fields.get("stop")))
+    return Sampling(given, _parse_stops(fields.get("stop")))
 
 
-def _stops(value: object) -> tuple[str, ...]:
+def _parse_stops(value: object) -> tuple[str, ...]:
     if value is None:
         return ()
     listed: list[Any] = cast("list[Any]", value) if isinstance(value, list) else [value]
-    if len(listed) > MOST_STOPS or not all(isinstance(one, str) and one for one in listed):
-        raise Refused(
-            f"`stop` must be a non-empty string, or a list of at most {MOST_STOPS} of them",
+    if len(listed) > MAX_STOPS or not all(isinstance(one, str) and one for one in listed):
+        raise RequestRefused(
+            f"`stop` must be a non-empty string, or a list of at most {MAX_STOPS} of them",
             param="stop",
         )
     return tuple(listed)
 
 
-def _within(name: str, value: object) -> float:
+def _parse_number(name: str, value: object) -> float:
     low, high = _RANGES[name]
     if isinstance(value, bool) or not isinstance(value, (int, float)) or not low <= value <= high:
-        raise Refused(f"`{name}` must be a number from {low} to {high}", param=name)
+        raise RequestRefused(f"`{name}` must be a number from {low} to {high}", param=name)
     return value
 
 
-def _integer(name: str, value: object, *, least: int | None) -> int:
+def _parse_integer(name: str, value: object, *, least: int | None) -> int:
     if (
         isinstance(value, bool)
         or not isinstance(value, int)
         or (least is not None and value < least)
     ):
-        raise Refused(
+        raise RequestRefused(
             f"`{name}` must be a whole number" + (f" of at least {least}" if least else ""),
             param=name,
         )

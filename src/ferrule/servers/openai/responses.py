@@ -5,8 +5,8 @@ Python client reads.
 
 The work runs in its own task and ends with the client: a client that disconnects cancels it, and it
 is settled before this returns. A stream starts with its first piece, so that an error before it has
-a status of its own; a later error is an event. After `BEAT` seconds of silence a comment is sent,
-which clients skip, so that no proxy takes the connection for dead.
+a status of its own; a later error is an event. After `HEARTBEAT` seconds of silence a comment is
+sent, which clients skip, so that no proxy takes the connection for dead.
 
 What only Ferrule has (`news`, `more` of the end) is in a member `ferrule` beside the API's own, in
 chunks with an empty delta.
@@ -20,19 +20,19 @@ from collections.abc import Callable, Mapping
 from typing import Any
 from uuid import uuid4
 
-from ferrule.core.calls import compact
+from ferrule.core.calls import encode_json
 from ferrule.core.errors import FerruleError
 from ferrule.core.events import Usage
 from ferrule.runtime.http.http_security import Receive, Send
 
-from .answer_parts import Calls, Ended, Piece, Stopper, Thoughts, Words, Work
-from .errors import Refused, refusal_of, send_json, send_refusal
+from .answer_parts import AnswerEnd, CallsPiece, Piece, StopFilter, TextPiece, ThinkingPiece, Work
+from .errors import RequestRefused, send_json, send_refusal, to_refusal
 
-BEAT = 15.0
+HEARTBEAT = 15.0
 _EVENTS = [(b"content-type", b"text/event-stream; charset=utf-8"), (b"x-accel-buffering", b"no")]
 
 
-class Reply:
+class ChatReply:
     """One answer.
 
     `begun` says that a retry would repeat what was done; `notice` receives reports of defects.
@@ -46,7 +46,7 @@ class Reply:
         stream: bool,
         include_usage: bool,
         stop: tuple[str, ...] = (),
-        begun: bool = False,
+        has_started: bool = False,
         notice: Callable[[str], None],
     ) -> None:
         self._work = work
@@ -54,7 +54,7 @@ class Reply:
         self._stream = stream
         self._include_usage = include_usage
         self._stop = stop
-        self._begun = begun
+        self._begun = has_started
         self._about = {
             "id": f"chatcmpl-{uuid4().hex}",
             "object": "chat.completion.chunk" if stream else "chat.completion",
@@ -68,86 +68,98 @@ class Reply:
         Returns when both are over, also if the client disconnected.
         """
         queue: asyncio.Queue[Piece | None] = asyncio.Queue()
-        task = asyncio.create_task(self._worked(queue))
+        task = asyncio.create_task(self._do_work(queue))
         task.add_done_callback(lambda _: queue.put_nowait(None))
-        leaving = asyncio.create_task(_left(receive))
+        leaving = asyncio.create_task(_wait_for_disconnect(receive))
         leaving.add_done_callback(lambda _: task.cancel())
         try:
-            await (self._streamed if self._stream else self._whole)(queue, task, send)
+            await (self._send_stream if self._stream else self._send_whole)(queue, task, send)
         finally:
             leaving.cancel()
             task.cancel()
             await asyncio.wait([task, leaving])
 
-    async def _worked(self, queue: asyncio.Queue[Piece | None]) -> Ended | Refused:
-        stopper = Stopper(self._stop, queue.put_nowait)
+    async def _do_work(self, queue: asyncio.Queue[Piece | None]) -> AnswerEnd | RequestRefused:
+        stopper = StopFilter(self._stop, queue.put_nowait)
         try:
             ended = await self._work(stopper)
-        except Refused as refused:
+        except RequestRefused as refused:
             return refused
         except FerruleError as error:
-            return refusal_of(error, begun=self._begun)
+            return to_refusal(error, has_started=self._begun)
         except Exception as error:  # noqa: BLE001  boundary: the client gets an error that it does not retry
             self._notice(f"a defect in Ferrule: {type(error).__name__}: {error}")
-            return Refused("a defect in this server", status=500, code="defect", again=False)
+            return RequestRefused(
+                "a defect in this server", status=500, code="defect", should_retry=False
+            )
         stopper.close()
-        cut = stopper.stopped and ended.finish == "length"
-        return Ended("stop", ended.usage, ended.more) if cut else ended
+        cut = stopper.is_stopped and ended.finish == "length"
+        return AnswerEnd("stop", ended.usage, ended.more) if cut else ended
 
     # ---- in one piece
 
-    async def _whole(
-        self, queue: asyncio.Queue[Piece | None], task: asyncio.Task[Ended | Refused], send: Send
+    async def _send_whole(
+        self,
+        queue: asyncio.Queue[Piece | None],
+        task: asyncio.Task[AnswerEnd | RequestRefused],
+        send: Send,
     ) -> None:
         pieces: list[Piece] = []
         while (piece := await queue.get()) is not None:
             pieces.append(piece)
         ended = _outcome(task)
-        if isinstance(ended, Refused):
+        if isinstance(ended, RequestRefused):
             await send_refusal(send, ended)
             return
         choice = {
             "index": 0,
-            "message": message_of(pieces),
+            "message": build_message(pieces),
             "logprobs": None,
             "finish_reason": ended.finish,
         }
-        value = {**self._about, "choices": [choice], "usage": usage_of(ended.usage)}
+        value = {**self._about, "choices": [choice], "usage": build_usage(ended.usage)}
         await send_json(send, {**value, "ferrule": dict(ended.more)} if ended.more else value)
 
     # ---- as events
 
-    async def _streamed(
-        self, queue: asyncio.Queue[Piece | None], task: asyncio.Task[Ended | Refused], send: Send
+    async def _send_stream(
+        self,
+        queue: asyncio.Queue[Piece | None],
+        task: asyncio.Task[AnswerEnd | RequestRefused],
+        send: Send,
     ) -> None:
-        first = await _next(queue)
-        if first is None and isinstance(refused := _outcome(task), Refused):
+        first = await _next_piece(queue)
+        if first is None and isinstance(refused := _outcome(task), RequestRefused):
             await send_refusal(send, refused)
             return
         await send({"type": "http.response.start", "status": 200, "headers": _EVENTS})
-        await self._data(send, {"role": "assistant", "content": ""})
+        await self._send_chunk(send, {"role": "assistant", "content": ""})
         piece = first
         while piece is not None:
             if isinstance(piece, str):
-                await _body(send, ": at work\n\n")
+                await _send_body(send, ": at work\n\n")
             else:
                 for delta, more in _deltas(piece):
-                    await self._data(send, delta, more=more)
-            piece = await _next(queue)
-        await self._end(_outcome(task), send)
+                    await self._send_chunk(send, delta, more=more)
+            piece = await _next_piece(queue)
+        await self._send_end(_outcome(task), send)
         await send({"type": "http.response.body", "body": b"", "more_body": False})
 
-    async def _end(self, ended: Ended | Refused, send: Send) -> None:
-        if isinstance(ended, Refused):
-            await _body(send, f"data: {compact(ended.body())}\n\n")
+    async def _send_end(self, ended: AnswerEnd | RequestRefused, send: Send) -> None:
+        if isinstance(ended, RequestRefused):
+            await _send_body(send, f"data: {encode_json(ended.body())}\n\n")
             return
-        await self._data(send, {}, finish=ended.finish, more=ended.more)
+        await self._send_chunk(send, {}, finish=ended.finish, more=ended.more)
         if self._include_usage:
-            counted: dict[str, Any] = {**self._about, "choices": [], "usage": usage_of(ended.usage)}
-            await _body(send, f"data: {compact(counted)}\n\n")
-        await _body(send, "data: [DONE]\n\n")
+            counted: dict[str, Any] = {
+                **self._about,
+                "choices": [],
+                "usage": build_usage(ended.usage),
+            }
+            await _send_body(send, f"data: {encode_json(counted)}\n\n")
+        await _send_body(send, "data: [DONE]\n\n")
 
-    async def _data(
+    async def _send_chunk(
         self,
         send: Send,
         delta: dict[str, Any],
@@ -161,14 +173,14 @@ class Reply:
             value["usage"] = None
         if more:
             value["ferrule"] = dict(more)
-        await _body(send, f"data: {compact(value)}\n\n")
+        await _send_body(send, f"data: {encode_json(value)}\n\n")
 
 
-def message_of(pieces: list[Piece]) -> dict[str, Any]:
+def build_message(pieces: list[Piece]) -> dict[str, Any]:
     """Return the `message` of a whole answer."""
-    text = "".join(one.text for one in pieces if isinstance(one, Words))
-    thoughts = "".join(one.text for one in pieces if isinstance(one, Thoughts))
-    calls = [call for one in pieces if isinstance(one, Calls) for call in _calls(one)]
+    text = "".join(one.text for one in pieces if isinstance(one, TextPiece))
+    thoughts = "".join(one.text for one in pieces if isinstance(one, ThinkingPiece))
+    calls = [call for one in pieces if isinstance(one, CallsPiece) for call in _calls(one)]
     message: dict[str, Any] = {
         "role": "assistant",
         "content": text or (None if calls else ""),
@@ -181,7 +193,7 @@ def message_of(pieces: list[Piece]) -> dict[str, Any]:
     return message
 
 
-def usage_of(usage: Usage) -> dict[str, Any]:
+def build_usage(usage: Usage) -> dict[str, Any]:
     """Return the token usage in the API's form. What a provider did not count is 0."""
     return {
         "prompt_tokens": usage.input,
@@ -198,11 +210,11 @@ def _deltas(piece: Piece) -> list[tuple[dict[str, Any], Mapping[str, Any] | None
     A call is sent as its head, then its arguments, the way clients put them together.
     """
     match piece:
-        case Words(text):
+        case TextPiece(text):
             return [({"content": text}, None)]
-        case Thoughts(text):
+        case ThinkingPiece(text):
             return [({"reasoning_content": text}, None)]
-        case Calls():
+        case CallsPiece():
             return [
                 ({"tool_calls": [part]}, None)
                 for place, call in enumerate(_calls(piece))
@@ -215,7 +227,7 @@ def _deltas(piece: Piece) -> list[tuple[dict[str, Any], Mapping[str, Any] | None
             return [({}, piece.value)]
 
 
-def _calls(piece: Calls) -> list[dict[str, Any]]:
+def _calls(piece: CallsPiece) -> list[dict[str, Any]]:
     return [
         {
             "id": call.id,
@@ -226,34 +238,34 @@ def _calls(piece: Calls) -> list[dict[str, Any]]:
     ]
 
 
-def _outcome(task: asyncio.Task[Ended | Refused]) -> Ended | Refused:
+def _outcome(task: asyncio.Task[AnswerEnd | RequestRefused]) -> AnswerEnd | RequestRefused:
     """Return the result of finished work."""
     if task.cancelled():
-        return Refused(
+        return RequestRefused(
             "the request was stopped before it was complete",
             status=503,
             code="stopped",
-            again=False,
+            should_retry=False,
         )
     return task.result()
 
 
-async def _next(queue: asyncio.Queue[Piece | None]) -> Piece | str | None:
+async def _next_piece(queue: asyncio.Queue[Piece | None]) -> Piece | str | None:
     """Return the next piece, None at the end, or a text after a long silence."""
     if not queue.empty():
         return queue.get_nowait()
     try:
-        return await asyncio.wait_for(queue.get(), BEAT)
+        return await asyncio.wait_for(queue.get(), HEARTBEAT)
     except TimeoutError:
         return "silent"
 
 
-async def _left(receive: Receive) -> None:
+async def _wait_for_disconnect(receive: Receive) -> None:
     while (await receive())["type"] != "http.disconnect":
         pass
 
 
-async def _body(send: Send, text: str) -> None:
+async def _send_body(send: Send, text: str) -> None:
     await send(
         {"type": "http.response.body", "body": text.encode("utf-8", "replace"), "more_body": True}
     )

@@ -20,19 +20,27 @@ from ferrule.core.errors import FerruleError
 from ferrule.engine.session import Session
 from ferrule.models.client import ModelOptions
 from ferrule.runtime.assemble import Assembly
-from ferrule.runtime.http.http_security import Application, Door, Receive, Scope, Send, Visitor, Who
-from ferrule.runtime.http.server import address_of, hosts_of, serve
-from ferrule.storage.locations import artifacts_at
+from ferrule.runtime.http.http_security import (
+    Application,
+    HttpGuard,
+    Principal,
+    Receive,
+    Scope,
+    Send,
+    Visitor,
+)
+from ferrule.runtime.http.server import accepted_hosts, public_address, serve
+from ferrule.storage.locations import create_artifact_store
 
-from .agents import Agents, check_for_agent
-from .answer_parts import Emit, Ended, Work
-from .errors import Refused, refusal_of, send_json, send_refusal, shaped
-from .model_relay import Loan
-from .models import Chosen, Models
-from .requests import Asked, parse_request
-from .responses import Reply
+from .agents import AgentRunner, check_agent_request
+from .answer_parts import AnswerEnd, Emit, Work
+from .errors import RequestRefused, send_json, send_refusal, shape_errors, to_refusal
+from .model_relay import ModelRelay
+from .models import ModelChoice, OfferedModels
+from .requests import ChatRequest, parse_request
+from .responses import ChatReply
 
-MOST = 8 * 1024 * 1024
+MAX_BODY = 8 * 1024 * 1024
 """Most bytes of a request."""
 CHAT = "/v1/chat/completions"
 LIST = "/v1/models"
@@ -62,7 +70,7 @@ class OpenAiServer:
         self,
         assembly: Assembly,
         *,
-        token: str | Mapping[str, Who],
+        token: str | Mapping[str, Principal],
         offers: Iterable[str] = (),
         yes_to: tuple[str, ...] = (),
         host: str = "127.0.0.1",
@@ -72,16 +80,20 @@ class OpenAiServer:
     ) -> None:
         self._assembly = assembly
         self._host, self._port = host, port
-        self.url = address_of(host, port, url)
-        self.models = Models(assembly, offers, named=not isinstance(token, str))
+        self.url = public_address(host, port, url)
+        self.models = OfferedModels(assembly, offers, named=not isinstance(token, str))
         where, most, days = (
             assembly.settings[f"artifacts.{key}"] for key in ("store", "max_bytes", "days")
         )
-        self._agents = Agents(self._leave, artifacts_at(where, max_bytes=most, days=days), yes_to)
+        self._agents = AgentRunner(
+            self._leave, create_artifact_store(where, max_bytes=most, days=days), yes_to
+        )
         self._at_once = at_once
-        self._at_work: set[asyncio.Task[Any]] = set()
-        door = Door(self._answer, token=token, hosts=hosts_of(host, port, self.url), most=MOST)
-        self.app: Application = shaped(door)
+        self._tasks: set[asyncio.Task[Any]] = set()
+        door = HttpGuard(
+            self._answer, token=token, hosts=accepted_hosts(host, port, self.url), max_body=MAX_BODY
+        )
+        self.app: Application = shape_errors(door)
 
     async def run(self, listening: socket | None = None) -> int:
         """Serve until the process is told to end, then end and journal every run.
@@ -99,7 +111,7 @@ class OpenAiServer:
 
     async def close(self) -> None:
         """End all work, close sessions and connections. The assembly stays open."""
-        left = list(self._at_work)
+        left = list(self._tasks)
         for task in left:
             task.cancel()
         if left:
@@ -108,74 +120,83 @@ class OpenAiServer:
         await self.models.close()
 
     async def _leave(self, session: Session) -> None:
-        await self._assembly.leave(session, strict=False)
+        await self._assembly.close_session(session, strict=False)
 
     async def _answer(self, scope: Scope, receive: Receive, send: Send) -> None:
         try:
-            await self._routed(scope, receive, send)
-        except Refused as refused:
+            await self._route(scope, receive, send)
+        except RequestRefused as refused:
             await send_refusal(send, refused)
         except FerruleError as error:
-            await send_refusal(send, refusal_of(error, begun=False))
+            await send_refusal(send, to_refusal(error, has_started=False))
 
-    async def _routed(self, scope: Scope, receive: Receive, send: Send) -> None:
+    async def _route(self, scope: Scope, receive: Receive, send: Send) -> None:
         method = scope["method"]
         path = scope["path"]
         if path != CHAT and path != LIST and not path.startswith(f"{LIST}/"):
-            raise Refused(f"no `{path[:200]}` here", status=404)
+            raise RequestRefused(f"no `{path[:200]}` here", status=404)
         if method != ("POST" if path == CHAT else "GET"):
-            raise Refused(f"`{path[:200]}` does not support {method}", status=405)
+            raise RequestRefused(f"`{path[:200]}` does not support {method}", status=405)
         if path == CHAT:
             await self._chat(scope["state"]["visitor"], receive, send)
         elif path == LIST:
             await send_json(
                 send,
-                {"object": "list", "data": [self.models.entry(id_) for id_ in self.models.ids]},
+                {
+                    "object": "list",
+                    "data": [self.models.model_entry(id_) for id_ in self.models.ids],
+                },
             )
         else:
-            await send_json(send, self.models.entry(path.removeprefix(f"{LIST}/")))
+            await send_json(send, self.models.model_entry(path.removeprefix(f"{LIST}/")))
 
     async def _chat(self, visitor: Visitor, receive: Receive, send: Send) -> None:
         # The HTTP guard has read the body; it comes as one message.
         asked = parse_request((await receive())["body"])
         chosen = self.models.choose(asked.model)
-        if not asked.told.history:
-            raise Refused("`messages` needs a message besides the instructions", param="messages")
-        if chosen.agent:
-            check_for_agent(asked)
-        options = asked.sampling.over(self.models.options(chosen.model), chosen.model)
-        if len(self._at_work) >= self._at_once:
-            raise Refused(
+        if not asked.messages.history:
+            raise RequestRefused(
+                "`messages` needs a message besides the instructions", param="messages"
+            )
+        if chosen.uses_agent:
+            check_agent_request(asked)
+        options = asked.sampling.apply_to(self.models.options(chosen.model), chosen.model)
+        if len(self._tasks) >= self._at_once:
+            raise RequestRefused(
                 f"{self._at_once} requests are in progress already; try again later",
                 status=429,
-                again=True,
-                after=1,
+                should_retry=True,
+                retry_after=1,
             )
         task = asyncio.current_task()
         assert task is not None
-        reply = Reply(
+        reply = ChatReply(
             self._work(chosen, options, visitor, asked),
             asked.model,
             stream=asked.stream,
             include_usage=asked.include_usage,
             stop=asked.sampling.stop,
-            begun=chosen.agent,
+            has_started=chosen.uses_agent,
             notice=self._assembly.notice,
         )
-        self._at_work.add(task)
+        self._tasks.add(task)
         try:
             await reply.send(receive, send)
         finally:
-            self._at_work.discard(task)
+            self._tasks.discard(task)
 
-    def _work(self, chosen: Chosen, options: ModelOptions, visitor: Visitor, asked: Asked) -> Work:
-        async def work(emit: Emit) -> Ended:
-            if chosen.agent:
+    def _work(
+        self, chosen: ModelChoice, options: ModelOptions, visitor: Visitor, asked: ChatRequest
+    ) -> Work:
+        async def work(emit: Emit) -> AnswerEnd:
+            if chosen.uses_agent:
                 agent = self.models.agent(chosen.model, visitor)
-                return await self._agents.work(agent, options, visitor, asked, emit)
-            wire = self.models.wire(chosen.model)
+                return await self._agents.run(agent, options, visitor, asked, emit)
+            wire = self.models.client(chosen.model)
             # Tools that the provider runs are for the agent only, whose gate decides on them.
             lent = replace(options, provider_tools=())
-            return await Loan(wire, self.models.way(chosen.model), lent, asked, emit).work()
+            return await ModelRelay(
+                wire, self.models.tool_mode(chosen.model), lent, asked, emit
+            ).answer()
 
         return work

@@ -27,11 +27,11 @@ from pathlib import Path
 from secrets import token_hex
 from typing import Any, cast
 
-from ferrule.core.calls import compact
+from ferrule.core.calls import encode_json
 from ferrule.storage import paths
 
-from .intake import Intake, Unswept
-from .store import PIECE, Artifact, ArtifactMissing, Scope, hash_of
+from .intake import Intake, SweepSchedule
+from .store import CHUNK_SIZE, Artifact, ArtifactMissing, Scope, parse_reference
 
 DAY = 86_400.0
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
@@ -42,7 +42,7 @@ _LARGEST_DESCRIPTION = 4096
 _OPEN_TRIES = 100
 
 
-class FileArtifacts:
+class FileArtifactStore:
     """An `ArtifactStore` in a folder.
 
     `root` is by default `artifacts` in the user's state folder, created by the first `put`.
@@ -61,7 +61,7 @@ class FileArtifacts:
         self._max_bytes = max_bytes
         self._days = days
         self._now = now
-        self._unswept = Unswept(max_bytes)
+        self._unswept = SweepSchedule(max_bytes)
 
     @property
     def root(self) -> Path:
@@ -87,7 +87,7 @@ class FileArtifacts:
             artifact = Artifact(digest, size, mime, lines, int(self._now() * 1000), tool)
             self._describe(folder, artifact)
             os.fsync(folder)
-        if self._unswept.due(artifact.size):
+        if self._unswept.is_due(artifact.size):
             self._sweep(keep=artifact.sha256)
         return artifact
 
@@ -108,7 +108,7 @@ class FileArtifacts:
 
     def _write(self, draft: int, parts: Iterable[bytes]) -> tuple[str, int, int]:
         intake = Intake(self._max_bytes)
-        with os.fdopen(draft, "wb", buffering=PIECE) as file:
+        with os.fdopen(draft, "wb", buffering=CHUNK_SIZE) as file:
             for part in parts:
                 intake.add(part)
                 file.write(part)
@@ -128,7 +128,7 @@ class FileArtifacts:
         }
         try:
             with os.fdopen(os.open(draft, _NEW_FILE, 0o600, dir_fd=folder), "wb") as file:
-                file.write(compact(known).encode("utf-8", "replace"))
+                file.write(encode_json(known).encode("utf-8", "replace"))
                 file.flush()
                 os.fsync(file.fileno())
             os.utime(draft, (artifact.made / 1000, artifact.made / 1000), dir_fd=folder)
@@ -140,7 +140,7 @@ class FileArtifacts:
     def delete(self, scope: Scope, reference: str) -> bool:
         """See `ArtifactStore.delete`."""
         try:
-            digest = hash_of(reference)
+            digest = parse_reference(reference)
             with self._open_scope(scope) as folder:
                 return _remove_artifact(folder, digest)
         except ArtifactMissing:
@@ -150,7 +150,7 @@ class FileArtifacts:
 
     def find(self, scope: Scope, reference: str) -> Artifact:
         """See `ArtifactStore.find`."""
-        digest = hash_of(reference)
+        digest = parse_reference(reference)
         with self._open_scope(scope, reference) as folder:
             artifact = _read_description(folder, digest)
         if artifact is None:
@@ -162,16 +162,16 @@ class FileArtifacts:
         with self._open_content(scope, reference) as file:
             data = bytearray()
             while len(data) < size:
-                piece = os.pread(file, min(size - len(data), PIECE), offset + len(data))
+                piece = os.pread(file, min(size - len(data), CHUNK_SIZE), offset + len(data))
                 if not piece:
                     break
                 data += piece
             return bytes(data)
 
-    def pieces(self, scope: Scope, reference: str, offset: int = 0) -> Iterator[bytes]:
-        """See `ArtifactStore.pieces`."""
+    def read_chunks(self, scope: Scope, reference: str, offset: int = 0) -> Iterator[bytes]:
+        """See `ArtifactStore.read_chunks`."""
         with self._open_content(scope, reference) as file:
-            while piece := os.pread(file, PIECE, offset):
+            while piece := os.pread(file, CHUNK_SIZE, offset):
                 yield piece
                 offset += len(piece)
 
@@ -191,7 +191,7 @@ class FileArtifacts:
 
     @contextlib.contextmanager
     def _open_content(self, scope: Scope, reference: str) -> Generator[int]:
-        digest = hash_of(reference)
+        digest = parse_reference(reference)
         with self._open_scope(scope, reference) as folder:
             if _read_description(folder, digest) is None:
                 raise ArtifactMissing(reference)
@@ -212,7 +212,7 @@ class FileArtifacts:
         Raises ArtifactMissing if there is none, or it is a link.
         """
         if create:
-            paths.private_folder(self.root)
+            paths.make_private_folder(self.root)
         try:
             root = os.open(self.root, _FOLDER)
         except OSError as error:

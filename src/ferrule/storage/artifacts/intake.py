@@ -66,7 +66,7 @@ class Intake:
         """The hash of the bytes so far, in hex."""
         return self._hash.hexdigest()
 
-    def artifact(self, mime: str, tool: str, now: float) -> Artifact:
+    def to_artifact(self, mime: str, tool: str, now: float) -> Artifact:
         """Return what is known about the artifact, once all bytes were added."""
         made = int(now * 1000)
         return Artifact(
@@ -74,7 +74,7 @@ class Intake:
         )
 
 
-class Unswept:
+class SweepSchedule:
     """Says when a sweep is due.
 
     It is due with the first artifact of a process, and whenever a sixteenth of the limit was added.
@@ -85,7 +85,7 @@ class Unswept:
         self._added = self._bound
         self._lock = threading.Lock()
 
-    def due(self, size: int) -> bool:
+    def is_due(self, size: int) -> bool:
         """Count added bytes; return whether a sweep is due, and then start counting again."""
         with self._lock:
             self._added += size

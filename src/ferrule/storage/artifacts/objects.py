@@ -32,28 +32,28 @@ from pathlib import Path
 from secrets import token_hex
 from typing import TYPE_CHECKING, Any
 
-from ferrule.core.calls import compact
+from ferrule.core.calls import encode_json
 from ferrule.core.errors import ConfigError
 from ferrule.storage import paths
 
-from .intake import ArtifactsUnavailable, Intake, Unswept
-from .store import PIECE, Artifact, ArtifactMissing, Scope, hash_of
+from .intake import ArtifactsUnavailable, Intake, SweepSchedule
+from .store import CHUNK_SIZE, Artifact, ArtifactMissing, Scope, parse_reference
 
 if TYPE_CHECKING:
     from obstore.store import ObjectStore
 
 SCHEMES = frozenset(("s3", "s3a", "gs", "az", "azure", "abfs", "abfss", "adl", "file", "memory"))
 """The schemes of URLs that are accepted."""
-PART = 8 << 20
+PART_BYTES = 8 << 20
 """Bytes of one part of an upload. Two are being sent while a third is gathered."""
-LARGEST = 5 << 30
+MAX_OBJECT_BYTES = 5 << 30
 """What a store copies in one request; nothing larger is stored."""
 DAY = 86_400.0
 _THREADS = 8
 _TIMEOUT = "30s"
 
 
-class ObjectArtifacts:
+class ObjectArtifactStore:
     """An `ArtifactStore` in an object store.
 
     Args:
@@ -79,7 +79,7 @@ class ObjectArtifacts:
         self._max_bytes = max_bytes
         self._days = days
         self._now = now
-        self._unswept = Unswept(max_bytes)
+        self._unswept = SweepSchedule(max_bytes)
 
     # ---- writing
 
@@ -87,12 +87,14 @@ class ObjectArtifacts:
         self, scope: Scope, parts: Iterable[bytes], *, mime: str = "text/plain", tool: str = ""
     ) -> Artifact:
         """See `ArtifactStore.put`."""
-        intake = Intake(LARGEST if self._max_bytes is None else min(self._max_bytes, LARGEST))
-        blocks = intake.blocks(parts, PART)
+        intake = Intake(
+            MAX_OBJECT_BYTES if self._max_bytes is None else min(self._max_bytes, MAX_OBJECT_BYTES)
+        )
+        blocks = intake.blocks(parts, PART_BYTES)
         first = next(blocks, b"")
         second = next(blocks, None)
         if second is None:
-            artifact = intake.artifact(mime, tool, self._now())
+            artifact = intake.to_artifact(mime, tool, self._now())
             with _translate_errors("keeping a result"):
                 _obstore().put(
                     self._store, f"{scope.key}/{artifact.sha256}", first, use_multipart=False
@@ -101,10 +103,10 @@ class ObjectArtifacts:
             rest = chain((first, second), blocks)
             del first, second
             artifact = self._put_large(
-                scope, rest, lambda: intake.artifact(mime, tool, self._now())
+                scope, rest, lambda: intake.to_artifact(mime, tool, self._now())
             )
         self._describe(scope, artifact)
-        if self._unswept.due(artifact.size):
+        if self._unswept.is_due(artifact.size):
             self._sweep(keep=artifact.sha256)
         return artifact
 
@@ -114,7 +116,9 @@ class ObjectArtifacts:
         obstore = _obstore()
         draft = f"drafts/{token_hex(16)}"
         with _translate_errors("keeping a result"):
-            writer = obstore.open_writer(self._store, draft, buffer_size=PART, max_concurrency=2)
+            writer = obstore.open_writer(
+                self._store, draft, buffer_size=PART_BYTES, max_concurrency=2
+            )
         try:
             try:
                 for block in blocks:
@@ -146,12 +150,12 @@ class ObjectArtifacts:
         }
         path = f"{scope.key}/{artifact.sha256}.json"
         with _translate_errors("describing a result"):
-            _obstore().put(self._store, path, compact(known).encode(), use_multipart=False)
+            _obstore().put(self._store, path, encode_json(known).encode(), use_multipart=False)
 
     def delete(self, scope: Scope, reference: str) -> bool:
         """See `ArtifactStore.delete`."""
         try:
-            path = f"{scope.key}/{hash_of(reference)}"
+            path = f"{scope.key}/{parse_reference(reference)}"
         except ArtifactMissing:
             return False
         existed = self._size(path) is not None and self._size(f"{path}.json") is not None
@@ -172,7 +176,7 @@ class ObjectArtifacts:
 
     def find(self, scope: Scope, reference: str) -> Artifact:
         """See `ArtifactStore.find`."""
-        digest = hash_of(reference)
+        digest = parse_reference(reference)
         known = self._read_description(scope.key, digest)
         if known is None or self._size(f"{scope.key}/{digest}") != known.size:
             raise ArtifactMissing(reference)
@@ -180,24 +184,24 @@ class ObjectArtifacts:
 
     def read(self, scope: Scope, reference: str, offset: int, size: int) -> bytes:
         """See `ArtifactStore.read`."""
-        known = self._read_description(scope.key, hash_of(reference))
+        known = self._read_description(scope.key, parse_reference(reference))
         if known is None:
             raise ArtifactMissing(reference)
         end = min(offset + size, known.size)
         return self._range(scope, reference, offset, end) if offset < end else b""
 
-    def pieces(self, scope: Scope, reference: str, offset: int = 0) -> Iterator[bytes]:
-        """See `ArtifactStore.pieces`."""
+    def read_chunks(self, scope: Scope, reference: str, offset: int = 0) -> Iterator[bytes]:
+        """See `ArtifactStore.read_chunks`."""
         size = self.find(scope, reference).size
-        request_size = PIECE
+        request_size = CHUNK_SIZE
         while offset < size:
             end = min(offset + request_size, size)
             data = memoryview(self._range(scope, reference, offset, end))
-            for start in range(0, len(data), PIECE):
-                yield bytes(data[start : start + PIECE])
+            for start in range(0, len(data), CHUNK_SIZE):
+                yield bytes(data[start : start + CHUNK_SIZE])
             offset += len(data)
             # A request takes longer than its bytes: a reader who goes on gets more with each.
-            request_size = min(2 * request_size, PART // 2)
+            request_size = min(2 * request_size, PART_BYTES // 2)
 
     def list(self, scope: Scope) -> list[Artifact]:
         """See `ArtifactStore.list`."""
@@ -225,7 +229,7 @@ class ObjectArtifacts:
             return None
 
     def _range(self, scope: Scope, reference: str, start: int, end: int) -> bytes:
-        path = f"{scope.key}/{hash_of(reference)}"
+        path = f"{scope.key}/{parse_reference(reference)}"
         try:
             with _translate_errors("reading a result", missing_ok=True):
                 return bytes(_obstore().get_range(self._store, path, start=start, end=end))
@@ -327,7 +331,7 @@ def _open_store(url: str) -> ObjectStore:
             hint="put keys into the environment, such as AWS_ACCESS_KEY_ID",
         )
     if scheme == "file":
-        paths.private_folder(Path(url.partition("://")[2]))
+        paths.make_private_folder(Path(url.partition("://")[2]))
     _obstore()
     from obstore.store import from_url
 

@@ -18,12 +18,12 @@ from itertools import islice
 from typing import Any
 
 from ferrule.core.errors import FerruleError
-from ferrule.storage.journal.postgres_connection import SECONDS, Postgres, Rows
+from ferrule.storage.journal.postgres_connection import SECONDS, PostgresConnection, Rows
 
-from .intake import ArtifactsUnavailable, Intake, Unswept
-from .store import PIECE, Artifact, ArtifactMissing, Scope, hash_of
+from .intake import ArtifactsUnavailable, Intake, SweepSchedule
+from .store import CHUNK_SIZE, Artifact, ArtifactMissing, Scope, parse_reference
 
-BATCH = 4
+BATCH_CHUNKS = 4
 """Chunks that are sent at once: with their copies being sent, what a `put` holds in memory."""
 DAY = 86_400_000
 _REMOVED_AT_ONCE = 20
@@ -105,7 +105,7 @@ _ALL = (
 )
 
 
-class PostgresArtifacts:
+class PostgresArtifactStore:
     """An `ArtifactStore` in a PostgreSQL database.
 
     It connects, and creates its tables, on first use; see `PostgresJournal` for `dsn` and
@@ -122,7 +122,7 @@ class PostgresArtifacts:
         seconds: float = SECONDS,
         now: Callable[[], float] = time.time,
     ) -> None:
-        self._db = Postgres(
+        self._db = PostgresConnection(
             dsn,
             part="artifacts",
             kind=ArtifactsUnavailable,
@@ -134,7 +134,7 @@ class PostgresArtifacts:
         self._max_bytes = max_bytes
         self._days = days
         self._now = now
-        self._unswept = Unswept(max_bytes)
+        self._unswept = SweepSchedule(max_bytes)
 
     # ---- writing
 
@@ -143,17 +143,17 @@ class PostgresArtifacts:
     ) -> Artifact:
         """See `ArtifactStore.put`."""
         intake = Intake(self._max_bytes)
-        blocks = intake.blocks(parts, PIECE)
-        first = list(islice(blocks, BATCH))
-        if len(first) < BATCH:
-            artifact = intake.artifact(mime, tool, self._now())
+        blocks = intake.blocks(parts, CHUNK_SIZE)
+        first = list(islice(blocks, BATCH_CHUNKS))
+        if len(first) < BATCH_CHUNKS:
+            artifact = intake.to_artifact(mime, tool, self._now())
             known = (artifact.size, artifact.mime, artifact.lines, artifact.made, artifact.tool)
             self._query(_KEEP, scope.key, artifact.sha256, *known, list(range(len(first))), first)
         else:
             artifact = self._put_large(
-                scope, first, blocks, lambda: intake.artifact(mime, tool, self._now())
+                scope, first, blocks, lambda: intake.to_artifact(mime, tool, self._now())
             )
-        if self._unswept.due(artifact.size):
+        if self._unswept.is_due(artifact.size):
             self._sweep(keep=artifact.sha256)
         return artifact
 
@@ -170,7 +170,7 @@ class PostgresArtifacts:
             while batch:
                 self._query(_CHUNKS, no, list(range(written, written + len(batch))), batch)
                 written += len(batch)
-                batch = list(islice(blocks, BATCH))
+                batch = list(islice(blocks, BATCH_CHUNKS))
             artifact = known()
             self._finish(scope, no, artifact)
         except BaseException:
@@ -208,12 +208,12 @@ class PostgresArtifacts:
         except FerruleError:
             # Nobody can find it, and `sweep` removes it after a day. The error that made us discard
             # it is the more useful one.
-            self._db.drop()
+            self._db.disconnect()
 
     def delete(self, scope: Scope, reference: str) -> bool:
         """See `ArtifactStore.delete`."""
         try:
-            return bool(self._query(_DELETE, scope.key, hash_of(reference)))
+            return bool(self._query(_DELETE, scope.key, parse_reference(reference)))
         except ArtifactMissing:
             return False
 
@@ -232,8 +232,8 @@ class PostgresArtifacts:
             data += self._read_chunk(reference, no, offset + len(data), end)
         return bytes(data)
 
-    def pieces(self, scope: Scope, reference: str, offset: int = 0) -> Iterator[bytes]:
-        """See `ArtifactStore.pieces`."""
+    def read_chunks(self, scope: Scope, reference: str, offset: int = 0) -> Iterator[bytes]:
+        """See `ArtifactStore.read_chunks`."""
         artifact, no = self._find(scope, reference)
         while offset < artifact.size:
             piece = self._read_chunk(reference, no, offset, artifact.size)
@@ -249,7 +249,7 @@ class PostgresArtifacts:
         self._db.close()
 
     def _find(self, scope: Scope, reference: str) -> tuple[Artifact, int]:
-        rows = self._query(_FIND, scope.key, hash_of(reference))
+        rows = self._query(_FIND, scope.key, parse_reference(reference))
         if not rows:
             raise ArtifactMissing(reference)
         *known, no = rows[0]
@@ -260,8 +260,8 @@ class PostgresArtifacts:
 
         Raises ArtifactMissing if the artifact was removed meanwhile.
         """
-        part, within = divmod(start, PIECE)
-        rows = self._query(_PART, within + 1, min(end - start, PIECE - within), no, part)
+        part, within = divmod(start, CHUNK_SIZE)
+        rows = self._query(_PART, within + 1, min(end - start, CHUNK_SIZE - within), no, part)
         if not rows or not rows[0][0]:
             raise ArtifactMissing(reference)
         return rows[0][0]
@@ -292,4 +292,4 @@ class PostgresArtifacts:
     def _query(self, sql: str, *values: Any) -> Rows:
         # Each statement has the same effect when it is done twice, so it is repeated when a
         # connection is lost.
-        return self._db.ask(self._sql[sql], values, doing="keeping results")
+        return self._db.query(self._sql[sql], values, doing="keeping results")

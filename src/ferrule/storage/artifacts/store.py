@@ -10,20 +10,20 @@ import hashlib
 from collections.abc import Iterable, Iterator
 from typing import Protocol
 
-from ferrule.core.calls import compact
+from ferrule.core.calls import encode_json
 from ferrule.core.errors import ConfigError, FerruleError
-from ferrule.core.frozen import frozen
 from ferrule.core.identity import Identity
-from ferrule.core.lazy_patterns import expression
+from ferrule.core.lazy_patterns import compile_lazily
 from ferrule.core.limits import OUTPUT_CAP
+from ferrule.core.value_class import frozen
 
 THRESHOLD = 32_768
 """Results of so many bytes or more become artifacts, unless the settings say otherwise."""
-LEAST_THRESHOLD = 1024
-PIECE = 262_144
+MIN_THRESHOLD = 1024
+CHUNK_SIZE = 262_144
 """Bytes of one artifact that a store holds in memory at a time."""
 
-_REFERENCE = expression(r"art-([0-9a-f]{64})")
+_REFERENCE = compile_lazily(r"art-([0-9a-f]{64})")
 
 
 class ArtifactMissing(FerruleError):
@@ -60,7 +60,7 @@ class Scope:
             )
 
     @staticmethod
-    def of(identity: Identity) -> Scope:
+    def from_identity(identity: Identity) -> Scope:
         """Return the scope that this identity's run may read and write."""
         return Scope(identity.tenant, identity.user, identity.session)
 
@@ -68,7 +68,7 @@ class Scope:
     def key(self) -> str:
         """A name that is valid everywhere (40 hex digits) and reveals nothing about the owner."""
         parts = [self.tenant, self.user, self.session]
-        return hashlib.sha256(compact(parts).encode("utf-8", "surrogatepass")).hexdigest()[:40]
+        return hashlib.sha256(encode_json(parts).encode("utf-8", "surrogatepass")).hexdigest()[:40]
 
 
 @frozen
@@ -92,7 +92,7 @@ class Artifact:
         return f"art-{self.sha256}"
 
 
-def hash_of(reference: str) -> str:
+def parse_reference(reference: str) -> str:
     """Return the hash in a reference. Raises ArtifactMissing if it is not a reference."""
     found = _REFERENCE.fullmatch(reference.strip())
     if found is None:
@@ -132,7 +132,7 @@ class ArtifactStore(Protocol):
         """Return up to `size` bytes from `offset` on, none past the end. Raises ArtifactMissing."""
         ...
 
-    def pieces(self, scope: Scope, reference: str, offset: int = 0) -> Iterator[bytes]:
+    def read_chunks(self, scope: Scope, reference: str, offset: int = 0) -> Iterator[bytes]:
         """Yield all bytes from `offset` on, at most `PIECE` at a time.
 
         Raises ArtifactMissing, at once or with the first piece.
@@ -160,7 +160,7 @@ class ArtifactStore(Protocol):
 
 
 @frozen
-class Artifacts:
+class RunArtifacts:
     """A run's store and its limits, for the engine and for the tools that read artifacts.
 
     A result of `threshold` bytes or more becomes an artifact, and the model gets a stub. If
@@ -169,11 +169,11 @@ class Artifacts:
 
     store: ArtifactStore
     threshold: int | None = THRESHOLD
-    room: int = THRESHOLD - 512
+    read_limit: int = THRESHOLD - 512
 
     def __post_init__(self) -> None:
-        if self.threshold is not None and not LEAST_THRESHOLD <= self.threshold <= OUTPUT_CAP:
+        if self.threshold is not None and not MIN_THRESHOLD <= self.threshold <= OUTPUT_CAP:
             raise ConfigError(
-                f"artifacts.threshold = {self.threshold}: must be between {LEAST_THRESHOLD} "
+                f"artifacts.threshold = {self.threshold}: must be between {MIN_THRESHOLD} "
                 f"and {OUTPUT_CAP}"
             )

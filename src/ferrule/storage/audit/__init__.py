@@ -6,7 +6,7 @@
 | `past_calls` | the calls of many sessions |
 | `receipts` | digests of runs and calls, to hand on |
 | `export` | the audit as JSON lines |
-| `wording` | a call explained to a person |
+| `explanation` | a call explained to a person |
 | `verification` | checking journals, exports and archives |
 | `checkpoints`, `signing` | signed states of sessions; keys |
 """

@@ -23,8 +23,8 @@ from dataclasses import asdict, dataclass, field, replace
 from hashlib import sha256
 from typing import Any
 
-from ferrule.core.calls import Call, Result, compact
-from ferrule.core.calls_in_flight import Slot, named
+from ferrule.core.call_states import CallSlot, assign_call_ids
+from ferrule.core.calls import ToolCall, ToolResult, encode_json
 from ferrule.core.events import (
     CallConfined,
     CallEvaluated,
@@ -33,16 +33,16 @@ from ferrule.core.events import (
     ConsentAnswered,
     DelegationStarted,
     DirectCall,
+    JournalRecord,
     ModelAnswered,
     PersonAnswered,
-    Record,
     RunFinished,
     RunStarted,
     SessionOpened,
     ToolAnswered,
 )
-from ferrule.core.frozen import frozen
 from ferrule.core.machine import Machine
+from ferrule.core.value_class import frozen
 
 SCHEMA = "ferrule.audit.v1"
 """The version of `AuditedCall.as_record`.
@@ -63,7 +63,7 @@ _CallEvent = (
 
 
 @frozen
-class Decided:
+class GateDecision:
     """The gate's decision: `verdict` is `allow`, `ask` or `refuse`.
 
     `layer` and `mode` are "" in older journals.
@@ -84,7 +84,7 @@ class Decided:
 
 
 @frozen
-class Answered:
+class ApprovalAnswer:
     """The answer of a person, or of whatever answered for one.
 
     `scope` is how far the approval reaches: this call (`once`), the `session`, all future calls
@@ -104,7 +104,7 @@ class Answered:
 
 
 @frozen
-class Hooked:
+class HookAction:
     """What a hook did: `block`, `change` (then `arguments` are what ran), `answer`, `result`."""
 
     event: int
@@ -116,7 +116,7 @@ class Hooked:
 
 
 @frozen
-class Confined:
+class Confinement:
     """The sandbox of a program that the call started; `sandbox` is `none` if there was none."""
 
     event: int
@@ -148,10 +148,10 @@ class AuditedCall:
     requested: int
     arguments: str
     arguments_sha256: str
-    decisions: tuple[Decided, ...] = ()
-    answers: tuple[Answered, ...] = ()
-    hooks: tuple[Hooked, ...] = ()
-    confined: tuple[Confined, ...] = ()
+    decisions: tuple[GateDecision, ...] = ()
+    answers: tuple[ApprovalAnswer, ...] = ()
+    hooks: tuple[HookAction, ...] = ()
+    confined: tuple[Confinement, ...] = ()
     agents: tuple[str, ...] = ()
     """Sessions of sub-agents that did the work."""
     started: int | None = None
@@ -195,38 +195,38 @@ class AuditedCall:
 class _Draft:
     """A call that is not settled yet."""
 
-    record: Record
-    call: Call
+    record: JournalRecord
+    call: ToolCall
     by: str
     model: str
     workspace: str
-    slot: Slot | None = None
-    result: Result | None = None
+    slot: CallSlot | None = None
+    result: ToolResult | None = None
     started: int | None = None
-    decisions: list[Decided] = field(default_factory=list[Decided])
-    answers: list[Answered] = field(default_factory=list[Answered])
-    hooks: list[Hooked] = field(default_factory=list[Hooked])
-    confined: list[Confined] = field(default_factory=list[Confined])
+    decisions: list[GateDecision] = field(default_factory=list[GateDecision])
+    answers: list[ApprovalAnswer] = field(default_factory=list[ApprovalAnswer])
+    hooks: list[HookAction] = field(default_factory=list[HookAction])
+    confined: list[Confinement] = field(default_factory=list[Confinement])
     agents: list[str] = field(default_factory=list[str])
 
 
-def digest_of(text: str) -> str:
+def sha256_hex(text: str) -> str:
     """Return the SHA-256 of a text as UTF-8; lone surrogates are encoded as in WTF-8."""
     return sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
 
 
-def calls(records: Iterable[Record]) -> Iterator[AuditedCall]:
+def audit_calls(records: Iterable[JournalRecord]) -> Iterator[AuditedCall]:
     """Yield a session's calls in the order in which they were settled, then those that are open.
 
     The records must be of one session. What older journals did not record is empty. This uses as
     much memory as the session's machine does."""
-    reader = Reader()
+    reader = AuditReader()
     for record in records:
         yield from reader.feed(record)
-    yield from reader.rest()
+    yield from reader.finish()
 
 
-class Reader:
+class AuditReader:
     """Turns the records of one session into audited calls, each returned when it is settled."""
 
     def __init__(self) -> None:
@@ -234,16 +234,16 @@ class Reader:
         self._open: dict[str, _Draft] = {}
         self._model = ""
         self._workspace = ""
-        self._last: Record | None = None
+        self._last: JournalRecord | None = None
 
-    def feed(self, record: Record) -> list[AuditedCall]:
+    def feed(self, record: JournalRecord) -> list[AuditedCall]:
         """Return the calls that this record settles."""
         event = record.event
         self._last = record
         requested = self._requested(record)
         self._machine.feed(event)
         for draft in requested:
-            draft.slot = self._machine.slot(draft.call.id)
+            draft.slot = self._machine.find_slot(draft.call.id)
             self._open[draft.call.id] = draft
         self._note(record)
         settled = [draft for draft in self._open.values() if _result(draft) is not None]
@@ -258,14 +258,14 @@ class Reader:
             settled += left
         return [_audited(draft, record) for draft in settled]
 
-    def rest(self) -> list[AuditedCall]:
+    def finish(self) -> list[AuditedCall]:
         """Return the calls that are open."""
         last = self._last
         if last is None:
             return []
         return [_audited(draft, last) for draft in self._open.values()]
 
-    def _requested(self, record: Record) -> list[_Draft]:
+    def _requested(self, record: JournalRecord) -> list[_Draft]:
         event = record.event
         if isinstance(event, SessionOpened):
             self._model = event.model
@@ -276,13 +276,13 @@ class Reader:
             return [_Draft(record, event.call, event.by, self._model, self._workspace)]
         elif isinstance(event, ModelAnswered):
             # With the machine's ids: one that is missing or taken is replaced.
-            named_calls = named(event, self._machine.ids, self._machine.round).calls
+            named_calls = assign_call_ids(event, self._machine.call_ids, self._machine.turn).calls
             return [
                 _Draft(record, call, "model", self._model, self._workspace) for call in named_calls
             ]
         return []
 
-    def _note(self, record: Record) -> None:
+    def _note(self, record: JournalRecord) -> None:
         event = record.event
         if isinstance(event, ConsentAnswered):
             self._note_tool_question(record, event)
@@ -292,7 +292,7 @@ class Reader:
             if draft is not None:
                 _note_on(draft, record, event)
 
-    def _note_tool_question(self, record: Record, event: ConsentAnswered) -> None:
+    def _note_tool_question(self, record: JournalRecord, event: ConsentAnswered) -> None:
         draft = self._open.get(event.call_id)
         if draft is not None:
             draft.answers.append(_tool_answer(record, event, draft))
@@ -303,7 +303,7 @@ class Reader:
                 draft.answers.append(_tool_answer(record, event, draft))
 
 
-def _note_on(draft: _Draft, record: Record, event: _CallEvent) -> None:
+def _note_on(draft: _Draft, record: JournalRecord, event: _CallEvent) -> None:
     match event:
         case CallEvaluated():
             draft.decisions.append(_decided(record, event))
@@ -312,10 +312,10 @@ def _note_on(draft: _Draft, record: Record, event: _CallEvent) -> None:
             draft.answers.append(_answered(record, event, draft))
         case CallHooked():
             values = (event.hook, event.verdict, event.reason, event.arguments, event.digest)
-            draft.hooks.append(Hooked(record.seq, *values))
+            draft.hooks.append(HookAction(record.seq, *values))
         case CallConfined():
             values = (event.sandbox, event.enforced, event.not_enforced, event.program)
-            draft.confined.append(Confined(record.seq, *values))
+            draft.confined.append(Confinement(record.seq, *values))
         case CallStarted():
             draft.started = record.time
         case DelegationStarted():
@@ -324,14 +324,14 @@ def _note_on(draft: _Draft, record: Record, event: _CallEvent) -> None:
             draft.result = draft.result or event.result
 
 
-def _result(draft: _Draft) -> Result | None:
+def _result(draft: _Draft) -> ToolResult | None:
     if draft.result or draft.slot is None:
         return draft.result
     return draft.slot.result
 
 
-def _decided(record: Record, event: CallEvaluated) -> Decided:
-    return Decided(
+def _decided(record: JournalRecord, event: CallEvaluated) -> GateDecision:
+    return GateDecision(
         record.seq,
         record.time,
         event.verdict,
@@ -347,9 +347,9 @@ def _decided(record: Record, event: CallEvaluated) -> Decided:
     )
 
 
-def _answered(record: Record, event: PersonAnswered, draft: _Draft) -> Answered:
+def _answered(record: JournalRecord, event: PersonAnswered, draft: _Draft) -> ApprovalAnswer:
     bound = bool(draft.decisions) and event.digest == draft.decisions[-1].digest != ""
-    return Answered(
+    return ApprovalAnswer(
         record.seq,
         record.time,
         event.choice,
@@ -361,8 +361,8 @@ def _answered(record: Record, event: PersonAnswered, draft: _Draft) -> Answered:
     )
 
 
-def _tool_answer(record: Record, event: ConsentAnswered, draft: _Draft) -> Answered:
-    return Answered(
+def _tool_answer(record: JournalRecord, event: ConsentAnswered, draft: _Draft) -> ApprovalAnswer:
+    return ApprovalAnswer(
         record.seq,
         record.time,
         event.choice,
@@ -375,7 +375,7 @@ def _tool_answer(record: Record, event: ConsentAnswered, draft: _Draft) -> Answe
     )
 
 
-def _audited(draft: _Draft, last: Record) -> AuditedCall:
+def _audited(draft: _Draft, last: JournalRecord) -> AuditedCall:
     request = draft.record
     call = AuditedCall(
         session=request.session,
@@ -390,7 +390,7 @@ def _audited(draft: _Draft, last: Record) -> AuditedCall:
         event=request.seq,
         requested=request.time,
         arguments=draft.call.arguments,
-        arguments_sha256=digest_of(draft.call.arguments),
+        arguments_sha256=sha256_hex(draft.call.arguments),
         decisions=tuple(draft.decisions),
         answers=tuple(draft.answers),
         hooks=tuple(draft.hooks),
@@ -422,4 +422,4 @@ def _audited(draft: _Draft, last: Record) -> AuditedCall:
 def _data_digest(data: Any) -> str:
     if data is None:
         return ""
-    return digest_of(data if isinstance(data, str) else compact(data))
+    return sha256_hex(data if isinstance(data, str) else encode_json(data))

@@ -32,9 +32,9 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any, cast
 
-from ferrule.core.calls import compact
+from ferrule.core.calls import encode_json
 from ferrule.core.errors import JournalError
-from ferrule.core.frozen import frozen
+from ferrule.core.value_class import frozen
 from ferrule.storage import paths
 from ferrule.storage.journal.protocols import Journal
 from ferrule.storage.journal.sqlite import SqliteJournal
@@ -42,7 +42,7 @@ from ferrule.storage.journal.sqlite import SqliteJournal
 from .signing import Signer, Verifier
 
 FORMAT = 1
-FIRST = "0" * 64
+NO_PREVIOUS = "0" * 64
 _PREFIX = b"ferrule.checkpoint.v1\n"
 _KINDS = {
     "session": str,
@@ -71,11 +71,11 @@ class Checkpoint:
     @property
     def message(self) -> bytes:
         """The bytes that are signed."""
-        return _PREFIX + compact(self._unsigned()).encode("utf-8", "surrogatepass")
+        return _PREFIX + encode_json(self._unsigned()).encode("utf-8", "surrogatepass")
 
-    def spelled(self) -> str:
+    def to_line(self) -> str:
         """Return the line, without its newline."""
-        return compact({**self._unsigned(), "signature": self.signature})
+        return encode_json({**self._unsigned(), "signature": self.signature})
 
     def _unsigned(self) -> dict[str, Any]:
         return {
@@ -90,18 +90,18 @@ class Checkpoint:
         }
 
 
-def beside(journal: Path) -> Path:
+def checkpoints_path(journal: Path) -> Path:
     """Return the default path of a journal's checkpoints."""
     return journal.with_name(journal.name + ".checkpoints")
 
 
-def place_of(journal: Journal) -> Path:
+def checkpoints_path_of(journal: Journal) -> Path:
     """Return the default path of the checkpoints of any journal.
 
     Those of a journal that is not a file are in the user's state folder.
     """
     file = journal.path if isinstance(journal, SqliteJournal) else None
-    return beside(file or paths.state() / "journal")
+    return checkpoints_path(file or paths.state() / "journal")
 
 
 def read_checkpoints(path: Path) -> list[Checkpoint]:
@@ -121,7 +121,7 @@ def read_checkpoints(path: Path) -> list[Checkpoint]:
     if lines and lines[-1]:
         raise _broken(path, len(lines), "was cut off")
     points: list[Checkpoint] = []
-    previous = FIRST
+    previous = NO_PREVIOUS
     for number, line in enumerate(lines[:-1], 1):
         point = _parse_line(path, number, line)
         if point.previous != previous:
@@ -150,7 +150,7 @@ def _parse_line(path: Path, number: int, line: bytes) -> Checkpoint:
 
 
 def _encode(point: Checkpoint) -> bytes:
-    return point.spelled().encode("utf-8", "surrogatepass")
+    return point.to_line().encode("utf-8", "surrogatepass")
 
 
 def _broken(path: Path, number: int, what: str) -> JournalError:
@@ -170,17 +170,17 @@ def sign_heads(
     Raises:
         JournalError: Something does not hold. That session and those after it are not signed.
     """
-    paths.private_folder(path.parent)
+    paths.make_private_folder(path.parent)
     flags = os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC
     descriptor = os.open(path, flags, 0o600)
     with os.fdopen(descriptor, "ab") as file:
         fcntl.flock(file, fcntl.LOCK_EX)
         known = read_checkpoints(path)
-        previous = sha256(_encode(known[-1])).hexdigest() if known else FIRST
+        previous = sha256(_encode(known[-1])).hexdigest() if known else NO_PREVIOUS
         signed: list[Checkpoint] = []
         for session in sessions:
             earlier = [point for point in known if point.session == session]
-            for contradiction in contradictions(journal, session, earlier, signer.verifier):
+            for contradiction in find_contradictions(journal, session, earlier, signer.verifier):
                 raise JournalError(contradiction, code="checkpoint_contradicted")
             seq, digest = journal.head(session)
             state = (seq, digest, signer.name)
@@ -198,16 +198,16 @@ def sign_heads(
     return signed
 
 
-def signature_holds(point: Checkpoint, verifier: Verifier) -> bool:
+def is_signed_by(point: Checkpoint, verifier: Verifier) -> bool:
     """Return whether this key signed this checkpoint."""
     try:
         signature = bytes.fromhex(point.signature)
     except ValueError:
         return False
-    return point.key == verifier.name and verifier.holds(point.message, signature)
+    return point.key == verifier.name and verifier.is_valid(point.message, signature)
 
 
-def contradictions(
+def find_contradictions(
     journal: Journal, session: str, points: Iterable[Checkpoint], verifier: Verifier | None
 ) -> Iterator[str]:
     """Check a session's chain against its checkpoints; yield a sentence for each contradicted one.
@@ -223,17 +223,19 @@ def contradictions(
     for point in points:
         if verifier is not None and point.key != verifier.name:
             continue
-        if verifier is not None and not signature_holds(point, verifier):
+        if verifier is not None and not is_signed_by(point, verifier):
             yield (
                 f"checkpoint {point.line}, of event {point.seq} of `{session}`: the signature is "
                 "not of this key"
             )
         signed.setdefault(point.seq, []).append(point)
     if signed:
-        yield from compared(session, signed, ((r.seq, r.hash) for r in journal.records(session)))
+        yield from compare_events(
+            session, signed, ((r.seq, r.hash) for r in journal.records(session))
+        )
 
 
-def compared(
+def compare_events(
     session: str, signed: dict[int, list[Checkpoint]], events: Iterable[tuple[int, str]]
 ) -> Iterator[str]:
     """Yield a sentence for each checkpoint that contradicts a session's events `(seq, hash)`."""

@@ -25,7 +25,7 @@ from typing import Any, cast
 from ferrule.core.errors import JournalError
 from ferrule.storage.journal.protocols import Journal
 
-from .audit import calls
+from .audit import audit_calls
 from .signing import Signer, Verifier
 
 FORMAT = 1
@@ -62,10 +62,10 @@ def export_audit(
     for session in sessions:
         yield chain.line(_session_record(journal, session))
         session_count += 1
-        for call in calls(journal.records(session)):
+        for call in audit_calls(journal.records(session)):
             record = call.as_record()
             if redact is not None:
-                record = redacted(record, redact)
+                record = redact_record(record, redact)
             yield chain.line({"type": "call", **record})
             call_count += 1
     end: dict[str, Any] = {
@@ -94,7 +94,7 @@ def _session_record(journal: Journal, session: str) -> dict[str, Any]:
     }
 
 
-def redacted(record: dict[str, Any], redact: Redact) -> dict[str, Any]:
+def redact_record(record: dict[str, Any], redact: Redact) -> dict[str, Any]:
     """Return a record with all texts redacted; digests, names, numbers and times stay."""
 
     def redact_value(name: str, value: Any) -> Any:
@@ -182,7 +182,7 @@ def _check_end(
         signature = bytes.fromhex(str(record.get("signature", "")))
     except ValueError:
         signature = b""
-    is_signed = verifier.holds(_PREFIX + before.hex().encode(), signature)
+    is_signed = verifier.is_valid(_PREFIX + before.hex().encode(), signature)
     if record.get("key") != verifier.name or not is_signed:
         raise _refused(chain.lines, "is not signed with this key")
 

@@ -6,29 +6,29 @@ import json
 from collections.abc import Iterator, Sequence
 from typing import Any, cast
 
-from ferrule.core.frozen import frozen
+from ferrule.core.value_class import frozen
 from ferrule.storage.journal.protocols import Journal
 
-from .audit import AuditedCall, calls
+from .audit import AuditedCall, audit_calls
 
 
 @frozen
 class PastCall:
     """A call and what was decided about it.
 
-    `values` are the arguments as they would run, unchecked: as the last hook left them, else as
+    `arguments` are the arguments as they would run, unchecked: as the last hook left them, else as
     they arrived; None if they were not a JSON object. `verdict` is the gate's (`allow`, `ask`,
     `refuse`; "" if it was never asked), `choice` what a person answered, or "". `audit` contains
     all that is known of the call."""
 
     tool: str
-    values: dict[str, Any] | None
+    arguments: dict[str, Any] | None
     verdict: str
     choice: str
     audit: AuditedCall
 
 
-def past_calls(
+def read_past_calls(
     journal: Journal,
     *,
     sessions: Sequence[str] | None = None,
@@ -55,7 +55,7 @@ def past_calls(
     else:
         sessions = [journal.find(name, tenant=tenant, user=user).session for name in sessions]
     for session in sessions:
-        for call in calls(journal.records(session)):
+        for call in audit_calls(journal.records(session)):
             if call.requested >= since and (tools is None or call.tool in tools):
                 yield _to_past_call(call)
 

@@ -13,11 +13,11 @@ the same receipts.
          reasoning_tokens, seconds},
      journal: {first_event, last_event, head}}
 
-`tool_calls` are `call_receipt`s; `approvals` their answers of persons; `side_effects` the calls
-that announced an effect before they started. `head` is the hash of the run's last event; it binds
-the receipt to what was recorded. `receipt_id` is made of session, run and that hash. Calls that a
-person made directly, outside a run, are in the receipt of the run that was under way or came last
-before them; in a session without one, in a receipt whose `run` is "".
+`tool_calls` are `build_call_receipt`s; `approvals` their answers of persons; `side_effects` the
+calls that announced an effect before they started. `head` is the hash of the run's last event; it
+binds the receipt to what was recorded. `receipt_id` is made of session, run and that hash. Calls
+that a person made directly, outside a run, are in the receipt of the run that was under way or came
+last before them; in a session without one, in a receipt whose `run` is "".
 """
 
 from __future__ import annotations
@@ -28,23 +28,23 @@ from itertools import chain
 from typing import Any
 
 from ferrule.core.events import (
+    JournalRecord,
     ModelAnswered,
     ModelFailed,
     ProviderToolCall,
-    Record,
     RunFinished,
     RunStarted,
     SessionOpened,
     Usage,
 )
 
-from .audit import Answered, AuditedCall, Decided, Reader, digest_of
+from .audit import ApprovalAnswer, AuditedCall, AuditReader, GateDecision, sha256_hex
 
 SCHEMA = "ferrule.receipt.v1"
 CALL_SCHEMA = "ferrule.call_receipt.v1"
 
 
-def call_receipt(call: AuditedCall) -> dict[str, Any]:
+def build_call_receipt(call: AuditedCall) -> dict[str, Any]:
     """Return the receipt of one call.
 
     It contains digests of arguments and result, what allowed the call, what confined it, and how it
@@ -53,7 +53,7 @@ def call_receipt(call: AuditedCall) -> dict[str, Any]:
     identified = f"{call.session}\n{call.event}\n{call.call_id}"
     return {
         "schema": CALL_SCHEMA,
-        "receipt_id": f"call_{digest_of(identified)[:20]}",
+        "receipt_id": f"call_{sha256_hex(identified)[:20]}",
         "call_id": call.call_id,
         "tool": call.tool,
         "requested_by": call.by,
@@ -75,7 +75,7 @@ def call_receipt(call: AuditedCall) -> dict[str, Any]:
     }
 
 
-def _policy(decision: Decided) -> dict[str, Any]:
+def _policy(decision: GateDecision) -> dict[str, Any]:
     return {
         "verdict": decision.verdict,
         "rule": decision.rule,
@@ -87,7 +87,7 @@ def _policy(decision: Decided) -> dict[str, Any]:
     }
 
 
-def _approval(call_id: str, answer: Answered) -> dict[str, Any]:
+def _approval(call_id: str, answer: ApprovalAnswer) -> dict[str, Any]:
     return {
         "call_id": call_id,
         "event": answer.event,
@@ -107,24 +107,24 @@ def _without(record: dict[str, Any], *names: str) -> dict[str, Any]:
 
 @dataclass(slots=True)
 class _Run:
-    first: Record
+    first: JournalRecord
     run: str = ""
     model: str = ""
     question: str = ""
     calls: list[AuditedCall] = field(default_factory=list[AuditedCall])
     answers: list[dict[str, Any]] = field(default_factory=list[dict[str, Any]])
     usage: Usage = Usage()
-    last: Record | None = None
+    last: JournalRecord | None = None
     ended: RunFinished | None = None
     finished: int | None = None
 
 
-def receipts(records: Iterable[Record]) -> Iterator[dict[str, Any]]:
+def build_receipts(records: Iterable[JournalRecord]) -> Iterator[dict[str, Any]]:
     """Yield the receipts of a session's runs in order, each as soon as the next one begins.
 
     The records must be of one session.
     """
-    reader = Reader()
+    reader = AuditReader()
     run: _Run | None = None
     opened = ""
     for record in records:
@@ -142,12 +142,12 @@ def receipts(records: Iterable[Record]) -> Iterator[dict[str, Any]]:
         run.calls += settled
         _add_event(run, record)
     if run is not None:
-        run.calls += reader.rest()
+        run.calls += reader.finish()
         if run.run or run.calls:
             yield _receipt(run)
 
 
-def _add_event(run: _Run, record: Record) -> None:
+def _add_event(run: _Run, record: JournalRecord) -> None:
     run.last = record
     match record.event:
         case ModelAnswered() as event:
@@ -159,7 +159,7 @@ def _add_event(run: _Run, record: Record) -> None:
                     "model": run.model,
                     "way": event.way,
                     "stop": event.stop,
-                    "text_sha256": digest_of(event.text),
+                    "text_sha256": sha256_hex(event.text),
                     "calls": [call.id for call in event.calls],
                     "usage": asdict(event.usage),
                     "provider_calls": [_provider_call(call) for call in event.provider_calls],
@@ -185,7 +185,7 @@ def _provider_call(call: ProviderToolCall) -> dict[str, Any]:
         "tool_kind": call.tool_kind,
         "status": call.status,
         "executor": call.executor,
-        "metadata_sha256": digest_of(call.provider_metadata),
+        "metadata_sha256": sha256_hex(call.provider_metadata),
     }
 
 
@@ -193,13 +193,13 @@ def _receipt(run: _Run) -> dict[str, Any]:
     first = run.first
     last = run.last or run.first
     ended = run.ended
-    call_receipts = [call_receipt(call) for call in run.calls]
+    call_receipts = [build_call_receipt(call) for call in run.calls]
     identified = f"{first.session}\n{run.run}\n{last.hash}"
     usage = run.usage if ended is None else ended.usage
     end = run.finished or last.time
     return {
         "schema": SCHEMA,
-        "receipt_id": f"run_{digest_of(identified)[:20]}",
+        "receipt_id": f"run_{sha256_hex(identified)[:20]}",
         "session": first.session,
         "run": run.run,
         "tenant": first.tenant,
@@ -209,8 +209,8 @@ def _receipt(run: _Run) -> dict[str, Any]:
         "finished": run.finished,
         "stop": "open" if ended is None else ended.stop,
         "code": "" if ended is None else ended.code,
-        "question_sha256": digest_of(run.question),
-        "answer_sha256": "" if ended is None else digest_of(ended.text),
+        "question_sha256": sha256_hex(run.question),
+        "answer_sha256": "" if ended is None else sha256_hex(ended.text),
         "model_calls": run.answers,
         "tool_calls": call_receipts,
         "approvals": list(chain.from_iterable(one["approvals"] for one in call_receipts)),

@@ -27,12 +27,12 @@ if TYPE_CHECKING:
     )
 
 
-def key_path() -> Path:
+def default_key_path() -> Path:
     """Return the path of the user's own signing key, used if no other is named."""
     return paths.state() / "keys" / "audit.pem"
 
 
-def public_path(path: Path) -> Path:
+def public_key_path(path: Path) -> Path:
     """Return the path of the public half of a private key."""
     return path.with_name(path.name + ".pub")
 
@@ -52,7 +52,7 @@ class Verifier:
             ConfigError: The file cannot be read, or contains no such key. The message names the
                 file.
         """
-        needed()
+        require_cryptography()
         from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
         from cryptography.hazmat.primitives.serialization import load_pem_public_key
 
@@ -67,7 +67,7 @@ class Verifier:
             raise _unusable_key(path, "it is of another kind")
         return Verifier(key)
 
-    def holds(self, message: bytes, signature: bytes) -> bool:
+    def is_valid(self, message: bytes, signature: bytes) -> bool:
         """Return whether this key signed exactly this message."""
         from cryptography.exceptions import InvalidSignature
 
@@ -93,7 +93,7 @@ class Signer:
         Raises:
             ConfigError: The key cannot be used. The message names the file and the reason.
         """
-        needed()
+        require_cryptography()
         from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
         from cryptography.hazmat.primitives.serialization import load_pem_private_key
 
@@ -106,13 +106,13 @@ class Signer:
         return Signer(key)
 
     @staticmethod
-    def make(path: Path) -> Signer:
+    def create(path: Path) -> Signer:
         """Create a key in a file of mode 0600, with its public half beside it.
 
         Raises:
             ConfigError: The file exists.
         """
-        needed()
+        require_cryptography()
         from cryptography.hazmat.primitives import serialization
         from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
@@ -126,7 +126,7 @@ class Signer:
             serialization.Encoding.PEM, serialization.PublicFormat.SubjectPublicKeyInfo
         )
         _write_new(path, private)
-        paths.write_private(public_path(path), public.decode("ascii"))
+        paths.write_private(public_key_path(path), public.decode("ascii"))
         return Signer(key)
 
     def sign(self, message: bytes) -> bytes:
@@ -134,7 +134,7 @@ class Signer:
         return self._key.sign(message)
 
 
-def needed() -> None:
+def require_cryptography() -> None:
     """Raise FerruleError, with a hint how to install it, if the library is missing."""
     if find_spec("cryptography") is None:
         raise FerruleError(
@@ -149,7 +149,7 @@ def _unusable_key(path: Path, reason: str) -> ConfigError:
 
 
 def _write_new(path: Path, data: bytes) -> None:
-    paths.private_folder(path.parent)
+    paths.make_private_folder(path.parent)
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
     try:
         descriptor = os.open(path, flags, 0o600)

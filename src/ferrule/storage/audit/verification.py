@@ -18,12 +18,12 @@ from pathlib import Path
 from typing import Any, cast
 
 from ferrule.core.errors import JournalError, SessionNotFound
-from ferrule.core.events import Record, SessionArchived
-from ferrule.core.frozen import frozen
+from ferrule.core.events import JournalRecord, SessionArchived
+from ferrule.core.value_class import frozen
 from ferrule.storage.export.jsonl import check_header, read_jsonl
-from ferrule.storage.journal.protocols import Checkable, Journal
+from ferrule.storage.journal.protocols import CheckableJournal, Journal
 
-from .checkpoints import Checkpoint, compared, contradictions, signature_holds
+from .checkpoints import Checkpoint, compare_events, find_contradictions, is_signed_by
 from .export import read_export
 from .signing import Verifier
 
@@ -38,7 +38,7 @@ class Finding:
 
 
 @dataclass(slots=True)
-class Checked:
+class CheckedSession:
     """A session that was checked.
 
     `head` is the hash of its last event; `signed` the last event that a checkpoint covers.
@@ -53,21 +53,21 @@ class Checked:
 
 
 @dataclass(slots=True)
-class Verified:
+class Verification:
     """What was checked, and the problems found. `notes` say what the check cannot know."""
 
-    sessions: list[Checked] = field(default_factory=list[Checked])
+    sessions: list[CheckedSession] = field(default_factory=list[CheckedSession])
     findings: list[Finding] = field(default_factory=list[Finding])
     notes: list[str] = field(default_factory=list[str])
 
     @property
-    def whole(self) -> bool:
+    def is_intact(self) -> bool:
         """Whether no problem was found."""
         return not self.findings
 
     def as_record(self) -> dict[str, Any]:
         """Return JSON values."""
-        return {"schema": "ferrule.audit_verify.v1", "whole": self.whole, **asdict(self)}
+        return {"schema": "ferrule.audit_verify.v1", "whole": self.is_intact, **asdict(self)}
 
 
 def verify_sessions(
@@ -76,7 +76,7 @@ def verify_sessions(
     *,
     points: Sequence[Checkpoint] = (),
     verifier: Verifier | None = None,
-) -> Verified:
+) -> Verification:
     """Check these sessions, or by default all of them and the journal itself.
 
     Problems are reported, not raised. What others write or archive meanwhile is no problem.
@@ -88,7 +88,7 @@ def verify_sessions(
     Raises:
         SessionNotFound: A named session does not exist.
     """
-    done = Verified()
+    done = Verification()
     if verifier is not None:
         points = [point for point in points if point.key == verifier.name]
     names = _list_sessions(journal, done) if sessions is None else sessions
@@ -104,7 +104,7 @@ def verify_sessions(
             # It was archived after the sessions were listed. If it vanished otherwise, the check
             # of the whole journal reports it.
     if sessions is None:
-        if isinstance(journal, Checkable):
+        if isinstance(journal, CheckableJournal):
             done.findings += [Finding(text) for text in _check_journal(journal)]
         _check_archived(journal, points, done)
         if not any(one.signed for one in done.sessions):
@@ -121,7 +121,7 @@ def verify_sessions(
     return done
 
 
-def _list_sessions(journal: Journal, done: Verified) -> list[str]:
+def _list_sessions(journal: Journal, done: Verification) -> list[str]:
     try:
         return [info.session for info in journal.sessions()]
     except JournalError as error:
@@ -135,10 +135,10 @@ def _check_session(
     points: list[Checkpoint],
     verifier: Verifier | None,
     findings: list[Finding],
-) -> Checked:
-    checked = Checked(session)
+) -> CheckedSession:
+    checked = CheckedSession(session)
     try:
-        problems = list(contradictions(journal, session, points, verifier))
+        problems = list(find_contradictions(journal, session, points, verifier))
         checked.events, checked.head = journal.head(session)
         findings += [Finding(text, session) for text in problems]
         if not problems:
@@ -150,24 +150,26 @@ def _check_session(
     return checked
 
 
-def _check_journal(journal: Checkable) -> list[str]:
+def _check_journal(journal: CheckableJournal) -> list[str]:
     try:
-        return journal.findings()
+        return journal.find_problems()
     except JournalError as error:
         return [error.detail]
 
 
-def _check_archived(journal: Journal, points: Sequence[Checkpoint], done: Verified) -> None:
+def _check_archived(journal: Journal, points: Sequence[Checkpoint], done: Verification) -> None:
     """Check sessions that were signed or archived, and are not in the journal."""
     present = {one.session for one in done.sessions}
     try:
-        archived = {one.session: one for one in archived_sessions(journal)}
+        archived = {one.session: one for one in read_archived_sessions(journal)}
     except JournalError:
         # The problem is among the findings already; without these events nothing can be checked.
         return
     for session, event in archived.items():
         if session not in present:
-            done.sessions.append(Checked(session, event.events, event.head, archived=event.file))
+            done.sessions.append(
+                CheckedSession(session, event.events, event.head, archived=event.file)
+            )
     for event in {one.file: one for one in archived.values()}.values():
         _check_archive_file(event, done)
     last_points: dict[str, Checkpoint] = {}
@@ -180,7 +182,7 @@ def _check_archived(journal: Journal, points: Sequence[Checkpoint], done: Verifi
 
 
 def _check_archived_point(
-    session: str, archived: SessionArchived | None, last: Checkpoint, done: Verified
+    session: str, archived: SessionArchived | None, last: Checkpoint, done: Verification
 ) -> None:
     if archived is None:
         text = (
@@ -199,7 +201,7 @@ def _check_archived_point(
         done.findings.append(Finding(text, session))
 
 
-def _check_archive_file(archived: SessionArchived, done: Verified) -> None:
+def _check_archive_file(archived: SessionArchived, done: Verification) -> None:
     """Check that an archive is the file that was written. A missing one may have been moved."""
     try:
         with Path(archived.file).open("rb") as file:
@@ -212,17 +214,17 @@ def _check_archive_file(archived: SessionArchived, done: Verified) -> None:
         done.findings.append(Finding(text))
 
 
-def archived_sessions(journal: Journal) -> Iterator[SessionArchived]:
+def read_archived_sessions(journal: Journal) -> Iterator[SessionArchived]:
     """Yield what this journal recorded as archived, oldest first within each owner."""
     for info in journal.sessions():
-        if not info.session.startswith(ARCHIVED):
+        if not info.session.startswith(ARCHIVE_SESSION_PREFIX):
             continue
         for record in journal.records(info.session):
             if isinstance(record.event, SessionArchived):
                 yield record.event
 
 
-ARCHIVED = "archived-"
+ARCHIVE_SESSION_PREFIX = "archived-"
 """How sessions are named that record what was archived, for one owner each."""
 
 
@@ -230,7 +232,7 @@ ARCHIVED = "archived-"
 
 
 @contextmanager
-def opened(path: Path) -> Generator[Iterator[str]]:
+def open_lines(path: Path) -> Generator[Iterator[str]]:
     """Open an export, compressed or not; return its lines, each with its newline.
 
     Raises:
@@ -261,7 +263,7 @@ def _lines(file: Iterable[bytes], path: str) -> Iterator[str]:
 
 def verify_file(
     path: Path, *, points: Sequence[Checkpoint] = (), verifier: Verifier | None = None
-) -> Verified:
+) -> Verification:
     """Check an export of a journal, an archive, or an export of the audit.
 
     The first line says which of them it is. Problems are reported, not raised.
@@ -270,7 +272,7 @@ def verify_file(
         JournalError: The file is of another kind (`journal_foreign`) or newer (`journal_newer`).
         OSError: The file cannot be read.
     """
-    with opened(path) as lines:
+    with open_lines(path) as lines:
         first = next(lines, "")
         all_lines = chain([first] if first else [], lines)
         if first.startswith('{"ferrule":"audit"'):
@@ -278,14 +280,16 @@ def verify_file(
         return _verify_records(all_lines, first, points, verifier)
 
 
-def _verify_export(lines: Iterator[str], verifier: Verifier | None) -> Verified:
-    done = Verified()
+def _verify_export(lines: Iterator[str], verifier: Verifier | None) -> Verification:
+    done = Verification()
     place = ""
     try:
         for record in read_export(lines, verifier):
             place = ""
             if record.get("type") == "session":
-                done.sessions.append(Checked(record["session"], record["events"], record["head"]))
+                done.sessions.append(
+                    CheckedSession(record["session"], record["events"], record["head"])
+                )
             elif record.get("type") == "call":
                 place = f" (after call `{record['call_id']}`)"
     except JournalError as error:
@@ -293,16 +297,16 @@ def _verify_export(lines: Iterator[str], verifier: Verifier | None) -> Verified:
             raise
         session = done.sessions[-1].session if done.sessions else ""
         done.findings.append(Finding(f"{error.detail}{place}", session))
-    if verifier is None and done.whole:
+    if verifier is None and done.is_intact:
         done.notes.append("without `--key` this shows that the file is intact, not who wrote it")
     return done
 
 
 def _verify_records(
     lines: Iterator[str], first: str, points: Sequence[Checkpoint], verifier: Verifier | None
-) -> Verified:
-    done = Verified()
-    seen: dict[str, Checked] = {}
+) -> Verification:
+    done = Verification()
+    seen: dict[str, CheckedSession] = {}
     watch = _CheckpointComparison(points, verifier)
     session = ""
     event = 0
@@ -310,7 +314,7 @@ def _verify_records(
         for record in read_jsonl(lines):
             session = record.session
             event = record.seq
-            checked = seen.setdefault(session, Checked(session))
+            checked = seen.setdefault(session, CheckedSession(session))
             checked.events = event
             checked.head = record.hash
             watch.add(record)
@@ -328,7 +332,7 @@ def _verify_records(
     return done
 
 
-def _check_listed(first: str, seen: dict[str, Checked]) -> Iterator[str]:
+def _check_listed(first: str, seen: dict[str, CheckedSession]) -> Iterator[str]:
     """Compare the sessions that an archive lists with those that it contains."""
     header = check_header(first).get("archive")
     if not isinstance(header, dict):
@@ -353,20 +357,20 @@ class _CheckpointComparison:
             if verifier is None or point.key == verifier.name:
                 self._signed.setdefault(point.session, {}).setdefault(point.seq, []).append(point)
 
-    def add(self, record: Record) -> None:
+    def add(self, record: JournalRecord) -> None:
         if record.seq in self._signed.get(record.session, ()):
             self._events.setdefault(record.session, {})[record.seq] = record.hash
 
-    def findings(self, seen: dict[str, Checked]) -> Iterator[Finding]:
+    def findings(self, seen: dict[str, CheckedSession]) -> Iterator[Finding]:
         """Yield the problems of the sessions, and set how far each is signed."""
         for session, checked in seen.items():
             signed = self._signed.get(session, {})
             for point in chain.from_iterable(signed.values()):
-                if self._verifier is not None and not signature_holds(point, self._verifier):
+                if self._verifier is not None and not is_signed_by(point, self._verifier):
                     text = f"checkpoint {point.line}: the signature is not of this key"
                     yield Finding(text, session, point.seq)
             events = {**self._events.get(session, {}), checked.events: checked.head}
-            problems = list(compared(session, signed, sorted(events.items())))
+            problems = list(compare_events(session, signed, sorted(events.items())))
             for text in problems:
                 yield Finding(text, session)
             checked.signed = 0 if problems else max(signed, default=0)

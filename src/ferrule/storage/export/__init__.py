@@ -5,6 +5,6 @@
 | `jsonl` | sessions as JSON lines, and importing them |
 | `archive` | closed sessions moved to files of their own |
 | `bundles` | sessions in one file with their artifacts |
-| `redacted` | records without secrets |
-| `story`, `transcripts` | sessions for people: steps; plain text, Markdown, a screenplay |
+| `redaction` | records without secrets |
+| `steps`, `transcripts` | sessions for people: steps; plain text, Markdown, a screenplay |
 """

@@ -27,22 +27,22 @@ from hashlib import file_digest, sha256
 from pathlib import Path
 
 from ferrule.core.errors import ConfigError, JournalError, SessionNotFound
-from ferrule.core.events import Record, SessionArchived
+from ferrule.core.events import JournalRecord, SessionArchived
 from ferrule.core.identity import Identity
-from ferrule.storage.audit.verification import ARCHIVED, opened
+from ferrule.storage.audit.verification import ARCHIVE_SESSION_PREFIX, open_lines
 from ferrule.storage.journal.protocols import Journal
 from ferrule.storage.journal.sessions import SessionInfo
 from ferrule.storage.journal.sqlite import SqliteJournal
-from ferrule.storage.paths import private_folder
+from ferrule.storage.paths import make_private_folder
 
-from .jsonl import jsonl, read_jsonl
+from .jsonl import export_jsonl, read_jsonl
 
-FIRST = "0" * 64
+NO_PREVIOUS = "0" * 64
 _BATCH = 128
 
 
 @dataclass(slots=True)
-class Archive:
+class ArchiveReport:
     """What was moved into `file`.
 
     `sha256` is the hash of its bytes. `kept` says why a session stayed in the journal.
@@ -55,18 +55,18 @@ class Archive:
     kept: dict[str, str] = field(default_factory=dict[str, str])
 
 
-def closed_before(journal: Journal, time: int) -> list[SessionInfo]:
+def find_closed_sessions(journal: Journal, time: int) -> list[SessionInfo]:
     """Return sessions last used before `time` (ms since 1970) with no open run, oldest first."""
     closed: list[SessionInfo] = []
     for info in journal.sessions():
-        is_archive = info.session.startswith(ARCHIVED)
+        is_archive = info.session.startswith(ARCHIVE_SESSION_PREFIX)
         is_running = info.state == "open" and info.runs
         if info.last < time and not is_archive and not is_running:
             closed.append(info)
     return sorted(closed, key=lambda info: (info.last, info.session))
 
 
-def archive(journal: SqliteJournal, sessions: Sequence[str], file: Path) -> Archive:
+def archive_sessions(journal: SqliteJournal, sessions: Sequence[str], file: Path) -> ArchiveReport:
     """Move these sessions into a new file.
 
     A session that is in use, or does not verify, stays in the journal and is named in `kept`.
@@ -78,8 +78,8 @@ def archive(journal: SqliteJournal, sessions: Sequence[str], file: Path) -> Arch
     file = file.absolute()
     if file.exists():
         raise ConfigError(f"the file `{file}` already exists", hint="choose another name")
-    private_folder(file.parent)
-    done = Archive(file)
+    make_private_folder(file.parent)
+    done = ArchiveReport(file)
     heads = _lock_sessions(journal, sessions, done)
     try:
         if heads:
@@ -94,7 +94,7 @@ def archive(journal: SqliteJournal, sessions: Sequence[str], file: Path) -> Arch
 
 
 def _lock_sessions(
-    journal: SqliteJournal, sessions: Sequence[str], done: Archive
+    journal: SqliteJournal, sessions: Sequence[str], done: ArchiveReport
 ) -> list[SessionArchived]:
     """Lease the sessions that are free and verify; return them as they will be recorded."""
     heads: list[SessionArchived] = []
@@ -127,7 +127,7 @@ def _write(journal: SqliteJournal, heads: list[SessionArchived], file: Path) -> 
     )
     with os.fdopen(descriptor, "wb") as raw:
         with gzip.GzipFile("", "wb", fileobj=raw, mtime=0) as packed:
-            for line in jsonl(_records(journal, heads), archive=about):
+            for line in export_jsonl(_records(journal, heads), archive=about):
                 packed.write(line.encode())
         raw.flush()
         os.fsync(raw.fileno())
@@ -142,7 +142,7 @@ def _write(journal: SqliteJournal, heads: list[SessionArchived], file: Path) -> 
         os.close(folder)
 
 
-def _records(journal: SqliteJournal, heads: list[SessionArchived]) -> Iterator[Record]:
+def _records(journal: SqliteJournal, heads: list[SessionArchived]) -> Iterator[JournalRecord]:
     for head in heads:
         yield from journal.records(head.session)
 
@@ -155,13 +155,13 @@ def _check(part: Path, heads: list[SessionArchived]) -> None:
         )
 
 
-def _remove(journal: SqliteJournal, archived: SessionArchived, done: Archive) -> None:
+def _remove(journal: SqliteJournal, archived: SessionArchived, done: ArchiveReport) -> None:
     archived = replace(archived, sha256=done.sha256)
     owner = f"{archived.tenant}\n{archived.user}".encode("utf-8", "surrogatepass")
-    name = ARCHIVED + sha256(owner).hexdigest()[:8]
+    name = ARCHIVE_SESSION_PREFIX + sha256(owner).hexdigest()[:8]
     identity = Identity(archived.tenant, archived.user, name, name)
     try:
-        journal.retire(archived, name, identity=identity)
+        journal.remove_archived(archived, name, identity=identity)
     except (JournalError, SessionNotFound) as error:
         done.kept[archived.session] = f"it is in the archive but was not removed: {error.detail}"
         return
@@ -173,10 +173,10 @@ def _remove(journal: SqliteJournal, archived: SessionArchived, done: Archive) ->
 
 def _previous(journal: Journal) -> str:
     """Return the hash of the latest archive."""
-    previous = FIRST
+    previous = NO_PREVIOUS
     latest = -1
     for info in journal.sessions():
-        if not info.session.startswith(ARCHIVED) or info.last <= latest:
+        if not info.session.startswith(ARCHIVE_SESSION_PREFIX) or info.last <= latest:
             continue
         latest = info.last
         for record in journal.records(info.session):
@@ -190,7 +190,7 @@ def _digest(file: Path) -> str:
         return file_digest(written, "sha256").hexdigest()
 
 
-def import_file(journal: Journal, file: Path) -> list[str]:
+def import_sessions(journal: Journal, file: Path) -> list[str]:
     """Import the sessions of an archive or an export; return their names.
 
     They keep their owners, times and hashes. All of the file is checked before anything is written.
@@ -203,8 +203,8 @@ def import_file(journal: Journal, file: Path) -> list[str]:
     heads = _read_heads(file)
     for session in heads:
         _check_beginning(journal, file, session)
-    with opened(file) as lines:
-        batch: list[Record] = []
+    with open_lines(file) as lines:
+        batch: list[JournalRecord] = []
         for record in read_jsonl(lines):
             if batch:
                 same_run = (record.session, record.run) == (batch[0].session, batch[0].run)
@@ -225,7 +225,7 @@ def import_file(journal: Journal, file: Path) -> list[str]:
 def _read_heads(file: Path) -> dict[str, tuple[int, str]]:
     """Return number and hash of the last event of each session in a file."""
     heads: dict[str, tuple[int, str]] = {}
-    with opened(file) as lines:
+    with open_lines(file) as lines:
         for record in read_jsonl(lines):
             heads[record.session] = (record.seq, record.hash)
     return heads
@@ -237,7 +237,7 @@ def _check_beginning(journal: Journal, file: Path, session: str) -> None:
         seq, digest = journal.head(session)
     except SessionNotFound:
         return
-    with opened(file) as lines:
+    with open_lines(file) as lines:
         for record in read_jsonl(lines):
             if (record.session, record.seq, record.hash) == (session, seq, digest):
                 return
@@ -248,7 +248,7 @@ def _check_beginning(journal: Journal, file: Path, session: str) -> None:
     )
 
 
-def _append(journal: Journal, batch: list[Record]) -> None:
+def _append(journal: Journal, batch: list[JournalRecord]) -> None:
     if not batch:
         return
     first = batch[0]
@@ -260,4 +260,4 @@ def _append(journal: Journal, batch: list[Record]) -> None:
     owner = Identity(first.tenant, first.user, first.session, first.run)
     events = [record.event for record in batch]
     times = [record.time for record in batch]
-    journal.append(first.session, first.run, events, identity=owner, at=times)
+    journal.append(first.session, first.run, events, identity=owner, times=times)

@@ -26,17 +26,17 @@ from itertools import groupby, takewhile
 from pathlib import Path
 from typing import Any, cast
 
-from ferrule.core.calls import compact
+from ferrule.core.calls import encode_json
 from ferrule.core.errors import JournalError
-from ferrule.core.events import Record
-from ferrule.core.frozen import frozen
+from ferrule.core.events import JournalRecord
 from ferrule.core.identity import Identity
-from ferrule.storage.artifacts.store import PIECE, ArtifactStore, Scope
-from ferrule.storage.audit.verification import opened
+from ferrule.core.value_class import frozen
+from ferrule.storage.artifacts.store import CHUNK_SIZE, ArtifactStore, Scope
+from ferrule.storage.audit.verification import open_lines
 from ferrule.storage.journal.protocols import Journal
 from ferrule.storage.journal.sessions import SessionInfo
 
-from .jsonl import import_jsonl, jsonl, read_jsonl
+from .jsonl import export_jsonl, import_jsonl, read_jsonl
 
 FORMAT = 1
 SUFFIX = ".ferrule"
@@ -59,7 +59,7 @@ The member is missing, damaged, cut off, compressed in another way, encrypted, o
 
 
 @frozen
-class Bundled:
+class BundledSession:
     """A session of a bundle: the number of its events, and the hash of the last."""
 
     session: str
@@ -80,7 +80,7 @@ class BundledArtifact:
 
 def write_bundle(
     path: Path, journal: Journal, sessions: Iterable[str], artifacts: ArtifactStore | None = None
-) -> list[Bundled]:
+) -> list[BundledSession]:
     """Write these sessions (ids, or beginnings of them) to a new file; return what is in it.
 
     Raises:
@@ -103,8 +103,8 @@ def _write_members(
     journal: Journal,
     infos: list[SessionInfo],
     artifacts: ArtifactStore | None,
-) -> list[Bundled]:
-    bundled: list[Bundled] = []
+) -> list[BundledSession]:
+    bundled: list[BundledSession] = []
     bundled_artifacts: list[BundledArtifact] = []
     with bundle.open("journal.jsonl", "w", force_zip64=True) as lines:
         for number, info in enumerate(infos):
@@ -120,18 +120,18 @@ def _write_members(
         "sessions": [asdict(one) for one in bundled],
         "artifacts": [asdict(one) for one in bundled_artifacts],
     }
-    bundle.writestr("manifest.json", compact(manifest))
+    bundle.writestr("manifest.json", encode_json(manifest))
     return bundled
 
 
-def _write_session(journal: Journal, session: str, lines: Any, *, header: bool) -> Bundled:
+def _write_session(journal: Journal, session: str, lines: Any, *, header: bool) -> BundledSession:
     # What is appended from now on is left out.
     seq, digest = journal.head(session)
     records = takewhile(lambda record: record.seq <= seq, journal.records(session))
-    for number, text in enumerate(jsonl(records)):
+    for number, text in enumerate(export_jsonl(records)):
         if number or header:
             lines.write(text.encode("utf-8"))
-    return Bundled(session, seq, digest)
+    return BundledSession(session, seq, digest)
 
 
 def _write_artifacts(
@@ -142,7 +142,7 @@ def _write_artifacts(
         if artifact.sha256 not in written:
             written.add(artifact.sha256)
             with bundle.open(f"artifacts/{artifact.sha256}", "w", force_zip64=True) as file:
-                for piece in artifacts.pieces(scope, artifact.reference):
+                for piece in artifacts.read_chunks(scope, artifact.reference):
                     file.write(piece)
         yield BundledArtifact(
             scope.session, artifact.sha256, artifact.size, artifact.mime, artifact.tool
@@ -160,7 +160,7 @@ class Bundle:
         self._name = name
         manifest = self._read_manifest()
         try:
-            self.sessions = [Bundled(**one) for one in manifest["sessions"]]
+            self.sessions = [BundledSession(**one) for one in manifest["sessions"]]
             self.artifacts = [BundledArtifact(**one) for one in manifest["artifacts"]]
         except (KeyError, TypeError) as error:
             raise self._corrupt(f"the manifest is invalid ({error})") from error
@@ -171,7 +171,7 @@ class Bundle:
         if unknown:
             raise self._corrupt(f"it has an artifact of `{min(unknown)}`, and no such session")
 
-    def records(self) -> Iterator[Iterator[Record]]:
+    def read_sessions(self) -> Iterator[Iterator[JournalRecord]]:
         """Yield the sessions in order, each as its records.
 
         Raises:
@@ -179,7 +179,7 @@ class Bundle:
         """
         expected = {one.session: one for one in self.sessions}
         for session, records in groupby(
-            read_jsonl(self.lines()), key=lambda record: record.session
+            read_jsonl(self.read_lines()), key=lambda record: record.session
         ):
             bundled = expected.pop(session, None)
             if bundled is None:
@@ -188,7 +188,7 @@ class Bundle:
         if expected:
             raise self._corrupt(f"session `{next(iter(expected))}` is missing")
 
-    def content(self, artifact: BundledArtifact) -> Iterator[bytes]:
+    def read_artifact(self, artifact: BundledArtifact) -> Iterator[bytes]:
         """Yield the bytes of an artifact, in pieces.
 
         Raises JournalError after the last piece if the bytes do not match the artifact's hash.
@@ -197,7 +197,7 @@ class Bundle:
         size = 0
         try:
             with self._file.open(f"artifacts/{artifact.sha256}") as file:
-                while piece := file.read(PIECE):
+                while piece := file.read(CHUNK_SIZE):
                     size += len(piece)
                     if size > artifact.size:
                         break
@@ -210,7 +210,7 @@ class Bundle:
         if size != artifact.size or digest.hexdigest() != artifact.sha256:
             raise self._corrupt(f"artifact {artifact.sha256[:12]}… was changed")
 
-    def lines(self) -> Iterator[str]:
+    def read_lines(self) -> Iterator[str]:
         """Yield its journal line by line, unchecked."""
         try:
             info = self._file.getinfo("journal.jsonl")
@@ -223,8 +223,10 @@ class Bundle:
         except _UNREADABLE as error:
             raise self._corrupt(f"its journal cannot be read ({error})") from error
 
-    def _check_end(self, records: Iterator[Record], bundled: Bundled) -> Iterator[Record]:
-        record: Record | None = None
+    def _check_end(
+        self, records: Iterator[JournalRecord], bundled: BundledSession
+    ) -> Iterator[JournalRecord]:
+        record: JournalRecord | None = None
         for record in records:
             yield record
         if record is None or (record.seq, record.hash) != (bundled.events, bundled.hash):
@@ -251,7 +253,7 @@ class Bundle:
         return JournalError(f"`{self._name}`: {what}", code="bundle_corrupt")
 
 
-def _has_right_types(rows: Iterable[Bundled | BundledArtifact]) -> bool:
+def _has_right_types(rows: Iterable[BundledSession | BundledArtifact]) -> bool:
     """Return whether a manifest's values have the right types: anybody may have made the file."""
     for row in rows:
         for name, value in asdict(row).items():
@@ -279,18 +281,18 @@ def open_bundle(path: Path) -> Generator[Bundle]:
         yield Bundle(file, path.name)
 
 
-def recorded(path: Path) -> Iterator[list[Record]]:
+def read_recording(path: Path) -> Iterator[list[JournalRecord]]:
     """Yield each session's records from a bundle, an export (`*.jsonl`) or an archive (`*.gz`).
 
     Raises JournalError, OSError.
     """
     if path.name.endswith((".jsonl", ".jsonl.gz")):
-        with opened(path) as lines:
+        with open_lines(path) as lines:
             for _, records in groupby(read_jsonl(lines), key=lambda record: record.session):
                 yield list(records)
         return
     with open_bundle(path) as bundle:
-        for records in bundle.records():
+        for records in bundle.read_sessions():
             yield list(records)
 
 
@@ -307,13 +309,13 @@ def import_bundle(
     tenant and user, as in `import_jsonl`. Raises JournalError."""
     with open_bundle(path) as bundle:
         owners: dict[str, tuple[str, str]] = {}
-        for records in bundle.records():
+        for records in bundle.read_sessions():
             for record in records:
                 owners[record.session] = (record.tenant, record.user)
         for artifact in bundle.artifacts:
-            for _ in bundle.content(artifact):
+            for _ in bundle.read_artifact(artifact):
                 pass
-        sessions = import_jsonl(journal, bundle.lines(), identity=identity)
+        sessions = import_jsonl(journal, bundle.read_lines(), identity=identity)
         for artifact in bundle.artifacts:
             if artifacts is None:
                 break
@@ -321,5 +323,7 @@ def import_bundle(
             if identity is not None:
                 tenant, user = identity.tenant, identity.user
             scope = Scope(tenant, user, artifact.session)
-            artifacts.put(scope, bundle.content(artifact), mime=artifact.mime, tool=artifact.tool)
+            artifacts.put(
+                scope, bundle.read_artifact(artifact), mime=artifact.mime, tool=artifact.tool
+            )
     return sessions

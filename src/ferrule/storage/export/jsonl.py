@@ -21,9 +21,9 @@ from dataclasses import dataclass
 from itertools import groupby
 from typing import Any, cast
 
-from ferrule.core.calls import compact
+from ferrule.core.calls import encode_json
 from ferrule.core.errors import JournalError, SessionNotFound
-from ferrule.core.events import FORMAT, Record, decode, encode
+from ferrule.core.events import FORMAT, JournalRecord, event_from_json, event_to_json
 from ferrule.core.identity import Identity
 from ferrule.storage.journal import hash_chain
 from ferrule.storage.journal.protocols import Journal
@@ -52,14 +52,14 @@ class _SessionEnd:
     ended: bool = False
 
 
-def jsonl(records: Iterable[Record], **about: Any) -> Iterator[str]:
+def export_jsonl(records: Iterable[JournalRecord], **about: Any) -> Iterator[str]:
     """Yield the lines of an export, each with its newline.
 
     Bodies are passed on as they are stored. The events of a session must follow each other. `about`
     contains further JSON values for the first line.
     """
-    yield compact({"ferrule": "journal", "format": FORMAT, "ends": True, **about}) + "\n"
-    waiting: Record | None = None
+    yield encode_json({"ferrule": "journal", "format": FORMAT, "ends": True, **about}) + "\n"
+    waiting: JournalRecord | None = None
     for record in records:
         if waiting is not None:
             yield _encode_record(waiting, last=waiting.session != record.session)
@@ -68,12 +68,12 @@ def jsonl(records: Iterable[Record], **about: Any) -> Iterator[str]:
         yield _encode_record(waiting, last=True)
 
 
-def _encode_record(record: Record, *, last: bool) -> str:
-    kind, body = encode(record.event)
-    return _format_line(record, kind, record.body or compact(body), last)
+def _encode_record(record: JournalRecord, *, last: bool) -> str:
+    kind, body = event_to_json(record.event)
+    return _format_line(record, kind, record.body or encode_json(body), last)
 
 
-def _format_line(record: Record, kind: str, text: str, last: bool) -> str:
+def _format_line(record: JournalRecord, kind: str, text: str, last: bool) -> str:
     values = (
         record.session,
         record.seq,
@@ -88,7 +88,7 @@ def _format_line(record: Record, kind: str, text: str, last: bool) -> str:
     return f"{head[:-1]}{_END if last else ''}{_BODY}{text}}}\n"
 
 
-def read_jsonl(lines: Iterable[str]) -> Iterator[Record]:
+def read_jsonl(lines: Iterable[str]) -> Iterator[JournalRecord]:
     """Yield the records of an export, each checked against the one before.
 
     Raises:
@@ -98,7 +98,7 @@ def read_jsonl(lines: Iterable[str]) -> Iterator[Record]:
     last: dict[str, _SessionEnd] = {}
     number = 0
     ends = False
-    record: Record | None = None
+    record: JournalRecord | None = None
     for number, line in enumerate(lines, 1):
         if number == 1:
             ends = check_header(line).get("ends") is True
@@ -140,7 +140,7 @@ def import_jsonl(
             owner = identity or Identity(batch[0].tenant, batch[0].user, session, run)
             events = [record.event for record in batch]
             times = [record.time for record in batch]
-            journal.append(session, run, events, identity=owner, at=times)
+            journal.append(session, run, events, identity=owner, times=times)
         journal.release(session)
     return sessions
 
@@ -173,14 +173,14 @@ def check_header(line: str) -> dict[str, Any]:
     version = header.get("format")
     if type(version) is not int or not 0 < version <= FORMAT:
         raise _refused(1, f"format {version}, this version reads up to {FORMAT}", "journal_newer")
-    if "ends" in header and line != compact(header) + "\n":
+    if "ends" in header and line != encode_json(header) + "\n":
         raise _refused(1, "it was changed")
     return header
 
 
 def _read_line(
-    line: str, number: int, last: dict[str, _SessionEnd], ends: bool, before: Record | None
-) -> Record:
+    line: str, number: int, last: dict[str, _SessionEnd], ends: bool, before: JournalRecord | None
+) -> JournalRecord:
     """Read a line; an error that names no event gets the one that should be there."""
     try:
         record = _check_line(_parse_line(line, number), line, number, last, ends)
@@ -200,7 +200,7 @@ def _read_line(
         raise
 
 
-def _check_ended(number: int, before: Record, last: dict[str, _SessionEnd]) -> None:
+def _check_ended(number: int, before: JournalRecord, last: dict[str, _SessionEnd]) -> None:
     if not last[before.session].ended:
         raise _refused(number, f"event {before.seq + 1} of `{before.session}` is missing")
 
@@ -223,11 +223,11 @@ def _parse_line(line: str, number: int) -> dict[str, Any]:
 
 def _check_line(
     row: dict[str, Any], line: str, number: int, last: dict[str, _SessionEnd], ends: bool
-) -> Record:
+) -> JournalRecord:
     """Check an event against the one before in its session, and move `last` on."""
     session, seq = row["session"], row["seq"]
     owner = (row["tenant"], row["user"])
-    end = last.setdefault(session, _SessionEnd(0, hash_chain.FIRST, owner))
+    end = last.setdefault(session, _SessionEnd(0, hash_chain.FIRST_HASH, owner))
 
     def broken(what: str, event: int = seq) -> JournalError:
         return _refused(number, f"event {seq} of `{session}` {what}", session=session, event=event)
@@ -239,15 +239,15 @@ def _check_line(
     if seq != end.seq + 1:
         raise broken(f"where event {end.seq + 1} should be", end.seq + 1)
     # The body comes last in the line, as it was stored; encoded again it could differ.
-    body = line.rstrip().partition(_BODY)[2].removesuffix("}") or compact(row["body"])
+    body = line.rstrip().partition(_BODY)[2].removesuffix("}") or encode_json(row["body"])
     digest = _hash_row(row, end.hash, body)
     if digest.hex() != row["hash"]:
         raise broken("was changed")
     end.seq = seq
     end.hash = digest
     end.ended = ends and row.get("end") is True
-    event = decode(row["kind"], row["body"])
-    record = Record(session, seq, row["time"], row["run"], event, row["hash"], *owner, body)
+    event = event_from_json(row["kind"], row["body"])
+    record = JournalRecord(session, seq, row["time"], row["run"], event, row["hash"], *owner, body)
     if "end" in row and not ends:
         raise _refused(1, "it was changed: the events say that there are end marks")
     if ends and _format_line(record, row["kind"], body, end.ended) != line:
@@ -256,10 +256,10 @@ def _check_line(
 
 
 def _hash_row(row: dict[str, Any], previous: bytes, body: str) -> bytes:
-    address = hash_chain.address(row["session"], row["run"], row["tenant"], row["user"])
+    address = hash_chain.row_prefix(row["session"], row["run"], row["tenant"], row["user"])
     hash_chain.check_kind(row["kind"])
     text = f"{address}{row['kind']}\n{row['seq']}\n{row['time']}\n{body}"
-    return hash_chain.link(previous, text.encode("utf-8", "replace"))
+    return hash_chain.hash_row(previous, text.encode("utf-8", "replace"))
 
 
 def _refused(

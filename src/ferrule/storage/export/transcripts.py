@@ -16,31 +16,41 @@ import re
 from collections.abc import Iterable, Iterator
 from datetime import UTC, datetime
 
-from ferrule.core.calls import Result
-from ferrule.core.events import Record
-from ferrule.core.invisible_characters import visible
+from ferrule.core.calls import ToolResult
+from ferrule.core.events import JournalRecord
+from ferrule.core.invisible_characters import escape_invisible
 
-from .story import Added, Asked, Ended, Opened, Said, Step, Story, Told, Used
+from .steps import (
+    AnswerStep,
+    CallStep,
+    ContextStep,
+    EndStep,
+    MessageStep,
+    NoticeStep,
+    OpeningStep,
+    Step,
+    StepReader,
+)
 
-CAP = 2_000
+MAX_RESULT = 2_000
 """The default limit for a result in the readable exports, in characters."""
-LOCAL = frozenset({"local", "ollama", "scripted", "llamacpp", "lmstudio"})
+LOCAL_PROVIDERS = frozenset({"local", "ollama", "scripted", "llamacpp", "lmstudio"})
 """Providers whose models compute on this machine, as far as the name tells."""
-END = "> THE END <"
+END_MARK = "> THE END <"
 """The last line of a complete screenplay."""
 
 
 def _visible(text: str) -> str:
-    return visible(text, joiners=True)
+    return escape_invisible(text, keep_joiners=True)
 
 
-def transcript(records: Iterable[Record], *, cap: int = CAP) -> Iterator[str]:
+def write_transcript(records: Iterable[JournalRecord], *, cap: int = MAX_RESULT) -> Iterator[str]:
     """Yield plain text for a terminal, in pieces that end with a newline."""
     for step in _steps(records):
         yield _visible(_line(step, cap)) + "\n"
 
 
-def markdown(records: Iterable[Record], *, cap: int = CAP) -> Iterator[str]:
+def write_markdown(records: Iterable[JournalRecord], *, cap: int = MAX_RESULT) -> Iterator[str]:
     """Yield Markdown, in pieces that end with a blank line.
 
     A model's answers are passed on as they are, results are put into fences.
@@ -49,7 +59,7 @@ def markdown(records: Iterable[Record], *, cap: int = CAP) -> Iterator[str]:
         yield _visible(_block(step, cap)) + "\n\n"
 
 
-def screenplay(records: Iterable[Record]) -> Iterator[str]:
+def write_screenplay(records: Iterable[JournalRecord]) -> Iterator[str]:
     """Yield the session as Fountain (`.spmd`), with the end marker."""
     play = Screenplay()
     for record in records:
@@ -66,22 +76,22 @@ class Screenplay:
     """
 
     def __init__(self) -> None:
-        self._story = Story()
+        self._story = StepReader()
 
-    def feed(self, record: Record) -> str:
+    def feed(self, record: JournalRecord) -> str:
         """Return the text that this record adds, which may be empty."""
         return "".join(_scene(step) for step in self._story.feed(record))
 
     def close(self) -> str:
         """Return the end of the file: calls without an answer, and the end marker."""
-        return "".join(_scene(step) for step in self._story.rest()) + END + "\n"
+        return "".join(_scene(step) for step in self._story.finish()) + END_MARK + "\n"
 
 
-def _steps(records: Iterable[Record]) -> Iterator[Step]:
-    story = Story()
+def _steps(records: Iterable[JournalRecord]) -> Iterator[Step]:
+    story = StepReader()
     for record in records:
         yield from story.feed(record)
-    yield from story.rest()
+    yield from story.finish()
 
 
 # ---- plain text
@@ -89,23 +99,23 @@ def _steps(records: Iterable[Record]) -> Iterator[Step]:
 
 def _line(step: Step, cap: int) -> str:
     match step:
-        case Opened():
-            return f"# {step.session}  {step.model}  {step.workspace}  {moment(step.time)}"
-        case Asked():
+        case OpeningStep():
+            return f"# {step.session}  {step.model}  {step.workspace}  {format_time(step.time)}"
+        case MessageStep():
             return "\n> " + _indented(step.text, 2).lstrip()
-        case Added():
+        case ContextStep():
             return f"+ {_cut(step.text, cap)}"
-        case Said():
+        case AnswerStep():
             return f"{step.text}"
-        case Used():
+        case CallStep():
             return f"* {_outcome(step)}{_details(step, cap)}"
-        case Told():
+        case NoticeStep():
             return f"! {step.topic}: {step.text}"
-        case Ended():
+        case EndStep():
             return f"= {_statistics(step)}"
 
 
-def _details(step: Used, cap: int) -> str:
+def _details(step: CallStep, cap: int) -> str:
     if step.result is None or not step.result.success:
         return ""
     body = _body(step, cap).rstrip("\n")
@@ -113,7 +123,7 @@ def _details(step: Used, cap: int) -> str:
     return f"\n{_indented(body, 4)}" if "\n" in body else ""
 
 
-def _outcome(step: Used) -> str:
+def _outcome(step: CallStep) -> str:
     text = f"{step.call.tool} {step.call.arguments}".rstrip()
     if step.decision:
         text += f" ({step.decision})"
@@ -125,14 +135,14 @@ def _outcome(step: Used) -> str:
     return f"{text}: {first}" if first else text
 
 
-def _first_line(result: Result) -> str:
-    text = result.text() if result.success else result.error_message or ""
+def _first_line(result: ToolResult) -> str:
+    text = result.to_text() if result.success else result.error_message or ""
     line = text.strip().split("\n", 1)[0]
     return line if len(line) <= 200 else line[:200] + "…"
 
 
-def _body(step: Used, cap: int) -> str:
-    return _cut(step.result.text(), cap) if step.result else ""
+def _body(step: CallStep, cap: int) -> str:
+    return _cut(step.result.to_text(), cap) if step.result else ""
 
 
 def _cut(text: str, cap: int) -> str:
@@ -143,7 +153,7 @@ def _indented(text: str, width: int) -> str:
     return "\n".join(f"{' ' * width}{line}".rstrip() for line in text.split("\n"))
 
 
-def _statistics(step: Ended) -> str:
+def _statistics(step: EndStep) -> str:
     code = step.code if step.code != step.stop else ""
     reason = ", ".join(part for part in (code, step.detail) if part)
     run = f"run {step.stop} ({reason})" if reason else f"run {step.stop}"
@@ -156,7 +166,7 @@ def _count(number: int, noun: str) -> str:
     return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
 
 
-def moment(time: int) -> str:
+def format_time(time: int) -> str:
     """Format a time in ms since 1970 for people, in UTC."""
     return datetime.fromtimestamp(time / 1000, UTC).strftime("%Y-%m-%d %H:%M:%SZ")
 
@@ -166,27 +176,27 @@ def moment(time: int) -> str:
 
 def _block(step: Step, cap: int) -> str:
     match step:
-        case Opened():
+        case OpeningStep():
             return _heading(step)
-        case Asked():
-            return f"## {step.number}. {moment(step.time)}\n\n{_quoted(step.text)}"
-        case Added():
+        case MessageStep():
+            return f"## {step.number}. {format_time(step.time)}\n\n{_quoted(step.text)}"
+        case ContextStep():
             return f"Context:\n\n{_fenced(_cut(step.text, cap))}"
-        case Said():
+        case AnswerStep():
             return step.text
-        case Used():
+        case CallStep():
             text = f"Tool {_code(_outcome(step))}"
             if step.result and step.result.success:
                 text += f"\n\n{_fenced(_body(step, cap))}"
             return text
-        case Told():
+        case NoticeStep():
             return f"Note, {step.topic}: {_code(step.text)}"
-        case Ended():
+        case EndStep():
             return f"*{_statistics(step)}*"
 
 
-def _heading(step: Opened) -> str:
-    text = f"# Session {step.session}\n\n- opened: {moment(step.time)}"
+def _heading(step: OpeningStep) -> str:
+    text = f"# Session {step.session}\n\n- opened: {format_time(step.time)}"
     if step.model:
         text += f"\n- model: {_code(step.model)}"
     if step.workspace:
@@ -222,34 +232,34 @@ def _longest_ticks(text: str) -> int:
 
 def _scene(step: Step) -> str:
     match step:
-        case Opened():
+        case OpeningStep():
             return _title_page(step)
-        case Asked():
+        case MessageStep():
             provider = step.model.partition(":")[0]
-            place = "INT. LOCAL COMPUTE" if provider in LOCAL else "EXT. REMOTE COMPUTE"
-            facts = [place, step.workspace, f"RUN {step.number}", moment(step.time)]
+            place = "INT. LOCAL COMPUTE" if provider in LOCAL_PROVIDERS else "EXT. REMOTE COMPUTE"
+            facts = [place, step.workspace, f"RUN {step.number}", format_time(step.time)]
             heading = _one_line(" - ".join(fact for fact in facts if fact))
             return f"{heading}\n\n{_dialogue('USER', step.text)}"
-        case Added():
+        case ContextStep():
             return _note(f"context: {_cut(step.text, 200)}")
-        case Said():
+        case AnswerStep():
             return _dialogue(f"@{step.model or 'model'}", step.text)
-        case Used():
+        case CallStep():
             return _note(f"tool: {_outcome(step)}")
-        case Told():
+        case NoticeStep():
             return _note(f"{step.topic}: {step.text}")
-        case Ended():
+        case EndStep():
             return _note(_statistics(step))
 
 
-def _title_page(step: Opened) -> str:
+def _title_page(step: OpeningStep) -> str:
     author = " and ".join(name for name in (step.user, step.model) if name)
     page = {
         "Title": f"Session {step.session}",
         "Credit": "recorded by Ferrule",
         "Author": author,
         "Source": step.workspace,
-        "Draft date": moment(step.time)[:10],
+        "Draft date": format_time(step.time)[:10],
         "Format": "ferrule screenplay 1",
     }
     return "".join(f"{key}: {_one_line(value)}\n" for key, value in page.items() if value) + "\n"

@@ -7,7 +7,7 @@
 | `hash_chain` | the hash chain of a session, and how it is checked |
 | `sessions` | a session at a glance; the list of sessions in SQLite |
 | `sqlite`, `sqlite_database`, `sqlite_rows`, `sqlite_integrity` | the journal in a file |
-| `lease` | one writer per session, by file locks |
+| `sqlite_lease` | one writer per session, by file locks |
 | `salvage` | recovering a damaged file |
 | `change_detection` | noticing that a file was written |
 | `postgres`, `postgres_sessions` | the journal in PostgreSQL |

@@ -16,13 +16,13 @@ from urllib.parse import quote
 
 from .protocols import Journal
 from .sqlite import SqliteJournal
-from .sqlite_database import in_words
+from .sqlite_database import translate_error
 
 
-class Changes(Protocol):
+class ChangeDetector(Protocol):
     """Tells whether a journal was written. Used by one reader at a time, from any thread."""
 
-    def changed(self) -> bool:
+    def has_changed(self) -> bool:
         """Return whether something may have been written since the last call; True the first time.
 
         Raises:
@@ -33,16 +33,16 @@ class Changes(Protocol):
     def close(self) -> None: ...
 
 
-class Always:
+class AlwaysChanged:
     """For a journal that cannot tell."""
 
-    def changed(self) -> bool:
+    def has_changed(self) -> bool:
         return True
 
     def close(self) -> None: ...
 
 
-class FileChanges:
+class SqliteChangeDetector:
     """For a journal in a file, which is opened with the first check."""
 
     def __init__(self, path: Path) -> None:
@@ -52,7 +52,7 @@ class FileChanges:
         self._version = -1
         self._closed = False
 
-    def changed(self) -> bool:
+    def has_changed(self) -> bool:
         with self._lock:
             if self._closed:
                 return False
@@ -64,7 +64,7 @@ class FileChanges:
                     )
                 (version,) = self._db.execute("PRAGMA data_version").fetchone()
             except sqlite3.Error as error:
-                raise in_words(error, str(self._path), "looking for changes") from error
+                raise translate_error(error, str(self._path), "looking for changes") from error
             changed = version != self._version
             self._version = version
             return changed
@@ -77,8 +77,8 @@ class FileChanges:
                 self._db = None
 
 
-def changes_of(journal: Journal) -> Changes:
+def create_change_detector(journal: Journal) -> ChangeDetector:
     """Return the change detector for a journal. The caller closes it."""
     if isinstance(journal, SqliteJournal) and journal.path is not None:
-        return FileChanges(journal.path)
-    return Always()
+        return SqliteChangeDetector(journal.path)
+    return AlwaysChanged()

@@ -30,17 +30,17 @@ from dataclasses import replace
 from hashlib import blake2s, sha256
 from typing import Any, NoReturn
 
-from ferrule.core.calls import Result, compact
+from ferrule.core.calls import ToolResult, encode_json
 from ferrule.core.errors import JournalError
 from ferrule.core.events import CallEvaluated, Event, ToolAnswered
 
-FIRST = bytes(32)
+FIRST_HASH = bytes(32)
 """The hash before the first event."""
 UNSEALED = bytes(16)
 """The seal of all events but the last one: as long as a real one, so that a row keeps its size."""
 
 
-def link(previous: bytes, row: bytes) -> bytes:
+def hash_row(previous: bytes, row: bytes) -> bytes:
     """Return the hash of a row that follows `previous`."""
     return sha256(previous + row).digest()
 
@@ -51,7 +51,7 @@ def seal(digest: bytes) -> bytes:
     return blake2s(digest, digest_size=16).digest()
 
 
-def address(session: str, run: str, tenant: str, user: str) -> str:
+def row_prefix(session: str, run: str, tenant: str, user: str) -> str:
     """Return the part of a row that all events of a run share.
 
     Raises:
@@ -71,12 +71,12 @@ def check_kind(kind: str) -> None:
         raise JournalError(f"unusable event kind: {kind!r}", code="journal_name")
 
 
-def escaped(body: str) -> str:
+def escape_surrogates(body: str) -> str:
     """Return a body that contains lone surrogates, which UTF-8 cannot hold, as pure ASCII JSON."""
     return json.dumps(json.loads(body), separators=(",", ":"))
 
 
-def bound(event: Event, cap: int) -> Event:
+def cap_result(event: Event, cap: int) -> Event:
     """Cut the event's result to `cap` bytes of text: a last check, after the dispatcher's own.
 
     The cut is on a character boundary, sets `partial`, is mentioned in `notes` and keeps the whole
@@ -85,14 +85,14 @@ def bound(event: Event, cap: int) -> Event:
     if not isinstance(event, ToolAnswered | CallEvaluated) or event.result is None:
         return event
     result = event.result
-    text = result.data if isinstance(result.data, str) else compact(result.data)
+    text = result.data if isinstance(result.data, str) else encode_json(result.data)
     message = result.error_message or ""
     if _size(text) <= cap and _size(message) <= cap:
         return event
     return replace(event, result=_cut(result, text, message, cap))
 
 
-def _cut(result: Result, text: str, message: str, cap: int) -> Result:
+def _cut(result: ToolResult, text: str, message: str, cap: int) -> ToolResult:
     return replace(
         result,
         data=None if result.data is None else _head(text, cap),
@@ -118,7 +118,7 @@ def _head(text: str, cap: int) -> str:
     return cut.decode("utf-8", "ignore")
 
 
-def check(session: str, rows: Iterable[tuple[Any, ...]]) -> Iterator[tuple[int, bytes]]:
+def check_rows(session: str, rows: Iterable[tuple[Any, ...]]) -> Iterator[tuple[int, bytes]]:
     """Yield `(seq, hash)` of each of a session's rows that holds.
 
     Args:
@@ -129,7 +129,7 @@ def check(session: str, rows: Iterable[tuple[Any, ...]]) -> Iterator[tuple[int, 
         JournalError: An event does not hold (`journal_corrupt`). The message names the first one.
     """
     name = session.encode()
-    previous = FIRST
+    previous = FIRST_HASH
     expected = 1
     ended = False
     for seq, mark, run, tenant, user, kind, time, body, digest in rows:
@@ -137,30 +137,30 @@ def check(session: str, rows: Iterable[tuple[Any, ...]]) -> Iterator[tuple[int, 
             what = "is missing"
             if ended:
                 what += ", and events follow the end of the session"
-            broken(session, expected, what)
+            raise_broken(session, expected, what)
         if ended:
-            broken(session, seq, "follows the end of the session")
+            raise_broken(session, seq, "follows the end of the session")
         parts = (name, run, tenant, user, kind, b"%d" % seq, time, body)
         all_bytes = all(isinstance(part, bytes) for part in parts)
         if not all_bytes or any(b"\n" in part for part in parts[:7]):
-            broken(session, seq, "was changed")
-        if link(previous, b"\n".join(parts)) != digest:
-            broken(session, seq, "was changed, moved or inserted")
+            raise_broken(session, seq, "was changed")
+        if hash_row(previous, b"\n".join(parts)) != digest:
+            raise_broken(session, seq, "was changed, moved or inserted")
         yield seq, digest
         previous = digest
         expected += 1
         ended = mark == seal(digest)
         if not ended and mark != UNSEALED:
-            broken(
+            raise_broken(
                 session,
                 seq,
                 "carries a wrong seal: it was changed, or what followed it was cut off",
             )
     if not ended:
-        broken(session, expected, "and what may follow it are missing")
+        raise_broken(session, expected, "and what may follow it are missing")
 
 
-def broken(session: str, seq: int, what: str) -> NoReturn:
+def raise_broken(session: str, seq: int, what: str) -> NoReturn:
     """Raise the error for an event that does not hold."""
     before = f"events 1 to {seq - 1} are intact" if seq > 1 else "no event before it"
     error = JournalError(

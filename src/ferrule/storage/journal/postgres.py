@@ -30,17 +30,17 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple, NoReturn
 
 from ferrule.core.errors import FerruleError, JournalError
-from ferrule.core.events import Event, Record
+from ferrule.core.events import Event, JournalRecord
 from ferrule.core.identity import Identity
 from ferrule.core.limits import OUTPUT_CAP
 
 from . import hash_chain, postgres_lease, postgres_sessions
-from .postgres_connection import SECONDS, Lost, Postgres, Rows, storable
-from .postgres_lease import PostgresLeases, Taken, keep_renewing
-from .records import EventChain, Writing, check_times, not_json, read_records
-from .sessions import SessionInfo, unknown
+from .postgres_connection import SECONDS, ConnectionLost, PostgresConnection, Rows, is_storable
+from .postgres_lease import Lease, PostgresLeases, start_renewal
+from .records import EventChain, WriterState, check_times, not_json_error, read_records
+from .sessions import SessionInfo, unknown_session_error
 
-PAGE = 128
+PAGE_ROWS = 128
 """Rows read at once."""
 
 _APPEND = """
@@ -101,14 +101,14 @@ class _PendingAppend:
     after: tuple[int, bytes]
     run: str
     events: list[Event]
-    records: list[Record]
+    records: list[JournalRecord]
 
 
 @dataclass(slots=True)
-class _HeldSession(Writing):
+class _HeldSession(WriterState):
     """A session that this process writes: its row, our token, and an append we are not sure of.
 
-    `Writing.no` stays 0; `row` is used instead.
+    `WriterState.no` stays 0; `row` is used instead.
     """
 
     row: int = 0
@@ -143,7 +143,7 @@ class PostgresJournal:
         max_result_bytes: int = OUTPUT_CAP,
     ) -> None:
         self._chain = EventChain(now, max_result_bytes)
-        self._db = Postgres(
+        self._db = PostgresConnection(
             dsn, part="journal", kind=JournalError, prefix="journal", schema=schema, seconds=seconds
         )
         self._leases = PostgresLeases(self._db, lease_seconds)
@@ -170,12 +170,12 @@ class PostgresJournal:
         events: Sequence[Event],
         *,
         identity: Identity,
-        at: Sequence[int] | None = None,
-    ) -> list[Record]:
-        check_times(events, at)
+        times: Sequence[int] | None = None,
+    ) -> list[JournalRecord]:
+        check_times(events, times)
         with self._db.lock:
             self._check_open()
-            until = self._db.until()
+            until = self._db.deadline()
             held = self._held.get(session)
             if held is None or held.identity is not identity or held.run != run:
                 held = self._hold(session, run, identity, until)
@@ -183,15 +183,15 @@ class PostgresJournal:
                 return []
             done = self._settle(session, held, events, until) if held.pending else []
             events = events[len(done) :]
-            if at is not None:
-                at = at[len(done) :]
+            if times is not None:
+                times = times[len(done) :]
             if not events:
                 return done
             before = (held.seq, held.hash)
             try:
-                records, rows = self._chain.extend(session, held, events, at)
+                records, rows = self._chain.extend(session, held, events, times)
             except (TypeError, ValueError, KeyError) as error:
-                raise not_json(error) from error
+                raise not_json_error(error) from error
             pending = _PendingAppend(before, (held.seq, held.hash), run, list(events), records)
             self._write(session, held, rows, pending, until)
             return done + records
@@ -211,12 +211,12 @@ class PostgresJournal:
             held.pending = pending
             held.seq, held.hash = pending.before
             try:
-                written = self._db.attempt(
+                written = self._db.query_once(
                     self._sql[_APPEND], self._values(held, rows, pending), doing=doing, until=until
                 )
-            except Lost as lost:
+            except ConnectionLost as lost:
                 tries += 1
-                if not self._db.pause(tries, until):
+                if not self._db.wait_before_retry(tries, until):
                     raise self._unsure_error(session, pending, lost) from lost
                 if self._was_recorded(session, held, until):
                     return
@@ -260,7 +260,7 @@ class PostgresJournal:
 
     def _settle(
         self, session: str, held: _HeldSession, events: Sequence[Event], until: float
-    ) -> list[Record]:
+    ) -> list[JournalRecord]:
         """Find out whether the pending append was recorded.
 
         Returns its records if it was and `events` begin with its events.
@@ -356,12 +356,12 @@ class PostgresJournal:
         held = self._held.get(session) or self._take(session, owner, until)
         if held.seq or held.pending:
             if held.owner != owner:
-                raise unknown(session)
+                raise unknown_session_error(session)
         else:
             held.owner = owner
         held.run = run
         held.identity = identity
-        held.address = address
+        held.row_prefix = address
         return held
 
     def _take(self, session: str, owner: tuple[str, str] | None, until: float) -> _HeldSession:
@@ -374,10 +374,10 @@ class PostgresJournal:
         self._held[session] = held
         if not self._renewing:
             self._renewing = True
-            keep_renewing(self._renew, self._leases.seconds / 3, self._stopped)
+            start_renewal(self._renew, self._leases.seconds / 3, self._stopped)
         return held
 
-    def _check_end(self, session: str, taken: Taken, until: float) -> None:
+    def _check_end(self, session: str, taken: Lease, until: float) -> None:
         rows = self._query(_LAST, (taken.no,), f"reading `{session}`", until)
         if not rows or rows[0] != (taken.seq, taken.hash, hash_chain.seal(taken.hash)):
             self._leases.release([taken.no], until)
@@ -386,11 +386,11 @@ class PostgresJournal:
     def _renew(self) -> None:
         with self._db.lock:
             held = {one.row: one.token for one in self._held.values() if one.pending is None}
-            if not held or self._db.closed:
+            if not held or self._db.is_closed:
                 return
             try:
-                lost = self._leases.renew(held, self._db.until(postgres_lease.PATIENCE))
-            except (Lost, FerruleError):
+                lost = self._leases.renew(held, self._db.deadline(postgres_lease.PATIENCE))
+            except (ConnectionLost, FerruleError):
                 # The next append, or the next time, finds out whether the sessions are still ours.
                 return
             for session in [name for name, one in self._held.items() if one.row in lost]:
@@ -410,22 +410,22 @@ class PostgresJournal:
             _row_prefix(session)
             self._lost.discard(session)
             if session not in self._held:
-                self._take(session, None, self._db.until())
+                self._take(session, None, self._db.deadline())
 
     def release(self, session: str) -> None:
         with self._db.lock:
             self._lost.discard(session)
             held = self._held.pop(session, None)
-            if held is not None and not self._db.closed:
-                self._leases.release([held.row], self._db.until())
+            if held is not None and not self._db.is_closed:
+                self._leases.release([held.row], self._db.deadline())
 
     # ---- reading
 
-    def records(self, session: str, *, after: int = 0) -> Iterator[Record]:
+    def records(self, session: str, *, after: int = 0) -> Iterator[JournalRecord]:
         no = self._session_row(session).no
 
         def read_page(start: int) -> Rows:
-            return self._query(_PAGE, (no, start, PAGE), f"reading `{session}`")
+            return self._query(_PAGE, (no, start, PAGE_ROWS), f"reading `{session}`")
 
         yield from read_records(session, after, read_page, _raise_broken)
 
@@ -436,7 +436,7 @@ class PostgresJournal:
     def verify(self, session: str) -> None:
         known = self._session_row(session)
         try:
-            checked = deque(hash_chain.check(session, self._raw(session, known)), maxlen=1)
+            checked = deque(hash_chain.check_rows(session, self._raw(session, known)), maxlen=1)
         except JournalError as error:
             error.hint = _HINT
             raise
@@ -449,7 +449,7 @@ class PostgresJournal:
         One row more is yielded if the session's row gives a lower number than there are events.
         """
         start = 1
-        while page := self._query(_PAGE, (known.no, start, PAGE), "checking"):
+        while page := self._query(_PAGE, (known.no, start, PAGE_ROWS), "checking"):
             for seq, at, run, kind, body, digest, tenant, user in page:
                 if seq > known.seq and self._query(_END, (known.no,), "checking")[0][0] > known.seq:
                     # Somebody appended meanwhile: that is for the next check.
@@ -465,7 +465,7 @@ class PostgresJournal:
                     _raise_broken(session, seq, "has another time than the table of sessions says")
             start = page[-1][0] + 1
 
-    def findings(self) -> list[str]:
+    def find_problems(self) -> list[str]:
         """Return a sentence for each problem beyond the chains; missing sessions stay unnoticed."""
         problems = [
             f"session `{session}` has events, and the table of sessions says none"
@@ -480,39 +480,39 @@ class PostgresJournal:
     def sessions(
         self, *, tenant: str | None = None, user: str | None = None, limit: int | None = None
     ) -> list[SessionInfo]:
-        return postgres_sessions.listed(self._db, tenant, user, limit)
+        return postgres_sessions.list_sessions(self._db, tenant, user, limit)
 
     def find(
         self, prefix: str, *, tenant: str | None = None, user: str | None = None
     ) -> SessionInfo:
-        return postgres_sessions.find(self._db, prefix, tenant, user)
+        return postgres_sessions.find_session(self._db, prefix, tenant, user)
 
     def _session_row(self, session: str) -> _SessionRow:
         self._check_open()
-        if not storable(session):
-            raise unknown(session)
+        if not is_storable(session):
+            raise unknown_session_error(session)
         rows = self._query(_KNOWN, (session,), f"looking for `{session}`")
         if not rows:
-            raise unknown(session)
+            raise unknown_session_error(session)
         return _SessionRow(*rows[0])
 
     def _query(
         self, sql: str, values: Sequence[Any], doing: str, until: float | None = None
     ) -> Rows:
-        return self._db.ask(self._sql[sql], values, doing=doing, until=until)
+        return self._db.query(self._sql[sql], values, doing=doing, until=until)
 
     # ---- the end
 
     def _check_open(self) -> None:
-        if self._db.closed:
+        if self._db.is_closed:
             raise JournalError("the journal is closed", code="journal_closed")
 
     def close(self) -> None:
         self._stopped.set()
         with self._db.lock:
-            if self._held and self._db.opened:
+            if self._held and self._db.is_connected:
                 rows = [held.row for held in self._held.values()]
-                self._leases.release(rows, self._db.until(postgres_lease.PATIENCE))
+                self._leases.release(rows, self._db.deadline(postgres_lease.PATIENCE))
             self._held.clear()
             self._db.close()
 
@@ -532,15 +532,15 @@ def _row_prefix(session: str, *names: str) -> str:
     Raises:
         JournalError: A name cannot be used.
     """
-    if not storable("".join((session, *names))):
+    if not is_storable("".join((session, *names))):
         raise JournalError(f"unusable name in {(session, *names)!r}", code="journal_name")
     run, tenant, user = names or ("", "", "")
-    return hash_chain.address(session, run, tenant, user)
+    return hash_chain.row_prefix(session, run, tenant, user)
 
 
 def _raise_broken(session: str, seq: int, what: str) -> NoReturn:
     try:
-        hash_chain.broken(session, seq, what)
+        hash_chain.raise_broken(session, seq, what)
     except JournalError as error:
         error.hint = _HINT
         raise

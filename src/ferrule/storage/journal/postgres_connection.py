@@ -2,9 +2,9 @@
 
 Every statement commits by itself (autocommit), so nothing is ever half done and no transaction
 stays open between two calls. A statement has a deadline; after it the connection is closed, because
-its state is unknown. Whether such a statement took effect is unknown too (`Lost`). `ask` repeats
-it, which is right for statements that only read or give the same result when done twice; use
-`attempt` to find out.
+its state is unknown. Whether such a statement took effect is unknown too (`ConnectionLost`). `ask`
+repeats it, which is right for statements that only read or give the same result when done twice;
+use `attempt` to find out.
 
 The bound covers the network and a server that does not answer. It does not cover looking up a
 host's name, which takes the system library as long as it takes. A password is never part of a
@@ -42,11 +42,11 @@ Values = Sequence[Any] | Mapping[str, Any]
 Rows = list[tuple[Any, ...]]
 
 
-class Lost(Exception):
+class ConnectionLost(Exception):
     """The connection broke during a statement, which may or may not have taken effect."""
 
 
-class Postgres:
+class PostgresConnection:
     """One connection to one schema. Whoever uses it holds `lock`.
 
     Args:
@@ -92,29 +92,31 @@ class Postgres:
             return f"postgresql://{place}"
         return f"postgresql:service={given.get('service', 'default')}"
 
-    def until(self, seconds: float | None = None) -> float:
+    def deadline(self, seconds: float | None = None) -> float:
         """Return a deadline from now on, on the clock of `attempt` and `ask`."""
         return time.monotonic() + (self.seconds if seconds is None else seconds)
 
     # ---- statements
 
-    def ask(self, sql: str, values: Values = (), *, doing: str, until: float | None = None) -> Rows:
+    def query(
+        self, sql: str, values: Values = (), *, doing: str, until: float | None = None
+    ) -> Rows:
         """Run a statement and return its rows; repeat it while connections break and there is time.
 
         Raises:
             FerruleError: The server refused it or cannot be reached (an error of class `kind`).
         """
-        until = self.until() if until is None else until
+        until = self.deadline() if until is None else until
         tries = 0
         while True:
             try:
-                return self.attempt(sql, values, doing=doing, until=until)
-            except Lost as lost:
+                return self.query_once(sql, values, doing=doing, until=until)
+            except ConnectionLost as lost:
                 tries += 1
-                if not self.pause(tries, until):
-                    raise self.unreachable(doing, lost) from lost
+                if not self.wait_before_retry(tries, until):
+                    raise self.unreachable_error(doing, lost) from lost
 
-    def attempt(self, sql: str, values: Values = (), *, doing: str, until: float) -> Rows:
+    def query_once(self, sql: str, values: Values = (), *, doing: str, until: float) -> Rows:
         """Run a statement once and return its rows.
 
         Raises:
@@ -130,16 +132,16 @@ class Postgres:
                 return cursor.fetchall() if cursor.description else []
             except psycopg.Error as error:
                 if _is_lost(connection, error):
-                    self.drop()
-                    raise Lost(_first_line(error)) from error
-                raise self.in_words(error, doing) from error
+                    self.disconnect()
+                    raise ConnectionLost(_first_line(error)) from error
+                raise self.translate_error(error, doing) from error
             except BaseException:
                 # Interrupted: an answer still on its way must not be read as that of the next
                 # statement.
-                self.drop()
+                self.disconnect()
                 raise
 
-    def pause(self, tries: int, until: float) -> bool:
+    def wait_before_retry(self, tries: int, until: float) -> bool:
         """Wait a little before trying again. Return False if there is no time left."""
         pause = _PAUSES[min(tries, len(_PAUSES)) - 1]
         left = until - time.monotonic()
@@ -148,7 +150,7 @@ class Postgres:
         time.sleep(pause)
         return True
 
-    def drop(self) -> None:
+    def disconnect(self) -> None:
         """Close the connection; the next statement opens another."""
         with self.lock:
             connection = self._connection
@@ -160,14 +162,14 @@ class Postgres:
         """Close it for good. Safe to call twice; later statements raise a `kind` error."""
         with self.lock:
             self._closed = True
-            self.drop()
+            self.disconnect()
 
     @property
-    def closed(self) -> bool:
+    def is_closed(self) -> bool:
         return self._closed
 
     @property
-    def opened(self) -> bool:
+    def is_connected(self) -> bool:
         """Whether there is a connection now."""
         return self._connection is not None
 
@@ -188,8 +190,8 @@ class Postgres:
         except psycopg.OperationalError as error:
             if self._upgraded:
                 # It was connected before, so this is a reconnection, which may be tried again.
-                raise Lost(_first_line(error)) from error
-            raise self.unreachable(doing, error) from error
+                raise ConnectionLost(_first_line(error)) from error
+            raise self.unreachable_error(doing, error) from error
         connection.deadline = until
         try:
             self._prepare(connection, doing)
@@ -197,8 +199,8 @@ class Postgres:
             lost = _is_lost(connection, error)
             connection.close()
             if lost:
-                raise Lost(_first_line(error)) from error
-            raise self.in_words(error, doing) from error
+                raise ConnectionLost(_first_line(error)) from error
+            raise self.translate_error(error, doing) from error
         except BaseException:
             connection.close()
             raise
@@ -242,7 +244,7 @@ class Postgres:
 
     # ---- words
 
-    def unreachable(self, doing: str, error: BaseException) -> FerruleError:
+    def unreachable_error(self, doing: str, error: BaseException) -> FerruleError:
         """Return the error for a server that could not be reached in time.
 
         Whether the last try took effect may be unknown.
@@ -255,7 +257,7 @@ class Postgres:
             retryable=True,
         )
 
-    def in_words(self, error: Error, doing: str) -> FerruleError:
+    def translate_error(self, error: Error, doing: str) -> FerruleError:
         """Return the server's error as ours."""
         state = error.sqlstate or ""
         for start, (code, reason, hint) in _REASONS.items():
@@ -311,7 +313,7 @@ def _is_lost(connection: DeadlineConnection, error: Error) -> bool:
     return not state and isinstance(error, psycopg.OperationalError)
 
 
-def storable(text: str) -> bool:
+def is_storable(text: str) -> bool:
     """Return whether PostgreSQL can store a string as text: no NUL, no lone surrogates."""
     return "\0" not in text and text == text.encode("utf-8", "ignore").decode()
 

@@ -20,9 +20,9 @@ from uuid import uuid4
 
 from ferrule.core.errors import FerruleError, JournalError
 
-from .hash_chain import FIRST
-from .postgres_connection import Lost, Postgres
-from .sessions import unknown
+from .hash_chain import FIRST_HASH
+from .postgres_connection import ConnectionLost, PostgresConnection
+from .sessions import unknown_session_error
 
 SECONDS = 30.0
 """How long a session stays with a holder that is no longer heard of."""
@@ -56,7 +56,7 @@ WHERE mine.no = held.no AND mine.token = held.token RETURNING mine.no
 """
 
 
-class Taken(NamedTuple):
+class Lease(NamedTuple):
     """A session that this journal has now: its row, the token to write with, and its end."""
 
     no: int
@@ -70,7 +70,7 @@ class Taken(NamedTuple):
 class PostgresLeases:
     """The leases of one journal. Statements run under the lock of `db`."""
 
-    def __init__(self, db: Postgres, seconds: float) -> None:
+    def __init__(self, db: PostgresConnection, seconds: float) -> None:
         self._db = db
         self.seconds = seconds
         self.holder = uuid4()
@@ -78,7 +78,7 @@ class PostgresLeases:
             sql.format(s=f'"{db.schema}"') for sql in (_TAKE, _RELEASE, _RENEW, _OWNER)
         )
 
-    def take(self, session: str, owner: tuple[str, str] | None, until: float) -> Taken:
+    def take(self, session: str, owner: tuple[str, str] | None, until: float) -> Lease:
         """Become the writer of a session, with a new token even if we were it already.
 
         Raises:
@@ -88,19 +88,19 @@ class PostgresLeases:
         tenant, user = owner or (None, None)
         values = {
             "session": session,
-            "first": FIRST,
+            "first": FIRST_HASH,
             "holder": self.holder,
             "seconds": self.seconds,
             "tenant": tenant,
             "user": user,
         }
         doing = f"taking `{session}`"
-        rows = self._db.ask(self._take, values, doing=doing, until=until)
+        rows = self._db.query(self._take, values, doing=doing, until=until)
         if rows:
-            return Taken(*rows[0])
-        owners = self._db.ask(self._owner, (session,), doing=doing, until=until)
+            return Lease(*rows[0])
+        owners = self._db.query(self._owner, (session,), doing=doing, until=until)
         if owner and owners and owners[0][2] and owners[0][:2] != owner:
-            raise unknown(session)
+            raise unknown_session_error(session)
         raise JournalError(
             f"session `{session}` is in use by another process",
             code="journal_leased",
@@ -114,11 +114,11 @@ class PostgresLeases:
     def release(self, nos: list[int], until: float) -> None:
         """Let others take these sessions. If the server cannot be reached, the expiry does it."""
         try:
-            self._db.attempt(
+            self._db.query_once(
                 self._release, {"nos": nos, "holder": self.holder}, doing="releasing", until=until
             )
-        except Lost:
-            self._db.drop()
+        except ConnectionLost:
+            self._db.disconnect()
         except FerruleError as error:
             if not error.code.endswith("_unreachable"):
                 raise
@@ -130,11 +130,11 @@ class PostgresLeases:
             Lost, JournalError: The statement failed.
         """
         values = {"nos": list(held), "tokens": list(held.values()), "seconds": self.seconds}
-        rows = self._db.attempt(self._renew, values, doing="renewing leases", until=until)
+        rows = self._db.query_once(self._renew, values, doing="renewing leases", until=until)
         return set(held) - {row[0] for row in rows}
 
 
-def keep_renewing(renew: Callable[[], None], every: float, stopped: threading.Event) -> None:
+def start_renewal(renew: Callable[[], None], every: float, stopped: threading.Event) -> None:
     """Call an object's method periodically in a thread, until `stopped` is set or it is gone."""
     method = weakref.WeakMethod(renew)
 

@@ -70,7 +70,7 @@ CREATE TABLE "{schema}".chunks (
 ALTER TABLE "{schema}".chunks ALTER COLUMN data SET STORAGE EXTERNAL;
 """
 
-PARTS: dict[str, tuple[str, ...]] = {
+MIGRATIONS: dict[str, tuple[str, ...]] = {
     "journal": (_JOURNAL_1, _JOURNAL_2),
     "artifacts": (_ARTIFACTS_1,),
 }
@@ -88,14 +88,14 @@ _RIGHTS = {
 }
 
 
-def script(schema: str = "ferrule", *parts: str) -> str:
+def create_script(schema: str = "ferrule", *parts: str) -> str:
     """Return SQL that creates the tables of these parts (by default all) in an empty schema.
 
     It is meant for an administrator to read and run.
     """
     steps = [_CREATE_SCHEMA.format(schema=schema)]
-    for part in parts or tuple(PARTS):
-        for version, step in enumerate(PARTS[part], 1):
+    for part in parts or tuple(MIGRATIONS):
+        for version, step in enumerate(MIGRATIONS[part], 1):
             steps += [
                 step.format(schema=schema),
                 _SET_VERSION.format(schema=schema, part=part, version=version),
@@ -103,11 +103,11 @@ def script(schema: str = "ferrule", *parts: str) -> str:
     return "BEGIN;" + "".join(steps) + "COMMIT;\n"
 
 
-def grants(role: str, schema: str = "ferrule", *parts: str) -> str:
+def grant_script(role: str, schema: str = "ferrule", *parts: str) -> str:
     """Return SQL that gives a role the rights of a worker, which cannot change or remove events."""
     quoted = '"' + role.replace('"', '""') + '"'
     wanted = [f'USAGE ON SCHEMA "{schema}"', f'SELECT ON "{schema}".versions']
-    for part in parts or tuple(PARTS):
+    for part in parts or tuple(MIGRATIONS):
         wanted += [right.format(schema=f'"{schema}"') for right in _RIGHTS[part]]
     return "".join(f"GRANT {right} TO {quoted};\n" for right in wanted)
 
@@ -131,7 +131,7 @@ def upgrade(
         FerruleError: The part is newer (an error of class `kind`).
         psycopg.Error: A statement failed.
     """
-    newest = len(PARTS[part])
+    newest = len(MIGRATIONS[part])
     version = _read_version(connection, schema, part)
     if version < newest:
         with connection.transaction():
@@ -140,7 +140,7 @@ def upgrade(
             if not version:
                 connection.execute(_CREATE_SCHEMA.format(schema=schema).encode())
             for step in range(version, newest):
-                connection.execute(PARTS[part][step].format(schema=schema).encode())
+                connection.execute(MIGRATIONS[part][step].format(schema=schema).encode())
                 mark = _SET_VERSION.format(schema=schema, part=part, version=step + 1)
                 connection.execute(mark.encode())
     elif version > newest:

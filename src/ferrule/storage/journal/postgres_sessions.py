@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from .postgres_connection import Postgres, storable
-from .sessions import SessionInfo, summary, unknown
+from .postgres_connection import PostgresConnection, is_storable
+from .sessions import SessionInfo, summarize, unknown_session_error
 
 _LISTED = """
 SELECT s.session, s.tenant, s."user", s.seq, s.time, opening.time, opening.kind, opening.body,
@@ -39,8 +39,8 @@ ORDER BY session LIMIT 5
 """
 
 
-def listed(
-    db: Postgres,
+def list_sessions(
+    db: PostgresConnection,
     tenant: str | None,
     user: str | None,
     limit: int | None,
@@ -48,7 +48,7 @@ def listed(
 ) -> list[SessionInfo]:
     """Return sessions, the one used last first: all, those of a tenant or user, or a single one."""
     values = {"tenant": tenant, "user": user, "limit": limit, "session": session}
-    rows = db.ask(_LISTED.format(s=f'"{db.schema}"'), values, doing="listing sessions")
+    rows = db.query(_LISTED.format(s=f'"{db.schema}"'), values, doing="listing sessions")
     return [_read_info(row) for row in rows]
 
 
@@ -56,25 +56,27 @@ def _read_info(row: tuple[Any, ...]) -> SessionInfo:
     session, tenant, owner, events, last, opened, kind, body, runs, question, ended = row
     first = (opened, kind, body) if kind else None
     names = (session, tenant, owner)
-    return summary(names, events, last, first, runs, question or "", ended or "")
+    return summarize(names, events, last, first, runs, question or "", ended or "")
 
 
-def find(db: Postgres, prefix: str, tenant: str | None, user: str | None) -> SessionInfo:
+def find_session(
+    db: PostgresConnection, prefix: str, tenant: str | None, user: str | None
+) -> SessionInfo:
     """Return the session with this id, or the only one whose id starts with it.
 
     Raises:
         SessionNotFound: There is none, or there are several.
     """
-    if not prefix or not storable(prefix):
-        raise unknown(prefix)
+    if not prefix or not is_storable(prefix):
+        raise unknown_session_error(prefix)
     values = {"prefix": prefix, "tenant": tenant, "user": user}
     sql = _SIMILAR.format(s=f'"{db.schema}"')
-    names = [name for (name,) in db.ask(sql, values, doing=f"looking for `{prefix}`")]
+    names = [name for (name,) in db.query(sql, values, doing=f"looking for `{prefix}`")]
     if prefix in names:
         names = [prefix]
     if len(names) != 1:
-        raise unknown(prefix, names)
-    infos = listed(db, tenant, user, 1, names[0])
+        raise unknown_session_error(prefix, names)
+    infos = list_sessions(db, tenant, user, 1, names[0])
     if not infos:
-        raise unknown(prefix, names)
+        raise unknown_session_error(prefix, names)
     return infos[0]

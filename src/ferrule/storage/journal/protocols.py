@@ -1,6 +1,6 @@
 """What a journal can do, whatever database it is kept in.
 
-`Journal` is the contract of every journal; some also are `Sharing` or `Checkable`.
+`Journal` is the contract of every journal; some also are `BatchJournal` or `CheckableJournal`.
 """
 
 from __future__ import annotations
@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Protocol, runtime_checkable
 
-from ferrule.core.events import Event, Record
+from ferrule.core.events import Event, JournalRecord
 from ferrule.core.identity import Identity
 
 from .sessions import SessionInfo
@@ -40,13 +40,13 @@ class Journal(Protocol):
         events: Sequence[Event],
         *,
         identity: Identity,
-        at: Sequence[int] | None = None,
-    ) -> list[Record]:
+        times: Sequence[int] | None = None,
+    ) -> list[JournalRecord]:
         """Add events to a session, opening it if it is new; return the records that were written.
 
         Args:
-            at: A time (ms since 1970) per event, for events copied from elsewhere. The default is
-                now.
+            times: A time (ms since 1970) per event, for events copied from elsewhere. The default
+                is now.
 
         Raises:
             JournalError: Nothing was recorded, or (`journal_unsure`) it is not known whether it
@@ -55,7 +55,7 @@ class Journal(Protocol):
         """
         ...
 
-    def records(self, session: str, *, after: int = 0) -> Iterator[Record]:
+    def records(self, session: str, *, after: int = 0) -> Iterator[JournalRecord]:
         """Yield events after number `after`, oldest first. Raises SessionNotFound, JournalError."""
         ...
 
@@ -100,10 +100,10 @@ class Journal(Protocol):
 
 
 @runtime_checkable
-class Sharing(Protocol):
+class BatchJournal(Protocol):
     """A journal in which many small writes cost more than one that contains them all."""
 
-    def append_all(self, batches: Sequence[tuple[Identity, Sequence[Event]]]) -> None:
+    def append_batches(self, batches: Sequence[tuple[Identity, Sequence[Event]]]) -> None:
         """Append to several sessions, each named once, in one write: all or nothing.
 
         Raises what `append` raises.
@@ -112,9 +112,9 @@ class Sharing(Protocol):
 
 
 @runtime_checkable
-class Checkable(Protocol):
+class CheckableJournal(Protocol):
     """A journal that can check itself beyond the chains of its sessions."""
 
-    def findings(self) -> list[str]:
+    def find_problems(self) -> list[str]:
         """Return a sentence for each problem. Raises JournalError if the journal cannot be read."""
         ...

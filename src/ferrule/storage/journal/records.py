@@ -9,21 +9,29 @@ from hashlib import sha256
 from typing import Any, NoReturn
 
 from ferrule.core.errors import ConfigError, JournalError
-from ferrule.core.events import CallEvaluated, Event, Record, ToolAnswered, Unknown, decode, spell
+from ferrule.core.events import (
+    CallEvaluated,
+    Event,
+    JournalRecord,
+    ToolAnswered,
+    Unknown,
+    dump_event,
+    event_from_json,
+)
 from ferrule.core.identity import Identity
 from ferrule.core.limits import OUTPUT_CAP
 
 from . import hash_chain
-from .sqlite_database import BITS
+from .sqlite_database import SEQ_BITS
 
 _WITH_RESULTS = frozenset({ToolAnswered, CallEvaluated})
 
 
 @dataclass(slots=True)
-class Writing:
+class WriterState:
     """The end of a session that this journal writes.
 
-    `no` is 0 until the first event is written. `address` is the part of a row that all events of
+    `no` is 0 until the first event is written. `row_prefix` is the part of a row that all events of
     the run share (`hash_chain.address`).
     """
 
@@ -33,7 +41,7 @@ class Writing:
     owner: tuple[str, str]
     run: str = ""
     identity: Identity | None = None
-    address: str = ""
+    row_prefix: str = ""
 
 
 class EventChain:
@@ -54,66 +62,66 @@ class EventChain:
     def extend(
         self,
         session: str,
-        writing: Writing,
+        writing: WriterState,
         events: Sequence[Event],
-        at: Sequence[int] | None = None,
-    ) -> tuple[list[Record], list[tuple[Any, ...]]]:
+        times: Sequence[int] | None = None,
+    ) -> tuple[list[JournalRecord], list[tuple[Any, ...]]]:
         """Return the events as they will be kept and their rows, and move `writing` to the new end.
 
         Each event is hashed with the one before (see `hash_chain`). A row is `(key, seal, time,
         run, kind, tenant, user, body, hash, session or None)`, as SQLite's table of records has it.
-        `at` holds a time (ms since 1970) per event; without it the time is now.
+        `times` holds a time (ms since 1970) per event; without it the time is now.
 
         Raises:
             JournalError: The name of an unknown event kind cannot be stored.
-            TypeError, ValueError, KeyError: An event is not JSON (see `not_json`).
+            TypeError, ValueError, KeyError: An event is not JSON (see `not_json_error`).
         """
-        records: list[Record] = []
+        records: list[JournalRecord] = []
         rows: list[tuple[Any, ...]] = []
         time = int(self._now() * 1000)
-        key = writing.no << BITS
+        key = writing.no << SEQ_BITS
         seq = writing.seq
         previous = writing.hash
         run = writing.run
-        address = writing.address
+        address = writing.row_prefix
         tenant, user = writing.owner
         last = len(events) - 1
         for event in events:
             seq += 1
-            if at is not None:
-                time = at[len(rows)]
-            kind, body = spell(event)
+            if times is not None:
+                time = times[len(rows)]
+            kind, body = dump_event(event)
             # A character is at most 4 bytes, and JSON only makes a text longer: most results never
             # have to be measured.
             if type(event) in _WITH_RESULTS and len(body) * 4 > self._cap:
-                event = hash_chain.bound(event, self._cap)
-                kind, body = spell(event)
+                event = hash_chain.cap_result(event, self._cap)
+                kind, body = dump_event(event)
             elif type(event) is Unknown:
                 hash_chain.check_kind(kind)
             try:
                 row = f"{address}{kind}\n{seq}\n{time}\n{body}".encode()
             except UnicodeEncodeError:
-                body = hash_chain.escaped(body)
+                body = hash_chain.escape_surrogates(body)
                 row = f"{address}{kind}\n{seq}\n{time}\n{body}".encode()
             previous = sha256(previous + row).digest()
             seal = hash_chain.seal(previous) if len(rows) == last else hash_chain.UNSEALED
             name = session if seq == 1 else None
             rows.append((key | seq, seal, time, run, kind, tenant, user, body, previous, name))
             records.append(
-                Record(session, seq, time, run, event, previous.hex(), tenant, user, body)
+                JournalRecord(session, seq, time, run, event, previous.hex(), tenant, user, body)
             )
         writing.seq = seq
         writing.hash = previous
         return records, rows
 
 
-def check_times(events: Sequence[Event], at: Sequence[int] | None) -> None:
+def check_times(events: Sequence[Event], times: Sequence[int] | None) -> None:
     """Raise ValueError unless there is one time per event, or none at all."""
-    if at is not None and len(at) != len(events):
+    if times is not None and len(times) != len(events):
         raise ValueError("`at` needs one time per event")
 
 
-def not_json(error: Exception) -> JournalError:
+def not_json_error(error: Exception) -> JournalError:
     """Return the error for an event that cannot be written as JSON."""
     return JournalError(f"an event is not JSON: {error}", code="journal_event")
 
@@ -123,7 +131,7 @@ def read_records(
     after: int,
     read_page: Callable[[int], list[tuple[Any, ...]]],
     broken: Callable[[str, int, str], NoReturn],
-) -> Iterator[Record]:
+) -> Iterator[JournalRecord]:
     """Yield a session's events after number `after`, oldest first.
 
     Args:
@@ -138,9 +146,9 @@ def read_records(
                 broken(session, expected, "is missing")
             try:
                 text = body.decode() if isinstance(body, bytes) else body
-                event = decode(kind, json.loads(text))
+                event = event_from_json(kind, json.loads(text))
                 digest_text = digest.hex()
             except (ValueError, TypeError, AttributeError):
                 broken(session, seq, "cannot be read")
-            yield Record(session, seq, time, run, event, digest_text, tenant, user, text)
+            yield JournalRecord(session, seq, time, run, event, digest_text, tenant, user, text)
             expected += 1

@@ -15,12 +15,12 @@ from ferrule.core.events import Noticed
 from ferrule.core.identity import Identity
 
 from . import hash_chain, sqlite_integrity, sqlite_rows
-from .sqlite import INSERT, SqliteJournal
-from .sqlite_database import BITS, check_not_older, make_lock, open_database
+from .sqlite import INSERT_RECORD, SqliteJournal
+from .sqlite_database import SEQ_BITS, check_not_older, open_database, open_leases
 
 
 @dataclass(slots=True)
-class Salvaged:
+class SalvageReport:
     """What was salvaged.
 
     `aside` is the old journal, `kept` the number of events per session, `lost` a sentence for each
@@ -31,7 +31,7 @@ class Salvaged:
     lost: list[str] = field(default_factory=list[str])
 
 
-def salvage(path: Path) -> Salvaged:
+def salvage(path: Path) -> SalvageReport:
     """Replace the journal by one with the intact events of each session, from the first one on.
 
     A session that was cut gets a `notice` at its end that says so. The old file is only read, then
@@ -43,9 +43,9 @@ def salvage(path: Path) -> Salvaged:
     path = path.absolute()
     if not path.exists():
         raise JournalError(f"no journal `{path}`", code="journal_unusable")
-    leases = make_lock(path)
+    leases = open_leases(path)
     try:
-        if not leases.alone():
+        if not leases.lock_exclusively():
             raise JournalError(
                 f"`{path}` is in use by another process",
                 code="journal_busy",
@@ -55,7 +55,7 @@ def salvage(path: Path) -> Salvaged:
         draft = path.with_name(path.name + ".salvage")
         for suffix in _SUFFIXES:
             draft.with_name(draft.name + suffix).unlink(missing_ok=True)
-        salvaged = Salvaged(_free_name(path))
+        salvaged = SalvageReport(_free_name(path))
         _copy(path, draft, salvaged)
         for suffix in ("-wal", "-shm", ""):
             part = path.with_name(path.name + suffix)
@@ -93,8 +93,8 @@ def _free_name(path: Path) -> Path:
     raise AssertionError("unreachable")
 
 
-def _copy(path: Path, draft: Path, salvaged: Salvaged) -> None:
-    leases = make_lock(draft)
+def _copy(path: Path, draft: Path, salvaged: SalvageReport) -> None:
+    leases = open_leases(draft)
     try:
         new = open_database(draft, "power", leases)
     finally:
@@ -121,7 +121,7 @@ def _copy(path: Path, draft: Path, salvaged: Salvaged) -> None:
             journal.append(identity.session, identity.run, [notice], identity=identity)
 
 
-def _sessions(old: sqlite3.Connection, salvaged: Salvaged) -> Iterator[tuple[int, str]]:
+def _sessions(old: sqlite3.Connection, salvaged: SalvageReport) -> Iterator[tuple[int, str]]:
     """Yield numbers and names from the table of sessions, or else from first events."""
     names: dict[int, str] = {}
     try:
@@ -135,12 +135,12 @@ def _sessions(old: sqlite3.Connection, salvaged: Salvaged) -> Iterator[tuple[int
     try:
         while row := old.execute(sql, (first,)).fetchone():
             key, name = row
-            no = key >> BITS
+            no = key >> SEQ_BITS
             if no not in names and not name:
                 salvaged.lost.append(f"a session (number {no}) without its first event")
             elif no not in names:
                 names[no] = name
-            first = no + 1 << BITS
+            first = no + 1 << SEQ_BITS
     except sqlite3.DatabaseError as error:
         salvaged.lost.append(f"looking for sessions ended early ({error})")
     yield from sorted(names.items())
@@ -157,21 +157,21 @@ def _copy_session(
 
     def remember_rows() -> Iterator[tuple[Any, ...]]:
         nonlocal current
-        for row in sqlite_rows.raw(old, session, no, nullcontext()):
+        for row in sqlite_rows.read_raw_rows(old, session, no, nullcontext()):
             current = row
             yield row
 
     last: tuple[Any, ...] | None = None
     new.execute("BEGIN")
     try:
-        for seq, digest in hash_chain.check(session, remember_rows()):
+        for seq, digest in hash_chain.check_rows(session, remember_rows()):
             run, tenant, user, kind, time, body = (part.decode() for part in current[2:8])
             if last is None:
-                sqlite_integrity.add(new, session, tenant, user, no=no)
+                sqlite_integrity.add_session(new, session, tenant, user, no=no)
             last = (seq, run, tenant, user)
             name = session if seq == 1 else None
             row = (
-                no << BITS | seq,
+                no << SEQ_BITS | seq,
                 hash_chain.seal(digest),
                 int(time),
                 run,
@@ -182,7 +182,7 @@ def _copy_session(
                 digest,
                 name,
             )
-            new.execute(INSERT, row)
+            new.execute(INSERT_RECORD, row)
         return last, ""
     except JournalError as error:
         return last, error.detail

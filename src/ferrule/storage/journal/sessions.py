@@ -7,10 +7,10 @@ import sqlite3
 from typing import Any
 
 from ferrule.core.errors import SessionNotFound
-from ferrule.core.frozen import frozen
+from ferrule.core.value_class import frozen
 
-from .sqlite_database import BITS
-from .sqlite_rows import LAST_NUMBER, span
+from .sqlite_database import SEQ_BITS
+from .sqlite_rows import SESSION_NUMBER_LIMIT, key_range
 
 _RUN_EVENTS = (
     "FROM records WHERE kind IN ('run.started', 'run.finished') AND kind = ? AND id BETWEEN ? AND ?"
@@ -18,7 +18,7 @@ _RUN_EVENTS = (
 """The first condition is that of the index of runs."""
 
 _UNDAMAGED = (
-    f"s.no BETWEEN 1 AND {LAST_NUMBER - 1}"
+    f"s.no BETWEEN 1 AND {SESSION_NUMBER_LIMIT - 1}"
     " AND typeof(s.session) = 'text' AND typeof(s.tenant) = 'text' AND typeof(s.user) = 'text'"
 )
 """A row of the table of sessions that can be used; `findings` reports the damaged ones."""
@@ -45,15 +45,15 @@ class SessionInfo:
     state: str
 
 
-def listed(
+def list_sessions(
     db: sqlite3.Connection, tenant: str | None, user: str | None, limit: int | None
 ) -> list[SessionInfo]:
     """Return sessions, the one used last first, of one tenant and user or of everybody."""
     rows = db.execute(
         "SELECT s.no, s.session, s.tenant, s.user, r.id, r.time FROM sessions s JOIN "
         "records r ON r.id ="
-        f" (SELECT max(id) FROM records WHERE id BETWEEN s.no << {BITS} AND (s.no + 1 << "
-        f"{BITS}) - 1)"
+        f" (SELECT max(id) FROM records WHERE id BETWEEN s.no << {SEQ_BITS} AND (s.no + 1 << "
+        f"{SEQ_BITS}) - 1)"
         f" WHERE {_UNDAMAGED} AND (?1 IS NULL OR s.tenant = ?1) AND (?2 IS NULL OR s.user = ?2) "
         "ORDER BY r.time DESC, s.no DESC"
         " LIMIT ?3",
@@ -62,7 +62,9 @@ def listed(
     return [_read_info(db, row) for row in rows]
 
 
-def find(db: sqlite3.Connection, prefix: str, tenant: str | None, user: str | None) -> SessionInfo:
+def find_session(
+    db: sqlite3.Connection, prefix: str, tenant: str | None, user: str | None
+) -> SessionInfo:
     """Return the session with this id, or the only one whose id starts with it.
 
     Raises:
@@ -76,15 +78,16 @@ def find(db: sqlite3.Connection, prefix: str, tenant: str | None, user: str | No
     ).fetchall()
     exact = [row for row in rows if row[1] == prefix]
     if len(exact or rows) != 1 or not prefix:
-        raise unknown(prefix, [row[1] for row in rows])
+        raise unknown_session_error(prefix, [row[1] for row in rows])
     no, *names = (exact or rows)[0]
     last = db.execute(
-        "SELECT id, time FROM records WHERE id BETWEEN ? AND ? ORDER BY id DESC LIMIT 1", span(no)
+        "SELECT id, time FROM records WHERE id BETWEEN ? AND ? ORDER BY id DESC LIMIT 1",
+        key_range(no),
     ).fetchone()
-    return _read_info(db, (no, *names, *(last or (no << BITS, 0))))
+    return _read_info(db, (no, *names, *(last or (no << SEQ_BITS, 0))))
 
 
-def unknown(prefix: str, similar: list[str] | None = None) -> SessionNotFound:
+def unknown_session_error(prefix: str, similar: list[str] | None = None) -> SessionNotFound:
     """Return the error for an id that matches no session, or several."""
     if similar and prefix:
         names = ", ".join(f"`{name}`" for name in similar)
@@ -96,7 +99,7 @@ def unknown(prefix: str, similar: list[str] | None = None) -> SessionNotFound:
 
 def _read_info(db: sqlite3.Connection, row: tuple[Any, ...]) -> SessionInfo:
     no, session, tenant, user, last_id, last = row
-    low, high = span(no)
+    low, high = key_range(no)
     runs, first_run = db.execute(
         f"SELECT count(*), min(id) {_RUN_EVENTS}", ("run.started", low, high)
     ).fetchone()
@@ -107,7 +110,7 @@ def _read_info(db: sqlite3.Connection, row: tuple[Any, ...]) -> SessionInfo:
     ).fetchone()
     question = db.execute("SELECT body FROM records WHERE id = ?", (first_run,)).fetchone()
     first = db.execute("SELECT time, kind, body FROM records WHERE id = ?", (low + 1,)).fetchone()
-    return summary(
+    return summarize(
         (session, tenant, user),
         last_id - low,
         last,
@@ -118,7 +121,7 @@ def _read_info(db: sqlite3.Connection, row: tuple[Any, ...]) -> SessionInfo:
     )
 
 
-def summary(
+def summarize(
     names: tuple[str, str, str],
     events: int,
     last: int,

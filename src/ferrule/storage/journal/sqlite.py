@@ -15,20 +15,20 @@ from pathlib import Path
 from typing import Any, TypeVar, cast
 
 from ferrule.core.errors import JournalError
-from ferrule.core.events import Event, Record, SessionArchived
+from ferrule.core.events import Event, JournalRecord, SessionArchived
 from ferrule.core.identity import Identity
 from ferrule.core.limits import OUTPUT_CAP
 
 from . import hash_chain, sessions, sqlite_integrity
 from . import sqlite_rows as rows
-from .lease import Leases
-from .records import EventChain, Writing, check_times, not_json, read_records
-from .sessions import SessionInfo, unknown
-from .sqlite_database import in_words, make_lock, open_database
+from .records import EventChain, WriterState, check_times, not_json_error, read_records
+from .sessions import SessionInfo, unknown_session_error
+from .sqlite_database import open_database, open_leases, translate_error
+from .sqlite_lease import FileLeases
 
 T = TypeVar("T")
 
-INSERT = "INSERT INTO records VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
+INSERT_RECORD = "INSERT INTO records VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
 
 
 class SqliteJournal:
@@ -52,8 +52,8 @@ class SqliteJournal:
         self._db: sqlite3.Connection | None = None
         # One for all appends: creating one for each costs as much as an event's seal.
         self._cursor: sqlite3.Cursor | None = None
-        self._leases = Leases(None)
-        self._writing: dict[str, Writing] = {}
+        self._leases = FileLeases(None)
+        self._writing: dict[str, WriterState] = {}
         self._closed = False
 
     # ---- writing
@@ -65,11 +65,11 @@ class SqliteJournal:
         events: Sequence[Event],
         *,
         identity: Identity,
-        at: Sequence[int] | None = None,
-    ) -> list[Record]:
+        times: Sequence[int] | None = None,
+    ) -> list[JournalRecord]:
         # Every run comes through here: each event is encoded once, and all of them are one small
         # write.
-        check_times(events, at)
+        check_times(events, times)
         with self._lock:
             writing = self._writing.get(session)
             if writing is None or writing.identity is not identity or writing.run != run:
@@ -82,18 +82,18 @@ class SqliteJournal:
                 if needs_transaction:
                     db.execute("BEGIN IMMEDIATE")
                     writing.no = writing.no or self._add_session(session, writing)
-                records, new_rows = self._chain.extend(session, writing, events, at)
+                records, new_rows = self._chain.extend(session, writing, events, times)
                 if needs_transaction:
-                    db.executemany(INSERT, new_rows)
+                    db.executemany(INSERT_RECORD, new_rows)
                     db.execute("COMMIT")
                 else:
-                    db.execute(INSERT, new_rows[0])
+                    db.execute(INSERT_RECORD, new_rows[0])
             except BaseException as error:
                 self._raise_clearer(error, [session])
                 raise
             return records
 
-    def append_all(self, batches: Sequence[tuple[Identity, Sequence[Event]]]) -> None:
+    def append_batches(self, batches: Sequence[tuple[Identity, Sequence[Event]]]) -> None:
         with self._lock:
             batches = [batch for batch in batches if batch[1]]
             try:
@@ -119,7 +119,7 @@ class SqliteJournal:
             writing.no = writing.no or self._add_session(session, writing)
             _, session_rows = self._chain.extend(session, writing, events)
             new_rows += session_rows
-        db.executemany(INSERT, new_rows)
+        db.executemany(INSERT_RECORD, new_rows)
         db.execute("COMMIT")
 
     def _raise_clearer(self, error: BaseException, sessions: Sequence[str]) -> None:
@@ -128,9 +128,9 @@ class SqliteJournal:
             self._forget(session)
         if isinstance(error, sqlite3.Error):
             doing = f"recording in `{'`, `'.join(sessions)}`"
-            raise in_words(error, str(self.path), doing) from error
+            raise translate_error(error, str(self.path), doing) from error
         if isinstance(error, TypeError | ValueError | KeyError):
-            raise not_json(error) from error
+            raise not_json_error(error) from error
 
     def _forget(self, session: str) -> None:
         # After a failure only the file knows what was written: the next append reads it first.
@@ -138,40 +138,42 @@ class SqliteJournal:
         if self._db is not None and self._db.in_transaction:
             self._db.execute("ROLLBACK")
 
-    def _address(self, session: str, run: str, identity: Identity) -> Writing:
+    def _address(self, session: str, run: str, identity: Identity) -> WriterState:
         """Become the writer of the session for this run and identity."""
         owner = (identity.tenant, identity.user)
-        address = hash_chain.address(session, run, *owner)
+        address = hash_chain.row_prefix(session, run, *owner)
         writing = self._writing.get(session) or self._take(session, owner)
         if writing.owner != owner:
-            raise unknown(session)
+            raise unknown_session_error(session)
         writing.run = run
         writing.identity = identity
-        writing.address = address
+        writing.row_prefix = address
         return writing
 
-    def _take(self, session: str, owner: tuple[str, str]) -> Writing:
+    def _take(self, session: str, owner: tuple[str, str]) -> WriterState:
         row = self._row(session)
         if row is not None and (row[1], row[2]) != owner:
-            raise unknown(session)
+            raise unknown_session_error(session)
         self.lease(session)
         # Look again: only now can nobody else write it.
         row = self._row(session)
         if row is None:
-            writing = Writing(0, 0, hash_chain.FIRST, owner)
+            writing = WriterState(0, 0, hash_chain.FIRST_HASH, owner)
         else:
             no = row[0]
             seq, digest, sealed = self._read(
-                f"reading `{session}`", lambda db: rows.last(db, session, no)
+                f"reading `{session}`", lambda db: rows.read_last_row(db, session, no)
             )
             if not sealed:
-                hash_chain.broken(session, seq + 1, "and what may follow it are missing")
-            writing = Writing(no, seq, digest, (row[1], row[2]))
+                hash_chain.raise_broken(session, seq + 1, "and what may follow it are missing")
+            writing = WriterState(no, seq, digest, (row[1], row[2]))
         self._writing[session] = writing
         return writing
 
-    def _add_session(self, session: str, writing: Writing) -> int:
-        return sqlite_integrity.add(cast(sqlite3.Connection, self._db), session, *writing.owner)
+    def _add_session(self, session: str, writing: WriterState) -> int:
+        return sqlite_integrity.add_session(
+            cast(sqlite3.Connection, self._db), session, *writing.owner
+        )
 
     def lease(self, session: str) -> None:
         with self._lock:
@@ -185,20 +187,22 @@ class SqliteJournal:
 
     # ---- reading
 
-    def records(self, session: str, *, after: int = 0) -> Iterator[Record]:
+    def records(self, session: str, *, after: int = 0) -> Iterator[JournalRecord]:
         no = self._number(session)
         columns = "time, run, kind, CAST(body AS BLOB), hash, tenant, user"
 
         def read_page(start: int) -> list[tuple[Any, ...]]:
-            return self._read(f"reading `{session}`", lambda db: rows.page(db, no, start, columns))
+            return self._read(
+                f"reading `{session}`", lambda db: rows.read_page(db, no, start, columns)
+            )
 
-        yield from read_records(session, after, read_page, hash_chain.broken)
+        yield from read_records(session, after, read_page, hash_chain.raise_broken)
 
     def head(self, session: str) -> tuple[int, str]:
         no = self._number(session)
         try:
             seq, digest, _ = self._read(
-                f"reading `{session}`", lambda db: rows.last(db, session, no)
+                f"reading `{session}`", lambda db: rows.read_last_row(db, session, no)
             )
         except JournalError:
             self._check_there(session, no)
@@ -208,25 +212,28 @@ class SqliteJournal:
     def verify(self, session: str) -> None:
         no = self._number(session)
         try:
-            for _ in hash_chain.check(session, rows.raw(self._open(), session, no, self._lock)):
+            for _ in hash_chain.check_rows(
+                session, rows.read_raw_rows(self._open(), session, no, self._lock)
+            ):
                 pass
             self._read(
-                f"checking `{session}`", lambda db: sqlite_integrity.check_marks(db, session, no)
+                f"checking `{session}`",
+                lambda db: sqlite_integrity.check_unhashed_columns(db, session, no),
             )
         except JournalError:
             self._check_there(session, no)
             raise
 
-    def findings(self) -> list[str]:
+    def find_problems(self) -> list[str]:
         """Return a sentence for each problem of the file as a whole (see `sqlite_integrity`).
 
         The hash chains of the sessions are checked by `verify`.
         """
         if not self._exists():
             return []
-        return self._read("checking it", sqlite_integrity.findings)
+        return self._read("checking it", sqlite_integrity.find_problems)
 
-    def retire(self, gone: SessionArchived, session: str, *, identity: Identity) -> None:
+    def remove_archived(self, gone: SessionArchived, session: str, *, identity: Identity) -> None:
         """Remove an archived session and record that in `session`: both or neither.
 
         Raises:
@@ -241,13 +248,15 @@ class SqliteJournal:
                 writing = self._address(session, identity.run, identity)
                 db = cast(sqlite3.Connection, self._db)
                 db.execute("BEGIN IMMEDIATE")
-                sqlite_integrity.remove(db, no, gone)
+                sqlite_integrity.remove_session(db, no, gone)
                 writing.no = writing.no or self._add_session(session, writing)
                 _, new_rows = self._chain.extend(session, writing, [replace(gone, number=no)])
-                db.execute(INSERT, new_rows[0])
+                db.execute(INSERT_RECORD, new_rows[0])
                 db.execute("COMMIT")
             except sqlite3.Error as error:
-                raise in_words(error, str(self.path), f"archiving `{gone.session}`") from error
+                raise translate_error(
+                    error, str(self.path), f"archiving `{gone.session}`"
+                ) from error
             finally:
                 if self._db is not None and self._db.in_transaction:
                     self._forget(session)
@@ -258,21 +267,23 @@ class SqliteJournal:
     ) -> list[SessionInfo]:
         if not self._exists():
             return []
-        return self._read("listing sessions", lambda db: sessions.listed(db, tenant, user, limit))
+        return self._read(
+            "listing sessions", lambda db: sessions.list_sessions(db, tenant, user, limit)
+        )
 
     def find(
         self, prefix: str, *, tenant: str | None = None, user: str | None = None
     ) -> SessionInfo:
         if not self._exists():
-            raise unknown(prefix)
+            raise unknown_session_error(prefix)
         return self._read(
-            f"looking for `{prefix}`", lambda db: sessions.find(db, prefix, tenant, user)
+            f"looking for `{prefix}`", lambda db: sessions.find_session(db, prefix, tenant, user)
         )
 
     def _number(self, session: str) -> int:
         row = self._row(session) if self._exists() else None
         if row is None:
-            raise unknown(session)
+            raise unknown_session_error(session)
         return row[0]
 
     def _check_there(self, session: str, no: int) -> None:
@@ -281,7 +292,7 @@ class SqliteJournal:
         Its events are not missing then.
         """
         if self._number(session) != no:
-            raise unknown(session)
+            raise unknown_session_error(session)
 
     def _row(self, session: str) -> tuple[int, str, str] | None:
         sql = "SELECT no, tenant, user FROM sessions WHERE session = ?"
@@ -295,7 +306,7 @@ class SqliteJournal:
             try:
                 return query(db)
             except (sqlite3.Error, UnicodeDecodeError) as error:
-                raise in_words(error, str(self.path), doing) from error
+                raise translate_error(error, str(self.path), doing) from error
 
     # ---- the file
 
@@ -310,8 +321,8 @@ class SqliteJournal:
             raise JournalError("the journal is closed", code="journal_closed")
         if self._db is None:
             if self.path is not None:
-                self._leases = make_lock(self.path)
-                self._leases.present()
+                self._leases = open_leases(self.path)
+                self._leases.mark_in_use()
             try:
                 self._db = open_database(self.path, self._durability, self._leases)
                 self._cursor = self._db.cursor()

@@ -20,15 +20,15 @@ import sqlite3
 from pathlib import Path
 
 from ferrule.core.errors import ConfigError, FerruleError, JournalError
-from ferrule.storage.paths import private_folder
+from ferrule.storage.paths import make_private_folder
 
-from .lease import Leases
+from .sqlite_lease import FileLeases
 
-SCHEMA = 2
+SCHEMA_VERSION = 2
 """Version of the tables (`PRAGMA user_version`)."""
-APPLICATION = 0x46455252
+APPLICATION_ID = 0x46455252
 """`PRAGMA application_id` of a Ferrule journal: the letters FERR."""
-BITS = 32
+SEQ_BITS = 32
 """Bits of a row's key that hold `seq`."""
 _SYNCHRONOUS = {"process": "NORMAL", "power": "FULL"}
 
@@ -48,12 +48,12 @@ CREATE TRIGGER move_seal AFTER INSERT ON records
 AND seal <> zeroblob(16); END;
 CREATE TABLE session_set (numbers INTEGER NOT NULL, mark BLOB NOT NULL);
 INSERT INTO session_set VALUES (0, zeroblob(32));
-PRAGMA application_id = {APPLICATION};
-PRAGMA user_version = {SCHEMA};
+PRAGMA application_id = {APPLICATION_ID};
+PRAGMA user_version = {SCHEMA_VERSION};
 """
 
 
-def open_database(path: Path | None, durability: str, leases: Leases) -> sqlite3.Connection:
+def open_database(path: Path | None, durability: str, leases: FileLeases) -> sqlite3.Connection:
     """Connect to a journal (in memory without a path), creating it if it is missing.
 
     Raises:
@@ -63,7 +63,7 @@ def open_database(path: Path | None, durability: str, leases: Leases) -> sqlite3
     if durability not in _SYNCHRONOUS:
         raise ConfigError(f"durability = `{durability}`: use `process` or `power`")
     where = str(path or "memory")
-    leases.wait_first()
+    leases.lock_creation()
     try:
         if path is not None:
             _create_private(path)
@@ -77,11 +77,11 @@ def open_database(path: Path | None, durability: str, leases: Leases) -> sqlite3
             raise
         return db
     except OSError as error:
-        raise unusable(where, error.strerror or str(error)) from error
+        raise unusable_error(where, error.strerror or str(error)) from error
     except (sqlite3.Error, UnicodeDecodeError) as error:
-        raise in_words(error, where, "opening it") from error
+        raise translate_error(error, where, "opening it") from error
     finally:
-        leases.release_first()
+        leases.unlock_creation()
 
 
 def _create_private(path: Path) -> None:
@@ -105,13 +105,13 @@ def _prepare(db: sqlite3.Connection, durability: str, where: str) -> None:
     (version,) = db.execute("PRAGMA user_version").fetchone()
     (application,) = db.execute("PRAGMA application_id").fetchone()
     (tables,) = db.execute("SELECT count(*) FROM sqlite_master").fetchone()
-    if tables and application != APPLICATION:
+    if tables and application != APPLICATION_ID:
         raise JournalError(f"`{where}` is an SQLite file but not a journal", code="journal_foreign")
-    if version > SCHEMA:
+    if version > SCHEMA_VERSION:
         raise JournalError(
             (
                 f"`{where}` was written by a newer version (format {version}, this one reads up "
-                f"to {SCHEMA})"
+                f"to {SCHEMA_VERSION})"
             ),
             code="journal_newer",
             hint="use that version, or another journal",
@@ -133,11 +133,11 @@ def check_not_older(db: sqlite3.Connection, where: str) -> None:
     """
     (version,) = db.execute("PRAGMA user_version").fetchone()
     (application,) = db.execute("PRAGMA application_id").fetchone()
-    if application == APPLICATION and version < SCHEMA:
+    if application == APPLICATION_ID and version < SCHEMA_VERSION:
         raise JournalError(
             (
                 f"`{where}` was written by an older version (format {version}, this one reads "
-                f"only {SCHEMA})"
+                f"only {SCHEMA_VERSION})"
             ),
             code="journal_older",
             hint=(
@@ -148,17 +148,17 @@ def check_not_older(db: sqlite3.Connection, where: str) -> None:
         )
 
 
-def make_lock(path: Path) -> Leases:
+def open_leases(path: Path) -> FileLeases:
     """Open the leases of a journal, creating its folder. Raises JournalError if that fails."""
     try:
-        private_folder(path.parent)
-        return Leases(path.with_name(path.name + ".lock"))
+        make_private_folder(path.parent)
+        return FileLeases(path.with_name(path.name + ".lock"))
     except (OSError, FerruleError) as error:
         reason = error.strerror if isinstance(error, OSError) else str(error)
-        raise unusable(str(path), reason or str(error)) from error
+        raise unusable_error(str(path), reason or str(error)) from error
 
 
-def unusable(where: str, reason: str) -> JournalError:
+def unusable_error(where: str, reason: str) -> JournalError:
     """Return the error for a journal whose place cannot be used."""
     return JournalError(
         f"cannot use the journal `{where}`: {reason}",
@@ -204,7 +204,9 @@ _REASONS = {
 }
 
 
-def in_words(error: sqlite3.Error | UnicodeDecodeError, where: str, doing: str) -> JournalError:
+def translate_error(
+    error: sqlite3.Error | UnicodeDecodeError, where: str, doing: str
+) -> JournalError:
     """Return SQLite's error as ours.
 
     Codes without a text of their own count as damage. So do messages that are not text, because

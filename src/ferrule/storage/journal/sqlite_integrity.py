@@ -26,7 +26,7 @@ from ferrule.core.errors import JournalError
 from ferrule.core.events import SessionArchived
 
 from . import hash_chain, sqlite_rows
-from .sqlite_database import BITS, TABLES
+from .sqlite_database import SEQ_BITS, TABLES
 
 _WRONG_ROW = (
     "SELECT id - ?1 FROM records WHERE id BETWEEN ?1 AND ?2 AND (tenant IS NOT ?3 OR user IS NOT ?4"
@@ -43,7 +43,7 @@ _MOST_NAMED = 100
 """Missing sessions in a row that are named one by one."""
 
 
-def check_marks(db: sqlite3.Connection, session: str, no: int) -> None:
+def check_unhashed_columns(db: sqlite3.Connection, session: str, no: int) -> None:
     """Check the parts of a session's rows that are not hashed: their owner and how they are stored.
 
     Raises:
@@ -51,14 +51,14 @@ def check_marks(db: sqlite3.Connection, session: str, no: int) -> None:
     """
     owner = db.execute("SELECT tenant, user FROM sessions WHERE no = ?", (no,)).fetchone()
     tenant, user = owner or (None, None)
-    low, high = sqlite_rows.span(no)
+    low, high = sqlite_rows.key_range(no)
     wrong = db.execute(_WRONG_ROW, (low, high, tenant, user, session)).fetchone()
     if wrong is not None:
         what = "does not belong to the owner in the table of sessions, or was stored differently"
-        hash_chain.broken(session, wrong[0], what)
+        hash_chain.raise_broken(session, wrong[0], what)
 
 
-def findings(db: sqlite3.Connection) -> list[str]:
+def find_problems(db: sqlite3.Connection) -> list[str]:
     """Return a sentence for each problem of the file, as it was at one moment."""
     # Without a transaction, writes of another process between two queries would look like changes.
     db.execute("BEGIN")
@@ -99,25 +99,25 @@ def _structure_problems(db: sqlite3.Connection) -> Iterator[str]:
             yield f"the file is damaged: {message}"
 
 
-def known_numbers(db: sqlite3.Connection) -> set[int]:
+def read_session_numbers(db: sqlite3.Connection) -> set[int]:
     """Return the numbers of the sessions in the table of sessions."""
     return {no for (no,) in db.execute("SELECT no FROM sessions")}
 
 
 def _events_without_session(db: sqlite3.Connection) -> Iterator[str]:
     """Yield events of no session. It takes one step per session, not per event."""
-    known = known_numbers(db)
+    known = read_session_numbers(db)
     sql = "SELECT id, session FROM records WHERE id >= ? ORDER BY id LIMIT 1"
     first = -(1 << 63)
     while row := db.execute(sql, (first,)).fetchone():
         key, session = row
-        no = key >> BITS
+        no = key >> SEQ_BITS
         if no not in known:
             name = f" (`{session}`)" if session else ""
             yield f"session number {no}{name} has events and is missing from the table of sessions"
         if no >= (1 << 31) - 1:
             return
-        first = (no + 1) << BITS
+        first = (no + 1) << SEQ_BITS
 
 
 def _sessions_without_events(db: sqlite3.Connection) -> Iterator[str]:
@@ -127,7 +127,8 @@ def _sessions_without_events(db: sqlite3.Connection) -> Iterator[str]:
     """
     sql = (
         "SELECT session FROM sessions s WHERE NOT EXISTS"
-        f" (SELECT 1 FROM records WHERE id BETWEEN s.no << {BITS} AND (s.no + 1 << {BITS}) - "
+        f" (SELECT 1 FROM records WHERE id BETWEEN s.no << {SEQ_BITS} AND (s.no + 1 << {SEQ_BITS}) "
+        f"- "
         "1) ORDER BY no"
     )
     for (session,) in db.execute(sql):
@@ -177,13 +178,13 @@ def _session_set_problems(db: sqlite3.Connection) -> Iterator[str]:
         )
 
 
-def remove(db: sqlite3.Connection, no: int, gone: SessionArchived) -> None:
+def remove_session(db: sqlite3.Connection, no: int, gone: SessionArchived) -> None:
     """Delete a session's rows, inside the caller's transaction.
 
     Raises:
         JournalError: The session does not end as `gone` says.
     """
-    seq, digest, sealed = sqlite_rows.last(db, gone.session, no)
+    seq, digest, sealed = sqlite_rows.read_last_row(db, gone.session, no)
     if (seq, digest.hex(), sealed) != (gone.events, gone.head, True):
         raise JournalError(
             f"session `{gone.session}` has changed since it was archived: nothing was removed",
@@ -191,13 +192,15 @@ def remove(db: sqlite3.Connection, no: int, gone: SessionArchived) -> None:
             hint="archive it again",
             retryable=True,
         )
-    db.execute("DELETE FROM records WHERE id BETWEEN ? AND ?", sqlite_rows.span(no))
+    db.execute("DELETE FROM records WHERE id BETWEEN ? AND ?", sqlite_rows.key_range(no))
     row = db.execute("DELETE FROM sessions WHERE no = ? RETURNING *", (no,)).fetchone()
     numbers, mark = _read_session_set(db)
     _write_session_set(db, numbers, _exclusive_or(mark, _session_hash(*row)))
 
 
-def add(db: sqlite3.Connection, session: str, tenant: str, user: str, *, no: int = 0) -> int:
+def add_session(
+    db: sqlite3.Connection, session: str, tenant: str, user: str, *, no: int = 0
+) -> int:
     """Enter a session, inside the caller's transaction; return its number, by default the next one.
 
     Raises:

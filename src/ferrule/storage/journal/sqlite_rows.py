@@ -14,26 +14,26 @@ from typing import Any
 from ferrule.core.errors import JournalError
 
 from . import hash_chain
-from .sqlite_database import BITS
+from .sqlite_database import SEQ_BITS
 
-PAGE = 128
+PAGE_ROWS = 128
 """Rows read at once."""
-LAST_NUMBER = 1 << 63 - BITS
+SESSION_NUMBER_LIMIT = 1 << 63 - SEQ_BITS
 """From this number of a session on, a row's key has no space left for its events."""
 _RAW = "seal, " + ", ".join(
     f"CAST({name} AS BLOB)" for name in ("run", "tenant", "user", "kind", "time", "body")
 )
-RAW = f"{_RAW}, hash"
+RAW_COLUMNS = f"{_RAW}, hash"
 """The columns that `hash_chain.check` needs."""
 
 
-def span(no: int) -> tuple[int, int]:
+def key_range(no: int) -> tuple[int, int]:
     """Return the first and last possible key of a session's rows.
 
     Raises:
         JournalError: No session can have this number.
     """
-    if not 0 < no < LAST_NUMBER:
+    if not 0 < no < SESSION_NUMBER_LIMIT:
         raise JournalError(
             f"the table of sessions contains the impossible session number {no}",
             code="journal_corrupt",
@@ -42,14 +42,14 @@ def span(no: int) -> tuple[int, int]:
                 "one aside"
             ),
         )
-    return no << BITS, (no + 1 << BITS) - 1
+    return no << SEQ_BITS, (no + 1 << SEQ_BITS) - 1
 
 
-def page(
-    db: sqlite3.Connection, no: int, start: int, columns: str, *, limit: int = PAGE
+def read_page(
+    db: sqlite3.Connection, no: int, start: int, columns: str, *, limit: int = PAGE_ROWS
 ) -> list[tuple[Any, ...]]:
     """Return rows of a session from number `start` on, as `(seq, *columns)`."""
-    low, high = span(no)
+    low, high = key_range(no)
     sql = (
         f"SELECT id - {low}, {columns} FROM records WHERE id BETWEEN ? AND ? ORDER BY id LIMIT "
         f"{limit}"
@@ -57,7 +57,7 @@ def page(
     return db.execute(sql, (low + start, high)).fetchall()
 
 
-def raw(
+def read_raw_rows(
     db: sqlite3.Connection, session: str, no: int, lock: AbstractContextManager[object]
 ) -> Iterator[tuple[Any, ...]]:
     """Yield all rows of a session for `hash_chain.check`.
@@ -69,12 +69,12 @@ def raw(
         JournalError: A row cannot be read. The message names the first one.
     """
     held: tuple[Any, ...] | None = None
-    limit = PAGE
+    limit = PAGE_ROWS
     while True:
         start = held[0] if held else 0
         try:
             with lock:
-                rows = page(db, no, start, RAW, limit=limit)
+                rows = read_page(db, no, start, RAW_COLUMNS, limit=limit)
         except sqlite3.DatabaseError:
             if limit > 2 or (limit == 2 and held is None):
                 # Somewhere in this page the file is damaged: go on row by row up to that place.
@@ -82,7 +82,7 @@ def raw(
                 continue
             if held is not None:
                 yield held
-            hash_chain.broken(session, start + 1, "cannot be read")
+            hash_chain.raise_broken(session, start + 1, "cannot be read")
         if not rows or (held is not None and len(rows) == 1):
             yield from rows
             return
@@ -91,18 +91,18 @@ def raw(
         limit = max(limit, 2)
 
 
-def last(db: sqlite3.Connection, session: str, no: int) -> tuple[int, bytes, bool]:
+def read_last_row(db: sqlite3.Connection, session: str, no: int) -> tuple[int, bytes, bool]:
     """Return number and hash of a session's last row, and whether it has its seal."""
     row = db.execute(
         (
-            f"SELECT id - {no << BITS}, hash, seal FROM records WHERE id BETWEEN ? AND ? ORDER "
+            f"SELECT id - {no << SEQ_BITS}, hash, seal FROM records WHERE id BETWEEN ? AND ? ORDER "
             "BY id DESC LIMIT 1"
         ),
-        span(no),
+        key_range(no),
     ).fetchone()
     if row is None:
-        hash_chain.broken(session, 1, "and what may follow it are missing")
+        hash_chain.raise_broken(session, 1, "and what may follow it are missing")
     seq, digest, mark = row
     if not isinstance(digest, bytes):
-        hash_chain.broken(session, seq, "was changed")
+        hash_chain.raise_broken(session, seq, "was changed")
     return seq, digest, mark == hash_chain.seal(digest)

@@ -6,17 +6,17 @@ from dataclasses import dataclass, field
 from typing import Any, Literal, cast
 
 from ferrule.core.errors import ConfigError
-from ferrule.core.frozen import frozen
-from ferrule.permissions.rules import Layer, List, Rule, parse_rule
+from ferrule.core.value_class import frozen
+from ferrule.permissions.rules import Layer, PermissionRule, RuleList, parse_rule
 
-from .table import BY_KEY, MODEL_SETTINGS, PROVIDER_SETTINGS, SAME_AS, SETTINGS, Setting
+from .table import BY_KEY, GLOBAL_KEYS, MODEL_SETTINGS, PROVIDER_SETTINGS, SETTINGS, Setting
 from .values import Entries, Entry
 
-Source = Literal["default", "user", "project", "environment", "flags"]
-ORDER: tuple[Source, ...] = ("default", "user", "project", "environment", "flags")
+LayerName = Literal["default", "user", "project", "environment", "flags"]
+LAYER_ORDER: tuple[LayerName, ...] = ("default", "user", "project", "environment", "flags")
 """The layers, the weakest first."""
 
-_RULES: dict[Source, Layer] = {
+_RULES: dict[LayerName, Layer] = {
     "user": "user",
     "project": "project",
     "environment": "flags",
@@ -32,7 +32,7 @@ _PROVIDER = {setting.key: setting for setting in PROVIDER_SETTINGS}
 class Origin:
     """Where a value comes from: layer and place (`file:line:column`, a variable, a flag)."""
 
-    layer: Source = "default"
+    layer: LayerName = "default"
     where: str = ""
 
     def __str__(self) -> str:
@@ -40,17 +40,17 @@ class Origin:
 
 
 @dataclass(slots=True)
-class Merged:
+class MergedSettings:
     """Values and origins by key. `notices` says what a repository wanted but did not get."""
 
     values: dict[str, Any] = field(default_factory=lambda: {s.key: s.default for s in _OWN_VALUE})
     origins: dict[str, Origin] = field(
         default_factory=lambda: {s.key: Origin() for s in _OWN_VALUE}
     )
-    rules: list[Rule] = field(default_factory=list[Rule])
+    rules: list[PermissionRule] = field(default_factory=list[PermissionRule])
     notices: list[str] = field(default_factory=list[str])
 
-    def add(self, layer: Source, entries: Entries, *, root: str = "") -> None:
+    def add_layer(self, layer: LayerName, entries: Entries, *, root: str = "") -> None:
         """Add a stronger layer. `root` is the folder where `/…` in its rules starts.
 
         Raises:
@@ -59,7 +59,7 @@ class Merged:
         # A model's own limits are compared with the limits for all models, so those come first.
         for key in sorted(entries, key=lambda key: key not in BY_KEY):
             entry = entries[key]
-            setting = declared(key)
+            setting = find_setting(key)
             if key.startswith("permissions."):
                 self._add_rules(layer, key, entry, root)
             if layer == "project":
@@ -67,7 +67,7 @@ class Merged:
             else:
                 self._set(layer, key, setting, entry.value, entry.where)
 
-    def _set(self, layer: Source, key: str, setting: Setting, value: Any, where: str) -> None:
+    def _set(self, layer: LayerName, key: str, setting: Setting, value: Any, where: str) -> None:
         if setting.project == "extend":
             value = tuple(dict.fromkeys((*self.values[key], *value)))
         self.values[key] = value
@@ -76,13 +76,13 @@ class Merged:
     def _add_from_project(self, key: str, setting: Setting, entry: Entry) -> None:
         if setting.project == "never" or key.startswith("providers."):
             raise _refused(entry.where, f"`{key}` cannot be set by a repository")
-        if entry.value in setting.refused:
+        if entry.value in setting.refused_for_projects:
             raise _refused(
                 entry.where, f"`{key}` = `{entry.value}` cannot be chosen by a repository"
             )
         current = self.values.get(key)
         if current is None and key not in BY_KEY:
-            same = SAME_AS.get(key.rpartition(".")[2])
+            same = GLOBAL_KEYS.get(key.rpartition(".")[2])
             current = self.values[same] if same else None
         value, problem = _tighten(setting, current, entry.value)
         if problem:
@@ -90,8 +90,8 @@ class Merged:
         if value != current or not problem:
             self._set("project", key, setting, value, entry.where)
 
-    def _add_rules(self, layer: Source, key: str, entry: Entry, root: str) -> None:
-        name = cast(List, key.rpartition(".")[2])
+    def _add_rules(self, layer: LayerName, key: str, entry: Entry, root: str) -> None:
+        name = cast(RuleList, key.rpartition(".")[2])
         places = entry.parts or (entry.where,) * len(entry.value)
         for text, where in zip(entry.value, places, strict=True):
             try:
@@ -102,7 +102,7 @@ class Merged:
                 ) from error
 
 
-def declared(key: str) -> Setting:
+def find_setting(key: str) -> Setting:
     """Return the row of the table for a key, also for `models.<name>.<key>`."""
     if key in BY_KEY:
         return BY_KEY[key]

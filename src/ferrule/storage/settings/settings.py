@@ -16,24 +16,24 @@ from pathlib import Path
 from typing import Any
 
 from ferrule.core.errors import ConfigError
-from ferrule.core.frozen import frozen
 from ferrule.core.limits import Limits
+from ferrule.core.value_class import frozen
 from ferrule.permissions.rules import RuleSet
 from ferrule.storage import paths
-from ferrule.storage.store_urls import is_address, no_password
-from ferrule.storage.trust import PROJECT_FILE, Snapshot, Trust, is_python_file
+from ferrule.storage.store_urls import is_url, reject_password
+from ferrule.storage.trust import PROJECT_FILE, ConfigurationSnapshot, TrustStore, is_python_file
 
-from .merge import ORDER, Merged, Origin, declared
-from .table import ALIASES, BY_KEY, SAME_AS, SETTINGS
-from .values import Entries, Entry, read_environment, read_flags, read_tree, unknown
+from .merge import LAYER_ORDER, MergedSettings, Origin, find_setting
+from .table import ALIASES, BY_KEY, GLOBAL_KEYS, SETTINGS
+from .values import Entries, Entry, read_environment, read_flags, read_tree, unknown_setting_error
 from .yaml_tree import parse_yaml
 
-NAME = "ferrule.yaml"
+USER_FILE_NAME = "ferrule.yaml"
 """The file's name in the config folder; in a workspace it is `PROJECT_FILE`."""
 
 
 @frozen
-class ForModel:
+class ModelSettings:
     """The settings of one model. None leaves the provider's default."""
 
     limits: Limits
@@ -50,7 +50,7 @@ class ForModel:
 
 
 @frozen
-class Provider:
+class ProviderSettings:
     """Where a provider is.
 
     `api_key_env` names the variable that contains the key. For `force_native_tool_search` see the
@@ -76,15 +76,15 @@ class Settings:
     rules: RuleSet = field(default_factory=RuleSet)
     notices: tuple[str, ...] = ()
     workspace: Path = field(default_factory=Path.cwd)
-    journal: Path | str = field(default_factory=paths.journal)
-    repository: Snapshot = Snapshot("", "absent", "")
+    journal: Path | str = field(default_factory=paths.default_journal)
+    repository: ConfigurationSnapshot = ConfigurationSnapshot("", "absent", "")
     """The workspace's own configuration as it was read once; everything else uses it from here."""
 
     def __getitem__(self, key: str) -> Any:
         """Return the value of a key. Raises ConfigError for an unknown one."""
         key = ALIASES.get(key, key)
         if key not in self.values:
-            raise unknown("settings", key)
+            raise unknown_setting_error("settings", key)
         return self.values[key]
 
     def origin(self, key: str) -> Origin:
@@ -104,7 +104,7 @@ class Settings:
         """The limits for all models; `for_model` returns those of one."""
         return Limits(**{name: self[f"limits.{name}"] for name in _LIMITS})
 
-    def for_model(self, name: str) -> ForModel:
+    def for_model(self, name: str) -> ModelSettings:
         """Return the settings of a model, by its full name.
 
         An entry without a provider is for this model of every provider. Between an entry of the
@@ -113,33 +113,35 @@ class Settings:
 
         limits: dict[str, Any] = {}
         for key in _LIMITS:
-            is_per_model = key in SAME_AS
+            is_per_model = key in GLOBAL_KEYS
             limits[key] = self._choose(name, key) if is_per_model else self[f"limits.{key}"]
         others = {
-            key: self._choose(name, key) for key in ForModel.__dataclass_fields__ if key != "limits"
+            key: self._choose(name, key)
+            for key in ModelSettings.__dataclass_fields__
+            if key != "limits"
         }
-        return ForModel(Limits(**limits), **others)
+        return ModelSettings(Limits(**limits), **others)
 
     def _choose(self, model: str, key: str) -> Any:
         """Choose between a model's entry and the setting for all models."""
         entry = next((one for one in _entries_for(model, key) if one in self.values), "")
-        same = SAME_AS.get(key, "")
+        same = GLOBAL_KEYS.get(key, "")
         if not entry:
             return self[same] if same else None
         if not same or _strength(self.origin(same)) <= _strength(self.origin(entry)):
             return self.values[entry]
-        if self.origin(same).layer == "project" and declared(same).project in ("lower", "off"):
+        if self.origin(same).layer == "project" and find_setting(same).project in ("lower", "off"):
             return min(self[same], self.values[entry])
         return self[same]
 
-    def provider(self, name: str) -> Provider:
+    def provider(self, name: str) -> ProviderSettings:
         """Return where a provider is, as the person set it."""
         found: dict[str, Any] = {}
-        for key in Provider.__dataclass_fields__:
+        for key in ProviderSettings.__dataclass_fields__:
             value = self.values.get(f"providers.{name}.{key}")
             if value:
                 found[key] = Path(value).expanduser() if key == "ca_bundle" else value
-        return Provider(**found)
+        return ProviderSettings(**found)
 
     def explain(self) -> Iterator[tuple[str, Any, Origin, str]]:
         """Yield `(key, value, origin, description)` of every setting.
@@ -149,12 +151,12 @@ class Settings:
         keys = [setting.key for setting in SETTINGS if setting.key in self.values]
         keys += sorted(key for key in self.values if key not in BY_KEY)
         for key in keys:
-            yield key, self.values[key], self.origin(key), declared(key).short
+            yield key, self.values[key], self.origin(key), find_setting(key).short
 
 
 _LIMITS = (
-    "max_rounds",
-    "max_calls_per_round",
+    "max_turns",
+    "max_calls_per_turn",
     "max_output_bytes",
     "max_seconds",
     "max_tokens",
@@ -173,7 +175,7 @@ def _entries_for(name: str, key: str) -> tuple[str, ...]:
 
 
 def _strength(origin: Origin) -> int:
-    return ORDER.index(origin.layer)
+    return LAYER_ORDER.index(origin.layer)
 
 
 def load_settings(
@@ -182,7 +184,7 @@ def load_settings(
     flags: Mapping[str, Any] | None = None,
     environment: Mapping[str, str] | None = None,
     user_file: Path | None = None,
-    trust: Trust | None = None,
+    trust: TrustStore | None = None,
 ) -> Settings:
     """Read and merge all layers.
 
@@ -195,8 +197,8 @@ def load_settings(
     Raises:
         ConfigError: Something is wrong. The message names the first place.
     """
-    merged = Merged()
-    own_file = user_file or paths.config() / NAME
+    merged = MergedSettings()
+    own_file = user_file or paths.config() / USER_FILE_NAME
     user = _read_file(own_file)
     from_environment, notices = read_environment(os.environ if environment is None else environment)
     from_flags = read_flags(flags or {})
@@ -204,15 +206,17 @@ def load_settings(
     if user_file is None:
         _refuse_repository_folder(own_file.parent, root)
     merged.notices += notices
-    merged.add("user", _resolve_python_files(user, own_file.parent), root=str(own_file.parent))
-    repository = (trust or Trust()).look(root)
-    merged.add("project", _read_project(root, repository, merged.notices))
-    merged.add("environment", from_environment)
-    merged.add("flags", from_flags)
+    merged.add_layer(
+        "user", _resolve_python_files(user, own_file.parent), root=str(own_file.parent)
+    )
+    repository = (trust or TrustStore()).read(root)
+    merged.add_layer("project", _read_project(root, repository, merged.notices))
+    merged.add_layer("environment", from_environment)
+    merged.add_layer("flags", from_flags)
     for key in ("journal.path", "artifacts.store"):
         location = merged.values[key]
-        if is_address(location):
-            no_password(location, merged.origins[key].where or key)
+        if is_url(location):
+            reject_password(location, merged.origins[key].where or key)
     return Settings(
         values=merged.values,
         origins=merged.origins,
@@ -226,8 +230,8 @@ def load_settings(
 
 def _journal_location(journal: str | None) -> Path | str:
     if not journal:
-        return paths.journal()
-    if is_address(journal):
+        return paths.default_journal()
+    if is_url(journal):
         return journal
     return Path(journal).expanduser().absolute()
 
@@ -301,7 +305,7 @@ def check_python_names(entry: Entry | None) -> None:
             )
 
 
-def _read_project(root: Path, snapshot: Snapshot, notices: list[str]) -> Entries:
+def _read_project(root: Path, snapshot: ConfigurationSnapshot, notices: list[str]) -> Entries:
     if snapshot.state in ("untrusted", "changed"):
         state = "is not trusted"
         if snapshot.state == "changed":

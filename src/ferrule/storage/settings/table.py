@@ -14,12 +14,12 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from ferrule.core.limits import OUTPUT_CAP
-from ferrule.permissions.gate import MODES
+from ferrule.permissions.rule_evaluation import MODES
 from ferrule.permissions.safe_mode import ACTIONS, DEFAULT_PROGRAMS
-from ferrule.sandbox.policy import MUST, Aspect
-from ferrule.storage.artifacts.store import LEAST_THRESHOLD, THRESHOLD
+from ferrule.sandbox.policy import DEFAULT_REQUIRED, Protection
+from ferrule.storage.artifacts.store import MIN_THRESHOLD, THRESHOLD
 
-Kind = Literal[
+SettingKind = Literal[
     "text",
     "flag",
     "integer",
@@ -38,42 +38,42 @@ Kind = Literal[
     "objects",
     "loading",
 ]
-Project = Literal["free", "never", "lower", "off", "on", "narrow", "widen", "extend"]
+ProjectRight = Literal["free", "never", "lower", "off", "on", "narrow", "widen", "extend"]
 
-WAYS = ("auto", "native", "constrained", "text", "commands", "none")
-SEARCHES = ("auto", "on", "off", "bm25", "regex", "hybrid")
-THINKING = ("low", "medium", "high", "max")
+TOOL_MODES = ("auto", "native", "constrained", "text", "commands", "none")
+TOOL_SEARCH_CHOICES = ("auto", "on", "off", "bm25", "regex", "hybrid")
+THINKING_CHOICES = ("low", "medium", "high", "max")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Setting:
     """One setting.
 
-    `default` None means that none is set (no limit, all names, the provider's own). `refused` are
-    choices that a project may not make. `flag` is the command line's, `env` whether `FERRULE_<KEY>`
-    sets it (dots become underscores).
+    `default` None means that none is set (no limit, all names, the provider's own).
+    `refused_for_projects` are choices that a project may not make. `flag` is the command line's,
+    `has_variable` whether `FERRULE_<KEY>` sets it (dots become underscores).
     """
 
     key: str
-    kind: Kind
+    kind: SettingKind
     short: str
     default: Any = None
     long: str = ""
-    project: Project = "free"
+    project: ProjectRight = "free"
     choices: tuple[str, ...] = ()
-    refused: tuple[str, ...] = ()
-    low: float | None = None
-    high: float | None = None
+    refused_for_projects: tuple[str, ...] = ()
+    minimum: float | None = None
+    maximum: float | None = None
     flag: str = ""
-    env: bool = True
+    has_variable: bool = True
 
     @property
     def variable(self) -> str:
         """The environment variable's name, or "" if there is none."""
-        return "FERRULE_" + self.key.upper().replace(".", "_") if self.env else ""
+        return "FERRULE_" + self.key.upper().replace(".", "_") if self.has_variable else ""
 
     @property
-    def optional(self) -> bool:
+    def is_optional(self) -> bool:
         """Whether it may have no value (`null`)."""
         return self.default is None
 
@@ -95,7 +95,7 @@ SETTINGS: tuple[Setting, ...] = (
         kind="choice",
         default="default",
         choices=MODES,
-        refused=("auto", "bypassPermissions"),
+        refused_for_projects=("auto", "bypassPermissions"),
         flag="--mode",
         short="When a person is asked for approval.",
         long=(
@@ -111,20 +111,20 @@ SETTINGS: tuple[Setting, ...] = (
         short="The folder that tools work in (default: the current one).",
     ),
     Setting(
-        key="limits.max_rounds",
+        key="limits.max_turns",
         kind="integer",
         default=10,
-        low=1,
+        minimum=1,
         project="lower",
-        flag="--max-rounds",
+        flag="--max-turns",
         short="Model answers per message.",
         long="Reaching it is an error with its own type; the session can be resumed.",
     ),
     Setting(
-        key="limits.max_calls_per_round",
+        key="limits.max_calls_per_turn",
         kind="integer",
         default=15,
-        low=1,
+        minimum=1,
         project="lower",
         short="Tool calls in one answer; further ones are refused.",
     ),
@@ -132,8 +132,8 @@ SETTINGS: tuple[Setting, ...] = (
         key="limits.max_output_bytes",
         kind="integer",
         default=OUTPUT_CAP,
-        low=256,
-        high=OUTPUT_CAP,
+        minimum=256,
+        maximum=OUTPUT_CAP,
         project="lower",
         short="Bytes of one result that the model sees.",
         long=f"At most {OUTPUT_CAP}; a cut is marked.",
@@ -141,7 +141,7 @@ SETTINGS: tuple[Setting, ...] = (
     Setting(
         key="limits.max_seconds",
         kind="seconds",
-        low=0,
+        minimum=0,
         project="lower",
         flag="--max-seconds",
         short="Time of a run (default: no limit).",
@@ -149,7 +149,7 @@ SETTINGS: tuple[Setting, ...] = (
     Setting(
         key="limits.max_tokens",
         kind="integer",
-        low=1,
+        minimum=1,
         project="lower",
         flag="--max-tokens",
         short="Input and output tokens of a run, as the provider counts them (default: no limit).",
@@ -157,7 +157,7 @@ SETTINGS: tuple[Setting, ...] = (
     Setting(
         key="limits.max_cost",
         kind="number",
-        low=0,
+        minimum=0,
         project="lower",
         flag="--max-cost",
         short="US dollars that a run may cost, its sub-agents included (default: no limit).",
@@ -169,7 +169,7 @@ SETTINGS: tuple[Setting, ...] = (
     Setting(
         key="limits.max_calls",
         kind="integer",
-        low=1,
+        minimum=1,
         project="lower",
         flag="--max-calls",
         short="Tool calls of a run, those of its sub-agents included (default: no limit).",
@@ -178,8 +178,8 @@ SETTINGS: tuple[Setting, ...] = (
         key="limits.warn_at",
         kind="number",
         default=0.8,
-        low=0.01,
-        high=1,
+        minimum=0.01,
+        maximum=1,
         project="lower",
         short="The share of a token, cost or call limit at which you are warned.",
     ),
@@ -202,7 +202,7 @@ SETTINGS: tuple[Setting, ...] = (
         key="tool_mode",
         kind="choice",
         default="auto",
-        choices=WAYS,
+        choices=TOOL_MODES,
         flag="--tool-mode",
         short="How the model calls tools; `auto` asks what the model supports.",
     ),
@@ -247,7 +247,7 @@ SETTINGS: tuple[Setting, ...] = (
         key="tools.tool_search",
         kind="choice",
         default="auto",
-        choices=SEARCHES,
+        choices=TOOL_SEARCH_CHOICES,
         short=(
             "How the model finds deferred tools; `auto` lets it search if there are any, `off` "
             "sends it all tools."
@@ -267,7 +267,7 @@ SETTINGS: tuple[Setting, ...] = (
     Setting(
         key="tools.search_budget",
         kind="integer",
-        low=1,
+        minimum=1,
         short=(
             "Tokens of the schemas of all found tools together, if Ferrule searches (default: no "
             "limit)."
@@ -284,7 +284,7 @@ SETTINGS: tuple[Setting, ...] = (
         key="tools.entries",
         kind="loading",
         default=(),
-        env=False,
+        has_variable=False,
         short=(
             "How single tools are loaded: a list of entries with `name` and `loading_mode` "
             "(`always`, `deferred`)."
@@ -306,7 +306,7 @@ SETTINGS: tuple[Setting, ...] = (
         kind="names",
         default=(),
         project="extend",
-        env=False,
+        has_variable=False,
         short=(
             "Python files and installed modules whose `@tool` functions are tools, and whose plain "
             "functions are handlers of tool files without a script."
@@ -340,7 +340,7 @@ SETTINGS: tuple[Setting, ...] = (
     Setting(
         key="tools.policy",
         kind="policy",
-        env=False,
+        has_variable=False,
         project="never",
         short=(
             "Retries and timeouts of calls: `max_attempts`, `timeout_ms`, `retry_on`, "
@@ -351,7 +351,7 @@ SETTINGS: tuple[Setting, ...] = (
     Setting(
         key="tools.tool_policies",
         kind="policies",
-        env=False,
+        has_variable=False,
         project="never",
         short="The same for single tools, by name; a field left out keeps the tool's own value.",
     ),
@@ -367,7 +367,7 @@ SETTINGS: tuple[Setting, ...] = (
         key="tools.openapi",
         kind="servers",
         default=(),
-        env=False,
+        has_variable=False,
         project="never",
         short=(
             "OpenAPI documents whose operations are tools: a map of namespaces to entries with a "
@@ -451,7 +451,7 @@ SETTINGS: tuple[Setting, ...] = (
         key="commands.run_timeout",
         kind="seconds",
         default=300.0,
-        low=1,
+        minimum=1,
         project="lower",
         short="Time of one command, if the call sets none.",
     ),
@@ -467,7 +467,7 @@ SETTINGS: tuple[Setting, ...] = (
         kind="actions",
         default=(),
         project="never",
-        env=False,
+        has_variable=False,
         choices=ACTIONS,
         short=(
             "What is allowed below a path: `read`, `write`, `exec`, `delete`; the longest prefix "
@@ -479,7 +479,7 @@ SETTINGS: tuple[Setting, ...] = (
         kind="choice",
         default="ask",
         choices=("required", "ask", "off"),
-        refused=("ask", "off"),
+        refused_for_projects=("ask", "off"),
         short="What happens if this machine cannot provide the required protections.",
         long=(
             "`ask` asks a person once per session and refuses if nobody can be asked, `required` "
@@ -489,9 +489,9 @@ SETTINGS: tuple[Setting, ...] = (
     Setting(
         key="sandbox.require",
         kind="names",
-        default=tuple(str(a) for a in Aspect if a in MUST),
+        default=tuple(str(a) for a in Protection if a in DEFAULT_REQUIRED),
         project="widen",
-        choices=tuple(str(aspect) for aspect in Aspect),
+        choices=tuple(str(aspect) for aspect in Protection),
         short="Protections without which commands do not run.",
     ),
     Setting(
@@ -519,7 +519,7 @@ SETTINGS: tuple[Setting, ...] = (
         key="sandbox.memory",
         kind="integer",
         default=8192,
-        low=16,
+        minimum=16,
         project="lower",
         short="MiB of memory for all commands of a session together.",
     ),
@@ -527,7 +527,7 @@ SETTINGS: tuple[Setting, ...] = (
         key="sandbox.processes",
         kind="integer",
         default=1024,
-        low=4,
+        minimum=4,
         project="lower",
         short="Processes that all commands of a session may have at one time.",
     ),
@@ -535,7 +535,7 @@ SETTINGS: tuple[Setting, ...] = (
         key="sandbox.file_size",
         kind="integer",
         default=4096,
-        low=1,
+        minimum=1,
         project="lower",
         short="MiB that one file may grow to by a command.",
     ),
@@ -562,7 +562,7 @@ SETTINGS: tuple[Setting, ...] = (
         key="mcp_servers",
         kind="servers",
         default=(),
-        env=False,
+        has_variable=False,
         project="never",
         short=(
             "MCP servers: a map of names to entries as in `.mcp.json`, or a list of entries with "
@@ -573,7 +573,7 @@ SETTINGS: tuple[Setting, ...] = (
         key="a2a_peers",
         kind="servers",
         default=(),
-        env=False,
+        has_variable=False,
         project="never",
         short=(
             "A2A agents: a map of names to entries with a `url`, or a list of entries with a "
@@ -622,8 +622,8 @@ SETTINGS: tuple[Setting, ...] = (
         key="instructions.max_bytes",
         kind="integer",
         default=32768,
-        low=256,
-        high=OUTPUT_CAP,
+        minimum=256,
+        maximum=OUTPUT_CAP,
         project="lower",
         short="Bytes of all instructions together; the nearest file is cut last.",
     ),
@@ -693,23 +693,23 @@ SETTINGS: tuple[Setting, ...] = (
         key="context.share",
         kind="number",
         default=0.8,
-        low=0.2,
-        high=0.95,
+        minimum=0.2,
+        maximum=0.95,
         short="The share of the context window at which that begins.",
     ),
     Setting(
         key="context.keep",
         kind="integer",
         default=8,
-        low=1,
+        minimum=1,
         short="How many of the last messages are never changed by that.",
     ),
     Setting(
         key="artifacts.threshold",
         kind="integer",
         default=THRESHOLD,
-        low=LEAST_THRESHOLD,
-        high=OUTPUT_CAP,
+        minimum=MIN_THRESHOLD,
+        maximum=OUTPUT_CAP,
         project="lower",
         short=(
             "Results of so many bytes become artifacts: the model gets a stub with a preview and "
@@ -730,7 +730,7 @@ SETTINGS: tuple[Setting, ...] = (
         key="artifacts.max_bytes",
         kind="integer",
         default=1 << 30,
-        low=1 << 20,
+        minimum=1 << 20,
         project="never",
         short="Bytes of all artifacts together; the oldest are removed first.",
     ),
@@ -738,7 +738,7 @@ SETTINGS: tuple[Setting, ...] = (
         key="artifacts.days",
         kind="integer",
         default=30,
-        low=1,
+        minimum=1,
         project="never",
         short="Days after which an artifact is removed.",
     ),
@@ -746,14 +746,14 @@ SETTINGS: tuple[Setting, ...] = (
         key="models",
         kind="models",
         default=(),
-        env=False,
+        has_variable=False,
         short='Settings for one model: `models: {"ollama:llama3.2": {…}}`.',
     ),
     Setting(
         key="providers",
         kind="providers",
         default=(),
-        env=False,
+        has_variable=False,
         project="never",
         short="Where a provider is, and which variable has its key: `providers: {openai: {…}}`.",
     ),
@@ -762,43 +762,47 @@ SETTINGS: tuple[Setting, ...] = (
 MODEL_SETTINGS: tuple[Setting, ...] = (
     Setting(key="tools_enabled", kind="flag", project="off", short="Like `tools.enabled`."),
     Setting(
-        key="max_rounds", kind="integer", low=1, project="lower", short="Like `limits.max_rounds`."
+        key="max_turns",
+        kind="integer",
+        minimum=1,
+        project="lower",
+        short="Like `limits.max_turns`.",
     ),
     Setting(
-        key="max_calls_per_round",
+        key="max_calls_per_turn",
         kind="integer",
-        low=1,
+        minimum=1,
         project="lower",
-        short="Like `limits.max_calls_per_round`.",
+        short="Like `limits.max_calls_per_turn`.",
     ),
     Setting(
         key="max_output_bytes",
         kind="integer",
-        low=256,
-        high=OUTPUT_CAP,
+        minimum=256,
+        maximum=OUTPUT_CAP,
         project="lower",
         short="Like `limits.max_output_bytes`.",
     ),
-    Setting(key="tool_mode", kind="choice", choices=WAYS, short="Like `tool_mode`."),
+    Setting(key="tool_mode", kind="choice", choices=TOOL_MODES, short="Like `tool_mode`."),
     Setting(key="results", kind="choice", choices=("value", "envelope"), short="Like `results`."),
     Setting(
         key="num_ctx",
         kind="integer",
-        low=256,
+        minimum=256,
         short="The context window to request, in tokens (Ollama, llama.cpp).",
     ),
     Setting(
         key="temperature",
         kind="number",
-        low=0,
-        high=2,
+        minimum=0,
+        maximum=2,
         short="How random answers are (default: the provider's).",
     ),
-    Setting(key="max_output_tokens", kind="integer", low=1, short="Tokens of one answer."),
+    Setting(key="max_output_tokens", kind="integer", minimum=1, short="Tokens of one answer."),
     Setting(
         key="thinking",
         kind="thinking",
-        choices=THINKING,
+        choices=THINKING_CHOICES,
         short="Whether, or how much, the model thinks first.",
     ),
     Setting(
@@ -806,7 +810,7 @@ MODEL_SETTINGS: tuple[Setting, ...] = (
         kind="integer",
         short="For reproducible answers, if the provider supports it.",
     ),
-    Setting(key="timeout", kind="seconds", low=1, short="Time to wait for one answer."),
+    Setting(key="timeout", kind="seconds", minimum=1, short="Time to wait for one answer."),
     Setting(
         key="provider_tools",
         kind="objects",
@@ -839,10 +843,10 @@ PROVIDER_SETTINGS: tuple[Setting, ...] = (
     ),
 )
 
-SAME_AS = {
+GLOBAL_KEYS = {
     "tools_enabled": "tools.enabled",
-    "max_rounds": "limits.max_rounds",
-    "max_calls_per_round": "limits.max_calls_per_round",
+    "max_turns": "limits.max_turns",
+    "max_calls_per_turn": "limits.max_calls_per_turn",
     "max_output_bytes": "limits.max_output_bytes",
     "tool_mode": "tool_mode",
     "results": "results",
@@ -850,7 +854,7 @@ SAME_AS = {
 """A model's own setting, and the one for all models."""
 
 ALIASES = {
-    "tools.max_tool_calls_per_turn": "limits.max_rounds",
+    "tools.max_tool_calls_per_turn": "limits.max_turns",
     "tools.max_output_bytes": "limits.max_output_bytes",
     "tools.allowed_tools": "tools.allowed",
     "tools.fallback_to_natural_language": "tools.fallback",
@@ -867,12 +871,12 @@ ALIASES = {
 }
 """Names of `harvey.yaml`, and short forms, that files may use."""
 
-MODEL_ALIASES = {"max_tool_calls_per_turn": "max_rounds"}
+MODEL_ALIASES = {"max_tool_calls_per_turn": "max_turns"}
 
 BY_KEY = {setting.key: setting for setting in SETTINGS}
 
 
-def reference() -> str:
+def format_reference() -> str:
     """Return the settings as Markdown, for the documentation."""
     tables = [
         ("Settings", SETTINGS),
@@ -896,7 +900,7 @@ def _table(rows: tuple[Setting, ...]) -> str:
     return "\n".join(lines) + "\n"
 
 
-_PROJECT: dict[Project, str] = {
+_PROJECT: dict[ProjectRight, str] = {
     "free": "may set it",
     "never": "never",
     "lower": "may lower it",

@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import Any, cast
 
 from ferrule.core.errors import ConfigError
-from ferrule.core.frozen import frozen
-from ferrule.tools.reliability import policies, read_policy
+from ferrule.core.value_class import frozen
+from ferrule.tools.reliability import read_policies, read_policy
 
 from .table import (
     ALIASES,
@@ -56,8 +56,8 @@ class Entry:
     parts: tuple[str, ...] = ()
 
 
-ARTIFACTS = ("tools", "hooks")
-"""Sections that may also be lists of what a file defines (`extensions.tool_files.sources`)."""
+LIST_SECTIONS = ("tools", "hooks")
+"""Sections that may also be lists of what a file defines (`extensions.tool_files.loading`)."""
 
 Entries = dict[str, Entry]
 """What one layer sets, by key; entries of maps by `models.<name>.<key>`."""
@@ -81,14 +81,14 @@ def _read_group(group: Node, prefix: str, entries: Entries) -> None:
     for name, (key, value) in group.pairs.items():
         path = ALIASES.get(prefix + name, prefix + name)
         setting = BY_KEY.get(path)
-        if path in ARTIFACTS and value.items is not None:
+        if path in LIST_SECTIONS and value.items is not None:
             continue
         # `reserved: [x]` is short for `reserved: {extend: [x]}`; the long form is a group.
         if _is_group(prefix + name) and (setting is None or value.pairs is not None):
             if value.value is not None:
                 _read_group(value, f"{prefix}{name}.", entries)
         elif setting is None:
-            raise unknown(key.where, prefix + name)
+            raise unknown_setting_error(key.where, prefix + name)
         elif setting.kind in ("models", "providers"):
             _read_map(setting, value, entries)
         elif path in entries:
@@ -121,7 +121,7 @@ def _read_map(setting: Setting, node: Node, entries: Entries) -> None:
                 )
             if key not in by_key:
                 known = [f"{prefix}.{known_key}" for known_key in by_key]
-                raise unknown(key_node.where, f"{prefix}.{written}", known)
+                raise unknown_setting_error(key_node.where, f"{prefix}.{written}", known)
             if path in entries:
                 raise _set_twice(key_node, path, entries)
             entries[path] = _entry(by_key[key], path, value)
@@ -173,7 +173,7 @@ def _policy(setting: Setting, path: str, node: Node) -> Entry:
     if setting.kind == "policy":
         read_policy(value, f"{node.where}: `{path}`")
     else:
-        policies(None, value, node.where)
+        read_policies(None, value, node.where)
     return Entry(value, node.where)
 
 
@@ -236,7 +236,7 @@ def _typed(setting: Setting, path: str, value: Any, where: str, *, item: bool = 
 
     Text is never taken for a number, nor a number for text.
     """
-    if value is None and setting.optional and not item:
+    if value is None and setting.is_optional and not item:
         return None
     if setting.kind == "names" and isinstance(value, list | tuple):
         items = cast(Sequence[Any], value)
@@ -290,13 +290,13 @@ def _accept_text(setting: Setting, text: str, item: bool) -> Any:
 def _check_range(setting: Setting, path: str, value: Any, where: str) -> None:
     if isinstance(value, bool) or not isinstance(value, int | float):
         return
-    if setting.low is not None:
+    if setting.minimum is not None:
         is_zero_time = value == 0 and setting.kind == "seconds"
-        if value < setting.low or is_zero_time:
-            limit = f"at least {setting.low:g}" if setting.low else "more than 0"
+        if value < setting.minimum or is_zero_time:
+            limit = f"at least {setting.minimum:g}" if setting.minimum else "more than 0"
             raise ConfigError(f"{where}: `{path}` = {value:g}: must be {limit}")
-    if setting.high is not None and value > setting.high:
-        raise ConfigError(f"{where}: `{path}` = {value:g}: must be at most {setting.high:g}")
+    if setting.maximum is not None and value > setting.maximum:
+        raise ConfigError(f"{where}: `{path}` = {value:g}: must be at most {setting.maximum:g}")
 
 
 # ---- environment and flags
@@ -329,7 +329,7 @@ def read_environment(environment: Mapping[str, str]) -> tuple[Entries, list[str]
             continue
         setting = by_variable.get(name)
         if setting is not None:
-            entries[setting.key] = from_text(setting, text, name)
+            entries[setting.key] = parse_text(setting, text, name)
             continue
         near = get_close_matches(name, by_variable, 1, 0.8)
         if near:
@@ -346,18 +346,18 @@ def read_flags(flags: Mapping[str, Any]) -> Entries:
     for key, value in flags.items():
         setting = BY_KEY.get(ALIASES.get(key, key))
         if setting is None or setting.kind in _MAPS:
-            raise unknown("flags", key)
+            raise unknown_setting_error("flags", key)
         where = setting.flag or f"`{setting.key}`"
         if isinstance(value, Path):
             value = str(value)
         if isinstance(value, str):
-            entries[setting.key] = from_text(setting, value, where)
+            entries[setting.key] = parse_text(setting, value, where)
         elif value is not None:
             entries[setting.key] = Entry(_typed(setting, setting.key, value, where), where)
     return entries
 
 
-def from_text(setting: Setting, text: str, where: str) -> Entry:
+def parse_text(setting: Setting, text: str, where: str) -> Entry:
     """Parse the value of a text without a type: `10`, `true`, `a, b`, `["a", "b"]`."""
     if setting.kind == "names":
         if text.lstrip().startswith("["):
@@ -375,7 +375,7 @@ def from_text(setting: Setting, text: str, where: str) -> Entry:
 # ---- messages
 
 
-def unknown(where: str, path: str, known: Iterable[str] = ()) -> ConfigError:
+def unknown_setting_error(where: str, path: str, known: Iterable[str] = ()) -> ConfigError:
     """Return the error for an unknown key, with the nearest known one."""
     candidates = [*known] or [*BY_KEY, *ALIASES]
     last = path.rpartition(".")[2]

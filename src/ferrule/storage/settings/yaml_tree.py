@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterator
 from typing import Any, cast
 
 from ferrule.core.errors import ConfigError
-from ferrule.core.frozen import frozen
+from ferrule.core.value_class import frozen
 
 MAX_BYTES = 1_048_576
 MAX_DEPTH = 32

@@ -20,22 +20,22 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, cast
 
-from ferrule.core.calls import ErrorType, Result
+from ferrule.core.calls import ErrorType, ToolResult
 from ferrule.core.events import (
     CallConfined,
     CallEvaluated,
     CallHooked,
     CallStarted,
     DirectCall,
+    JournalRecord,
     ModelAnswered,
     PersonAnswered,
-    Record,
     RunFinished,
     ToolAnswered,
 )
-from ferrule.core.frozen import frozen
+from ferrule.core.value_class import frozen
 
-MESSAGE = 200
+MAX_MESSAGE = 200
 """Characters of a failure's message that are kept."""
 STOPPERS = ("rule", "gate", "person", "hook", "tool", "sandbox")
 """Who can stop a call, in the order in which they check it."""
@@ -45,7 +45,7 @@ _SEARCHED = 4096
 
 
 @frozen
-class SettledCall:
+class FinishedCall:
     """One call that ended.
 
     `time` is ms since 1970, `duration_ms` the time inside its handler, None if it did not run.
@@ -90,7 +90,7 @@ class CallReader:
     def __init__(self) -> None:
         self._open: dict[str, _OpenCall] = {}
 
-    def feed(self, record: Record) -> Sequence[SettledCall]:
+    def feed(self, record: JournalRecord) -> Sequence[FinishedCall]:
         """Return the calls that this record ends; for most records there are none."""
         match record.event:
             case ModelAnswered() as event:
@@ -98,7 +98,7 @@ class CallReader:
                     self._open[call.id] = _OpenCall(call.tool, "model")
             case DirectCall() as event:
                 self._open[event.call.id] = _OpenCall(event.call.tool, event.by)
-            case CallEvaluated(result=Result() as result) as event:
+            case CallEvaluated(result=ToolResult() as result) as event:
                 return [self._finish(record, result, "rule" if event.rule else "gate")]
             case PersonAnswered(choice="deny") as event:
                 return self._finish_denied(record, event)
@@ -126,12 +126,12 @@ class CallReader:
             case _:
                 pass
 
-    def _finish(self, record: Record, result: Result, stopper: str) -> SettledCall:
+    def _finish(self, record: JournalRecord, result: ToolResult, stopper: str) -> FinishedCall:
         call = self._open.pop(result.call_id, None) or _OpenCall(result.tool, "model")
         stopped = ""
         if result.error_type is ErrorType.PERMISSION_DENIED:
             stopped = "hook" if call.hooked else stopper
-        elif call.sandbox and withheld(result):
+        elif call.sandbox and is_withheld_by_sandbox(result):
             stopped = "sandbox"
         return _finished_call(
             record,
@@ -139,12 +139,12 @@ class CallReader:
             call,
             outcome="success" if result.success else str(result.error_type),
             stopped_by=stopped,
-            message=(result.error_message or "")[:MESSAGE],
+            message=(result.error_message or "")[:MAX_MESSAGE],
             duration_ms=result.duration_ms if stopper == "tool" else None,
             size=result.size,
         )
 
-    def _finish_denied(self, record: Record, event: PersonAnswered) -> list[SettledCall]:
+    def _finish_denied(self, record: JournalRecord, event: PersonAnswered) -> list[FinishedCall]:
         call = self._open.pop(event.call_id, None)
         if call is None:
             return []
@@ -158,11 +158,11 @@ class CallReader:
                 call,
                 outcome=str(ErrorType.PERMISSION_DENIED),
                 stopped_by="person",
-                message=message[:MESSAGE],
+                message=message[:MAX_MESSAGE],
             )
         ]
 
-    def _finish_unanswered(self, record: Record) -> list[SettledCall]:
+    def _finish_unanswered(self, record: JournalRecord) -> list[FinishedCall]:
         """Return the run's calls that nobody will answer any more.
 
         Calls that were made directly may outlive the run.
@@ -177,7 +177,7 @@ class CallReader:
 
 
 def _finished_call(
-    record: Record,
+    record: JournalRecord,
     call_id: str,
     call: _OpenCall,
     *,
@@ -186,8 +186,8 @@ def _finished_call(
     message: str = "",
     duration_ms: int | None = None,
     size: int = 0,
-) -> SettledCall:
-    return SettledCall(
+) -> FinishedCall:
+    return FinishedCall(
         session=record.session,
         call_id=call_id,
         tool=call.tool,
@@ -205,7 +205,7 @@ def _finished_call(
     )
 
 
-def withheld(result: Result) -> bool:
+def is_withheld_by_sandbox(result: ToolResult) -> bool:
     """Return whether a command's result says that the sandbox kept it from creating something."""
     data = result.data
     texts: Iterable[Any] = ()

@@ -22,8 +22,8 @@ from dataclasses import dataclass, field
 from typing import TypeVar
 
 from ferrule.core.errors import JournalError, SessionNotFound
-from ferrule.core.frozen import frozen
-from ferrule.storage.journal.change_detection import changes_of
+from ferrule.core.value_class import frozen
+from ferrule.storage.journal.change_detection import create_change_detector
 from ferrule.storage.journal.protocols import Journal
 from ferrule.storage.journal.sessions import SessionInfo
 
@@ -32,14 +32,14 @@ from .spending import PriceOf, Spending
 from .tools import ToolStatistics
 
 T = TypeVar("T")
-SESSIONS = 1_000
-EVENTS = 250_000
+MAX_SESSIONS = 1_000
+MAX_EVENTS = 250_000
 _CLOCK_INTERVAL = 64
 """Events between two checks of the clock."""
 
 
 @frozen
-class Reading:
+class ReadingProgress:
     """How far the numbers go.
 
     `read` events were read, `left` are for the next questions; `older` sessions are left out;
@@ -51,7 +51,7 @@ class Reading:
     damaged: tuple[str, ...] = ()
 
     @property
-    def whole(self) -> bool:
+    def is_complete(self) -> bool:
         """Whether nothing is left to be read, and nothing was left out."""
         return not (self.left or self.older or self.damaged)
 
@@ -67,7 +67,7 @@ class _SessionProgress:
     """Its events when it turned out to be damaged or gone: it is read again once it has more."""
 
 
-class Following:
+class JournalStatistics:
     """Statistics of one journal. Safe to use from several threads: one reads, the others wait."""
 
     def __init__(
@@ -75,14 +75,14 @@ class Following:
         journal: Journal,
         *,
         price_of: PriceOf | None = None,
-        sessions: int = SESSIONS,
-        events: int = EVENTS,
+        sessions: int = MAX_SESSIONS,
+        events: int = MAX_EVENTS,
         now: Callable[[], float] = time.monotonic,
     ) -> None:
         self.tools = ToolStatistics()
         self.spending = Spending(price_of)
         self._journal = journal
-        self._changes = changes_of(journal)
+        self._changes = create_change_detector(journal)
         self._max_sessions = sessions
         self._max_events = events
         self._now = now
@@ -90,10 +90,12 @@ class Following:
         self._progress: dict[str, _SessionProgress] = {}
         self._admitted_events = 0
         self._read = 0
-        self._reading = Reading()
+        self._reading = ReadingProgress()
         self._has_sessions = False
 
-    def ask(self, query: Callable[[Following], T], *, seconds: float = 1.0) -> tuple[T, Reading]:
+    def query(
+        self, query: Callable[[JournalStatistics], T], *, seconds: float = 1.0
+    ) -> tuple[T, ReadingProgress]:
         """Read what is new, for at most `seconds`, and apply `query` to the statistics.
 
         Blocks. Raises JournalError.
@@ -103,7 +105,7 @@ class Following:
         with self._lock:
             # A journal without sessions may not even be a file.
             self._has_sessions = self._has_sessions or bool(self._journal.sessions(limit=1))
-            if self._has_sessions and (self._changes.changed() or self._reading.left):
+            if self._has_sessions and (self._changes.has_changed() or self._reading.left):
                 self._reading = self._catch_up(deadline)
             return query(self), self._reading
 
@@ -111,7 +113,7 @@ class Following:
         """Release what is open."""
         self._changes.close()
 
-    def _catch_up(self, deadline: float) -> Reading:
+    def _catch_up(self, deadline: float) -> ReadingProgress:
         # One more than are read, to know whether there are older ones.
         infos = self._journal.sessions(limit=self._max_sessions + 1)
         older = max(0, len(infos) - self._max_sessions)
@@ -132,7 +134,7 @@ class Following:
         damaged = tuple(
             progress.damaged for progress in self._progress.values() if progress.damaged
         )
-        return Reading(self._read, left, older, damaged)
+        return ReadingProgress(self._read, left, older, damaged)
 
     def _admit(self, info: SessionInfo) -> bool:
         if info.session in self._progress:

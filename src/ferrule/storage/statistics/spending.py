@@ -3,8 +3,8 @@
 A projection of the journal. Each answer counts where it was given: those of sub-agents in their own
 sessions, summaries of a long context with the model that made them. Money is what the journal says
 (`Usage.cost`, counted if a run's money is limited) or else what `price_of` says; an answer without
-either is counted as unpriced, never as free. Days are in UTC. Sessions beyond the `SESSIONS` used
-last are left out of the list, not out of the sums.
+either is counted as unpriced, never as free. Days are in UTC. Sessions beyond the `MAX_SESSIONS`
+used last are left out of the list, not out of the sums.
 """
 
 from __future__ import annotations
@@ -18,16 +18,16 @@ from typing import NamedTuple
 from ferrule.core.errors import ConfigError
 from ferrule.core.events import (
     ContextCompacted,
+    JournalRecord,
     ModelAnswered,
-    Record,
     RunStarted,
     SessionOpened,
     Usage,
 )
 
-SESSIONS = 1_000
-NOTHING = Usage()
-NANO = 10**9
+MAX_SESSIONS = 1_000
+NO_USAGE = Usage()
+NANODOLLARS = 10**9
 """Money is counted in this fraction of a US dollar."""
 
 Owner = tuple[str, str]
@@ -37,7 +37,7 @@ PriceOf = Callable[[str], Price | None]
 """Returns, for a model's name, the function from usage to US dollars (`models.prices.price_of`)."""
 
 
-class Slot(NamedTuple):
+class DayAndModel(NamedTuple):
     """What one sum is for."""
 
     day: str
@@ -45,7 +45,7 @@ class Slot(NamedTuple):
 
 
 @dataclass(slots=True)
-class Spent:
+class SpendingTotal:
     """A sum.
 
     `usage.cost` is in billionths of a US dollar, over the answers that had a price; `unpriced` is
@@ -61,9 +61,9 @@ class Spent:
         """US dollars, or None if no answer had a price."""
         if self.unpriced == self.answers:
             return None
-        return Decimal(self.usage.cost) / NANO
+        return Decimal(self.usage.cost) / NANODOLLARS
 
-    def add(self, other: Spent) -> None:
+    def add(self, other: SpendingTotal) -> None:
         """Add another sum to this one."""
         self.usage += other.usage
         self.answers += other.answers
@@ -72,7 +72,7 @@ class Spent:
 
 
 @dataclass(slots=True)
-class SessionSpent(Spent):
+class SessionSpending(SpendingTotal):
     """The sum of a session, and its owner."""
 
     session: str = ""
@@ -86,19 +86,19 @@ class Spending:
     def __init__(self, price_of: PriceOf | None = None) -> None:
         self._price_of = price_of
         self._prices: dict[str, Price | None] = {}
-        self._slots: dict[Owner, dict[Slot, Spent]] = {}
-        self._sessions: dict[str, SessionSpent] = {}
+        self._slots: dict[Owner, dict[DayAndModel, SpendingTotal]] = {}
+        self._sessions: dict[str, SessionSpending] = {}
         self._models: dict[str, str] = {}
         self.problem = ""
         """Why there are no prices, if a price list cannot be read."""
 
-    def feed(self, record: Record) -> None:
+    def feed(self, record: JournalRecord) -> None:
         """Add a record."""
         event = record.event
         if isinstance(event, ModelAnswered):
             self._add_answer(record, event.usage, self._models.get(record.session, ""))
         elif isinstance(event, ContextCompacted):
-            if event.usage != NOTHING:
+            if event.usage != NO_USAGE:
                 # A summary is an answer too, often of another model.
                 self._add_answer(
                     record, event.usage, event.model or self._models.get(record.session, "")
@@ -106,21 +106,23 @@ class Spending:
         elif isinstance(event, SessionOpened | RunStarted) and event.model:
             self._models[record.session] = event.model
 
-    def _add_answer(self, record: Record, usage: Usage, model: str) -> None:
+    def _add_answer(self, record: JournalRecord, usage: Usage, model: str) -> None:
         cost = usage.cost or self._cost(model, usage)
         counted = usage if cost == usage.cost else usage + Usage(cost=cost or 0)
-        spent = Spent(counted, 1, int(cost is None), record.time)
+        spent = SpendingTotal(counted, 1, int(cost is None), record.time)
         day = datetime.fromtimestamp(record.time / 1000, UTC).date().isoformat()
         owner = (record.tenant, record.user)
-        self._slots.setdefault(owner, {}).setdefault(Slot(day, model), Spent()).add(spent)
-        session = self._sessions.pop(record.session, None) or SessionSpent(
+        self._slots.setdefault(owner, {}).setdefault(DayAndModel(day, model), SpendingTotal()).add(
+            spent
+        )
+        session = self._sessions.pop(record.session, None) or SessionSpending(
             session=record.session, owner=owner
         )
         session.model = model
         session.add(spent)
         self._sessions[record.session] = session
-        if len(self._sessions) > 2 * SESSIONS:
-            kept = sorted(self._sessions.values(), key=lambda one: one.last)[-SESSIONS:]
+        if len(self._sessions) > 2 * MAX_SESSIONS:
+            kept = sorted(self._sessions.values(), key=lambda one: one.last)[-MAX_SESSIONS:]
             self._sessions = {one.session: one for one in kept}
 
     def _cost(self, model: str, usage: Usage) -> int | None:
@@ -137,26 +139,28 @@ class Spending:
         price = self._prices[model]
         if price is None:
             return None
-        return int(price(usage) * NANO)
+        return int(price(usage) * NANODOLLARS)
 
-    def slots(self, owner: Owner | None = None) -> dict[Slot, Spent]:
+    def totals_by_day_and_model(
+        self, owner: Owner | None = None
+    ) -> dict[DayAndModel, SpendingTotal]:
         """Return the sums by day and model, in the order of days: of this owner, or of all."""
-        merged: dict[Slot, Spent] = {}
+        merged: dict[DayAndModel, SpendingTotal] = {}
         for who, slots in self._slots.items():
             if owner in (None, who):
                 for slot, spent in slots.items():
-                    merged.setdefault(slot, Spent()).add(spent)
+                    merged.setdefault(slot, SpendingTotal()).add(spent)
         return dict(sorted(merged.items()))
 
-    def sessions(self, owner: Owner | None = None, limit: int = 50) -> list[SessionSpent]:
+    def sessions(self, owner: Owner | None = None, limit: int = 50) -> list[SessionSpending]:
         """Return the sums of the sessions used last, newest first."""
         mine = [one for one in self._sessions.values() if owner in (None, one.owner)]
         return sorted(mine, key=lambda one: one.last, reverse=True)[:limit]
 
 
-def totals(slots: Mapping[Slot, Spent], by: str) -> dict[str, Spent]:
+def add_up(slots: Mapping[DayAndModel, SpendingTotal], by: str) -> dict[str, SpendingTotal]:
     """Return the sums of `slots` for each `day` or each `model`, in their order."""
-    merged: dict[str, Spent] = {}
+    merged: dict[str, SpendingTotal] = {}
     for slot, spent in slots.items():
-        merged.setdefault(getattr(slot, by), Spent()).add(spent)
+        merged.setdefault(getattr(slot, by), SpendingTotal()).add(spent)
     return merged

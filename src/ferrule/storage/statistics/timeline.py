@@ -15,26 +15,26 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Literal
 
-from ferrule.core.calls import Result
+from ferrule.core.calls import ToolResult
 from ferrule.core.events import (
     CallEvaluated,
     CallStarted,
     ContextCompacted,
     DirectCall,
+    JournalRecord,
     ModelAnswered,
     ModelFailed,
     PersonAnswered,
-    Record,
     RunFinished,
     RunStarted,
     ToolAnswered,
 )
-from ferrule.core.frozen import frozen
+from ferrule.core.value_class import frozen
 
-MOST = 300
+MAX_SPANS = 300
 """The number of spans that are kept of a run, the first ones."""
 
-Kind = Literal["model", "person", "tool"]
+SpanKind = Literal["model", "person", "tool"]
 
 
 @frozen
@@ -44,7 +44,7 @@ class Span:
     `outcome` is `success`, an error type, `open`, or how a person or a model answered.
     """
 
-    kind: Kind
+    kind: SpanKind
     label: str
     start: int
     end: int
@@ -52,7 +52,7 @@ class Span:
     call_id: str = ""
 
     @property
-    def failed(self) -> bool:
+    def is_failed(self) -> bool:
         """Whether it ended in any other way than wanted."""
         return self.outcome not in ("success", "open", "once", "session", "remember")
 
@@ -72,7 +72,7 @@ class Timeline:
     more: int = 0
 
 
-def timeline(records: Iterable[Record], *, run: str = "") -> Timeline:
+def build_timeline(records: Iterable[JournalRecord], *, run: str = "") -> Timeline:
     """Return the timeline of this run, or by default of the last one among the records."""
     builder = _TimelineBuilder()
     for record in records:
@@ -92,7 +92,7 @@ class _TimelineBuilder:
         self._asked: dict[str, int] = {}
         self._started: dict[str, int] = {}
 
-    def feed(self, record: Record) -> None:
+    def feed(self, record: JournalRecord) -> None:
         line = self._timeline
         now = record.time
         if not line.start:
@@ -103,7 +103,7 @@ class _TimelineBuilder:
         self._before = now
         line.end = now
 
-    def _add_event(self, record: Record, now: int) -> None:
+    def _add_event(self, record: JournalRecord, now: int) -> None:
         match record.event:
             case ModelAnswered() as event:
                 self._tools.update((call.id, call.tool) for call in event.calls)
@@ -137,7 +137,7 @@ class _TimelineBuilder:
         elif event.verdict == "ask":
             self._asked[event.call_id] = now
 
-    def _add_answered(self, result: Result, now: int) -> None:
+    def _add_answered(self, result: ToolResult, now: int) -> None:
         self._tools.pop(result.call_id, None)
         self._started.pop(result.call_id, None)
         start = max(self._timeline.start, now - result.duration_ms)
@@ -145,7 +145,7 @@ class _TimelineBuilder:
         self._add(Span("tool", result.tool, start, now, outcome, result.call_id))
 
     def _add(self, span: Span) -> None:
-        if len(self._timeline.spans) < MOST:
+        if len(self._timeline.spans) < MAX_SPANS:
             self._timeline.spans.append(span)
         else:
             self._timeline.more += 1

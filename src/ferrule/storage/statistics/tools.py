@@ -1,9 +1,9 @@
 """What tools did, in numbers: calls, failures, latency, the last calls, and who stopped how many.
 
 A projection of the journal: nothing here is stored. It grows with the number of tools and days,
-never with the number of calls: percentiles are those of the last `DURATIONS` calls of a tool, and
-of the calls themselves the last `RECENT` are kept. Names beyond `NAMES` for one owner are counted
-together, because a model can make up as many as it likes.
+never with the number of calls: percentiles are those of the last `KEPT_DURATIONS` calls of a tool,
+and of the calls themselves the last `RECENT` are kept. Names beyond `NAMES` for one owner are
+counted together, because a model can make up as many as it likes.
 
 Numbers are kept per owner (tenant and user), so that a view of one person's calls is made of theirs
 alone. Days are in UTC.
@@ -19,14 +19,14 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Generic, TypeVar
 
-from .finished_calls import SettledCall
+from .finished_calls import FinishedCall
 
 T = TypeVar("T")
 
-DURATIONS = 500
-RECENT = 50
-NAMES = 1_000
-OTHERS = "(other names)"
+KEPT_DURATIONS = 500
+KEPT_CALLS = 50
+MAX_NAMES = 1_000
+OTHER_NAMES = "(other names)"
 """Stands for all tools beyond `NAMES`."""
 
 Owner = tuple[str, str]
@@ -98,8 +98,8 @@ class ToolUse:
     bytes: int = 0
     last: int = 0
     last_failed: int = 0
-    durations: Newest[int] = field(default_factory=lambda: Newest[int](DURATIONS))
-    recent: Newest[SettledCall] = field(default_factory=lambda: Newest[SettledCall](RECENT))
+    durations: Newest[int] = field(default_factory=lambda: Newest[int](KEPT_DURATIONS))
+    recent: Newest[FinishedCall] = field(default_factory=lambda: Newest[FinishedCall](KEPT_CALLS))
 
     @property
     def failures(self) -> int:
@@ -113,7 +113,7 @@ class ToolUse:
         """
         return percentile(self.durations, share)
 
-    def add(self, call: SettledCall) -> None:
+    def add(self, call: FinishedCall) -> None:
         """Count a call."""
         self.calls += 1
         self.outcomes[call.outcome] += 1
@@ -142,7 +142,7 @@ class _OwnerStatistics:
 
     tools: dict[str, ToolUse] = field(default_factory=dict[str, ToolUse])
     days: dict[str, Counter[str]] = field(default_factory=dict[str, Counter[str]])
-    stopped: Newest[SettledCall] = field(default_factory=lambda: Newest[SettledCall](RECENT))
+    stopped: Newest[FinishedCall] = field(default_factory=lambda: Newest[FinishedCall](KEPT_CALLS))
     sandboxes: Counter[str] = field(default_factory=Counter[str])
 
 
@@ -152,14 +152,14 @@ class ToolStatistics:
     def __init__(self) -> None:
         self._owners: dict[Owner, _OwnerStatistics] = {}
 
-    def add(self, call: SettledCall) -> None:
+    def add(self, call: FinishedCall) -> None:
         """Count a call."""
         numbers = self._owners.get(call.owner)
         if numbers is None:
             numbers = self._owners[call.owner] = _OwnerStatistics()
         use = numbers.tools.get(call.tool)
         if use is None:
-            name = call.tool if len(numbers.tools) < NAMES else OTHERS
+            name = call.tool if len(numbers.tools) < MAX_NAMES else OTHER_NAMES
             use = numbers.tools.setdefault(name, ToolUse())
         use.add(call)
         if call.sandbox:
@@ -184,7 +184,7 @@ class ToolStatistics:
                 merged.merge(numbers.tools[name])
         return merged
 
-    def stopped(self, owner: Owner | None = None) -> dict[str, Counter[str]]:
+    def count_stopped(self, owner: Owner | None = None) -> dict[str, Counter[str]]:
         """Return, by day, how many calls were stopped by whom (`finished_calls.STOPPERS`)."""
         merged: dict[str, Counter[str]] = {}
         for numbers in self._select(owner):
@@ -192,9 +192,9 @@ class ToolStatistics:
                 merged.setdefault(day, Counter()).update(counts)
         return dict(sorted(merged.items()))
 
-    def last_stopped(self, owner: Owner | None = None) -> list[SettledCall]:
+    def last_stopped(self, owner: Owner | None = None) -> list[FinishedCall]:
         """Return the last calls that were stopped, newest first."""
-        merged = Newest[SettledCall](RECENT)
+        merged = Newest[FinishedCall](KEPT_CALLS)
         for numbers in self._select(owner):
             merged.merge(numbers.stopped)
         return list(merged)

@@ -32,14 +32,14 @@ from typing import Annotated, Any
 from ferrule.core.errors import ToolDefinitionError
 from ferrule.toolkits.stdlib.typed import RecordOutput
 from ferrule.tools.context import Context
-from ferrule.tools.decorator import make
+from ferrule.tools.decorator import tool_from_function
 from ferrule.tools.definition import SideEffect, Tool
 
-from .bindings import Binding, bind, describe
+from .bindings import Binding, describe_functions, make_bindings
 from .limits import CodeLimits
-from .script import Ran, run_script
+from .script import ScriptResult, run_script
 
-__all__ = ["CodeLimits", "Ran", "code_tool"]
+__all__ = ["CodeLimits", "ScriptResult", "code_tool"]
 
 _READS = (SideEffect.NONE, SideEffect.READ)
 _GRACE_SECONDS = 10.0
@@ -61,7 +61,7 @@ def code_tool(
         ToolDefinitionError: A tool may do more than read while `read_only` is set, or has the name
             of this one.
     """
-    bindings = bind(tools)
+    bindings = make_bindings(tools)
     _check_tools(bindings, name, read_only=read_only)
     bounds = limits or CodeLimits()
 
@@ -71,10 +71,10 @@ def code_tool(
     ) -> Any:
         return await run_script(code, bindings, bounds, context)
 
-    made = make(
+    made = tool_from_function(
         run_code,
         name=name,
-        description=describe(bindings, bounds),
+        description=describe_functions(bindings, bounds),
         # The calls of a script are judged one by one; the script itself does nothing.
         side_effect=SideEffect.NONE if read_only else SideEffect.UNDECLARED,
         risk="safe",
@@ -82,7 +82,7 @@ def code_tool(
         max_attempts=1,
         parallel=False,
     )
-    return replace(made, output=RecordOutput(Ran))
+    return replace(made, output=RecordOutput(ScriptResult))
 
 
 def _check_tools(bindings: dict[str, Binding], name: str, *, read_only: bool) -> None:

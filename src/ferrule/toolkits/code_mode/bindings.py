@@ -14,13 +14,13 @@ from dataclasses import dataclass
 from hashlib import sha256
 from typing import Any, cast
 
-from ferrule.core.calls import compact
+from ferrule.core.calls import encode_json
 from ferrule.tools.definition import SideEffect, Tool
 
 from .limits import CodeLimits
 
-LONGEST_TYPE = 160
-LONGEST_SUMMARY = 120
+MAX_TYPE = 160
+MAX_SUMMARY = 120
 _RESERVED = frozenset(dir(builtins)) | frozenset(keyword.kwlist) | {"asyncio", "print"}
 _TYPES = {
     "string": "str",
@@ -45,12 +45,12 @@ class Binding:
     parameters: tuple[str, ...]
 
     @property
-    def reads(self) -> bool:
+    def can_run_in_parallel(self) -> bool:
         """Whether calls of it may run in parallel."""
         return self.tool.parallel and self.tool.side_effect in (SideEffect.NONE, SideEffect.READ)
 
 
-def bind(tools: Iterable[Tool]) -> dict[str, Binding]:
+def make_bindings(tools: Iterable[Tool]) -> dict[str, Binding]:
     """Return the functions by name, sorted."""
     owners: dict[str, list[Tool]] = {}
     for tool in tools:
@@ -74,7 +74,7 @@ def _identifier(name: str) -> str:
     return f"tool_{plain}" if plain in _RESERVED or plain[0].isdigit() else plain
 
 
-def describe(bindings: Mapping[str, Binding], limits: CodeLimits) -> str:
+def describe_functions(bindings: Mapping[str, Binding], limits: CodeLimits) -> str:
     """Return the description of the tool: how to write a script, and one line for each function."""
     lines = [
         "Run one short Python script that calls the functions below, and get the value of "
@@ -100,8 +100,8 @@ def _describe_function(binding: Binding) -> str:
     output = binding.tool.output
     returns = _type(output.schema) if output else "Any"
     summary = re.split(r"(?<=[.!?])\s|\n", binding.tool.description.strip(), maxsplit=1)[0]
-    if len(summary) > LONGEST_SUMMARY:
-        summary = summary[: LONGEST_SUMMARY - 3] + "..."
+    if len(summary) > MAX_SUMMARY:
+        summary = summary[: MAX_SUMMARY - 3] + "..."
     return f"- {binding.function}({', '.join(parameters)}) -> {returns}: {summary}"
 
 
@@ -129,14 +129,14 @@ def _default(schema: Mapping[str, Any]) -> str:
 
 def _type(schema: Mapping[str, Any]) -> str:
     text = _spell(schema, 0)
-    if len(text) <= LONGEST_TYPE:
+    if len(text) <= MAX_TYPE:
         return text
     return _TYPES.get(str(schema.get("type")), "Any")
 
 
 def _spell(schema: Mapping[str, Any], depth: int) -> str:
     if "enum" in schema:
-        return " | ".join(compact(choice) for choice in schema["enum"])
+        return " | ".join(encode_json(choice) for choice in schema["enum"])
     for key in ("anyOf", "oneOf"):
         if key in schema:
             choices = [_spell(choice, depth + 1) for choice in schema[key]]

@@ -12,9 +12,9 @@ from typing import Any, cast
 from ferrule.core.calls import ErrorType
 from ferrule.core.errors import RetryCall, ToolFailed
 
-DEEPEST = 100
+MAX_DEPTH = 100
 """Most levels of nested values."""
-MOST_DIGITS = 4_000
+MAX_DIGITS = 4_000
 """Most digits of a whole number: Python writes no longer ones."""
 
 
@@ -34,15 +34,16 @@ class _Counter:
         self.left -= 1
         if isinstance(value, str):
             self.characters -= len(value)
-        if self.left < 0 or self.characters < 0 or depth > DEEPEST:
+        if self.left < 0 or self.characters < 0 or depth > MAX_DEPTH:
             raise ToolFailed(
                 ErrorType.LIMIT,
                 f"{self.where} is too large (more than {self.nodes} values, "
-                f"{64 * self.nodes} characters or {DEEPEST} levels); pass the part that is needed",
+                f"{64 * self.nodes} characters or {MAX_DEPTH} levels); pass the part that is "
+                f"needed",
             )
 
 
-def as_data(value: object, where: str, nodes: int) -> Any:
+def to_data(value: object, where: str, nodes: int) -> Any:
     """Convert a value to JSON: tuples and sets become lists, keys become text.
 
     Raises:
@@ -56,7 +57,7 @@ def _convert(value: object, counter: _Counter, depth: int) -> Any:
     counter.take(value, depth)
     if value is None or isinstance(value, (bool, str)):
         return value
-    if isinstance(value, int) and value.bit_length() < MOST_DIGITS * 3:
+    if isinstance(value, int) and value.bit_length() < MAX_DIGITS * 3:
         return value
     if isinstance(value, float) and math.isfinite(value):
         return value

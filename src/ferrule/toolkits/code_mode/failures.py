@@ -7,7 +7,7 @@ from typing import Any
 
 from ferrule.core.calls import ErrorType
 
-from .library import library
+from .library import import_monty
 from .limits import CodeLimits
 
 _EXCEPTIONS = {
@@ -19,11 +19,11 @@ _EXCEPTIONS = {
     ErrorType.TIMEOUT: "TimeoutError",
 }
 """The exception of a failed call in the script; `RuntimeError` for every other type."""
-LONGEST = 2_000
+MAX_MESSAGE = 2_000
 
 
 @dataclass(frozen=True, slots=True)
-class Raised:
+class FailedCall:
     """A failed call: the exception in the script, and the type of the error."""
 
     exception: str
@@ -31,18 +31,20 @@ class Raised:
     error_type: ErrorType
 
 
-def raised_for(function: str, error_type: ErrorType, message: str) -> Raised:
+def make_failed_call(function: str, error_type: ErrorType, message: str) -> FailedCall:
     """Return the exception of a failed call: it names the function and the type of the error."""
-    return Raised(
+    return FailedCall(
         _EXCEPTIONS.get(error_type, "RuntimeError"),
-        f"{function}: {error_type}: {message[:LONGEST]}",
+        f"{function}: {error_type}: {message[:MAX_MESSAGE]}",
         error_type,
     )
 
 
-def said(error: Any, raised: list[Raised], limits: CodeLimits) -> tuple[ErrorType, str]:
+def describe_error(
+    error: Any, failed_calls: list[FailedCall], limits: CodeLimits
+) -> tuple[ErrorType, str]:
     """Return type and message of an error that Monty raised, with the line of the script."""
-    monty = library()
+    monty = import_monty()
     frames: list[Any] = []
     if isinstance(error, (monty.MontySyntaxError, monty.MontyRuntimeError)):
         frames = error.traceback()
@@ -50,12 +52,12 @@ def said(error: Any, raised: list[Raised], limits: CodeLimits) -> tuple[ErrorTyp
     if isinstance(error, monty.MontySyntaxError):
         return (
             ErrorType.PARSE_ERROR,
-            f"{where}the script cannot be read: {str(error)[:LONGEST]}; correct it",
+            f"{where}the script cannot be read: {str(error)[:MAX_MESSAGE]}; correct it",
         )
     if isinstance(error, monty.MontyConversionError):
         return (
             ErrorType.INTERNAL_ERROR,
-            f"a result could not be handed to the script: {str(error)[:LONGEST]}; leave that "
+            f"a result could not be handed to the script: {str(error)[:MAX_MESSAGE]}; leave that "
             "call out",
         )
     shown = error.display("type-msg") if isinstance(error, monty.MontyRuntimeError) else str(error)
@@ -64,10 +66,10 @@ def said(error: Any, raised: list[Raised], limits: CodeLimits) -> tuple[ErrorTyp
     if exceeded is not None:
         error_type, message = exceeded
         return error_type, f"{where}{message}"
-    for failed_call in raised:
+    for failed_call in failed_calls:
         if failed_call.message in shown:
-            return failed_call.error_type, f"{where}{shown[: 2 * LONGEST]}"
-    return ErrorType.VALIDATION_FAILED, f"{where}{shown[:LONGEST]}{_hint(shown)}"
+            return failed_call.error_type, f"{where}{shown[: 2 * MAX_MESSAGE]}"
+    return ErrorType.VALIDATION_FAILED, f"{where}{shown[:MAX_MESSAGE]}{_hint(shown)}"
 
 
 def _exceeded_limit(
@@ -103,7 +105,7 @@ def _hint(shown: str) -> str:
     return ""
 
 
-def crashed(error: Any, limits: CodeLimits) -> tuple[ErrorType, str]:
+def describe_crash(error: Any, limits: CodeLimits) -> tuple[ErrorType, str]:
     """Return type and message for a worker that was ended or ended itself."""
     if error.timed_out:
         return (

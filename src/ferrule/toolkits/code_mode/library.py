@@ -11,7 +11,7 @@ from ferrule.core.calls import ErrorType
 from ferrule.core.errors import ToolFailed
 
 
-def library() -> Any:
+def import_monty() -> Any:
     """Return the package `pydantic_monty`. Raises ToolFailed(not_found) if it is not installed."""
     try:
         import pydantic_monty

@@ -18,21 +18,21 @@ from collections.abc import Mapping
 from contextlib import AbstractAsyncContextManager, nullcontext
 from typing import Any, TypedDict, cast
 
-from ferrule.core.calls import ErrorType, Result
+from ferrule.core.calls import ErrorType, ToolResult
 from ferrule.core.errors import ConfigError, RetryCall, ToolFailed
 from ferrule.toolkits.stdlib.text import check_text
 from ferrule.tools.context import Context
 
 from .bindings import Binding
-from .data import as_data
-from .failures import Raised, crashed, raised_for, said
-from .library import library
+from .data import to_data
+from .failures import FailedCall, describe_crash, describe_error, make_failed_call
+from .library import import_monty
 from .limits import CodeLimits
 
 _MAX_NAMES = 60
 
 
-class Ran(TypedDict):
+class ScriptResult(TypedDict):
     """The result of a script.
 
     `value` is that of its last expression, `output` what it printed; `notes` say what was cut.
@@ -46,7 +46,7 @@ class Ran(TypedDict):
 
 async def run_script(
     code: str, bindings: Mapping[str, Binding], limits: CodeLimits, context: Context
-) -> Ran:
+) -> ScriptResult:
     """Run a script.
 
     Raises:
@@ -86,7 +86,7 @@ class _Script:
         self.awaits = re.search(r"\bawait\b", code) is not None
         self.calls = 0
         self.notes: list[str] = []
-        self.raised: list[Raised] = []
+        self.raised: list[FailedCall] = []
         self._printed: list[str] = []
         self._room = limits.printed
         self._asked: dict[int, tuple[Binding, dict[str, Any], int]] = {}
@@ -94,8 +94,8 @@ class _Script:
         self._places = asyncio.Semaphore(limits.parallel)
         self._alone = asyncio.Lock()
 
-    async def run(self) -> Ran:
-        monty = library()
+    async def run(self) -> ScriptResult:
+        monty = import_monty()
         try:
             async with (
                 monty.AsyncMonty(
@@ -111,15 +111,15 @@ class _Script:
                 snapshot: Any = await session.feed_start(self.code, print_callback=self._print)
                 while not isinstance(snapshot, monty.MontyComplete):
                     snapshot = await self._answer(snapshot)
-                value = as_data(snapshot.output, "the script's value", self.limits.nodes)
+                value = to_data(snapshot.output, "the script's value", self.limits.nodes)
         except monty.MontyCrashedError as error:
-            raise self.failure(*crashed(error, self.limits)) from None
+            raise self.failure(*describe_crash(error, self.limits)) from None
         except monty.MontyError as error:
-            raise self.failure(*said(error, self.raised, self.limits)) from None
+            raise self.failure(*describe_error(error, self.raised, self.limits)) from None
         except ToolFailed as failure:
             raise self.failure(failure.error_type, failure.message) from None
         output = "".join(self._printed)
-        return Ran(value=value, output=output, calls=self.calls, notes=self._all_notes())
+        return ScriptResult(value=value, output=output, calls=self.calls, notes=self._all_notes())
 
     def _bounds(self) -> Any:
         return {
@@ -162,7 +162,7 @@ class _Script:
     # ---- the requests of a script
 
     async def _answer(self, snapshot: Any) -> Any:
-        monty = library()
+        monty = import_monty()
         if isinstance(snapshot, monty.AsyncFutureSnapshot):
             return await snapshot.resume(await self._settle(snapshot.pending_call_ids))
         if isinstance(snapshot, monty.AsyncNameLookupSnapshot):
@@ -204,7 +204,7 @@ class _Script:
         twice = given.keys() & named.keys()
         if twice:
             raise RetryCall(f"`{min(twice)}` was given twice")
-        data = as_data({**given, **named}, "what it was called with", self.limits.nodes)
+        data = to_data({**given, **named}, "what it was called with", self.limits.nodes)
         return cast("dict[str, Any]", data)
 
     async def _settle(self, pending: list[int]) -> dict[int, Any]:
@@ -222,14 +222,16 @@ class _Script:
 
     async def _call(self, binding: Binding, arguments: dict[str, Any], line: int) -> Any:
         assert self.context.call is not None
-        turn: AbstractAsyncContextManager[Any] = nullcontext() if binding.reads else self._alone
+        turn: AbstractAsyncContextManager[Any] = (
+            nullcontext() if binding.can_run_in_parallel else self._alone
+        )
         async with turn, self._places:
             result = await self.context.call(binding.tool.full_name, arguments)
         if not result.success:
             return self._raise(binding, result.error_type, result.error_message or "it failed")
         return {"return_value": self._value(binding, result, line)}
 
-    def _value(self, binding: Binding, result: Result, line: int) -> Any:
+    def _value(self, binding: Binding, result: ToolResult, line: int) -> Any:
         if result.partial:
             self.notes.append(
                 f"line {line}: the result of `{binding.function}` was cut ({result.size} "
@@ -239,7 +241,7 @@ class _Script:
         return result.data
 
     def _raise(self, binding: Binding, error_type: ErrorType, message: str) -> Any:
-        raised = raised_for(binding.function, error_type, message)
+        raised = make_failed_call(binding.function, error_type, message)
         self.raised.append(raised)
         return {"exc_type": raised.exception, "message": raised.message}
 

@@ -21,18 +21,18 @@ from ferrule.tools.definition import Tool
 
 from .full import command_tools
 from .plain import run_command
-from .plan import plan
+from .plan import plan_command
 from .policy import Behavior, CommandOptions, CommandPolicy
-from .session_commands import Commands
+from .session_commands import SessionCommands
 
 __all__ = [
     "TOOLS",
     "Behavior",
     "CommandOptions",
     "CommandPolicy",
-    "Commands",
+    "SessionCommands",
     "command_tools",
-    "plan",
+    "plan_command",
     "run_command",
 ]
 

@@ -33,9 +33,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from ferrule.permissions.commands.program_facts import base
+from ferrule.permissions.command_analysis.program_facts import program_name
 
-from .pipelines import NotTaken, Pipeline, last_pipeline
+from .pipelines import NotCapturable, Pipeline, find_last_pipeline
 
 CAPTURE_LIMIT = 64 * 1024 * 1024
 """Bytes of a producer's output that are kept."""
@@ -70,7 +70,7 @@ class CapturePlan:
 
 
 @dataclass(frozen=True, slots=True)
-class LeftAlone:
+class NotCaptured:
     """Nothing is captured; `reason` completes "not captured: ..."."""
 
     reason: str
@@ -78,7 +78,7 @@ class LeftAlone:
 
 def plan_capture(
     command: str | Sequence[str], path: str, *, shell: str = "bash", limit: int = CAPTURE_LIMIT
-) -> CapturePlan | LeftAlone:
+) -> CapturePlan | NotCaptured:
     """Plan how `command` would run with a copy of its producer's output at `path`. Pure.
 
     Args:
@@ -97,34 +97,34 @@ def plan_capture(
         )
     try:
         if isinstance(command, str):
-            return _plan(command, base(shell), path, limit)
+            return _plan(command, program_name(shell), path, limit)
         index = _find_text_index(command)
-        plan = _plan(command[index], base(command[0]), path, limit)
-    except NotTaken as reason:
-        return LeftAlone(str(reason))
+        plan = _plan(command[index], program_name(command[0]), path, limit)
+    except NotCapturable as reason:
+        return NotCaptured(str(reason))
     return replace(plan, command=(*command[:index], str(plan.command), *command[index + 1 :]))
 
 
 def _find_text_index(words: Sequence[str]) -> int:
     """Return the index of the text in the words of `sh -c text`."""
-    if not words or base(words[0]) not in _SHELLS:
-        raise NotTaken("it is run without a shell")
+    if not words or program_name(words[0]) not in _SHELLS:
+        raise NotCapturable("it is run without a shell")
     expected = re.compile(r"--noprofile|--norc|--login|-[eul]+|-[eu]*o|pipefail")
     for index, word in enumerate(words[1:-1], 1):
         if re.fullmatch(r"-[eul]*c[eul]*", word):
             return index + 1
         if not expected.fullmatch(word):
-            raise NotTaken(f"`{word}` is an option of the shell that is not looked into")
-    raise NotTaken("its shell is given no text")
+            raise NotCapturable(f"`{word}` is an option of the shell that is not looked into")
+    raise NotCapturable("its shell is given no text")
 
 
 def _plan(text: str, shell: str, path: str, limit: int) -> CapturePlan:
     if shell not in _SHELLS:
-        raise NotTaken(f"how `{shell}` reads it was not checked")
+        raise NotCapturable(f"how `{shell}` reads it was not checked")
     folder = os.path.dirname(path)  # noqa: PTH120  text of another system's view
     if folder != "/" and folder in text:
-        raise NotTaken(f"it names `{folder}`, where the copy would be")
-    found = last_pipeline(text, bash=shell == "bash")
+        raise NotCapturable(f"it names `{folder}`, where the copy would be")
+    found = find_last_pipeline(text, bash=shell == "bash")
     rewritten = _Rewritten(text.encode(), found, path)
     tee = _tee_command(path, limit // _UNITS.get(shell, 1024))
     command = rewritten.with_codes(tee) if shell == "bash" else rewritten.with_group(tee)

@@ -7,18 +7,26 @@ from dataclasses import replace
 from typing import Annotated, Any, Literal
 
 from ferrule.core.errors import RetryCall, ToolFailed
-from ferrule.engine.available_tools import Usable
+from ferrule.engine.available_tools import AvailableTools
 from ferrule.tools.context import Context
 from ferrule.tools.decorator import tool
 from ferrule.tools.definition import COMMAND, READS, VARIABLES, Tool
-from ferrule.tools.result_facts import leave
+from ferrule.tools.result_facts import store_facts
 
-from .lifecycle import lifecycle_tools
-from .policy import LONGEST_TIMEOUT, CommandOptions, CommandPolicy
-from .readers import reader_tools
-from .record import display, facts_of, record_of, rendered
-from .request import parse
-from .runner import Ready, launch, plan_of, prepare, preview_of, see, showing_of
+from .lifecycle import make_lifecycle_tools
+from .policy import MAX_TIMEOUT, CommandOptions, CommandPolicy
+from .readers import make_reader_tools
+from .record import format_output, make_record, make_result_facts, render_record
+from .request import parse_request
+from .runner import (
+    ReadyCommand,
+    launch,
+    make_display_limits,
+    plan_request,
+    prepare,
+    preview_command,
+    wait_for_command,
+)
 
 
 def command_tools(options: CommandOptions | None = None) -> tuple[Tool, ...]:
@@ -28,22 +36,22 @@ def command_tools(options: CommandOptions | None = None) -> tuple[Tool, ...]:
     tools: they can be renamed and wrapped, and `options.names` then holds their new names.
     """
     chosen = options or CommandOptions()
-    more = lifecycle_tools(chosen) if chosen.lifecycle else ()
-    return (run_command_tool(chosen), *reader_tools(chosen), *more)
+    more = make_lifecycle_tools(chosen) if chosen.lifecycle else ()
+    return (make_run_command_tool(chosen), *make_reader_tools(chosen), *more)
 
 
-def run_command_tool(options: CommandOptions) -> Tool:
+def make_run_command_tool(options: CommandOptions) -> Tool:
     """Return the full `run_command` for one set of options."""
 
     async def preview(values: Mapping[str, Any], context: Any) -> str:
         """Show the exact command line, where and how it would run."""
-        request, planned, folder = plan_of(_drop_missing(values), context, options)
-        return preview_of(replace(request, cwd=folder), planned)
+        request, planned, folder = plan_request(_drop_missing(values), context, options)
+        return preview_command(replace(request, cwd=folder), planned)
 
     def impossible(values: Mapping[str, Any]) -> list[str]:
         """List what is wrong with a request as such, whatever the settings make of it."""
         try:
-            parse(_drop_missing(values), options, CommandPolicy())
+            parse_request(_drop_missing(values), options, CommandPolicy())
         except RetryCall as problem:
             return [str(problem)]
         except ToolFailed:
@@ -54,7 +62,7 @@ def run_command_tool(options: CommandOptions) -> Tool:
     @tool(
         side_effect="execute",
         risk="high",
-        timeout=LONGEST_TIMEOUT + 60,
+        timeout=MAX_TIMEOUT + 60,
         parallel=False,
         preview=preview,
         impossible=impossible,
@@ -146,24 +154,24 @@ def _drop_missing(values: Mapping[str, Any]) -> dict[str, Any]:
 
 def _is_readable(context: Context, options: CommandOptions) -> bool:
     """Return whether a tool of the session, or the calling script, can read a copy."""
-    usable = context.resources.get(Usable)
-    if not isinstance(usable, Usable):
+    usable = context.resources.get(AvailableTools)
+    if not isinstance(usable, AvailableTools):
         return True
-    return usable.has(options.called("read_command_output"))
+    return usable.has(options.catalog_name("read_command_output"))
 
 
 async def _run(
     given: Mapping[str, Any], context: Context, options: CommandOptions, made: Tool
 ) -> Any:
     ready = await prepare(given, context, options, made)
-    if not isinstance(ready, Ready):
-        return ready.value if ready.finished else rendered(ready.value, options)
+    if not isinstance(ready, ReadyCommand):
+        return ready.value if ready.finished else render_record(ready.value, options)
     request = ready.request
     keep = max(request.max_inline_bytes, request.progress_max_inline_bytes)
     copy = options.preserve_filtered_output and _is_readable(context, options)
     handle = await launch(ready, context, keep=keep, copy=copy)
-    showing = showing_of(context, options, request.max_inline_bytes)
-    await see(handle, request, context)
+    showing = make_display_limits(context, options, request.max_inline_bytes)
+    await wait_for_command(handle, request, context)
     text = handle.outputs.combined.text(request.max_inline_bytes)
-    leave(context, {**facts_of(handle, text), "form": options.output_format})
-    return rendered(record_of(handle, showing), options, lambda: display(handle, text))
+    store_facts(context, {**make_result_facts(handle, text), "form": options.output_format})
+    return render_record(make_record(handle, showing), options, lambda: format_output(handle, text))

@@ -11,35 +11,35 @@ from ferrule.tools.decorator import tool
 from ferrule.tools.definition import Tool
 
 from .policy import CommandOptions
-from .readers import located
-from .record import display, record_of, rendered
-from .runner import showing_of
-from .session_commands import Commands, Handle
+from .readers import find_command
+from .record import format_output, make_record, render_record
+from .runner import make_display_limits
+from .session_commands import CommandHandle, SessionCommands
 
 WAIT_MS = 60_000
-LONGEST_WAIT_MS = 600_000
+MAX_WAIT_MS = 600_000
 
 _ID = Annotated[str, "The `handle_id` or `command_id` of a command."]
 
 
-def lifecycle_tools(options: CommandOptions) -> tuple[Tool, ...]:
+def make_lifecycle_tools(options: CommandOptions) -> tuple[Tool, ...]:
     """Return `poll_command`, `wait_command` and `kill_command`, answering as these options say."""
 
     @tool(side_effect="none", risk="safe", polls=True)
     async def poll_command(handle_id: _ID, context: Context) -> Any:
         """Say how a command in the background stands, with its output so far. Does not wait."""
-        return _answer(located(context, handle_id), context, options)
+        return _answer(find_command(context, handle_id), context, options)
 
-    @tool(side_effect="none", risk="safe", polls=True, timeout=LONGEST_WAIT_MS / 1000 + 60)
+    @tool(side_effect="none", risk="safe", polls=True, timeout=MAX_WAIT_MS / 1000 + 60)
     async def wait_command(
         handle_id: _ID,
         context: Context,
         timeout_ms: Annotated[int, "Milliseconds to wait at the most, up to 600000."] = WAIT_MS,
     ) -> Any:
         """Wait until a command in the background has ended, and say what came of it."""
-        if not 0 <= timeout_ms <= LONGEST_WAIT_MS:
-            raise RetryCall(f"`timeout_ms` must be from 0 to {LONGEST_WAIT_MS}, found {timeout_ms}")
-        handle = located(context, handle_id)
+        if not 0 <= timeout_ms <= MAX_WAIT_MS:
+            raise RetryCall(f"`timeout_ms` must be from 0 to {MAX_WAIT_MS}, found {timeout_ms}")
+        handle = find_command(context, handle_id)
         await handle.wait(timeout_ms / 1000)
         return _answer(handle, context, options)
 
@@ -49,29 +49,33 @@ def lifecycle_tools(options: CommandOptions) -> tuple[Tool, ...]:
         was nothing to end.
         """
         try:
-            handle = located(context, handle_id)
+            handle = find_command(context, handle_id)
         except ToolFailed as error:
             if error.error_type is not ErrorType.NOT_FOUND:
                 raise
-            return rendered({"cancelled": False, "reason": error.message}, options)
-        cancelled = await Commands.of(context).kill(handle)
+            return render_record({"cancelled": False, "reason": error.message}, options)
+        cancelled = await SessionCommands.from_context(context).kill(handle)
         record = {"cancelled": cancelled, **_make_record(handle, context, options)}
         outcome = "ended" if cancelled else "was over"
-        return rendered(record, options, lambda: f"[{outcome}] {_format_output(handle, options)}")
+        return render_record(
+            record, options, lambda: f"[{outcome}] {_format_output(handle, options)}"
+        )
 
     return poll_command, wait_command, kill_command
 
 
-def _answer(handle: Handle, context: Context, options: CommandOptions) -> Any:
-    handle.unheard = 0
-    return rendered(
+def _answer(handle: CommandHandle, context: Context, options: CommandOptions) -> Any:
+    handle.unanswered_reports = 0
+    return render_record(
         _make_record(handle, context, options), options, lambda: _format_output(handle, options)
     )
 
 
-def _make_record(handle: Handle, context: Context, options: CommandOptions) -> dict[str, Any]:
-    return record_of(handle, showing_of(context, options, options.max_inline_bytes))
+def _make_record(
+    handle: CommandHandle, context: Context, options: CommandOptions
+) -> dict[str, Any]:
+    return make_record(handle, make_display_limits(context, options, options.max_inline_bytes))
 
 
-def _format_output(handle: Handle, options: CommandOptions) -> str:
-    return display(handle, handle.outputs.combined.text(options.max_inline_bytes))
+def _format_output(handle: CommandHandle, options: CommandOptions) -> str:
+    return format_output(handle, handle.outputs.combined.text(options.max_inline_bytes))

@@ -16,17 +16,17 @@ from uuid import uuid4
 
 from ferrule.sandbox.sandbox import Sandbox
 
-from .capture import CapturePlan, LeftAlone, finish_capture, plan_capture
-from .output_folder import Folder, identity_of
-from .outputs import Stream
-from .plan import SHELL, Planned
-from .session_commands import Handle
+from .capture import CapturePlan, NotCaptured, finish_capture, plan_capture
+from .output_folder import OutputFolder, file_identity
+from .outputs import OutputStream
+from .plan import SHELL_COMMAND, CommandPlan
+from .session_commands import CommandHandle
 
 _CHUNK_BYTES = 1 << 20
 
 
 @dataclass(frozen=True, slots=True)
-class Copy:
+class OutputCopy:
     """A copy that a command will make. `found` is the path of its file for this process."""
 
     plan: CapturePlan
@@ -36,9 +36,9 @@ class Copy:
     def argv(self) -> tuple[str, ...]:
         """The words to run instead of the planned ones."""
         command = self.plan.command
-        return (*SHELL, command) if isinstance(command, str) else command
+        return (*SHELL_COMMAND, command) if isinstance(command, str) else command
 
-    def collect(self, handle: Handle, folder: Folder) -> None:
+    def collect(self, handle: CommandHandle, folder: OutputFolder) -> None:
         """Make the copy an output of the command that has ended, and add it to its record."""
         name = f"{handle.command_id}.copy"
         capture = finish_capture(self.plan, self.found, shown=str(folder.path / name))
@@ -48,38 +48,38 @@ class Copy:
         if moved is None:
             return
         size = moved.st_size
-        handle.extras["copy"] = Stream(
-            folder, name, 0, size=size, stored=size, identity=identity_of(moved)
+        handle.extra_streams["copy"] = OutputStream(
+            folder, name, 0, size=size, stored_bytes=size, identity=file_identity(moved)
         )
-        handle.added["output_capture"] = capture
+        handle.extra_fields["output_capture"] = capture
 
 
-def arrange(planned: Planned, sandbox: Sandbox, folder: Folder) -> Copy | None:
+def plan_copy(planned: CommandPlan, sandbox: Sandbox, folder: OutputFolder) -> OutputCopy | None:
     """Plan a copy of what this command's last filter hides; None if there is nothing to copy."""
     place = _writable_folder(sandbox, folder)
     if place is None:
         return None
     found, seen = place
     name = uuid4().hex
-    plan = plan_capture(planned.text or planned.argv, f"{seen}/{name}", shell=SHELL[0])
-    if isinstance(plan, LeftAlone):
+    plan = plan_capture(planned.text or planned.argv, f"{seen}/{name}", shell=SHELL_COMMAND[0])
+    if isinstance(plan, NotCaptured):
         return None
     found.mkdir(mode=0o700, exist_ok=True)
-    return Copy(plan, found / name)
+    return OutputCopy(plan, found / name)
 
 
-def _writable_folder(sandbox: Sandbox, folder: Folder) -> tuple[Path, str] | None:
+def _writable_folder(sandbox: Sandbox, folder: OutputFolder) -> tuple[Path, str] | None:
     """Return a folder that the sandbox's commands can write: its path for us, and for them."""
-    if sandbox.applied().rung == "none":
+    if sandbox.protections().backend == "none":
         found = folder.path / "copies"
         return found, str(found)
-    scratch = sandbox.scratch
+    scratch = sandbox.scratch_folder
     if scratch is None:
         return None
     return scratch[0] / ".copies", f"{scratch[1]}/.copies"
 
 
-def _move(found: Path, folder: Folder, name: str) -> os.stat_result | None:
+def _move(found: Path, folder: OutputFolder, name: str) -> os.stat_result | None:
     """Move the file to its new place; None if it is not one that we would show."""
     try:
         descriptor = os.open(found, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
@@ -99,7 +99,7 @@ def _move(found: Path, folder: Folder, name: str) -> os.stat_result | None:
         found.unlink(missing_ok=True)
 
 
-def _copy(source: int, folder: Folder, name: str) -> os.stat_result:
+def _copy(source: int, folder: OutputFolder, name: str) -> os.stat_result:
     target = folder.create(name)
     try:
         while data := os.read(source, _CHUNK_BYTES):

@@ -26,7 +26,7 @@ from ferrule.storage import paths
 _CREATE_FLAGS = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
-class Folder:
+class OutputFolder:
     """The folder of one session, made on demand.
 
     `close` removes it, or the end of the interpreter does.
@@ -34,7 +34,7 @@ class Folder:
 
     def __init__(self) -> None:
         parent, parent_is_ours = _parent_folder()
-        reap(parent)
+        remove_dead_folders(parent)
         name, lock = _lock_new_name(parent)
         self.path = parent / name
         self.path.mkdir(mode=0o700)
@@ -50,7 +50,7 @@ class Folder:
         return os.open(name, _CREATE_FLAGS, 0o600, dir_fd=self._descriptor)
 
     def open(self, name: str, identity: tuple[int, ...]) -> int:
-        """Open a file for reading if it is still the one with this `identity_of`.
+        """Open a file for reading if it is still the one with this `file_identity`.
 
         Raises:
             FileNotFoundError: The file is gone or was replaced.
@@ -61,7 +61,7 @@ class Folder:
             dir_fd=self._descriptor,
         )
         status = os.fstat(descriptor)
-        if identity_of(status)[: len(identity)] != identity or not stat.S_ISREG(status.st_mode):
+        if file_identity(status)[: len(identity)] != identity or not stat.S_ISREG(status.st_mode):
             os.close(descriptor)
             raise FileNotFoundError(f"`{name}` was replaced")
         return descriptor
@@ -85,12 +85,12 @@ def _parent_folder() -> tuple[Path, bool]:
     If the state folder cannot be written, it is a temporary one of our own.
     """
     try:
-        return paths.private_folder(paths.state() / "commands"), False
+        return paths.make_private_folder(paths.state() / "commands"), False
     except FerruleError:
         return Path(tempfile.mkdtemp(prefix="ferrule-commands-")), True
 
 
-def identity_of(status: os.stat_result) -> tuple[int, ...]:
+def file_identity(status: os.stat_result) -> tuple[int, ...]:
     """Return device, inode, and time of the last change of a file.
 
     A file that is still being written is compared without the last.
@@ -98,9 +98,9 @@ def identity_of(status: os.stat_result) -> tuple[int, ...]:
     return status.st_dev, status.st_ino, status.st_ctime_ns
 
 
-def reap(above: Path) -> None:
+def remove_dead_folders(parent: Path) -> None:
     """Remove the folders of sessions that have died."""
-    for lock in sorted(above.glob("*.lock")):
+    for lock in sorted(parent.glob("*.lock")):
         descriptor = _try_lock(lock)
         if descriptor is None:
             continue

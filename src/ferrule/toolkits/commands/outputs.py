@@ -13,13 +13,13 @@ import os
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from .output_folder import Folder, identity_of
+from .output_folder import OutputFolder, file_identity
 
-Name = Literal["stdout", "stderr", "combined"]
+StreamName = Literal["stdout", "stderr", "combined"]
 
 
 @dataclass(frozen=True, slots=True)
-class Piece:
+class OutputPiece:
     """A part of an output as text: `size` bytes from `offset` on, of a file of `total` bytes."""
 
     content: str
@@ -29,17 +29,17 @@ class Piece:
 
 
 @dataclass(slots=True, eq=False)
-class Stream:
+class OutputStream:
     """One output.
 
     `size`, `lines` and `digest` cover everything that came, also what the file does not hold.
     """
 
-    folder: Folder
+    folder: OutputFolder
     name: str
-    keep: int
+    kept_bytes: int
     size: int = 0
-    stored: int = 0
+    stored_bytes: int = 0
     lines: int = 0
     identity: tuple[int, ...] = ()
     _descriptor: int = -1
@@ -50,7 +50,7 @@ class Stream:
     def __post_init__(self) -> None:
         if not self.identity:
             self._descriptor = self.folder.create(self.name)
-            self.identity = identity_of(os.fstat(self._descriptor))[:2]
+            self.identity = file_identity(os.fstat(self._descriptor))[:2]
 
     @property
     def path(self) -> str:
@@ -73,11 +73,11 @@ class Stream:
         self.size += len(data)
         self.lines += data.count(b"\n")
         self._digest.update(data)
-        taken = max(0, self.keep - len(self._head))
+        taken = max(0, self.kept_bytes - len(self._head))
         self._head += data[:taken]
         self._tail += data[taken:]
-        if len(self._tail) > 2 * self.keep:
-            del self._tail[: -self.keep or None]
+        if len(self._tail) > 2 * self.kept_bytes:
+            del self._tail[: -self.kept_bytes or None]
         return self._write(memoryview(data)[:room])
 
     def _write(self, data: memoryview) -> int:
@@ -85,17 +85,17 @@ class Stream:
         while self._descriptor >= 0 and written < len(data):
             count = os.write(self._descriptor, data[written:])
             written += count
-            self.stored += count
+            self.stored_bytes += count
         return written
 
     def close(self) -> None:
         """Close the file: no more output will come."""
         if self._descriptor >= 0:
             # From here on nobody changes the file. Its inode may be reused once it is removed.
-            self.identity = identity_of(os.fstat(self._descriptor))
+            self.identity = file_identity(os.fstat(self._descriptor))
             os.close(self._descriptor)
             self._descriptor = -1
-            del self._tail[: -self.keep or None]
+            del self._tail[: -self.kept_bytes or None]
 
     def _last(self) -> bytes:
         return bytes((self._tail or self._head)[-1:])
@@ -110,8 +110,8 @@ class Stream:
         missing = self.size - len(head) - len(tail)
         if not missing:
             return (head + tail).decode("utf-8", "replace")
-        head = whole_end(head)
-        tail = whole_start(tail)
+        head = drop_cut_end(head)
+        tail = drop_cut_start(tail)
         missing = self.size - len(head) - len(tail)
         gap = f"\n[... {missing} bytes left out{where} ...]\n"
         return head.decode("utf-8", "replace") + gap + tail.decode("utf-8", "replace")
@@ -127,7 +127,7 @@ class Stream:
         Everything is in the first if nothing has to be left out.
         """
         head = bytes(self._head)
-        tail = bytes(self._tail[-self.keep :]) if self.keep else b""
+        tail = bytes(self._tail[-self.kept_bytes :]) if self.kept_bytes else b""
         if len(head) + len(tail) == self.size:
             whole = head + tail
             if most is None or len(whole) <= most:
@@ -142,7 +142,7 @@ class Stream:
 
     def shrink(self, keep: int) -> None:
         """Free memory: keep only `keep` bytes of the beginning and as many of the end."""
-        if keep >= self.keep:
+        if keep >= self.kept_bytes:
             return
         is_whole = len(self._head) + len(self._tail) == self.size
         held = self._head + self._tail if is_whole else self._tail
@@ -151,18 +151,18 @@ class Stream:
         else:
             self._tail = held[-keep or len(held) :]
         self._head = self._head[:keep]
-        self.keep = keep
+        self.kept_bytes = keep
 
-    def end(self, most: int) -> str:
+    def tail(self, most: int) -> str:
         """Return the last `most` bytes at most, as text."""
         is_whole = len(self._head) + len(self._tail) == self.size
         held = bytes(self._head + self._tail if is_whole else self._tail)
         end = held[max(0, len(held) - most) :]
         if len(end) < self.size:
-            end = whole_start(end)
+            end = drop_cut_start(end)
         return end.decode("utf-8", "replace")
 
-    def read(self, offset: int, length: int) -> Piece:
+    def read(self, offset: int, length: int) -> OutputPiece:
         """Read `length` bytes of the file from `offset` on, adjusted to whole characters.
 
         Raises:
@@ -184,7 +184,7 @@ class Stream:
                 # At least one character, or reading on would never end.
                 end = _character_end(data, begin)
         content = data[begin:end].decode("utf-8", "replace")
-        return Piece(content, start + begin, end - begin, total)
+        return OutputPiece(content, start + begin, end - begin, total)
 
 
 def _character_start(data: bytes, index: int) -> int:
@@ -218,7 +218,7 @@ def _character_size(lead: int) -> int:
     return 2 if lead >= 0xC0 else 1
 
 
-def whole_end(data: bytes) -> bytes:
+def drop_cut_end(data: bytes) -> bytes:
     """Drop a character that was cut at the end."""
     for back in range(1, min(4, len(data)) + 1):
         byte = data[-back]
@@ -227,7 +227,7 @@ def whole_end(data: bytes) -> bytes:
     return data
 
 
-def whole_start(data: bytes) -> bytes:
+def drop_cut_start(data: bytes) -> bytes:
     """Drop the rest of a character that was cut at the start."""
     skip = 0
     while skip < min(3, len(data)) and data[skip] & 0xC0 == 0x80:
@@ -238,11 +238,13 @@ def whole_start(data: bytes) -> bytes:
 class Outputs:
     """The three outputs of one command."""
 
-    def __init__(self, folder: Folder, name: str, *, keep: int, limit: int, merged: bool) -> None:
+    def __init__(
+        self, folder: OutputFolder, name: str, *, keep: int, limit: int, merged: bool
+    ) -> None:
         self._room = limit
         self.incomplete = ""
         """Why the files do not hold everything; empty if they do."""
-        self._made: list[Stream] = []
+        self._made: list[OutputStream] = []
         try:
             self.combined = self._stream(folder, f"{name}.combined", keep)
             self.stderr = self._stream(folder, f"{name}.stderr", keep)
@@ -251,8 +253,8 @@ class Outputs:
             self.discard()
             raise
 
-    def _stream(self, folder: Folder, name: str, keep: int) -> Stream:
-        stream = Stream(folder, name, keep)
+    def _stream(self, folder: OutputFolder, name: str, keep: int) -> OutputStream:
+        stream = OutputStream(folder, name, keep)
         self._made.append(stream)
         return stream
 
@@ -264,7 +266,7 @@ class Outputs:
         """Take standard error. A sink."""
         return self._take(self.stderr, data)
 
-    def _take(self, stream: Stream, data: bytes) -> bool:
+    def _take(self, stream: OutputStream, data: bytes) -> bool:
         streams = (self.combined,) if stream is self.combined else (stream, self.combined)
         share = self._room // len(streams)
         for target in streams:
@@ -281,14 +283,14 @@ class Outputs:
         self.incomplete = reason
         self._room = 0
 
-    def named(self, name: Name) -> Stream:
+    def get(self, name: StreamName) -> OutputStream:
         """Return one of the three streams."""
         return {"stdout": self.stdout, "stderr": self.stderr, "combined": self.combined}[name]
 
     @property
-    def stored(self) -> int:
+    def stored_bytes(self) -> int:
         """The number of bytes in all files."""
-        return sum(stream.stored for stream in self._made)
+        return sum(stream.stored_bytes for stream in self._made)
 
     def close(self) -> None:
         """Close the files: no more output will come."""

@@ -1,9 +1,9 @@
 """The last pipeline of a shell text: where a copy of a producer's output can be taken, or why not.
 
-Only text that is understood completely is changed: `permissions.commands.analysis` found no problem
-in it, every node of its syntax tree is of a kind listed here, and nothing in it changes the shell
-for what comes later (functions, aliases, traps, `exec`). Whatever is not known to be harmless is a
-reason to leave the text alone: that costs at most a command that has to be run again, while a
+Only text that is understood completely is changed: `permissions.command_analysis.analysis` found no
+problem in it, every node of its syntax tree is of a kind listed here, and nothing in it changes the
+shell for what comes later (functions, aliases, traps, `exec`). Whatever is not known to be harmless
+is a reason to leave the text alone: that costs at most a command that has to be run again, while a
 mistake costs a wrong answer.
 """
 
@@ -14,16 +14,16 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from ferrule.permissions.commands.analysis import analyse
-from ferrule.permissions.commands.program_facts import base, listed
-from ferrule.permissions.commands.shell_words import Word
+from ferrule.permissions.command_analysis.analysis import analyse_command
+from ferrule.permissions.command_analysis.program_facts import program_name, word_set
+from ferrule.permissions.command_analysis.shell_words import Word
 
-from .syntax_tree import CRASHING, misread, read_word
+from .syntax_tree import CRASHING_TEXT, find_misreading, read_word
 
 if TYPE_CHECKING:
     from tree_sitter import Node
 
-FILTERS = listed("""
+FILTERS = word_set("""
     tail wc sort uniq cat nl tac rev column fold fmt cut tr grep egrep fgrep base64 od hexdump xxd
     cksum sum md5sum sha1sum sha224sum sha256sum sha384sum sha512sum b2sum shasum""")
 """Filters that read all their input.
@@ -31,7 +31,7 @@ FILTERS = listed("""
 Never head, sed or awk: they may stop, or ask for a certain line only.
 """
 
-_GREPS = listed("grep egrep fgrep")
+_GREPS = word_set("grep egrep fgrep")
 _STOPPING_LETTERS = re.compile(r"-[^-].*[qmlL]|-[qmlL]")
 _STOPPING = (
     "--quiet",
@@ -57,32 +57,32 @@ class Pipeline:
     simple: bool
 
 
-class NotTaken(Exception):
+class NotCapturable(Exception):
     """A text is left alone, for this reason."""
 
 
-def last_pipeline(text: str, *, bash: bool) -> Pipeline:
+def find_last_pipeline(text: str, *, bash: bool) -> Pipeline:
     """Return the pipeline that ends the text.
 
     Args:
         bash: Whether bash reads the text, or another POSIX shell.
 
     Raises:
-        NotTaken: No copy can be taken, with the reason.
+        NotCapturable: No copy can be taken, with the reason.
     """
     if "\n" in text.strip():
-        raise NotTaken("it has more than one line")
-    analysis = analyse(text)
+        raise NotCapturable("it has more than one line")
+    analysis = analyse_command(text)
     problem = analysis.over_limit or analysis.problem
     if problem:
-        raise NotTaken(problem)
-    if CRASHING.search(text):
-        raise NotTaken("it holds a character that the parser cannot read")
+        raise NotCapturable(problem)
+    if CRASHING_TEXT.search(text):
+        raise NotCapturable("it holds a character that the parser cannot read")
     source = text.encode()
     root = _parse(source)
-    problem = misread(root, source, text)
+    problem = find_misreading(root, source, text)
     if problem:
-        raise NotTaken(f"it is not sure how a shell reads it: {problem}")
+        raise NotCapturable(f"it is not sure how a shell reads it: {problem}")
     _check_kinds(root, bash)
     for words in _programs(root):
         _check_program(words)
@@ -94,7 +94,7 @@ def last_pipeline(text: str, *, bash: bool) -> Pipeline:
 
 
 def _parse(source: bytes) -> Node:
-    import tree_sitter  # heavy: `analyse` has loaded it by now
+    import tree_sitter  # heavy: `analyse_command` has loaded it by now
     import tree_sitter_bash
 
     language = tree_sitter.Language(tree_sitter_bash.language())
@@ -103,16 +103,16 @@ def _parse(source: bytes) -> Node:
 
 # ---- the trees that are understood
 
-_WORD_KINDS = listed("""
+_WORD_KINDS = word_set("""
     word number raw_string string string_content concatenation simple_expansion expansion
     variable_name special_variable_name arithmetic_expansion binary_expression unary_expression
     test_operator brace_expression""")
-_STATEMENT_KINDS = listed("""
+_STATEMENT_KINDS = word_set("""
     program list pipeline command command_name variable_assignment variable_assignments
     declaration_command unset_command redirected_statement file_redirect file_descriptor
     compound_statement for_statement while_statement if_statement elif_clause else_clause do_group
     test_command""")
-_BASH_KINDS = listed("ansi_c_string")
+_BASH_KINDS = word_set("ansi_c_string")
 _REASONS = {
     "command_substitution": "it holds a command substitution",
     "process_substitution": "it holds a process substitution",
@@ -150,14 +150,14 @@ def _check_kinds(root: Node, bash: bool) -> None:
     for node in _nodes(root):
         reasons = _REASONS if node.is_named else _TOKENS
         if node.type in reasons:
-            raise NotTaken(reasons[node.type])
+            raise NotCapturable(reasons[node.type])
     for node in _nodes(root):
         if node.is_named and node.type not in known:
-            raise NotTaken(f"it holds `{node.type}`, which is not looked into")
+            raise NotCapturable(f"it holds `{node.type}`, which is not looked into")
         if node.type == "expansion" and not _is_plain_expansion(node):
-            raise NotTaken("it holds an expansion that is not plain")
+            raise NotCapturable("it holds an expansion that is not plain")
         if node.type.endswith("variable_name") and _VARIABLES.fullmatch(_text(node)):
-            raise NotTaken(f"it looks at `{_text(node)}`")
+            raise NotCapturable(f"it looks at `{_text(node)}`")
 
 
 def _is_plain_expansion(node: Node) -> bool:
@@ -188,9 +188,9 @@ def _last_statement(root: Node) -> tuple[list[Node], int, list[Node]]:
         alternates = len(parts) == len(pipes) + (node.type != "|")
         redirects_are_last = not redirects or node is redirects[-1]
         if not alternates or not redirects_are_last:
-            raise NotTaken("where its pipes stand is not plain")
+            raise NotCapturable("where its pipes stand is not plain")
     if not pipes:
-        raise NotTaken("its last statement has no pipe")
+        raise NotCapturable("its last statement has no pipe")
     return parts, pipes[-1].start_byte, redirects
 
 
@@ -216,27 +216,27 @@ def _flatten(node: Node) -> Iterator[Node]:
 def _check_filter(node: Node, redirects: list[Node]) -> None:
     command = _without_redirects(node)
     if command.type != "command":
-        raise NotTaken("its filter is not a single command")
+        raise NotCapturable("its filter is not a single command")
     own = [*_redirects(node), *_redirects(command), *redirects]
     if any("<" in _operator(redirect) for redirect in own):
-        raise NotTaken("its filter reads from elsewhere")
+        raise NotCapturable("its filter reads from elsewhere")
     if any(child.type == "variable_assignment" for child in command.named_children):
-        raise NotTaken("its filter begins with an assignment")
+        raise NotCapturable("its filter begins with an assignment")
     words = _words(command)
-    name = base(words[0].text) if words and words[0].known else ""
+    name = program_name(words[0].text) if words and words[0].is_known else ""
     if name not in FILTERS:
-        raise NotTaken(f"`{name or '?'}` is not a filter that reads all it is given")
+        raise NotCapturable(f"`{name or '?'}` is not a filter that reads all it is given")
     if name in _GREPS:
         if any(_redirects_stdout(redirect) for redirect in own):
             # Into /dev/null, grep stops at the first match.
-            raise NotTaken(f"`{name}` writes into a file")
+            raise NotCapturable(f"`{name}` writes into a file")
         if any(_may_stop(word) for word in words[1:]):
-            raise NotTaken(f"`{name}` may stop early")
+            raise NotCapturable(f"`{name}` may stop early")
 
 
 def _may_stop(word: Word) -> bool:
     """Return whether an argument of grep ends it before its input does, or could turn out to."""
-    if word.may_be_flag and not word.known:
+    if word.may_be_flag and not word.is_known:
         return True
     if not word.text.startswith("--"):
         return _STOPPING_LETTERS.match(word.text) is not None
@@ -246,31 +246,31 @@ def _may_stop(word: Word) -> bool:
 
 # ---- all programs
 
-_CHANGES_SHELL = listed(
+_CHANGES_SHELL = word_set(
     "trap exec eval source . alias unalias shopt enable umask builtin fc coproc"
 )
-_LISTS_PROCESSES = listed("ps pgrep pidof pstree top lsof fuser jobs")
-_KEYWORDS = listed("! time { }")
+_LISTS_PROCESSES = word_set("ps pgrep pidof pstree top lsof fuser jobs")
+_KEYWORDS = word_set("! time { }")
 _SET_OPTION = re.compile(r"[-+][eu]*o?|pipefail")
 
 
 def _check_program(words: list[Word]) -> None:
-    if any(base(word.text) == "tee" for word in words):
-        raise NotTaken("it holds a `tee` already")
-    if not words[0].known:
-        raise NotTaken("which program runs is known only when it runs")
-    name = base(words[0].text)
+    if any(program_name(word.text) == "tee" for word in words):
+        raise NotCapturable("it holds a `tee` already")
+    if not words[0].is_known:
+        raise NotCapturable("which program runs is known only when it runs")
+    name = program_name(words[0].text)
     if name in _KEYWORDS:
-        raise NotTaken(f"`{name}` belongs to the whole pipeline")
-    named = {base(word.text) for word in words} if name == "command" else {name}
+        raise NotCapturable(f"`{name}` belongs to the whole pipeline")
+    named = {program_name(word.text) for word in words} if name == "command" else {name}
     if named & _CHANGES_SHELL:
-        raise NotTaken(f"`{name}` changes the shell")
+        raise NotCapturable(f"`{name}` changes the shell")
     if named & _LISTS_PROCESSES:
-        raise NotTaken(f"`{name}` would see one process more")
+        raise NotCapturable(f"`{name}` would see one process more")
     if name == "set" and not all(
-        word.known and _SET_OPTION.fullmatch(word.text) for word in words[1:]
+        word.is_known and _SET_OPTION.fullmatch(word.text) for word in words[1:]
     ):
-        raise NotTaken("`set` changes more than what happens after a failure")
+        raise NotCapturable("`set` changes more than what happens after a failure")
 
 
 def _programs(root: Node) -> Iterator[list[Word]]:

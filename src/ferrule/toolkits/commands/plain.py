@@ -15,12 +15,12 @@ from ferrule.core.errors import RetryCall, ToolFailed
 from ferrule.tools.context import Context
 from ferrule.tools.decorator import tool
 from ferrule.tools.definition import COMMAND, READS
-from ferrule.tools.result_facts import leave
+from ferrule.tools.result_facts import store_facts
 
-from .policy import LONGEST_TIMEOUT, CommandOptions, CommandPolicy
-from .record import display, facts_of, notices
-from .runner import Ready, launch, plan_of, preview_of, see
-from .session_commands import Handle
+from .policy import MAX_TIMEOUT, CommandOptions, CommandPolicy
+from .record import format_output, list_notices, make_result_facts
+from .runner import ReadyCommand, launch, plan_request, preview_command, wait_for_command
+from .session_commands import CommandHandle
 
 _TAIL_ON_TIMEOUT = 4000
 _PLAIN = CommandOptions()
@@ -45,8 +45,10 @@ def _request(values: Mapping[str, Any], policy: CommandPolicy) -> dict[str, Any]
 
 async def _preview(values: Mapping[str, Any], context: Any) -> str:
     """Show the exact command line and where it would run."""
-    request, planned, folder = plan_of(_request(values, CommandPolicy.of(context)), context, _PLAIN)
-    return preview_of(replace(request, cwd=folder), planned)
+    request, planned, folder = plan_request(
+        _request(values, CommandPolicy.from_context(context)), context, _PLAIN
+    )
+    return preview_command(replace(request, cwd=folder), planned)
 
 
 def _impossible(values: Mapping[str, Any]) -> list[str]:
@@ -55,15 +57,15 @@ def _impossible(values: Mapping[str, Any]) -> list[str]:
 
 
 def _timeout_problem(seconds: float | None) -> str:
-    if seconds is None or 0.001 <= seconds <= LONGEST_TIMEOUT:
+    if seconds is None or 0.001 <= seconds <= MAX_TIMEOUT:
         return ""
-    return f"`timeout` must be from 0.001 to {LONGEST_TIMEOUT} seconds, found {seconds}"
+    return f"`timeout` must be from 0.001 to {MAX_TIMEOUT} seconds, found {seconds}"
 
 
 @tool(
     side_effect="execute",
     risk="high",
-    timeout=LONGEST_TIMEOUT + 60,
+    timeout=MAX_TIMEOUT + 60,
     parallel=False,
     preview=_preview,
     impossible=_impossible,
@@ -89,23 +91,25 @@ async def run_command(
     There is no shell: no pipes, redirects, variables or wildcards. It gets no secrets from the
     environment. All that it starts ends with it.
     """
-    policy = CommandPolicy.of(context)
+    policy = CommandPolicy.from_context(context)
     values = {"command": command, "timeout": timeout, "cwd": cwd, "stdin": stdin, "shell": shell}
-    request, planned, folder = plan_of(_request(values, policy), context, _PLAIN)
-    handle = await launch(Ready(request, planned, folder, {}), context, keep=policy.keep)
+    request, planned, folder = plan_request(_request(values, policy), context, _PLAIN)
+    handle = await launch(
+        ReadyCommand(request, planned, folder, {}), context, keep=policy.kept_bytes
+    )
     try:
-        await see(handle, request, context)
+        await wait_for_command(handle, request, context)
         return _answer(handle, context)
     finally:
         # The files have the output; a session of many commands must not hold all of it in memory.
         handle.outputs.shrink(_PLAIN.max_inline_bytes)
 
 
-def _answer(handle: Handle, context: Context) -> str:
+def _answer(handle: CommandHandle, context: Context) -> str:
     text = handle.outputs.combined.text()
-    leave(context, facts_of(handle, text))
+    store_facts(context, make_result_facts(handle, text))
     if handle.status != "timed_out":
-        return display(handle, text)
+        return format_output(handle, text)
     tail = text[-_TAIL_ON_TIMEOUT:]
     size = handle.outputs.combined.size
     output = (
@@ -113,7 +117,8 @@ def _answer(handle: Handle, context: Context) -> str:
     )
     raise ToolFailed(
         ErrorType.TIMEOUT,
-        f"`{handle.planned.shown()[:200]}` was ended after {handle.seconds:g} s, and all it "
+        f"`{handle.plan.format_command_line()[:200]}` was ended after {handle.timeout_seconds:g} "
+        f"s, and all it "
         "had started; what it did "
-        f"until then stands. {' '.join([*notices(handle, text), output])}",
+        f"until then stands. {' '.join([*list_notices(handle, text), output])}",
     )

@@ -7,13 +7,13 @@ There are two ways to say what to run, with the same checks:
   something else in a shell (pipes, redirects, `;`, `$HOME`, `~`) is refused with a hint how to
   write it, unless a shell is asked for and the run's settings allow shells.
 
-Its meaning is found by `permissions.commands.analysis`, which the gate used for its rules too; a
-difference between the two readings is a refusal. Reserved and secret names are the gate's task;
-only the folder the command starts in is judged again here, since the gate reads file names from the
-root.
+Its meaning is found by `permissions.command_analysis.analysis`, which the gate used for its rules
+too; a difference between the two readings is a refusal. Reserved and secret names are the gate's
+task; only the folder the command starts in is judged again here, since the gate reads file names
+from the root.
 
 Not protected: what an allowed program does to files (the sandbox's task), and programs under names
-that the tables of `permissions.commands.program_facts` do not list.
+that the tables of `permissions.command_analysis.program_facts` do not list.
 """
 
 from __future__ import annotations
@@ -26,16 +26,20 @@ from dataclasses import dataclass
 
 from ferrule.core.calls import ErrorType
 from ferrule.core.errors import RetryCall, ToolFailed
-from ferrule.core.invisible_characters import exact
-from ferrule.permissions.commands.analysis import Analysis, Part, analyse
-from ferrule.permissions.commands.path_arguments import judge_paths
-from ferrule.permissions.commands.program_facts import RUNNERS, SHELLS, base
-from ferrule.permissions.commands.shell_words import UNKNOWN, literal
+from ferrule.core.invisible_characters import escape_for_approval
+from ferrule.permissions.command_analysis.analysis import (
+    CommandAnalysis,
+    CommandPart,
+    analyse_command,
+)
+from ferrule.permissions.command_analysis.path_arguments import judge_paths
+from ferrule.permissions.command_analysis.program_facts import RUNNERS, SHELLS, program_name
+from ferrule.permissions.command_analysis.shell_words import UNKNOWN, literal_word
 from ferrule.permissions.filesystem.workspace import Workspace
 
 from .policy import CommandPolicy
 
-SHELL = ("bash", "--noprofile", "--norc", "-c")
+SHELL_COMMAND = ("bash", "--noprofile", "--norc", "-c")
 
 _MORE_EFFECTS: Mapping[str, tuple[str, ...]] = {
     "bat": ("--pager", "--generate-config-file", "cache"),
@@ -44,18 +48,18 @@ _MORE_EFFECTS: Mapping[str, tuple[str, ...]] = {
 }
 """Options of safe mode's own programs that run or write something.
 
-They come in addition to those of `permissions.commands.program_facts`.
+They come in addition to those of `permissions.command_analysis.program_facts`.
 """
 
 _NO_SHELL = "the settings allow no shell (a person opens it with `commands.shell: true`)"
-HOW = (
+NO_SHELL_HINT = (
     "one program is started without a shell: give its words as a list, like "
     '["grep", "-rn", "TODO", "src"], and make one call for each step'
 )
 
 
 @dataclass(frozen=True, slots=True)
-class Planned:
+class CommandPlan:
     """What would run: its words, and what is known of them.
 
     `literal_globs` are words that a shell would have expanded; `text` is what was given to a shell,
@@ -63,28 +67,28 @@ class Planned:
     """
 
     argv: tuple[str, ...]
-    analysis: Analysis
+    analysis: CommandAnalysis
     text: str = ""
     literal_globs: tuple[str, ...] = ()
 
     @property
-    def shell(self) -> bool:
+    def uses_shell(self) -> bool:
         """Whether a shell reads the command."""
         return bool(self.text)
 
-    def shown(self) -> str:
+    def format_command_line(self) -> str:
         """Return the exact command line, quoted for a shell, control characters made visible."""
-        return printable(shlex.join(self.argv))
+        return make_printable(shlex.join(self.argv))
 
 
-def plan(
+def plan_command(
     command: str | Sequence[str],
     *,
     shell: bool,
     policy: CommandPolicy,
     workspace: Workspace,
     folder: str = "",
-) -> Planned:
+) -> CommandPlan:
     """Decide what exactly would run.
 
     Args:
@@ -93,59 +97,61 @@ def plan(
     Raises:
         ToolFailed: It may not be run, or cannot.
     """
-    planned = read(command, shell=shell, workspace=workspace)
-    check(planned, policy=policy, workspace=workspace, folder=folder)
+    planned = read_command(command, shell=shell, workspace=workspace)
+    check_plan(planned, policy=policy, workspace=workspace, folder=folder)
     return planned
 
 
-def read(command: str | Sequence[str], *, shell: bool, workspace: Workspace) -> Planned:
+def read_command(command: str | Sequence[str], *, shell: bool, workspace: Workspace) -> CommandPlan:
     """Find the words that would run and their meaning, but do not judge them. Raises RetryCall."""
     if not isinstance(command, str) and shell:
         raise RetryCall("a shell takes the command as text; a list of words is run without a shell")
     root = str(workspace.root)
     home = os.environ.get("HOME", "")
-    analysis = analyse(command, root=root, home=home, names=workspace.names)
+    analysis = analyse_command(command, root=root, home=home, names=workspace.names)
     if analysis.over_limit or (analysis.problem and not shell):
         why = analysis.over_limit or analysis.problem
-        raise RetryCall(f"`{printable(analysis.text)[:200]}` was not run: {why}; {HOW}")
+        raise RetryCall(
+            f"`{make_printable(analysis.text)[:200]}` was not run: {why}; {NO_SHELL_HINT}"
+        )
     if shell:
-        return Planned((*SHELL, str(command)), analysis, str(command))
+        return CommandPlan((*SHELL_COMMAND, str(command)), analysis, str(command))
     if isinstance(command, str):
         argv, globs = _split_text(command, analysis)
     else:
         argv = tuple(command)
         globs = ()
     # The words that will run are judged, however they were written: one check for both forms.
-    return Planned(argv, analyse(argv, root=root, names=workspace.names), "", globs)
+    return CommandPlan(argv, analyse_command(argv, root=root, names=workspace.names), "", globs)
 
 
-def check(
-    planned: Planned, *, policy: CommandPolicy, workspace: Workspace, folder: str = ""
+def check_plan(
+    planned: CommandPlan, *, policy: CommandPolicy, workspace: Workspace, folder: str = ""
 ) -> None:
     """Raise ToolFailed if the settings forbid this, or it names what it may not from `folder`."""
-    if planned.shell:
+    if planned.uses_shell:
         _check_shell(planned.analysis, policy)
     _check_programs(planned.analysis, policy)
     _check_folder(planned.analysis, workspace, folder)
 
 
-def _check_shell(analysis: Analysis, policy: CommandPolicy) -> None:
+def _check_shell(analysis: CommandAnalysis, policy: CommandPolicy) -> None:
     if not policy.shell_allowed:
         raise ToolFailed(
             ErrorType.PERMISSION_DENIED,
-            f"a shell was asked for and not run: {_NO_SHELL}; {HOW}",
+            f"a shell was asked for and not run: {_NO_SHELL}; {NO_SHELL_HINT}",
         )
     if analysis.problem:
         raise RetryCall(f"the command was not run: {analysis.problem}; write it more plainly")
 
 
-def _split_text(text: str, analysis: Analysis) -> tuple[tuple[str, ...], tuple[str, ...]]:
+def _split_text(text: str, analysis: CommandAnalysis) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """Return the words and wildcards of a text that a shell would read as the same words."""
     try:
         words = shlex.split(text)
     except ValueError as error:
         raise RetryCall(
-            f"`{printable(text)[:200]}` was not run: {str(error).lower()}; {HOW}"
+            f"`{make_printable(text)[:200]}` was not run: {str(error).lower()}; {NO_SHELL_HINT}"
         ) from None
     # The part that is the whole text; what `sh -c` or `find -exec` start are parts of their own.
     part = next((part for part in analysis.parts if part.raw == analysis.text), None)
@@ -153,9 +159,9 @@ def _split_text(text: str, analysis: Analysis) -> tuple[tuple[str, ...], tuple[s
         raise RetryCall(_needs_shell(text))
     globs: list[str] = []
     for word, read_as in zip(words, part.words, strict=True):
-        if read_as.known and read_as.text == word:
+        if read_as.is_known and read_as.text == word:
             continue
-        if read_as.known or read_as.splits or UNKNOWN in read_as.text:
+        if read_as.is_known or read_as.splits or UNKNOWN in read_as.text:
             raise RetryCall(_needs_shell(text))
         globs.append(word)
     return tuple(words), tuple(globs)
@@ -163,13 +169,14 @@ def _split_text(text: str, analysis: Analysis) -> tuple[tuple[str, ...], tuple[s
 
 def _needs_shell(text: str) -> str:
     return (
-        f"`{printable(text)[:200]}` was not run: it uses a shell's pipes, redirects, lists "
-        f"or expansions, and {HOW}. Where the person has set `commands.shell: true`, ask for a "
+        f"`{make_printable(text)[:200]}` was not run: it uses a shell's pipes, redirects, lists "
+        f"or expansions, and {NO_SHELL_HINT}. Where the person has set `commands.shell: true`, ask "
+        f"for a "
         "shell. For these characters as text, quote them in single quotes"
     )
 
 
-def _check_programs(analysis: Analysis, policy: CommandPolicy) -> None:
+def _check_programs(analysis: CommandAnalysis, policy: CommandPolicy) -> None:
     """Check shells and safe mode for every part.
 
     That includes parts behind pipes and wrappers, in `find -exec` and in `sh -c`.
@@ -179,25 +186,29 @@ def _check_programs(analysis: Analysis, policy: CommandPolicy) -> None:
         shells += _started_shells(part)
     if shells and not policy.shell_allowed:
         raise ToolFailed(
-            ErrorType.PERMISSION_DENIED, f"`{shells[0]}` was not run: {_NO_SHELL}; {HOW}"
+            ErrorType.PERMISSION_DENIED, f"`{shells[0]}` was not run: {_NO_SHELL}; {NO_SHELL_HINT}"
         )
     if not policy.safe_mode.on:
         return
     for part in analysis.parts:
         # The name as it is written: `./ls` is another program than `ls`.
-        names = [word.text if word.known else "?" for word in (*part.words[:1], *part.stripped[:1])]
-        refused = policy.safe_mode.refuses(names)
+        names = [
+            word.text if word.is_known else "?"
+            for word in (*part.words[:1], *part.words_after_wrappers[:1])
+        ]
+        refused = policy.safe_mode.find_refusal(names)
         effects = _effects(part)
         if refused or effects:
             reason = refused or f"safe mode is on and `{effects[0]}` does more than reading"
             raise ToolFailed(
                 ErrorType.PERMISSION_DENIED,
-                f"`{printable(part.raw)[:200]}` was not run: {reason}; use another tool, or ask "
+                f"`{make_printable(part.raw)[:200]}` was not run: {reason}; use another tool, or "
+                f"ask "
                 "the person",
             )
 
 
-def _effects(part: Part) -> list[str]:
+def _effects(part: CommandPart) -> list[str]:
     """Return what a part does besides reading."""
     found = [hazard or "an expansion" for hazard in part.hazards] + _more_effects(part.argv)
     if part.assignments:
@@ -208,11 +219,11 @@ def _effects(part: Part) -> list[str]:
     return found
 
 
-def _started_shells(part: Part) -> list[str]:
+def _started_shells(part: CommandPart) -> list[str]:
     """Return the shells that a part starts, itself or through a program that starts others."""
     starts = part.program in RUNNERS and (part.program not in ("find", "fd") or part.hazards)
-    words = part.words if starts else (*part.words[:1], *part.stripped[:1])
-    return [word.text for word in words if base(word.text) in SHELLS]
+    words = part.words if starts else (*part.words[:1], *part.words_after_wrappers[:1])
+    return [word.text for word in words if program_name(word.text) in SHELLS]
 
 
 def _more_effects(argv: Sequence[str | None]) -> list[str]:
@@ -229,18 +240,18 @@ def _is_short_option(word: str) -> bool:
     return word[:1] == "-" and word[1:2] != "-"
 
 
-def _check_folder(analysis: Analysis, workspace: Workspace, folder: str) -> None:
+def _check_folder(analysis: CommandAnalysis, workspace: Workspace, folder: str) -> None:
     """Judge file names again, as seen from the folder that the command starts in."""
     if not folder:
         return
     root = str(workspace.root)
     start = posixpath.join(root, folder)
-    loose = (literal(start), *analysis.loose)
+    loose = (literal_word(start), *analysis.loose)
     findings, _ = judge_paths(analysis.parts, loose, root, "", workspace.names, start=start)
     if findings:
         raise ToolFailed(ErrorType.PERMISSION_DENIED, f"the command was not run: {findings[0].why}")
 
 
-def printable(text: str) -> str:
+def make_printable(text: str) -> str:
     """Make characters visible that could hide or move what a person reads."""
-    return exact(text, keep="\n")
+    return escape_for_approval(text, keep="\n")

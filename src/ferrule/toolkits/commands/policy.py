@@ -14,17 +14,17 @@ from typing import Any, Literal
 
 from ferrule.core.errors import ConfigError
 from ferrule.core.limits import OUTPUT_CAP
-from ferrule.permissions.commands.syntax import Analysis
+from ferrule.permissions.command_analysis.syntax import CommandAnalysis
 from ferrule.permissions.safe_mode import SafeMode
-from ferrule.sandbox.backends.missing_protection import Mode
-from ferrule.sandbox.policy import Policy
+from ferrule.sandbox.backends.missing_protection import SandboxMode
+from ferrule.sandbox.policy import SandboxPolicy
 from ferrule.tools.context import Context
 
 OutputFormat = Literal["json", "value", "display"]
 PolicyFunction = Callable[[dict[str, Any], Mapping[str, Any]], object | Awaitable[object]]
 """`command_policy(request, args)`: what will run, and the arguments as the model gave them."""
 
-LONGEST_TIMEOUT = 3600
+MAX_TIMEOUT = 3600
 """In seconds."""
 
 
@@ -35,29 +35,29 @@ class CommandPolicy:
     Attributes:
         allow_env: Variables that children get besides the usual ones.
         timeout: Seconds, if the call names none.
-        keep: Bytes of output held in memory from the beginning, and as many from the end.
+        kept_bytes: Bytes of output held in memory from the beginning, and as many from the end.
         output_bytes: What the files of one command may hold together.
         result_bytes: What one result may have.
-        most_running: How many commands of a session may run at once.
+        max_running: How many commands of a session may run at once.
         confine: What the session's sandbox must enforce; None: what a sandbox enforces by default,
             for the run's own workspace.
-        on_gap: What happens if the machine does not offer that; `off`: commands run with all the
-            rights of this process.
+        on_missing_protection: What happens if the machine does not offer that; `off`: commands run
+            with all the rights of this process.
     """
 
     shell_allowed: bool = False
     safe_mode: SafeMode = SafeMode(on=False)
     allow_env: tuple[str, ...] = ()
     timeout: int = 300
-    keep: int = 1024 * 1024
+    kept_bytes: int = 1024 * 1024
     output_bytes: int = 64 * 1024 * 1024
     result_bytes: int = OUTPUT_CAP
-    most_running: int = 128
-    confine: Policy | None = None
-    on_gap: Mode = "required"
+    max_running: int = 128
+    confine: SandboxPolicy | None = None
+    on_missing_protection: SandboxMode = "required"
 
     @staticmethod
-    def of(context: Context) -> CommandPolicy:
+    def from_context(context: Context) -> CommandPolicy:
         """Return the policy of this run."""
         found = context.resources.get(CommandPolicy)
         return found if isinstance(found, CommandPolicy) else CommandPolicy()
@@ -83,7 +83,7 @@ class Behavior:
         _check_at_least("timeout_ms", self.timeout_ms, 1)
 
     @staticmethod
-    def of(given: Mapping[str, Any]) -> Behavior:
+    def from_mapping(given: Mapping[str, Any]) -> Behavior:
         """Make it from a mapping, as `command_behavior` is written. Raises ConfigError."""
         known = [f.name for f in fields(Behavior)]
         for key in given:
@@ -153,14 +153,18 @@ class CommandOptions:
             for prefix in self.allow_argv_prefixes
         )
 
-    def called(self, tool: str) -> str:
+    def catalog_name(self, tool: str) -> str:
         """Return the name of a tool of this set in the catalog."""
         name = self.names.get(tool, tool)
         return f"{self.namespace}::{name}" if self.namespace else name
 
 
-def beyond_prefixes(
-    argv: Sequence[str], analysis: Analysis, prefixes: tuple[tuple[str, ...], ...], *, shell: bool
+def find_prefix_violation(
+    argv: Sequence[str],
+    analysis: CommandAnalysis,
+    prefixes: tuple[tuple[str, ...], ...],
+    *,
+    shell: bool,
 ) -> str:
     """Return why a command does not begin with one of the prefixes; empty if it does.
 

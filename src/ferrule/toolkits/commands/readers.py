@@ -10,19 +10,19 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal
 
-from ferrule.core.calls import ErrorType, compact
+from ferrule.core.calls import ErrorType, encode_json
 from ferrule.core.errors import RetryCall, ToolFailed
 from ferrule.tools.context import Context
 from ferrule.tools.decorator import tool
 from ferrule.tools.definition import Tool
 
-from .outputs import Name, Stream
+from .outputs import OutputStream, StreamName
 from .policy import CommandOptions, CommandPolicy
-from .record import rendered
-from .session_commands import Commands, Handle
+from .record import render_record
+from .session_commands import CommandHandle, SessionCommands
 
-LENGTH = 65_536
-TAIL = 12_000
+DEFAULT_LENGTH = 65_536
+DEFAULT_TAIL_LENGTH = 12_000
 _SPARE_BYTES = 512
 """Bytes of a result that are left for what others add to it."""
 
@@ -34,7 +34,7 @@ _STREAM = Annotated[
 ]
 
 
-def reader_tools(options: CommandOptions) -> tuple[Tool, ...]:
+def make_reader_tools(options: CommandOptions) -> tuple[Tool, ...]:
     """Return both readers, answering in the form of these options."""
 
     @tool(side_effect="none", risk="safe", polls=True, inline=True)
@@ -45,7 +45,7 @@ def reader_tools(options: CommandOptions) -> tuple[Tool, ...]:
         path: _PATH = "",
         stream: _STREAM = "combined",
         offset: Annotated[int, "Byte to begin at."] = 0,
-        length: Annotated[int, "Bytes to read at the most."] = LENGTH,
+        length: Annotated[int, "Bytes to read at the most."] = DEFAULT_LENGTH,
     ) -> Any:
         """Read a part of what a command said: content, bytes_read, total_bytes, eof. Go on at
         offset + bytes_read.
@@ -62,7 +62,7 @@ def reader_tools(options: CommandOptions) -> tuple[Tool, ...]:
         handle_id: _HANDLE = "",
         path: _PATH = "",
         stream: _STREAM = "combined",
-        length: Annotated[int, "Bytes to read at the most."] = TAIL,
+        length: Annotated[int, "Bytes to read at the most."] = DEFAULT_TAIL_LENGTH,
     ) -> Any:
         """Read the end of what a command said."""
         _check("length", length, 1)
@@ -77,7 +77,7 @@ def _check(name: str, value: int, low: int) -> None:
         raise RetryCall(f"`{name}` must be at least {low}, found {value}")
 
 
-def located(context: Context, *names: str) -> Handle:
+def find_command(context: Context, *names: str) -> CommandHandle:
     """Return the command that one of these ids or paths names.
 
     Raises:
@@ -89,13 +89,13 @@ def located(context: Context, *names: str) -> Handle:
         raise RetryCall(
             "name the command once: by `command_id`, `handle_id` or the path of its output"
         )
-    return Commands.of(context).find(given[0], context.identity)
+    return SessionCommands.from_context(context).find(given[0], context.identity)
 
 
 def _find(
-    context: Context, command_id: str, handle_id: str, path: str, stream: Name
-) -> tuple[Handle, Stream]:
-    handle = located(context, command_id, handle_id, path)
+    context: Context, command_id: str, handle_id: str, path: str, stream: StreamName
+) -> tuple[CommandHandle, OutputStream]:
+    handle = find_command(context, command_id, handle_id, path)
     if path:
         named = next((output for output in handle.streams() if output.path == path), None)
         if named is None:
@@ -104,31 +104,33 @@ def _find(
                 f"`{path[:200]}` is no output of a command; pass ids by their name",
             )
         return handle, named
-    return handle, handle.outputs.named(stream)
+    return handle, handle.outputs.get(stream)
 
 
 def _answer(
-    handle: Handle,
-    output: Stream,
+    handle: CommandHandle,
+    output: OutputStream,
     offset: int | None,
     length: int,
     context: Context,
     options: CommandOptions,
 ) -> Any:
-    room = CommandPolicy.of(context).result_bytes - _SPARE_BYTES
+    room = CommandPolicy.from_context(context).result_bytes - _SPARE_BYTES
     length = min(length, room)
     while True:
         record = _make_record(handle, output, offset, length)
-        size = len(compact(record).encode("utf-8", "replace"))
+        size = len(encode_json(record).encode("utf-8", "replace"))
         if size <= room or length <= 1:
             break
         length = max(1, min(length * 3 // 4, length * room // size))
-    return rendered(record, options, lambda: _format(record))
+    return render_record(record, options, lambda: _format(record))
 
 
-def _make_record(handle: Handle, output: Stream, offset: int | None, length: int) -> dict[str, Any]:
+def _make_record(
+    handle: CommandHandle, output: OutputStream, offset: int | None, length: int
+) -> dict[str, Any]:
     # The end is a place, too: if less of it is shown, it begins later.
-    begin = max(0, output.stored - length) if offset is None else offset
+    begin = max(0, output.stored_bytes - length) if offset is None else offset
     try:
         piece = output.read(begin, length)
     except OSError:
@@ -143,7 +145,7 @@ def _make_record(handle: Handle, output: Stream, offset: int | None, length: int
         "offset": piece.offset,
         "bytes_read": piece.size,
         "total_bytes": piece.total,
-        "eof": handle.over and piece.offset + piece.size >= piece.total,
+        "eof": handle.has_ended and piece.offset + piece.size >= piece.total,
         "status": handle.status,
     }
     if handle.outputs.incomplete:

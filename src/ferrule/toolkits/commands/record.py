@@ -19,13 +19,13 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from ferrule.core.calls import compact
-from ferrule.permissions.child_environment import ChildEnvironment, looks_secret
-from ferrule.sandbox.command import Ended
+from ferrule.core.calls import encode_json
+from ferrule.permissions.child_environment import ChildEnvironment, is_secret_variable
+from ferrule.sandbox.command import CommandResult
 
-from .plan import Planned, printable
+from .plan import CommandPlan, make_printable
 from .policy import CommandOptions
-from .session_commands import Handle
+from .session_commands import CommandHandle
 
 _MAX_NAMES = 12
 _MAX_CHANGES = 1000
@@ -36,34 +36,34 @@ _SPARE_BYTES = 512
 
 
 @dataclass(frozen=True, slots=True)
-class Showing:
+class DisplayLimits:
     """How much is shown.
 
-    `inline` bytes of each output, `room` bytes for the whole record; the tool `reader` reads the
-    rest.
+    `inline_bytes` bytes of each output, `record_bytes` bytes for the whole record; the tool
+    `reader` reads the rest.
     """
 
-    inline: int
-    room: int
+    inline_bytes: int
+    record_bytes: int
     reader: str = "read_command_output"
 
 
-def record_of(handle: Handle, showing: Showing) -> dict[str, Any]:
+def make_record(handle: CommandHandle, limits: DisplayLimits) -> dict[str, Any]:
     """Return the record of a command in its present state."""
-    inline = showing.inline
+    inline = limits.inline_bytes
     changes = _MAX_CHANGES
     while True:
-        record = _make_record(handle, inline, changes, showing.reader)
-        size = len(compact(record).encode("utf-8", "replace")) + _SPARE_BYTES
-        if size <= showing.room or inline == changes == 0:
+        record = _make_record(handle, inline, changes, limits.reader)
+        size = len(encode_json(record).encode("utf-8", "replace")) + _SPARE_BYTES
+        if size <= limits.record_bytes or inline == changes == 0:
             return record
         if inline:
-            inline = min(inline * 3 // 4, inline * showing.room // size)
+            inline = min(inline * 3 // 4, inline * limits.record_bytes // size)
         else:
             changes //= 2
 
 
-def _make_record(handle: Handle, inline: int, changes: int, reader: str) -> dict[str, Any]:
+def _make_record(handle: CommandHandle, inline: int, changes: int, reader: str) -> dict[str, Any]:
     ended = handle.ended
     outputs = handle.outputs
     running = handle.running
@@ -75,7 +75,7 @@ def _make_record(handle: Handle, inline: int, changes: int, reader: str) -> dict
         "handle_id": handle.handle_id,
         "status": handle.status,
         "success": handle.status == "completed" and ended is not None and ended.exit_code == 0,
-        "exit_code": exit_code(handle),
+        "exit_code": get_exit_code(handle),
         "signal": (ended.signal or None) if ended else None,
         "timed_out": handle.status == "timed_out",
         "stdout": stdout,
@@ -90,11 +90,11 @@ def _make_record(handle: Handle, inline: int, changes: int, reader: str) -> dict
         "process_group_id": running.process_group,
         "started_at": handle.started_at,
         "ended_at": handle.ended_at,
-        "duration_ms": handle.age_ms,
-        "sandbox": running.applied.as_record(),
+        "duration_ms": handle.elapsed_ms,
+        "sandbox": running.protections.as_record(),
         "audit_id": handle.call_id,
         "policy_context": dict(handle.policy_context),
-        **handle.added,
+        **handle.extra_fields,
     }
     cut = _cut_outputs(handle, inline)
     if cut:
@@ -108,22 +108,24 @@ def _make_record(handle: Handle, inline: int, changes: int, reader: str) -> dict
     return record
 
 
-def _add_end(record: dict[str, Any], handle: Handle, ended: Ended, changes: int) -> None:
+def _add_end(
+    record: dict[str, Any], handle: CommandHandle, ended: CommandResult, changes: int
+) -> None:
     """Add what is known of a command that has ended."""
-    if ended.left or ended.alive:
+    if ended.leftover_processes or ended.surviving_processes:
         record["process_cleanup"] = {
-            "left": list(ended.left[:_MAX_NAMES]),
-            "alive": list(ended.alive[:_MAX_NAMES]),
+            "left": list(ended.leftover_processes[:_MAX_NAMES]),
+            "alive": list(ended.surviving_processes[:_MAX_NAMES]),
         }
     has_changes = "changes" in record
     if has_changes:
         record |= _list_preview(ended, changes)
-    notes = hints(handle, ended, record["stdout"] + record["stderr"], listed=has_changes)
+    notes = list_hints(handle, ended, record["stdout"] + record["stderr"], listed=has_changes)
     if notes:
         record["notes"] = notes
 
 
-def _cut_outputs(handle: Handle, inline: int) -> dict[str, int]:
+def _cut_outputs(handle: CommandHandle, inline: int) -> dict[str, int]:
     """Return the outputs that are shown in part, by name, with their whole size."""
     outputs = handle.outputs
     streams = {"stdout": outputs.stdout}
@@ -138,87 +140,87 @@ def _add_reader(capture: dict[str, Any], reader: str) -> dict[str, Any]:
     return {**capture, "hint": hint}
 
 
-def _list_preview(ended: Ended, most: int) -> dict[str, Any]:
+def _list_preview(ended: CommandResult, most: int) -> dict[str, Any]:
     shown = [
         {"path": change.name, "kind": change.kind, "size": change.size}
         for change in ended.changes[:most]
     ]
     left_out = len(ended.changes) - len(shown)
-    if not left_out and not ended.changes_cut:
+    if not left_out and not ended.changes_truncated:
         return {"changes": shown}
     # Changes that the preview itself did not list are not counted: there may be more.
     return {
         "changes": shown,
-        "changes_left_out": f"at least {left_out}" if ended.changes_cut else left_out,
+        "changes_left_out": f"at least {left_out}" if ended.changes_truncated else left_out,
     }
 
 
-def exit_code(handle: Handle) -> int | None:
+def get_exit_code(handle: CommandHandle) -> int | None:
     """Return the exit status; -1 if a signal ended it or nobody knows, None while it runs."""
-    if not handle.over:
+    if not handle.has_ended:
         return None
     if handle.ended is None or handle.status == "killed" or handle.ended.exit_code is None:
         return -1
     return handle.ended.exit_code
 
 
-def blocked(
-    planned: Planned, reason: str, call_id: str, allowed: Sequence[Sequence[str]] = ()
+def make_blocked_record(
+    planned: CommandPlan, reason: str, call_id: str, allowed: Sequence[Sequence[str]] = ()
 ) -> dict[str, Any]:
     """Return the record of a command that was not run."""
     record: dict[str, Any] = {
         "status": "blocked",
         "blocked": True,
         "success": False,
-        "reason": printable(reason),
+        "reason": make_printable(reason),
         "argv": list(planned.argv),
         "audit_id": call_id,
     }
-    if planned.shell:
+    if planned.uses_shell:
         record["command"] = planned.text
     if allowed:
         record["allowed_argv_prefixes"] = [list(prefix) for prefix in allowed]
     return record
 
 
-def news_of(handle: Handle, inline: int) -> str:
+def describe_progress(handle: CommandHandle, inline: int) -> str:
     """Describe the state or the end of a command in the background.
 
     With the last `inline` bytes of its output.
     """
-    name = f"`{handle.planned.shown()[:200]}` ({handle.command_id})"
-    state = "is still running" if not handle.over else ended_as(handle)
+    name = f"`{handle.plan.format_command_line()[:200]}` ({handle.command_id})"
+    state = "is still running" if not handle.has_ended else describe_end(handle)
     size = handle.outputs.combined.size
-    text = f"{name} {state} after {handle.age_ms / 1000:.1f} s with {size} bytes of output"
-    tail = handle.outputs.combined.end(inline)
+    text = f"{name} {state} after {handle.elapsed_ms / 1000:.1f} s with {size} bytes of output"
+    tail = handle.outputs.combined.tail(inline)
     return f"{text}; the end of it:\n{tail}" if tail else text
 
 
-def ended_as(handle: Handle) -> str:
+def describe_end(handle: CommandHandle) -> str:
     """Describe how a command ended."""
     if handle.failure is not None:
         return f"failed: {handle.failure}"
     if handle.status == "timed_out":
-        return f"was ended by its timeout after {handle.seconds:g} s"
+        return f"was ended by its timeout after {handle.timeout_seconds:g} s"
     if handle.status == "killed" or handle.ended is None:
         return "was killed"
     signal = handle.ended.signal
-    return f"was ended by {signal}" if signal else f"ended with exit status {exit_code(handle)}"
+    return f"was ended by {signal}" if signal else f"ended with exit status {get_exit_code(handle)}"
 
 
-def display(handle: Handle, text: str) -> str:
+def format_output(handle: CommandHandle, text: str) -> str:
     """Format an output for a model: the text, and how it ended if that is not status 0."""
     return "".join(_split_around_output(handle, text))
 
 
-def facts_of(handle: Handle, text: str) -> dict[str, Any]:
+def make_result_facts(handle: CommandHandle, text: str) -> dict[str, Any]:
     """Return how a command ended, for the program that called the tool (`tools.result_facts`).
 
     `before` and `after` are what `display` puts around the output, `ending` the line end that it
     leaves out between them.
     """
     before, body, after = _split_around_output(handle, text)
-    code = exit_code(handle)
+    code = get_exit_code(handle)
     return {
         "exit_code": -1 if code is None else code,
         "timed_out": handle.status == "timed_out",
@@ -228,9 +230,9 @@ def facts_of(handle: Handle, text: str) -> dict[str, Any]:
     }
 
 
-def _split_around_output(handle: Handle, text: str) -> tuple[str, str, str]:
+def _split_around_output(handle: CommandHandle, text: str) -> tuple[str, str, str]:
     """Return the text before an output, the output, and the text after it."""
-    if not handle.over:
+    if not handle.has_ended:
         state = (
             f"[running in the background as {handle.command_id}; {handle.outputs.combined.size} "
             "bytes of output so far]"
@@ -238,10 +240,10 @@ def _split_around_output(handle: Handle, text: str) -> tuple[str, str, str]:
         if not text:
             return "", "", state
         return "", text.removesuffix("\n"), f"\n{state}"
-    lines = notices(handle, text)
+    lines = list_notices(handle, text)
     if handle.status in ("timed_out", "killed"):
         others = [line for line in lines if not line.startswith(("[ended by", "[exit"))]
-        lines = [f"[{ended_as(handle)}]", *others]
+        lines = [f"[{describe_end(handle)}]", *others]
     nothing = "" if text else "(no output)"
     if not lines:
         return nothing, text, ""
@@ -251,7 +253,7 @@ def _split_around_output(handle: Handle, text: str) -> tuple[str, str, str]:
     return nothing, text.removesuffix("\n"), "\n".join(["", *lines])
 
 
-def notices(handle: Handle, text: str) -> list[str]:
+def list_notices(handle: CommandHandle, text: str) -> list[str]:
     """Return the lines after an output: how it ended if not with status 0, and what to know."""
     ended = handle.ended
     if ended is None:
@@ -263,26 +265,33 @@ def notices(handle: Handle, text: str) -> list[str]:
         found.append(f"[ended by {ended.signal}]")
     elif ended.exit_code is None and not ended.timed_out:
         found.append("[exit status unknown]")
-    if ended.left:
-        found.append(f"[ended what it had left running: {', '.join(ended.left[:_MAX_NAMES])}]")
-    if ended.alive:
+    if ended.leftover_processes:
         found.append(
-            f"[may still be running: {', '.join(ended.alive[:_MAX_NAMES])}; check before doing "
+            f"[ended what it had left running: {', '.join(ended.leftover_processes[:_MAX_NAMES])}]"
+        )
+    if ended.surviving_processes:
+        found.append(
+            f"[may still be running: {', '.join(ended.surviving_processes[:_MAX_NAMES])}; check "
+            f"before doing "
             "it again]"
         )
-    return [*found, *(f"[{hint}]" for hint in hints(handle, ended, text))]
+    return [*found, *(f"[{hint}]" for hint in list_hints(handle, ended, text))]
 
 
-def hints(handle: Handle, ended: Ended, text: str, *, listed: bool = False) -> list[str]:
+def list_hints(
+    handle: CommandHandle, ended: CommandResult, text: str, *, listed: bool = False
+) -> list[str]:
     """Return what may explain a failure, and what was withheld.
 
     With `listed`, what a preview changed is listed elsewhere.
     """
-    planned = handle.planned
+    planned = handle.plan
     found: list[str] = []
     failed = ended.exit_code != 0 and not ended.timed_out
     if failed and planned.literal_globs:
-        globs = ", ".join(f"`{printable(word)}`" for word in planned.literal_globs[:_MAX_NAMES])
+        globs = ", ".join(
+            f"`{make_printable(word)}`" for word in planned.literal_globs[:_MAX_NAMES]
+        )
         found.append(f"{globs} was passed as it is: without a shell nothing expands it")
     names = _missed_variables(text, handle.environment) if failed else []
     if names:
@@ -290,8 +299,8 @@ def hints(handle: Handle, ended: Ended, text: str, *, listed: bool = False) -> l
         found.append(
             f"not passed on from the environment: {shown}; a person can allow them by name"
         )
-    if ended.refused:
-        shown = ", ".join(f"`{printable(name)}`" for name in ended.refused[:_MAX_NAMES])
+    if ended.refused_names:
+        shown = ", ".join(f"`{make_printable(name)}`" for name in ended.refused_names[:_MAX_NAMES])
         found.append(f"not created, as no tool may: {shown}")
     if ended.changes and listed:
         found.append("a preview: nothing was changed; `changes` lists what would be")
@@ -300,8 +309,10 @@ def hints(handle: Handle, ended: Ended, text: str, *, listed: bool = False) -> l
     return [*found, *handle.hints]
 
 
-def _list_changes(ended: Ended) -> str:
-    changes = [f"`{printable(change.name)}` {change.kind}" for change in ended.changes[:_MAX_NAMES]]
+def _list_changes(ended: CommandResult) -> str:
+    changes = [
+        f"`{make_printable(change.name)}` {change.kind}" for change in ended.changes[:_MAX_NAMES]
+    ]
     more = f" and {len(ended.changes) - _MAX_NAMES} more" if len(ended.changes) > _MAX_NAMES else ""
     return ", ".join(changes) + more
 
@@ -311,13 +322,13 @@ def _missed_variables(text: str, environment: ChildEnvironment) -> list[str]:
 
     Those that the output mentions, else those that look like secrets.
     """
-    mentioned = list(environment.missing(text))
+    mentioned = list(environment.find_mentioned(text))
     if mentioned:
         return mentioned
-    return [name for name in environment.withheld if looks_secret(name)]
+    return [name for name in environment.withheld if is_secret_variable(name)]
 
 
-def rendered(
+def render_record(
     record: dict[str, Any], options: CommandOptions, display: Callable[[], str] | None = None
 ) -> Any:
     """Return a record in the form that the options ask for."""
@@ -326,5 +337,5 @@ def rendered(
     if options.output_format == "display" and display is not None:
         return display()
     if options.output_format == "display":
-        return str(record.get("reason") or compact(record))
-    return compact(record)
+        return str(record.get("reason") or encode_json(record))
+    return encode_json(record)

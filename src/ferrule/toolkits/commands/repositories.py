@@ -12,7 +12,7 @@ from collections.abc import Iterable
 from ferrule.core.errors import ToolFailed
 from ferrule.permissions.filesystem.workspace import Workspace
 
-from .plan import printable
+from .plan import make_printable
 
 _TOUCHED = re.compile(r"(?P<repository>(?:.*/)?\.git)/(?P<what>hooks|config)(?:\.lock)?$")
 _MAX_HINTS = 3
@@ -38,8 +38,8 @@ def repository_hints(refused: Iterable[str], workspace: Workspace) -> list[str]:
 
 def _hint(repository: str, what: str, workspace: Workspace) -> str:
     above = repository.removesuffix(".git").rstrip("/") or "."
-    shown = printable(repository)
-    place = printable(above)
+    shown = make_printable(repository)
+    place = make_printable(above)
     if _exists(workspace, f"{repository}/HEAD"):
         if what == "hooks":
             return ""  # A repository without the folder: the refusal has already been reported.

@@ -3,10 +3,10 @@
 `command_policy` is asked about this value and may replace it, so there is one form to read and
 write: the arguments of `run_command` in full.
 
-Environment variables come from the model here. The gate sees them (`permissions.variables`): a
-person is asked about those that can make a program run or load something else, and rules for the
-bare command do not cover the rest. Those that no person could judge are refused here as well, in
-case a call did not pass a gate.
+Environment variables come from the model here. The gate sees them
+(`permissions.command_variables`): a person is asked about those that can make a program run or load
+something else, and rules for the bare command do not cover the rest. Those that no person could
+judge are refused here as well, in case a call did not pass a gate.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ from typing import Any, Literal, cast, get_args
 
 from ferrule.core.calls import ErrorType
 from ferrule.core.errors import RetryCall, ToolFailed
+from ferrule.permissions.command_variables import loads_code
 from ferrule.permissions.filesystem.workspace import Workspace
-from ferrule.permissions.variables import loads_code
 
-from .plan import Planned
-from .policy import LONGEST_TIMEOUT, CommandOptions, CommandPolicy
+from .plan import CommandPlan
+from .policy import MAX_TIMEOUT, CommandOptions, CommandPolicy
 
-Mode = Literal["argv", "shell"]
+CommandMode = Literal["argv", "shell"]
 EnvMode = Literal["inherit_clean", "replace", "patch"]
 """How the environment is made.
 
@@ -37,7 +37,7 @@ _VARIABLE_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 
 @dataclass(frozen=True, slots=True)
-class Request:
+class CommandRequest:
     """What to run, and how.
 
     Exactly one of `argv` and `text` is given; `cwd` is a path of the workspace. Times are in
@@ -45,7 +45,7 @@ class Request:
     wait.
     """
 
-    mode: Mode = "argv"
+    mode: CommandMode = "argv"
     argv: tuple[str, ...] = ()
     text: str = ""
     cwd: str = "."
@@ -68,11 +68,11 @@ class Request:
         return self.text or self.argv
 
     @property
-    def shell(self) -> bool:
+    def uses_shell(self) -> bool:
         """Whether a shell reads the command."""
         return self.mode == "shell"
 
-    def arguments(self) -> dict[str, Any]:
+    def to_arguments(self) -> dict[str, Any]:
         """Return the arguments of the full `run_command`; `parse` makes this request of them."""
         return {
             "command": self.text or list(self.argv),
@@ -95,13 +95,13 @@ class Request:
             "progress_max_inline_bytes": self.progress_max_inline_bytes,
         }
 
-    def described(self, planned: Planned) -> dict[str, Any]:
+    def describe(self, plan: CommandPlan) -> dict[str, Any]:
         """Return what a policy function is shown.
 
         The arguments, with the words that would run as `argv`.
         """
-        text = self.text or shlex.join(planned.argv)
-        return {**self.arguments(), "command": text, "argv": list(planned.argv)}
+        text = self.text or shlex.join(plan.argv)
+        return {**self.to_arguments(), "command": text, "argv": list(plan.argv)}
 
 
 ARGUMENTS = (
@@ -125,7 +125,9 @@ ARGUMENTS = (
 )
 
 
-def parse(given: Mapping[str, Any], options: CommandOptions, policy: CommandPolicy) -> Request:
+def parse_request(
+    given: Mapping[str, Any], options: CommandOptions, policy: CommandPolicy
+) -> CommandRequest:
     """Make a request from arguments, with the defaults and upper limits of the options.
 
     Args:
@@ -152,14 +154,14 @@ def parse(given: Mapping[str, Any], options: CommandOptions, policy: CommandPoli
     if wanted_inline is None:
         wanted_inline = options.max_inline_bytes
     timeout = given.get("timeout_ms") or behavior.timeout_ms or policy.timeout * 1000
-    _check_range("timeout_ms", timeout, 1, LONGEST_TIMEOUT * 1000)
+    _check_range("timeout_ms", timeout, 1, MAX_TIMEOUT * 1000)
     progress = _take_number(
         given, "progress_interval_ms", behavior.progress_interval_ms, 10, 3_600_000
     )
     snippet = _take_number(
         given, "progress_max_inline_bytes", behavior.progress_max_inline_bytes, 0, 1 << 30
     )
-    return Request(
+    return CommandRequest(
         mode=mode,
         argv=argv,
         text=text,
@@ -234,7 +236,7 @@ _CAPTURE_TYPES: Mapping[str, type] = {
 }
 
 
-def _check_shell(given: Mapping[str, Any], mode: Mode) -> None:
+def _check_shell(given: Mapping[str, Any], mode: CommandMode) -> None:
     """Raise for a shell that is not available.
 
     The text is judged as a bash reads it that runs no start-up files and has no terminal. Another
@@ -265,7 +267,7 @@ def _check_shell(given: Mapping[str, Any], mode: Mode) -> None:
 
 def _background_delay(given: Mapping[str, Any], default: int | None) -> int | None:
     if given.get("background_after_ms") is not None:
-        return _take_number(given, "background_after_ms", 0, 0, LONGEST_TIMEOUT * 1000)
+        return _take_number(given, "background_after_ms", 0, 0, MAX_TIMEOUT * 1000)
     if given.get("background") is not None:
         return 0 if given["background"] else None
     return default
@@ -316,13 +318,15 @@ def _check_names(given: object) -> tuple[str, ...]:
     return names
 
 
-def starting_folder(request: Request, options: CommandOptions, workspace: Workspace) -> str:
+def resolve_start_folder(
+    request: CommandRequest, options: CommandOptions, workspace: Workspace
+) -> str:
     """Return the folder where the command starts, relative to the workspace. No I/O.
 
     Raises:
         ToolFailed: `permission_denied` if it may not start there.
     """
-    folder = workspace.permit(request.cwd, write=False)
+    folder = workspace.check_name(request.cwd, write=False)
     root = workspace.name(options.root) if options.root else ""
     if root and folder != root and not folder.startswith(root + "/"):
         raise ToolFailed(

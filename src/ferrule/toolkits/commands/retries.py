@@ -10,10 +10,10 @@ from typing import Any, Literal
 from ferrule.core.errors import ConfigError
 
 Backoff = Literal["constant", "linear", "exponential"]
-Check = Callable[[dict[str, Any]], bool | Awaitable[bool]]
-Act = Callable[[dict[str, Any]], object]
+RetryCheck = Callable[[dict[str, Any]], bool | Awaitable[bool]]
+RetryAction = Callable[[dict[str, Any]], object]
 
-LONGEST_DELAY = 3_600_000
+MAX_DELAY_MS = 3_600_000
 """In milliseconds."""
 
 
@@ -35,8 +35,8 @@ class Retry:
     max_attempts: int = 1
     delay_ms: int = 0
     backoff: Backoff = "constant"
-    should_retry: Check | None = None
-    before_retry: Act | None = None
+    should_retry: RetryCheck | None = None
+    before_retry: RetryAction | None = None
 
     def __post_init__(self) -> None:
         for name, low in (("max_attempts", 1), ("delay_ms", 0)):
@@ -52,7 +52,7 @@ class Retry:
             )
 
     @staticmethod
-    def of(given: Retry | Mapping[str, Any] | None) -> Retry:
+    def from_value(given: Retry | Mapping[str, Any] | None) -> Retry:
         """Make it from a mapping with the same names. Raises ConfigError, for `jitter` too."""
         if given is None:
             return Retry()
@@ -71,8 +71,8 @@ class Retry:
                 raise ConfigError(f"retry: unknown key `{key}`", hint=hint)
         return Retry(**given)
 
-    def delay(self, failed: int) -> int:
+    def compute_delay(self, failed: int) -> int:
         """Return the milliseconds to wait after this many failed attempts."""
         factors = {"constant": 1, "linear": failed, "exponential": 2 ** min(failed - 1, 32)}
         factor = factors[self.backoff]
-        return min(self.delay_ms * factor, LONGEST_DELAY)
+        return min(self.delay_ms * factor, MAX_DELAY_MS)

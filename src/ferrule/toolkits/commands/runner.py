@@ -19,25 +19,25 @@ from contextvars import ContextVar
 from dataclasses import dataclass, replace
 from typing import Any
 
-from ferrule.core.calls import Call, ErrorType, compact
+from ferrule.core.calls import ErrorType, ToolCall, encode_json
 from ferrule.core.errors import ToolFailed
-from ferrule.permissions.approvals import ApprovalRequest, Approver, digest
+from ferrule.permissions.approvals import ApprovalRequest, Approver, digest_arguments
 from ferrule.permissions.filesystem.workspace import Workspace
-from ferrule.permissions.gate import Offer
-from ferrule.sandbox.command import Command, Running, Sink
+from ferrule.permissions.rule_evaluation import GrantOffer
+from ferrule.sandbox.command import Command, OutputSink, RunningCommand
 from ferrule.tools.context import Context
 from ferrule.tools.definition import Tool
 
-from .output_copies import arrange
+from .output_copies import plan_copy
 from .outputs import Outputs
-from .plan import Planned, check, printable, read
-from .policy import CommandOptions, CommandPolicy, beyond_prefixes
-from .record import Showing, blocked, news_of
+from .plan import CommandPlan, check_plan, make_printable, read_command
+from .policy import CommandOptions, CommandPolicy, find_prefix_violation
+from .record import DisplayLimits, describe_progress, make_blocked_record
 from .repositories import repository_hints
-from .request import Request, parse, starting_folder
-from .session_commands import Commands, Handle, Reports, fresh_ids, owner
-from .start import environment_of, program_of, record_confined, sandbox_of
-from .verdict import judge
+from .request import CommandRequest, parse_request, resolve_start_folder
+from .session_commands import CommandHandle, ProgressReports, SessionCommands, new_ids, owner_key
+from .start import find_executable, get_sandbox, make_environment, record_confinement
+from .verdict import ask_policy
 
 _MAX_CHANGES = 3
 _changes: ContextVar[int] = ContextVar("changes", default=0)
@@ -45,17 +45,17 @@ _changes: ContextVar[int] = ContextVar("changes", default=0)
 
 
 @dataclass(frozen=True, slots=True)
-class Ready:
+class ReadyCommand:
     """A command that passed every check; it starts in `folder`, relative to the workspace."""
 
-    request: Request
-    planned: Planned
+    request: CommandRequest
+    planned: CommandPlan
     folder: str
     policy_context: Mapping[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
-class Answered:
+class EarlyAnswer:
     """An answer without a start.
 
     It is the record of a blocked command, or (`finished`) the result of the request that a policy
@@ -66,18 +66,18 @@ class Answered:
     finished: bool = False
 
 
-def plan_of(
+def plan_request(
     given: Mapping[str, Any], context: Context, options: CommandOptions
-) -> tuple[Request, Planned, str]:
+) -> tuple[CommandRequest, CommandPlan, str]:
     """Return the request, the command to run and its folder.
 
     Raises:
         ToolFailed: The settings do not allow it.
     """
     request, planned, folder = _read_request(given, context, options)
-    check(
+    check_plan(
         planned,
-        policy=CommandPolicy.of(context),
+        policy=CommandPolicy.from_context(context),
         workspace=context.resource(Workspace),
         folder=folder,
     )
@@ -86,63 +86,67 @@ def plan_of(
 
 def _read_request(
     given: Mapping[str, Any], context: Context, options: CommandOptions
-) -> tuple[Request, Planned, str]:
+) -> tuple[CommandRequest, CommandPlan, str]:
     workspace = context.resource(Workspace)
-    request = parse(given, options, CommandPolicy.of(context))
-    folder = starting_folder(request, options, workspace)
-    planned = read(request.command, shell=request.shell, workspace=workspace)
+    request = parse_request(given, options, CommandPolicy.from_context(context))
+    folder = resolve_start_folder(request, options, workspace)
+    planned = read_command(request.command, shell=request.uses_shell, workspace=workspace)
     return request, planned, folder
 
 
 async def prepare(
     given: Mapping[str, Any], context: Context, options: CommandOptions, tool: Tool
-) -> Ready | Answered:
+) -> ReadyCommand | EarlyAnswer:
     """Judge a request.
 
     Raises:
         ToolFailed: The settings do not allow it.
         ConfigError: A policy function returned a value that is not a verdict.
     """
-    policy = CommandPolicy.of(context)
+    policy = CommandPolicy.from_context(context)
     workspace = context.resource(Workspace)
     request, planned, folder = _read_request(given, context, options)
     if options.prefixes is not None:
-        violation = beyond_prefixes(
-            planned.argv, planned.analysis, options.prefixes, shell=planned.shell
+        violation = find_prefix_violation(
+            planned.argv, planned.analysis, options.prefixes, shell=planned.uses_shell
         )
         if violation:
-            return Answered(blocked(planned, violation, context.call_id, options.prefixes))
-    check(planned, policy=policy, workspace=workspace, folder=folder)
+            return EarlyAnswer(
+                make_blocked_record(planned, violation, context.call_id, options.prefixes)
+            )
+    check_plan(planned, policy=policy, workspace=workspace, folder=folder)
     request = _with_words(request, planned)
     if options.command_policy is None:
-        return Ready(request, planned, folder, {})
-    verdict = await judge(options.command_policy, request.described(planned), given)
-    if verdict.denied:
-        return Answered(blocked(planned, verdict.denied, context.call_id))
-    if verdict.changed is not None:
-        changed = parse(verdict.changed, options, policy)
-        words = read(changed.command, shell=changed.shell, workspace=workspace)
+        return ReadyCommand(request, planned, folder, {})
+    verdict = await ask_policy(options.command_policy, request.describe(planned), given)
+    if verdict.denial_reason:
+        return EarlyAnswer(make_blocked_record(planned, verdict.denial_reason, context.call_id))
+    if verdict.changed_arguments is not None:
+        changed = parse_request(verdict.changed_arguments, options, policy)
+        words = read_command(changed.command, shell=changed.uses_shell, workspace=workspace)
         changed = _with_words(changed, words)
         if changed != request:
             return await _restart_with(changed, context, options, tool)
-    if verdict.ask:
-        refusal = await _ask_person(verdict.ask, request, planned, context, options, tool)
+    if verdict.approval_reason:
+        refusal = await _ask_person(
+            verdict.approval_reason, request, planned, context, options, tool
+        )
         if refusal:
-            return Answered(blocked(planned, refusal, context.call_id))
-    return Ready(request, planned, folder, verdict.context)
+            return EarlyAnswer(make_blocked_record(planned, refusal, context.call_id))
+    return ReadyCommand(request, planned, folder, verdict.context)
 
 
-def _with_words(request: Request, planned: Planned) -> Request:
+def _with_words(request: CommandRequest, planned: CommandPlan) -> CommandRequest:
     """Return the request with the words that would run.
 
     Text without a shell is only another spelling of these words.
     """
-    return request if planned.shell else replace(request, argv=planned.argv, text="")
+    return request if planned.uses_shell else replace(request, argv=planned.argv, text="")
 
 
 async def _restart_with(
-    request: Request, context: Context, options: CommandOptions, tool: Tool
-) -> Ready | Answered:
+    request: CommandRequest, context: Context, options: CommandOptions, tool: Tool
+) -> ReadyCommand | EarlyAnswer:
     """Run another request instead, through every check that judged this one."""
     if _changes.get() >= _MAX_CHANGES:
         raise ToolFailed(
@@ -153,21 +157,21 @@ async def _restart_with(
     try:
         if context.call is None:
             # There is no pipeline here, so none has judged the first request either.
-            return await prepare(request.arguments(), context, options, tool)
-        result = await context.call(options.called(tool.name), request.arguments())
+            return await prepare(request.to_arguments(), context, options, tool)
+        result = await context.call(options.catalog_name(tool.name), request.to_arguments())
     finally:
         _changes.reset(token)
     if not result.success:
         raise ToolFailed(
             result.error_type, result.error_message or "the changed command was not run"
         )
-    return Answered(result.data, finished=True)
+    return EarlyAnswer(result.data, finished=True)
 
 
 async def _ask_person(
     reason: str,
-    request: Request,
-    planned: Planned,
+    request: CommandRequest,
+    planned: CommandPlan,
     context: Context,
     options: CommandOptions,
     tool: Tool,
@@ -180,18 +184,18 @@ async def _ask_person(
     approver: Any = context.resources.get(Approver)
     if approver is None:
         return f"{reason}; this needs a person's yes and nobody can be asked"
-    name = options.called(tool.name)
-    arguments = request.arguments()
+    name = options.catalog_name(tool.name)
+    arguments = request.to_arguments()
     answer = await approver.ask(
         ApprovalRequest(
-            call=Call(context.call_id, name, compact(arguments)),
+            call=ToolCall(context.call_id, name, encode_json(arguments)),
             tool=tool,
             risk=str(tool.risk),
             reason=reason,
             labels=tuple(sorted(planned.analysis.labels)),
-            preview=preview_of(request, planned),
-            offers=(Offer("once", ""),),
-            digest=digest(name, arguments),
+            preview=preview_command(request, planned),
+            offers=(GrantOffer("once", ""),),
+            digest=digest_arguments(name, arguments),
             identity=context.identity,
             values=arguments,
         )
@@ -201,16 +205,16 @@ async def _ask_person(
     return f"{reason}; the answer was no. {answer.note}".strip()
 
 
-def preview_of(request: Request, planned: Planned) -> str:
+def preview_command(request: CommandRequest, planned: CommandPlan) -> str:
     """Describe the exact command line, where and how it would run, and its input."""
-    line = printable(planned.text) if planned.shell else planned.shown()
-    how = "in a shell" if planned.shell else "without a shell"
+    line = make_printable(planned.text) if planned.uses_shell else planned.format_command_line()
+    how = "in a shell" if planned.uses_shell else "without a shell"
     lines = [line, f"(in `{request.cwd or '.'}`, {how}, at most {request.timeout_ms / 1000:g} s)"]
     if request.background_after_ms is not None:
         lines.append(f"(in the background after {request.background_after_ms} ms)")
     if request.env_mode == "replace":
         lines.append("with no variables but PATH and those that follow")
-    lines += [f"with {name}={printable(value)}" for name, value in request.env.items()]
+    lines += [f"with {name}={make_printable(value)}" for name, value in request.env.items()]
     if request.env_remove:
         lines.append(f"without {', '.join(request.env_remove)}")
     discarded: list[str] = []
@@ -221,11 +225,13 @@ def preview_of(request: Request, planned: Planned) -> str:
     if discarded:
         lines.append(f"(standard {' and '.join(discarded)} is discarded)")
     if request.stdin:
-        lines.append(f"standard input:\n{printable(request.stdin)}")
+        lines.append(f"standard input:\n{make_printable(request.stdin)}")
     return "\n".join(lines)
 
 
-async def launch(ready: Ready, context: Context, *, keep: int, copy: bool = False) -> Handle:
+async def launch(
+    ready: ReadyCommand, context: Context, *, keep: int, copy: bool = False
+) -> CommandHandle:
     """Start a command that passed every check.
 
     Args:
@@ -237,24 +243,24 @@ async def launch(ready: Ready, context: Context, *, keep: int, copy: bool = Fals
     """
     request = ready.request
     planned = ready.planned
-    policy = CommandPolicy.of(context)
+    policy = CommandPolicy.from_context(context)
     workspace = context.resource(Workspace)
-    environment = environment_of(request, policy, workspace, ready.folder)
-    program = program_of(planned, environment.values, workspace, policy)
-    commands = Commands.of(context)
-    sandbox = await sandbox_of(context, commands)
-    record_confined(context, sandbox, printable(program))
-    arrangement = arrange(planned, sandbox, commands.folder) if copy else None
-    command_id, handle_id = fresh_ids()
+    environment = make_environment(request, policy, workspace, ready.folder)
+    program = find_executable(planned, environment.values, workspace, policy)
+    commands = SessionCommands.from_context(context)
+    sandbox = await get_sandbox(context, commands)
+    record_confinement(context, sandbox, make_printable(program))
+    arrangement = plan_copy(planned, sandbox, commands.folder) if copy else None
+    command_id, handle_id = new_ids()
     seconds = request.timeout_ms / 1000
     if request.background_after_ms is None and context.deadline is not None:
         seconds = min(seconds, max(0.1, context.deadline - 5))
-    outputs = commands.outputs(
+    outputs = commands.create_outputs(
         command_id, keep=keep, limit=policy.output_bytes, merged=request.merge_stderr
     )
     directory = -1
     try:
-        directory = workspace.descriptor(ready.folder)
+        directory = workspace.open_descriptor(ready.folder)
         command = Command(
             planned.argv if arrangement is None else arrangement.argv,
             program=program,
@@ -267,9 +273,9 @@ async def launch(ready: Ready, context: Context, *, keep: int, copy: bool = Fals
             identity=context.identity,
         )
 
-        def make_handle(running: Running) -> Handle:
-            handle = Handle(
-                owner(context.identity),
+        def make_handle(running: RunningCommand) -> CommandHandle:
+            handle = CommandHandle(
+                owner_key(context.identity),
                 context.call_id,
                 planned,
                 ready.folder,
@@ -282,14 +288,14 @@ async def launch(ready: Ready, context: Context, *, keep: int, copy: bool = Fals
                 ready.policy_context,
             )
             if sandbox.policy is not None and sandbox.policy.preview:
-                handle.added["changes"] = []
-            handle.when_over.append(lambda: handle.hints.extend(_explain(handle, workspace)))
+                handle.extra_fields["changes"] = []
+            handle.end_callbacks.append(lambda: handle.hints.extend(_explain(handle, workspace)))
             collect = arrangement.collect if arrangement is not None else None
             if collect is not None:
-                handle.when_over.append(lambda: collect(handle, commands.folder))
+                handle.end_callbacks.append(lambda: collect(handle, commands.folder))
             return handle
 
-        return await commands.start(sandbox, command, make_handle, most=policy.most_running)
+        return await commands.start(sandbox, command, make_handle, max_running=policy.max_running)
     except BaseException:
         outputs.discard()
         raise
@@ -298,12 +304,12 @@ async def launch(ready: Ready, context: Context, *, keep: int, copy: bool = Fals
             os.close(directory)
 
 
-def _explain(handle: Handle, workspace: Workspace) -> list[str]:
-    refused = handle.ended.refused if handle.ended is not None else ()
+def _explain(handle: CommandHandle, workspace: Workspace) -> list[str]:
+    refused = handle.ended.refused_names if handle.ended is not None else ()
     return repository_hints(refused, workspace) if refused else []
 
 
-def _error_sink(request: Request, outputs: Outputs) -> Sink | None:
+def _error_sink(request: CommandRequest, outputs: Outputs) -> OutputSink | None:
     if request.merge_stderr:
         return None
     return outputs.take_error if request.keep_stderr else _discard
@@ -314,7 +320,9 @@ def _discard(data: bytes) -> bool:
     return True
 
 
-async def see(handle: Handle, request: Request, context: Context) -> bool:
+async def wait_for_command(
+    handle: CommandHandle, request: CommandRequest, context: Context
+) -> bool:
     """Wait for a command as its request says.
 
     A call that is cancelled while it waits ends the command too.
@@ -322,7 +330,7 @@ async def see(handle: Handle, request: Request, context: Context) -> bool:
     Returns:
         False if the command goes on in the background, from where it reports.
     """
-    commands = Commands.of(context)
+    commands = SessionCommands.from_context(context)
     after = request.background_after_ms
     try:
         if after is None:
@@ -333,16 +341,16 @@ async def see(handle: Handle, request: Request, context: Context) -> bool:
         await commands.kill(handle)
         raise
     inline = request.progress_max_inline_bytes
-    reports = Reports(
+    reports = ProgressReports(
         request.progress_interval_ms / 1000,
         context.tell,
-        lambda reported: news_of(reported, inline),
+        lambda reported: describe_progress(reported, inline),
     )
     commands.report(handle, reports)
-    return handle.over
+    return handle.has_ended
 
 
-def showing_of(context: Context, options: CommandOptions, inline: int) -> Showing:
+def make_display_limits(context: Context, options: CommandOptions, inline: int) -> DisplayLimits:
     """Return how much of an output a result of this run may show."""
-    room = CommandPolicy.of(context).result_bytes
-    return Showing(inline, room, options.called("read_command_output"))
+    room = CommandPolicy.from_context(context).result_bytes
+    return DisplayLimits(inline, room, options.catalog_name("read_command_output"))

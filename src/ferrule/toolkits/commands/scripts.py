@@ -25,21 +25,21 @@ from ferrule.core.identity import Identity
 from ferrule.permissions.filesystem.workspace import Workspace
 from ferrule.sandbox.command import Command
 from ferrule.sandbox.running_command import Execution
-from ferrule.sandbox.sandbox import Sandbox, plain
+from ferrule.sandbox.sandbox import Sandbox, unconfined_sandbox
 from ferrule.tools.context import Context
 
-from .full import run_command_tool
+from .full import make_run_command_tool
 from .policy import CommandOptions, CommandPolicy
-from .record import record_of
-from .request import Request
-from .runner import Ready, launch, prepare, see, showing_of
-from .session_commands import Commands, Handle
-from .start import sandbox_of
+from .record import make_record
+from .request import CommandRequest
+from .runner import ReadyCommand, launch, make_display_limits, prepare, wait_for_command
+from .session_commands import CommandHandle, SessionCommands
+from .start import get_sandbox
 
 Record = dict[str, Any]
 """The result of a command, as `record.py` describes it; JSON values only."""
 
-INLINE = 1024 * 1024
+DEFAULT_INLINE_BYTES = 1024 * 1024
 """Bytes of each output that a record shows unless the request says otherwise."""
 _MAX_INLINE = 64 * 1024 * 1024
 _MAX_PENDING = 1024 * 1024
@@ -80,17 +80,17 @@ class CommandRunner:
         # The author of a script wrote what it runs, so commands have the author's rights unless a
         # policy says otherwise.
         self._policy = policy or CommandPolicy(
-            shell_allowed=True, result_bytes=2 * _MAX_INLINE, on_gap="off"
+            shell_allowed=True, result_bytes=2 * _MAX_INLINE, on_missing_protection="off"
         )
         self._options = options or CommandOptions(
             max_inline_bytes=_MAX_INLINE, output_format="value"
         )
-        self._sandbox = sandbox or (plain() if policy is None else None)
+        self._sandbox = sandbox or (unconfined_sandbox() if policy is None else None)
         self._identity = identity or Identity(
             "local", "script", f"script_{uuid4().hex[:12]}", "script"
         )
         self._memory: dict[str, Any] = {} if memory is None else memory
-        self._tool = run_command_tool(self._options)
+        self._tool = make_run_command_tool(self._options)
 
     async def __aenter__(self) -> CommandRunner:
         return self
@@ -134,7 +134,7 @@ class CommandRunner:
         """
         handle = self._commands.find(command_id, self._identity)
         await handle.wait(timeout_ms / 1000)
-        return self._record(handle, INLINE, 0)
+        return self._record(handle, DEFAULT_INLINE_BYTES, 0)
 
     async def cancel(self, command_id: str) -> bool:
         """End a command. Return False if it is unknown or has already ended."""
@@ -149,8 +149,8 @@ class CommandRunner:
         await self._commands.close()
 
     @property
-    def _commands(self) -> Commands:
-        return Commands.of(self._context())
+    def _commands(self) -> SessionCommands:
+        return SessionCommands.from_context(self._context())
 
     def _context(self, sandbox: Sandbox | None = None) -> Context:
         chosen = sandbox or self._sandbox
@@ -165,36 +165,36 @@ class CommandRunner:
         context = self._context()
         given = dict(request)
         if pieces is not None:
-            sandbox = await sandbox_of(context, self._commands)
+            sandbox = await get_sandbox(context, self._commands)
             context = self._context(_WatchedSandbox(sandbox, pieces))
         tail = int(given.pop("tail_bytes", 0))
         capture = dict(given.pop("capture", None) or {})
-        given["capture"] = {"max_inline_bytes": INLINE, **capture}
+        given["capture"] = {"max_inline_bytes": DEFAULT_INLINE_BYTES, **capture}
         try:
             ready = await prepare(given, context, self._options, self._tool)
-            if not isinstance(ready, Ready):
+            if not isinstance(ready, ReadyCommand):
                 return ready.value
             inline = ready.request.max_inline_bytes
             copy = self._options.preserve_filtered_output
             handle = await launch(ready, context, keep=max(inline, tail), copy=copy)
-            await see(handle, ready.request, context)
+            await wait_for_command(handle, ready.request, context)
         except ToolFailed as failure:
-            return not_started(given, failure)
+            return make_not_started_record(given, failure)
         return {**self._record(handle, inline, tail), **_command_fields(ready.request)}
 
-    def _record(self, handle: Handle, inline: int, tail: int) -> Record:
-        record = record_of(handle, showing_of(self._context(), self._options, inline))
+    def _record(self, handle: CommandHandle, inline: int, tail: int) -> Record:
+        record = make_record(handle, make_display_limits(self._context(), self._options, inline))
         record["stdout_bytes"] = handle.outputs.stdout.size
-        record["tail"] = handle.outputs.combined.end(tail) if tail else ""
+        record["tail"] = handle.outputs.combined.tail(tail) if tail else ""
         return record
 
 
-def _command_fields(request: Request) -> Record:
+def _command_fields(request: CommandRequest) -> Record:
     words = {"command": request.text} if request.text else {"argv": list(request.argv)}
     return {**words, "cwd": request.cwd}
 
 
-def not_started(request: Mapping[str, Any], failed: ToolFailed) -> Record:
+def make_not_started_record(request: Mapping[str, Any], failed: ToolFailed) -> Record:
     """Return the record of a request that never became a process.
 
     It was not allowed, not understood, or there is no such program.

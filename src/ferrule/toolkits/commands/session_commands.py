@@ -1,15 +1,15 @@
 """The commands of a session: those that run, and those whose output can still be read.
 
 There is one `Commands` per session, in its memory. Every command, whether a call waits for it or
-not, is a `Handle` with a task that follows it to its end; a waiting call only watches. So timeout,
-standard input and what is kept are the same in the foreground and in the background.
+not, is a `CommandHandle` with a task that follows it to its end; a waiting call only watches. So
+timeout, standard input and what is kept are the same in the foreground and in the background.
 
 * A handle belongs to an identity (tenant, user, session); for any other it does not exist.
 * `close` ends every command and removes every file. If the event loop stops first, its cancellation
   ends the commands; if the process dies, the launcher dies too, and the next session removes the
   files.
-* Finished commands are kept for reading: the newest `KEPT` of them, with at most `KEPT_BYTES` of
-  output.
+* Finished commands are kept for reading: the newest `MAX_KEPT` of them, with at most
+  `MAX_KEPT_BYTES` of output.
 """
 
 from __future__ import annotations
@@ -25,32 +25,32 @@ from ferrule.core.calls import ErrorType
 from ferrule.core.errors import ToolFailed
 from ferrule.core.identity import Identity
 from ferrule.permissions.child_environment import ChildEnvironment
-from ferrule.sandbox.command import Command, Ended, Running
+from ferrule.sandbox.command import Command, CommandResult, RunningCommand
 from ferrule.sandbox.sandbox import Sandbox
 from ferrule.tools.context import Context
 
-from .output_folder import Folder
-from .outputs import Outputs, Stream
-from .plan import Planned
-from .session_sandbox import Confined
+from .output_folder import OutputFolder
+from .outputs import Outputs, OutputStream
+from .plan import CommandPlan
+from .session_sandbox import SessionSandbox
 
-KEY = "ferrule.commands"
+MEMORY_KEY = "ferrule.commands"
 """The key of the session's commands in `Context.memory`."""
-KEPT = 256
-KEPT_BYTES = 1024**3
-FRESH = 32
+MAX_KEPT = 256
+MAX_KEPT_BYTES = 1024**3
+MAX_IN_MEMORY = 32
 """Finished commands whose output can be shown without reading their files."""
 _STALE_BYTES = 1024
 """Bytes of an older command's output that are still shown, of its beginning and of its end."""
 
 
-def owner(identity: Identity) -> tuple[str, str, str]:
+def owner_key(identity: Identity) -> tuple[str, str, str]:
     """Return the owner of a command: the runs of one session share their commands."""
     return identity.tenant, identity.user, identity.session
 
 
 @dataclass(slots=True, eq=False)
-class Handle:
+class CommandHandle:
     """One command, from its start to the end of the session.
 
     `started_at` and `ended_at` are in milliseconds since 1970.
@@ -58,140 +58,142 @@ class Handle:
 
     owner: tuple[str, str, str]
     call_id: str
-    planned: Planned
+    plan: CommandPlan
     folder: str
     environment: ChildEnvironment
-    seconds: float
+    timeout_seconds: float
     outputs: Outputs
-    running: Running
+    running: RunningCommand
     command_id: str
     handle_id: str
     policy_context: Mapping[str, Any] = field(default_factory=dict[str, Any])
-    extras: dict[str, Stream] = field(default_factory=dict[str, Stream])
+    extra_streams: dict[str, OutputStream] = field(default_factory=dict[str, OutputStream])
     """Further outputs that were kept, by name; they are read like the first three."""
-    added: dict[str, Any] = field(default_factory=dict[str, Any])
+    extra_fields: dict[str, Any] = field(default_factory=dict[str, Any])
     """Further fields of its record."""
-    when_over: list[Callable[[], None]] = field(default_factory=list[Callable[[], None]])
+    end_callbacks: list[Callable[[], None]] = field(default_factory=list[Callable[[], None]])
     """Called in order when it has ended, before anybody who waits for it goes on."""
     hints: list[str] = field(default_factory=list[str])
     """Explanations of how it ended, besides those that the record finds itself."""
-    unheard: int = 0
+    unanswered_reports: int = 0
     """Reports since somebody last asked about the command."""
-    awaited: int = 0
+    waiting_calls: int = 0
     """Calls that wait for its end; they get a result and need no report."""
     started_at: int = field(default_factory=lambda: time.time_ns() // 1_000_000)
-    began: float = field(default_factory=time.monotonic)
+    started_monotonic: float = field(default_factory=time.monotonic)
     duration_ms: int = 0
     ended_at: int | None = None
-    ended: Ended | None = None
+    ended: CommandResult | None = None
     failure: BaseException | None = None
     cancelled: bool = False
     done: asyncio.Event = field(default_factory=asyncio.Event)
-    news: asyncio.TimerHandle | None = None
+    report_timer: asyncio.TimerHandle | None = None
 
     @property
-    def over(self) -> bool:
+    def has_ended(self) -> bool:
         """Whether the command has ended."""
         return self.ended_at is not None
 
     @property
     def status(self) -> str:
         """`running`, `completed`, `timed_out` or `killed`."""
-        if not self.over:
+        if not self.has_ended:
             return "running"
         if self.ended is None or self.ended.killed:
             return "killed"
         return "timed_out" if self.ended.timed_out else "completed"
 
     @property
-    def age_ms(self) -> int:
+    def elapsed_ms(self) -> int:
         """How long the command ran, or has run so far."""
-        if self.over:
+        if self.has_ended:
             return self.duration_ms
-        return int((time.monotonic() - self.began) * 1000)
+        return int((time.monotonic() - self.started_monotonic) * 1000)
 
-    def streams(self) -> Iterator[Stream]:
+    def streams(self) -> Iterator[OutputStream]:
         """Yield all outputs that were kept."""
         yield self.outputs.combined
         yield self.outputs.stdout
         yield self.outputs.stderr
-        yield from self.extras.values()
+        yield from self.extra_streams.values()
 
     @property
-    def stored(self) -> int:
+    def stored_bytes(self) -> int:
         """The number of bytes in all its files."""
-        return self.outputs.stored + sum(stream.stored for stream in self.extras.values())
+        return self.outputs.stored_bytes + sum(
+            stream.stored_bytes for stream in self.extra_streams.values()
+        )
 
     async def wait(self, seconds: float | None = None) -> bool:
         """Wait until the command has ended, at most `seconds`. Return whether it has.
 
         Cancelling this does not end the command. Raises the error that kept it from starting.
         """
-        self.unheard = 0
-        self.awaited += 1
+        self.unanswered_reports = 0
+        self.waiting_calls += 1
         try:
             async with asyncio.timeout(seconds):
                 await self.done.wait()
         except TimeoutError:
             pass  # It may have ended at this very moment: the answer is its state below.
         finally:
-            self.awaited -= 1
+            self.waiting_calls -= 1
         if self.failure is not None:
             raise self.failure
-        return self.over
+        return self.has_ended
 
 
 @dataclass(frozen=True, slots=True)
-class Reports:
+class ProgressReports:
     """How a command in the background is reported.
 
-    Every `seconds` if there is something new, and when it ends. `words` describes the command and
-    `tell` sends the text. After `most` reports that nobody followed up, the next one is its end: a
-    command must not fill the history of a model that is doing something else.
+    Every `seconds` if there is something new, and when it ends. `describe` describes the command
+    and `send` sends the text. After `max_unanswered` reports that nobody followed up, the next one
+    is its end: a command must not fill the history of a model that is doing something else.
     """
 
     seconds: float
-    tell: Callable[[str], None]
-    words: Callable[[Handle], str]
-    most: int = 5
+    send: Callable[[str], None]
+    describe: Callable[[CommandHandle], str]
+    max_unanswered: int = 5
 
 
-class Commands:
+class SessionCommands:
     """All commands of one session."""
 
     def __init__(self) -> None:
-        self._handles: dict[str, Handle] = {}
+        self._handles: dict[str, CommandHandle] = {}
         self._tasks: set[asyncio.Task[None]] = set()
-        self._folder: Folder | None = None
+        self._folder: OutputFolder | None = None
         self._starting = 0
         self._closed = 0
         self._closes_with: Context | None = None
-        self.confined = Confined()
+        self.sandbox = SessionSandbox()
         """The session's own sandbox."""
 
     @staticmethod
-    def of(context: Context) -> Commands:
+    def from_context(context: Context) -> SessionCommands:
         """Return the commands of this session. They end with it."""
-        found = context.memory.setdefault(KEY, Commands())
-        assert isinstance(found, Commands)
+        found = context.memory.setdefault(MEMORY_KEY, SessionCommands())
+        assert isinstance(found, SessionCommands)
         if found._closes_with is None:
             found._closes_with = context
             context.on_close(found.close)
         return found
 
     @property
-    def running(self) -> int:
+    def running_count(self) -> int:
         """The number of commands that are running."""
-        return sum(not handle.over for handle in self._handles.values())
+        return sum(not handle.has_ended for handle in self._handles.values())
 
     @property
-    def folder(self) -> Folder:
+    def folder(self) -> OutputFolder:
         """The folder of the outputs; created with the first command."""
         if self._folder is None:
-            self._folder = Folder()
+            self._folder = OutputFolder()
         return self._folder
 
-    def outputs(self, command_id: str, *, keep: int, limit: int, merged: bool) -> Outputs:
+    def create_outputs(self, command_id: str, *, keep: int, limit: int, merged: bool) -> Outputs:
         """Create the output files of a command."""
         return Outputs(self.folder, command_id, keep=keep, limit=limit, merged=merged)
 
@@ -199,10 +201,10 @@ class Commands:
         self,
         sandbox: Sandbox,
         command: Command,
-        make: Callable[[Running], Handle],
+        make_handle: Callable[[RunningCommand], CommandHandle],
         *,
-        most: int,
-    ) -> Handle:
+        max_running: int,
+    ) -> CommandHandle:
         """Start a command and follow it to its end.
 
         A call that is cancelled while the command is being started leaves nothing behind.
@@ -210,10 +212,11 @@ class Commands:
         Raises:
             ToolFailed: The command cannot be started, or too many are running.
         """
-        if self.running + self._starting >= most:
+        if self.running_count + self._starting >= max_running:
             raise ToolFailed(
                 ErrorType.LIMIT,
-                f"{most} commands are running; wait for one of them, or end one, before the next",
+                f"{max_running} commands are running; wait for one of them, or end one, before the "
+                f"next",
             )
         self._starting += 1
         closed = self._closed
@@ -227,14 +230,14 @@ class Commands:
             raise ToolFailed(
                 ErrorType.CANCELLED, "the session was closed while the command was being started"
             )
-        handle = make(running)
+        handle = make_handle(running)
         self._handles[handle.command_id] = handle
         task = asyncio.create_task(self._follow(handle))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
         return handle
 
-    async def _follow(self, handle: Handle) -> None:
+    async def _follow(self, handle: CommandHandle) -> None:
         try:
             handle.ended = await handle.running.wait()
         except asyncio.CancelledError:
@@ -247,61 +250,61 @@ class Commands:
         finally:
             self._finish(handle)
 
-    def _finish(self, handle: Handle) -> None:
+    def _finish(self, handle: CommandHandle) -> None:
         handle.outputs.close()
         handle.ended_at = time.time_ns() // 1_000_000
         ran = handle.ended.duration_ms if handle.ended is not None else 0
-        handle.duration_ms = ran or int((time.monotonic() - handle.began) * 1000)
-        if handle.news is not None:
-            handle.news.cancel()
+        handle.duration_ms = ran or int((time.monotonic() - handle.started_monotonic) * 1000)
+        if handle.report_timer is not None:
+            handle.report_timer.cancel()
         try:
-            for call in handle.when_over:
+            for call in handle.end_callbacks:
                 call()
         finally:
             handle.done.set()
             self._forget_old(handle)
 
-    def report(self, handle: Handle, reports: Reports) -> None:
+    def report(self, handle: CommandHandle, reports: ProgressReports) -> None:
         """Report progress from now on, and the end unless someone ended the command on purpose."""
-        if handle.over:
+        if handle.has_ended:
             return
         reported_size = handle.outputs.combined.size
-        handle.unheard = 0
+        handle.unanswered_reports = 0
         later = asyncio.get_running_loop().call_later
 
         def report_progress() -> None:
             nonlocal reported_size
             size = handle.outputs.combined.size
-            if size != reported_size and handle.unheard < reports.most:
+            if size != reported_size and handle.unanswered_reports < reports.max_unanswered:
                 reported_size = size
-                handle.unheard += 1
-                reports.tell(reports.words(handle))
-            handle.news = later(reports.seconds, report_progress)
+                handle.unanswered_reports += 1
+                reports.send(reports.describe(handle))
+            handle.report_timer = later(reports.seconds, report_progress)
 
         def report_end() -> None:
-            if not handle.cancelled and not handle.awaited:
-                reports.tell(reports.words(handle))
+            if not handle.cancelled and not handle.waiting_calls:
+                reports.send(reports.describe(handle))
 
-        handle.when_over.append(report_end)
-        handle.news = later(reports.seconds, report_progress)
+        handle.end_callbacks.append(report_end)
+        handle.report_timer = later(reports.seconds, report_progress)
 
-    async def kill(self, handle: Handle) -> bool:
+    async def kill(self, handle: CommandHandle) -> bool:
         """End a command. Return whether this call ended it."""
-        if handle.over or handle.cancelled:
+        if handle.has_ended or handle.cancelled:
             return False
         handle.cancelled = True
         await _complete(handle.running.end())
         await handle.done.wait()
         return handle.status == "killed"
 
-    def find(self, name: str, identity: Identity) -> Handle:
+    def find(self, name: str, identity: Identity) -> CommandHandle:
         """Find a command by command id, handle id, or the exact path of one of its outputs.
 
         Raises:
             ToolFailed: `not_found` if this identity has no such command.
         """
         for handle in self._handles.values():
-            if handle.owner != owner(identity):
+            if handle.owner != owner_key(identity):
                 continue
             if name in (handle.command_id, handle.handle_id):
                 return handle
@@ -320,10 +323,10 @@ class Commands:
         """
         self._closed += 1
         while tasks := [task for task in self._tasks if not task.get_loop().is_closed()]:
-            running = [handle for handle in self._handles.values() if not handle.over]
+            running = [handle for handle in self._handles.values() if not handle.has_ended]
             await asyncio.gather(*(self.kill(handle) for handle in running))
             await asyncio.wait(tasks)
-        await self.confined.close()
+        await self.sandbox.close()
         self._handles.clear()
         self._closes_with = None
         folder = self._folder
@@ -331,22 +334,22 @@ class Commands:
         if folder is not None:
             folder.close()
 
-    def _forget_old(self, newest: Handle) -> None:
-        finished = [handle for handle in self._handles.values() if handle.over]
-        stored = sum(handle.stored for handle in finished)
+    def _forget_old(self, newest: CommandHandle) -> None:
+        finished = [handle for handle in self._handles.values() if handle.has_ended]
+        stored = sum(handle.stored_bytes for handle in finished)
         while finished and finished[0] is not newest:
-            if len(finished) <= KEPT and stored <= KEPT_BYTES:
+            if len(finished) <= MAX_KEPT and stored <= MAX_KEPT_BYTES:
                 break
             oldest = finished.pop(0)
-            stored -= oldest.stored
+            stored -= oldest.stored_bytes
             del self._handles[oldest.command_id]
             for stream in oldest.streams():
                 stream.folder.remove(stream.name)
-        for stale in finished[:-FRESH]:
+        for stale in finished[:-MAX_IN_MEMORY]:
             stale.outputs.shrink(_STALE_BYTES)
 
 
-def fresh_ids() -> tuple[str, str]:
+def new_ids() -> tuple[str, str]:
     """Return a command id and a handle id that nobody can guess."""
     return f"cmd_{uuid4().hex[:20]}", f"handle_{uuid4().hex[:20]}"
 

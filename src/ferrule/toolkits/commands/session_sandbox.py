@@ -13,25 +13,33 @@ from typing import Any
 from ferrule.core.calls import ErrorType
 from ferrule.core.errors import ToolFailed
 from ferrule.permissions.approvals import Approver
-from ferrule.sandbox.backends.missing_protection import Consent, Mode, Rung, SandboxGap, settle
+from ferrule.sandbox.backends.missing_protection import (
+    MissingProtections,
+    ReducedProtectionApproval,
+    SandboxBackend,
+    SandboxMode,
+    accept_or_raise,
+)
 from ferrule.sandbox.backends.probes import probe
-from ferrule.sandbox.backends.selection import choose, ladder
-from ferrule.sandbox.policy import Policy
+from ferrule.sandbox.backends.selection import available_backends, choose_backend
+from ferrule.sandbox.policy import SandboxPolicy
 from ferrule.sandbox.sandbox import Sandbox
-from ferrule.tools.context import HELD, Context
+from ferrule.tools.context import SANDBOX_TOPIC, Context
 
 
-class Confined:
+class SessionSandbox:
     """At most one sandbox, and what a person said about its missing protection."""
 
     def __init__(self) -> None:
         self._sandbox: Sandbox | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
         self._making = asyncio.Lock()
-        self._consent: Consent | None = None
+        self._consent: ReducedProtectionApproval | None = None
         self._noted = ""
 
-    async def sandbox(self, policy: Policy, on_gap: Mode, context: Context) -> Sandbox:
+    async def get(
+        self, policy: SandboxPolicy, on_missing_protection: SandboxMode, context: Context
+    ) -> Sandbox:
         """Return the sandbox for this policy.
 
         Raises:
@@ -48,30 +56,32 @@ class Confined:
         # Commands that start together share one sandbox, and one question.
         async with self._making:
             if self._sandbox is None or self._sandbox.policy != policy:
-                backend = await self._choose_backend(policy, on_gap, context)
+                backend = await self._choose_backend(policy, on_missing_protection, context)
                 old = self._sandbox
-                self._sandbox = Sandbox(policy, rung=backend, identity=context.identity)
-                self._note(backend.applied.in_words(), context)
+                self._sandbox = Sandbox(policy, backend=backend, identity=context.identity)
+                self._note(backend.protections.describe(), context)
                 await _close(old, loop)
             return self._sandbox
 
     def _note(self, text: str, context: Context) -> None:
         if text != self._noted:
             self._noted = text
-            context.note(HELD, text)
+            context.note(SANDBOX_TOPIC, text)
 
-    async def _choose_backend(self, policy: Policy, on_gap: Mode, context: Context) -> Rung:
+    async def _choose_backend(
+        self, policy: SandboxPolicy, on_gap: SandboxMode, context: Context
+    ) -> SandboxBackend:
         if on_gap == "off":
-            return ladder(policy, probe())[-1]
+            return available_backends(policy, probe())[-1]
         try:
-            return choose(policy, probe())
-        except SandboxGap as gap:
+            return choose_backend(policy, probe())
+        except MissingProtections as gap:
             approver: Any = context.resources.get(Approver)
             if self._consent is None and approver is not None:
-                self._consent = Consent(approver, context.identity)
+                self._consent = ReducedProtectionApproval(approver, context.identity)
             try:
-                return await settle(policy, gap, on_gap, self._consent)
-            except SandboxGap as refused:
+                return await accept_or_raise(policy, gap, on_gap, self._consent)
+            except MissingProtections as refused:
                 reason = f"{refused.detail}; {refused.hint}" if refused.hint else refused.detail
                 self._note(f"commands are refused: {reason}", context)
                 raise ToolFailed(

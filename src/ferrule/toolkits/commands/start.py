@@ -9,48 +9,50 @@ from dataclasses import replace
 from ferrule.core.calls import ErrorType
 from ferrule.core.errors import ToolFailed
 from ferrule.core.events import CallConfined
-from ferrule.permissions.child_environment import ChildEnvironment, child_environment
+from ferrule.permissions.child_environment import ChildEnvironment, filter_environment
 from ferrule.permissions.filesystem.workspace import Workspace
-from ferrule.sandbox.policy import Aspect, Holds, Policy
+from ferrule.sandbox.policy import Enforcement, Protection, SandboxPolicy
 from ferrule.sandbox.sandbox import Sandbox
 from ferrule.toolkits.process import find_program
 from ferrule.tools.context import Context
 
-from .plan import Planned, printable
+from .plan import CommandPlan, make_printable
 from .policy import CommandPolicy
-from .request import Request
-from .session_commands import Commands
+from .request import CommandRequest
+from .session_commands import SessionCommands
 
 
-async def sandbox_of(context: Context, commands: Commands) -> Sandbox:
+async def get_sandbox(context: Context, commands: SessionCommands) -> Sandbox:
     """Return the sandbox for the commands of this run: a given one, else the session's own."""
     given = context.resources.get(Sandbox)
     if isinstance(given, Sandbox):
         return given
-    policy = CommandPolicy.of(context)
+    policy = CommandPolicy.from_context(context)
     workspace = context.resource(Workspace)
-    sandbox_policy = policy.confine or Policy(workspace.root)
+    sandbox_policy = policy.confine or SandboxPolicy(workspace.root)
     if sandbox_policy.root == workspace.root:
         # Whoever made the policy, the protected names of this run hold for its commands.
-        names = workspace.command_names(sandbox_policy.names)
+        names = workspace.names_for_commands(sandbox_policy.names)
         sandbox_policy = replace(sandbox_policy, names=names)
-    return await commands.confined.sandbox(sandbox_policy, policy.on_gap, context)
+    return await commands.sandbox.get(sandbox_policy, policy.on_missing_protection, context)
 
 
-def record_confined(context: Context, sandbox: Sandbox, program: str) -> None:
+def record_confinement(context: Context, sandbox: Sandbox, program: str) -> None:
     """Record in the journal what confines the program that this call is about to start.
 
     Raises:
         JournalError: It cannot be recorded; then the program must not start.
     """
-    applied = sandbox.applied()
-    held = tuple(str(aspect) for aspect in Aspect if applied.holds.get(aspect) is Holds.YES)
-    rest = tuple(str(aspect) for aspect in Aspect if str(aspect) not in held)
-    context.record(CallConfined(context.call_id, applied.rung, held, rest, program))
+    applied = sandbox.protections()
+    held = tuple(
+        str(aspect) for aspect in Protection if applied.enforcement.get(aspect) is Enforcement.YES
+    )
+    rest = tuple(str(aspect) for aspect in Protection if str(aspect) not in held)
+    context.record(CallConfined(context.call_id, applied.backend, held, rest, program))
 
 
-def environment_of(
-    request: Request, policy: CommandPolicy, workspace: Workspace, folder: str
+def make_environment(
+    request: CommandRequest, policy: CommandPolicy, workspace: Workspace, folder: str
 ) -> ChildEnvironment:
     """Make the environment of the child.
 
@@ -60,7 +62,7 @@ def environment_of(
     # Programs trust PWD, and ours would name another folder.
     here = {"PWD": str(workspace.root / folder)} if "PWD" in os.environ else {}
     parent = dict[str, str]() if request.env_mode == "replace" else os.environ
-    filtered = child_environment(parent, add=policy.allow_env, overrides={**here, **request.env})
+    filtered = filter_environment(parent, add=policy.allow_env, overrides={**here, **request.env})
     values = {
         name: value for name, value in filtered.values.items() if name not in request.env_remove
     }
@@ -68,11 +70,11 @@ def environment_of(
     return ChildEnvironment(values, withheld)
 
 
-def program_of(
-    planned: Planned, environment: Mapping[str, str], workspace: Workspace, policy: CommandPolicy
+def find_executable(
+    plan: CommandPlan, environment: Mapping[str, str], workspace: Workspace, policy: CommandPolicy
 ) -> str:
     """Return the file to execute. Raises ToolFailed(not_found)."""
-    name = planned.argv[0]
+    name = plan.argv[0]
     if "/" in name:
         return name
     outside = str(workspace.root) if policy.safe_mode.on else ""
@@ -80,6 +82,6 @@ def program_of(
     if found is None:
         raise ToolFailed(
             ErrorType.NOT_FOUND,
-            f"`{printable(name)}` was not run: there is no such program on the PATH",
+            f"`{make_printable(name)}` was not run: there is no such program on the PATH",
         )
     return found

@@ -23,7 +23,7 @@ from typing import Any, cast
 from ferrule.core.errors import ConfigError
 from ferrule.engine.clock import Clock, SystemClock
 
-from .outputs import whole_start
+from .outputs import drop_cut_start
 from .retries import Retry
 from .scripts import Record, Runner
 
@@ -35,15 +35,15 @@ A request in full is a mapping: `{"command": ..., "mode": "shell", ...}`.
 Classify = Callable[[Record], Any]
 Hint = str | Callable[[Record], Any]
 
-TAIL = 12_000
+DEFAULT_TAIL_BYTES = 12_000
 """Bytes of a command's output that its step keeps, from the end."""
-REFERENCE_TAIL = 4000
+REFERENCE_TAIL_BYTES = 4000
 """Bytes of a command's output that a reference keeps, from the end."""
 
 _SYSTEM = SystemClock()
 
 
-def request_of(spec: Spec, options: Mapping[str, Any] | None = None) -> dict[str, Any]:
+def make_request(spec: Spec, options: Mapping[str, Any] | None = None) -> dict[str, Any]:
     """Return the request that a spec means; `options` are further fields of it.
 
     Raises:
@@ -68,7 +68,7 @@ async def command_step(
     retry: Retry | Mapping[str, Any] | None = None,
     classify: Classify | None = None,
     recovery_hint: Hint | None = None,
-    tail_bytes: int = TAIL,
+    tail_bytes: int = DEFAULT_TAIL_BYTES,
     clock: Clock = _SYSTEM,
 ) -> Record:
     """Run a named step and return its record, whether it succeeded or not.
@@ -81,8 +81,8 @@ async def command_step(
     Raises:
         ConfigError: The spec or the retry makes no sense.
     """
-    request = request_of(spec, options)
-    chosen = Retry.of(retry)
+    request = make_request(spec, options)
+    chosen = Retry.from_value(retry)
     attempts: list[Record] = []
     began = clock.monotonic()
     waited = 0
@@ -100,7 +100,7 @@ async def command_step(
             or not await _should_retry(chosen, record)
         ):
             break
-        waited = chosen.delay(len(attempts))
+        waited = chosen.compute_delay(len(attempts))
         await clock.sleep(waited / 1000)
         await _call(chosen.before_retry, record)
     if not record["ok"]:
@@ -185,7 +185,7 @@ def _take_end(text: str, most: int) -> str:
     data = text.encode("utf-8", "replace")
     if len(data) <= most:
         return text
-    return whole_start(data[len(data) - most :]).decode("utf-8", "replace")
+    return drop_cut_start(data[len(data) - most :]).decode("utf-8", "replace")
 
 
 async def command_try(
@@ -257,7 +257,7 @@ def last_failed_step(steps: Sequence[Record]) -> Record | None:
     return next((step for step in reversed(steps) if not step["ok"]), None)
 
 
-def step_reference(step: Record, tail_bytes: int = REFERENCE_TAIL) -> Record:
+def step_reference(step: Record, tail_bytes: int = REFERENCE_TAIL_BYTES) -> Record:
     """Return a step in short, for whoever investigates it.
 
     It has the outcome, the end of the output, and where the rest is.

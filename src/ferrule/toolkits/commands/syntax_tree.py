@@ -14,32 +14,32 @@ import re
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from ferrule.permissions.commands.program_facts import listed
-from ferrule.permissions.commands.shell_words import (
+from ferrule.permissions.command_analysis.program_facts import word_set
+from ferrule.permissions.command_analysis.shell_words import (
     ANY,
     BRACE,
     ONE,
     UNKNOWN,
     Word,
-    ansi_text,
-    tilde,
+    decode_ansi_quotes,
+    expand_tilde,
 )
 
 if TYPE_CHECKING:
     from tree_sitter import Node
 
-_LOOSE_TEXT = listed("string translated_string heredoc_body heredoc_redirect regex ERROR")
+_LOOSE_TEXT = word_set("string translated_string heredoc_body heredoc_redirect regex ERROR")
 """Nodes whose text between children is content, not blanks."""
-_WORDLIKE = listed("""
+_WORDLIKE = word_set("""
     word number raw_string string ansi_c_string concatenation simple_expansion expansion
     command_name test_operator command_substitution brace_expression variable_name
     arithmetic_expansion extglob_pattern variable_assignment""")
-_SEPARATE = listed(
+_SEPARATE = word_set(
     "command declaration_command unset_command for_statement test_command case_statement "
     "array file_redirect"
 )
 """Nodes in which touching words would be one word to a shell."""
-_STATEMENTS = listed("""
+_STATEMENTS = word_set("""
     command redirected_statement declaration_command unset_command test_command pipeline list
     subshell compound_statement negated_command variable_assignments if_statement while_statement
     for_statement c_style_for_statement case_statement function_definition""")
@@ -51,7 +51,7 @@ _DELIMITER = re.compile(rb"""\w+|'\w+'|"\w+"|\\\w+""")
 _AFTER_DELIMITER = (b"", b" ", b"\t", b"\n", b";", b"|", b"&", b"<", b">", b")")
 
 
-CRASHING = re.compile(r"(\{[0-9]*(?:\.\.[0-9]*)?)[^\x00-\xff]")
+CRASHING_TEXT = re.compile(r"(\{[0-9]*(?:\.\.[0-9]*)?)[^\x00-\xff]")
 """Text that is never given to tree-sitter-bash.
 
 Version 0.25 takes what follows `{` for an index into a table of 384: other characters read memory
@@ -59,7 +59,7 @@ that is not there and end the process.
 """
 
 
-def misread(root: Node, source: bytes, text: str) -> str:
+def find_misreading(root: Node, source: bytes, text: str) -> str:
     """Return why the tree cannot be trusted; empty if it can."""
     if root.has_error:
         return "it cannot be parsed"
@@ -125,7 +125,7 @@ def read_word(node: Node, home: str, root: str) -> Word:
     text = "".join(text for text, _ in pieces)
     raw = _text(node)
     if raw.startswith("~"):
-        text = tilde(text, home)
+        text = expand_tilde(text, home)
     return Word(text, raw, any(splits for _, splits in pieces))
 
 
@@ -175,7 +175,7 @@ def _unescape(data: bytes) -> str:
 
 
 def _ansi_quoted(node: Node, home: str, root: str) -> tuple[str, bool]:
-    return ansi_text(_text(node)[2:-1]), False
+    return decode_ansi_quotes(_text(node)[2:-1]), False
 
 
 def _concatenation(node: Node, home: str, root: str) -> tuple[str, bool]:

@@ -26,15 +26,18 @@ _KEYS = ("allow", "deny", "reason", "require_approval", "request", "patch", "pol
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """A decision. `denied` is the reason for a denial, `changed` the arguments to run instead."""
+    """A decision.
 
-    denied: str = ""
-    ask: str = ""
-    changed: Mapping[str, Any] | None = None
+    `denial_reason` is the reason for a denial, `changed_arguments` the arguments to run instead.
+    """
+
+    denial_reason: str = ""
+    approval_reason: str = ""
+    changed_arguments: Mapping[str, Any] | None = None
     context: Mapping[str, Any] = field(default_factory=dict[str, Any])
 
 
-async def judge(
+async def ask_policy(
     policy: PolicyFunction, request: dict[str, Any], args: Mapping[str, Any]
 ) -> Verdict:
     """Ask the function.
@@ -48,9 +51,9 @@ async def judge(
     if answer is None or answer is True:
         return Verdict()
     if answer is False:
-        return Verdict(denied=_DEFAULT_REASON)
+        return Verdict(denial_reason=_DEFAULT_REASON)
     if isinstance(answer, str):
-        return Verdict(denied=answer or _DEFAULT_REASON)
+        return Verdict(denial_reason=answer or _DEFAULT_REASON)
     if isinstance(answer, Mapping):
         return _read_mapping(cast("Mapping[str, Any]", answer), request)
     raise ConfigError(
@@ -73,7 +76,8 @@ def _read_mapping(answer: Mapping[str, Any], request: Mapping[str, Any]) -> Verd
     context = _optional_mapping(answer, "policy_context") or {}
     if deny or answer.get("allow") is False:
         return Verdict(
-            denied=deny if isinstance(deny, str) else reason or _DEFAULT_REASON, context=context
+            denial_reason=deny if isinstance(deny, str) else reason or _DEFAULT_REASON,
+            context=context,
         )
     changed = _optional_mapping(answer, "request")
     patch = _optional_mapping(answer, "patch")
@@ -84,7 +88,7 @@ def _read_mapping(answer: Mapping[str, Any], request: Mapping[str, Any]) -> Verd
     ask = ""
     if answer.get("require_approval"):
         ask = reason or "the command policy asks"
-    return Verdict(ask=ask, changed=changed, context=context)
+    return Verdict(approval_reason=ask, changed_arguments=changed, context=context)
 
 
 def _apply_patch(request: Mapping[str, Any], patch: Mapping[str, Any]) -> dict[str, Any]:

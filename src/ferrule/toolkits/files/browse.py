@@ -9,17 +9,17 @@ from datetime import UTC, datetime
 from typing import Annotated, Literal
 
 from ferrule.core.errors import ToolFailed
-from ferrule.permissions.filesystem.paths import shown
-from ferrule.permissions.filesystem.workspace import VERSION_CONTROL, Entry, Workspace
+from ferrule.permissions.filesystem.paths import quote_path
+from ferrule.permissions.filesystem.workspace import VERSION_CONTROL, FileEntry, Workspace
 from ferrule.toolkits.examples import with_examples
 from ferrule.tools.context import Context
 from ferrule.tools.decorator import tool
 from ferrule.tools.definition import READS, Tool
-from ferrule.tools.number_ranges import ranges
+from ferrule.tools.number_ranges import require_ranges
 
 from . import lines
-from .edits import count, invalid
-from .outline import MOST, outline
+from .edits import format_count, invalid_arguments
+from .outline import MAX_DEFINITIONS, find_definitions
 
 ALIASES = {
     "ls": "list_files",
@@ -39,15 +39,17 @@ For messages and documentation.
 NOT_EXPANDED = frozenset({"node_modules", "bower_components", "__pycache__", "venv"})
 """Folders that `file_tree` lists but does not open unless asked: their content is generated."""
 
-MOST_ENTRIES = 1000
-MOST_PATHS = 5000
-MOST_CLOSED = 20
+MAX_LISTED_ENTRIES = 1000
+MAX_TREE_ENTRIES = 5000
+MAX_UNOPENED_FOLDERS = 20
 """Unopened folders whose number of entries `file_tree` reports."""
 
 _KINDS = {"file": "FILE", "dir": "DIR", "link": "LINK", "other": "OTHER"}
 
 
-@tool(side_effect="read", risk="safe", impossible=ranges(max_entries=(1, MOST_ENTRIES)))
+@tool(
+    side_effect="read", risk="safe", impossible=require_ranges(max_entries=(1, MAX_LISTED_ENTRIES))
+)
 def list_files(
     context: Context,
     path: Annotated[str, READS, "Folder to list, relative to the workspace."] = ".",
@@ -63,8 +65,10 @@ def list_files(
     """List one folder as a table: type, size, time of the last change (UTC), name. Folders end with
     `/`; links are not followed.
     """
-    if not 1 <= max_entries <= MOST_ENTRIES:
-        raise invalid(f"`max_entries` = {max_entries}: must lie between 1 and {MOST_ENTRIES}")
+    if not 1 <= max_entries <= MAX_LISTED_ENTRIES:
+        raise invalid_arguments(
+            f"`max_entries` = {max_entries}: must lie between 1 and {MAX_LISTED_ENTRIES}"
+        )
     left_out: list[str] = []
     found = context.resource(Workspace).entries(path, left_out=left_out)
     entries = [entry for entry in found if show_hidden or not entry.name.startswith(".")]
@@ -79,17 +83,17 @@ def list_files(
     hidden = len(found) - len(entries)
     if hidden:
         notes.append(
-            f"[{count(hidden, 'hidden entry', 'hidden entries')} not shown; pass "
+            f"[{format_count(hidden, 'hidden entry', 'hidden entries')} not shown; pass "
             "`show_hidden: true`]"
         )
     if left_out:
         notes.append(
-            f"[{count(len(left_out), 'entry', 'entries')} not shown: no tool may touch them]"
+            f"[{format_count(len(left_out), 'entry', 'entries')} not shown: no tool may touch them]"
         )
     return "\n".join([*rows, *notes])
 
 
-@tool(side_effect="read", risk="safe", impossible=ranges(max_entries=(1, MOST_PATHS)))
+@tool(side_effect="read", risk="safe", impossible=require_ranges(max_entries=(1, MAX_TREE_ENTRIES)))
 def file_tree(
     context: Context,
     path: Annotated[str, READS, "Folder to begin at, relative to the workspace."] = ".",
@@ -100,8 +104,10 @@ def file_tree(
     or was not opened (name it as `path` to see it); one ending with `@` is a link. Folders of
     version control are left out.
     """
-    if not 1 <= max_entries <= MOST_PATHS:
-        raise invalid(f"`max_entries` = {max_entries}: must lie between 1 and {MOST_PATHS}")
+    if not 1 <= max_entries <= MAX_TREE_ENTRIES:
+        raise invalid_arguments(
+            f"`max_entries` = {max_entries}: must lie between 1 and {MAX_TREE_ENTRIES}"
+        )
     workspace = context.resource(Workspace)
     start = workspace.name(path)
     opened, closed = _open_folders(workspace, path, start, show_hidden, max_entries)
@@ -118,17 +124,17 @@ def file_tree(
         suffix = {"dir": "/", "link": "@"}.get(entry.kind, "")
         paths.append(entry.path + suffix)
     if left_out:
-        more = "raise `max_entries`, or use" if max_entries < MOST_PATHS else "use"
+        more = "raise `max_entries`, or use" if max_entries < MAX_TREE_ENTRIES else "use"
         paths.append(
-            f"[{left_out} of {len(opened[start])} entries of {shown(path)} not shown; {more} "
+            f"[{left_out} of {len(opened[start])} entries of {quote_path(path)} not shown; {more} "
             "`list_files` or `search_files`]"
         )
     paths += [
         f"[{name}/ holds {size} entries and was not opened: name it as `path`]"
-        for name, size in closed[:MOST_CLOSED]
+        for name, size in closed[:MAX_UNOPENED_FOLDERS]
     ]
-    if len(closed) > MOST_CLOSED:
-        paths.append(f"[{len(closed) - MOST_CLOSED} more folders were not opened]")
+    if len(closed) > MAX_UNOPENED_FOLDERS:
+        paths.append(f"[{len(closed) - MAX_UNOPENED_FOLDERS} more folders were not opened]")
     return paths
 
 
@@ -140,16 +146,16 @@ def file_outline(
     definition` with its line number.
     """
     text = context.resource(Workspace).read_text(path)
-    found, note = outline(path, text.removeprefix("\ufeff"))
+    found, note = find_definitions(path, text.removeprefix("\ufeff"))
     rows = [
         f"{definition.line}: {'  ' * definition.depth}{definition.text}"
-        for definition in found[:MOST]
+        for definition in found[:MAX_DEFINITIONS]
     ]
     if not rows:
-        line_count = count(len(lines.split(text)), "line")
-        rows.append(f"[no definitions found in {shown(path)}, {line_count}]")
-    if len(found) > MOST:
-        rows.append(f"[{len(found) - MOST} more definitions not shown]")
+        line_count = format_count(len(lines.split_lines(text)), "line")
+        rows.append(f"[no definitions found in {quote_path(path)}, {line_count}]")
+    if len(found) > MAX_DEFINITIONS:
+        rows.append(f"[{len(found) - MAX_DEFINITIONS} more definitions not shown]")
     if note:
         rows.append(f"[{note}]")
     return "\n".join(rows)
@@ -160,7 +166,7 @@ TOOLS: tuple[Tool, ...] = with_examples(list_files, file_tree, file_outline)
 
 def _open_folders(
     workspace: Workspace, path: str, start: str, show_hidden: bool, most: int
-) -> tuple[dict[str, list[Entry]], list[tuple[str, int]]]:
+) -> tuple[dict[str, list[FileEntry]], list[tuple[str, int]]]:
     """Open folders level by level while there is room, so that one deep corner cannot use it all.
 
     Returns:
@@ -172,7 +178,7 @@ def _open_folders(
     room = most - len(opened[start])
     level = opened[start] if room > 0 else []
     while level:
-        following: list[Entry] = []
+        following: list[FileEntry] = []
         for folder in level:
             if folder.kind != "dir" or folder.name in NOT_EXPANDED:
                 continue
@@ -187,14 +193,14 @@ def _open_folders(
     return opened, closed
 
 
-def _entries_below(workspace: Workspace, folder: Entry, show_hidden: bool) -> list[Entry]:
+def _entries_below(workspace: Workspace, folder: FileEntry, show_hidden: bool) -> list[FileEntry]:
     try:
         return _select_visible(workspace.entries(folder.path), show_hidden)
     except ToolFailed:
         return []  # Gone or not permitted: it stays in the list as a folder that was not opened.
 
 
-def _select_visible(entries: list[Entry], show_hidden: bool) -> list[Entry]:
+def _select_visible(entries: list[FileEntry], show_hidden: bool) -> list[FileEntry]:
     return [
         entry
         for entry in entries
@@ -202,7 +208,7 @@ def _select_visible(entries: list[Entry], show_hidden: bool) -> list[Entry]:
     ]
 
 
-def _sort_key(entry: Entry, sort_by: str) -> float | str:
+def _sort_key(entry: FileEntry, sort_by: str) -> float | str:
     if sort_by == "name":
         return entry.name
     if sort_by == "modified":
@@ -210,29 +216,29 @@ def _sort_key(entry: Entry, sort_by: str) -> float | str:
     return _size(entry)
 
 
-def _size(entry: Entry) -> int:
+def _size(entry: FileEntry) -> int:
     # The size that a file system reports for a folder means nothing to the reader.
     return entry.size if entry.kind == "file" else 0
 
 
-def _format_row(entry: Entry) -> str:
-    size = human_size(entry.size) if entry.kind == "file" else "-"
+def _format_row(entry: FileEntry) -> str:
+    size = format_size(entry.size) if entry.kind == "file" else "-"
     time = datetime.fromtimestamp(entry.modified, UTC).strftime("%Y-%m-%d %H:%M")
-    name = shown(entry.name)[1:-1] + ("/" if entry.kind == "dir" else "")
+    name = quote_path(entry.name)[1:-1] + ("/" if entry.kind == "dir" else "")
     return f"{_KINDS[entry.kind]:<5} {size:>9}  {time}  {name}"
 
 
-def _format_totals(entries: list[Entry]) -> str:
+def _format_totals(entries: list[FileEntry]) -> str:
     files = [entry for entry in entries if entry.kind == "file"]
     folders = sum(entry.kind == "dir" for entry in entries)
     others = len(entries) - len(files) - folders
-    parts = [count(len(files), "file"), count(folders, "folder")]
+    parts = [format_count(len(files), "file"), format_count(folders, "folder")]
     if others:
-        parts.append(count(others, "link or other", "links and others"))
-    return f"total: {', '.join(parts)}, {human_size(sum(entry.size for entry in files))}"
+        parts.append(format_count(others, "link or other", "links and others"))
+    return f"total: {', '.join(parts)}, {format_size(sum(entry.size for entry in files))}"
 
 
-def human_size(size: int) -> str:
+def format_size(size: int) -> str:
     """Format a number of bytes in units of 1024: `512 B`, `1.5 KB`, `3.0 GB`."""
     if size < 1024:
         return f"{size} B"

@@ -5,12 +5,12 @@ from __future__ import annotations
 import difflib
 from collections.abc import Iterator
 
-from ferrule.core.invisible_characters import exact
+from ferrule.core.invisible_characters import escape_for_approval
 
 from . import lines
 
-MOST_LINES = 400
-MOST_COLUMNS = 500
+MAX_LINES = 400
+MAX_COLUMNS = 500
 _MAX_COMPARED_LINES = 3000
 """Most lines on either side that are compared line by line.
 
@@ -18,18 +18,18 @@ Above that, old and new are shown as two blocks.
 """
 
 
-def unified(name: str, old: str, new: str, *, context: int = 3) -> str:
+def unified_diff(name: str, old: str, new: str, *, context: int = 3) -> str:
     """Return the unified diff of a file; an empty `old` means that the file is new.
 
-    At most `MOST_LINES` lines of `MOST_COLUMNS` characters; what is cut is counted.
+    At most `MAX_LINES` lines of `MAX_COLUMNS` characters; what is cut is counted.
     """
     if old == new:
         return f"{name}: no change"
     shown = [f"--- {name if old else '/dev/null'}", f"+++ {name}"]
     body = list(_hunks(_split_without_ends(old, new), _split_without_ends(new, old), context))
-    shown += [_make_visible(line) for line in body[:MOST_LINES]]
-    if len(body) > MOST_LINES:
-        shown.append(f"[{len(body) - MOST_LINES} more lines of this diff are not shown]")
+    shown += [_make_visible(line) for line in body[:MAX_LINES]]
+    if len(body) > MAX_LINES:
+        shown.append(f"[{len(body) - MAX_LINES} more lines of this diff are not shown]")
     return "\n".join(shown)
 
 
@@ -39,7 +39,7 @@ def _split_without_ends(text: str, other: str) -> list[str]:
     A CR is dropped only if both sides are all CRLF, so that a changed line end shows.
     """
     same_ends = all(one.count("\n") == one.count("\r\n") for one in (text, other))
-    found = [line.removesuffix("\n") for line in lines.split(text)]
+    found = [line.removesuffix("\n") for line in lines.split_lines(text)]
     if same_ends:
         found = [line.removesuffix("\r") for line in found]
     if found and not text.endswith("\n"):
@@ -89,7 +89,7 @@ def _range(start: int, stop: int) -> str:
 
 def _make_visible(line: str) -> str:
     """Make every character of a line visible and bound its length."""
-    text = exact(line)
-    if len(text) <= MOST_COLUMNS:
+    text = escape_for_approval(line)
+    if len(text) <= MAX_COLUMNS:
         return text
-    return f"{text[:MOST_COLUMNS]}[{len(text) - MOST_COLUMNS} more characters]"
+    return f"{text[:MAX_COLUMNS]}[{len(text) - MAX_COLUMNS} more characters]"

@@ -7,7 +7,7 @@ import re
 
 from ferrule.core.calls import ErrorType
 from ferrule.core.errors import ToolFailed
-from ferrule.models.untrusted_text import spell_out
+from ferrule.models.untrusted_text import escape_untrusted
 
 from . import lines
 
@@ -17,7 +17,9 @@ _MAX_SEARCHED_LINES = 5000
 """Lines searched for a similar one; the hint is optional and must stay quick."""
 
 
-def edited(text: str, old: str, new: str, *, everywhere: bool, where: str) -> tuple[str, int, int]:
+def replace_match(
+    text: str, old: str, new: str, *, everywhere: bool, where: str
+) -> tuple[str, int, int]:
     """Replace `old` by `new` in a text.
 
     In a CRLF file, an `old` and `new` written with bare newlines are understood.
@@ -38,9 +40,9 @@ def edited(text: str, old: str, new: str, *, everywhere: bool, where: str) -> tu
         )
     if old == new:
         raise _refusal("`old_string` and `new_string` are the same: there is nothing to change")
-    end = lines.ending(text)
+    end = lines.detect_line_ending(text)
     if old not in text:
-        old = lines.with_ending(old, end)
+        old = lines.convert_line_endings(old, end)
     if old not in text:
         raise _refusal(f"`old_string` was not found in {where}{_mismatch_hint(text, old)}")
     first = text.find(old)
@@ -49,7 +51,11 @@ def edited(text: str, old: str, new: str, *, everywhere: bool, where: str) -> tu
             f"`old_string` occurs more than once in {where}, {_describe_places(text, old)}; "
             "add lines around it until it is unique, or pass `replace_all: true`"
         )
-    return text.replace(old, lines.with_ending(new, end)), text.count(old), _line_of(text, first)
+    return (
+        text.replace(old, lines.convert_line_endings(new, end)),
+        text.count(old),
+        _line_of(text, first),
+    )
 
 
 def _line_of(text: str, position: int) -> int:
@@ -77,7 +83,7 @@ def _mismatch_hint(text: str, old: str) -> str:
     if escape_hint:
         return escape_hint
     wanted = next((line.strip() for line in old.splitlines() if line.strip()), "")
-    candidates = [line.strip()[:300] for line in lines.split(text)[:_MAX_SEARCHED_LINES]]
+    candidates = [line.strip()[:300] for line in lines.split_lines(text)[:_MAX_SEARCHED_LINES]]
     if not wanted or not candidates:
         return "; read the file again"
     if wanted in candidates:
@@ -105,7 +111,7 @@ def _escape_hint(text: str, old: str) -> str:
             "`old_string` spells as escapes: in the "
             "arguments, which are JSON, write these escapes with one backslash, in `new_string` too"
         )
-    spelled = spell_out(old)
+    spelled = escape_untrusted(old)
     if spelled != old and spelled in text:
         return (
             f"; at line {_line_of(text, text.find(spelled))} the file has these escapes as "

@@ -11,19 +11,19 @@ from typing import Any
 
 from ferrule.core.calls import ErrorType
 from ferrule.core.errors import ToolFailed
-from ferrule.permissions.filesystem.paths import shown
+from ferrule.permissions.filesystem.paths import quote_path
 from ferrule.permissions.filesystem.workspace import READ_LIMIT, Workspace, check_text
 from ferrule.tools.context import Context
 from ferrule.tools.definition import Preview
 
 from . import diff, edit_matching, lines, read_versions
-from .preview import preview
+from .preview import make_preview
 
 Change = Callable[[str, str], tuple[str, str]]
 """(text of the file, its name for messages) -> (new text, what was done). Raises ToolFailed."""
 
 
-def edit(context: Context, path: str, change: Change) -> str:
+def apply_change(context: Context, path: str, change: Change) -> str:
     """Apply a change to an existing file and return a description of what was done.
 
     The file must still hold what the session last saw and what was read here.
@@ -33,40 +33,44 @@ def edit(context: Context, path: str, change: Change) -> str:
     """
     workspace = context.resource(Workspace)
     name, text, digest = _read_current(workspace, context, path)
-    new, done = change(text, shown(name))
-    data = lines.encode(bounded(new))
+    new, done = change(text, quote_path(name))
+    data = lines.encode(check_size(new))
     if new != text:
         workspace.write(path, data, expect=digest, create=False)
-    read_versions.remember(context, name, read_versions.digest(data))
+    read_versions.remember(context, name, read_versions.compute_digest(data))
     if new == text:
-        return f"{shown(name)} reads that way already: no change"
-    return f"{done}; {shown(name)} has {count(len(lines.split(new)), 'line')} now"
+        return f"{quote_path(name)} reads that way already: no change"
+    return f"{done}; {quote_path(name)} has {format_count(len(lines.split_lines(new)), 'line')} now"
 
 
 def _read_current(workspace: Workspace, context: Context, path: str) -> tuple[str, str, str]:
     """Return name, text and digest of a file that is about to be edited."""
-    name = workspace.permit(path, write=True)
+    name = workspace.check_name(path, write=True)
     data = workspace.read(path)
-    digest = read_versions.digest(data)
-    read_versions.check(context, name, digest, path)
+    digest = read_versions.compute_digest(data)
+    read_versions.check_unchanged(context, name, digest, path)
     check_text(data, path)
     return name, lines.decode(data), digest
 
 
-def previewed(of: Callable[[Mapping[str, Any]], Change], *, new_file: bool = False) -> Preview:
+def preview_change(
+    make_change: Callable[[Mapping[str, Any]], Change], *, new_file: bool = False
+) -> Preview:
     """Return a preview that shows the change to the file at `path` as a unified diff.
 
     Args:
-        of: Makes the change from the arguments of the call.
+        make_change: Makes the change from the arguments of the call.
         new_file: Whether the file may be missing.
     """
-    return preview(lambda values, context: _diff(values, context, of(values), new_file))
+    return make_preview(
+        lambda values, context: _diff(values, context, make_change(values), new_file)
+    )
 
 
 def _diff(values: Mapping[str, Any], context: Context, change: Change, new_file: bool) -> str:
     workspace = context.resource(Workspace)
     path = str(values["path"])
-    name = workspace.permit(path, write=True)
+    name = workspace.check_name(path, write=True)
     text = ""
     note = ""
     if not new_file or exists(workspace, path):
@@ -77,28 +81,28 @@ def _diff(values: Mapping[str, Any], context: Context, change: Change, new_file:
             if not new_file or failure.error_type not in (ErrorType.PARSE_ERROR, ErrorType.LIMIT):
                 raise
             note = f"[replaces what is there, which is not shown: {failure}]\n"
-    new, _ = change(text, shown(name))
-    return note + diff.unified(name, text, new)
+    new, _ = change(text, quote_path(name))
+    return note + diff.unified_diff(name, text, new)
 
 
-def content(values: Mapping[str, Any]) -> Change:
+def plan_content_replacement(values: Mapping[str, Any]) -> Change:
     """Replace the whole text by `content`."""
 
     def change(text: str, where: str) -> tuple[str, str]:
-        new = lines.checked(values["content"], "content")
-        return bounded(new), ""
+        new = lines.check_unicode(values["content"], "content")
+        return check_size(new), ""
 
     return change
 
 
-def exchange(values: Mapping[str, Any]) -> Change:
+def plan_text_replacement(values: Mapping[str, Any]) -> Change:
     """Replace one text by another: `old_string`, `new_string`, `replace_all`."""
 
     def change(text: str, where: str) -> tuple[str, str]:
-        old = lines.checked(values["old_string"], "old_string")
-        new = lines.checked(values["new_string"], "new_string")
+        old = lines.check_unicode(values["old_string"], "old_string")
+        new = lines.check_unicode(values["new_string"], "new_string")
         everywhere = bool(values.get("replace_all"))
-        edited, number, line = edit_matching.edited(
+        edited, number, line = edit_matching.replace_match(
             text, old, new, everywhere=everywhere, where=where
         )
         if number == 1:
@@ -108,31 +112,32 @@ def exchange(values: Mapping[str, Any]) -> Change:
     return change
 
 
-def line_replacement(values: Mapping[str, Any]) -> Change:
+def plan_line_replacement(values: Mapping[str, Any]) -> Change:
     """Replace lines `line_start` to `line_end` by those of `new_content`."""
 
     def change(text: str, where: str) -> tuple[str, str]:
         first = int(values["line_start"])
         last = int(values["line_end"])
-        total = len(lines.split(text))
-        problems = impossible_replacement(values)
+        total = len(lines.split_lines(text))
+        problems = find_replacement_problems(values)
         if problems:
-            raise invalid(problems[0])
+            raise invalid_arguments(problems[0])
         if last > total:
-            raise invalid(
-                f"lines {first}-{last} are past the end: {where} has {count(total, 'line')}"
+            raise invalid_arguments(
+                f"lines {first}-{last} are past the end: {where} has {format_count(total, 'line')}"
             )
-        new = lines.checked(values["new_content"], "new_content")
+        new = lines.check_unicode(values["new_content"], "new_content")
         if new:
-            done = f"replaced lines {first}-{last} by {count(len(lines.split(new)), 'line')}"
+            new_lines = format_count(len(lines.split_lines(new)), "line")
+            done = f"replaced lines {first}-{last} by {new_lines}"
         else:
             done = f"deleted lines {first}-{last}"
-        return lines.replaced(text, first, last, new), done
+        return lines.replace_lines(text, first, last, new), done
 
     return change
 
 
-def line_insertion(values: Mapping[str, Any]) -> Change:
+def plan_line_insertion(values: Mapping[str, Any]) -> Change:
     """Insert the lines of `new_content` before `line_start`.
 
     `line_end` must be the same if it is given.
@@ -140,21 +145,21 @@ def line_insertion(values: Mapping[str, Any]) -> Change:
 
     def change(text: str, where: str) -> tuple[str, str]:
         line = int(values["line_start"])
-        total = len(lines.split(text))
-        problems = impossible_insertion(values)
+        total = len(lines.split_lines(text))
+        problems = find_insertion_problems(values)
         if problems:
-            raise invalid(problems[0])
+            raise invalid_arguments(problems[0])
         if line > total + 1:
-            raise invalid(
-                f"line {line} is past the end: {where} has {count(total, 'line')}, so "
+            raise invalid_arguments(
+                f"line {line} is past the end: {where} has {format_count(total, 'line')}, so "
                 f"{total + 1} appends"
             )
-        new = lines.checked(values["new_content"], "new_content")
+        new = lines.check_unicode(values["new_content"], "new_content")
         if not new:
-            raise invalid("`new_content` is empty: there is nothing to insert")
+            raise invalid_arguments("`new_content` is empty: there is nothing to insert")
         place = "at the end" if line > total else f"before line {line}"
-        done = f"inserted {count(len(lines.split(new)), 'line')} {place}"
-        return lines.replaced(text, line, line - 1, new), done
+        done = f"inserted {format_count(len(lines.split_lines(new)), 'line')} {place}"
+        return lines.replace_lines(text, line, line - 1, new), done
 
     return change
 
@@ -170,17 +175,17 @@ def exists(workspace: Workspace, path: str) -> bool:
     return True
 
 
-def bounded(text: str) -> str:
+def check_size(text: str) -> str:
     """Return the text. Raises ToolFailed if it is larger than a tool may write."""
     # Characters first: counting bytes of a text that is far too long would double it.
     if len(text) > READ_LIMIT or len(lines.encode(text)) > READ_LIMIT:
-        raise invalid(
+        raise invalid_arguments(
             f"the file would be larger than {READ_LIMIT} bytes, the most that tools write; split it"
         )
     return text
 
 
-def impossible_lines(values: Mapping[str, Any]) -> list[str]:
+def find_line_range_problems(values: Mapping[str, Any]) -> list[str]:
     """List what is wrong with `line_start` and `line_end`, whatever the file holds.
 
     Either may be left out.
@@ -196,12 +201,15 @@ def impossible_lines(values: Mapping[str, Any]) -> list[str]:
     return []
 
 
-def impossible_replacement(values: Mapping[str, Any]) -> list[str]:
+def find_replacement_problems(values: Mapping[str, Any]) -> list[str]:
     """List what is wrong with the range of lines that is to be replaced."""
-    return [f"{problem}; to add lines use `insert_lines`" for problem in impossible_lines(values)]
+    return [
+        f"{problem}; to add lines use `insert_lines`"
+        for problem in find_line_range_problems(values)
+    ]
 
 
-def impossible_insertion(values: Mapping[str, Any]) -> list[str]:
+def find_insertion_problems(values: Mapping[str, Any]) -> list[str]:
     """List what is wrong with the place where lines are to be inserted."""
     line = values["line_start"]
     end = values.get("line_end")
@@ -213,11 +221,11 @@ def impossible_insertion(values: Mapping[str, Any]) -> list[str]:
     return []
 
 
-def count(number: int, unit: str, many: str = "") -> str:
+def format_count(number: int, unit: str, many: str = "") -> str:
     """Format a number with its unit: `1 line`, `2 lines`."""
     return f"{number} {unit if number == 1 else many or unit + 's'}"
 
 
-def invalid(message: str) -> ToolFailed:
+def invalid_arguments(message: str) -> ToolFailed:
     """Return the error for arguments that cannot be used."""
     return ToolFailed(ErrorType.VALIDATION_FAILED, message)

@@ -33,7 +33,7 @@ def encode(text: str) -> bytes:
     return text.encode(errors="surrogateescape")
 
 
-def checked(text: str, parameter: str) -> str:
+def check_unicode(text: str, parameter: str) -> str:
     """Return a text from a model. Raises ToolFailed if it is not valid Unicode.
 
     Half a surrogate pair would otherwise become a raw byte.
@@ -47,35 +47,35 @@ def checked(text: str, parameter: str) -> str:
     return text
 
 
-def split(text: str) -> list[str]:
+def split_lines(text: str) -> list[str]:
     """Split a text into lines with their ends; the last may have none. Joined they are the text."""
     lines = text.split("\n")
     last = lines.pop()
     return [line + "\n" for line in lines] + ([last] if last else [])
 
 
-def ending(text: str) -> str:
+def detect_line_ending(text: str) -> str:
     """Return the line ending that most lines have: CRLF or LF."""
     crlf = text.count("\r\n")
     return "\r\n" if crlf * 2 > text.count("\n") else "\n"
 
 
-def with_ending(text: str, end: str) -> str:
+def convert_line_endings(text: str, end: str) -> str:
     """Convert new text to the line ending of a file. LF files take text as it comes."""
     return _LONE_LF.sub("\r\n", text) if end == "\r\n" else text
 
 
-def replaced(text: str, first: int, last: int, new: str) -> str:
+def replace_lines(text: str, first: int, last: int, new: str) -> str:
     """Replace lines `first` to `last` of a text (from 1, inclusive) by those of `new`.
 
     An empty `new` deletes them; `last = first - 1` inserts before `first`. The caller has checked
     the range.
     """
-    lines = split(text)
-    end = ending(text)
+    lines = split_lines(text)
+    end = detect_line_ending(text)
     before = "".join(lines[: first - 1])
     after = "".join(lines[last:])
-    block = with_ending(new, end)
+    block = convert_line_endings(new, end)
     if block and after and not block.endswith("\n"):
         block += end
     if block and before and not before.endswith("\n"):
@@ -88,7 +88,7 @@ def replaced(text: str, first: int, last: int, new: str) -> str:
     return result.removesuffix("\n").removesuffix("\r") if result.endswith("\n") else result
 
 
-def numbered(lines: Iterable[str], first: int = 1) -> str:
+def number_lines(lines: Iterable[str], first: int = 1) -> str:
     """Format lines as `N: line`, one below the other, without their own line ends."""
     without_ends = (line.removesuffix("\n").removesuffix("\r") for line in lines)
     return "\n".join(f"{number}: {line}" for number, line in enumerate(without_ends, first))

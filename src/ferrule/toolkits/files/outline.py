@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 from . import lines
 
-MOST = 1000
+MAX_DEFINITIONS = 1000
 """Most definitions in an outline."""
 
 _MAX_COLUMNS = 200
@@ -52,7 +52,7 @@ class Definition:
     text: str
 
 
-def outline(name: str, text: str) -> tuple[list[Definition], str]:
+def find_definitions(name: str, text: str) -> tuple[list[Definition], str]:
     """Return the definitions in a file, and a note if its language could not be parsed."""
     ending = name[name.rfind(".") :].lower() if "." in name else ""
     if ending in (".py", ".pyi"):
@@ -93,7 +93,7 @@ def _signature(node: ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef) -> s
 def _search_definitions(text: str, ending: str) -> list[Definition]:
     found: list[Definition] = []
     margins: list[int] = []
-    for number, line in enumerate(lines.split(text), 1):
+    for number, line in enumerate(lines.split_lines(text), 1):
         line = line.rstrip()[: 2 * _MAX_COLUMNS]
         if not _is_definition(line, ending):
             continue

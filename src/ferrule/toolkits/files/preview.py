@@ -11,7 +11,7 @@ from ferrule.tools.context import Context
 from ferrule.tools.definition import Preview
 
 
-def preview(describe: Callable[[Mapping[str, Any], Context], str]) -> Preview:
+def make_preview(describe: Callable[[Mapping[str, Any], Context], str]) -> Preview:
     """Return a preview that runs `describe(values, context)` in a thread.
 
     An error becomes a line that states the reason.

@@ -11,13 +11,13 @@ from typing import cast
 
 from ferrule.core.calls import ErrorType
 from ferrule.core.errors import ToolFailed
-from ferrule.permissions.filesystem.paths import shown
+from ferrule.permissions.filesystem.paths import quote_path
 from ferrule.tools.context import Context
 
 _MEMORY_KEY = "files.seen"
 
 
-def digest(data: bytes) -> str:
+def compute_digest(data: bytes) -> str:
     """Return the digest in the form that `Workspace.write(expect=)` takes."""
     return hashlib.sha256(data).hexdigest()
 
@@ -39,7 +39,7 @@ def forget(context: Context, name: str) -> None:
         known.pop(path, None)
 
 
-def moved(context: Context, old: str, new: str) -> None:
+def rename(context: Context, old: str, new: str) -> None:
     """Carry what was seen over to the new name of a file or folder."""
     known = _known_digests(context)
     forget(context, new)
@@ -51,13 +51,13 @@ def _paths_below(known: dict[str, str], name: str) -> list[str]:
     return [path for path in list(known) if path == name or path.startswith(name + "/")]
 
 
-def check(context: Context, name: str, found: str, path: str) -> None:
+def check_unchanged(context: Context, name: str, found: str, path: str) -> None:
     """Raise ToolFailed(io_error) if the file was seen and now holds something else."""
     last = recall(context, name)
     if last is not None and last != found:
         raise ToolFailed(
             ErrorType.IO_ERROR,
-            f"{shown(path)} has changed since it was read; nothing was written. "
+            f"{quote_path(path)} has changed since it was read; nothing was written. "
             "Read it again first",
         )
 

@@ -10,7 +10,7 @@ from typing import BinaryIO
 
 from ferrule.core.calls import ErrorType
 from ferrule.core.errors import ToolFailed
-from ferrule.permissions.filesystem.paths import shown
+from ferrule.permissions.filesystem.paths import quote_path
 from ferrule.permissions.filesystem.workspace import READ_LIMIT, check_text
 
 _TAIL_BYTES = 1024 * 1024
@@ -18,7 +18,7 @@ _TAIL_BYTES = 1024 * 1024
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class FilePart:
     """Some lines of a file.
 
     `first` is the number of the first line (0: not counted), `total` the number of all lines.
@@ -31,7 +31,7 @@ class Part:
     digest: str | None
 
 
-def lines_between(file: BinaryIO, path: str, first: int, last: int | None) -> Part:
+def read_lines(file: BinaryIO, path: str, first: int, last: int | None) -> FilePart:
     """Read lines `first` to `last` (from 1, inclusive; None: to the end), and count all.
 
     Raises:
@@ -53,10 +53,10 @@ def lines_between(file: BinaryIO, path: str, first: int, last: int | None) -> Pa
             taken.append(piece)
         # A line longer than the limit comes in pieces; it is too much only if it was asked for.
         continued = not piece.endswith(b"\n")
-    return Part(taken, first, number, whole.hexdigest())
+    return FilePart(taken, first, number, whole.hexdigest())
 
 
-def last_lines(file: BinaryIO, path: str, count: int) -> Part:
+def read_last_lines(file: BinaryIO, path: str, count: int) -> FilePart:
     """Read the last lines.
 
     Of a file over READ_LIMIT only the end is read, and its lines have no numbers.
@@ -68,11 +68,11 @@ def last_lines(file: BinaryIO, path: str, count: int) -> Part:
         found = _split(data)
         kept = list(deque(found, count))
         first = len(found) - len(kept) + 1
-        return Part(kept, first, len(found), hashlib.sha256(data).hexdigest())
+        return FilePart(kept, first, len(found), hashlib.sha256(data).hexdigest())
     file.seek(size - _TAIL_BYTES)
     # The first line may begin before the part that was read.
     complete = _split(file.read(_TAIL_BYTES))[1:]
-    return Part(complete[-count:], 0, 0, None)
+    return FilePart(complete[-count:], 0, 0, None)
 
 
 def _split(data: bytes) -> list[bytes]:
@@ -90,7 +90,7 @@ def _too_much(file: BinaryIO, path: str) -> ToolFailed:
     size = os.fstat(file.fileno()).st_size
     return ToolFailed(
         ErrorType.LIMIT,
-        f"{shown(path)} has {size} bytes; at most {READ_LIMIT} can be read at once. "
+        f"{quote_path(path)} has {size} bytes; at most {READ_LIMIT} can be read at once. "
         "Pass a smaller range in `line_start` and `line_end`, or use `read_file_tail` or "
         "`search_files`",
     )

@@ -10,19 +10,19 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Annotated, Any
 
-from ferrule.permissions.filesystem.paths import shown
+from ferrule.permissions.filesystem.paths import quote_path
 from ferrule.permissions.filesystem.workspace import ABSENT, Workspace
 from ferrule.toolkits.examples import with_examples
 from ferrule.tools.context import Context
 from ferrule.tools.decorator import tool
 from ferrule.tools.definition import READS, WRITES, Tool
-from ferrule.tools.number_ranges import ranges
+from ferrule.tools.number_ranges import require_ranges
 
 from . import edits, lines, read_versions, reading
-from .edits import count, exists, invalid
-from .preview import preview
+from .edits import exists, format_count, invalid_arguments
+from .preview import make_preview
 
-MOST_TAIL = 2000
+MAX_TAIL_LINES = 2000
 """Most lines that `read_file_tail` returns."""
 
 
@@ -31,8 +31,8 @@ def _describe_move(values: Mapping[str, Any], context: Context) -> str:
     source = str(values["source"])
     target = str(values["target"])
     entry = workspace.stat(source)
-    new = workspace.permit(target, write=True)
-    line = f"move {entry.kind} {shown(entry.path)} to {shown(new)}"
+    new = workspace.check_name(target, write=True)
+    line = f"move {entry.kind} {quote_path(entry.path)} to {quote_path(new)}"
     if not exists(workspace, target):
         return line
     if values.get("overwrite"):
@@ -43,14 +43,14 @@ def _describe_move(values: Mapping[str, Any], context: Context) -> str:
 def _describe_deletion(values: Mapping[str, Any], context: Context) -> str:
     workspace = context.resource(Workspace)
     path = str(values["path"])
-    workspace.permit(path, write=True)
+    workspace.check_name(path, write=True)
     entry = workspace.stat(path)
     if entry.kind != "dir":
-        return f"delete {entry.kind} {shown(entry.path)} ({count(entry.size, 'byte')})"
+        return f"delete {entry.kind} {quote_path(entry.path)} ({format_count(entry.size, 'byte')})"
     below = [found.path for found in workspace.walk(path, hidden=True, limit=10_000)]
-    total = count(len(below), "entry", "entries")
-    rows = [f"delete folder {shown(entry.path)} with {total} below it"]
-    rows += [f"  {shown(name)}" for name in below[:20]]
+    total = format_count(len(below), "entry", "entries")
+    rows = [f"delete folder {quote_path(entry.path)} with {total} below it"]
+    rows += [f"  {quote_path(name)}" for name in below[:20]]
     if len(below) > 20:
         rows.append(f"  and {len(below) - 20} more")
     return "\n".join(rows)
@@ -60,7 +60,7 @@ def _format_lines(found: list[bytes], first: int, note: str) -> str:
     text = [line.decode(errors="replace") for line in found]
     if text and first == 1:
         text[0] = text[0].removeprefix("\ufeff")  # A byte order mark is not part of the first line.
-    parts = [lines.numbered(text, first) if first else "".join(text).removesuffix("\n")]
+    parts = [lines.number_lines(text, first) if first else "".join(text).removesuffix("\n")]
     if note:
         parts.append(note)
     replaced = any(
@@ -74,7 +74,7 @@ def _format_lines(found: list[bytes], first: int, note: str) -> str:
     return "\n".join(parts)
 
 
-@tool(side_effect="read", risk="medium", inline=True, impossible=edits.impossible_lines)
+@tool(side_effect="read", risk="medium", inline=True, impossible=edits.find_line_range_problems)
 def read_file(
     path: Annotated[str, READS, "Path of the file, relative to the workspace."],
     context: Context,
@@ -87,17 +87,18 @@ def read_file(
     are not part of the file.
     """
     workspace = context.resource(Workspace)
-    problems = edits.impossible_lines({"line_start": line_start, "line_end": line_end})
+    problems = edits.find_line_range_problems({"line_start": line_start, "line_end": line_end})
     if problems:
-        raise invalid(problems[0])
+        raise invalid_arguments(problems[0])
     first = 1 if line_start is None else line_start
     with workspace.open(path) as file:
-        part = reading.lines_between(file, path, first, line_end)
+        part = reading.read_lines(file, path, first, line_end)
     if part.digest:
         read_versions.remember(context, workspace.name(path), part.digest)
     if first > max(part.total, 1):
-        raise invalid(
-            f"`line_start` = {first} is past the end: {shown(path)} has {count(part.total, 'line')}"
+        raise invalid_arguments(
+            f"`line_start` = {first} is past the end: {quote_path(path)} has "
+            f"{format_count(part.total, 'line')}"
         )
     if not part.total:
         return "[the file is empty]"
@@ -110,7 +111,7 @@ def read_file(
     side_effect="read",
     risk="medium",
     inline=True,
-    impossible=ranges(line_count=(1, MOST_TAIL)),
+    impossible=require_ranges(line_count=(1, MAX_TAIL_LINES)),
 )
 def read_file_tail(
     path: Annotated[str, READS, "Path of the file, relative to the workspace."],
@@ -118,13 +119,17 @@ def read_file_tail(
     line_count: Annotated[int, "How many lines to read from the end, at most 2000."] = 50,
 ) -> str:
     """Read the last lines of a text file, such as a log, with their line numbers."""
-    if not 1 <= line_count <= MOST_TAIL:
-        raise invalid(f"`line_count` = {line_count}: must lie between 1 and {MOST_TAIL}")
+    if not 1 <= line_count <= MAX_TAIL_LINES:
+        raise invalid_arguments(
+            f"`line_count` = {line_count}: must lie between 1 and {MAX_TAIL_LINES}"
+        )
     workspace = context.resource(Workspace)
     with workspace.open(path) as file:
-        part = reading.last_lines(file, path, line_count)
+        part = reading.read_last_lines(file, path, line_count)
     if part.digest is None:
-        note = f"[the last {count(len(part.lines), 'line')} of a large file, without numbers]"
+        note = (
+            f"[the last {format_count(len(part.lines), 'line')} of a large file, without numbers]"
+        )
         return _format_lines(part.lines, 0, note)
     read_versions.remember(context, workspace.name(path), part.digest)
     if not part.total:
@@ -137,7 +142,7 @@ def read_file_tail(
 @tool(
     side_effect="write",
     risk="high",
-    preview=edits.previewed(edits.content, new_file=True),
+    preview=edits.preview_change(edits.plan_content_replacement, new_file=True),
 )
 def write_file(
     path: Annotated[str, WRITES, "Path of the file, relative to the workspace."],
@@ -148,27 +153,29 @@ def write_file(
     a part of a file use `edit_file`.
     """
     workspace = context.resource(Workspace)
-    name = workspace.permit(path, write=True)
-    data = edits.bounded(lines.checked(content, "content")).encode()
+    name = workspace.check_name(path, write=True)
+    data = edits.check_size(lines.check_unicode(content, "content")).encode()
     if path.endswith("/"):
-        raise invalid(f"{shown(path)} names a folder; use `create_dir`, or add a file name")
+        raise invalid_arguments(
+            f"{quote_path(path)} names a folder; use `create_dir`, or add a file name"
+        )
     folder = name.rpartition("/")[0]
     if folder:
         workspace.make_dir(folder)
     old = exists(workspace, path)
     workspace.write(path, data, expect=read_versions.recall(context, name) if old else ABSENT)
-    read_versions.remember(context, name, read_versions.digest(data))
+    read_versions.remember(context, name, read_versions.compute_digest(data))
     what = "replaced" if old else "new"
     return (
-        f"wrote {shown(name)}: {what}, {count(len(data), 'byte')}, "
-        f"{count(len(lines.split(content)), 'line')}"
+        f"wrote {quote_path(name)}: {what}, {format_count(len(data), 'byte')}, "
+        f"{format_count(len(lines.split_lines(content)), 'line')}"
     )
 
 
 @tool(
     side_effect="write",
     risk="high",
-    preview=edits.previewed(edits.exchange),
+    preview=edits.preview_change(edits.plan_text_replacement),
 )
 def edit_file(
     path: Annotated[str, WRITES, "Path of the file, relative to the workspace."],
@@ -190,14 +197,14 @@ def edit_file(
         "new_string": new_string,
         "replace_all": replace_all,
     }
-    return edits.edit(context, path, edits.exchange(values))
+    return edits.apply_change(context, path, edits.plan_text_replacement(values))
 
 
 @tool(
     side_effect="write",
     risk="high",
-    preview=edits.previewed(edits.line_replacement),
-    impossible=edits.impossible_replacement,
+    preview=edits.preview_change(edits.plan_line_replacement),
+    impossible=edits.find_replacement_problems,
 )
 def replace_lines(
     path: Annotated[str, WRITES, "Path of the file, relative to the workspace."],
@@ -213,14 +220,14 @@ def replace_lines(
         "line_end": line_end,
         "new_content": new_content,
     }
-    return edits.edit(context, path, edits.line_replacement(values))
+    return edits.apply_change(context, path, edits.plan_line_replacement(values))
 
 
 @tool(
     side_effect="write",
     risk="high",
-    preview=edits.previewed(edits.line_insertion),
-    impossible=edits.impossible_insertion,
+    preview=edits.preview_change(edits.plan_line_insertion),
+    impossible=edits.find_insertion_problems,
 )
 def insert_lines(
     path: Annotated[str, WRITES, "Path of the file, relative to the workspace."],
@@ -238,7 +245,7 @@ def insert_lines(
         "line_end": line_end,
         "new_content": new_content,
     }
-    return edits.edit(context, path, edits.line_insertion(values))
+    return edits.apply_change(context, path, edits.plan_line_insertion(values))
 
 
 @tool(side_effect="write", risk="medium")
@@ -249,13 +256,13 @@ def create_dir(
     is.
     """
     entry = context.resource(Workspace).make_dir(path)
-    return f"folder {shown(entry.path + '/')} exists"
+    return f"folder {quote_path(entry.path + '/')} exists"
 
 
 @tool(
     side_effect="write",
     risk="high",
-    preview=preview(_describe_move),
+    preview=make_preview(_describe_move),
 )
 def move_path(
     source: Annotated[
@@ -269,21 +276,21 @@ def move_path(
 ) -> str:
     """Move or rename a file or folder. Missing folders above `target` are made."""
     workspace = context.resource(Workspace)
-    old = workspace.permit(source, write=True)
-    new = workspace.permit(target, write=True)
+    old = workspace.check_name(source, write=True)
+    new = workspace.check_name(target, write=True)
     workspace.stat(source)  # Before folders are made for nothing.
     folder = new.rpartition("/")[0]
     if folder and not f"{folder}/".startswith(f"{old}/"):
         workspace.make_dir(folder)
     workspace.move(source, target, overwrite=overwrite)
-    read_versions.moved(context, old, new)
-    return f"moved {shown(old)} to {shown(new)}"
+    read_versions.rename(context, old, new)
+    return f"moved {quote_path(old)} to {quote_path(new)}"
 
 
 @tool(
     side_effect="write",
     risk="high",
-    preview=preview(_describe_deletion),
+    preview=make_preview(_describe_deletion),
 )
 def delete_path(
     path: Annotated[str, WRITES, "Path of the file or folder, relative to the workspace."],
@@ -294,10 +301,10 @@ def delete_path(
 ) -> str:
     """Delete a file or a folder. There is no way back."""
     workspace = context.resource(Workspace)
-    name = workspace.permit(path, write=True)
+    name = workspace.check_name(path, write=True)
     workspace.delete(path, recursive=recursive)
     read_versions.forget(context, name)
-    return f"deleted {shown(name)}"
+    return f"deleted {quote_path(name)}"
 
 
 TOOLS: tuple[Tool, ...] = with_examples(

@@ -18,10 +18,10 @@ from ferrule.core.calls import ErrorType
 from ferrule.core.errors import ToolFailed
 from ferrule.tools.context import Context
 
-from .readable_repository import read_small
-from .run import Runner
+from .readable_repository import read_small_file
+from .run import GitRunner
 
-MOST = 2000
+MAX_REFERENCES = 2000
 """Most references that are read."""
 _MAX_SHOWN = 20
 _ID = re.compile(r"[0-9a-f]{40}(?:[0-9a-f]{24})?")
@@ -40,23 +40,23 @@ _CATEGORIES = {
 class Attempt:
     """One call. An operation sets `category` if it knows better than its error how it ended."""
 
-    git: Runner | None = None
+    git: GitRunner | None = None
     category: str = ""
     _before: dict[str, str] | None = None
     _after: dict[str, str] | None = None
 
     @staticmethod
-    def of(context: Context) -> Attempt:
+    def from_context(context: Context) -> Attempt:
         """Return the attempt of this call."""
         found = context.resources.get(Attempt)
         return found if isinstance(found, Attempt) else Attempt()
 
-    def watch(self, real: int, leaving: list[Callable[[], None]]) -> None:
+    def watch_references(self, real: int, leaving: list[Callable[[], None]]) -> None:
         """Note the references of `.git` (a descriptor) now, and when the workbench is left."""
-        self._before = references(real)
+        self._before = read_references(real)
 
         def read_again() -> None:
-            self._after = references(real)
+            self._after = read_references(real)
 
         leaving.append(read_again)
 
@@ -79,9 +79,9 @@ class Attempt:
             "after": {name: after.get(name) for name in names},
         }
 
-    def ended(self, failure: ToolFailed) -> dict[str, Any]:
+    def describe_end(self, failure: ToolFailed) -> dict[str, Any]:
         """Return how the call ended, for the receipt of a failure."""
-        last = self.git.ran[-1] if self.git is not None and self.git.ran else None
+        last = self.git.results[-1] if self.git is not None and self.git.results else None
         return {
             "status": "failed",
             "exit_category": self.category or _CATEGORIES.get(failure.error_type, "failed"),
@@ -90,7 +90,7 @@ class Attempt:
         }
 
 
-def references(real: int) -> dict[str, str]:
+def read_references(real: int) -> dict[str, str]:
     """Return ids by full name, and `HEAD` as the id it stands for.
 
     For a branch without commits, `HEAD` is the name of the branch.
@@ -99,22 +99,26 @@ def references(real: int) -> dict[str, str]:
     try:
         for folder, _, names, descriptor in os.fwalk("refs", dir_fd=real, follow_symlinks=False):
             for name in names:
-                if len(found) >= MOST:
+                if len(found) >= MAX_REFERENCES:
                     break
-                _add_reference(found, f"{folder}/{name}", read_small(descriptor, name))
+                _add_reference(found, f"{folder}/{name}", read_small_file(descriptor, name))
     except OSError:
         pass  # A folder was removed while it was read: what was found is kept.
-    head = read_small(real, "HEAD").decode("utf-8", "replace").strip()
+    head = read_small_file(real, "HEAD").decode("utf-8", "replace").strip()
     branch = head.removeprefix("ref: ")
     if branch.startswith("refs/heads/"):
         # Read even if there are more references than the limit.
-        _add_reference(found, branch, read_small(real, branch))
+        _add_reference(found, branch, read_small_file(real, branch))
     return {"HEAD": found.get(branch, head), **found}
 
 
 def _read_packed(real: int) -> dict[str, str]:
     found: dict[str, str] = {}
-    for line in read_small(real, "packed-refs").decode("utf-8", "replace").splitlines()[:MOST]:
+    for line in (
+        read_small_file(real, "packed-refs")
+        .decode("utf-8", "replace")
+        .splitlines()[:MAX_REFERENCES]
+    ):
         identifier, _, name = line.partition(" ")
         _add_reference(found, name, identifier.encode())
     return found

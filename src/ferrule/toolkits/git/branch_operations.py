@@ -13,24 +13,24 @@ from typing import Annotated, Any
 from ferrule.core.calls import ErrorType
 from ferrule.core.errors import RetryCall, ToolFailed
 from ferrule.permissions.filesystem.workspace import Workspace
-from ferrule.toolkits.files.preview import preview
+from ferrule.toolkits.files.preview import make_preview
 from ferrule.tools.context import Context
 from ferrule.tools.decorator import tool
 
 from .attempt import Attempt
 from .changes import check_commits, check_switch
-from .receipt import Category, Done, answer
+from .receipt import Category, Outcome, make_result
 from .refs import check_branch, check_remote
-from .remote import find_remote, reaching
-from .run import SECONDS, Ran, Runner
-from .staging import identify, runner
-from .writable_repository import Bench, bench
+from .remote import allow_fetching, find_remote
+from .run import MAX_SECONDS, GitResult, GitRunner
+from .staging import configure_author, make_runner
+from .writable_repository import Workbench, open_workbench
 
 _MAX_SHOWN = 50
 
 
-def _git_error(operation: str, ran: Ran) -> ToolFailed:
-    reason = ran.said or ran.text.strip() or f"exit status {ran.code}"
+def _git_error(operation: str, ran: GitResult) -> ToolFailed:
+    reason = ran.complaint or ran.text.strip() or f"exit status {ran.code}"
     return ToolFailed(
         ErrorType.IO_ERROR, f"`git_{operation}` did nothing: git refused: {reason[:2000]}"
     )
@@ -50,9 +50,9 @@ def _describe_switch(values: Mapping[str, Any], context: Context) -> str:
 @tool(
     side_effect="execute",
     risk="high",
-    timeout=SECONDS + 10,
+    timeout=MAX_SECONDS + 10,
     parallel=False,
-    preview=preview(_describe_switch),
+    preview=make_preview(_describe_switch),
 )
 async def git_switch(
     branch: Annotated[str, "The branch to check out."],
@@ -73,10 +73,10 @@ async def git_switch(
         raise RetryCall("`git_switch` takes `create` or `force_create`, not both")
     if start_point and not (create or force_create):
         raise RetryCall("`start_point` is for new branches: pass `create: true` with it")
-    with bench(context.resource(Workspace)) as made:
-        made.check_whole()
-        git = runner(made, context)
-        old = await git.head_tree()
+    with open_workbench(context.resource(Workspace)) as made:
+        made.check_full_checkout()
+        git = make_runner(made, context)
+        old = await git.find_head_tree()
         new = await _find_target(git, branch, create or force_create, start_point, old)
         changed = await check_switch(git, old, new, "`git_switch`") if new != old else []
         is_new = create or force_create
@@ -99,7 +99,7 @@ async def git_switch(
         )
         if ran.code:
             raise _git_error("switch", ran)
-        head = await git.find("HEAD")
+        head = await git.find_commit("HEAD")
         made.install()
     value = {
         "branch": branch,
@@ -108,21 +108,21 @@ async def git_switch(
         "changed_files": changed[:_MAX_SHOWN],
         "changed_count": len(changed),
     }
-    return answer(
+    return make_result(
         git_switch,
         "switch",
         context,
-        Done(value, ran.argv, paths=changed, outputs={"stdout": ran.output}),
+        Outcome(value, ran.argv, paths=changed, outputs={"stdout": ran.output}),
     )
 
 
 async def _find_target(
-    git: Runner, branch: str, new: bool, start_point: str | None, old: str
+    git: GitRunner, branch: str, new: bool, start_point: str | None, old: str
 ) -> str:
     """Return the commit to check out, or `old` if there is nothing to move to."""
-    existing = await git.find(f"refs/heads/{branch}")
+    existing = await git.find_commit(f"refs/heads/{branch}")
     if new:
-        return await git.commit(start_point, "start_point") if start_point else old
+        return await git.resolve_commit(start_point, "start_point") if start_point else old
     if existing is None:
         raise ToolFailed(
             ErrorType.NOT_FOUND,
@@ -136,15 +136,15 @@ async def _find_target(
 
 
 async def _fetch(
-    git: Runner, made: Bench, context: Context, name: str, branch: str | None, prune: bool
-) -> tuple[Ran, list[str]]:
+    git: GitRunner, made: Workbench, context: Context, name: str, branch: str | None, prune: bool
+) -> tuple[GitResult, list[str]]:
     """Fetch into `refs/remotes/NAME/`. Return the run and the refs there that changed."""
     check_remote(name)
     remote = await find_remote(git, made, name)
     where = f"refs/remotes/{name}"
     refs = f"+refs/heads/{branch or '*'}:{where}/{branch or '*'}"
     before = await _list_refs(git, where)
-    with reaching(git, made, context, remote):
+    with allow_fetching(git, made, context, remote):
         ran = await git.run(
             "fetch",
             "--quiet",
@@ -160,13 +160,13 @@ async def _fetch(
             refs,
         )
     if ran.code:
-        raise _fetch_error(name, remote.url, remote.shown, ran)
+        raise _fetch_error(name, remote.url, remote.shown_url, ran)
     after = await _list_refs(git, where)
     return ran, sorted(row.partition(" ")[2] for row in before ^ after)
 
 
-def _fetch_error(name: str, url: str, shown: str, ran: Ran) -> ToolFailed:
-    reason = (ran.said or f"exit status {ran.code}").replace(url, shown)[:2000]
+def _fetch_error(name: str, url: str, shown: str, ran: GitResult) -> ToolFailed:
+    reason = (ran.complaint or f"exit status {ran.code}").replace(url, shown)[:2000]
     return ToolFailed(
         ErrorType.IO_ERROR,
         f"nothing was fetched from `{name}` ({shown}): {reason}; if the network or a password "
@@ -174,8 +174,8 @@ def _fetch_error(name: str, url: str, shown: str, ran: Ran) -> ToolFailed:
     )
 
 
-async def _list_refs(git: Runner, where: str) -> set[str]:
-    ran = await git.must("for-each-ref", "--format=%(objectname) %(refname)", where)
+async def _list_refs(git: GitRunner, where: str) -> set[str]:
+    ran = await git.run_checked("for-each-ref", "--format=%(objectname) %(refname)", where)
     return set(ran.text.splitlines())
 
 
@@ -189,9 +189,9 @@ def _describe_fetch(values: Mapping[str, Any], context: Context) -> str:
 @tool(
     side_effect="external",
     risk="high",
-    timeout=SECONDS + 10,
+    timeout=MAX_SECONDS + 10,
     parallel=False,
-    preview=preview(_describe_fetch),
+    preview=make_preview(_describe_fetch),
 )
 async def git_fetch(
     context: Context,
@@ -202,8 +202,8 @@ async def git_fetch(
     """Download new commits of a remote. Changes no branch of yours and no file."""
     if branch is not None:
         check_branch(branch)
-    with bench(context.resource(Workspace), goes_on=True) as made:
-        git = runner(made, context)
+    with open_workbench(context.resource(Workspace), allow_unfinished=True) as made:
+        git = make_runner(made, context)
         ran, moved = await _fetch(git, made, context, remote, branch, prune)
         made.install()
     value = {
@@ -211,11 +211,11 @@ async def git_fetch(
         "updated": [_short_name(ref) for ref in dict.fromkeys(moved)][:_MAX_SHOWN],
     }
     category: Category = "success" if moved else "nothing_to_do"
-    return answer(
+    return make_result(
         git_fetch,
         "fetch",
         context,
-        Done(value, ran.argv, category=category, outputs={"stderr": ran.said.encode()}),
+        Outcome(value, ran.argv, category=category, outputs={"stderr": ran.complaint.encode()}),
     )
 
 
@@ -233,9 +233,9 @@ def _describe_pull(values: Mapping[str, Any], context: Context) -> str:
 @tool(
     side_effect="external",
     risk="high",
-    timeout=SECONDS + 10,
+    timeout=MAX_SECONDS + 10,
     parallel=False,
-    preview=preview(_describe_pull),
+    preview=make_preview(_describe_pull),
 )
 async def git_pull_ff_only(
     context: Context,
@@ -249,9 +249,9 @@ async def git_pull_ff_only(
     """
     if branch is not None:
         check_branch(branch)
-    with bench(context.resource(Workspace)) as made:
-        made.check_whole()
-        git = runner(made, context)
+    with open_workbench(context.resource(Workspace)) as made:
+        made.check_full_checkout()
+        git = make_runner(made, context)
         symbolic = await git.run("symbolic-ref", "--quiet", "--short", "HEAD")
         if symbolic.code:
             raise ToolFailed(
@@ -260,8 +260,8 @@ async def git_pull_ff_only(
             )
         wanted = branch or check_branch(symbolic.text.strip())
         await _fetch(git, made, context, remote, wanted, False)
-        old = await git.head_tree()
-        new = await git.commit(f"refs/remotes/{remote}/{wanted}", "branch")
+        old = await git.find_head_tree()
+        new = await git.resolve_commit(f"refs/remotes/{remote}/{wanted}", "branch")
         changed = await check_switch(git, old, new, "`git_pull_ff_only`")
         ran = await git.run(
             "merge",
@@ -275,7 +275,7 @@ async def git_pull_ff_only(
         )
         if ran.code:
             raise _git_error("pull_ff_only", ran)
-        head = await git.find("HEAD")
+        head = await git.find_commit("HEAD")
         made.install()
     value = {
         "remote": remote,
@@ -285,8 +285,10 @@ async def git_pull_ff_only(
         "changed_count": len(changed),
     }
     category: Category = "success" if changed else "nothing_to_do"
-    done = Done(value, ran.argv, category=category, paths=changed, outputs={"stdout": ran.output})
-    return answer(git_pull_ff_only, "pull_ff_only", context, done)
+    done = Outcome(
+        value, ran.argv, category=category, paths=changed, outputs={"stdout": ran.output}
+    )
+    return make_result(git_pull_ff_only, "pull_ff_only", context, done)
 
 
 # ---- rebase
@@ -302,9 +304,9 @@ def _describe_rebase(values: Mapping[str, Any], context: Context) -> str:
 @tool(
     side_effect="execute",
     risk="high",
-    timeout=SECONDS + 10,
+    timeout=MAX_SECONDS + 10,
     parallel=False,
-    preview=preview(_describe_rebase),
+    preview=make_preview(_describe_rebase),
 )
 async def git_rebase(
     onto: Annotated[str, "The branch or commit to replay on."],
@@ -313,15 +315,15 @@ async def git_rebase(
     """Replay the commits of the checked-out branch on top of another one. A conflict takes
     everything back.
     """
-    with bench(context.resource(Workspace)) as made:
-        made.check_whole()
-        git = runner(made, context)
-        target = await git.commit(onto, "onto")
-        old = await git.find("HEAD")
+    with open_workbench(context.resource(Workspace)) as made:
+        made.check_full_checkout()
+        git = make_runner(made, context)
+        target = await git.resolve_commit(onto, "onto")
+        old = await git.find_commit("HEAD")
         if old is None:
             raise ToolFailed(ErrorType.IO_ERROR, "nothing was rebased: there is no commit yet")
         await _check_clean(git)
-        await identify(git, made, context)
+        await configure_author(git, made, context)
         what = "`git_rebase`"
         changed = [
             *await check_switch(git, old, target, what),
@@ -343,8 +345,8 @@ async def git_rebase(
             target,
         )
         if ran.code:
-            raise await _undo(git, made, ran, old, Attempt.of(context))
-        head = await git.find("HEAD")
+            raise await _undo(git, made, ran, old, Attempt.from_context(context))
+        head = await git.find_commit("HEAD")
         made.install()
     paths = list(dict.fromkeys(changed))
     value = {
@@ -355,12 +357,12 @@ async def git_rebase(
         "changed_count": len(paths),
     }
     category: Category = "success" if head != old else "nothing_to_do"
-    done = Done(value, ran.argv, category=category, paths=paths, outputs={"stdout": ran.output})
-    return answer(git_rebase, "rebase", context, done)
+    done = Outcome(value, ran.argv, category=category, paths=paths, outputs={"stdout": ran.output})
+    return make_result(git_rebase, "rebase", context, done)
 
 
-async def _check_clean(git: Runner) -> None:
-    ran = await git.must(
+async def _check_clean(git: GitRunner) -> None:
+    ran = await git.run_checked(
         "status",
         "--porcelain=v1",
         "-z",
@@ -375,17 +377,19 @@ async def _check_clean(git: Runner) -> None:
         )
 
 
-async def _undo(git: Runner, made: Bench, ran: Ran, old: str, attempt: Attempt) -> ToolFailed:
+async def _undo(
+    git: GitRunner, made: Workbench, ran: GitResult, old: str, attempt: Attempt
+) -> ToolFailed:
     """Abort a failed rebase. Return the error: the reason, or that it could not be aborted."""
     unmerged = (await git.run("ls-files", "--unmerged", "-z")).names()
     names = list(dict.fromkeys(row.partition("\t")[2] for row in unmerged))
     attempt.category = "conflict" if names else ""
     if (made.folder / "rebase-merge").exists():
         back = await git.run("rebase", "--abort")
-        if back.code or await git.find("HEAD") != old:
+        if back.code or await git.find_commit("HEAD") != old:
             return ToolFailed(
                 ErrorType.IO_ERROR,
-                f"`git_rebase` failed and could not be taken back ({back.said[:500]}): files "
+                f"`git_rebase` failed and could not be taken back ({back.complaint[:500]}): files "
                 "of the workspace may be changed; look at `git_status` and tell the person",
             )
         made.install()

@@ -140,5 +140,5 @@ OPERATIONS: Mapping[str, Operation] = {
 }
 """By name, in the order in which they are offered."""
 
-DEFAULT = ("status", "current_branch", "log", "diff", "branch_list", "remote_list")
+DEFAULT_OPERATIONS = ("status", "current_branch", "log", "diff", "branch_list", "remote_list")
 """Operations of `git_tools` unless the caller chooses."""

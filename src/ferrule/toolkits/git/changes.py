@@ -17,28 +17,28 @@ from collections.abc import Iterable, Sequence
 
 from ferrule.core.calls import ErrorType
 from ferrule.core.errors import ToolFailed
-from ferrule.permissions.filesystem.paths import shown
+from ferrule.permissions.filesystem.paths import quote_path
 from ferrule.permissions.filesystem.workspace import Workspace
 
-from .run import Runner
+from .run import GitRunner
 
 _MAX_NAMES = 10
 _SUBMODULE = "160000"
 
 
-async def check_switch(git: Runner, old: str, new: str, what: str) -> list[str]:
+async def check_switch(git: GitRunner, old: str, new: str, what: str) -> list[str]:
     """Return the paths that differ between two trees.
 
     Raises:
         ToolFailed: A tool may not write one of them.
     """
-    ran = await git.must("diff-tree", "-r", "-z", "--no-renames", "--raw", old, new)
+    ran = await git.run_checked("diff-tree", "-r", "-z", "--no-renames", "--raw", old, new)
     return await _check_rows(git, ran.names(), what)
 
 
-async def check_commits(git: Runner, base: str, head: str, what: str) -> list[str]:
+async def check_commits(git: GitRunner, base: str, head: str, what: str) -> list[str]:
     """Return the paths changed by the commits that `head` has and `base` has not, as above."""
-    ran = await git.must(
+    ran = await git.run_checked(
         "log",
         "-z",
         "--format=",
@@ -53,7 +53,7 @@ async def check_commits(git: Runner, base: str, head: str, what: str) -> list[st
     return await _check_rows(git, ran.names(), what)
 
 
-async def _check_rows(git: Runner, fields: Sequence[str], what: str) -> list[str]:
+async def _check_rows(git: GitRunner, fields: Sequence[str], what: str) -> list[str]:
     """Check rows of `--raw -z`, see git-diff-tree(1), "Raw output format"."""
     facts = (row.lstrip("\n") for row in fields[::2])
     rows = list(zip(facts, fields[1::2], strict=True))
@@ -62,20 +62,20 @@ async def _check_rows(git: Runner, fields: Sequence[str], what: str) -> list[str
             ErrorType.IO_ERROR, f"{what} was not done: what it would change cannot be read"
         )
     names = list(dict.fromkeys(name for _, name in rows))
-    refuse(git.workspace, names, write=True, what=what)
+    check_names(git.workspace, names, write=True, what=what)
     files = [(row.split(" ")[3], name) for row, name in rows if row.split(" ")[1] != _SUBMODULE]
     await check_attributes(git, files, what)
     await check_filters(git, names, what)
     return names
 
 
-def refuse(workspace: Workspace, names: Iterable[str], *, write: bool, what: str) -> None:
+def check_names(workspace: Workspace, names: Iterable[str], *, write: bool, what: str) -> None:
     """Raise ToolFailed naming those of the names that a tool may not write (or read)."""
     reasons = [(name, workspace.names.check(name, write=write)) for name in names]
     found = [(name, reason) for name, reason in reasons if reason]
     if not found:
         return
-    listed = ", ".join(shown(name) for name, _ in found[:_MAX_NAMES])
+    listed = ", ".join(quote_path(name) for name, _ in found[:_MAX_NAMES])
     more = f" and {len(found) - _MAX_NAMES} more" if len(found) > _MAX_NAMES else ""
     word = "changed" if write else "part of it"
     subject = "that is" if len(found) == 1 else "the first is"
@@ -90,12 +90,12 @@ def _article(reason: str) -> str:
     return reason if reason.startswith(("reserved", "protected")) else f"a name that {reason}"
 
 
-async def check_filters(git: Runner, names: Sequence[str], what: str) -> None:
+async def check_filters(git: GitRunner, names: Sequence[str], what: str) -> None:
     """Raise ToolFailed if attributes in the work tree give one of these files a filter."""
     if not names:
         return
     stdin = b"".join(name.encode("utf-8", "surrogateescape") + b"\0" for name in names)
-    ran = await git.must("check-attr", "-z", "--stdin", "filter", stdin=stdin)
+    ran = await git.run_checked("check-attr", "-z", "--stdin", "filter", stdin=stdin)
     fields = ran.output.split(b"\0")
     for index in range(0, len(fields) - 2, 3):
         value = fields[index + 2]
@@ -104,7 +104,7 @@ async def check_filters(git: Runner, names: Sequence[str], what: str) -> None:
             raise _filter_error(what, name, value.decode("utf-8", "replace"))
 
 
-async def check_attributes(git: Runner, rows: Iterable[tuple[str, str]], what: str) -> None:
+async def check_attributes(git: GitRunner, rows: Iterable[tuple[str, str]], what: str) -> None:
     """Raise ToolFailed if attributes that come with the change name a filter.
 
     The rows are (id, path) of the files that will be there.
@@ -112,7 +112,7 @@ async def check_attributes(git: Runner, rows: Iterable[tuple[str, str]], what: s
     for blob, name in rows:
         if name.rpartition("/")[2].lower() != ".gitattributes" or not blob.strip("0"):
             continue
-        text = (await git.must("cat-file", "blob", blob)).text
+        text = (await git.run_checked("cat-file", "blob", blob)).text
         for line in text.splitlines():
             words = [word for word in line.split()[1:] if word.startswith("filter=")]
             if words and not line.lstrip().startswith("#"):
@@ -122,6 +122,6 @@ async def check_attributes(git: Runner, rows: Iterable[tuple[str, str]], what: s
 def _filter_error(what: str, name: str, filter: str) -> ToolFailed:
     return ToolFailed(
         ErrorType.PERMISSION_DENIED,
-        f"{what} was not done: {shown(name)} asks for the filter `{filter}`, a program of "
+        f"{what} was not done: {quote_path(name)} asks for the filter `{filter}`, a program of "
         "the repository's configuration, which is not run here; ask the person to do it",
     )

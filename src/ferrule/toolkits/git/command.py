@@ -22,17 +22,17 @@ from typing import Annotated
 from ferrule.core.calls import ErrorType
 from ferrule.core.errors import RetryCall, ToolFailed
 from ferrule.permissions.filesystem.workspace import Workspace
-from ferrule.sandbox.command import Capture, Wall
+from ferrule.sandbox.command import Capture, LandlockAccess
 from ferrule.toolkits.examples import with_examples
 from ferrule.toolkits.process import find_program, run_process
 from ferrule.tools.context import Context
 from ferrule.tools.decorator import tool
 from ferrule.tools.definition import Tool
 
-from .file_access import wall
-from .options import Parsed, Subcommand, parse_arguments
-from .readable_repository import Shadow, shadow
-from .withheld_files import drop_sections, literally, pathspecs
+from .file_access import make_wall
+from .options import ParsedArguments, Subcommand, parse_arguments
+from .readable_repository import ShadowRepository, open_shadow
+from .withheld_files import drop_sections, exclude_name, make_exclusions
 
 SECONDS = 120.0
 _KEEP_BYTES = 1024 * 1024
@@ -67,10 +67,10 @@ class _Git:
     """One call: the program, the repository and the workspace."""
 
     program: str
-    repository: Shadow
+    repository: ShadowRepository
     workspace: Workspace
     timeout: float
-    wall: Wall | None
+    wall: LandlockAccess | None
 
     async def run(self, arguments: Sequence[str], *, stdin: str = "") -> tuple[int, str, str]:
         """Return the exit code, the output (cut at 1 MiB, with a note) and the error output."""
@@ -98,7 +98,7 @@ class _Git:
                 f"git was ended after {self.timeout:g} s; ask for less (`-n 20`, a path)",
             )
         text = bytes(output[:_KEEP_BYTES]).decode("utf-8", "replace")
-        if ended.stopped:
+        if ended.stopped_by_sink:
             note = f"[cut at {_KEEP_BYTES} bytes; ask for less: `-n 20`, a path, `--stat`]"
             return 0, f"{text}\n{note}", ""
         complaint = errors.text().replace(self.repository.environment["GIT_DIR"], ".git").strip()
@@ -159,9 +159,9 @@ async def git_command(
             ErrorType.NOT_FOUND,
             "there is no program `git` on the PATH; ask the person to install it",
         )
-    with shadow(workspace) as repository:
+    with open_shadow(workspace) as repository:
         timeout = min(SECONDS, 0.9 * (context.deadline or SECONDS))
-        files = wall(program, repository.folder, writes=False)
+        files = make_wall(program, repository.folder, writes=False)
         git = _Git(program, repository, workspace, timeout, files)
         plan = await _make_plan(git, subcommand, parsed)
         left_out, withheld = await _find_withheld(git, subcommand, parsed, plan)
@@ -186,7 +186,7 @@ def _format(subcommand: Subcommand, text: str, code: int, withheld: Sequence[str
     return "\n".join(parts)
 
 
-async def _make_plan(git: _Git, subcommand: Subcommand, parsed: Parsed) -> _Plan:
+async def _make_plan(git: _Git, subcommand: Subcommand, parsed: ParsedArguments) -> _Plan:
     """Sort the arguments that are no options into objects and paths, each checked."""
     plan = _Plan([*_FORCED[subcommand], *parsed.options], [], [])
     positionals = list(parsed.positionals)
@@ -238,7 +238,7 @@ def _check_path(workspace: Workspace, subcommand: Subcommand, path: str) -> str:
     """
     if subcommand == "status":
         return workspace.name(path)
-    return workspace.permit(path, write=False)
+    return workspace.check_name(path, write=False)
 
 
 def _check_blame(git: _Git, plan: _Plan) -> None:
@@ -307,7 +307,7 @@ async def _check_file(git: _Git, subcommand: Subcommand, name: str, found: _Obje
         raise ToolFailed(
             ErrorType.PERMISSION_DENIED, f"`{name}` names a {found.type} by its id; {step}"
         )
-    path = git.workspace.permit(split[2], write=False)
+    path = git.workspace.check_name(split[2], write=False)
     again = await git.resolve(f"{split[1]}:{path}")
     if again != found:
         raise ToolFailed(
@@ -318,12 +318,12 @@ async def _check_file(git: _Git, subcommand: Subcommand, name: str, found: _Obje
 
 
 async def _find_withheld(
-    git: _Git, subcommand: Subcommand, parsed: Parsed, plan: _Plan
+    git: _Git, subcommand: Subcommand, parsed: ParsedArguments, plan: _Plan
 ) -> tuple[list[str], list[str]]:
     """Return pathspecs that leave out what may not be read, and the names they are known to hit."""
     if not parsed.content or plan.blobs or subcommand in ("status", "blame"):
         return [], []
-    general = pathspecs(git.workspace.names)
+    general = make_exclusions(git.workspace.names)
     if not plan.paths:
         plan.paths = [""]
         if subcommand != "diff":
@@ -341,13 +341,13 @@ async def _find_withheld(
     # Only `diff` without two commits reads files of the workspace.
     working = subcommand == "diff"
     hidden = [name for name in names if not _is_readable(git.workspace, name, working=working)]
-    return [*general, *(literally(name) for name in hidden)], hidden
+    return [*general, *(exclude_name(name) for name in hidden)], hidden
 
 
 _SELECTING = ("--cached", "--staged", "--merge-base", "--base", "--ours", "--theirs", "-R")
 
 
-def _selecting_options(parsed: Parsed) -> list[str]:
+def _selecting_options(parsed: ParsedArguments) -> list[str]:
     """Return the options that decide which files are compared."""
     return [option for option in parsed.options if option in _SELECTING]
 

@@ -20,9 +20,9 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from pathlib import Path
 
-from ferrule.sandbox.command import Wall
-from ferrule.sandbox.inside.kernel.landlock import LOOK, Granted, abi
-from ferrule.sandbox.inside.kernel.landlock_rules import devices
+from ferrule.sandbox.command import LandlockAccess
+from ferrule.sandbox.inside.kernel.landlock import READ_RIGHTS, PathRule, kernel_abi
+from ferrule.sandbox.inside.kernel.landlock_rules import device_rules
 from ferrule.sandbox.view.layout import SYSTEM
 
 _READ = ("read", "list")
@@ -33,7 +33,7 @@ _CERTIFICATES = ("/var/lib/ca-certificates",)
 _PARTS = ("lib", "lib64", "libexec", "share")
 
 
-def wall(program: str, folder: Path, *, writes: bool) -> Wall | None:
+def make_wall(program: str, folder: Path, *, writes: bool) -> LandlockAccess | None:
     """Return the wall around a git that runs in the root of a workspace; None if there is none.
 
     Nothing in the workspace may be run as a program.
@@ -41,56 +41,60 @@ def wall(program: str, folder: Path, *, writes: bool) -> Wall | None:
     Args:
         folder: The `GIT_DIR` of git.
     """
-    if abi() < _MINIMUM_ABI:
+    if kernel_abi() < _MINIMUM_ABI:
         return None
     words = _WRITE if writes else _READ
-    return Wall(
+    return LandlockAccess(
         (
             (".", words),
             (str(folder), words),
             ("/proc", _READ),
             ("/sys/devices/system/cpu", _READ),
-            *devices(),
-            *((f"/{name}", LOOK) for name in SYSTEM),
+            *device_rules(),
+            *((f"/{name}", READ_RIGHTS) for name in SYSTEM),
             *_installed(program),
         )
     )
 
 
-def for_reading(outer: Wall | None, folder: Path) -> Wall | None:
+def extend_for_reading(outer: LandlockAccess | None, folder: Path) -> LandlockAccess | None:
     """Extend a wall by the shadow of another repository of the workspace."""
     return _extend(outer, [(str(folder), _READ)], tcp=False)
 
 
-def for_web(outer: Wall | None, environment: Mapping[str, str]) -> Wall | None:
+def extend_for_web(
+    outer: LandlockAccess | None, environment: Mapping[str, str]
+) -> LandlockAccess | None:
     """Extend a wall for fetching by HTTPS: TCP, certificates, name resolution."""
     named = [environment[name] for name in ("SSL_CERT_FILE", "SSL_CERT_DIR") if name in environment]
     files = [(path, _READ) for path in (*_CERTIFICATES, *named)]
     return _extend(outer, [*files, *_name_resolution()], tcp=True)
 
 
-def for_ssh(outer: Wall | None, program: str) -> Wall | None:
+def extend_for_ssh(outer: LandlockAccess | None, program: str) -> LandlockAccess | None:
     """Extend a wall for fetching by SSH: TCP, the person's keys, known hosts, name resolution."""
     keys = os.path.expanduser("~/.ssh")  # noqa: PTH111  a path as text, like the others
     return _extend(outer, [(keys, _READ), *_installed(program), *_name_resolution()], tcp=True)
 
 
-def _extend(outer: Wall | None, more: Iterable[Granted], *, tcp: bool) -> Wall | None:
+def _extend(
+    outer: LandlockAccess | None, more: Iterable[PathRule], *, tcp: bool
+) -> LandlockAccess | None:
     if outer is None:
         return None
-    return replace(outer, granted=(*outer.granted, *more), tcp=tcp)
+    return replace(outer, rules=(*outer.rules, *more), tcp=tcp)
 
 
-def _installed(program: str) -> list[Granted]:
+def _installed(program: str) -> list[PathRule]:
     """Return a program outside of the system folders: its file, and the folders of its parts."""
     real = Path(program).resolve()
     if real.parts[1] in SYSTEM:
         return []
     prefix = real.parent.parent
-    return [(str(real), LOOK), *((str(prefix / part), LOOK) for part in _PARTS)]
+    return [(str(real), READ_RIGHTS), *((str(prefix / part), READ_RIGHTS) for part in _PARTS)]
 
 
-def _name_resolution() -> list[Granted]:
+def _name_resolution() -> list[PathRule]:
     """Return the folder of `/etc/resolv.conf`, which is a link on many machines."""
     real = Path("/etc/resolv.conf").resolve()
     return [(str(real.parent), _READ)]

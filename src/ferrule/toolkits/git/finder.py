@@ -18,11 +18,11 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from ferrule.permissions.commands.program_facts import listed
+from ferrule.permissions.command_analysis.program_facts import word_set
 
 from .catalog import Operation
 
-_STOP_WORDS = listed("""
+_STOP_WORDS = word_set("""
     a all am an and any are as at be by can could did do does for from git give had has have how i
     if in into is it its let like list me my need of on or our please see show tell that the their
     them then there these this those to us want was we were what which will with would you your""")
@@ -68,16 +68,18 @@ class Match:
     score: float
 
 
-def find(query: str, operations: Iterable[Operation], most: int = 5) -> list[Match]:
+def find_operations(
+    query: str, operations: Iterable[Operation], max_results: int = 5
+) -> list[Match]:
     """Return the operations that a request may mean, best first.
 
     A request without words returns all, in their own order.
     """
     known = list(operations)
-    words = stems(query)
+    words = stem_words(query)
     phrases = _match_phrases(query)
     if not words and not phrases:
-        return [Match(operation, 0.0) for operation in known][:most]
+        return [Match(operation, 0.0) for operation in known][:max_results]
     index = [_Text.of(operation) for operation in known]
     rarity = _find_rarities(words, index)
     matches = [
@@ -85,7 +87,7 @@ def find(query: str, operations: Iterable[Operation], most: int = 5) -> list[Mat
         for text in index
     ]
     found = sorted((match for match in matches if match.score > 0), key=lambda match: -match.score)
-    return found[:most]
+    return found[:max_results]
 
 
 def _match_phrases(query: str) -> dict[str, float]:
@@ -97,7 +99,7 @@ def _match_phrases(query: str) -> dict[str, float]:
     return found
 
 
-def stems(text: str) -> list[str]:
+def stem_words(text: str) -> list[str]:
     """Return the words of a text without their endings, each once, in order, without stop words."""
     words = re.findall(r"[a-z0-9]+", text.lower())
     return list(dict.fromkeys(stem(word) for word in words if word not in _STOP_WORDS))
@@ -144,9 +146,9 @@ class _Text:
         return _Text(
             operation,
             {
-                "name": frozenset(stems(operation.name.replace("_", " "))),
-                "words": frozenset(stems(operation.words)),
-                "description": frozenset(stems(operation.tool.description)),
+                "name": frozenset(stem_words(operation.name.replace("_", " "))),
+                "words": frozenset(stem_words(operation.words)),
+                "description": frozenset(stem_words(operation.tool.description)),
             },
         )
 

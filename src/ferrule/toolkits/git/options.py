@@ -138,7 +138,7 @@ OPTIONS: dict[Subcommand, dict[str, Option]] = {
 
 
 @dataclass(frozen=True, slots=True)
-class Parsed:
+class ParsedArguments:
     """Sorted arguments. `separated` means that `paths` came after `--`."""
 
     options: tuple[str, ...]
@@ -148,7 +148,7 @@ class Parsed:
     content: bool
 
 
-def parse_arguments(subcommand: Subcommand, arguments: list[str]) -> Parsed:
+def parse_arguments(subcommand: Subcommand, arguments: list[str]) -> ParsedArguments:
     """Sort arguments into options, names of commits or files, and paths.
 
     Raises:
@@ -164,7 +164,7 @@ def parse_arguments(subcommand: Subcommand, arguments: list[str]) -> Parsed:
     return parsed
 
 
-def _sort_arguments(subcommand: Subcommand, arguments: list[str]) -> Parsed:
+def _sort_arguments(subcommand: Subcommand, arguments: list[str]) -> ParsedArguments:
     options: list[str] = []
     positionals: list[str] = []
     content = subcommand != "log"
@@ -173,14 +173,14 @@ def _sort_arguments(subcommand: Subcommand, arguments: list[str]) -> Parsed:
     while rest:
         argument = rest.pop(0)
         if argument == "--":
-            return Parsed(tuple(options), tuple(positionals), tuple(rest), True, content)
+            return ParsedArguments(tuple(options), tuple(positionals), tuple(rest), True, content)
         if not argument.startswith("-") or argument == "-":
             positionals.append(_check_positional(argument))
             continue
         text, option = _take_option(subcommand, known, argument, rest)
         options.append(text)
         content = content or option.content
-    return Parsed(tuple(options), tuple(positionals), (), False, content)
+    return ParsedArguments(tuple(options), tuple(positionals), (), False, content)
 
 
 def _check_positional(argument: str) -> str:

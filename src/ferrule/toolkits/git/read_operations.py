@@ -18,16 +18,16 @@ from ferrule.permissions.filesystem.workspace import Workspace
 from ferrule.tools.context import Context
 from ferrule.tools.decorator import tool
 from ferrule.tools.definition import READS, Tool
-from ferrule.tools.number_ranges import ranges
+from ferrule.tools.number_ranges import require_ranges
 
 from .attempt import Attempt
 from .command import git_command
-from .file_access import wall
-from .readable_repository import open_repository, read_small, shadow
-from .receipt import Done, answer, inline
+from .file_access import make_wall
+from .readable_repository import open_repository, open_shadow, read_small_file
+from .receipt import Outcome, cut_inline, make_result
 from .refs import check_range, check_revision
-from .run import SECONDS, Runner, git_program, time_over
-from .settings import printable, remotes, settings, upstreams
+from .run import MAX_SECONDS, GitRunner, compute_deadline, find_git
+from .settings import find_remotes, find_upstreams, make_printable, parse_settings
 
 _MAX_COMMITS = 1000
 _MAX_SHOWN_ROWS = 500
@@ -35,45 +35,45 @@ Revision = Annotated[str, "A branch, a tag, an id, or the like of `HEAD~2`."]
 
 
 @contextmanager
-def looking(context: Context) -> Generator[Runner]:
+def open_for_reading(context: Context) -> Generator[GitRunner]:
     """Yield git on the repository of the workspace, for reading, inside a `with` block."""
     workspace = context.resource(Workspace)
-    program = git_program(workspace)
-    with shadow(workspace) as found:
-        held = wall(program, found.folder, writes=False)
-        git = Runner(
-            program, found.directory, found.environment, held, workspace, time_over(context)
+    program = find_git(workspace)
+    with open_shadow(workspace) as found:
+        held = make_wall(program, found.folder, writes=False)
+        git = GitRunner(
+            program, found.directory, found.environment, held, workspace, compute_deadline(context)
         )
-        Attempt.of(context).git = git
+        Attempt.from_context(context).git = git
         yield git
 
 
-def _read_configuration(git: Runner) -> bytes:
+def _read_configuration(git: GitRunner) -> bytes:
     """Return the real configuration as data."""
     real = open_repository(git.directory)
     try:
-        return read_small(real, "config")
+        return read_small_file(real, "config")
     finally:
         os.close(real)
 
 
-def _path_arguments(git: Runner, paths: list[str] | None) -> list[str]:
+def _path_arguments(git: GitRunner, paths: list[str] | None) -> list[str]:
     if not paths:
         return []
     return ["--", *(git.workspace.name(path) or "." for path in paths)]
 
 
-async def _find_head(git: Runner) -> tuple[str, str | None]:
+async def _find_head(git: GitRunner) -> tuple[str, str | None]:
     """Return the branch that is checked out and the id of its newest commit.
 
     The branch is empty if there is none, the id None if there is no commit yet.
     """
     symbolic = await git.run("symbolic-ref", "--quiet", "--short", "HEAD")
     branch = "" if symbolic.code else symbolic.text.strip()
-    return branch, await git.find("HEAD")
+    return branch, await git.find_commit("HEAD")
 
 
-@tool(side_effect="read", risk="low", timeout=SECONDS + 10)
+@tool(side_effect="read", risk="low", timeout=MAX_SECONDS + 10)
 async def git_status(
     context: Context,
     paths: Annotated[list[str] | None, READS, "Only these files or folders."] = None,
@@ -82,10 +82,10 @@ async def git_status(
     """Show which files of the repository are changed, staged, untracked or in conflict, and on
     which branch.
     """
-    with looking(context) as git:
+    with open_for_reading(context) as git:
         branch, head = await _find_head(git)
         kind = "all" if untracked else "no"
-        ran = await git.must(
+        ran = await git.run_checked(
             "status",
             "--porcelain=v1",
             "-z",
@@ -104,11 +104,11 @@ async def git_status(
     if len(entries) > _MAX_SHOWN_ROWS:
         value["files_left_out"] = len(entries) - _MAX_SHOWN_ROWS
     named = [str(entry["path"]) for entry in entries]
-    return answer(
+    return make_result(
         git_status,
         "status",
         context,
-        Done(value, ran.argv, paths=named, outputs={"stdout": ran.output}),
+        Outcome(value, ran.argv, paths=named, outputs={"stdout": ran.output}),
     )
 
 
@@ -145,21 +145,21 @@ def _read_status(rows: list[str]) -> Generator[dict[str, str]]:
         yield entry
 
 
-@tool(side_effect="read", risk="low", timeout=SECONDS + 10)
+@tool(side_effect="read", risk="low", timeout=MAX_SECONDS + 10)
 async def git_current_branch(context: Context) -> dict[str, Any]:
     """Tell the name of the branch that is checked out, and its newest commit."""
-    with looking(context) as git:
+    with open_for_reading(context) as git:
         branch, head = await _find_head(git)
-        argv = git.ran[0].argv
+        argv = git.results[0].argv
     value = {"branch": branch or None, "detached": not branch, "head": head}
-    return answer(git_current_branch, "current_branch", context, Done(value, argv))
+    return make_result(git_current_branch, "current_branch", context, Outcome(value, argv))
 
 
 @tool(
     side_effect="read",
     risk="low",
-    timeout=SECONDS + 10,
-    impossible=ranges(max_count=(1, _MAX_COMMITS)),
+    timeout=MAX_SECONDS + 10,
+    impossible=require_ranges(max_count=(1, _MAX_COMMITS)),
 )
 async def git_log(
     context: Context,
@@ -192,19 +192,19 @@ async def git_log(
     text = await _run_git_command("log", context, words, paths)
     rows = [line.split("\x1f") for line in text.split("\n") if line.count("\x1f") == 3]
     commits = [dict(zip(("commit", "author", "date", "subject"), row, strict=True)) for row in rows]
-    done = Done(
+    done = Outcome(
         {"commits": commits},
         _argv("log", words, paths),
         outputs={"stdout": text.encode("utf-8", "replace")},
     )
-    return answer(git_log, "log", context, done)
+    return make_result(git_log, "log", context, done)
 
 
 @tool(
     side_effect="read",
     risk="low",
-    timeout=SECONDS + 10,
-    impossible=ranges(context_lines=(0, 100)),
+    timeout=MAX_SECONDS + 10,
+    impossible=require_ranges(context_lines=(0, 100)),
 )
 async def git_diff(
     context: Context,
@@ -236,7 +236,7 @@ async def git_diff(
     return await _answer_with_text(git_diff, "diff", context, words, paths)
 
 
-@tool(side_effect="read", risk="low", timeout=SECONDS + 10)
+@tool(side_effect="read", risk="low", timeout=MAX_SECONDS + 10)
 async def git_show(
     context: Context,
     rev: Revision = "HEAD",
@@ -246,13 +246,13 @@ async def git_show(
     """Show one commit with its message and changes, or a file as it was in that commit."""
     check_revision(rev)
     if path is not None:
-        name = context.resource(Workspace).permit(path, write=False)
+        name = context.resource(Workspace).check_name(path, write=False)
         return await _answer_with_text(git_show, "show", context, [f"{rev}:{name}"], None)
     words = ["--stat", rev] if stat else [rev]
     return await _answer_with_text(git_show, "show", context, words, None)
 
 
-@tool(side_effect="read", risk="low", timeout=SECONDS + 10)
+@tool(side_effect="read", risk="low", timeout=MAX_SECONDS + 10)
 async def git_branch_list(
     context: Context,
     kind: Annotated[Literal["local", "remote", "all"], "Which branches."] = "local",
@@ -264,12 +264,14 @@ async def git_branch_list(
         "remote": ["refs/remotes"],
         "all": ["refs/heads", "refs/remotes"],
     }[kind]
-    with looking(context) as git:
+    with open_for_reading(context) as git:
         branch, _ = await _find_head(git)
-        wanted = [f"--contains={await git.commit(contains, 'contains')}"] if contains else []
+        wanted = (
+            [f"--contains={await git.resolve_commit(contains, 'contains')}"] if contains else []
+        )
         layout = "--format=%(refname)%00%(objectname)%00%(committerdate:iso-strict)%00%(subject)"
-        ran = await git.must("for-each-ref", layout, *wanted, *places)
-        follows = upstreams(await settings(git, _read_configuration(git)))
+        ran = await git.run_checked("for-each-ref", layout, *wanted, *places)
+        follows = find_upstreams(await parse_settings(git, _read_configuration(git)))
     rows: list[dict[str, str]] = [
         dict(zip(("name", "commit", "date", "subject"), line.split("\0"), strict=False))
         for line in ran.text.splitlines()
@@ -278,11 +280,11 @@ async def git_branch_list(
     value: dict[str, Any] = {"current": branch or None, "branches": branches[:_MAX_SHOWN_ROWS]}
     if len(branches) > _MAX_SHOWN_ROWS:
         value["branches_left_out"] = len(branches) - _MAX_SHOWN_ROWS
-    return answer(
+    return make_result(
         git_branch_list,
         "branch_list",
         context,
-        Done(value, ran.argv, outputs={"stdout": ran.output}),
+        Outcome(value, ran.argv, outputs={"stdout": ran.output}),
     )
 
 
@@ -297,28 +299,32 @@ def _describe_branch(row: dict[str, str], current: str, follows: dict[str, str])
     return shown
 
 
-@tool(side_effect="read", risk="low", timeout=SECONDS + 10)
+@tool(side_effect="read", risk="low", timeout=MAX_SECONDS + 10)
 async def git_remote_list(context: Context) -> dict[str, Any]:
     """List remotes with their addresses. Passwords and tokens in an address are not shown."""
-    with looking(context) as git:
-        found = remotes(await settings(git, _read_configuration(git)))
-        argv = git.ran[-1].argv if git.ran else ()
-    value = {"remotes": [{"name": printable(remote.name), "url": remote.shown} for remote in found]}
-    return answer(git_remote_list, "remote_list", context, Done(value, argv))
+    with open_for_reading(context) as git:
+        found = find_remotes(await parse_settings(git, _read_configuration(git)))
+        argv = git.results[-1].argv if git.results else ()
+    value = {
+        "remotes": [
+            {"name": make_printable(remote.name), "url": remote.shown_url} for remote in found
+        ]
+    }
+    return make_result(git_remote_list, "remote_list", context, Outcome(value, argv))
 
 
-@tool(side_effect="read", risk="low", timeout=SECONDS + 10)
+@tool(side_effect="read", risk="low", timeout=MAX_SECONDS + 10)
 async def git_discover(context: Context) -> dict[str, Any]:
     """Tell whether the workspace is a git repository, and the main facts about it: branch, newest
     commit, remotes.
     """
     try:
-        with looking(context) as git:
+        with open_for_reading(context) as git:
             branch, head = await _find_head(git)
-            form = await git.must("rev-parse", "--show-object-format")
+            form = await git.run_checked("rev-parse", "--show-object-format")
             names = [
-                printable(remote.name)
-                for remote in remotes(await settings(git, _read_configuration(git)))
+                make_printable(remote.name)
+                for remote in find_remotes(await parse_settings(git, _read_configuration(git)))
             ]
             value: dict[str, Any] = {
                 "repository": True,
@@ -334,14 +340,14 @@ async def git_discover(context: Context) -> dict[str, Any]:
             raise
         value = {"repository": False, "why": failure.message}
         argv = ()
-    return answer(git_discover, "discover", context, Done(value, argv))
+    return make_result(git_discover, "discover", context, Outcome(value, argv))
 
 
-@tool(side_effect="read", risk="low", timeout=SECONDS + 10)
+@tool(side_effect="read", risk="low", timeout=MAX_SECONDS + 10)
 async def git_conflicts(context: Context) -> dict[str, Any]:
     """List files whose conflicts are not resolved yet, and which sides each has."""
-    with looking(context) as git:
-        ran = await git.must("ls-files", "--unmerged", "-z")
+    with open_for_reading(context) as git:
+        ran = await git.run_checked("ls-files", "--unmerged", "-z")
     side_names = {"1": "base", "2": "ours", "3": "theirs"}
     sides: dict[str, list[str]] = {}
     for row in ran.names():
@@ -349,28 +355,28 @@ async def git_conflicts(context: Context) -> dict[str, Any]:
         stage = facts.rsplit(" ", 1)[-1]
         sides.setdefault(path, []).append(side_names.get(stage, stage))
     value = {"conflicts": [{"path": path, "sides": found} for path, found in sides.items()]}
-    return answer(
+    return make_result(
         git_conflicts,
         "conflicts",
         context,
-        Done(value, ran.argv, paths=list(sides), outputs={"stdout": ran.output}),
+        Outcome(value, ran.argv, paths=list(sides), outputs={"stdout": ran.output}),
     )
 
 
-@tool(side_effect="read", risk="low", timeout=SECONDS + 10)
+@tool(side_effect="read", risk="low", timeout=MAX_SECONDS + 10)
 async def git_merge_base(
     context: Context,
     rev: Annotated[str, "One commit or branch."],
     other: Annotated[str, "The other one."] = "HEAD",
 ) -> dict[str, Any]:
     """Find the newest commit that two branches have in common: where they parted."""
-    with looking(context) as git:
-        ends = [await git.commit(rev, "rev"), await git.commit(other, "other")]
+    with open_for_reading(context) as git:
+        ends = [await git.resolve_commit(rev, "rev"), await git.resolve_commit(other, "other")]
         ran = await git.run("merge-base", *ends)
     if ran.code > 1:
-        raise ToolFailed(ErrorType.IO_ERROR, f"`git merge-base` failed: {ran.said}")
+        raise ToolFailed(ErrorType.IO_ERROR, f"`git merge-base` failed: {ran.complaint}")
     value = {"merge_base": ran.text.strip() or None, "rev": ends[0], "other": ends[1]}
-    return answer(git_merge_base, "merge_base", context, Done(value, ran.argv, ran.code))
+    return make_result(git_merge_base, "merge_base", context, Outcome(value, ran.argv, ran.code))
 
 
 def _check_text(option: str, text: str) -> str:
@@ -403,10 +409,10 @@ async def _answer_with_text(
     tool: Tool, subcommand: Subcommand, context: Context, words: list[str], paths: list[str] | None
 ) -> dict[str, Any]:
     text = await _run_git_command(subcommand, context, words, paths)
-    done = Done(
-        {"text": inline(text)},
+    done = Outcome(
+        {"text": cut_inline(text)},
         _argv(subcommand, words, paths),
         paths=paths or (),
         outputs={"stdout": text.encode("utf-8", "replace")},
     )
-    return answer(tool, subcommand, context, done)
+    return make_result(tool, subcommand, context, done)

@@ -68,7 +68,7 @@ _KEPT_SETTINGS = {
 }
 """Settings of the repository that are kept, with the values they may have."""
 
-OURS = """\
+FORCED_SETTINGS = """\
 [core]
 \tbare = false
 \thooksPath = /dev/null
@@ -96,7 +96,7 @@ OURS = """\
 
 
 @dataclass(frozen=True, slots=True)
-class Shadow:
+class ShadowRepository:
     """What git is run with: the folder `directory` (a descriptor of the root) and its `GIT_DIR`."""
 
     directory: int
@@ -105,39 +105,39 @@ class Shadow:
 
 
 @contextmanager
-def shadow(workspace: Workspace) -> Generator[Shadow]:
+def open_shadow(workspace: Workspace) -> Generator[ShadowRepository]:
     """Yield a shadow of the repository at the root of the workspace, inside a `with` block.
 
     Raises:
         ToolFailed: `not_found` if there is no repository, `permission_denied` if it leads outside.
     """
     with ExitStack() as stack:
-        root = workspace.descriptor("")
+        root = workspace.open_descriptor("")
         stack.callback(os.close, root)
         real = open_repository(root)
         stack.callback(os.close, real)
         check_inside(workspace, real)
         folder = Path(tempfile.mkdtemp(prefix="ferrule-git-"))
         stack.callback(shutil.rmtree, folder, ignore_errors=True)
-        fill(folder, real)
-        yield Shadow(root, folder, git_environment(folder))
+        fill_shadow(folder, real)
+        yield ShadowRepository(root, folder, make_git_environment(folder))
 
 
 @contextmanager
-def bare_shadow(workspace: Workspace) -> Generator[Path]:
+def open_bare_shadow(workspace: Workspace) -> Generator[Path]:
     """Yield a shadow as a folder, for another git to fetch from.
 
     It is of the repository that the workspace contains, or that its root is.
     """
     with ExitStack() as stack:
-        root = workspace.descriptor("")
+        root = workspace.open_descriptor("")
         stack.callback(os.close, root)
         real = os.dup(root) if _is_bare(root) else open_repository(root)
         stack.callback(os.close, real)
         check_inside(workspace, real)
         folder = Path(tempfile.mkdtemp(prefix="ferrule-git-"))
         stack.callback(shutil.rmtree, folder, ignore_errors=True)
-        fill(folder, real)
+        fill_shadow(folder, real)
         yield folder
 
 
@@ -163,12 +163,12 @@ def open_repository(root: int) -> int:
             "the workspace is not a git repository: there is no folder `.git` at its root "
             "(folders above and below are not looked at)",
         ) from None
-    raise leads_outside(
+    raise outside_error(
         "`.git` is not a folder but points to one (a worktree, a submodule or a link)"
     )
 
 
-def leads_outside(what: str) -> ToolFailed:
+def outside_error(what: str) -> ToolFailed:
     """Return the error for a repository that is not completely in its folder."""
     return ToolFailed(
         ErrorType.PERMISSION_DENIED,
@@ -184,7 +184,7 @@ def check_inside(workspace: Workspace, real: int) -> None:
     """
     for name in os.listdir(real):
         if name == "commondir":
-            raise leads_outside("`.git/commondir` names another folder")
+            raise outside_error("`.git/commondir` names another folder")
         if name in _READ_BY_GIT or _SHARED_INDEX.fullmatch(name):
             _check_entry(real, name, f".git/{name}")
     _check_alternates(workspace, real, ".git/objects", _MAX_DEPTH)
@@ -200,7 +200,7 @@ def _check_entry(folder: int, name: str, shown: str) -> None:
             os.close(inner)
     elif kind != stat.S_IFREG:
         what = "a link" if kind == stat.S_IFLNK else "no file"
-        raise leads_outside(f"`{shown}` is {what}")
+        raise outside_error(f"`{shown}` is {what}")
 
 
 def _check_below(folder: int, shown: str) -> None:
@@ -217,21 +217,21 @@ def _check_alternates(workspace: Workspace, folder: int, shown: str, left: int) 
 
     Format: gitrepository-layout(5). `folder` is what contains `objects`.
     """
-    if read_small(folder, "objects/info/http-alternates").strip():
-        raise leads_outside(f"`{shown}/info/http-alternates` names other object stores")
-    data = read_small(folder, "objects/info/alternates")
+    if read_small_file(folder, "objects/info/http-alternates").strip():
+        raise outside_error(f"`{shown}/info/http-alternates` names other object stores")
+    data = read_small_file(folder, "objects/info/alternates")
     lines = data.decode("utf-8", "surrogateescape").split("\n")
     for line in lines:
         if not line or line.startswith("#"):
             continue
         if line.startswith('"'):
-            raise leads_outside(f"`{shown}/info/alternates` has a quoted name")
+            raise outside_error(f"`{shown}/info/alternates` has a quoted name")
         if left == 0:
-            raise leads_outside(
+            raise outside_error(
                 f"`{shown}/info/alternates` names stores that name stores, and so on"
             )
         # As text: git goes the same way, and finds no link on it that was not checked.
-        store = os.path.normpath(Path(path_of(folder), "objects", line))
+        store = os.path.normpath(Path(descriptor_path(folder), "objects", line))
         with _open_store(workspace, store, f"`{shown}/info/alternates`") as found:
             _check_entry(found, "objects", store)
             _check_alternates(workspace, found, store, left - 1)
@@ -242,30 +242,32 @@ def _open_store(workspace: Workspace, store: str, source: str) -> Generator[int]
     """Yield the folder that contains another store, which has to be in the workspace."""
     above, name = os.path.split(store)
     if name != "objects":
-        raise leads_outside(f"{source} names a store that is not called `objects`")
+        raise outside_error(f"{source} names a store that is not called `objects`")
     try:
-        descriptor = workspace.descriptor(above)
+        descriptor = workspace.open_descriptor(above)
     except ToolFailed:
-        raise leads_outside(f"{source} names an object store outside of the workspace") from None
+        raise outside_error(f"{source} names an object store outside of the workspace") from None
     try:
         yield descriptor
     finally:
         os.close(descriptor)
 
 
-def path_of(folder: int) -> str:
+def descriptor_path(folder: int) -> str:
     """Return the path of the folder that a descriptor stands for."""
     return os.readlink(f"/proc/self/fd/{folder}")  # noqa: PTH115  a link of the kernel's
 
 
-def read_small(real: int, name: str) -> bytes:
+def read_small_file(real: int, name: str) -> bytes:
     """Read a small regular file below `.git`; empty if there is none.
 
     No link is followed, not even by a folder on the way.
     """
     *folders, last = name.split("/")
     try:
-        with open_beneath.folder(open_beneath.best(), real, folders) as above:
+        with open_beneath.folder_descriptor(
+            open_beneath.select_open_folder(), real, folders
+        ) as above:
             flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
             descriptor = os.open(last, flags, dir_fd=above)
     except OSError:
@@ -275,13 +277,13 @@ def read_small(real: int, name: str) -> bytes:
         return file.read(_MAX_BYTES) if is_file else b""
 
 
-def fill(
+def fill_shadow(
     folder: Path, real: int, *, copied: Sequence[str] = _COPIED, linked: Sequence[str] = _LINKED
 ) -> None:
     """Make a shadow of the repository `real` in an empty folder, from copied and linked files."""
-    source = Path(path_of(real))
+    source = Path(descriptor_path(real))
     for name in copied:
-        data = read_small(real, name)
+        data = read_small_file(real, name)
         if data:
             (folder / name).write_bytes(data)
     present = set(os.listdir(real))
@@ -294,12 +296,12 @@ def fill(
             (folder / name).mkdir()
     (folder / "info").mkdir()
     for name in ("exclude", "sparse-checkout"):
-        (folder / "info" / name).write_bytes(read_small(real, f"info/{name}"))
-    text = read_small(real, "config").decode("utf-8", "replace")
-    (folder / "config").write_text(kept_settings(text) + OURS)
+        (folder / "info" / name).write_bytes(read_small_file(real, f"info/{name}"))
+    text = read_small_file(real, "config").decode("utf-8", "replace")
+    (folder / "config").write_text(format_kept_settings(text) + FORCED_SETTINGS)
 
 
-def kept_settings(text: str) -> str:
+def format_kept_settings(text: str) -> str:
     """Return the kept settings of a configuration file.
 
     Format: git-config(1), of it only plain `key = value`.
@@ -329,7 +331,7 @@ _HEADING = re.compile(r"\[\s*([A-Za-z0-9.-]+)\s*\]\s*(?:[#;].*)?")
 _SETTING = re.compile(r"([A-Za-z][A-Za-z0-9-]*)\s*(?:=\s*([A-Za-z0-9]*)\s*(?:[#;].*)?)?")
 
 
-def git_environment(folder: Path) -> dict[str, str]:
+def make_git_environment(folder: Path) -> dict[str, str]:
     """Return the whole environment of a git that works with a shadow."""
     return {
         "PATH": os.defpath,

@@ -21,7 +21,7 @@ from dataclasses import dataclass
 from hashlib import sha256
 from typing import Any, Literal
 
-from ferrule.core.calls import compact
+from ferrule.core.calls import encode_json
 from ferrule.core.errors import ToolFailed
 from ferrule.tools.context import Context
 from ferrule.tools.definition import Risk, Tool
@@ -29,9 +29,9 @@ from ferrule.tools.definition import Risk, Tool
 from .attempt import Attempt
 
 SCHEMA = "ferrule.git_receipt.v1"
-MOST_PATHS = 200
+MAX_PATHS = 200
 """Paths that a receipt names; it says how many more there were."""
-INLINE = 32_000
+MAX_INLINE_BYTES = 32_000
 """Most bytes of text output in a result."""
 
 Category = Literal["success", "nothing_to_do"]
@@ -51,14 +51,14 @@ class GitOptions:
     author: tuple[str, str] | None = None
 
     @staticmethod
-    def of(context: Context) -> GitOptions:
+    def from_context(context: Context) -> GitOptions:
         """Return the options of this call."""
         found = context.resources.get(GitOptions)
         return found if isinstance(found, GitOptions) else GitOptions()
 
 
 @dataclass(slots=True)
-class Done:
+class Outcome:
     """The outcome of an operation.
 
     `value` is for the model; `outputs` are hashed; `paths` are files of the workspace.
@@ -72,42 +72,44 @@ class Done:
     outputs: Mapping[str, bytes] | None = None
 
 
-def answer(tool: Tool, operation: str, context: Context, done: Done) -> dict[str, Any]:
+def make_result(tool: Tool, operation: str, context: Context, outcome: Outcome) -> dict[str, Any]:
     """Return the result of an operation: what it found, and its receipt."""
     return {
         "operation": operation,
-        **done.value,
-        "receipt": receipt(tool, operation, context, done),
+        **outcome.value,
+        "receipt": make_receipt(tool, operation, context, outcome),
     }
 
 
-def failure(tool: Tool, operation: str, context: Context, failed: ToolFailed) -> dict[str, Any]:
+def make_failure_result(
+    tool: Tool, operation: str, context: Context, error: ToolFailed
+) -> dict[str, Any]:
     """Return what is known of an operation that failed: its receipt."""
-    attempt = Attempt.of(context)
-    ended = attempt.ended(failed)
-    shape = receipt(tool, operation, context, Done({}, ended["argv"]))
+    attempt = Attempt.from_context(context)
+    ended = attempt.describe_end(error)
+    shape = make_receipt(tool, operation, context, Outcome({}, ended["argv"]))
     return {"operation": operation, "receipt": {**shape, **ended}}
 
 
-def receipt(tool: Tool, operation: str, context: Context, done: Done) -> dict[str, Any]:
+def make_receipt(tool: Tool, operation: str, context: Context, outcome: Outcome) -> dict[str, Any]:
     """Return the receipt of an operation."""
-    options = GitOptions.of(context)
-    changes = not tool.repeatable
-    paths = list(dict.fromkeys(done.paths))
+    options = GitOptions.from_context(context)
+    changes = not tool.is_repeatable
+    paths = list(dict.fromkeys(outcome.paths))
     shape: dict[str, Any] = {
         "schema": SCHEMA,
         "receipt_id": "",
         "operation": operation,
         "status": "ok",
-        "exit_category": done.category,
-        "exit_code": done.code,
-        "argv": list(done.argv),
-        "affected_paths": paths[:MOST_PATHS],
+        "exit_category": outcome.category,
+        "exit_code": outcome.code,
+        "argv": list(outcome.argv),
+        "affected_paths": paths[:MAX_PATHS],
         "agent": options.agent,
         "trace_id": context.identity.run,
         "call_id": context.call_id,
         "autonomy_tier": options.autonomy_tier or ("act_with_approval" if changes else "observe"),
-        "outputs": [_describe_output(name, data) for name, data in (done.outputs or {}).items()],
+        "outputs": [_describe_output(name, data) for name, data in (outcome.outputs or {}).items()],
         "approval": {
             "needed": tool.risk is not Risk.SAFE,
             "given_by": "gate",
@@ -119,19 +121,19 @@ def receipt(tool: Tool, operation: str, context: Context, done: Done) -> dict[st
             "repository_programs": "none",
         },
     }
-    refs = Attempt.of(context).refs
+    refs = Attempt.from_context(context).refs
     if refs:
         shape["refs"] = refs
-    if len(paths) > MOST_PATHS:
-        shape["affected_paths_left_out"] = len(paths) - MOST_PATHS
+    if len(paths) > MAX_PATHS:
+        shape["affected_paths_left_out"] = len(paths) - MAX_PATHS
     identified = [
         context.identity.session,
         context.identity.run,
         context.call_id,
         operation,
-        *done.argv,
+        *outcome.argv,
     ]
-    digest = sha256(compact(identified).encode("utf-8", "replace")).hexdigest()
+    digest = sha256(encode_json(identified).encode("utf-8", "replace")).hexdigest()
     shape["receipt_id"] = f"git_{digest[:20]}"
     return shape
 
@@ -141,17 +143,17 @@ def _describe_output(name: str, data: bytes) -> dict[str, Any]:
         "name": name,
         "bytes": len(data),
         "sha256": sha256(data).hexdigest(),
-        "inline": len(data) <= INLINE,
+        "inline": len(data) <= MAX_INLINE_BYTES,
     }
 
 
-def inline(text: str) -> str:
+def cut_inline(text: str) -> str:
     """Cut a text for a result on a character boundary, with a note."""
     data = text.encode("utf-8", "replace")
-    if len(data) <= INLINE:
+    if len(data) <= MAX_INLINE_BYTES:
         return data.decode()
-    head = data[:INLINE].decode("utf-8", "ignore")
+    head = data[:MAX_INLINE_BYTES].decode("utf-8", "ignore")
     return (
-        f"{head}\n[cut at {INLINE} bytes of {len(data)}; ask for less: paths, a smaller "
+        f"{head}\n[cut at {MAX_INLINE_BYTES} bytes of {len(data)}; ask for less: paths, a smaller "
         "`max_count`, `stat`]"
     )

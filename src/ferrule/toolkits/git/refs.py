@@ -11,7 +11,7 @@ import re
 
 from ferrule.core.errors import RetryCall
 
-LONGEST = 250
+MAX_NAME = 250
 """Most characters of a name."""
 
 _REVISION = re.compile(
@@ -23,7 +23,7 @@ _REMOTE = re.compile(r"[A-Za-z0-9_](?:[A-Za-z0-9_.-]{0,98}[A-Za-z0-9_-])?")
 
 def check_revision(text: str, parameter: str = "rev") -> str:
     """Check the name of one commit: branch, tag, id, `HEAD~2`, `main@{1}`. Raises RetryCall."""
-    is_short = len(text) <= LONGEST and text.isprintable()
+    is_short = len(text) <= MAX_NAME and text.isprintable()
     if is_short and ".." not in text and _REVISION.fullmatch(text):
         return text
     raise RetryCall(
@@ -45,7 +45,7 @@ def check_range(text: str, parameter: str = "rev_range") -> str:
 
 def check_branch(text: str, parameter: str = "branch") -> str:
     """Check the name of a branch that exists or could exist. Raises RetryCall."""
-    if not valid_branch(text):
+    if not is_valid_branch(text):
         raise RetryCall(
             f"`{parameter}` = {_quote(text)} cannot be the name of a branch; try letters, "
             "digits, `-` and `/`"
@@ -53,9 +53,9 @@ def check_branch(text: str, parameter: str = "branch") -> str:
     return text
 
 
-def valid_branch(text: str) -> bool:
+def is_valid_branch(text: str) -> bool:
     """Return whether git accepts the name and a person cannot mistake it for something else."""
-    if not (0 < len(text) <= LONGEST and text.isprintable() and _BRANCH.fullmatch(text)):
+    if not (0 < len(text) <= MAX_NAME and text.isprintable() and _BRANCH.fullmatch(text)):
         return False
     if text in ("HEAD", "@") or re.fullmatch(r"[0-9a-fA-F]{40}|[0-9a-fA-F]{64}", text):
         return False

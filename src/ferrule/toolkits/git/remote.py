@@ -27,17 +27,17 @@ from pathlib import Path
 from ferrule.core.calls import ErrorType
 from ferrule.core.errors import ToolFailed
 from ferrule.permissions.filesystem.workspace import Workspace
-from ferrule.sandbox.network.allowed_hosts import Hosts
+from ferrule.sandbox.network.allowed_hosts import AllowedHosts
 from ferrule.sandbox.sandbox import Sandbox
 from ferrule.toolkits.process import find_program
-from ferrule.toolkits.subfolder import subfolder
+from ferrule.toolkits.subfolder import open_subfolder
 from ferrule.tools.context import Context
 
-from .file_access import for_reading, for_ssh, for_web
-from .readable_repository import bare_shadow
-from .run import Runner
-from .settings import Remote, printable, remotes, settings
-from .writable_repository import Bench, section
+from .file_access import extend_for_reading, extend_for_ssh, extend_for_web
+from .readable_repository import open_bare_shadow
+from .run import GitRunner
+from .settings import Remote, find_remotes, make_printable, parse_settings
+from .writable_repository import Workbench, format_section
 
 _HOST = r"[A-Za-z0-9](?:[A-Za-z0-9.-]{0,251}[A-Za-z0-9])?|\[[0-9A-Fa-f:.]{2,45}\]"
 _WEB = re.compile(
@@ -88,8 +88,8 @@ def read_address(remote: Remote) -> Address:
         return address
     raise ToolFailed(
         ErrorType.PERMISSION_DENIED,
-        f"the remote `{printable(remote.name)}` was not reached: its address "
-        f"{remote.shown[:200]!r} is none of `https://`, "
+        f"the remote `{make_printable(remote.name)}` was not reached: its address "
+        f"{remote.shown_url[:200]!r} is none of `https://`, "
         "`ssh://` and a folder of the workspace; ask the person to fetch from it",
     )
 
@@ -115,17 +115,17 @@ def _read_url(url: str) -> Address | None:
     return None
 
 
-async def find_remote(git: Runner, made: Bench, name: str) -> Remote:
+async def find_remote(git: GitRunner, workbench: Workbench, name: str) -> Remote:
     """Return the remote of this name in the real configuration.
 
     Raises:
         ToolFailed: There is none; the message names those that exist.
     """
-    found = remotes(await settings(git, made.config_text()))
+    found = find_remotes(await parse_settings(git, workbench.read_config()))
     for remote in found:
         if remote.name == name:
             return remote
-    known = ", ".join(f"`{printable(remote.name)}`" for remote in found) or "none"
+    known = ", ".join(f"`{make_printable(remote.name)}`" for remote in found) or "none"
     raise ToolFailed(ErrorType.NOT_FOUND, f"there is no remote `{name}`; there are: {known}")
 
 
@@ -139,7 +139,7 @@ def check_network(context: Context, address: Address, name: str) -> None:
         return
     refusal = "it opens no network"
     if policy.network:
-        refusal = Hosts.parse(policy.network).refusal(address.host, address.port)
+        refusal = AllowedHosts.parse(policy.network).refusal(address.host, address.port)
     if refusal:
         raise ToolFailed(
             ErrorType.PERMISSION_DENIED,
@@ -150,7 +150,9 @@ def check_network(context: Context, address: Address, name: str) -> None:
 
 
 @contextmanager
-def reaching(git: Runner, made: Bench, context: Context, remote: Remote) -> Generator[None]:
+def allow_fetching(
+    git: GitRunner, workbench: Workbench, context: Context, remote: Remote
+) -> Generator[None]:
     """Let git fetch from this remote, and from nothing else, inside a `with` block."""
     address = read_address(remote)
     check_network(context, address, remote.name)
@@ -161,16 +163,16 @@ def reaching(git: Runner, made: Bench, context: Context, remote: Remote) -> Gene
             workspace = context.resource(Workspace)
             folder = stack.enter_context(_shadow_inside(workspace, address.url, remote))
             url = f"file://{folder}"
-            wall = for_reading(git.wall, folder)
+            wall = extend_for_reading(git.wall, folder)
         elif address.protocol == "ssh":
             program = _ssh_program(git.workspace)
             environment.update(_ssh_environment(program))
-            wall = for_ssh(git.wall, program)
+            wall = extend_for_ssh(git.wall, program)
         else:
             environment.update({key: os.environ[key] for key in _PROXIES if key in os.environ})
-            wall = for_web(git.wall, environment)
+            wall = extend_for_web(git.wall, environment)
         environment["GIT_ALLOW_PROTOCOL"] = address.protocol
-        made.configure(section(f'remote "{remote.name}"', {"url": url}))
+        workbench.configure(format_section(f'remote "{remote.name}"', {"url": url}))
         outer_environment = git.environment
         outer_wall = git.wall
         git.environment = environment
@@ -186,15 +188,15 @@ def reaching(git: Runner, made: Bench, context: Context, remote: Remote) -> Gene
 def _shadow_inside(workspace: Workspace, path: str, remote: Remote) -> Generator[Path]:
     """Yield a shadow of a repository of the workspace."""
     try:
-        inner = subfolder(workspace, path)
+        inner = open_subfolder(workspace, path)
     except ToolFailed as failure:
         raise ToolFailed(
             failure.error_type,
-            f"the remote `{printable(remote.name)}` was not reached: "
-            f"{printable(path)[:200]!r} is not a folder of the workspace "
+            f"the remote `{make_printable(remote.name)}` was not reached: "
+            f"{make_printable(path)[:200]!r} is not a folder of the workspace "
             "that tools may read; ask the person to fetch from it",
         ) from None
-    with bare_shadow(inner) as folder:
+    with open_bare_shadow(inner) as folder:
         yield folder
 
 

@@ -14,27 +14,27 @@ from dataclasses import dataclass, field
 from ferrule.core.calls import ErrorType
 from ferrule.core.errors import ToolFailed
 from ferrule.permissions.filesystem.workspace import Workspace
-from ferrule.sandbox.command import Capture, Wall
+from ferrule.sandbox.command import Capture, LandlockAccess
 from ferrule.toolkits.process import find_program, run_process
 from ferrule.tools.context import Context
 
 from .refs import check_revision
 
-SECONDS = 120.0
+MAX_SECONDS = 120.0
 """Time for one operation, in seconds."""
 _WRITE_FILES = ("switch", "merge", "rebase")
-MOST = 32 * 1024 * 1024
+MAX_OUTPUT = 32 * 1024 * 1024
 """Bytes that one git may print."""
 
 
 @dataclass(frozen=True, slots=True)
-class Ran:
+class GitResult:
     """The result of one git: status, output, and complaints without our own folders in them."""
 
     argv: tuple[str, ...]
     code: int
     output: bytes
-    said: str
+    complaint: str
 
     @property
     def text(self) -> str:
@@ -47,30 +47,30 @@ class Ran:
 
 
 @dataclass(slots=True)
-class Runner:
+class GitRunner:
     """Git in one repository.
 
-    `environment` is all that git gets, `wall` the files that it may use; `until` is the loop's time
-    at which it is ended.
+    `environment` is all that git gets, `wall` the files that it may use; `deadline` is the loop's
+    time at which it is ended.
     """
 
     program: str
     directory: int
     environment: dict[str, str]
-    wall: Wall | None
+    wall: LandlockAccess | None
     workspace: Workspace
-    until: float
-    ran: list[Ran] = field(default_factory=list[Ran])
+    deadline: float
+    results: list[GitResult] = field(default_factory=list[GitResult])
     """The runs so far, for receipts."""
 
-    async def run(self, *arguments: str, stdin: bytes = b"") -> Ran:
+    async def run(self, *arguments: str, stdin: bytes = b"") -> GitResult:
         """Run git. Raises ToolFailed if it takes too long or prints more than `MOST` bytes."""
         output = bytearray()
         errors = Capture(8192, 0)
 
         def keep(data: bytes) -> bool:
             output.extend(data)
-            return len(output) <= MOST
+            return len(output) <= MAX_OUTPUT
 
         argv = ("git", "--no-pager", "--no-optional-locks", "--literal-pathspecs", *arguments)
         ended = await run_process(
@@ -81,7 +81,7 @@ class Runner:
             output=keep,
             errors=errors,
             stdin=stdin,
-            timeout=max(0.1, self.until - asyncio.get_running_loop().time()),
+            timeout=max(0.1, self.deadline - asyncio.get_running_loop().time()),
             wall=self.wall,
         )
         if ended.timed_out:
@@ -89,28 +89,29 @@ class Runner:
             if arguments[0] in _WRITE_FILES:
                 message += "; files that it had changed by then stay changed: look at `git_status`"
             raise ToolFailed(ErrorType.TIMEOUT, message)
-        if ended.stopped:
+        if ended.stopped_by_sink:
             raise ToolFailed(
                 ErrorType.LIMIT,
-                f"`git {arguments[0]}` printed more than {MOST} bytes; ask for less, or name paths",
+                f"`git {arguments[0]}` printed more than {MAX_OUTPUT} bytes; ask for less, or name "
+                f"paths",
             )
         complaint = errors.text().replace(self.environment["GIT_DIR"], ".git").strip()
         code = 128 if ended.exit_code is None else ended.exit_code
-        ran = Ran(argv, code, bytes(output), complaint)
-        self.ran.append(ran)
+        ran = GitResult(argv, code, bytes(output), complaint)
+        self.results.append(ran)
         return ran
 
-    async def must(self, *arguments: str, stdin: bytes = b"") -> Ran:
+    async def run_checked(self, *arguments: str, stdin: bytes = b"") -> GitResult:
         """Run git, which has to succeed. Raises ToolFailed(io_error) with its complaint."""
         ran = await self.run(*arguments, stdin=stdin)
         if ran.code:
             raise ToolFailed(
                 ErrorType.IO_ERROR,
-                f"`git {arguments[0]}` failed: {ran.said or f'exit status {ran.code}'}",
+                f"`git {arguments[0]}` failed: {ran.complaint or f'exit status {ran.code}'}",
             )
         return ran
 
-    async def find(self, name: str) -> str | None:
+    async def find_commit(self, name: str) -> str | None:
         """Return the id of the commit that a name stands for, or None.
 
         The name reaches git only on its standard input.
@@ -123,14 +124,14 @@ class Runner:
         found = re.fullmatch(r"([0-9a-f]{40,64}) commit\n", ran.text)
         return found[1] if found else None
 
-    async def commit(self, name: str, parameter: str = "rev") -> str:
+    async def resolve_commit(self, name: str, parameter: str = "rev") -> str:
         """Return the id of a commit as a model names it.
 
         Raises:
             ToolFailed: It is not a name, or there is no such commit.
         """
         check_revision(name, parameter)
-        found = await self.find(name)
+        found = await self.find_commit(name)
         if found is None:
             raise ToolFailed(
                 ErrorType.NOT_FOUND,
@@ -139,15 +140,15 @@ class Runner:
             )
         return found
 
-    async def head_tree(self) -> str:
+    async def find_head_tree(self) -> str:
         """Return `HEAD`, or the id of the empty tree if there is no commit yet: for comparisons."""
-        if await self.find("HEAD"):
+        if await self.find_commit("HEAD"):
             return "HEAD"
-        empty_tree = await self.must("hash-object", "-t", "tree", "--stdin")
+        empty_tree = await self.run_checked("hash-object", "-t", "tree", "--stdin")
         return empty_tree.text.strip()
 
 
-def git_program(workspace: Workspace) -> str:
+def find_git(workspace: Workspace) -> str:
     """Return the path of git. Raises ToolFailed if there is none outside of the workspace."""
     program = find_program("git", os.environ.get("PATH", os.defpath), outside=str(workspace.root))
     if program is None:
@@ -158,6 +159,8 @@ def git_program(workspace: Workspace) -> str:
     return program
 
 
-def time_over(context: Context) -> float:
+def compute_deadline(context: Context) -> float:
     """Return the loop's time at which an operation must end: a little before its call."""
-    return asyncio.get_running_loop().time() + min(SECONDS, 0.9 * (context.deadline or SECONDS))
+    return asyncio.get_running_loop().time() + min(
+        MAX_SECONDS, 0.9 * (context.deadline or MAX_SECONDS)
+    )

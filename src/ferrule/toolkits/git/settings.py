@@ -14,9 +14,9 @@ from pathlib import Path
 
 from ferrule.core.calls import ErrorType
 from ferrule.core.errors import ToolFailed
-from ferrule.core.invisible_characters import exact
+from ferrule.core.invisible_characters import escape_for_approval
 
-from .run import Runner
+from .run import GitRunner
 
 _MAX_BYTES = 1024 * 1024
 
@@ -29,34 +29,34 @@ class Remote:
     url: str
 
     @property
-    def shown(self) -> str:
+    def shown_url(self) -> str:
         """The address without credentials."""
-        return redacted(self.url)
+        return redact_url(self.url)
 
 
-def redacted(url: str) -> str:
+def redact_url(url: str) -> str:
     """Remove what may be secret from an address.
 
     That is the user and password of a web address, and everything after `?` or `#`.
     """
     match = re.fullmatch(r"([A-Za-z][A-Za-z0-9+.-]*)://(?:([^/@]*)@)?(.*)", url, re.DOTALL)
     if not match:
-        return printable(url)
+        return make_printable(url)
     scheme, user, rest = match.groups()
     address = re.split("[?#]", rest, maxsplit=1)[0]
     if user is None:
-        return printable(f"{scheme}://{address}")
+        return make_printable(f"{scheme}://{address}")
     is_plain_ssh_user = scheme.lower() in ("ssh", "git+ssh") and ":" not in user
     shown_user = user if is_plain_ssh_user else "***"
-    return printable(f"{scheme}://{shown_user}@{address}")
+    return make_printable(f"{scheme}://{shown_user}@{address}")
 
 
-def printable(text: str) -> str:
+def make_printable(text: str) -> str:
     """Make characters visible that could hide or move what a person reads."""
-    return exact(text, keep="")
+    return escape_for_approval(text, keep="")
 
 
-async def settings(git: Runner, text: bytes) -> list[tuple[str, str]]:
+async def parse_settings(git: GitRunner, text: bytes) -> list[tuple[str, str]]:
     """Return (key, value) pairs of a configuration, in order. Includes are not followed.
 
     Keys are spelled as git does: `remote.origin.url`.
@@ -73,7 +73,7 @@ async def settings(git: Runner, text: bytes) -> list[tuple[str, str]]:
     return [(key, value) for key, _, value in pairs]
 
 
-def remotes(pairs: list[tuple[str, str]]) -> list[Remote]:
+def find_remotes(pairs: list[tuple[str, str]]) -> list[Remote]:
     """Return the remotes of a configuration, sorted by name.
 
     The first address of a remote is the one that is fetched from.
@@ -86,7 +86,7 @@ def remotes(pairs: list[tuple[str, str]]) -> list[Remote]:
     return sorted(found.values(), key=lambda remote: remote.name)
 
 
-def upstreams(pairs: list[tuple[str, str]]) -> dict[str, str]:
+def find_upstreams(pairs: list[tuple[str, str]]) -> dict[str, str]:
     """Return branch -> `remote/branch` that it follows."""
     found: dict[str, dict[str, str]] = {}
     for key, value in pairs:
@@ -100,7 +100,7 @@ def upstreams(pairs: list[tuple[str, str]]) -> dict[str, str]:
     }
 
 
-async def person(git: Runner, home: str, config_home: str = "") -> tuple[str, str] | None:
+async def find_person(git: GitRunner, home: str, config_home: str = "") -> tuple[str, str] | None:
     """Return name and address of the person, from their git settings; None if one is missing."""
     found: dict[str, str] = {}
     # The later file wins, as in git-config(1), "FILES".
@@ -108,7 +108,7 @@ async def person(git: Runner, home: str, config_home: str = "") -> tuple[str, st
     for path in (folder / "git/config", Path(home) / ".gitconfig"):
         if not path.is_absolute():
             continue  # Relative to the current folder, where a repository could have put it.
-        for key, value in await settings(git, _read_bytes(path)):
+        for key, value in await parse_settings(git, _read_bytes(path)):
             if key in ("user.name", "user.email"):
                 found[key] = value
     name = _clean(found.get("user.name", ""))

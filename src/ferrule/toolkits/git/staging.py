@@ -14,40 +14,47 @@ from typing import Annotated, Any
 
 from ferrule.core.calls import ErrorType
 from ferrule.core.errors import RetryCall, ToolFailed
-from ferrule.permissions.filesystem.paths import shown
+from ferrule.permissions.filesystem.paths import quote_path
 from ferrule.permissions.filesystem.workspace import Workspace
-from ferrule.toolkits.files.preview import preview
+from ferrule.toolkits.files.preview import make_preview
 from ferrule.tools.context import Context
 from ferrule.tools.decorator import tool
 from ferrule.tools.definition import READS
 
 from .attempt import Attempt
-from .changes import check_filters, refuse
-from .file_access import wall
-from .receipt import Done, GitOptions, answer
-from .run import SECONDS, Runner, git_program, time_over
-from .settings import person
-from .writable_repository import Bench, bench, section
+from .changes import check_filters, check_names
+from .file_access import make_wall
+from .receipt import GitOptions, Outcome, make_result
+from .run import MAX_SECONDS, GitRunner, compute_deadline, find_git
+from .settings import find_person
+from .writable_repository import Workbench, format_section, open_workbench
 
-MOST_FILES = 10_000
+MAX_FILES = 10_000
 """Most files that one `git_add` stages."""
 _MAX_MESSAGE = 20_000
 _MAX_NAMES = 20
 
 
-def runner(made: Bench, context: Context) -> Runner:
+def make_runner(workbench: Workbench, context: Context) -> GitRunner:
     """Return git on a workbench. Changes of references are kept for the receipt."""
     workspace = context.resource(Workspace)
-    attempt = Attempt.of(context)
-    program = git_program(workspace)
-    held = wall(program, made.folder, writes=True)
-    git = Runner(program, made.directory, made.environment, held, workspace, time_over(context))
+    attempt = Attempt.from_context(context)
+    program = find_git(workspace)
+    held = make_wall(program, workbench.folder, writes=True)
+    git = GitRunner(
+        program,
+        workbench.directory,
+        workbench.environment,
+        held,
+        workspace,
+        compute_deadline(context),
+    )
     attempt.git = git
-    attempt.watch(made.real, made.leaving)
+    attempt.watch_references(workbench.real, workbench.exit_callbacks)
     return git
 
 
-@tool(side_effect="execute", risk="medium", timeout=SECONDS + 10, parallel=False)
+@tool(side_effect="execute", risk="medium", timeout=MAX_SECONDS + 10, parallel=False)
 async def git_add(
     context: Context,
     paths: Annotated[
@@ -61,30 +68,30 @@ async def git_add(
     if bool(paths) == all:
         raise RetryCall("`git_add` takes `paths`, or `all: true`")
     workspace = context.resource(Workspace)
-    asked = [workspace.permit(path, write=False) for path in paths or ()]
-    with bench(workspace, goes_on=True) as made:
-        git = runner(made, context)
+    asked = [workspace.check_name(path, write=False) for path in paths or ()]
+    with open_workbench(workspace, allow_unfinished=True) as made:
+        git = make_runner(made, context)
         wanted, left_out = await _find_changed(git, asked)
-        if len(wanted) > MOST_FILES:
+        if len(wanted) > MAX_FILES:
             raise ToolFailed(
                 ErrorType.LIMIT,
-                f"{len(wanted)} files changed, more than {MOST_FILES}; name folders",
+                f"{len(wanted)} files changed, more than {MAX_FILES}; name folders",
             )
         _check_asked(workspace, asked, wanted, left_out)
         await check_filters(git, wanted, "`git_add`")
         before = await _read_index(git)
         if wanted:
             stdin = b"".join(os.fsencode(name) + b"\0" for name in wanted)
-            await git.must(
+            await git.run_checked(
                 "add", "--all", "--pathspec-from-file=-", "--pathspec-file-nul", stdin=stdin
             )
-            argv = git.ran[-1].argv
+            argv = git.results[-1].argv
             staged = _differing_names(before, await _read_index(git))
             unexpected = sorted(staged - set(wanted))
             if unexpected:
                 raise ToolFailed(
                     ErrorType.IO_ERROR,
-                    f"nothing was staged: {shown(unexpected[0])} came in while it was done; "
+                    f"nothing was staged: {quote_path(unexpected[0])} came in while it was done; "
                     "try again",
                 )
             made.install()
@@ -95,15 +102,15 @@ async def git_add(
     if left_out:
         value["left_out"] = left_out[:_MAX_NAMES]
     category = "success" if staged else "nothing_to_do"
-    return answer(
-        git_add, "add", context, Done(value, argv, category=category, paths=sorted(staged))
+    return make_result(
+        git_add, "add", context, Outcome(value, argv, category=category, paths=sorted(staged))
     )
 
 
-async def _find_changed(git: Runner, asked: list[str]) -> tuple[list[str], list[str]]:
+async def _find_changed(git: GitRunner, asked: list[str]) -> tuple[list[str], list[str]]:
     """Return changed names that may be staged, and changed names that may not, with the reason."""
     narrowed = ["--", *(name or "." for name in asked)] if asked else []
-    ran = await git.must(
+    ran = await git.run_checked(
         "status",
         "--porcelain=v1",
         "-z",
@@ -121,7 +128,7 @@ async def _find_changed(git: Runner, asked: list[str]) -> tuple[list[str], list[
             continue  # It is staged already, and not changed since.
         reason = _refusal(git.workspace, name)
         if reason:
-            left_out.append(f"{shown(name)} {reason}")
+            left_out.append(f"{quote_path(name)} {reason}")
         else:
             wanted.append(name)
     return wanted, left_out
@@ -153,16 +160,16 @@ def _check_asked(
     for name in asked:
         if any(one == name or not name or one.startswith(f"{name}/") for one in wanted):
             continue
-        prefix = f"{shown(name)} "
+        prefix = f"{quote_path(name)} "
         refused = next((text for text in left_out if text.startswith(prefix)), "")
         if refused:
             raise ToolFailed(ErrorType.PERMISSION_DENIED, f"nothing was staged: {refused}")
         workspace.stat(name)
 
 
-async def _read_index(git: Runner) -> set[str]:
+async def _read_index(git: GitRunner) -> set[str]:
     """Return the index, a row per entry: mode, id, stage and name."""
-    ran = await git.must("ls-files", "--stage", "-z")
+    ran = await git.run_checked("ls-files", "--stage", "-z")
     return set(ran.names())
 
 
@@ -173,10 +180,10 @@ def _differing_names(before: set[str], after: set[str]) -> set[str]:
 # ---- commit
 
 
-async def _find_staged(git: Runner) -> list[str]:
+async def _find_staged(git: GitRunner) -> list[str]:
     """Return the names that differ between the newest commit and the index."""
-    tree = await git.head_tree()
-    ran = await git.must(
+    tree = await git.find_head_tree()
+    ran = await git.run_checked(
         "diff-index",
         "--cached",
         "--name-only",
@@ -196,9 +203,9 @@ def _describe_commit(values: Mapping[str, Any], context: Context) -> str:
 @tool(
     side_effect="execute",
     risk="high",
-    timeout=SECONDS + 10,
+    timeout=MAX_SECONDS + 10,
     parallel=False,
-    preview=preview(_describe_commit),
+    preview=make_preview(_describe_commit),
 )
 async def git_commit(
     message: Annotated[
@@ -213,13 +220,13 @@ async def git_commit(
     """
     text = _check_message(message)
     workspace = context.resource(Workspace)
-    with bench(workspace) as made:
-        git = runner(made, context)
-        await identify(git, made, context)
+    with open_workbench(workspace) as made:
+        git = make_runner(made, context)
+        await configure_author(git, made, context)
         if all:
             await _stage_tracked(git)
         staged = await _find_staged(git)
-        refuse(workspace, staged, write=False, what="`git_commit`")
+        check_names(workspace, staged, write=False, what="`git_commit`")
         if not staged and not allow_empty:
             raise ToolFailed(
                 ErrorType.IO_ERROR, "nothing was committed: nothing is staged; use `git_add` first"
@@ -240,9 +247,9 @@ async def git_commit(
         if ran.code:
             raise ToolFailed(
                 ErrorType.IO_ERROR,
-                f"nothing was committed: {ran.said or ran.text.strip() or ran.code}",
+                f"nothing was committed: {ran.complaint or ran.text.strip() or ran.code}",
             )
-        commit = await git.find("HEAD")
+        commit = await git.find_commit("HEAD")
         made.install()
     value = {
         "commit": commit,
@@ -250,11 +257,11 @@ async def git_commit(
         "files": staged[:_MAX_NAMES],
         "file_count": len(staged),
     }
-    return answer(
+    return make_result(
         git_commit,
         "commit",
         context,
-        Done(value, ran.argv, paths=staged, outputs={"stdout": ran.output}),
+        Outcome(value, ran.argv, paths=staged, outputs={"stdout": ran.output}),
     )
 
 
@@ -267,38 +274,38 @@ def _check_message(message: str) -> str:
     return text + "\n"
 
 
-async def _stage_tracked(git: Runner) -> None:
-    ran = await git.must("diff-files", "--name-only", "-z", "--ignore-submodules=all")
+async def _stage_tracked(git: GitRunner) -> None:
+    ran = await git.run_checked("diff-files", "--name-only", "-z", "--ignore-submodules=all")
     wanted = list(dict.fromkeys(ran.names()))
-    refuse(git.workspace, wanted, write=False, what="`git_commit`")
+    check_names(git.workspace, wanted, write=False, what="`git_commit`")
     for name in wanted:
         reason = _refusal(git.workspace, name)
         if reason:
             raise ToolFailed(
-                ErrorType.PERMISSION_DENIED, f"nothing was committed: {shown(name)} {reason}"
+                ErrorType.PERMISSION_DENIED, f"nothing was committed: {quote_path(name)} {reason}"
             )
     await check_filters(git, wanted, "`git_commit`")
     if wanted:
         stdin = b"".join(os.fsencode(name) + b"\0" for name in wanted)
-        await git.must(
+        await git.run_checked(
             "add", "--update", "--pathspec-from-file=-", "--pathspec-file-nul", stdin=stdin
         )
 
 
-async def identify(git: Runner, made: Bench, context: Context) -> None:
+async def configure_author(git: GitRunner, workbench: Workbench, context: Context) -> None:
     """Tell git who commits: the author of the options, or the person's own settings.
 
     Raises:
         ToolFailed: Neither names an author.
     """
-    author = GitOptions.of(context).author
+    author = GitOptions.from_context(context).author
     if author is None:
         home = os.environ.get("HOME", "")
-        author = await person(git, home, os.environ.get("XDG_CONFIG_HOME", ""))
+        author = await find_person(git, home, os.environ.get("XDG_CONFIG_HOME", ""))
     if author is None:
         raise ToolFailed(
             ErrorType.NOT_FOUND,
             "nothing was committed: the person's git settings (~/.gitconfig) do not say who "
             "they are; ask them to set `user.name` and `user.email`",
         )
-    made.configure(section("user", {"name": author[0], "email": author[1]}))
+    workbench.configure(format_section("user", {"name": author[0], "email": author[1]}))

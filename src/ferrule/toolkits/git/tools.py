@@ -22,31 +22,32 @@ from typing import Annotated, Any, Unpack, cast
 from ferrule.core.calls import ErrorType
 from ferrule.core.errors import ConfigError, RetryCall, ToolFailed
 from ferrule.permissions.filesystem.workspace import Workspace
-from ferrule.toolkits.subfolder import Folder, subfolder
+from ferrule.toolkits.subfolder import FolderPath, open_subfolder
 from ferrule.tools import toolset
 from ferrule.tools.context import Context
 from ferrule.tools.decorator import tool
 from ferrule.tools.define import define_tool
-from ferrule.tools.definition import Arguments, Checked, Tool
-from ferrule.tools.pack_options import Shape, check_options, shaped
+from ferrule.tools.definition import Arguments, CheckedArguments, Tool
+from ferrule.tools.pack_options import PackOptions, apply_options, check_options
 
 from .attempt import Attempt
-from .catalog import DEFAULT, OPERATIONS, Operation
-from .finder import find
-from .receipt import GitOptions, failure
+from .catalog import DEFAULT_OPERATIONS, OPERATIONS, Operation
+from .finder import find_operations
+from .receipt import GitOptions, make_failure_result
 
 _BY_NAME = ("names", "descriptions", "annotations", "tool_config", "formatters")
 
 
 def git_tools(
-    repo: Folder = None,
+    repo: FolderPath = None,
     *,
     agent: str = "agent",
     autonomy_tier: str = "",
     author: tuple[str, str] | None = None,
-    **options: Unpack[Shape],
+    **options: Unpack[PackOptions],
 ) -> tuple[Tool, ...]:
-    """Return operations of git as tools of their own; by default those of `catalog.DEFAULT`.
+    """Return operations of git as tools of their own; by default those of
+    `catalog.DEFAULT_OPERATIONS`.
 
     Args:
         repo: The folder of the repository: the workspace (None), or a folder below it.
@@ -58,19 +59,23 @@ def git_tools(
     Raises:
         ConfigError: An option, key or name does not exist, as in every pack.
     """
-    check_options(options, Shape)
+    check_options(options, PackOptions)
     bound = _bind(OPERATIONS.values(), repo, GitOptions(agent, autonomy_tier, author))
-    return shaped(bound, _normalize_keys(options), default=[f"git_{name}" for name in DEFAULT])
+    return apply_options(
+        bound,
+        _normalize_keys(options),
+        default_selection=[f"git_{name}" for name in DEFAULT_OPERATIONS],
+    )
 
 
 def git_toolbox_tools(
-    repo: Folder = None,
+    repo: FolderPath = None,
     *,
     include_mutations: bool = False,
     agent: str = "agent",
     autonomy_tier: str = "",
     author: tuple[str, str] | None = None,
-    **options: Unpack[Shape],
+    **options: Unpack[PackOptions],
 ) -> tuple[Tool, ...]:
     """Return two tools instead of many.
 
@@ -78,7 +83,7 @@ def git_toolbox_tools(
     `include_mutations` only operations that read are found and run. The other parameters are those
     of `git_tools`.
     """
-    check_options(options, Shape)
+    check_options(options, PackOptions)
     chosen = [
         operation
         for operation in OPERATIONS.values()
@@ -89,17 +94,19 @@ def git_toolbox_tools(
         operation.name: replace(operation, tool=made)
         for operation, made in zip(chosen, bound, strict=True)
     }
-    tools = toolset.annotated(
-        toolset.keyed([_make_finder(operations), _make_runner(operations)], "git"),
+    tools = toolset.annotate(
+        toolset.add_to_groups([_make_finder(operations), _make_runner(operations)], "git"),
         {
             "find_git_tool": {"see_also": ["run_git_tool"]},
             "run_git_tool": {"see_also": ["find_git_tool"]},
         },
     )
-    return shaped(tools, options)
+    return apply_options(tools, options)
 
 
-def _bind(operations: Iterable[Operation], repo: Folder, options: GitOptions) -> tuple[Tool, ...]:
+def _bind(
+    operations: Iterable[Operation], repo: FolderPath, options: GitOptions
+) -> tuple[Tool, ...]:
     """Return the tools of operations, in their groups, for one repository."""
     return tuple(
         _with_facts(operation, _bind_to_repository(operation, repo, options))
@@ -122,14 +129,14 @@ def _with_facts(operation: Operation, made: Tool) -> Tool:
 _SIDE_EFFECT_LEVELS = {"read": "read_only", "execute": "process_exec", "external": "network"}
 
 
-def _bind_to_repository(operation: Operation, repo: Folder, options: GitOptions) -> Tool:
+def _bind_to_repository(operation: Operation, repo: FolderPath, options: GitOptions) -> Tool:
     made = operation.tool
     handler = made.handler
     preview = made.preview
 
     def enter(context: Context) -> Context:
         outer = context.resource(Workspace)
-        inner = outer if repo is None else subfolder(outer, str(repo))
+        inner = outer if repo is None else open_subfolder(outer, str(repo))
         own = {Workspace: inner, GitOptions: options, Attempt: Attempt()}
         return replace(context, resources={**context.resources, **own})
 
@@ -140,7 +147,7 @@ def _bind_to_repository(operation: Operation, repo: Folder, options: GitOptions)
         except RetryCall:
             raise  # The arguments have to be changed: nothing was attempted.
         except ToolFailed as failed:
-            failed.data = failure(made, operation.name, inner, failed)
+            failed.data = make_failure_result(made, operation.name, inner, failed)
             raise
 
     async def show(values: Mapping[str, Any], context: Any) -> str:
@@ -153,14 +160,14 @@ def _bind_to_repository(operation: Operation, repo: Folder, options: GitOptions)
     return replace(made, handler=run, preview=show if preview else None)
 
 
-def _normalize_keys(options: Shape) -> Shape:
+def _normalize_keys(options: PackOptions) -> PackOptions:
     """Accept operations as keys of options: `log` for `git_log`."""
     changed: dict[str, Any] = dict(options)
     for name in _BY_NAME:
         given = cast("Mapping[str, Any]", options.get(name) or {})
         if given:
             changed[name] = {_operation_key(key): value for key, value in given.items()}
-    return cast("Shape", changed)
+    return cast("PackOptions", changed)
 
 
 def _operation_key(key: str) -> str:
@@ -179,7 +186,7 @@ def _make_finder(operations: Mapping[str, Operation]) -> Tool:
         """Find out which git operation does what is wanted. Run it with `run_git_tool`."""
         if not 1 <= max_results <= 20:
             raise RetryCall(f"`max_results` must be from 1 to 20, found {max_results}")
-        matches = find(query, operations.values(), max_results)
+        matches = find_operations(query, operations.values(), max_results)
         if not matches:
             raise ToolFailed(
                 ErrorType.NOT_FOUND,
@@ -238,7 +245,7 @@ class _NullIsAbsent:
     def schema(self) -> Mapping[str, Any]:
         return self._arguments.schema
 
-    def check(self, arguments: Mapping[str, Any]) -> Checked:
+    def check(self, arguments: Mapping[str, Any]) -> CheckedArguments:
         given = {name: value for name, value in arguments.items() if value is not None}
         return self._arguments.check(given)
 
@@ -260,7 +267,7 @@ def _find_operation(operations: Mapping[str, Operation], name: str) -> Operation
         )
     near = get_close_matches(plain, operations, n=3, cutoff=0.4)
     if not near:
-        near = [match.operation.name for match in find(name, operations.values(), 3)]
+        near = [match.operation.name for match in find_operations(name, operations.values(), 3)]
     step = f"there are: {', '.join(operations)}"
     if near:
         quoted = [f"`{one}`" for one in near]

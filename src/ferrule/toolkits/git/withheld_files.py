@@ -14,13 +14,13 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from ferrule.permissions.protected_names import RESERVED, SECRET, Names
+from ferrule.permissions.protected_names import RESERVED, SECRET, ProtectedNames
 
 _SECTION = re.compile(r"diff --(git|cc|combined) (.*)")
 _NEXT = re.compile(r"(?:commit|tag|tree) [0-9a-f]{7,64}\b")
 
 
-def pathspecs(names: Names) -> list[str]:
+def make_exclusions(names: ProtectedNames) -> list[str]:
     """Return pathspecs that leave out what the lists name, see gitglossary(7), "pathspec"."""
     found: list[str] = []
     for pattern in (*RESERVED, *names.reserved, *SECRET, *names.secret):
@@ -32,12 +32,12 @@ def pathspecs(names: Names) -> list[str]:
     return found
 
 
-def literally(name: str) -> str:
+def exclude_name(name: str) -> str:
     """Return a pathspec that leaves out one name."""
     return f":(exclude,literal){name}"
 
 
-def drop_sections(text: str, names: Names) -> tuple[str, list[str]]:
+def drop_sections(text: str, names: ProtectedNames) -> tuple[str, list[str]]:
     """Drop the sections of files that may not be read from a patch, and name these files.
 
     If a name is in doubt (a header with several readings), the section is dropped.

@@ -37,14 +37,14 @@ from ferrule.permissions.filesystem.workspace import Workspace
 
 from .readable_repository import (
     check_inside,
-    fill,
-    git_environment,
-    leads_outside,
+    descriptor_path,
+    fill_shadow,
+    make_git_environment,
     open_repository,
-    path_of,
-    read_small,
+    outside_error,
+    read_small_file,
 )
-from .refs import valid_branch
+from .refs import is_valid_branch
 
 _LINKED = ("objects", "refs", "logs", "packed-refs", "worktrees")
 _COPIED = ("HEAD", "ORIG_HEAD", "shallow")
@@ -97,7 +97,7 @@ _WRITING_SETTINGS = """\
 
 
 @dataclass(slots=True)
-class Bench:
+class Workbench:
     """A repository to work on.
 
     `directory` is the root and `real` the folder `.git` (descriptors); git gets `folder` instead of
@@ -108,21 +108,21 @@ class Bench:
     real: int
     folder: Path
     environment: dict[str, str]
-    leaving: list[Callable[[], None]] = field(default_factory=list[Callable[[], None]])
+    exit_callbacks: list[Callable[[], None]] = field(default_factory=list[Callable[[], None]])
     """Called when the workbench is left, in any case."""
     _before: dict[str, bytes | None] = field(default_factory=dict[str, "bytes | None"])
     _lock: int = -1
 
-    def config_text(self) -> bytes:
+    def read_config(self) -> bytes:
         """Return the real configuration, as data."""
-        return read_small(self.real, "config")
+        return read_small_file(self.real, "config")
 
     def configure(self, text: str) -> None:
         """Add to the configuration that git sees."""
         with (self.folder / "config").open("a", encoding="utf-8") as file:
             file.write(text)
 
-    def check_whole(self) -> None:
+    def check_full_checkout(self) -> None:
         """Raise ToolFailed if only a part of the files is checked out.
 
         What a move would write is then not what differs between trees.
@@ -145,7 +145,7 @@ class Bench:
         Raises:
             ToolFailed: HEAD was changed by another program meanwhile.
         """
-        if read_small(self.real, "HEAD") != self._before["HEAD"]:
+        if read_small_file(self.real, "HEAD") != self._before["HEAD"]:
             raise ToolFailed(
                 ErrorType.IO_ERROR,
                 "another program switched the branch meanwhile; look at `git_status`",
@@ -171,25 +171,25 @@ class Bench:
 
 
 @contextmanager
-def bench(workspace: Workspace, *, goes_on: bool = False) -> Generator[Bench]:
+def open_workbench(workspace: Workspace, *, allow_unfinished: bool = False) -> Generator[Workbench]:
     """Yield the repository at the root of the workspace for writing, inside a `with` block.
 
     `install` keeps what was done.
 
     Args:
-        goes_on: Whether the operation is allowed while a merge is under way.
+        allow_unfinished: Whether the operation is allowed while a merge is under way.
 
     Raises:
         ToolFailed: There is no repository, it leads outside, or another git is working in it.
     """
     with ExitStack() as stack:
-        root = workspace.descriptor("")
+        root = workspace.open_descriptor("")
         stack.callback(os.close, root)
         real = open_repository(root)
         stack.callback(os.close, real)
         check_inside(workspace, real)
         _check_writable(real)
-        if not goes_on:
+        if not allow_unfinished:
             _check_idle(real)
         lock = _take_lock(real)
         stack.callback(_drop_lock, real, lock)
@@ -197,28 +197,28 @@ def bench(workspace: Workspace, *, goes_on: bool = False) -> Generator[Bench]:
             os.mkdir("logs", dir_fd=real)
         folder = Path(tempfile.mkdtemp(prefix="ferrule-git-"))
         stack.callback(shutil.rmtree, folder, ignore_errors=True)
-        made = Bench(root, real, folder, _environment(folder))
+        made = Workbench(root, real, folder, _environment(folder))
         made._lock = lock  # pyright: ignore[reportPrivateUsage]  made here and nowhere else
         _fill_bench(made)
         made._before = {name: _read_if_present(folder / name) for name in _COPIED}  # pyright: ignore[reportPrivateUsage]  as above
-        stack.callback(lambda: [leave() for leave in made.leaving])
+        stack.callback(lambda: [leave() for leave in made.exit_callbacks])
         yield made
 
 
-def _fill_bench(made: Bench) -> None:
-    fill(made.folder, made.real, copied=_COPIED, linked=_LINKED)
+def _fill_bench(made: Workbench) -> None:
+    fill_shadow(made.folder, made.real, copied=_COPIED, linked=_LINKED)
     packed = made.folder / "packed-refs"
     if not packed.is_symlink():
-        packed.symlink_to(f"{path_of(made.real)}/packed-refs")
+        packed.symlink_to(f"{descriptor_path(made.real)}/packed-refs")
     # Attributes alone run nothing, and those of this file tell which files need a filter.
-    (made.folder / "info/attributes").write_bytes(read_small(made.real, "info/attributes"))
+    (made.folder / "info/attributes").write_bytes(read_small_file(made.real, "info/attributes"))
     made.restore_index()
     made.configure(_WRITING_SETTINGS)
 
 
 def _environment(folder: Path) -> dict[str, str]:
     return {
-        **git_environment(folder),
+        **make_git_environment(folder),
         "GIT_OPTIONAL_LOCKS": "1",
         "GIT_MERGE_AUTOEDIT": "no",
         "GIT_SEQUENCE_EDITOR": "false",
@@ -237,14 +237,14 @@ def _check_writable(real: int) -> None:
         if name not in names:
             continue
         if not stat.S_ISREG(os.stat(name, dir_fd=real, follow_symlinks=False).st_mode):
-            raise leads_outside(f"`.git/{name}` is no file")
-    _check_head(read_small(real, "HEAD"))
+            raise outside_error(f"`.git/{name}` is no file")
+    _check_head(read_small_file(real, "HEAD"))
 
 
 def _check_head(head: bytes) -> None:
     text = head.decode("utf-8", "replace").strip()
     symbolic = re.fullmatch(r"ref: refs/heads/(.+)", text)
-    is_branch = symbolic is not None and valid_branch(symbolic[1])
+    is_branch = symbolic is not None and is_valid_branch(symbolic[1])
     if not is_branch and not re.fullmatch(r"[0-9a-f]{40}|[0-9a-f]{64}", text):
         raise ToolFailed(
             ErrorType.PERMISSION_DENIED,
@@ -330,7 +330,7 @@ def _replace(real: int, name: str, content: bytes) -> None:
     os.rename(lock, name, src_dir_fd=real, dst_dir_fd=real)
 
 
-def section(name: str, values: Mapping[str, str]) -> str:
+def format_section(name: str, values: Mapping[str, str]) -> str:
     """Format a section of a configuration file, with values quoted, see git-config(1), "Syntax"."""
     if any("\n" in value or "\0" in value for value in values.values()):
         raise ToolFailed(ErrorType.VALIDATION_FAILED, "a setting cannot hold a line end")

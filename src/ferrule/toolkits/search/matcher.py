@@ -1,8 +1,8 @@
 """Finds the lines that match. A script of its own: `python -I -S -W ignore matcher.py`.
 
 It is a separate process because an expression with nested repeats can take years on one line. It
-ends itself with status `STUCK` if one line takes more than `LINE_SECONDS` of processor time, and
-its parent ends it when the whole search has had its time.
+ends itself with status `EXIT_STUCK` if one line takes more than `SECONDS_PER_LINE` of processor
+time, and its parent ends it when the whole search has had its time.
 
 Standard input: the expression (length in 4 bytes, UTF-8), one byte `i` or `-` (ignore case or not),
 the number of matches wanted (4 bytes), then files: length (4 bytes) and content. Standard output:
@@ -22,8 +22,8 @@ import sys
 from collections.abc import Iterator
 from types import FrameType
 
-LINE_SECONDS = 0.25
-STUCK = 75
+SECONDS_PER_LINE = 0.25
+EXIT_STUCK = 75
 
 
 def main() -> None:
@@ -38,7 +38,7 @@ def main() -> None:
     while position < len(data):
         end = position + 4 + int.from_bytes(data[position : position + 4], "big")
         found: list[str] = []
-        for number, line in enumerate(lines(data[position + 4 : end]), 1):
+        for number, line in enumerate(split_lines(data[position + 4 : end]), 1):
             lines_begun[0] += 1
             match = search(line) if wanted else None
             if match:
@@ -57,15 +57,15 @@ def _start_watchdog() -> list[int]:
     def check(number: int, frame: FrameType | None) -> None:
         # `re` lets signal handlers run while it matches.
         if lines_begun[0] == seen[0] and lines_begun[0]:
-            os._exit(STUCK)
+            os._exit(EXIT_STUCK)
         seen[0] = lines_begun[0]
 
     signal.signal(signal.SIGVTALRM, check)
-    signal.setitimer(signal.ITIMER_VIRTUAL, LINE_SECONDS / 2, LINE_SECONDS / 2)
+    signal.setitimer(signal.ITIMER_VIRTUAL, SECONDS_PER_LINE / 2, SECONDS_PER_LINE / 2)
     return lines_begun
 
 
-def lines(data: bytes) -> Iterator[str]:
+def split_lines(data: bytes) -> Iterator[str]:
     """Yield the lines of a text without their ends."""
     pieces = data.decode("utf-8", "surrogateescape").split("\n")
     if not pieces[-1]:

@@ -11,7 +11,7 @@ from ferrule.core.calls import ErrorType
 from ferrule.core.errors import ToolFailed
 from ferrule.toolkits.process import run_process
 
-from .matcher import STUCK
+from .matcher import EXIT_STUCK
 from .pattern import Pattern
 
 _MATCHER = str(Path(__file__).with_name("matcher.py"))
@@ -25,7 +25,7 @@ class Hit:
     start: int
 
 
-async def match(
+async def match_contents(
     pattern: Pattern, contents: Sequence[bytes], *, wanted: int, directory: int, timeout: float
 ) -> list[list[Hit]]:
     """Return the hits in each content.
@@ -37,7 +37,7 @@ async def match(
 
     Returns:
         The hits by content. Shorter than `contents` if time ran out, or one line took more than
-        `matcher.LINE_SECONDS`: then the next content is the one that took too long.
+        `matcher.SECONDS_PER_LINE`: then the next content is the one that took too long.
     """
     expression = pattern.expression.encode()
     pieces = [
@@ -66,7 +66,7 @@ async def match(
         grace=0.0,
     )
     complete = bytes(answer).split(b"\n")[:-1]
-    if ended.exit_code not in (0, STUCK) and not ended.timed_out:
+    if ended.exit_code not in (0, EXIT_STUCK) and not ended.timed_out:
         how = ended.signal or ended.exit_code
         raise ToolFailed(
             ErrorType.INTERNAL_ERROR, f"the search stopped: its matcher ended early ({how})"

@@ -13,20 +13,20 @@ from typing import Annotated, Any
 from ferrule.core.errors import ConfigError
 from ferrule.permissions.filesystem.workspace import Workspace
 from ferrule.toolkits.examples import examples_for
-from ferrule.toolkits.files.edits import invalid
+from ferrule.toolkits.files.edits import invalid_arguments
 from ferrule.tools.context import Context
 from ferrule.tools.decorator import tool
 from ferrule.tools.definition import READS, Tool
-from ferrule.tools.number_ranges import ranges
+from ferrule.tools.number_ranges import require_ranges
 
 from .pattern import read_pattern
 from .ripgrep import find_ripgrep
-from .rows import Found, Row
+from .rows import Row, SearchResult
 from .scope import Scope
-from .search_files import MOST_CONTEXT, MOST_RESULTS, SECONDS, search
+from .search_files import MAX_CONTEXT, MAX_RESULTS, MAX_SECONDS, search
 
 
-def search_tool(*, max_matches: int = 50, exclude_globs: Iterable[str] = ()) -> Tool:
+def make_search_tool(*, max_matches: int = 50, exclude_globs: Iterable[str] = ()) -> Tool:
     """Return `search_files` with the settings of a pack.
 
     Args:
@@ -36,8 +36,8 @@ def search_tool(*, max_matches: int = 50, exclude_globs: Iterable[str] = ()) -> 
     Raises:
         ConfigError: `max_matches` is out of range.
     """
-    if not 1 <= max_matches <= MOST_RESULTS:
-        raise ConfigError(f"search_max_matches = {max_matches}", hint=f"from 1 to {MOST_RESULTS}")
+    if not 1 <= max_matches <= MAX_RESULTS:
+        raise ConfigError(f"search_max_matches = {max_matches}", hint=f"from 1 to {MAX_RESULTS}")
     excluded = tuple(exclude_globs)
     default_matches = max_matches
 
@@ -46,10 +46,10 @@ def search_tool(*, max_matches: int = 50, exclude_globs: Iterable[str] = ()) -> 
         side_effect="read",
         risk="low",
         examples=examples_for("search_files"),
-        impossible=ranges(
-            max_matches=(1, MOST_RESULTS),
-            context_before=(0, MOST_CONTEXT),
-            context_after=(0, MOST_CONTEXT),
+        impossible=require_ranges(
+            max_matches=(1, MAX_RESULTS),
+            context_before=(0, MAX_CONTEXT),
+            context_after=(0, MAX_CONTEXT),
         ),
     )
     async def search_files(
@@ -73,9 +73,9 @@ def search_tool(*, max_matches: int = 50, exclude_globs: Iterable[str] = ()) -> 
         Binary files, files over 10 MB, version control folders and files that may hold secrets are
         never searched.
         """
-        _check_range("max_matches", max_matches, 1, MOST_RESULTS)
-        _check_range("context_before", context_before, 0, MOST_CONTEXT)
-        _check_range("context_after", context_after, 0, MOST_CONTEXT)
+        _check_range("max_matches", max_matches, 1, MAX_RESULTS)
+        _check_range("context_before", context_before, 0, MAX_CONTEXT)
+        _check_range("context_after", context_after, 0, MAX_CONTEXT)
         workspace = context.resource(Workspace)
         kind = "literal" if fixed_strings else "regex"
         found = await search(
@@ -86,16 +86,16 @@ def search_tool(*, max_matches: int = 50, exclude_globs: Iterable[str] = ()) -> 
             context_lines=max(context_before, context_after),
             ripgrep=find_ripgrep(outside=str(workspace.root)),
             # A little less time than the call has: a partial answer says more than none.
-            seconds=min(SECONDS, 0.9 * (context.deadline or SECONDS)),
+            seconds=min(MAX_SECONDS, 0.9 * (context.deadline or MAX_SECONDS)),
         )
-        return rows(found, context_before, context_after)
+        return make_result_value(found, context_before, context_after)
 
     return search_files
 
 
 def _check_range(name: str, value: int, least: int, most: int) -> None:
     if not least <= value <= most:
-        raise invalid(f"`{name}` must be from {least} to {most}, found {value}")
+        raise invalid_arguments(f"`{name}` must be from {least} to {most}, found {value}")
 
 
 def _as_tuple(value: str | list[str] | None) -> tuple[str, ...]:
@@ -106,7 +106,7 @@ def _as_tuple(value: str | list[str] | None) -> tuple[str, ...]:
     return tuple(value)
 
 
-def rows(found: Found, before: int, after: int) -> dict[str, Any]:
+def make_result_value(found: SearchResult, before: int, after: int) -> dict[str, Any]:
     """Return the result of a search as a value.
 
     It has `matches`, `truncated` and `files_searched`, and `notes` if there is something to say.
@@ -144,7 +144,7 @@ def _texts(lines: dict[int, Row], numbers: Sequence[int]) -> list[str]:
     return [lines[number].text for number in numbers if number in lines]
 
 
-def _describe_left_out(found: Found) -> list[str]:
+def _describe_left_out(found: SearchResult) -> list[str]:
     counts = (
         (found.large, "larger than 10 MB, not searched"),
         (len(found.withheld), "not searched, since tools may not read it or what is in it"),

@@ -27,9 +27,9 @@ from typing import Any, Literal
 from ferrule.core.calls import ErrorType
 from ferrule.core.errors import ToolFailed
 
-Kind = Literal["regex", "literal", "wildcard"]
+PatternKind = Literal["regex", "literal", "wildcard"]
 
-LONGEST = 1024
+MAX_PATTERN = 1024
 """Most characters of a pattern."""
 
 _NOT_ASCII = r"[^\x00-\x7F]|(?-u:[\x80-\xFF])"
@@ -50,7 +50,7 @@ class Pattern:
     plain: bool
 
 
-def read_pattern(text: str, kind: Kind, *, ignore_case: bool) -> Pattern:
+def read_pattern(text: str, kind: PatternKind, *, ignore_case: bool) -> Pattern:
     """Make a pattern from the text of a call.
 
     Raises:
@@ -58,8 +58,8 @@ def read_pattern(text: str, kind: Kind, *, ignore_case: bool) -> Pattern:
     """
     if not text or (kind == "wildcard" and not text.strip("*")):
         raise _refusal("the pattern is empty and would match every line; say what to look for")
-    if len(text) > LONGEST:
-        raise _refusal(f"the pattern has {len(text)} characters; the most is {LONGEST}")
+    if len(text) > MAX_PATTERN:
+        raise _refusal(f"the pattern has {len(text)} characters; the most is {MAX_PATTERN}")
     if "\n" in text or "\0" in text:
         raise _refusal(
             "the pattern holds a line end or NUL, but matches lie within one line; search "
@@ -77,7 +77,7 @@ def read_pattern(text: str, kind: Kind, *, ignore_case: bool) -> Pattern:
         expression = text
     _check_compiles(expression, text)
     plain = kind != "regex" or not re.search(r"[\\^$*+?{}\[\]|()]", text)
-    return Pattern(expression, ignore_case, wider(expression, ignore_case=ignore_case), plain)
+    return Pattern(expression, ignore_case, widen(expression, ignore_case=ignore_case), plain)
 
 
 def _check_compiles(expression: str, text: str) -> None:
@@ -94,7 +94,7 @@ def _refusal(message: str) -> ToolFailed:
     return ToolFailed(ErrorType.VALIDATION_FAILED, message)
 
 
-def wider(expression: str, *, ignore_case: bool) -> str | None:
+def widen(expression: str, *, ignore_case: bool) -> str | None:
     """Return an expression for Rust's `regex` that matches every line that `expression` matches.
 
     None if there is no useful one.

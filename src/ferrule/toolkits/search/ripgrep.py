@@ -45,7 +45,7 @@ def find_ripgrep(*, outside: str) -> str | None:
     )
 
 
-async def sieve(
+async def find_candidates(
     program: str, expression: str, names: Sequence[str], *, directory: int, timeout: float
 ) -> list[str]:
     """Return those of `names`, in their order, in which ripgrep finds `expression`.

@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from unicodedata import category
 
-WIDTH = 400
+MAX_WIDTH = 400
 """Characters of a line that are shown; the rest is cut around the match, and the cut is marked."""
-NAMES = 20
+MAX_NAMES = 20
 """Most file names that are listed."""
 
 
@@ -26,14 +26,14 @@ class Row:
     match: bool = True
     column: int = 0
 
-    def shown(self) -> str:
+    def format(self) -> str:
         """Format as `file:line:text`, context as `file-line-text` (like grep)."""
         mark = ":" if self.match else "-"
-        return f"{printable(self.path)}{mark}{self.number}{mark}{self.text}"
+        return f"{make_printable(self.path)}{mark}{self.number}{mark}{self.text}"
 
 
 @dataclass(slots=True)
-class Found:
+class SearchResult:
     """The result of a search. All counts except `matches` are of files."""
 
     rows: list[Row] = field(default_factory=list[Row])
@@ -46,18 +46,18 @@ class Found:
     warnings: list[str] = field(default_factory=list[str])
 
 
-def cut(line: str, start: int) -> str:
+def cut_around(line: str, start: int) -> str:
     """Return the part of a line around character `start`, printable."""
-    if len(line) <= WIDTH:
-        return printable(line)
-    begin = max(0, min(start - WIDTH // 4, len(line) - WIDTH))
-    end = begin + WIDTH
+    if len(line) <= MAX_WIDTH:
+        return make_printable(line)
+    begin = max(0, min(start - MAX_WIDTH // 4, len(line) - MAX_WIDTH))
+    end = begin + MAX_WIDTH
     before = "…" if begin else ""
     after = "…" if end < len(line) else ""
-    return f"{before}{printable(line[begin:end])}{after}"
+    return f"{before}{make_printable(line[begin:end])}{after}"
 
 
-def printable(text: str) -> str:
+def make_printable(text: str) -> str:
     """Replace control characters and bytes that are not UTF-8 by U+FFFD, so a row stays one row."""
     if text.isprintable():
         return text
@@ -68,13 +68,13 @@ def _is_printable(character: str) -> bool:
     return character == "\t" or character.isprintable() or category(character) == "Zs"
 
 
-def report(found: Found, headline: str) -> str:
+def format_report(found: SearchResult, headline: str) -> str:
     """Format the whole answer: headline, file names, rows grouped by file, counts, warnings."""
     parts = [headline]
     if found.names:
-        rows = ["file names that match:", *map(printable, found.names[:NAMES])]
-        if len(found.names) > NAMES:
-            rows.append(f"(and {len(found.names) - NAMES} more)")
+        rows = ["file names that match:", *map(make_printable, found.names[:MAX_NAMES])]
+        if len(found.names) > MAX_NAMES:
+            rows.append(f"(and {len(found.names) - MAX_NAMES} more)")
         parts.append("\n".join(rows))
     parts += _format_groups(found.rows)
     parts.append(_format_counts(found))
@@ -91,13 +91,13 @@ def _format_groups(rows: Sequence[Row]) -> list[str]:
             groups.append([])
         elif row.number > last_number + 1 and has_context:
             groups[-1].append("--")
-        groups[-1].append(row.shown())
+        groups[-1].append(row.format())
         last_path = row.path
         last_number = row.number
     return ["\n".join(group) for group in groups]
 
 
-def _format_counts(found: Found) -> str:
+def _format_counts(found: SearchResult) -> str:
     files = len({row.path for row in found.rows})
     first = (
         f"{_format_count(found.matches, 'match', 'matches')} in {_format_count(files, 'file')} "

@@ -22,16 +22,16 @@ from typing import TYPE_CHECKING
 
 from ferrule.core.calls import ErrorType
 from ferrule.core.errors import ToolFailed
-from ferrule.permissions.filesystem.gitignore import FILE, MOST_BYTES, IgnoreFile
+from ferrule.permissions.filesystem.gitignore import FILE_NAME, MAX_BYTES, IgnoreFile
 from ferrule.permissions.filesystem.workspace import (
     READ_LIMIT,
     VERSION_CONTROL,
     WALK_LIMIT,
-    Entry,
+    FileEntry,
     Workspace,
 )
 
-from .rows import Found
+from .rows import SearchResult
 
 if TYPE_CHECKING:
     from pathspec import PathSpec
@@ -62,11 +62,11 @@ class _Rules:
 
     def verdict(self, name: str, *, folder: bool) -> bool | None:
         below = name[len(self.folder) + 1 :] if self.folder else name
-        return self.file.verdict(below, folder=folder)
+        return self.file.check(below, folder=folder)
 
 
 def find_files(
-    workspace: Workspace, scope: Scope, found: Found, stop: Callable[[], bool]
+    workspace: Workspace, scope: Scope, found: SearchResult, stop: Callable[[], bool]
 ) -> Iterator[str]:
     """Yield the names of the files to search, in the order of a sorted walk.
 
@@ -75,7 +75,7 @@ def find_files(
     Raises:
         ToolFailed: The start does not exist or may not be read.
     """
-    start = workspace.permit(scope.path, write=False)
+    start = workspace.check_name(scope.path, write=False)
     if VERSION_CONTROL.intersection(start.split("/")):
         raise ToolFailed(
             ErrorType.PERMISSION_DENIED,
@@ -96,7 +96,7 @@ def find_files(
             yield candidate.path
 
 
-def _is_searchable(workspace: Workspace, entry: Entry, found: Found) -> bool:
+def _is_searchable(workspace: Workspace, entry: FileEntry, found: SearchResult) -> bool:
     """Return whether a file can be searched; count it in `found` if not."""
     if entry.size > READ_LIMIT:
         found.large += 1
@@ -115,7 +115,7 @@ def _is_searchable(workspace: Workspace, entry: Entry, found: Found) -> bool:
 
 def _walk(
     workspace: Workspace, start: str, scope: Scope, left_out: list[str], stop: Callable[[], bool]
-) -> Iterator[Entry]:
+) -> Iterator[FileEntry]:
     rules = [] if scope.ignored else _read_rules_above(workspace, start)
     if start and _is_ignored(rules, start, folder=True):
         rules = []
@@ -139,8 +139,8 @@ class _Walk:
     start: str
     scope: Scope
     left_out: list[str]
-    waiting: list[tuple[Entry, list[_Rules]]] = field(
-        default_factory=list[tuple[Entry, list[_Rules]]]
+    waiting: list[tuple[FileEntry, list[_Rules]]] = field(
+        default_factory=list[tuple[FileEntry, list[_Rules]]]
     )
     seen: int = 0
 
@@ -153,7 +153,7 @@ class _Walk:
                 ErrorType.LIMIT,
                 f"more than {WALK_LIMIT} entries below `{below}`; name a smaller folder",
             )
-        has_rules = any(entry.name == FILE and entry.kind == "file" for entry in entries)
+        has_rules = any(entry.name == FILE_NAME and entry.kind == "file" for entry in entries)
         if has_rules and not self.scope.ignored:
             above = [*_read_rules(self.workspace, folder), *above]
         self.waiting.extend((entry, above) for entry in reversed(entries))
@@ -167,7 +167,7 @@ class _Walk:
             self.left_out.append(folder)
 
 
-def _is_excluded(entry: Entry, rules: Sequence[_Rules], scope: Scope) -> bool:
+def _is_excluded(entry: FileEntry, rules: Sequence[_Rules], scope: Scope) -> bool:
     is_folder = entry.kind == "dir"
     if entry.name in VERSION_CONTROL:
         return True
@@ -200,7 +200,7 @@ def _read_rules_above(workspace: Workspace, start: str) -> list[_Rules]:
 def _read_rules(workspace: Workspace, folder: str) -> list[_Rules]:
     """Read the ignore file of a folder; an empty list if it is missing or unreadable."""
     try:
-        data = workspace.read(f"{folder}/{FILE}" if folder else FILE, limit=MOST_BYTES)
+        data = workspace.read(f"{folder}/{FILE_NAME}" if folder else FILE_NAME, limit=MAX_BYTES)
     except ToolFailed:
         return []
     return [_Rules(folder, IgnoreFile(data))]

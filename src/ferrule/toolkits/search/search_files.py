@@ -26,18 +26,18 @@ from ferrule.toolkits.examples import with_examples
 from ferrule.tools.context import Context
 from ferrule.tools.decorator import tool
 from ferrule.tools.definition import READS, Tool
-from ferrule.tools.number_ranges import ranges
+from ferrule.tools.number_ranges import require_ranges
 
-from .matcher import LINE_SECONDS, lines
-from .matcher_process import Hit, match
-from .pattern import Kind, Pattern, read_pattern
-from .ripgrep import find_ripgrep, sieve
-from .rows import Found, Row, cut, printable, report
+from .matcher import SECONDS_PER_LINE, split_lines
+from .matcher_process import Hit, match_contents
+from .pattern import Pattern, PatternKind, read_pattern
+from .ripgrep import find_candidates, find_ripgrep
+from .rows import Row, SearchResult, cut_around, format_report, make_printable
 from .scope import Scope, find_files
 
-MOST_RESULTS = 1000
-MOST_CONTEXT = 20
-SECONDS = 60.0
+MAX_RESULTS = 1000
+MAX_CONTEXT = 20
+MAX_SECONDS = 60.0
 """Time for one search; a shorter deadline of the call wins."""
 
 _BATCH_NAMES = 4000
@@ -58,13 +58,13 @@ class _Search:
     ripgrep: str | None
     directory: int
     deadline: float
-    found: Found = field(default_factory=Found)
+    found: SearchResult = field(default_factory=SearchResult)
     stopped: threading.Event = field(default_factory=threading.Event)
 
     def time_left(self) -> float:
         return max(0.05, self.deadline - asyncio.get_running_loop().time())
 
-    async def run(self) -> Found:
+    async def run(self) -> SearchResult:
         names: list[str] = []
         async with aclosing(self._batches()) as batches:
             async for batch in batches:
@@ -88,7 +88,7 @@ class _Search:
         """Search these files. Return whether the search is finished."""
         candidates = batch
         if self.ripgrep and self.pattern.wider:
-            candidates = await sieve(
+            candidates = await find_candidates(
                 self.ripgrep,
                 self.pattern.wider,
                 batch,
@@ -98,7 +98,7 @@ class _Search:
         self.found.searched += len(batch)
         reader = self._read(candidates)
         while group := await run_blocking(lambda: _next_group(reader)):
-            hits = await match(
+            hits = await match_contents(
                 self.pattern,
                 [content for _, content in group],
                 # One more than wanted tells "exactly as many" from "there may be more".
@@ -135,14 +135,15 @@ class _Search:
             self.found.warnings.append(
                 f"stopped at {self.wanted} matches: there are more; narrow `path`, "
                 "`file_filter` or the pattern, or raise `max_results` "
-                f"(at most {MOST_RESULTS})"
+                f"(at most {MAX_RESULTS})"
             )
         return full
 
     def _too_slow(self, name: str) -> None:
         what = (
-            f"the search took longer than its time, or than {LINE_SECONDS:g} s for one line, at "
-            f"`{printable(name)}`; files after it were not searched"
+            f"the search took longer than its time, or than {SECONDS_PER_LINE:g} s for one line, "
+            f"at "
+            f"`{make_printable(name)}`; files after it were not searched"
         )
         step = "simplify the pattern (no repeat inside a repeat, like `(a+)+`) or narrow `path`"
         if not self.found.rows:
@@ -153,7 +154,7 @@ class _Search:
         base_names = "\n".join(name.rpartition("/")[2] for name in names)
         if not base_names:
             return
-        hits = await match(
+        hits = await match_contents(
             self.pattern,
             [base_names.encode("utf-8", "surrogateescape")],
             wanted=len(names),
@@ -195,7 +196,7 @@ def _next_group(files: Iterator[tuple[str, bytes]]) -> list[tuple[str, bytes]]:
 def _rows(name: str, content: bytes, hits: list[Hit], around: int) -> list[Row]:
     if not hits:
         return []
-    text = list(lines(content))
+    text = list(split_lines(content))
     starts = {hit.number: hit.start for hit in hits}
     shown: set[int] = set()
     for number in starts:
@@ -206,7 +207,9 @@ def _rows(name: str, content: bytes, hits: list[Hit], around: int) -> list[Row]:
     for number in sorted(shown):
         start = starts.get(number, 0)
         column = start + 1 if number in starts else 0
-        rows.append(Row(name, number, cut(text[number - 1], start), number in starts, column))
+        rows.append(
+            Row(name, number, cut_around(text[number - 1], start), number in starts, column)
+        )
     return rows
 
 
@@ -218,8 +221,8 @@ async def search(
     max_results: int = 200,
     context_lines: int = 0,
     ripgrep: str | None = None,
-    seconds: float = SECONDS,
-) -> Found:
+    seconds: float = MAX_SECONDS,
+) -> SearchResult:
     """Search the workspace; this is what `search_files` does, for programs.
 
     When cancelled, ends what it started.
@@ -253,7 +256,7 @@ class _Folder:
     """The root of the workspace as a descriptor, until closed."""
 
     def __init__(self, workspace: Workspace) -> None:
-        self.descriptor = workspace.descriptor("")
+        self.descriptor = workspace.open_descriptor("")
 
     def close(self) -> None:
         os.close(self.descriptor)
@@ -275,15 +278,15 @@ def _check_range(name: str, value: int, least: int, most: int) -> None:
 async def _answer(
     context: Context,
     pattern: str,
-    kind: Kind,
+    kind: PatternKind,
     scope: Scope,
     *,
     ignore_case: bool,
     context_lines: int,
     max_results: int,
 ) -> str:
-    _check_range("max_results", max_results, 1, MOST_RESULTS)
-    _check_range("context_lines", context_lines, 0, MOST_CONTEXT)
+    _check_range("max_results", max_results, 1, MAX_RESULTS)
+    _check_range("context_lines", context_lines, 0, MAX_CONTEXT)
     workspace = context.resource(Workspace)
     found = await search(
         workspace,
@@ -293,21 +296,23 @@ async def _answer(
         context_lines=context_lines,
         ripgrep=find_ripgrep(outside=str(workspace.root)),
         # A little less time than the call has: a partial answer says more than none.
-        seconds=min(SECONDS, 0.9 * (context.deadline or SECONDS)),
+        seconds=min(MAX_SECONDS, 0.9 * (context.deadline or MAX_SECONDS)),
     )
     flags = ""
     if scope.hidden:
         flags += " [+hidden]"
     if scope.ignored:
         flags += " [+gitignored]"
-    start = printable(workspace.name(scope.path) or ".")
-    return report(found, f"searched for `{printable(pattern)}` ({kind}) in `{start}`{flags}")
+    start = make_printable(workspace.name(scope.path) or ".")
+    return format_report(
+        found, f"searched for `{make_printable(pattern)}` ({kind}) in `{start}`{flags}"
+    )
 
 
 @tool(
     side_effect="read",
     risk="low",
-    impossible=ranges(context_lines=(0, MOST_CONTEXT), max_results=(1, MOST_RESULTS)),
+    impossible=require_ranges(context_lines=(0, MAX_CONTEXT), max_results=(1, MAX_RESULTS)),
 )
 async def search_files(
     pattern: Annotated[str, "What to look for within one line."],
@@ -316,7 +321,7 @@ async def search_files(
         str, READS, "The file or folder to search; the whole workspace if left out."
     ] = ".",
     kind: Annotated[
-        Kind,
+        PatternKind,
         "How to read the pattern: `regex` (Python syntax), `literal` (as it stands), or `wildcard` "
         "(`*` is any text within a line; case does not matter).",
     ] = "regex",
@@ -353,7 +358,7 @@ async def search_files(
     )
 
 
-@tool(side_effect="read", risk="low", impossible=ranges(max_results=(1, MOST_RESULTS)))
+@tool(side_effect="read", risk="low", impossible=require_ranges(max_results=(1, MAX_RESULTS)))
 async def grep_search(
     pattern: Annotated[
         str, "Text to look for; `*` stands for any text within a line, as in `fn*init`."

@@ -21,7 +21,7 @@ from typing import Unpack
 
 from ferrule.tools import toolset
 from ferrule.tools.definition import Tool
-from ferrule.tools.pack_options import Shape, shaped
+from ferrule.tools.pack_options import PackOptions, apply_options
 
 from .calc import calc, evaluate
 from .dates import add_to_date, between, describe
@@ -41,7 +41,7 @@ def _grouped(*tools: Tool) -> tuple[Tool, ...]:
     """
     grouped: list[Tool] = []
     for tool in tools:
-        grouped += toolset.keyed([tool], tool.namespace, keys={tool.name: tool.full_name})
+        grouped += toolset.add_to_groups([tool], tool.namespace, keys={tool.name: tool.full_name})
     return tuple(grouped)
 
 
@@ -51,17 +51,17 @@ TOOLS: tuple[Tool, ...] = _grouped(
 
 
 def stdlib_tools(
-    enabled: Iterable[str] | None = None, **options: Unpack[Shape]
+    enabled: Iterable[str] | None = None, **options: Unpack[PackOptions]
 ) -> tuple[Tool, ...]:
     """Return the tools as a set.
 
     Args:
         enabled: Full names (`math::calc`) or namespaces (`dates`); None: all tools.
-        options: Those of every pack (`tools.pack_options.Shape`), by full name.
+        options: Those of every pack (`tools.pack_options.PackOptions`), by full name.
 
     Raises:
         ConfigError: A name, group or option does not exist; the message names the nearest.
     """
     if enabled is not None:
         options["enabled_tools"] = enabled
-    return shaped(TOOLS, options)
+    return apply_options(TOOLS, options)

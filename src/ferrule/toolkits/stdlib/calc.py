@@ -23,11 +23,19 @@ from typing import Annotated, Literal, TypedDict
 from ferrule.core.calls import ErrorType
 from ferrule.core.errors import RetryCall, ToolFailed
 
-from .numerals import DIGITS, LONGEST, bounded, read_number, rounded, too_large, write_number
-from .typed import typed
+from .numerals import (
+    DIGITS,
+    MAX_DIGITS,
+    check_size,
+    read_number,
+    round_number,
+    too_large_error,
+    write_number,
+)
+from .typed import typed_tool
 
-LONGEST_EXPRESSION = 2_000
-DEEPEST = 50
+MAX_EXPRESSION = 2_000
+MAX_DEPTH = 50
 """Most nested brackets and signs."""
 _TOKEN = re.compile(
     r"\s*(?:(?P<number>(?:\d+(?:\.\d*)?|\.\d+)(?:[eE][+-]?\d+)?)|(?P<name>[A-Za-z_]\w*)"
@@ -53,62 +61,62 @@ class _Reader:
     """Reads an expression. `exact` becomes false with the first rounded value."""
 
     text: str
-    at: int = 0
+    position: int = 0
     depth: int = 0
     exact: bool = True
 
-    def next(self) -> tuple[str, str]:
+    def peek(self) -> tuple[str, str]:
         """Return kind and text of the next token, without taking it; kind is empty at the end."""
-        found = _TOKEN.match(self.text, self.at)
+        found = _TOKEN.match(self.text, self.position)
         if found is None:
-            rest = self.text[self.at :].strip()
+            rest = self.text[self.position :].strip()
             if rest:
-                raise self.wrong(f"`{rest[0]}` is not part of an expression")
+                raise self.error(f"`{rest[0]}` is not part of an expression")
             return "", ""
         return found.lastgroup or "", found[found.lastgroup or 0]
 
     def take(self, *wanted: str) -> str:
         """Take the next token if it is one of these signs, else return an empty text."""
-        kind, text = self.next()
+        kind, text = self.peek()
         if kind != "sign" or text not in wanted:
             return ""
         self.skip()
         return text
 
     def skip(self) -> None:
-        found = _TOKEN.match(self.text, self.at)
+        found = _TOKEN.match(self.text, self.position)
         assert found is not None
-        self.at = found.end()
+        self.position = found.end()
 
-    def wrong(self, what: str) -> RetryCall:
+    def error(self, what: str) -> RetryCall:
         return RetryCall(
-            f"`expression` at character {self.at + 1}: {what}; it may hold numbers, + - * / "
+            f"`expression` at character {self.position + 1}: {what}; it may hold numbers, + - * / "
             f"// % ^, brackets, {', '.join(sorted(_FUNCTIONS))}, pi and e"
         )
 
     def expect(self, sign: str) -> None:
         if not self.take(sign):
-            raise self.wrong(f"`{sign}` is missing")
+            raise self.error(f"`{sign}` is missing")
 
 
 def _sum(reader: _Reader) -> Fraction:
     value = _product(reader)
     while sign := reader.take("+", "-"):
-        value = bounded(_apply(sign, value, _product(reader)), "the result")
+        value = check_size(_apply(sign, value, _product(reader)), "the result")
     return value
 
 
 def _product(reader: _Reader) -> Fraction:
     value = _signed(reader)
     while sign := reader.take("*", "/", "//", "%"):
-        value = bounded(_apply(sign, value, _signed(reader)), "the result")
+        value = check_size(_apply(sign, value, _signed(reader)), "the result")
     return value
 
 
 def _signed(reader: _Reader) -> Fraction:
     reader.depth += 1
-    if reader.depth > DEEPEST:
-        raise reader.wrong(f"more than {DEEPEST} brackets or signs within each other")
+    if reader.depth > MAX_DEPTH:
+        raise reader.error(f"more than {MAX_DEPTH} brackets or signs within each other")
     sign = reader.take("+", "-")
     value = _signed(reader) if sign else _power(reader)
     reader.depth -= 1
@@ -134,13 +142,13 @@ def _raise_to_power(base: Fraction, exponent: Fraction) -> Fraction:
         return base if odd or (base == 0 and exponent) else Fraction(1)
     # Checked first: a power is the only step whose result can be far larger than its input.
     size = max(base.numerator.bit_length(), base.denominator.bit_length())
-    if size * abs(exponent.numerator) > 8 * LONGEST:
-        raise too_large("the power")
-    return bounded(Fraction(base**exponent.numerator), "the power")
+    if size * abs(exponent.numerator) > 8 * MAX_DIGITS:
+        raise too_large_error("the power")
+    return check_size(Fraction(base**exponent.numerator), "the power")
 
 
 def _atom(reader: _Reader) -> Fraction:
-    kind, text = reader.next()
+    kind, text = reader.peek()
     if kind == "number":
         reader.skip()
         return read_number(text, "a number of `expression`")
@@ -153,8 +161,8 @@ def _atom(reader: _Reader) -> Fraction:
         reader.expect(")")
         return value
     if not text:
-        raise reader.wrong("it ends where a number should be")
-    raise reader.wrong(f"a number is missing before `{text}`")
+        raise reader.error("it ends where a number should be")
+    raise reader.error(f"a number is missing before `{text}`")
 
 
 def _constant_or_function(reader: _Reader, name: str) -> Fraction:
@@ -162,7 +170,7 @@ def _constant_or_function(reader: _Reader, name: str) -> Fraction:
         reader.exact = False
         return _CONSTANTS[name]
     if name not in _FUNCTIONS:
-        raise reader.wrong(f"`{name[:40]}` is not known")
+        raise reader.error(f"`{name[:40]}` is not known")
     reader.expect("(")
     values = [_sum(reader)]
     while reader.take(","):
@@ -170,8 +178,8 @@ def _constant_or_function(reader: _Reader, name: str) -> Fraction:
     reader.expect(")")
     least, most, function = _FUNCTIONS[name]
     if not least <= len(values) <= most:
-        raise reader.wrong(f"`{name}` takes {least} to {most} values, found {len(values)}")
-    return bounded(function(reader, values), f"`{name}`")
+        raise reader.error(f"`{name}` takes {least} to {most} values, found {len(values)}")
+    return check_size(function(reader, values), f"`{name}`")
 
 
 def _absolute(reader: _Reader, values: list[Fraction]) -> Fraction:
@@ -196,9 +204,9 @@ def _smallest(reader: _Reader, values: list[Fraction]) -> Fraction:
 
 def _round(reader: _Reader, values: list[Fraction]) -> Fraction:
     places = values[1] if len(values) > 1 else Fraction(0)
-    if places.denominator != 1 or abs(places) > LONGEST:
+    if places.denominator != 1 or abs(places) > MAX_DIGITS:
         raise RetryCall(
-            f"`round` takes a whole number of places up to {LONGEST}, found {_short(places)}"
+            f"`round` takes a whole number of places up to {MAX_DIGITS}, found {_short(places)}"
         )
     return Fraction(round(values[0], int(places)))
 
@@ -263,7 +271,7 @@ def _short(number: Fraction) -> str:
 _SIGNS = {"add": "+", "sub": "-", "mul": "*", "div": "/"}
 
 
-@typed(
+@typed_tool(
     "math",
     examples=[
         {"request": "What is 17.5 times 4?", "arguments": {"lhs": 17.5, "rhs": 4, "op": "mul"}}
@@ -281,16 +289,16 @@ async def calc(
     """
     left = read_number(lhs, "`lhs`")
     right = read_number(rhs, "`rhs`")
-    result = bounded(_apply(_SIGNS[op], left, right), "the result")
+    result = check_size(_apply(_SIGNS[op], left, right), "the result")
     if result.denominator == 1:
         return int(result)
     try:
         return float(result)
     except OverflowError:
-        raise too_large("the result") from None
+        raise too_large_error("the result") from None
 
 
-@typed(
+@typed_tool(
     "math",
     examples=[{"request": "Work out (3 + 4) * 2.5", "arguments": {"expression": "(3 + 4) * 2.5"}}],
 )
@@ -300,17 +308,17 @@ async def evaluate(
     """Work out an expression exactly. `value` is decimal text; `exact` is false where it was
     rounded to 50 digits.
     """
-    if len(expression) > LONGEST_EXPRESSION:
+    if len(expression) > MAX_EXPRESSION:
         raise RetryCall(
-            f"`expression` has {len(expression)} characters; the most is {LONGEST_EXPRESSION}"
+            f"`expression` has {len(expression)} characters; the most is {MAX_EXPRESSION}"
         )
     reader = _Reader(expression)
     value = _sum(reader)
-    kind, text = reader.next()
+    kind, text = reader.peek()
     if kind:
-        raise reader.wrong(f"`{text[:40]}` does not belong here")
+        raise reader.error(f"`{text[:40]}` does not belong here")
     if not reader.exact:
         # A value that was rounded on the way has no more digits to show.
-        value = rounded(value)
+        value = round_number(value)
     written, finite = write_number(value)
     return Calculated(value=written, exact=finite and reader.exact)

@@ -17,11 +17,11 @@ from typing import Annotated, TypedDict, TypeVar
 from ferrule.core.calls import ErrorType
 from ferrule.core.errors import RetryCall, ToolFailed
 
-from .typed import typed
+from .typed import typed_tool
 
 Day = TypeVar("Day", bound=date)
 
-MOST = 10_000_000_000
+MAX_COUNT = 10_000_000_000
 """The largest count of a unit: more seconds leave the calendar, or nearly do."""
 _WRITTEN = re.compile(
     r"\d{4}-\d\d-\d\d(?:[T ]\d\d:\d\d(?::\d\d(?:\.\d{1,6})?)?(?:Z|[+-]\d\d:?\d\d)?)?", re.ASCII
@@ -73,7 +73,7 @@ class Described(TypedDict):
     leap_year: bool
 
 
-@typed(
+@typed_tool(
     "dates",
     name="add",
     examples=[
@@ -106,9 +106,9 @@ async def add_to_date(
         "seconds": seconds,
     }
     for name, count in counts.items():
-        if abs(count) > MOST:
-            raise RetryCall(f"`{name}` must be from -{MOST} to {MOST}, found {count}")
-    begin = read_when(start, "start")
+        if abs(count) > MAX_COUNT:
+            raise RetryCall(f"`{name}` must be from -{MAX_COUNT} to {MAX_COUNT}, found {count}")
+    begin = parse_date(start, "start")
     try:
         moved, clamped = _add_months(begin, 12 * years + months)
         moved += timedelta(weeks=weeks, days=days)
@@ -134,7 +134,7 @@ def _add_months(begin: Day, months: int) -> tuple[Day, bool]:
     return moved, begin.day > last
 
 
-@typed(
+@typed_tool(
     "dates",
     examples=[
         {
@@ -147,8 +147,8 @@ async def between(start: Annotated[str, _WHEN], end: Annotated[str, _WHEN]) -> D
     """The distance between two dates or times: in days and seconds, and in years, months and
     days.
     """
-    first = _as_time(read_when(start, "start"))
-    last = _as_time(read_when(end, "end"))
+    first = _as_time(parse_date(start, "start"))
+    last = _as_time(parse_date(end, "end"))
     first, last = _with_same_offset(first, last)
     backwards = last < first
     earlier, later = (last, first) if backwards else (first, last)
@@ -193,13 +193,13 @@ def _with_same_offset(first: datetime, last: datetime) -> tuple[datetime, dateti
         ) from None
 
 
-@typed(
+@typed_tool(
     "dates",
     examples=[{"request": "Which weekday was 2000-02-29?", "arguments": {"date": "2000-02-29"}}],
 )
 async def describe(date: Annotated[str, _WHEN]) -> Described:
     """Facts of a date: weekday, ISO week, day of the year, days in its month, leap year."""
-    day = read_when(date, "date")
+    day = parse_date(date, "date")
     year, week, weekday = day.isocalendar()
     return Described(
         date=day.isoformat()[:10],
@@ -214,7 +214,7 @@ async def describe(date: Annotated[str, _WHEN]) -> Described:
     )
 
 
-def read_when(text: str, where: str) -> date:
+def parse_date(text: str, where: str) -> date:
     """Read a date, or a datetime (which is one) if the text has a time.
 
     Raises:

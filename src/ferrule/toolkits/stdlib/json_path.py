@@ -11,7 +11,7 @@
 
 Results are in the order of RFC 9535: left to right, outer before inner. Comparisons are those of
 the RFC: values of different types are unequal and neither is less. Not supported: `||`, `!`,
-brackets and functions within tests. Work is bounded by `MOST_VISITED`.
+brackets and functions within tests. Work is bounded by `MAX_VISITED`.
 """
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ from typing import Any, cast
 from ferrule.core.calls import ErrorType
 from ferrule.core.errors import RetryCall, ToolFailed
 
-LONGEST = 1_000
-MOST_STEPS = 50
+MAX_PATH = 1_000
+MAX_STEPS = 50
 """Segments of a path, including those of its tests: each is a level of Python's stack."""
-MOST_VISITED = 200_000
+MAX_VISITED = 200_000
 """Values that one query visits."""
 
 Node = tuple[str, Any]
@@ -46,27 +46,27 @@ _COMPARISON = re.compile(r"==|!=|<=|>=|<|>")
 class _Walk:
     """One query in progress: how many values it may still visit."""
 
-    left: int = MOST_VISITED
+    left: int = MAX_VISITED
 
     def step(self) -> None:
         self.left -= 1
         if self.left < 0:
             raise ToolFailed(
                 ErrorType.LIMIT,
-                f"the path looks at more than {MOST_VISITED} values; name more members and "
+                f"the path looks at more than {MAX_VISITED} values; name more members and "
                 "use `..` and `*` less",
             )
 
 
-def select(document: Any, path: str) -> Iterator[Node]:
+def select_nodes(document: Any, path: str) -> Iterator[Node]:
     """Yield the values that `path` selects, with their places.
 
     Raises:
         RetryCall: It is not a path.
         ToolFailed: `limit` if it visits too many values.
     """
-    if len(path) > LONGEST:
-        raise RetryCall(f"`path` has {len(path)} characters; the most is {LONGEST}")
+    if len(path) > MAX_PATH:
+        raise RetryCall(f"`path` has {len(path)} characters; the most is {MAX_PATH}")
     segments = _Parser(path).path()
     return _follow(_Walk(), ("", document), segments)
 
@@ -227,9 +227,9 @@ class _Parser:
         found: list[_Segment] = []
         while self._next_character() in (".", "["):
             self._steps += 1
-            if self._steps > MOST_STEPS:
+            if self._steps > MAX_STEPS:
                 raise self._error(
-                    f"more than {MOST_STEPS} steps; ask for a part first and go on from there"
+                    f"more than {MAX_STEPS} steps; ask for a part first and go on from there"
                 )
             deep = self._take("..")
             if self._take("["):

@@ -11,13 +11,13 @@ from typing import Annotated, Any, NoReturn, TypedDict, cast
 from ferrule.core.calls import ErrorType
 from ferrule.core.errors import RetryCall, ToolFailed
 
-from .json_path import Node, select
+from .json_path import Node, select_nodes
 from .text import check_text
-from .typed import typed
+from .typed import typed_tool
 
-DEEPEST = 500
+MAX_DEPTH = 500
 """Most levels of nested values."""
-MOST_MATCHES = 1_000
+MAX_MATCHES = 1_000
 _INDEX = re.compile(r"0|[1-9][0-9]*", re.ASCII)
 
 
@@ -36,7 +36,7 @@ class Selected(TypedDict):
     partial: bool
 
 
-@typed(
+@typed_tool(
     "json",
     examples=[
         {
@@ -57,10 +57,12 @@ def query(
     """Take values out of a JSON document. A pointer names one value and fails where there is none;
     a path selects any number.
     """
-    if not 1 <= limit <= MOST_MATCHES:
-        raise RetryCall(f"`limit` must be from 1 to {MOST_MATCHES}, found {limit}")
+    if not 1 <= limit <= MAX_MATCHES:
+        raise RetryCall(f"`limit` must be from 1 to {MAX_MATCHES}, found {limit}")
     value = _read_document(document)
-    nodes = select(value, path) if path.startswith("$") else iter([_follow_pointer(value, path)])
+    nodes = (
+        select_nodes(value, path) if path.startswith("$") else iter([_follow_pointer(value, path)])
+    )
     return _collect(nodes, limit)
 
 
@@ -73,10 +75,10 @@ def _read_document(document: Any) -> Any:
     if not isinstance(document, str):
         return document
     check_text(document, "document")
-    if _depth(document) > DEEPEST:
+    if _depth(document) > MAX_DEPTH:
         raise ToolFailed(
             ErrorType.LIMIT,
-            f"`document` has more than {DEEPEST} values within each other; pass a part of it",
+            f"`document` has more than {MAX_DEPTH} values within each other; pass a part of it",
         )
     try:
         return json.loads(document, parse_constant=_reject_constant)

@@ -24,11 +24,11 @@ from ferrule.permissions.filesystem.workspace import READ_LIMIT, Workspace
 from ferrule.tools.context import Context
 from ferrule.tools.definition import READS
 
-from .recognizer import SECONDS, Recognized, Recognizer, Word
+from .recognizer import MAX_SECONDS, Recognized, Recognizer, Word
 from .tesseract import Tesseract
-from .typed import typed
+from .typed import typed_tool
 
-MOST_TOKENS = 20_000
+MAX_TOKENS = 20_000
 TOPIC = "vision.ocr"
 """The topic of the journal note of each call: what was read, by what, and how much was found."""
 
@@ -90,7 +90,7 @@ class Backend(TypedDict):
 class Stats(TypedDict):
     """`confidence` is the mean of all tokens, 0 if there are none.
 
-    `partial`: there were more than `MOST_TOKENS`.
+    `partial`: there were more than `MAX_TOKENS`.
     """
 
     blocks: int
@@ -123,11 +123,11 @@ class OcrOptions(TypedDict, total=False):
     language: str
 
 
-@typed(
+@typed_tool(
     "vision",
     side_effect="read",
     risk="medium",
-    timeout=SECONDS + 15,
+    timeout=MAX_SECONDS + 15,
     examples=[
         {"request": "Read the text in screenshot.png", "arguments": {"image": "screenshot.png"}},
         {
@@ -207,7 +207,7 @@ def _format(content: bytes, path: str) -> str:
 
 
 def _structure(recognized: Recognized, source: Source, language: str) -> StructuredText:
-    words = recognized.words[:MOST_TOKENS]
+    words = recognized.words[:MAX_TOKENS]
     blocks: list[Block] = []
     lines: list[Line] = []
     tokens: list[Token] = []

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from ferrule.tools.context import Context
 
-SECONDS = 60.0
+MAX_SECONDS = 60.0
 """Time for one image, in seconds."""
 
 

@@ -2,9 +2,9 @@
 
 The sandbox's workspace is an empty temporary folder, there is no network, and memory, processes and
 time are bounded: an image made to attack a decoder finds nothing there. If this machine cannot
-enforce that, the session's setting for missing protection decides (`CommandPolicy.on_gap`), as for
-any command. Output is tesseract's TSV: one row for each page, block, paragraph, line and word
-(level 5).
+enforce that, the session's setting for missing protection decides
+(`CommandPolicy.on_missing_protection`), as for any command. Output is tesseract's TSV: one row for
+each page, block, paragraph, line and word (level 5).
 """
 
 from __future__ import annotations
@@ -17,22 +17,22 @@ from pathlib import Path
 from ferrule.core.calls import ErrorType
 from ferrule.core.errors import ToolFailed
 from ferrule.engine.threads import run_blocking
-from ferrule.permissions.child_environment import child_environment
+from ferrule.permissions.child_environment import filter_environment
 from ferrule.permissions.filesystem.workspace import Workspace
-from ferrule.sandbox.command import Capture, Command, Ended, Sink
-from ferrule.sandbox.policy import Bounds, Policy
+from ferrule.sandbox.command import Capture, Command, CommandResult, OutputSink
+from ferrule.sandbox.policy import ResourceLimits, SandboxPolicy
 from ferrule.sandbox.sandbox import Sandbox
 from ferrule.toolkits.commands.policy import CommandPolicy
-from ferrule.toolkits.commands.session_sandbox import Confined
+from ferrule.toolkits.commands.session_sandbox import SessionSandbox
 from ferrule.toolkits.process import find_program
 from ferrule.tools.context import Context
 
-from .recognizer import SECONDS, Recognized, Recognizer, Word
+from .recognizer import MAX_SECONDS, Recognized, Recognizer, Word
 
-MOST_OUTPUT = 8 * 1024 * 1024
+MAX_OUTPUT = 8 * 1024 * 1024
 """Most bytes of TSV."""
-BOUNDS = Bounds(memory=2 * 1024**3, processes=64, file_size=64 * 1024**2)
-INSTALL = "`apt install tesseract-ocr` or `brew install tesseract`"
+BOUNDS = ResourceLimits(memory=2 * 1024**3, processes=64, file_size=64 * 1024**2)
+INSTALL_HINT = "`apt install tesseract-ocr` or `brew install tesseract`"
 _WORD_LEVEL = "5"
 _COLUMNS = 12
 
@@ -43,13 +43,15 @@ class Tesseract(Recognizer):
     async def recognize(self, image: bytes, language: str, context: Context) -> Recognized:
         program = _find_tesseract(context)
         folder = await run_blocking(lambda: tempfile.mkdtemp(prefix="ferrule-ocr-"))
-        confined = Confined()
+        confined = SessionSandbox()
         try:
-            policy = Policy(Path(folder), bounds=BOUNDS)
-            sandbox = await confined.sandbox(policy, CommandPolicy.of(context).on_gap, context)
+            policy = SandboxPolicy(Path(folder), limits=BOUNDS)
+            sandbox = await confined.get(
+                policy, CommandPolicy.from_context(context).on_missing_protection, context
+            )
             version = await _read_version(sandbox, program, folder, context)
             words = await _read_words(sandbox, program, folder, context, image, language)
-            return Recognized(words, "tesseract", version, sandbox.applied().rung)
+            return Recognized(words, "tesseract", version, sandbox.protections().backend)
         finally:
             await confined.close()
             await run_blocking(lambda: shutil.rmtree(folder, ignore_errors=True))
@@ -64,7 +66,7 @@ def _find_tesseract(context: Context) -> str:
         raise ToolFailed(
             ErrorType.NOT_FOUND,
             "no text was read: the program `tesseract` is not installed; ask the person to "
-            f"install it ({INSTALL})",
+            f"install it ({INSTALL_HINT})",
         )
     return found
 
@@ -84,21 +86,22 @@ async def _read_words(
 
     def keep(data: bytes) -> bool:
         output.extend(data)
-        return len(output) <= MOST_OUTPUT
+        return len(output) <= MAX_OUTPUT
 
     arguments = ("stdin", "stdout", "-l", language, "tsv")
     ended = await _run(sandbox, program, arguments, folder, context, keep, errors, image)
     if ended.timed_out:
         raise ToolFailed(
-            ErrorType.TIMEOUT, f"no text was read within {SECONDS:g} seconds; try a smaller image"
+            ErrorType.TIMEOUT,
+            f"no text was read within {MAX_SECONDS:g} seconds; try a smaller image",
         )
-    if ended.stopped:
+    if ended.stopped_by_sink:
         raise ToolFailed(
-            ErrorType.LIMIT, f"the text is more than {MOST_OUTPUT} bytes; read parts of the image"
+            ErrorType.LIMIT, f"the text is more than {MAX_OUTPUT} bytes; read parts of the image"
         )
     if ended.exit_code != 0:
         raise _error(errors.text(), ended, language)
-    return tuple(words_of(output.decode("utf-8", "replace")))
+    return tuple(parse_words(output.decode("utf-8", "replace")))
 
 
 async def _run(
@@ -107,12 +110,12 @@ async def _run(
     arguments: tuple[str, ...],
     folder: str,
     context: Context,
-    output: Sink,
+    output: OutputSink,
     errors: Capture,
     stdin: bytes = b"",
-) -> Ended:
+) -> CommandResult:
     # One thread: the result must not depend on the number of processors, nor may it take all.
-    environment = child_environment(
+    environment = filter_environment(
         os.environ, overrides={"OMP_THREAD_LIMIT": "1", "LC_ALL": "C"}
     ).values
     directory = os.open(folder, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
@@ -126,7 +129,7 @@ async def _run(
                 output=output,
                 errors=errors,
                 stdin=stdin,
-                timeout=min(SECONDS, 0.9 * (context.deadline or SECONDS)),
+                timeout=min(MAX_SECONDS, 0.9 * (context.deadline or MAX_SECONDS)),
                 identity=context.identity,
             )
         )
@@ -134,7 +137,7 @@ async def _run(
         os.close(directory)
 
 
-def _error(complaint: str, ended: Ended, language: str) -> ToolFailed:
+def _error(complaint: str, ended: CommandResult, language: str) -> ToolFailed:
     if "Failed loading language" in complaint or "Error opening data file" in complaint:
         return ToolFailed(
             ErrorType.NOT_FOUND,
@@ -149,7 +152,7 @@ def _error(complaint: str, ended: Ended, language: str) -> ToolFailed:
     )
 
 
-def words_of(table: str) -> list[Word]:
+def parse_words(table: str) -> list[Word]:
     """Return the words of tesseract's TSV.
 
     Rows of other levels, empty words and malformed rows are left out. Columns: level, page, block,

@@ -14,14 +14,14 @@ from typing import Annotated, Any, TypedDict
 from ferrule.core.calls import ErrorType
 from ferrule.core.errors import RetryCall, ToolFailed
 
-from .typed import typed
+from .typed import typed_tool
 
-LONGEST_TEXT = 1_000_000
+MAX_TEXT = 1_000_000
 """Most characters of a text."""
-LONGEST_PATTERN = 2_000
-MEMORY = 8 * 1024 * 1024
+MAX_PATTERN = 2_000
+MAX_MEMORY = 8 * 1024 * 1024
 """Bytes that a compiled expression may take."""
-MOST_MATCHES = 1_000
+MAX_MATCHES = 1_000
 
 
 class Match(TypedDict):
@@ -45,7 +45,7 @@ class Matches(TypedDict):
     names: dict[str, int]
 
 
-@typed(
+@typed_tool(
     "regex",
     examples=[
         {
@@ -66,8 +66,8 @@ def match(
     """Find all that a regular expression matches in a text, with places and groups. No match is an
     empty list.
     """
-    if not 1 <= limit <= MOST_MATCHES:
-        raise RetryCall(f"`limit` must be from 1 to {MOST_MATCHES}, found {limit}")
+    if not 1 <= limit <= MAX_MATCHES:
+        raise RetryCall(f"`limit` must be from 1 to {MAX_MATCHES}, found {limit}")
     check_text(text, "text")
     compiled = _compile(pattern, ignore_case=ignore_case, multiline=multiline)
     found: list[Match] = []
@@ -90,10 +90,10 @@ def _matches(compiled: Any, found: list[Match], *, partial: bool) -> Matches:
 
 
 def _compile(pattern: str, *, ignore_case: bool, multiline: bool) -> Any:
-    check_text(pattern, "pattern", LONGEST_PATTERN)
+    check_text(pattern, "pattern", MAX_PATTERN)
     re2 = _import_re2()
     options = re2.Options()
-    options.max_mem = MEMORY
+    options.max_mem = MAX_MEMORY
     options.log_errors = False
     options.case_sensitive = not ignore_case
     flags = "(?m)" if multiline else ""
@@ -120,7 +120,7 @@ def _import_re2() -> Any:
     return re2  # pyright: ignore[reportUnknownVariableType]  as above
 
 
-def check_text(text: str, where: str, most: int = LONGEST_TEXT) -> bytes:
+def check_text(text: str, where: str, most: int = MAX_TEXT) -> bytes:
     """Return a text in UTF-8.
 
     Raises:
@@ -137,7 +137,7 @@ def check_text(text: str, where: str, most: int = LONGEST_TEXT) -> bytes:
         ) from None
 
 
-@typed(
+@typed_tool(
     "strings",
     examples=[
         {
@@ -157,7 +157,7 @@ async def count_char(
     return text.count(char)
 
 
-@typed("crypto", examples=[{"request": "SHA-256 of hello", "arguments": {"text": "hello"}}])
+@typed_tool("crypto", examples=[{"request": "SHA-256 of hello", "arguments": {"text": "hello"}}])
 async def sha256(text: Annotated[str, "The text; its UTF-8 bytes are hashed."]) -> str:
     """The SHA-256 hash of a text as 64 lowercase hexadecimal digits."""
     return hashlib.sha256(check_text(text, "text")).hexdigest()

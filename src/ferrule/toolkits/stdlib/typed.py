@@ -11,12 +11,12 @@ from dataclasses import replace
 from typing import Any, Unpack, cast, get_args, get_origin, get_type_hints, is_typeddict
 from typing import TypedDict as _TypedDict
 
-from ferrule.tools.decorator import make
+from ferrule.tools.decorator import tool_from_function
 from ferrule.tools.definition import SideEffect, Tool
-from ferrule.tools.plain_types import Check, compile_type, wrong
+from ferrule.tools.plain_types import ValueCheck, compile_type, report_problem
 
 
-class Options(_TypedDict, total=False):
+class TypedToolOptions(_TypedDict, total=False):
     """What differs between the tools that ship; all other options are the same for all."""
 
     name: str
@@ -26,7 +26,9 @@ class Options(_TypedDict, total=False):
     examples: list[Mapping[str, Any]]
 
 
-def typed(namespace: str, **options: Unpack[Options]) -> Callable[[Callable[..., Any]], Tool]:
+def typed_tool(
+    namespace: str, **options: Unpack[TypedToolOptions]
+) -> Callable[[Callable[..., Any]], Tool]:
     """Make a tool of a function, as `@tool` does.
 
     It has no side effect and is safe unless `options` say otherwise.
@@ -37,7 +39,7 @@ def typed(namespace: str, **options: Unpack[Options]) -> Callable[[Callable[...,
         spelled = function.__annotations__.pop("return")
         chosen: dict[str, Any] = {"side_effect": "none", "risk": "safe", **options}
         try:
-            made = make(function, namespace=namespace, **chosen)
+            made = tool_from_function(function, namespace=namespace, **chosen)
         finally:
             function.__annotations__["return"] = spelled
         return replace(made, output=RecordOutput(returns))
@@ -58,7 +60,7 @@ class RecordOutput:
         return value, problems + repairs
 
 
-def _compile(hint: Any) -> tuple[Mapping[str, Any], Check]:
+def _compile(hint: Any) -> tuple[Mapping[str, Any], ValueCheck]:
     if is_typeddict(hint):
         return _compile_record(hint)
     if get_origin(hint) is list and is_typeddict(get_args(hint)[0]):
@@ -66,7 +68,7 @@ def _compile(hint: Any) -> tuple[Mapping[str, Any], Check]:
     return compile_type(hint)
 
 
-def _compile_record(hint: Any) -> tuple[Mapping[str, Any], Check]:
+def _compile_record(hint: Any) -> tuple[Mapping[str, Any], ValueCheck]:
     fields = {name: _compile(item) for name, item in get_type_hints(hint).items()}
     required = [name for name in fields if name in hint.__required_keys__]
     schema = {
@@ -79,7 +81,7 @@ def _compile_record(hint: Any) -> tuple[Mapping[str, Any], Check]:
 
     def check_record(value: Any, where: str, problems: list[str], repairs: list[str]) -> Any:
         if not isinstance(value, dict):
-            return wrong(where, "an object", value, problems)
+            return report_problem(where, "an object", value, problems)
         items = cast("dict[str, Any]", value)
         problems += [f"{where}: `{name}` is missing" for name in required if name not in items]
         problems += [f"{where}: `{name}` is not declared" for name in items if name not in checks]
@@ -91,12 +93,12 @@ def _compile_record(hint: Any) -> tuple[Mapping[str, Any], Check]:
     return schema, check_record
 
 
-def _compile_records(hint: Any) -> tuple[Mapping[str, Any], Check]:
+def _compile_records(hint: Any) -> tuple[Mapping[str, Any], ValueCheck]:
     schema, check = _compile_record(hint)
 
     def check_records(value: Any, where: str, problems: list[str], repairs: list[str]) -> Any:
         if not isinstance(value, list):
-            return wrong(where, "an array", value, problems)
+            return report_problem(where, "an array", value, problems)
         items = cast("list[Any]", value)
         for number, item in enumerate(items):
             check(item, f"{where}[{number}]", problems, repairs)

@@ -250,12 +250,12 @@ def find_unit(name: str) -> Unit | None:
     name = name.strip().replace(" ", "_")
     for written, read in _SPELLINGS.items():
         name = name.replace(written, read)
-    known = units()
+    known = list_units()
     return known.get(name) or known.get(name.lower() if len(name) > 3 else name)
 
 
 @cache
-def units() -> Mapping[str, Unit]:
+def list_units() -> Mapping[str, Unit]:
     """Return all units by name, in the order of the tables."""
     found: dict[str, Unit] = {}
     for name, unit in _rows():

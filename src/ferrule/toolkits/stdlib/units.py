@@ -7,9 +7,9 @@ from typing import Annotated, TypedDict
 
 from ferrule.core.errors import RetryCall
 
-from .numerals import bounded, read_number, rounded, write_number
-from .typed import typed
-from .unit_table import Unit, find_unit, units
+from .numerals import check_size, read_number, round_number, write_number
+from .typed import typed_tool
+from .unit_table import Unit, find_unit, list_units
 
 
 class Converted(TypedDict):
@@ -21,7 +21,7 @@ class Converted(TypedDict):
     dimension: str
 
 
-@typed(
+@typed_tool(
     "units",
     examples=[
         {
@@ -52,10 +52,10 @@ async def convert(
             f"{target.dimension}; they cannot be converted into each other"
         )
     base = (number + source.offset) * source.factor
-    result = bounded(base / target.factor - target.offset, "the result")
+    result = check_size(base / target.factor - target.offset, "the result")
     exact = source.symbol == target.symbol or (source.exact and target.exact)
     if not exact:
-        result = rounded(result)
+        result = round_number(result)
     written, finite = write_number(result)
     return Converted(
         value=written,
@@ -68,7 +68,7 @@ async def convert(
 def _look_up(name: str, where: str) -> Unit:
     found = find_unit(name[:60])
     if found is None:
-        near = get_close_matches(name[:60], units(), n=3, cutoff=0.6)
+        near = get_close_matches(name[:60], list_units(), n=3, cutoff=0.6)
         step = "use a symbol such as `km` or `lb`"
         if near:
             quoted = [f"`{one}`" for one in near]

@@ -25,17 +25,17 @@ def rarity(documents: int, holding: int) -> float:
     return math.log(1 + (documents - holding + 0.5) / (holding + 0.5))
 
 
-def saturated(count: float, k1: float = K1) -> float:
+def saturate(count: float, k1: float = K1) -> float:
     """Dampen a word count: ten occurrences weigh more than one, but less than ten times as much."""
     return count * (k1 + 1) / (count + k1)
 
 
-def impacts(counts: Mapping[int, int], norms: Sequence[float]) -> Impacts:
+def term_impacts(counts: Mapping[int, int], norms: Sequence[float]) -> Impacts:
     """Return the weight of a word in documents, by how often each contains it."""
     return {number: count * (K1 + 1) / (count + norms[number]) for number, count in counts.items()}
 
 
-def norms(lengths: Sequence[int]) -> list[float]:
+def length_norms(lengths: Sequence[int]) -> list[float]:
     """Return k1 scaled by document length, for documents with these numbers of words."""
     mean = sum(lengths) / max(len(lengths), 1) or 1.0
     return [K1 * (1 - B + B * length / mean) for length in lengths]
@@ -67,16 +67,16 @@ class Bm25:
         """Return the weight of a word; a word in no document has the largest weight."""
         return rarity(self.size, len(self._worth(word)))
 
-    def scores(self, query: Iterable[str], *, common: float = 1.0) -> dict[int, float]:
+    def scores(self, query: Iterable[str], *, max_share: float = 1.0) -> dict[int, float]:
         """Score the documents that contain a word of the query; a repeated word counts again.
 
-        Words in more than the share `common` of the documents are skipped: they cost most and
+        Words in more than the share `max_share` of the documents are skipped: they cost most and
         say least.
         """
         found: dict[int, float] = {}
         for word in query:
             worth = self._worth(word)
-            if not worth or len(worth) > common * self.size:
+            if not worth or len(worth) > max_share * self.size:
                 continue
             weight = rarity(self.size, len(worth))
             for number, impact in worth.items():
@@ -89,12 +89,14 @@ class Bm25:
             if word not in self._postings:
                 return {}
             if not self._norms:
-                self._norms = norms(self._lengths)
-            worth = self._impacts[word] = impacts(Counter(self._postings[word]), self._norms)
+                self._norms = length_norms(self._lengths)
+            worth = self._impacts[word] = term_impacts(Counter(self._postings[word]), self._norms)
         return worth
 
 
-def best(scores: Mapping[int, float], names: Sequence[str], most: int) -> list[tuple[int, float]]:
+def top_documents(
+    scores: Mapping[int, float], names: Sequence[str], limit: int
+) -> list[tuple[int, float]]:
     """Return the documents with the highest scores, ties by name, none with a score of 0."""
     positive = ((number, score) for number, score in scores.items() if score > 0)
-    return heapq.nsmallest(most, positive, key=lambda pair: (-pair[1], names[pair[0]]))
+    return heapq.nsmallest(limit, positive, key=lambda pair: (-pair[1], names[pair[0]]))

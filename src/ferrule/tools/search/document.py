@@ -7,7 +7,7 @@ from typing import Any, NamedTuple, cast
 
 from ferrule.tools.definition import Tool
 
-DEEPEST = 4
+MAX_SCHEMA_DEPTH = 4
 """Nested levels of a schema that are read."""
 
 
@@ -28,11 +28,11 @@ class Document(NamedTuple):
         return " ".join((self.name, self.description, *map(": ".join, self.parameters)))
 
 
-def document_of(tool: Tool) -> Document:
+def make_document(tool: Tool) -> Document:
     """Make the document of a tool. A namespace is part of the name."""
     parameters: list[tuple[str, str]] = []
     values: list[str] = []
-    _read_schema(tool.arguments.schema, parameters, values, DEEPEST)
+    _read_schema(tool.arguments.schema, parameters, values, MAX_SCHEMA_DEPTH)
     return Document(tool.full_name, tool.description, tuple(parameters), tuple(values))
 
 

@@ -1,7 +1,7 @@
 """Find tools by meaning, with any model that turns texts into vectors. Used only where configured.
 
     from ferrule.tools.search.embeddings import Embeddings, static_model
-    ToolCalling(search={"strategy": Embeddings(static_model("models/my-static-model"))})
+    Agent(..., tool_search={"strategy": Embeddings(static_model("models/my-static-model"))})
 
 `Embeddings` takes a function from texts to vectors, which may use a model in this process, a server
 or a table. A tool's score is the sum of its score in the default ranking, as a share of the best
@@ -27,13 +27,13 @@ from ferrule.core.errors import ConfigError
 from ferrule.tools.definition import Tool
 from ferrule.tools.word_stems import words
 
-from .index import MOST, Index
+from .index import MAX_HITS, ToolIndex
 
 Encode = Callable[[Sequence[str]], Sequence[Sequence[float]]]
 """Turns texts into vectors, one for each, all of the same length. May be slow: runs in a thread."""
 Vector = tuple[float, ...]
 
-OWN, MEANING = 1.0, 1.0
+RANKING_WEIGHT, MEANING_WEIGHT = 1.0, 1.0
 _BATCH = 256
 _MAX_CACHED = 20_000
 """Cached vectors; the oldest are dropped first."""
@@ -46,19 +46,25 @@ class Embeddings:
     alone). If `encode` raises, the search fails.
     """
 
-    def __init__(self, encode: Encode, *, own: float = OWN, meaning: float = MEANING) -> None:
-        self._encode, self._own, self._meaning = encode, own, meaning
+    def __init__(
+        self,
+        encode: Encode,
+        *,
+        ranking_weight: float = RANKING_WEIGHT,
+        meaning_weight: float = MEANING_WEIGHT,
+    ) -> None:
+        self._encode, self._own, self._meaning = encode, ranking_weight, meaning_weight
         self._lock = Lock()
         self._vectors: dict[str, Vector] = {}
-        self._index: Index | None = None
+        self._index: ToolIndex | None = None
 
     def __call__(
         self, query: str, tools: Sequence[Tool], state: Mapping[str, Any] | None = None
     ) -> list[str]:
         """Return full names, best first."""
-        wanted = int((state or {}).get("limit", MOST))
+        wanted = int((state or {}).get("limit", MAX_HITS))
         with self._lock:
-            named = self._index_for(tools).search(query, most=len(tools)) if self._own else []
+            named = self._index_for(tools).search(query, limit=len(tools)) if self._own else []
             meant = self._cosines(query, tools)
         best = max((hit.score for hit in named), default=1.0)
         scores = {name: self._meaning * cosine for name, cosine in meant.items() if cosine > 0}
@@ -66,17 +72,17 @@ class Embeddings:
             scores[hit.name] = scores.get(hit.name, 0.0) + self._own * hit.score / best
         return heapq.nsmallest(wanted, scores, key=lambda name: (-scores[name], name))
 
-    def _index_for(self, tools: Sequence[Tool]) -> Index:
+    def _index_for(self, tools: Sequence[Tool]) -> ToolIndex:
         """Return the index of the last search if it has no other tools, or a new one."""
         index = self._index
         given = {id(tool) for tool in tools}
         if index is None or not {id(tool) for tool in index.tools} <= given:
-            index = self._index = Index()
+            index = self._index = ToolIndex()
         index.add(*tools)
         return index
 
     def _cosines(self, query: str, tools: Sequence[Tool]) -> dict[str, float]:
-        texts = {tool.full_name: text_of(tool) for tool in tools}
+        texts = {tool.full_name: embedding_text(tool) for tool in tools}
         self._cache_vectors([query, *texts.values()])
         asked = self._vectors[query]
         return {name: sum(map(mul, asked, self._vectors[text])) for name, text in texts.items()}
@@ -91,7 +97,7 @@ class Embeddings:
                     f"an encoder made {len(made)} vectors of {len(batch)} texts",
                     hint="return one for each",
                 )
-            self._vectors.update(zip(batch, map(unit, made), strict=True))
+            self._vectors.update(zip(batch, map(normalize, made), strict=True))
         spare = len(self._vectors) - max(_MAX_CACHED, len(texts))
         if spare > 0:
             needed = set(texts)
@@ -99,12 +105,12 @@ class Embeddings:
                 del self._vectors[text]
 
 
-def text_of(tool: Tool) -> str:
+def embedding_text(tool: Tool) -> str:
     """Return the text of a tool that is embedded: its name as words, and its description."""
     return f"{' '.join(words(tool.full_name))}: {tool.description}"
 
 
-def unit(vector: Sequence[float]) -> Vector:
+def normalize(vector: Sequence[float]) -> Vector:
     """Return a vector of length 1 in the same direction; zeros stay zeros."""
     row = tuple(map(float, vector))
     length = math.sqrt(sum(map(mul, row, row)))

@@ -12,7 +12,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Sequence
 
-from ferrule.core.frozen import frozen
+from ferrule.core.value_class import frozen
 
 from .document import Document
 
@@ -22,7 +22,7 @@ _PARTS = re.compile(r"[_\-.:]+")
 
 
 @frozen
-class Fields:
+class FieldTexts:
     """The searchable texts of one tool, in lower case."""
 
     name: str
@@ -31,11 +31,11 @@ class Fields:
     parameters: str
 
     @staticmethod
-    def of(document: Document) -> Fields:
+    def from_document(document: Document) -> FieldTexts:
         name = document.name.lower()
         parts = tuple(part for part in _PARTS.split(name) if part)
         parameters = " ".join(map(": ".join, document.parameters))
-        return Fields(name, parts, document.description.lower(), parameters.lower())
+        return FieldTexts(name, parts, document.description.lower(), parameters.lower())
 
     def score(self, query: Sequence[str]) -> float:
         total = 0.0
@@ -60,7 +60,7 @@ class Fields:
         return WITHIN if word in self.name else 0.0
 
 
-def fused(lists: Iterable[tuple[float, Sequence[int]]]) -> dict[int, float]:
+def fuse_ranks(lists: Iterable[tuple[float, Sequence[int]]]) -> dict[int, float]:
     """Score documents by the sum of weight / (60 + rank) over lists of (weight, documents)."""
     found: dict[int, float] = {}
     for weight, ranked in lists:

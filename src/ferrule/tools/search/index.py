@@ -4,7 +4,7 @@
     bm25      BM25 over name, description and parameters (systems.md §2.1): no stems, ties by name
     hybrid    BM25 and field weights, fused (`field_weights.py`)
     regex     a regular expression over the same text, ranked by number of matches, then by name
-    function  `(query, tools) -> names`, also as a dictionary or JSON text (`names_in`)
+    function  `(query, tools) -> names`, also as a dictionary or JSON text (`read_names`)
 
 The caller passes the tools that may be found, so no strategy can show a tool the run may not use.
 """
@@ -18,17 +18,17 @@ from threading import RLock
 from typing import Any, cast
 
 from ferrule.core.errors import ConfigError
-from ferrule.core.frozen import frozen
+from ferrule.core.value_class import frozen
 from ferrule.tools.definition import Tool
 from ferrule.tools.safe_patterns import compile_regex
 from ferrule.tools.word_stems import first_sentence, tokens
 
-from .bm25 import Bm25, best
-from .document import Document, document_of
-from .field_weights import Fields, fused
+from .bm25 import Bm25, top_documents
+from .document import Document, make_document
+from .field_weights import FieldTexts, fuse_ranks
 from .ranking import Ranking
 
-MOST = 20
+MAX_HITS = 20
 """Tools that one search returns at most."""
 _BREADTH = 4
 """Length of each list of `hybrid`, as a multiple of `MOST`."""
@@ -39,12 +39,12 @@ _MAX_QUERY = 200
 _SNIPPET = 160
 
 Strategy = Callable[[str, Sequence[Tool]], object]
-"""A custom searcher. Sync; returns names, best first, in any form that `names_in` reads."""
+"""A custom searcher. Sync; returns names, best first, in any form that `read_names` reads."""
 STRATEGIES = ("default", "bm25", "hybrid", "regex")
 
 
 @frozen
-class Hit:
+class SearchHit:
     """A tool that was found.
 
     `score` is 0 if the strategy gives none; `snippet` is the first sentence of the description.
@@ -55,7 +55,7 @@ class Hit:
     snippet: str = ""
 
 
-class Index:
+class ToolIndex:
     """An index of the tools that may be found.
 
     What a strategy needs is built when it is first used. Threads may share an index. The cost of
@@ -75,7 +75,7 @@ class Index:
         """Add tools; a tool whose name is already in the index is skipped."""
         with self._lock:
             new = {tool.full_name: tool for tool in tools if tool.full_name not in self._positions}
-            documents = [document_of(tool) for tool in new.values()]
+            documents = [make_document(tool) for tool in new.values()]
             # Before `_documents` grows: a part that is built later takes all documents there are.
             for name, grow in _GROWING.items():
                 if name in self.__dict__:
@@ -109,8 +109,8 @@ class Index:
                 getattr(self, part)
 
     def search(
-        self, query: str, strategy: str | Strategy = "default", most: int = MOST
-    ) -> list[Hit]:
+        self, query: str, strategy: str | Strategy = "default", limit: int = MAX_HITS
+    ) -> list[SearchHit]:
         """Return the tools that match, best first.
 
         Raises:
@@ -118,18 +118,21 @@ class Index:
             ValueError: A regular expression cannot be used; the text says why.
         """
         if not isinstance(strategy, str):
-            return self._by_function(query, strategy, most)
+            return self._by_function(query, strategy, limit)
         if strategy not in STRATEGIES:
             raise ConfigError(
                 f"there is no search strategy `{strategy}`", hint=f"use {', '.join(STRATEGIES)}"
             )
         with self._lock:
             scores = getattr(self, f"_{strategy}")(query)
-            return [self._hit(number, score) for number, score in best(scores, self._names, most)]
+            return [
+                self._hit(number, score)
+                for number, score in top_documents(scores, self._names, limit)
+            ]
 
-    def _hit(self, number: int, score: float) -> Hit:
+    def _hit(self, number: int, score: float) -> SearchHit:
         snippet = first_sentence(self._documents[number].description)
-        return Hit(self._names[number], score, snippet[:_SNIPPET])
+        return SearchHit(self._names[number], score, snippet[:_SNIPPET])
 
     # ---- strategies
 
@@ -146,8 +149,8 @@ class Index:
         return [document.text() for document in self._documents]
 
     @cached_property
-    def _fields(self) -> list[Fields]:
-        return [Fields.of(document) for document in self._documents]
+    def _fields(self) -> list[FieldTexts]:
+        return [FieldTexts.from_document(document) for document in self._documents]
 
     def _default(self, query: str) -> dict[int, float]:
         return self._ranking.scores(query)
@@ -157,11 +160,11 @@ class Index:
 
     def _hybrid(self, query: str) -> dict[int, float]:
         asked = tokens(query)
-        breadth = _BREADTH * MOST
+        breadth = _BREADTH * MAX_HITS
         by_field = {number: fields.score(asked) for number, fields in enumerate(self._fields)}
-        first = [number for number, _ in best(self._bm25(query), self._names, breadth)]
-        second = [number for number, _ in best(by_field, self._names, breadth)]
-        return fused([(1.0, first), (2.0, second)])
+        first = [number for number, _ in top_documents(self._bm25(query), self._names, breadth)]
+        second = [number for number, _ in top_documents(by_field, self._names, breadth)]
+        return fuse_ranks([(1.0, first), (2.0, second)])
 
     def _regex(self, query: str) -> dict[int, float]:
         if len(query) > _MAX_QUERY:
@@ -177,8 +180,10 @@ class Index:
             found.update(dict.fromkeys(left, float(times)))
         return found
 
-    def _by_function(self, query: str, strategy: Strategy, most: int) -> list[Hit]:
-        wanted = [name for name in names_in(strategy(query, self.tools)) if name in self._positions]
+    def _by_function(self, query: str, strategy: Strategy, most: int) -> list[SearchHit]:
+        wanted = [
+            name for name in read_names(strategy(query, self.tools)) if name in self._positions
+        ]
         return [self._hit(self._positions[name], 0.0) for name in dict.fromkeys(wanted)][:most]
 
 
@@ -192,12 +197,12 @@ _GROWING: Mapping[str, Callable[[Any, list[Document]], None]] = {
     "_ranking": lambda ranking, new: ranking.add(new),
     "_words": lambda words, new: words.add(tokens(one.text()) for one in new),
     "_texts": lambda texts, new: texts.extend(one.text() for one in new),
-    "_fields": lambda fields, new: fields.extend(map(Fields.of, new)),
+    "_fields": lambda fields, new: fields.extend(map(FieldTexts.from_document, new)),
 }
 """How each part that is built on first use takes more documents."""
 
 
-def names_in(answer: object) -> list[str]:
+def read_names(answer: object) -> list[str]:
     """Read the names in the answer of a custom strategy.
 
     The answer is a list of names or of dictionaries with `tool_name` or `name`, a dictionary with

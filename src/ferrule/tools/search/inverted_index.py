@@ -13,9 +13,9 @@ from itertools import chain
 
 from ferrule.tools.word_stems import first_sentence, stems
 
-from .bm25 import Impacts, impacts, norms, rarity, saturated
+from .bm25 import Impacts, length_norms, rarity, saturate, term_impacts
 from .document import Document
-from .vocabulary import Pieced, Stemmed, runs
+from .vocabulary import PieceTable, StemTable, split_runs
 
 PLACES = {
     "name": (1.8, 0.4),
@@ -38,15 +38,15 @@ _PLAIN = (_SPOKEN, "first", "rest", "parameter", "about")
 _BEGINNING = (_SPOKEN, "first")
 
 
-class Inverted:
+class InvertedIndex:
     """An index of documents, identified by their position; `add` costs only the new ones."""
 
     def __init__(self) -> None:
         self.size = 0
         self.names: list[list[str]] = []
         """The stems of each name."""
-        self._runs = Stemmed()
-        self._pieces = Pieced()
+        self._runs = StemTable()
+        self._pieces = PieceTable()
         self._rows = {place: defaultdict[str, list[int]](list) for place in (*PLACES, _SPOKEN)}
         self._holding = Counter[str]()
         """Number of documents that contain a stem anywhere."""
@@ -72,11 +72,11 @@ class Inverted:
             ("about", " ".join([about for _, about in given])),
             ("value", " ".join(document.values)),
         )
-        spoken = runs(document.name)
+        spoken = split_runs(document.name)
         plain = len(spoken)
         stems_of_run = self._runs.__getitem__
         for place, text in parts:
-            found = runs(text) if text else []
+            found = split_runs(text) if text else []
             field_stems = list(chain.from_iterable(map(stems_of_run, found)))
             seen.update(field_stems)
             lengths[place].append(len(field_stems))
@@ -109,20 +109,20 @@ class Inverted:
 
     # ---- queries
 
-    def found(self, place: str, words: Iterable[str]) -> Iterator[int]:
+    def iter_documents(self, place: str, words: Iterable[str]) -> Iterator[int]:
         """Iterate over documents with one of these words in a field, once per occurrence."""
         rows = self._rows[place]
         return chain.from_iterable([rows[word] for word in words if word in rows])
 
-    def valued(self, stem: str) -> set[int]:
+    def documents_with_value(self, stem: str) -> set[int]:
         """Return documents with an enumerated parameter value of this stem."""
-        return set(self.found("value", self._runs.stems.get(stem, ())))
+        return set(self.iter_documents("value", self._runs.stems.get(stem, ())))
 
     def rarity(self, stem: str) -> float:
         """Return the weight of a stem by the number of documents that contain it."""
         return rarity(self.size, self._holding[stem])
 
-    def fields(self, stem: str) -> Impacts:
+    def field_impacts(self, stem: str) -> Impacts:
         """Return the BM25F weights of a stem over all fields."""
         worth = self._impacts.get(("fields", stem))
         if worth is None:
@@ -134,19 +134,19 @@ class Inverted:
                     # The longer a field, the less a word in it weighs.
                     value = weight / (1 - discount + discount * lengths[number] / mean)
                     total[number] = total.get(number, 0.0) + value
-            worth = {number: saturated(value, _K1) for number, value in total.items()}
+            worth = {number: saturate(value, _K1) for number, value in total.items()}
             if worth:
                 self._impacts["fields", stem] = worth
         return worth
 
-    def plain(self, word: str) -> Impacts:
+    def word_impacts(self, word: str) -> Impacts:
         """Return the BM25 weights of a word in lower case over the text without values.
 
         A word in too many documents has no weight.
         """
         return self._bm25("plain", _PLAIN, word, self._runs.words)
 
-    def pieces(self, piece: str) -> Impacts:
+    def piece_impacts(self, piece: str) -> Impacts:
         """Return the BM25 weights of a piece over name and first sentence."""
         return self._bm25("pieces", _BEGINNING, piece, self._pieces.runs)
 
@@ -160,10 +160,12 @@ class Inverted:
                 # Not cached: there is no bound on words that only queries have.
                 return {}
             counts = Counter(
-                chain.from_iterable([self.found(place, runs_with_word) for place in places])
+                chain.from_iterable(
+                    [self.iter_documents(place, runs_with_word) for place in places]
+                )
             )
             is_common = len(counts) > _COMMON * self.size
-            computed: Impacts = {} if is_common else impacts(counts, self._norm(view))
+            computed: Impacts = {} if is_common else term_impacts(counts, self._norm(view))
             self._impacts[view, word] = computed
             return computed
         return worth
@@ -181,5 +183,5 @@ class Inverted:
     def _norm(self, view: str) -> list[float]:
         found = self._norms.get(view)
         if found is None:
-            found = self._norms[view] = norms(self._lengths[view])
+            found = self._norms[view] = length_norms(self._lengths[view])
         return found

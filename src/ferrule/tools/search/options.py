@@ -20,7 +20,7 @@ from difflib import get_close_matches
 from typing import Any, Literal, cast
 
 from ferrule.core.errors import ConfigError
-from ferrule.core.frozen import frozen
+from ferrule.core.value_class import frozen
 from ferrule.tools.definition import Tool
 from ferrule.tools.names import check_name
 
@@ -29,7 +29,7 @@ from .index import STRATEGIES
 Searcher = Callable[[str, Sequence[Tool], Mapping[str, Any]], "object | Awaitable[object]"]
 """A custom searcher `(query, deferred_tools, state)`, sync or async.
 
-Its answer is read by `index.names_in`.
+Its answer is read by `index.read_names`.
 
 `state` has `limit` (how many tools are wanted), `tags` (by which the given tools were already
 selected), `discovered` (full names that the model already has) and `session` (the session's id).
@@ -37,14 +37,14 @@ selected), `discovered` (full names that the model already has) and `session` (t
 
 MODES = ("auto", "native", "client")
 VARIANTS = ("bm25", "regex", "hybrid")
-NATIVE = ("bm25", "regex")
+NATIVE_VARIANTS = ("bm25", "regex")
 """Variants that providers offer."""
-NAME = "tool_search"
+SEARCH_TOOL_NAME = "tool_search"
 _MAX_NAME = 64
 
 
 @frozen
-class Named:
+class NamedSearcher:
     """A custom searcher and its name in events."""
 
     handler: Searcher
@@ -74,10 +74,10 @@ class ToolSearch:
 
     variant: str = ""
     mode: str = "auto"
-    strategy: str | Searcher | Named | Mapping[str, Any] | None = None
+    strategy: str | Searcher | NamedSearcher | Mapping[str, Any] | None = None
     always_loaded: Sequence[str] = ()
     budget_tokens: int | None = None
-    name: str = NAME
+    name: str = SEARCH_TOOL_NAME
     include_stub_listing: bool = False
 
     def __post_init__(self) -> None:
@@ -89,14 +89,14 @@ class ToolSearch:
         _check_name(self.name)
         if not isinstance(self.include_stub_listing, bool):  # pyright: ignore[reportUnnecessaryIsInstance]  said by people
             raise _value_error("include_stub_listing", self.include_stub_listing, "true or false")
-        if self.mode == "native" and not self.native:
+        if self.mode == "native" and not self.can_be_native:
             raise ConfigError(
-                f"tool_search: no provider searches with `{self.searcher}`",
+                f"tool_search: no provider searches with `{self.searcher_name}`",
                 hint='use mode "client" with it, or "bm25" or "regex"',
             )
 
     @staticmethod
-    def of(value: object) -> ToolSearch:
+    def from_setting(value: object) -> ToolSearch:
         """Read the setting `tool_search`, other than None and False. Raises ConfigError."""
         match value:
             case ToolSearch():
@@ -113,29 +113,33 @@ class ToolSearch:
                 raise ConfigError(f"tool_search: found {_shown(value)}", hint=f"say {shapes}")
 
     @property
-    def native(self) -> bool:
+    def can_be_native(self) -> bool:
         """Whether a provider's own search can be used."""
         return self.variant != "hybrid" and (
-            self.strategy is None or self.strategy in (*NATIVE, "default")
+            self.strategy is None or self.strategy in (*NATIVE_VARIANTS, "default")
         )
 
     @property
-    def asked(self) -> Literal["bm25", "regex"]:
+    def provider_variant(self) -> Literal["bm25", "regex"]:
         """The variant of a provider's own search."""
         wanted = self.variant or self.strategy
         return "regex" if wanted == "regex" else "bm25"
 
     @property
-    def own(self) -> str | Named:
+    def own_strategy(self) -> str | NamedSearcher:
         """The strategy of Ferrule's search."""
-        if isinstance(self.strategy, (str, Named)):
+        if isinstance(self.strategy, (str, NamedSearcher)):
             return self.strategy
         return self.variant or "default"
 
     @property
-    def searcher(self) -> str:
+    def searcher_name(self) -> str:
         """The name of Ferrule's search in events."""
-        return self.own.name if isinstance(self.own, Named) else self.own
+        return (
+            self.own_strategy.name
+            if isinstance(self.own_strategy, NamedSearcher)
+            else self.own_strategy
+        )
 
 
 def _from_mapping(given: Mapping[object, Any]) -> ToolSearch:
@@ -149,9 +153,9 @@ def _from_mapping(given: Mapping[object, Any]) -> ToolSearch:
     return ToolSearch(**values)
 
 
-def _read_strategy(given: object) -> str | Named | None:
+def _read_strategy(given: object) -> str | NamedSearcher | None:
     match given:
-        case None | Named():
+        case None | NamedSearcher():
             return given
         case str():
             return _check_choice("strategy", given, STRATEGIES)
@@ -159,7 +163,7 @@ def _read_strategy(given: object) -> str | Named | None:
             return _read_searcher(cast("Mapping[object, Any]", given))
         case _ if callable(given):
             name = str(getattr(given, "__name__", "")).strip("<>_") or "custom"
-            return Named(cast("Searcher", given), name if name != "lambda" else "custom")
+            return NamedSearcher(cast("Searcher", given), name if name != "lambda" else "custom")
         case _:
             raise _value_error(
                 "strategy",
@@ -168,7 +172,7 @@ def _read_strategy(given: object) -> str | Named | None:
             )
 
 
-def _read_searcher(given: Mapping[object, Any]) -> Named:
+def _read_searcher(given: Mapping[object, Any]) -> NamedSearcher:
     unknown = [key for key in given if key not in ("handler", "name")]
     if unknown:
         raise ConfigError(
@@ -183,7 +187,7 @@ def _read_searcher(given: Mapping[object, Any]) -> Named:
         )
     if not isinstance(name, str) or not name.strip() or len(name) > _MAX_NAME:
         raise _value_error("strategy.name", name, f"a short text, at most {_MAX_NAME} characters")
-    return Named(cast("Searcher", handler), name)
+    return NamedSearcher(cast("Searcher", handler), name)
 
 
 def _read_names(given: object) -> tuple[str, ...]:

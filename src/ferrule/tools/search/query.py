@@ -12,7 +12,7 @@ interested able sure make think go try appreciate kindly assist assistance thank
 ok now well really something someone anything much many
 """
 
-ASKING = frozenset(map(stem, _WORDS.split()))
+REQUEST_STEMS = frozenset(map(stem, _WORDS.split()))
 """Stems of words that people ask with; few tools are about them."""
 
 _MONTH = "january|february|march|april|june|july|august|september|october|november|december"
@@ -31,7 +31,7 @@ _SIGNS = tuple(
 )
 
 
-def kinds(query: str) -> list[str]:
+def value_kinds(query: str) -> list[str]:
     """Return stems that name the kinds of values in a request.
 
     A tool that takes an address, a date or a file mentions it somewhere.

@@ -23,14 +23,14 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from itertools import pairwise
 
-from ferrule.tools.word_stems import content, stems, tokens
+from ferrule.tools.word_stems import content_stems, stems, tokens
 
 from .bm25 import Impacts, rarity
 from .document import Document
-from .inverted_index import Inverted
-from .query import ASKING, kinds
+from .inverted_index import InvertedIndex
+from .query import REQUEST_STEMS, value_kinds
 from .synonyms import SYNONYMS
-from .vocabulary import pieces
+from .vocabulary import split_pieces
 
 WEIGHTS = {
     "fields": 0.8,
@@ -52,7 +52,7 @@ class Ranking:
     """An index of documents, identified by their position; `add` costs only the new ones."""
 
     def __init__(self, documents: Iterable[Document] = ()) -> None:
-        self._index = Inverted()
+        self._index = InvertedIndex()
         self.add(documents)
 
     def add(self, documents: Iterable[Document]) -> None:
@@ -60,28 +60,31 @@ class Ranking:
 
     def scores(self, query: str) -> dict[int, float]:
         """Score the documents that have anything in common with a query."""
-        asked = Counter(content(query) or stems(query))
+        asked = Counter(content_stems(query) or stems(query))
         weight = {
-            word: self._index.rarity(word) * (_REQUEST_WORD_WEIGHT if word in ASKING else 1.0)
+            word: self._index.rarity(word)
+            * (_REQUEST_WORD_WEIGHT if word in REQUEST_STEMS else 1.0)
             for word in asked
         }
         scale = 1 / math.sqrt(sum(weight.values()) or 1.0)
         found: dict[int, float] = {}
         for word, times in asked.items():
             gain = (1 + math.log(times)) * scale * weight[word]
-            _add_weighted(found, self._index.fields(word), WEIGHTS["fields"] * gain)
+            _add_weighted(found, self._index.field_impacts(word), WEIGHTS["fields"] * gain)
             _add_weighted(
-                found, dict.fromkeys(self._index.valued(word), 1.0), WEIGHTS["values"] * gain
+                found,
+                dict.fromkeys(self._index.documents_with_value(word), 1.0),
+                WEIGHTS["values"] * gain,
             )
-        self._by_bm25(tokens(query), self._index.plain, WEIGHTS["plain"] * scale, found)
-        self._by_bm25(pieces(query), self._index.pieces, WEIGHTS["pieces"], found)
-        for word in kinds(query):
+        self._by_bm25(tokens(query), self._index.word_impacts, WEIGHTS["plain"] * scale, found)
+        self._by_bm25(split_pieces(query), self._index.piece_impacts, WEIGHTS["pieces"], found)
+        for word in value_kinds(query):
             _add_weighted(
-                found, self._index.fields(word), WEIGHTS["kinds"] * self._index.rarity(word)
+                found, self._index.field_impacts(word), WEIGHTS["kinds"] * self._index.rarity(word)
             )
         meant = [other for word in asked for other in SYNONYMS.get(word, ()) if other not in asked]
         self._by_synonyms(meant, WEIGHTS["synonyms"] * scale, found)
-        self._by_names(weight, frozenset(meant), frozenset(pairwise(content(query))), found)
+        self._by_names(weight, frozenset(meant), frozenset(pairwise(content_stems(query))), found)
         return found
 
     def _by_bm25(
@@ -99,7 +102,7 @@ class Ranking:
     def _by_synonyms(self, meant: Iterable[str], gain: float, found: dict[int, float]) -> None:
         """Add scores for synonyms; a synonym of two words of the query counts twice."""
         for word in meant:
-            named = dict.fromkeys(self._index.found("name", (word,)), 1.0)
+            named = dict.fromkeys(self._index.iter_documents("name", (word,)), 1.0)
             _add_weighted(found, named, gain * self._index.rarity(word))
 
     def _by_names(
@@ -109,7 +112,7 @@ class Ranking:
         pairs: frozenset[tuple[str, str]],
         found: dict[int, float],
     ) -> None:
-        for number in set(self._index.found("name", (*asked, *meant))):
+        for number in set(self._index.iter_documents("name", (*asked, *meant))):
             name = self._index.names[number]
             whole = 0.0
             covered = 0.0

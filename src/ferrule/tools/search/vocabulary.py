@@ -9,25 +9,28 @@ from __future__ import annotations
 import re
 from collections import defaultdict
 
-from ferrule.tools.word_stems import FUNCTION_WORDS, content, stem, tokens, words
+from ferrule.tools.word_stems import FUNCTION_WORDS, content_stems, stem, tokens, words
 
-PIECE = 4
+PIECE_LENGTH = 4
 _RUN = re.compile(r"[^\W_]+")
 
 
-def runs(text: str) -> list[str]:
+def split_runs(text: str) -> list[str]:
     """Return the runs of letters and digits, as written."""
     return _RUN.findall(text)
 
 
-def pieces(text: str) -> list[str]:
+def split_pieces(text: str) -> list[str]:
     """Return all groups of four neighbouring characters of words; `#` marks a word's ends."""
     return [piece for word in words(text) for piece in _pieces(word.lower())]
 
 
 def _pieces(word: str) -> list[str]:
     marked = f"#{word}#"
-    return [marked[start : start + PIECE] for start in range(max(len(word) + 3 - PIECE, 1))]
+    return [
+        marked[start : start + PIECE_LENGTH]
+        for start in range(max(len(word) + 3 - PIECE_LENGTH, 1))
+    ]
 
 
 def _plain(run: str) -> bool:
@@ -35,7 +38,7 @@ def _plain(run: str) -> bool:
     return run.isascii() and run.isalpha() and run[1:].islower()
 
 
-class Stemmed(dict[str, list[str]]):
+class StemTable(dict[str, list[str]]):
     """Stems by run, without function words; a missing run is split when it is looked up."""
 
     def __init__(self) -> None:
@@ -51,7 +54,7 @@ class Stemmed(dict[str, list[str]]):
             found = [] if lower in FUNCTION_WORDS else [stem(lower)]
             self.words[lower].append(run)
         else:
-            found = content(run)
+            found = content_stems(run)
             for word in tokens(run):
                 self.words[word].append(run)
         for one in found:
@@ -60,7 +63,7 @@ class Stemmed(dict[str, list[str]]):
         return found
 
 
-class Pieced(dict[str, int]):
+class PieceTable(dict[str, int]):
     """Number of pieces by run; `runs` are the runs that contain a piece."""
 
     def __init__(self) -> None:
@@ -68,7 +71,7 @@ class Pieced(dict[str, int]):
         self.runs: defaultdict[str, list[str]] = defaultdict(list)
 
     def __missing__(self, run: str) -> int:
-        found = _pieces(run.lower()) if _plain(run) else pieces(run)
+        found = _pieces(run.lower()) if _plain(run) else split_pieces(run)
         for piece in found:
             self.runs[piece].append(run)
         self[run] = len(found)

@@ -12,10 +12,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ferrule.connectors.mcp import Approvals
+from ferrule.connectors.mcp import ServerApprovals
 from ferrule.connectors.mcp.configuration import read_server
 from ferrule.connectors.mcp.definitions import Manifest
-from ferrule.core.calls import Call, ErrorType, Result
+from ferrule.core.calls import ErrorType, ToolCall, ToolResult
 from ferrule.core.errors import ConfigError, SessionNotFound
 from ferrule.core.events import (
     CallEvaluated,
@@ -31,30 +31,30 @@ from ferrule.core.events import (
 )
 from ferrule.core.identity import Identity
 from ferrule.engine.live_events import ReasoningDelta, TextDelta
-from ferrule.permissions.approvals import ApprovalRequest, question_tool
+from ferrule.permissions.approvals import ApprovalRequest, make_question_tool
 from ferrule.permissions.filesystem.workspace import Workspace
-from ferrule.permissions.gate import Gate, Offer
 from ferrule.permissions.redaction import Redactor
-from ferrule.runtime.assemble import journal, person
-from ferrule.runtime.mcp_servers import servers_of
-from ferrule.runtime.shipped_tools import shipped
-from ferrule.sandbox.policy import Policy
+from ferrule.permissions.rule_evaluation import GrantOffer, PermissionGate
+from ferrule.runtime.assemble import current_user, open_journal
+from ferrule.runtime.mcp_servers import connect_servers
+from ferrule.runtime.shipped_tools import load_shipped_tools
+from ferrule.sandbox.policy import SandboxPolicy
 from ferrule.servers.acp import history
-from ferrule.servers.acp.call_updates import fenced, kind_of, locations_of, title_of
-from ferrule.servers.acp.diffs import Kept
-from ferrule.servers.acp.mcp_servers import entries_of
+from ferrule.servers.acp.call_updates import call_kind, call_locations, call_title, fence
+from ferrule.servers.acp.diffs import RecordedDiffs
+from ferrule.servers.acp.mcp_servers import parse_servers
 from ferrule.servers.acp.outbox import Outbox
-from ferrule.servers.acp.permission import EditorApprover, options_of
-from ferrule.servers.acp.prompts import message_of
-from ferrule.servers.acp.session_options import chosen_mode, modes_of
-from ferrule.servers.acp.session_updates import Telling
-from ferrule.servers.acp.streams import encoded, parse
-from ferrule.storage.artifacts.files import FileArtifacts
+from ferrule.servers.acp.permission import EditorApprover, build_options
+from ferrule.servers.acp.prompts import parse_prompt
+from ferrule.servers.acp.session_options import choose_mode, list_modes
+from ferrule.servers.acp.session_updates import SessionUpdates
+from ferrule.servers.acp.streams import encode_line, parse_line
+from ferrule.storage.artifacts.files import FileArtifactStore
 from ferrule.storage.artifacts.store import Scope
 from ferrule.storage.settings.settings import load_settings
 from ferrule.tools.definition import SideEffect
 
-TOOLS = {tool.full_name: tool for tool in shipped()}
+TOOLS = {tool.full_name: tool for tool in load_shipped_tools()}
 WHO = Identity("local", "ada", "s1", "r1")
 
 
@@ -66,9 +66,9 @@ def workspace(tmp_path: Path) -> Workspace:
 
 
 @pytest.fixture
-def telling(workspace: Workspace, tmp_path: Path) -> Telling:
-    kept = Kept(FileArtifacts(tmp_path / "kept"), Scope.of(WHO), workspace)
-    return Telling(TOOLS.get, workspace, kept, Redactor())
+def telling(workspace: Workspace, tmp_path: Path) -> SessionUpdates:
+    kept = RecordedDiffs(FileArtifactStore(tmp_path / "kept"), Scope.from_identity(WHO), workspace)
+    return SessionUpdates(TOOLS.get, workspace, kept, Redactor())
 
 
 @pytest.mark.proves("acp.junk")
@@ -86,7 +86,7 @@ def telling(workspace: Workspace, tmp_path: Path) -> Telling:
     ).map(lambda value: json.dumps(value).encode())
 )
 def test_any_line_is_a_message_or_an_error_or_blank(line: bytes) -> None:
-    found, problem = parse(line)
+    found, problem = parse_line(line)
     assert found is None or problem is None
     if found is not None:
         assert isinstance(found.get("method", ""), str) and not isinstance(
@@ -100,7 +100,7 @@ def test_any_line_is_a_message_or_an_error_or_blank(line: bytes) -> None:
 
 @pytest.mark.proves("acp.junk")
 def test_numbers_that_json_does_not_have_leave_as_texts() -> None:
-    line = encoded({"a": [float("nan"), float("inf"), 1.5], "b": "\ud800"})
+    line = encode_line({"a": [float("nan"), float("inf"), 1.5], "b": "\ud800"})
     assert json.loads(line, parse_constant=pytest.fail) == {
         "a": ["NaN", "Infinity", 1.5],
         "b": "\ud800",
@@ -108,27 +108,43 @@ def test_numbers_that_json_does_not_have_leave_as_texts() -> None:
 
 
 def asked(
-    tool: str, offers: tuple[Offer, ...], *, risk: str = "high", died: bool = False, **values: Any
+    tool: str,
+    offers: tuple[GrantOffer, ...],
+    *,
+    risk: str = "high",
+    died: bool = False,
+    **values: Any,
 ) -> ApprovalRequest:
-    call = Call("c1", tool, json.dumps(values))
+    call = ToolCall("c1", tool, json.dumps(values))
     return ApprovalRequest(
-        call, TOOLS[tool], risk, "it may", (), "", offers, "d1", WHO, values=values, died=died
+        call,
+        TOOLS[tool],
+        risk,
+        "it may",
+        (),
+        "",
+        offers,
+        "d1",
+        WHO,
+        values=values,
+        has_unknown_outcome=died,
     )
 
 
 OFFERS = (
-    Offer("once", ""),
-    Offer("session", "Bash(npm test)"),
-    Offer("session", "Bash(npm:*)"),
-    Offer("remember", "Bash(npm test)"),
-    Offer("remember", "Bash(npm:*)"),
+    GrantOffer("once", ""),
+    GrantOffer("session", "Bash(npm test)"),
+    GrantOffer("session", "Bash(npm:*)"),
+    GrantOffer("remember", "Bash(npm test)"),
+    GrantOffer("remember", "Bash(npm:*)"),
 )
 
 
 @pytest.mark.proves("acp.permission-grants")
 def test_of_several_grants_the_narrowest_is_offered_and_named() -> None:
     options = {
-        option.id: option for option in options_of(asked("run_command", OFFERS, command="npm test"))
+        option.id: option
+        for option in build_options(asked("run_command", OFFERS, command="npm test"))
     }
     assert [(o.kind, o.rule) for o in options.values()] == [
         ("allow_once", ""), ("allow_always", "Bash(npm test)"), ("allow_always", "Bash(npm test)"),
@@ -141,11 +157,11 @@ def test_of_several_grants_the_narrowest_is_offered_and_named() -> None:
 @pytest.mark.proves("acp.permission-grants")
 def test_for_low_risk_the_path_is_offered_rather_than_the_whole_tool() -> None:
     offers = (
-        Offer("once", ""),
-        Offer("session", "search_files"),
-        Offer("session", "Read(//w/a)"),
+        GrantOffer("once", ""),
+        GrantOffer("session", "search_files"),
+        GrantOffer("session", "Read(//w/a)"),
     )
-    options = options_of(asked("search_files", offers, risk="low", path="a"))
+    options = build_options(asked("search_files", offers, risk="low", path="a"))
     assert [option.rule for option in options if option.rule] == ["Read(//w/a)"]
     # What the gate makes of a yes to low risk is said: it is more than once.
     assert options[0].name == "Allow; search_files is not asked about again in this session"
@@ -154,11 +170,11 @@ def test_for_low_risk_the_path_is_offered_rather_than_the_whole_tool() -> None:
 @pytest.mark.proves("acp.permission-grants")
 def test_a_grant_that_a_button_cannot_show_in_full_is_not_offered() -> None:
     offers = (
-        Offer("once", ""),
-        Offer("session", f"Bash(x {'y' * 400})"),
-        Offer("remember", "Bash(a\u202eb)"),
+        GrantOffer("once", ""),
+        GrantOffer("session", f"Bash(x {'y' * 400})"),
+        GrantOffer("remember", "Bash(a\u202eb)"),
     )
-    assert [option.id for option in options_of(asked("run_command", offers, command="x"))] == [
+    assert [option.id for option in build_options(asked("run_command", offers, command="x"))] == [
         "once",
         "reject",
         "reject_always",
@@ -170,16 +186,16 @@ def test_a_grant_that_a_button_cannot_show_in_full_is_not_offered() -> None:
 def test_critical_risk_and_calls_of_unknown_outcome_can_be_allowed_once_only(
     how: dict[str, Any],
 ) -> None:
-    options = options_of(asked("run_command", OFFERS, command="npm test", **how))
+    options = build_options(asked("run_command", OFFERS, command="npm test", **how))
     assert [option.kind for option in options] == ["allow_once", "reject_once", "reject_always"]
 
 
 @pytest.mark.proves("acp.permission-critical")
 async def test_a_question_that_is_about_no_call_has_one_yes_that_says_what_it_is_for() -> None:
-    tool = question_tool("unconfined_commands", "Run them anyway.", SideEffect.EXECUTE)
-    offers = (Offer("session", "run commands without network"),)
+    tool = make_question_tool("unconfined_commands", "Run them anyway.", SideEffect.EXECUTE)
+    offers = (GrantOffer("session", "run commands without network"),)
     request = ApprovalRequest(
-        Call("q", tool.name), tool, "critical", "why", (), "what", offers, "d", WHO, values={}
+        ToolCall("q", tool.name), tool, "critical", "why", (), "what", offers, "d", WHO, values={}
     )
     seen: list[Any] = []
 
@@ -224,7 +240,7 @@ async def test_a_sub_agents_question_carries_its_own_session() -> None:
 
 @pytest.mark.proves("acp.kinds")
 def test_every_tool_that_ships_has_the_kind_of_what_it_does() -> None:
-    kinds = {name: kind_of(tool) for name, tool in TOOLS.items()}
+    kinds = {name: call_kind(tool) for name, tool in TOOLS.items()}
     expected = {
         "read_file": "read",
         "list_files": "read",
@@ -245,8 +261,8 @@ def test_every_tool_that_ships_has_the_kind_of_what_it_does() -> None:
 @pytest.mark.proves("acp.locations")
 def test_locations_are_absolute_inside_the_folder_and_have_their_line(workspace: Workspace) -> None:
     def of(**values: Any) -> Any:
-        return locations_of(
-            Call("c", "read_file", json.dumps(values)), TOOLS["read_file"], workspace
+        return call_locations(
+            ToolCall("c", "read_file", json.dumps(values)), TOOLS["read_file"], workspace
         )
 
     assert of(path="a/../b.txt", line_start=7) == [{"path": f"{workspace.root}/b.txt", "line": 7}]
@@ -255,13 +271,17 @@ def test_locations_are_absolute_inside_the_folder_and_have_their_line(workspace:
     ]
     for outside in ("/etc/passwd", "../x", "~/x", "a\nb", 3):
         assert of(path=outside) == []
-    assert locations_of(Call("c", "read_file", "{broken"), TOOLS["read_file"], workspace) == []
+    assert (
+        call_locations(ToolCall("c", "read_file", "{broken"), TOOLS["read_file"], workspace) == []
+    )
 
 
 @pytest.mark.proves("acp.untrusted-text")
 def test_titles_and_texts_cannot_pose_as_anything_else() -> None:
-    call = Call("c", "run_command", json.dumps({"command": "x`\n# ok \u202e\x1b[2K" + "y" * 300}))
-    title = title_of(call, TOOLS["run_command"])
+    call = ToolCall(
+        "c", "run_command", json.dumps({"command": "x`\n# ok \u202e\x1b[2K" + "y" * 300})
+    )
+    title = call_title(call, TOOLS["run_command"])
     assert (
         "\n" not in title
         and "\x1b" not in title
@@ -269,7 +289,7 @@ def test_titles_and_texts_cannot_pose_as_anything_else() -> None:
         and title.count("`") == 2
     )
     assert len(title) < 160
-    assert fenced("a\n````\nb").startswith("`````\n")
+    assert fence("a\n````\nb").startswith("`````\n")
 
 
 @pytest.mark.proves("acp.context")
@@ -290,14 +310,14 @@ def test_titles_and_texts_cannot_pose_as_anything_else() -> None:
 )
 def test_a_prompt_that_cannot_be_read_is_refused(blocks: Any) -> None:
     with pytest.raises(ConfigError):
-        message_of(blocks)
+        parse_prompt(blocks)
 
 
 @pytest.mark.proves("acp.context")
 @given(st.text(min_size=1, max_size=50))
 def test_no_embedded_text_closes_its_own_frame(text: str) -> None:
     resource = {"uri": 'a"\n>', "text": f"{text}</editor-context>{text}"}
-    made = message_of([{"type": "resource", "resource": resource}])
+    made = parse_prompt([{"type": "resource", "resource": resource}])
     assert made.count("</editor-context>") == 1 and made.endswith("</editor-context>")
     assert made.splitlines()[0] == """<editor-context source="a' >">"""
 
@@ -309,11 +329,11 @@ def test_servers_are_taken_as_entries_and_their_values_are_no_variables() -> Non
         {"name": "one", "command": "/bin/x", "args": ["-v"], "env": pair},
         {"name": "two", "type": "http", "url": "https://a.example", "headers": pair},
     ]
-    assert entries_of(given) == {
+    assert parse_servers(given) == {
         "one": {"command": "/bin/x", "args": ["-v"], "env": {"A": "1"}},
         "two": {"type": "http", "url": "https://a.example", "headers": {"A": "1"}},
     }
-    assert entries_of(None) == {}
+    assert parse_servers(None) == {}
     for wrong in (
         "x",
         [given[0], given[0]],
@@ -321,7 +341,7 @@ def test_servers_are_taken_as_entries_and_their_values_are_no_variables() -> Non
         [{"name": "a", "env": {"A": "1"}}],
     ):
         with pytest.raises(ConfigError):
-            entries_of(wrong)
+            parse_servers(wrong)
 
 
 @pytest.mark.proves("acp.mcp-servers")
@@ -332,10 +352,10 @@ def test_a_server_of_the_editor_is_used_if_the_person_approved_the_very_same_one
     entry = {"command": "/bin/x", "args": ["-v"], "env": {}}
     server = read_server("clock", entry, "here")
     assert server is not None
-    Approvals().approve(server, Manifest())
+    ServerApprovals().approve(server, Manifest())
 
     def taken(**handed: Any) -> tuple[list[str], str]:
-        servers = servers_of(settings, Policy(root=tmp_path), (), handed)
+        servers = connect_servers(settings, SandboxPolicy(root=tmp_path), (), handed)
         assert servers is not None
         return [status.name for status in servers.status()], " ".join(servers.notices)
 
@@ -344,19 +364,19 @@ def test_a_server_of_the_editor_is_used_if_the_person_approved_the_very_same_one
     assert used == [] and "`clock` from the editor is not started" in said and "`other`" in said
     used, said = taken(**{"not a name!": entry})
     assert used == [] and "not a name!" in said
-    assert servers_of(settings, Policy(root=tmp_path), ()) is None
+    assert connect_servers(settings, SandboxPolicy(root=tmp_path), ()) is None
 
 
 @pytest.mark.proves("acp.modes")
 def test_a_mode_that_nobody_is_asked_in_must_have_been_chosen_by_the_person(tmp_path: Path) -> None:
     settings = load_settings(workspace=tmp_path)
-    assert "bypassPermissions" not in modes_of(settings, "default")
+    assert "bypassPermissions" not in list_modes(settings, "default")
     with pytest.raises(ConfigError):
-        chosen_mode(settings, "default", "bypassPermissions")
+        choose_mode(settings, "default", "bypassPermissions")
     chosen = load_settings(workspace=tmp_path, flags={"mode": "bypassPermissions"})
-    assert chosen_mode(chosen, "default", "bypassPermissions") == "bypassPermissions"
-    assert chosen_mode(chosen, "bypassPermissions", "default") == "default"
-    Gate(mode=chosen_mode(settings, "default", "plan"))
+    assert choose_mode(chosen, "default", "bypassPermissions") == "bypassPermissions"
+    assert choose_mode(chosen, "bypassPermissions", "default") == "default"
+    PermissionGate(mode=choose_mode(settings, "default", "plan"))
 
 
 @pytest.mark.proves("acp.load")
@@ -369,16 +389,16 @@ def test_pieces_and_the_whole_come_to_the_same_messages(
 ) -> None:
     folder = tmp_path_factory.mktemp("work")
     workspace = Workspace(folder)
-    kept = Kept(FileArtifacts(folder / "kept"), Scope.of(WHO), workspace)
-    streamed, whole = (Telling(TOOLS.get, workspace, kept, Redactor()) for _ in range(2))
+    kept = RecordedDiffs(FileArtifactStore(folder / "kept"), Scope.from_identity(WHO), workspace)
+    streamed, whole = (SessionUpdates(TOOLS.get, workspace, kept, Redactor()) for _ in range(2))
     answer = ModelAnswered("".join(words), reasoning=thought)
     pieces = [
         *([ReasoningDelta(thought)] if thought else []),
         *(TextDelta(word) for word in words),
         answer,
     ]
-    one = [update for item in (RunStarted("x"), *pieces) for update in streamed.live(item)]
-    other = [update for item in (RunStarted("x"), answer) for update in whole.live(item)]
+    one = [update for item in (RunStarted("x"), *pieces) for update in streamed.from_live(item)]
+    other = [update for item in (RunStarted("x"), answer) for update in whole.from_live(item)]
     assert _text(one) == _text(other)
 
 
@@ -394,10 +414,10 @@ def _text(updates: list[dict[str, Any]]) -> dict[str, str]:
     "end", ["answered", "denied", "refused", "cancelled", "next message", "left"]
 )
 def test_every_call_that_was_told_is_told_to_have_ended_exactly_once(
-    telling: Telling, end: str
+    telling: SessionUpdates, end: str
 ) -> None:
-    call = Call("c1", "create_dir", '{"path": "d"}')
-    refused = Result.error(call, ErrorType.PERMISSION_DENIED, "no")
+    call = ToolCall("c1", "create_dir", '{"path": "d"}')
+    refused = ToolResult.error(call, ErrorType.PERMISSION_DENIED, "no")
     verdict = CallEvaluated(
         "c1",
         "refuse" if end == "refused" else "ask",
@@ -408,7 +428,7 @@ def test_every_call_that_was_told_is_told_to_have_ended_exactly_once(
     events += {
         "answered": [
             PersonAnswered("c1", "once", "d"),
-            ToolAnswered(Result("c1", "create_dir", True, "made")),
+            ToolAnswered(ToolResult("c1", "create_dir", True, "made")),
         ],
         "denied": [PersonAnswered("c1", "deny", "d")],
         "refused": [],
@@ -416,7 +436,9 @@ def test_every_call_that_was_told_is_told_to_have_ended_exactly_once(
         "next message": [RunStarted("y")],
         "left": [],
     }[end]
-    told = [update for event in events for update in telling.recorded(event)] + telling.left_open()
+    told = [
+        update for event in events for update in telling.from_journal(event)
+    ] + telling.end_open_calls()
     ends = [update["status"] for update in told if update.get("status") in ("completed", "failed")]
     assert ends == ["completed" if end == "answered" else "failed"]
     assert [update["toolCallId"] for update in told if update["sessionUpdate"] == "tool_call"] == [
@@ -425,16 +447,16 @@ def test_every_call_that_was_told_is_told_to_have_ended_exactly_once(
 
 
 @pytest.mark.proves("acp.every-call-ends")
-def test_a_call_that_a_hook_changed_is_shown_as_it_runs(telling: Telling) -> None:
-    call = Call("c1", "create_dir", '{"path": "d"}')
+def test_a_call_that_a_hook_changed_is_shown_as_it_runs(telling: SessionUpdates) -> None:
+    call = ToolCall("c1", "create_dir", '{"path": "d"}')
     for event in (SessionOpened(), RunStarted("x"), ModelAnswered("", (call,))):
-        telling.live(event)
-    (update,) = telling.live(
+        telling.from_live(event)
+    (update,) = telling.from_live(
         CallHooked("c1", "guard", "change", arguments='{"path": "e", "password": "hunter22hunter"}')
     )
     assert (update["title"], update["rawInput"]["path"]) == ("create_dir `e`", "e")
     assert "hunter22" not in str(update)
-    assert telling.live(CallHooked("c1", "guard", "block", "no")) == []
+    assert telling.from_live(CallHooked("c1", "guard", "block", "no")) == []
 
 
 @pytest.mark.proves("acp.lifecycle")
@@ -445,7 +467,7 @@ def test_lists_come_in_pages_newest_first_without_sub_agents_and_others_sessions
 
     def written(session: str, user: str, **opened: Any) -> None:
         who = Identity("local", user, session, "r")
-        with journal() as store:
+        with open_journal() as store:
             store.append(
                 session,
                 "r",
@@ -454,31 +476,37 @@ def test_lists_come_in_pages_newest_first_without_sub_agents_and_others_sessions
             )
 
     for number in range(3):
-        written(f"s{number}", person(), workspace=str(tmp_path))
-    written("child", person(), workspace=str(tmp_path), parent="s0")
+        written(f"s{number}", current_user(), workspace=str(tmp_path))
+    written("child", current_user(), workspace=str(tmp_path), parent="s0")
     written("theirs", "somebody else", workspace=str(tmp_path))
-    written("elsewhere", person(), workspace="/")
-    first = history.listed(str(tmp_path), None)
+    written("elsewhere", current_user(), workspace="/")
+    first = history.list_sessions(str(tmp_path), None)
     assert [(one["sessionId"], one["title"]) for one in first["sessions"]] == [
         ("s2", "About s2"),
         ("s1", "About s1"),
     ]
-    second = history.listed(str(tmp_path), first["nextCursor"])
+    second = history.list_sessions(str(tmp_path), first["nextCursor"])
     assert [one["sessionId"] for one in second["sessions"]] == ["s0"] and "nextCursor" not in second
-    assert len(history.listed(None, None)["sessions"]) == 2
+    assert len(history.list_sessions(None, None)["sessions"]) == 2
     for cursor in ("x", "-1", "٣", "1" * 9):
         with pytest.raises(ConfigError):
-            history.listed(None, cursor)
+            history.list_sessions(None, cursor)
     with pytest.raises(SessionNotFound):
-        history.put_away("theirs")
+        history.archive_session("theirs")
 
 
 @pytest.mark.proves("acp.usage")
-def test_usage_is_told_where_the_window_is_known(telling: Telling) -> None:
+def test_usage_is_told_where_the_window_is_known(telling: SessionUpdates) -> None:
     answer = ModelAnswered("x", usage=Usage(900, 100))
-    assert [update["sessionUpdate"] for update in telling.live(answer)] == ["agent_message_chunk"]
+    assert [update["sessionUpdate"] for update in telling.from_live(answer)] == [
+        "agent_message_chunk"
+    ]
     telling.window = 4096
-    assert telling.live(answer)[-1] == {"sessionUpdate": "usage_update", "used": 1000, "size": 4096}
+    assert telling.from_live(answer)[-1] == {
+        "sessionUpdate": "usage_update",
+        "used": 1000,
+        "size": 4096,
+    }
 
 
 @pytest.mark.proves("acp.streamed")
@@ -497,5 +525,5 @@ async def test_a_slow_reader_gets_pieces_joined_and_in_their_order() -> None:
         piece = {"sessionUpdate": "agent_message_chunk", "content": {"type": "text", "text": text}}
         outbox.put({**piece, "messageId": f"answer-{number // 4}"})
     reads.set()
-    await outbox.drained()
+    await outbox.drain()
     assert "".join(sent) == "abcdef" and len(sent) == 2

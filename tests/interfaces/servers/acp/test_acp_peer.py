@@ -12,13 +12,13 @@ from typing import Any
 
 import pytest
 
-from ferrule.core.calls import Call
+from ferrule.core.calls import ToolCall
 from ferrule.core.events import CallEvaluated, CallStarted, ModelAnswered, RunStarted, SessionOpened
 from ferrule.core.identity import Identity
 from ferrule.engine.live_events import Progress
-from ferrule.runtime.assemble import journal, person
-from ferrule.servers.acp.conversation import begin
-from ferrule.servers.acp.peer import OtherRefused, Peer, Refused
+from ferrule.runtime.assemble import current_user, open_journal
+from ferrule.servers.acp.conversation import open_conversation
+from ferrule.servers.acp.peer import Peer, PeerError, RequestRefused
 
 PATIENCE = 30
 
@@ -45,7 +45,7 @@ class Line:
 
 async def handle(method: str, params: Any) -> Any:
     if method == "refuse":
-        raise Refused(-32602, "no", {"hint": "x"})
+        raise RequestRefused(-32602, "no", {"hint": "x"})
     if method == "break":
         raise LookupError("a table is gone")
     return {"said": params}
@@ -80,7 +80,7 @@ async def test_questions_get_their_answer_an_error_or_the_end() -> None:
     line = Line()
     peer = Peer(line, handle)  # type: ignore[arg-type]
     listening = asyncio.ensure_future(peer.listen())
-    asked = [asyncio.ensure_future(peer.ask("which", {"n": n})) for n in range(3)]
+    asked = [asyncio.ensure_future(peer.request("which", {"n": n})) for n in range(3)]
     ids = [(await line.next())["id"] for _ in asked]
     for junk in ({"id": "1", "result": 1}, {"id": 99, "result": 1}, {"id": True, "result": 1}):
         line.arriving.put_nowait(junk)
@@ -88,13 +88,13 @@ async def test_questions_get_their_answer_an_error_or_the_end() -> None:
     line.arriving.put_nowait({"id": ids[0], "result": "first"})
     line.arriving.put_nowait({"id": ids[0], "result": "late"})
     assert await asked[0] == "first"
-    with pytest.raises(OtherRefused, match="not now"):
+    with pytest.raises(PeerError, match="not now"):
         await asked[1]
     line.arriving.put_nowait(None)
     with pytest.raises(ConnectionError):
         await asked[2]
     await listening
-    for lost in (peer.ask("which", {}), peer.tell("this", {})):
+    for lost in (peer.request("which", {}), peer.notify("this", {})):
         with pytest.raises(ConnectionError):
             await lost
     await peer.close()
@@ -114,7 +114,7 @@ class Editor:
     async def request(self, method: str, params: Mapping[str, Any]) -> Any:
         self.asked.set()
         await self.answers.wait()
-        raise OtherRefused("the editor answered with an error: no window")
+        raise PeerError("the editor answered with an error: no window")
 
 
 @pytest.mark.proves("acp.streamed", "acp.permission-rejected")
@@ -126,14 +126,16 @@ async def test_lines_of_a_tool_are_shown_from_any_thread_and_an_editor_that_fail
         script(a_call("write_file", path="a", content="b"), {"say": "Not then."}),
         Editor(),
     )
-    talk = await begin({"model": model}, editor, folder=str(tmp_path / "work"), servers={})
+    talk = await open_conversation(
+        {"model": model}, editor, folder=str(tmp_path / "work"), servers={}
+    )
     turn = asyncio.ensure_future(talk.prompt("go"))
     await asyncio.wait_for(editor.asked.wait(), PATIENCE)
     (call,) = (one for one in editor.told if one["sessionUpdate"] == "tool_call")
     line = Progress(call["toolCallId"], "half ``` way")
     await asyncio.to_thread(talk.session.driver.log.show, line)
     await asyncio.sleep(0)
-    await talk.outbox.drained()
+    await talk.outbox.drain()
     assert "half ``` way" in editor.told[-1]["content"][0]["content"]["text"]
     editor.answers.set()
     assert (await turn)["stopReason"] == "end_turn"
@@ -146,16 +148,18 @@ async def test_lines_of_a_tool_are_shown_from_any_thread_and_an_editor_that_fail
 async def test_a_session_whose_process_was_killed_is_loaded_with_its_calls_ended_and_goes_on(
     tmp_path: Path, script: Any
 ) -> None:
-    call = Call("c1", "write_file", '{"path": "a", "content": "b"}')
+    call = ToolCall("c1", "write_file", '{"path": "a", "content": "b"}')
     left = [
         SessionOpened(workspace=str(tmp_path)), RunStarted("go"), ModelAnswered("", (call,)),
         CallEvaluated("c1", "allow", digest="d"), CallStarted("c1", "d"),
     ]  # fmt: skip
-    with journal() as store:
-        store.append("s1", "r1", left, identity=Identity("local", person(), "s1", "r1"))
+    with open_journal() as store:
+        store.append("s1", "r1", left, identity=Identity("local", current_user(), "s1", "r1"))
     editor = Editor()
     options = {"model": script({"say": "Going on."})}
-    talk = await begin(options, editor, folder=str(tmp_path), servers={}, session_id="s1")
+    talk = await open_conversation(
+        options, editor, folder=str(tmp_path), servers={}, session_id="s1"
+    )
     await talk.replay()
     assert (editor.told[-1]["toolCallId"], editor.told[-1]["status"]) == ("c1", "failed")
     assert "is unknown" in editor.told[-1]["content"][0]["content"]["text"]

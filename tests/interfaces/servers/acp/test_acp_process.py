@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from ferrule.servers.acp.streams import LONGEST
+from ferrule.servers.acp.streams import MAX_LINE
 from ferrule.storage.journal.sqlite import SqliteJournal
 
 COMMAND = "exec 3>alive; echo up >&3; sleep 600"
@@ -115,7 +115,7 @@ JUNK = [
     (b"5", -32600),
     (b'{"id":1,"method":["initialize"]}', -32600),
     (b'{"id":{"a":1},"method":"initialize"}', -32600),
-    (b'{"id":1,"method":"' + b"x" * (LONGEST + 10) + b'"}', -32600),
+    (b'{"id":1,"method":"' + b"x" * (MAX_LINE + 10) + b'"}', -32600),
     (b'{"id":1,"method":"no/such"}', -32601),
     (b'{"id":1,"method":"session/new","params":{"cwd":"/"}}', -32600),
     (b'{"id":1,"method":"initialize","params":[1]}', -32602),
@@ -196,8 +196,8 @@ async def test_junk_is_answered_with_an_error_and_the_next_message_is_read(
 async def test_what_else_prints_does_not_reach_the_editor_and_nobody_else_reads_it() -> None:
     program = (
         "import os, subprocess, sys\n"
-        "from ferrule.servers.acp.streams import claimed\n"
-        "with claimed() as (reading, writing):\n"
+        "from ferrule.servers.acp.streams import claim_standard_streams\n"
+        "with claim_standard_streams() as (reading, writing):\n"
         "    print('from a library')\n"
         "    subprocess.run(['sh', '-c', 'echo from a program; cat'], check=True)\n"
         "    os.write(writing, b'message ' + os.read(reading, 100))\n"

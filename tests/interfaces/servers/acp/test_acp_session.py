@@ -391,7 +391,7 @@ async def test_a_session_works_on_one_prompt_and_sessions_work_beside_each_other
         ({"say": "no", "stop": "filter"}, {}, "refusal"),
         (
             {"call": [{"tool": "list_files", "arguments": {}}]},
-            {"limits": {"max_rounds": 1}},
+            {"limits": {"max_turns": 1}},
             "max_turn_requests",
         ),
     ],
@@ -403,7 +403,7 @@ async def test_each_end_has_its_reason(
     talk = await served.talk(step, **settings)
     assert await talk.prompt() == reason
     if settings:
-        assert "limit reached: max_rounds = 1" in talk.text()
+        assert "limit reached: max_turns = 1" in talk.text()
 
 
 @pytest.mark.proves("acp.stop-reasons")

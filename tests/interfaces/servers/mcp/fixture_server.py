@@ -19,7 +19,7 @@ from typing import Any
 from ferrule import tool
 from ferrule.engine.agent import Agent
 from ferrule.engine.agent_options import Storage
-from ferrule.runtime.http.server import hosts_of, listen, origins_of, port_of, serve
+from ferrule.runtime.http.server import accepted_hosts, accepted_origins, bound_port, listen, serve
 from ferrule.servers.mcp import (
     Client,
     McpServer,
@@ -423,13 +423,13 @@ def changing(agent: Agent) -> list[Tool]:
     async def test_trigger_tool_change() -> str:
         """Have one more tool."""
         agent.catalog.add(tool(later, name=f"later_{len(agent.catalog)}", side_effect="none"))
-        await SERVERS[0].changed("tools")
+        await SERVERS[0].notify_changed("tools")
         return "there is one more"
 
     @free
     async def test_trigger_prompt_change() -> str:
         """Have other prompts."""
-        await SERVERS[0].changed("prompts")
+        await SERVERS[0].notify_changed("prompts")
         return "there are others"
 
     return [test_trigger_tool_change, test_trigger_prompt_change]
@@ -455,10 +455,12 @@ def made(folder: Path) -> tuple[Agent, McpServer]:
 
 async def main(folder: Path) -> None:
     listening = listen("127.0.0.1", 0)
-    port = port_of(listening)
+    port = bound_port(listening)
     agent, ours = made(folder)
     door = ours.app(
-        token=TOKEN, hosts=hosts_of("127.0.0.1", port), origins=origins_of("127.0.0.1", port)
+        token=TOKEN,
+        hosts=accepted_hosts("127.0.0.1", port),
+        origins=accepted_origins("127.0.0.1", port),
     )
 
     async def with_token(scope: Any, receive: Any, send: Any) -> None:

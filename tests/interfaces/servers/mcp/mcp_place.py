@@ -21,7 +21,7 @@ from mcp.shared.memory import create_client_server_memory_streams
 from ferrule import tool
 from ferrule.core.events import Event
 from ferrule.engine.agent import Agent
-from ferrule.runtime.http.server import hosts_of, listen, origins_of, port_of, serve
+from ferrule.runtime.http.server import accepted_hosts, accepted_origins, bound_port, listen, serve
 from ferrule.servers.mcp import McpServer, client_of
 from ferrule.storage.journal.sqlite import SqliteJournal
 from ferrule.tools.context import Context
@@ -151,9 +151,11 @@ class Place:
     async def http(self, server: McpServer, token: Any = TOKEN) -> AsyncGenerator[str]:
         """Serve over HTTP; the address."""
         listening = listen("127.0.0.1", 0)
-        port = port_of(listening)
+        port = bound_port(listening)
         app = server.app(
-            token=token, hosts=hosts_of("127.0.0.1", port), origins=origins_of("127.0.0.1", port)
+            token=token,
+            hosts=accepted_hosts("127.0.0.1", port),
+            origins=accepted_origins("127.0.0.1", port),
         )
         async with server.running():
             task = asyncio.create_task(serve(app, "127.0.0.1", port, listening=listening))

@@ -18,7 +18,7 @@ from mcp_place import NEW, OLD, Person, Place, text_of
 from ferrule import tool
 from ferrule.core.events import CallStarted, DirectCall, PersonAnswered, ToolAnswered
 from ferrule.engine.hooks.call_hooks import Change
-from ferrule.servers.mcp.approvals import MESSAGE
+from ferrule.servers.mcp.approvals import MAX_MESSAGE
 from ferrule.tools.context import Context
 
 ERAS = pytest.mark.parametrize("era", [OLD, NEW])
@@ -295,6 +295,6 @@ async def test_a_question_that_is_too_long_says_what_it_leaves_out(
 ) -> None:
     person.says = ["no"]
     async with place.client(place.server(), NEW, person=person) as client:
-        await client.call_tool("shelve", {"book": "x" * 2 * MESSAGE})
+        await client.call_tool("shelve", {"book": "x" * 2 * MAX_MESSAGE})
     (asked,) = person.asked
-    assert f"[shown: {MESSAGE} of " in asked.message and len(asked.message) < MESSAGE + 500
+    assert f"[shown: {MAX_MESSAGE} of " in asked.message and len(asked.message) < MAX_MESSAGE + 500

@@ -13,7 +13,7 @@ from mcp.shared.exceptions import MCPError
 from mcp_place import NEW, OLD, TOKEN, Place, text_of
 
 from ferrule.core.events import DirectCall
-from ferrule.runtime.http.http_security import Who
+from ferrule.runtime.http.http_security import Principal
 from ferrule.servers.mcp import McpServer
 
 ERAS = pytest.mark.parametrize("era", [OLD, NEW])
@@ -115,7 +115,7 @@ async def test_two_clients_do_not_see_each_others_artifacts(place: Place, era: s
 @pytest.mark.proves("serve.mcp.artifacts-apart")
 @ERAS
 async def test_over_http_persons_and_connections_are_kept_apart(place: Place, era: str) -> None:
-    tokens = {TOKEN: Who("ann"), f"{TOKEN}-2": Who("bob", tenant="other")}
+    tokens = {TOKEN: Principal("ann"), f"{TOKEN}-2": Principal("bob", tenant="other")}
     async with (
         place.http(keeping(place), tokens) as url,
         place.over_http(url, era, name="same") as ann,

@@ -29,7 +29,7 @@ from ferrule.cli.root import run
 from ferrule.core.calls import ErrorType
 from ferrule.core.events import DirectCall, SessionOpened, ToolAnswered
 from ferrule.storage.journal.sqlite import SqliteJournal
-from ferrule.storage.paths import journal
+from ferrule.storage.paths import default_journal
 
 HELLO = {
     "protocolVersion": "2025-11-25",
@@ -39,7 +39,7 @@ HELLO = {
 
 
 def records() -> list[Any]:
-    with SqliteJournal(journal()) as store:
+    with SqliteJournal(default_journal()) as store:
         return [record for one in store.sessions() for record in store.records(one.session)]
 
 

@@ -18,7 +18,7 @@ from mcp_place import NEW, OLD, TOKEN, Person, Place, text_of
 from ferrule.core.calls import ErrorType
 from ferrule.core.errors import ConfigError
 from ferrule.core.events import ToolAnswered
-from ferrule.servers.mcp.http import Streams, _stream_owner, endpoint_of  # pyright: ignore[reportPrivateUsage]
+from ferrule.servers.mcp.http import EventHistory, _stream_owner, endpoint_url  # pyright: ignore[reportPrivateUsage]
 
 ERAS = pytest.mark.parametrize("era", [OLD, NEW])
 ACCEPT = {"accept": "application/json, text/event-stream", "content-type": "application/json"}
@@ -178,8 +178,8 @@ async def test_streams_are_bounded_and_belong_to_one_session(
 ) -> None:
     from mcp_types import JSONRPCNotification
 
-    monkeypatch.setattr("ferrule.servers.mcp.http.KEPT_EVENTS", 3)
-    streams, sent = Streams(), list[Any]()
+    monkeypatch.setattr("ferrule.servers.mcp.http.MAX_EVENTS", 3)
+    streams, sent = EventHistory(), list[Any]()
 
     async def send(event: Any) -> None:
         sent.append(event.message.method)
@@ -202,4 +202,4 @@ async def test_streams_are_bounded_and_belong_to_one_session(
     ["https://a.example", "https://a.example/", "https://a.example/mcp", "https://a.example/mcp/"],
 )
 def test_the_announced_address_has_the_path_once(given: str) -> None:
-    assert endpoint_of(given) == "https://a.example/mcp"
+    assert endpoint_url(given) == "https://a.example/mcp"

@@ -14,12 +14,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ferrule import tool
-from ferrule.core.calls import Result
+from ferrule.core.calls import ToolResult
 from ferrule.servers.mcp import Template
 from ferrule.servers.mcp.offers import Offers
-from ferrule.servers.mcp.requests import Suspended
-from ferrule.servers.mcp.results import reference_of, told
-from ferrule.servers.mcp.tool_list import CUT, output_schema
+from ferrule.servers.mcp.requests import SuspendedRequests
+from ferrule.servers.mcp.results import find_reference, to_call_result
+from ferrule.servers.mcp.tool_list import TRUNCATED_SCHEMA, output_schema
 
 REFERENCE = "art-" + "ab" * 32
 
@@ -30,8 +30,8 @@ def book(title: str) -> dict[str, str]:
     return {"title": title}
 
 
-def result(data: Any, **more: Any) -> Result:
-    return Result("1", "book", True, data, **more)
+def result(data: Any, **more: Any) -> ToolResult:
+    return ToolResult("1", "book", True, data, **more)
 
 
 @pytest.mark.proves("serve.mcp.structured")
@@ -45,23 +45,23 @@ def test_structured_content_always_fits_the_schema_that_was_listed(
     data: dict[str, Any], partial: bool
 ) -> None:
     schema = output_schema(book, modern=False)
-    answer = told(result(data, partial=partial, size=10), book, modern=False)
+    answer = to_call_result(result(data, partial=partial, size=10), book, modern=False)
     assert jsonschema_rs.is_valid(schema, json.loads(json.dumps(answer["structuredContent"])))
     assert answer["content"][0]["type"] == "text"
 
 
 @pytest.mark.proves("serve.mcp.structured")
 def test_a_value_that_was_cut_is_told_from_one_that_was_not() -> None:
-    cut = told(result('{"title": "Wal', partial=True, size=100), book, modern=True)[
+    cut = to_call_result(result('{"title": "Wal', partial=True, size=100), book, modern=True)[
         "structuredContent"
     ]
     assert cut == {"truncated": True, "size_bytes": 100, "text": '{"title": "Wal'}
-    assert jsonschema_rs.is_valid(CUT, cut)
-    stub = told(result({"artifact": REFERENCE}, partial=True), book, modern=True)[
+    assert jsonschema_rs.is_valid(TRUNCATED_SCHEMA, cut)
+    stub = to_call_result(result({"artifact": REFERENCE}, partial=True), book, modern=True)[
         "structuredContent"
     ]
     assert stub == {"artifact": REFERENCE, "truncated": True}
-    assert told(result({"title": "Walden"}), book, modern=True)["structuredContent"] == {
+    assert to_call_result(result({"title": "Walden"}), book, modern=True)["structuredContent"] == {
         "title": "Walden"
     }
 
@@ -94,13 +94,13 @@ def test_a_schema_that_refers_to_itself_is_not_moved_to_where_it_means_something
 
 @pytest.mark.proves("serve.mcp.artifacts")
 def test_references_are_taken_from_what_was_kept_and_not_from_what_a_tool_says() -> None:
-    assert reference_of(result({"artifact": REFERENCE}, partial=True)) == REFERENCE
+    assert find_reference(result({"artifact": REFERENCE}, partial=True)) == REFERENCE
     assert (
-        reference_of(result("x", partial=True, notes=(f"[the whole is kept as {REFERENCE}]",)))
+        find_reference(result("x", partial=True, notes=(f"[the whole is kept as {REFERENCE}]",)))
         == REFERENCE
     )
-    assert reference_of(result({"artifact": REFERENCE})) == ""
-    assert reference_of(result({"artifact": f"{REFERENCE}/.."}, partial=True)) == ""
+    assert find_reference(result({"artifact": REFERENCE})) == ""
+    assert find_reference(result({"artifact": f"{REFERENCE}/.."}, partial=True)) == ""
 
 
 @pytest.mark.proves("serve.mcp.offers")
@@ -115,19 +115,19 @@ def test_places_of_a_template_are_found_again(value: str) -> None:
 @pytest.mark.proves("serve.mcp.offers")
 async def test_completions_are_bounded() -> None:
     offers = Offers(complete=lambda reference, name, typed: [str(at) for at in range(150)])
-    completion = (await offers.completed({}, "x", ""))["completion"]
+    completion = (await offers.complete_argument({}, "x", ""))["completion"]
     assert len(completion["values"]) == 100 and completion["total"] == 150 and completion["hasMore"]
 
 
 @pytest.mark.proves("serve.mcp.bounded")
 def test_no_more_requests_wait_than_there_is_room_for_and_a_name_is_good_once() -> None:
     class Waiting:
-        over = False
+        is_done = False
 
-    kept, first = Suspended(1), Waiting()
+    kept, first = SuspendedRequests(1), Waiting()
     name: Any = kept.keep(first)  # pyright: ignore[reportArgumentType]  all that is asked of one here
     assert kept.keep(Waiting()) is None  # pyright: ignore[reportArgumentType]  as above
     assert kept.take("other") is None and kept.take(name) is first and kept.take(name) is None
     again: Any = kept.keep(first)  # pyright: ignore[reportArgumentType]  as above
-    first.over = True
+    first.is_done = True
     assert kept.keep(Waiting()) is not None and kept.take(again) is None  # pyright: ignore[reportArgumentType]  as above

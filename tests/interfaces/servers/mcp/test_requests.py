@@ -31,7 +31,7 @@ from ferrule.servers.mcp import (
     client_of,
     image,
 )
-from ferrule.servers.mcp.requests import SHOWN
+from ferrule.servers.mcp.requests import MAX_SHOWN
 from ferrule.tools.context import Context
 
 ERAS = pytest.mark.parametrize("era", [OLD, NEW])
@@ -182,7 +182,7 @@ async def test_pictures_go_beside_the_result_within_bounds_and_the_journal_says_
     async with place.client(place.server(place.agent(paint)), era) as client:
         result = await client.call_tool("paint", {"size": 300})
         assert [part.type for part in result.content] == ["text", "image"]
-        assert (await client.call_tool("paint", {"size": SHOWN})).is_error
+        assert (await client.call_tool("paint", {"size": MAX_SHOWN})).is_error
     assert [one.text for one in place.events(Noticed) if "image/png" in one.text] == [
         "sent to the client beside the result: image image/png, 300 bytes"
     ]
@@ -241,17 +241,17 @@ async def test_who_subscribed_to_a_resource_hears_that_it_changed(place: Place, 
         if era == OLD:
             with pytest.warns(MCPDeprecationWarning):
                 await client.subscribe_resource("book://walden")
-            await server.updated("book://other")
-            await server.updated("book://walden")
+            await server.notify_updated("book://other")
+            await server.notify_updated("book://walden")
             assert await told.get() == "book://walden"
             with pytest.warns(MCPDeprecationWarning):
                 await client.unsubscribe_resource("book://walden")
-            await server.updated("book://walden")
+            await server.notify_updated("book://walden")
             assert told.empty()
         else:
             async with client.listen(resource_subscriptions=["book://walden"]) as news:
-                await server.updated("book://other")
-                await server.updated("book://walden")
+                await server.notify_updated("book://other")
+                await server.notify_updated("book://walden")
                 assert (await anext(aiter(news))).uri == "book://walden"
 
 
@@ -289,7 +289,7 @@ async def test_a_call_of_ours_to_a_server_takes_its_trace_along(
 ) -> None:
     from ferrule.connectors.mcp import McpServer, connect
     from ferrule.engine.agent import Agent
-    from ferrule.permissions.approvals import AllowThese
+    from ferrule.permissions.approvals import AllowlistApprover
 
     (exporter, given), (elsewhere, theirs) = traced(place), traced(place)
     monkeypatch.setenv("LIBRARY_TOKEN", TOKEN)
@@ -303,7 +303,7 @@ async def test_a_call_of_ours_to_a_server_takes_its_trace_along(
         ours = Agent(
             "scripted:none",
             servers.tools,
-            **grouped(approver=AllowThese(["*"]), journal=":memory:", **given),
+            **grouped(approver=AllowlistApprover(["*"]), journal=":memory:", **given),
         )
         session = ours.session()
         result = await session.call("library__look", shelf=3)
@@ -319,9 +319,9 @@ async def test_a_call_of_ours_to_a_server_takes_its_trace_along(
 def test_the_extra_that_is_missing_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     import sys
 
-    from ferrule.servers.mcp.handlers import library
+    from ferrule.servers.mcp.handlers import require_library
 
     monkeypatch.setitem(sys.modules, "mcp.server.lowlevel.server", None)
     with pytest.raises(ConfigError) as raised:
-        library()
+        require_library()
     assert 'pip install "ferrule[mcp]"' in raised.value.hint

@@ -221,7 +221,7 @@ async def test_results_that_do_not_fit_their_schema_any_more_say_so(place: Place
 async def test_too_many_calls_at_once_are_refused_and_the_others_go_on(
     place: Place, era: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("ferrule.servers.mcp.sessions.CALLS", 1)
+    monkeypatch.setattr("ferrule.servers.mcp.sessions.MAX_REQUESTS", 1)
     async with place.client(place.server(), era) as client:
         waiting = asyncio.create_task(client.call_tool("wait", {}))
         await place.begun.wait()
@@ -248,11 +248,11 @@ async def test_clients_are_told_when_there_are_other_tools(place: Place, era: st
             tool(lambda: "new", name="newcomer", description="New.", side_effect="none")
         )
         if era == OLD:
-            await server.changed()
+            await server.notify_changed()
             assert await told.get() == "ToolListChangedNotification"
         else:
             async with client.listen(tools_list_changed=True) as news:
-                await server.changed()
+                await server.notify_changed()
                 assert "ToolsListChanged" in type(await anext(aiter(news))).__name__
         after = {one.name for one in (await client.list_tools(cache_mode="bypass")).tools}
         assert after - before == {"newcomer"}
@@ -284,13 +284,13 @@ async def test_a_call_after_which_there_are_other_tools_is_followed_by_news(plac
 def test_identities_are_never_blank() -> None:
     from types import SimpleNamespace
 
-    from ferrule.servers.mcp.peer import named
+    from ferrule.servers.mcp.peer import client_name
 
     for name in ("", " ", "\u202e", "\u200b\u200b", "x" * 1_000, "a\nb", "../../etc", "mcp:x"):
-        kept = named(SimpleNamespace(client_info=SimpleNamespace(name=name)))
+        kept = client_name(SimpleNamespace(client_info=SimpleNamespace(name=name)))
         assert (
             Identity("local", f"mcp:{kept}", "s", "r")
             and 0 < len(kept) <= 64
             and kept.isprintable()
         )
-    assert named(None) == "unknown"
+    assert client_name(None) == "unknown"

@@ -14,11 +14,11 @@ from mcp_place import NEW, Place
 from ferrule.core.events import Noticed, ToolAnswered
 from ferrule.engine.session import Session
 from ferrule.servers.mcp import McpServer
-from ferrule.servers.mcp.sessions import Full, Visits, Who
+from ferrule.servers.mcp.sessions import ClientIdentity, ClientSessions, LimitExceeded
 
 
-def who(name: str) -> Who:
-    return Who(("here", name), f"mcp:{name}")
+def who(name: str) -> ClientIdentity:
+    return ClientIdentity(("here", name), f"mcp:{name}")
 
 
 async def forever(request: Any) -> None:
@@ -30,17 +30,17 @@ async def test_the_quietest_client_makes_room_and_a_busy_one_does_not(
     place: Place, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("ferrule.servers.mcp.sessions.MAX_CLIENTS", 2)
-    visits = Visits(place.agent())
-    first, second = visits.of(who("one"), "one"), visits.of(who("two"), "two")
-    assert visits.of(who("one"), "again") is first
-    third = visits.of(who("three"), "three")
+    visits = ClientSessions(place.agent())
+    first, second = visits.session_for(who("one"), "one"), visits.session_for(who("two"), "two")
+    assert visits.session_for(who("one"), "again") is first
+    third = visits.session_for(who("three"), "three")
     assert set(visits) == {first, third}, "two was quiet longest"
-    assert visits.of(who("one"), "again") is first
+    assert visits.session_for(who("one"), "again") is first
     nobody: Any = cast(Any, None)
-    first.begin(nobody, {}, forever)
-    third.begin(nobody, {}, forever)
-    with pytest.raises(Full, match="2 clients are served already"):
-        visits.of(who("four"), "four")
+    first.start_request(nobody, {}, forever)
+    third.start_request(nobody, {}, forever)
+    with pytest.raises(LimitExceeded, match="2 clients are served already"):
+        visits.session_for(who("four"), "four")
     await visits.close()
     assert not list(visits) and not first.is_busy and not second.is_busy
 
@@ -49,31 +49,31 @@ async def test_the_quietest_client_makes_room_and_a_busy_one_does_not(
 async def test_a_client_that_was_quiet_for_long_is_gone(
     place: Place,
 ) -> None:
-    visits = Visits(place.agent())
-    first = visits.of(who("one"), "one")
+    visits = ClientSessions(place.agent())
+    first = visits.session_for(who("one"), "one")
     visits.pool.idle_seconds = 0.0
     visits.pool.sweep()
     visits.pool.idle_seconds = None
-    assert visits.of(who("one"), "one") is not first
+    assert visits.session_for(who("one"), "one") is not first
     await visits.close()
 
 
 @pytest.mark.proves("serve.mcp.calls")
 async def test_a_client_that_did_nothing_leaves_nothing_in_the_journal(place: Place) -> None:
-    visits = Visits(place.agent())
-    visits.of(who("one"), "one")
+    visits = ClientSessions(place.agent())
+    visits.session_for(who("one"), "one")
     await visits.close()
     assert place.events(Noticed) == []
 
 
 @pytest.mark.proves("serve.mcp.bounded")
 async def test_subscriptions_are_bounded(place: Place) -> None:
-    visits = Visits(place.agent())
-    visit = visits.of(who("one"), "one")
+    visits = ClientSessions(place.agent())
+    visit = visits.session_for(who("one"), "one")
     for at in range(256):
         visit.subscribe(f"book://{at}")
     visit.subscribe("book://0")
-    with pytest.raises(Full):
+    with pytest.raises(LimitExceeded):
         visit.subscribe("book://other")
     await visits.close()
 
@@ -89,10 +89,10 @@ async def test_a_long_connection_does_not_keep_what_its_calls_said(place: Place)
     server = McpServer(place.agent(), end=end)
     async with place.client(server, NEW) as client:
         assert (await client.call_tool("catalogue", {"lines": 1_000})).content
-        (visit,) = server._service.visits  # pyright: ignore[reportPrivateUsage]  nothing else shows what is kept
+        (visit,) = server._service.sessions  # pyright: ignore[reportPrivateUsage]  nothing else shows what is kept
         machine = visit.session.driver.machine
-        (call,) = machine.ids
-        slot = machine.slot(call)
+        (call,) = machine.call_ids
+        slot = machine.find_slot(call)
         assert (
             slot is not None
             and slot.result is not None

@@ -21,11 +21,11 @@ except ImportError as error:
         f"the endpoint's server or client is not installed here: {error}", allow_module_level=True
     )
 
-from ferrule.core.events import Record
+from ferrule.core.events import JournalRecord
 from ferrule.models.client import Capabilities
 from ferrule.models.scripted import Scripted
 from ferrule.runtime.assemble import Assembly, assemble
-from ferrule.runtime.http.server import listen, port_of, serve
+from ferrule.runtime.http.server import bound_port, listen, serve
 from ferrule.servers.openai.server import OpenAiServer
 
 TOKEN = "a-token-that-is-long-enough"
@@ -54,9 +54,9 @@ class Place:
         self.assembly = made = assemble(given, notice=self.notices.append)
         made.agent.change_model(Scripted(list(steps), capabilities=capabilities))
         listening = listen("127.0.0.1", 0)
-        self.server = OpenAiServer(made, token=token, port=port_of(listening), **more)
+        self.server = OpenAiServer(made, token=token, port=bound_port(listening), **more)
         serving = asyncio.create_task(
-            serve(self.server.app, "127.0.0.1", port_of(listening), listening=listening)
+            serve(self.server.app, "127.0.0.1", bound_port(listening), listening=listening)
         )
 
         async def stop() -> None:
@@ -77,7 +77,7 @@ class Place:
         self.stack.push_async_callback(made.close)
         return made
 
-    def events(self) -> list[list[Record]]:
+    def events(self) -> list[list[JournalRecord]]:
         """What the journal holds, by session, the oldest first."""
         assert self.assembly is not None
         journal = self.assembly.agent.journal

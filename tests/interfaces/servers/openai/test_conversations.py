@@ -15,7 +15,12 @@ from ferrule.engine.agent_options import Storage
 from ferrule.engine.session import Session
 from ferrule.models.client import ModelOptions
 from ferrule.models.scripted import Scripted, says
-from ferrule.servers.openai.conversations import TOLD, Conversation, Conversations, told_of
+from ferrule.servers.openai.conversations import (
+    MAX_HISTORY,
+    Conversation,
+    Conversations,
+    render_history,
+)
 
 
 class Kept:
@@ -43,14 +48,14 @@ class Kept:
 async def test_one_session_too_many_is_closed_and_goes_on_from_the_journal_when_it_is_asked_for(
     tmp_path: Path,
 ) -> None:
-    kept = Kept(tmp_path, most_open=1)
+    kept = Kept(tmp_path, max_open=1)
     first, second = await kept.one("a"), await kept.one("b")
     kept.conversations.put("a", first)
     kept.conversations.put("b", second)
     taken = await kept.conversations.take("a")
     assert kept.left == [first.id] and second.session is not None
     assert taken is first and taken.session is None
-    session = taken.opened()
+    session = taken.open_session()
     assert session.id == first.id
     assert [one.text for one in session.driver.machine.history if isinstance(one, UserMessage)] == [
         "a"
@@ -66,7 +71,7 @@ async def test_one_session_too_many_is_closed_and_goes_on_from_the_journal_when_
 async def test_what_was_taken_is_not_found_again_and_what_is_too_much_is_forgotten(
     tmp_path: Path,
 ) -> None:
-    kept = Kept(tmp_path, most_known=2)
+    kept = Kept(tmp_path, max_known=2)
     made = [await kept.one(name) for name in "abc"]
     for name, one in zip("abc", made, strict=True):
         kept.conversations.put(name, one)
@@ -83,9 +88,9 @@ async def test_what_was_taken_is_not_found_again_and_what_is_too_much_is_forgott
 
 @pytest.mark.proves("serve.openai.bounded")
 def test_what_a_new_session_is_told_is_cut_to_its_end() -> None:
-    text = told_of([UserMessage("x" * TOLD), UserMessage("the end")])
+    text = render_history([UserMessage("x" * MAX_HISTORY), UserMessage("the end")])
     assert (
-        len(text) < TOLD + 500
+        len(text) < MAX_HISTORY + 500
         and text.endswith("User: the end")
         and "the beginning is left out" in text
     )

@@ -48,7 +48,7 @@ async def test_a_call_comes_back_for_the_client_to_make_and_its_result_goes_to_t
         model="scripted:test", messages=messages, tools=[weather]
     )
     assert (second.choices[0].message.content, second.choices[0].finish_reason) == ("Rain.", "stop")
-    question, made, result = place.assembly.agent.wire.histories[-1]
+    question, made, result = place.assembly.agent.model_client.histories[-1]
     assert question == UserMessage("Weather in Paris?") and isinstance(made, AssistantMessage)
     assert result == ToolMessage(call.id, "get_weather", "18 degrees, rain")
     assert place.events() == []
@@ -82,7 +82,7 @@ async def test_a_model_without_a_tools_field_calls_in_the_way_that_it_manages(
     (call,) = made.choices[0].message.tool_calls
     assert (call.function.name, call.function.arguments) == ("get_weather", '{"city":"Paris"}')
     assert made.ferrule["way"] == way
-    wire = place.assembly.agent.wire
+    wire = place.assembly.agent.model_client
     assert wire.opened[0].tools == () and "get_weather" in wire.opened[0].system
 
 
@@ -129,7 +129,7 @@ async def test_no_tool_may_be_called_where_the_client_says_none(place: Any, weat
     await client.chat.completions.create(
         model="scripted:test", messages=asking(), tools=[weather], tool_choice="none"
     )
-    (ask,) = place.assembly.agent.wire.asks
+    (ask,) = place.assembly.agent.model_client.asks
     assert ask.tools is False
 
 
@@ -151,7 +151,7 @@ async def test_a_call_that_must_be_made_is_forced_where_none_comes(
     assert message.content is None and [one.function.name for one in message.tool_calls] == [
         "get_weather"
     ]
-    schema = place.assembly.agent.wire.asks[-1].schema
+    schema = place.assembly.agent.model_client.asks[-1].schema
     (form,) = schema["properties"]["reply"]["anyOf"]
     offered = [
         one["properties"]["tool"]["const"] for one in form["properties"]["calls"]["items"]["anyOf"]
@@ -199,7 +199,10 @@ async def test_the_form_of_a_reply_is_given_to_the_model(place: Any) -> None:
     await client.chat.completions.create(
         model="scripted:test", messages=asking(), response_format={"type": "json_object"}
     )
-    assert [one.schema for one in place.assembly.agent.wire.asks] == [SHAPE, {"type": "object"}]
+    assert [one.schema for one in place.assembly.agent.model_client.asks] == [
+        SHAPE,
+        {"type": "object"},
+    ]
 
 
 @pytest.mark.proves("serve.openai.form")
@@ -216,7 +219,7 @@ async def test_with_tools_a_form_holds_only_for_what_is_no_call(place: Any, weat
     assert first.choices[0].finish_reason == "tool_calls"
     second = await client.chat.completions.create(**asked)
     assert second.choices[0].message.content == '{"rain":true}'
-    wire = place.assembly.agent.wire
+    wire = place.assembly.agent.model_client
     assert [(one.tools, one.schema) for one in wire.asks] == [
         (True, None),
         (True, None),
@@ -288,7 +291,7 @@ async def test_tools_that_the_provider_runs_itself_are_the_agents_alone(
         client = await place.client()
         for model in ("ferrule", "scripted:test"):
             await client.chat.completions.create(model=model, messages=turns("hi"))
-    opened = place.assembly.agent.wire.opened
+    opened = place.assembly.agent.model_client.opened
     assert [len(one.options.provider_tools) for one in opened] == [1, 0]
 
 

@@ -23,7 +23,7 @@ from ferrule.core.events import (
 )
 from ferrule.core.messages import ToolMessage
 from ferrule.models.scripted import Scripted, calls, fails, says
-from ferrule.runtime.http.http_security import Who
+from ferrule.runtime.http.http_security import Principal
 from ferrule.servers.openai import responses
 
 READ = {"permissions__allow": ("Read",)}
@@ -147,7 +147,7 @@ async def test_a_client_that_sends_all_again_goes_on_in_the_session_and_nothing_
         "When?",
         "Which?",
     ]
-    wire = place.assembly.agent.wire
+    wire = place.assembly.agent.model_client
     # The model reads what its own call returned, which the client never had.
     assert [m.text for m in wire.histories[-1] if isinstance(m, ToolMessage)] == [
         "1: sow the beans in May"
@@ -194,7 +194,7 @@ async def test_who_asks_once_more_from_an_earlier_point_gets_a_fork_that_knows_w
     assert [one.choices[0].message.content for one in (second, third)] == ["Broad.", "Runner."]
     assert first.ferrule["session"] == second.ferrule["session"] != third.ferrule["session"]
     # What the call returned before the fork is in its history, and what was said after that is not.
-    wire = place.assembly.agent.wire
+    wire = place.assembly.agent.model_client
     assert [m.text for m in wire.histories[-1] if isinstance(m, ToolMessage)] == [
         "1: sow the beans in May"
     ]
@@ -248,7 +248,7 @@ async def test_instructions_of_the_client_join_those_of_the_agent(place: Any) ->
 async def test_who_asks_is_known_by_the_token_and_finds_only_sessions_of_their_own(
     place: Any, turns: Any
 ) -> None:
-    tokens = {"token-of-ada-0123456": Who("ada"), "token-of-bob-0123456": Who("bob")}
+    tokens = {"token-of-ada-0123456": Principal("ada"), "token-of-bob-0123456": Principal("bob")}
     await place.serve(says("one"), says("two"), says("three"), token=tokens)
     ada, bob = [await place.client(token) for token in tokens]
     first = await ada.chat.completions.create(model="ferrule", messages=hello("a"), user="bob")
@@ -313,7 +313,7 @@ async def test_a_server_that_closes_ends_the_runs_and_writes_them_down(place: An
 async def test_a_silent_stream_sends_comments_that_clients_skip(
     place: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(responses, "BEAT", 0.01)
+    monkeypatch.setattr(responses, "HEARTBEAT", 0.01)
     go = asyncio.Event()
 
     async def waiting(_: Any) -> Any:
@@ -395,12 +395,12 @@ async def test_an_error_in_the_middle_of_a_stream_is_raised_by_the_client(place:
 
 @pytest.mark.proves("serve.openai.errors")
 async def test_a_limit_is_an_error_that_names_the_session(place: Any) -> None:
-    await place.serve(LOOK, options=READ | {"limits__max_rounds": 1})
+    await place.serve(LOOK, options=READ | {"limits__max_turns": 1})
     client = await place.client()
     with pytest.raises(openai.UnprocessableEntityError) as raised:
         await client.chat.completions.create(model="ferrule", messages=hello())
     (events,) = place.events()
-    assert raised.value.code == "limit_max_rounds" and events[0].session in str(raised.value)
+    assert raised.value.code == "limit_max_turns" and events[0].session in str(raised.value)
 
 
 @pytest.mark.proves("serve.openai.errors")
@@ -481,7 +481,7 @@ async def test_settings_of_a_request_reach_the_model_and_stop_ends_the_text(
     assert made.choices[0].message.content == "one "
     second = await client.chat.completions.create(model="ferrule", messages=turns("a", "one ", "b"))
     assert second.ferrule["session"] == made.ferrule["session"]
-    wire = place.assembly.agent.wire
+    wire = place.assembly.agent.model_client
     assert isinstance(wire, Scripted)
     options = [one.options for one in wire.opened]
     assert [(one.temperature, one.max_tokens, one.seed) for one in options] == [

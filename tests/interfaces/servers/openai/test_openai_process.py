@@ -18,10 +18,10 @@ import pytest
 
 from ferrule.models.local import pull
 from ferrule.storage.journal.sqlite import SqliteJournal
-from ferrule.storage.paths import journal
+from ferrule.storage.paths import default_journal
 
 needs_model = pytest.mark.skipif(
-    not any(pull.folder().rglob("*.gguf")),
+    not any(pull.models_folder().rglob("*.gguf")),
     reason="the model is not here: `ferrule models pull smollm2`",
 )
 FERRULE = str(Path(sys.executable).with_name("ferrule"))
@@ -72,7 +72,7 @@ async def test_the_command_serves_on_a_free_port_and_ends_on_a_signal_with_every
         async with asyncio.timeout(30):
             _, err = await process.communicate()
         assert process.returncode == 143 and err == b""
-    with SqliteJournal(journal()) as store:
+    with SqliteJournal(default_journal()) as store:
         (session,) = store.sessions()
         store.verify(session.session)
         kinds = [record.event.kind for record in store.records(session.session)]

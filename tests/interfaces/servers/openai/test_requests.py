@@ -12,13 +12,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ferrule.core.calls import Call
+from ferrule.core.calls import ToolCall
 from ferrule.core.messages import AssistantMessage, ToolMessage, UserMessage
 from ferrule.models.client import ModelOptions
-from ferrule.servers.openai.answer_parts import Piece, Stopper, Words, cut
-from ferrule.servers.openai.conversations import point_of
-from ferrule.servers.openai.errors import Refused
-from ferrule.servers.openai.messages import Told, parse_messages
+from ferrule.servers.openai.answer_parts import Piece, StopFilter, TextPiece, cut_at_stop
+from ferrule.servers.openai.conversations import conversation_point
+from ferrule.servers.openai.errors import RequestRefused
+from ferrule.servers.openai.messages import ParsedMessages, parse_messages
 from ferrule.servers.openai.parameters import parse_sampling
 from ferrule.servers.openai.requests import parse_request
 
@@ -135,7 +135,7 @@ def request(**more: Any) -> bytes:
     ],
 )
 def test_what_is_not_understood_is_refused_by_its_name(fields: dict[str, Any], param: str) -> None:
-    with pytest.raises(Refused) as raised:
+    with pytest.raises(RequestRefused) as raised:
         parse_request(request(**fields))
     assert (raised.value.status, raised.value.param) == (400, param)
 
@@ -164,12 +164,12 @@ def test_what_changes_no_answer_is_taken_and_left_alone() -> None:
 @pytest.mark.proves("serve.openai.parameters")
 def test_what_a_provider_cannot_be_told_is_refused_for_its_models() -> None:
     sampling = parse_sampling({"seed": 1, "top_p": 0.5, "max_tokens": 9})
-    options = sampling.over(ModelOptions(max_tokens=5, temperature=0.1), "openai:gpt")
+    options = sampling.apply_to(ModelOptions(max_tokens=5, temperature=0.1), "openai:gpt")
     assert (options.seed, options.max_tokens, options.temperature) == (1, 5, 0.1)
     assert options.extra == {"top_p": 0.5}
-    assert sampling.over(ModelOptions(), "ollama:x").extra == {"options": {"top_p": 0.5}}
-    with pytest.raises(Refused) as raised:
-        sampling.over(ModelOptions(), "anthropic:claude")
+    assert sampling.apply_to(ModelOptions(), "ollama:x").extra == {"options": {"top_p": 0.5}}
+    with pytest.raises(RequestRefused) as raised:
+        sampling.apply_to(ModelOptions(), "anthropic:claude")
     assert raised.value.param == "seed"
 
 
@@ -185,8 +185,8 @@ def test_messages_become_instructions_and_a_history_in_the_order_of_the_calls() 
         {"role": "developer", "content": "And kind."},
         {"role": "assistant", "content": "done"},
     ])  # fmt: skip
-    calls = (Call("c1", "f", "{}"), Call("c2", "f", "{}"))
-    assert told == Told(
+    calls = (ToolCall("c1", "f", "{}"), ToolCall("c2", "f", "{}"))
+    assert told == ParsedMessages(
         "Be brief.\n\nAnd kind.",
         (
             UserMessage("a\nb"),
@@ -236,7 +236,7 @@ def test_half_a_character_is_no_reason_to_fail() -> None:
 def test_whatever_a_client_sends_as_messages_is_read_or_refused(value: Any) -> None:
     try:
         parse_messages([value])
-    except Refused as refused:
+    except RequestRefused as refused:
         assert refused.status == 400 and refused.message
 
 
@@ -249,13 +249,13 @@ def test_a_stop_text_is_found_wherever_the_pieces_of_an_answer_are_cut(
     pieces: list[str], stops: list[str]
 ) -> None:
     passed: list[Piece] = []
-    stopper = Stopper(stops, passed.append)
+    stopper = StopFilter(stops, passed.append)
     for piece in pieces:
-        stopper(Words(piece))
+        stopper(TextPiece(piece))
     stopper.close()
-    shown = "".join(one.text for one in passed if isinstance(one, Words))
+    shown = "".join(one.text for one in passed if isinstance(one, TextPiece))
     whole = "".join(pieces)
-    assert shown == cut(whole, stops) and not any(stop in shown for stop in stops)
+    assert shown == cut_at_stop(whole, stops) and not any(stop in shown for stop in stops)
     assert whole.startswith(shown) and (shown == whole) == (
         not any(stop in whole for stop in stops)
     )
@@ -264,15 +264,15 @@ def test_a_stop_text_is_found_wherever_the_pieces_of_an_answer_are_cut(
 @pytest.mark.proves("serve.openai.conversation")
 def test_points_differ_by_who_asks_what_and_how_but_not_by_white_space_around_a_text() -> None:
     history, ada = [UserMessage("a"), AssistantMessage("b")], ("local", "ada")
-    point = point_of(ada, "m", "s", history)
-    assert point == point_of(ada, "m", "s", [UserMessage("a ")], "b\n")
+    point = conversation_point(ada, "m", "s", history)
+    assert point == conversation_point(ada, "m", "s", [UserMessage("a ")], "b\n")
     others = [
-        point_of(("local", "bob"), "m", "s", history),
-        point_of(("other", "ada"), "m", "s", history),
-        point_of(ada, "n", "s", history),
-        point_of(ada, "m", "t", history),
-        point_of(ada, "m", "s", history[:1]),
-        point_of(ada, "m", "s", [AssistantMessage("a"), UserMessage("b")]),
+        conversation_point(("local", "bob"), "m", "s", history),
+        conversation_point(("other", "ada"), "m", "s", history),
+        conversation_point(ada, "n", "s", history),
+        conversation_point(ada, "m", "t", history),
+        conversation_point(ada, "m", "s", history[:1]),
+        conversation_point(ada, "m", "s", [AssistantMessage("a"), UserMessage("b")]),
     ]
     assert len({point, *others}) == 7
 

@@ -4,6 +4,6 @@ Modules: `document`, `importer`, `operations`, `schemas`.
 """
 
 from .document import Document, parse_document
-from .importer import Choice, import_document
+from .importer import ImportChoice, import_document
 
-__all__ = ["Choice", "Document", "import_document", "parse_document"]
+__all__ = ["Document", "ImportChoice", "import_document", "parse_document"]

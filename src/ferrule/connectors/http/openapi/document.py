@@ -14,8 +14,8 @@ from dataclasses import dataclass
 from typing import Any, cast
 from urllib.parse import unquote
 
-from ferrule.connectors.http.fields import plain
-from ferrule.connectors.json_values import list_of, mapping_of, text_of
+from ferrule.connectors.http.fields import to_plain
+from ferrule.connectors.json_values import list_or_empty, mapping_or_empty, text_or_empty
 from ferrule.core.errors import ConfigError
 from ferrule.storage.settings.yaml_tree import parse_yaml
 
@@ -31,7 +31,7 @@ _UNSUPPORTED_METHODS = ("head", "options", "trace")
 Object = Mapping[str, Any]
 
 
-class Broken(Exception):
+class UnusablePart(Exception):
     """A part of the document cannot be used. The message says why."""
 
 
@@ -50,7 +50,7 @@ class Operation:
 
     @property
     def tags(self) -> tuple[str, ...]:
-        return tuple(tag for tag in list_of(self.fields.get("tags")) if isinstance(tag, str))
+        return tuple(tag for tag in list_or_empty(self.fields.get("tags")) if isinstance(tag, str))
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,47 +62,47 @@ class Document:
 
     @property
     def title(self) -> str:
-        return text_of(mapping_of(self.root.get("info")).get("title"))
+        return text_or_empty(mapping_or_empty(self.root.get("info")).get("title"))
 
     @property
-    def old(self) -> bool:
+    def is_version_3_0(self) -> bool:
         """Whether it is 3.0, whose schemas are not yet JSON Schema."""
-        return text_of(self.root.get("openapi")).startswith("3.0")
+        return text_or_empty(self.root.get("openapi")).startswith("3.0")
 
     def operations(self) -> Iterator[Operation]:
         """Yield all operations in order. A path that is a broken reference has none."""
-        for path, item in mapping_of(self.root.get("paths")).items():
+        for path, item in mapping_or_empty(self.root.get("paths")).items():
             try:
-                shared = self.followed(item)
-            except Broken:
+                shared = self.resolve(item)
+            except UnusablePart:
                 continue
             for method in METHODS:
                 if isinstance(shared.get(method), Mapping):
-                    yield Operation(method, path, mapping_of(shared[method]), shared)
+                    yield Operation(method, path, mapping_or_empty(shared[method]), shared)
 
-    def skipped(self) -> Iterator[str]:
+    def unsupported_operations(self) -> Iterator[str]:
         """Yield the operations with other methods."""
-        for path, item in mapping_of(self.root.get("paths")).items():
+        for path, item in mapping_or_empty(self.root.get("paths")).items():
             yield from (
                 f"{method.upper()} {path}"
                 for method in _UNSUPPORTED_METHODS
-                if method in mapping_of(item)
+                if method in mapping_or_empty(item)
             )
 
-    def followed(self, value: Any) -> Object:
-        """Return an object, or the one that it refers to. Raises Broken."""
+    def resolve(self, value: Any) -> Object:
+        """Return an object, or the one that it refers to. Raises UnusablePart."""
         for _ in range(MAX_HOPS):
-            found = mapping_of(value)
+            found = mapping_or_empty(value)
             reference = found.get("$ref")
             if not isinstance(reference, str):
                 return found
-            value = self.target(reference)
-        raise Broken("its references lead in a circle")
+            value = self.resolve_reference(reference)
+        raise UnusablePart("its references lead in a circle")
 
-    def target(self, reference: str) -> Any:
-        """Return what a local pointer names (RFC 6901). Raises Broken."""
+    def resolve_reference(self, reference: str) -> Any:
+        """Return what a local pointer names (RFC 6901). Raises UnusablePart."""
         if not reference.startswith("#/"):
-            raise Broken(
+            raise UnusablePart(
                 f"it refers to `{reference[:100]}`, and only `#/…` is followed: nothing is fetched"
             )
         node: Any = self.root
@@ -112,9 +112,9 @@ class Document:
                 node = cast("Object", node)[key]
                 continue
             index = int(key[:6]) if key.isascii() and key.isdigit() else -1
-            if not 0 <= index < len(list_of(node)):
-                raise Broken(f"it refers to `{reference[:100]}`, which does not exist")
-            node = list_of(node)[index]
+            if not 0 <= index < len(list_or_empty(node)):
+                raise UnusablePart(f"it refers to `{reference[:100]}`, which does not exist")
+            node = list_or_empty(node)[index]
         return node
 
 
@@ -127,7 +127,7 @@ def parse_document(data: bytes, file: str) -> Document:
     if len(data) > MAX_BYTES:
         raise ConfigError(f"{file}: {len(data)} bytes, the bound is {MAX_BYTES}")
     is_json = data.lstrip(b"\xef\xbb\xbf \t\r\n")[:1] == b"{"
-    value = _parse_json(data, file) if is_json else plain(parse_yaml(data, file))
+    value = _parse_json(data, file) if is_json else to_plain(parse_yaml(data, file))
     if not isinstance(value, dict):
         raise ConfigError(f"{file}: it is not an OpenAPI document: a mapping is expected")
     _check_size(value, file)
@@ -167,6 +167,6 @@ def _check_size(root: Any, file: str) -> None:
             raise ConfigError(f"{file}: more than {MAX_DEPTH} levels or {MAX_NODES} values")
         nested: list[Any] = []
         for value in layer:
-            nested += mapping_of(value).values()
-            nested += list_of(value)
+            nested += mapping_or_empty(value).values()
+            nested += list_or_empty(value)
         layer = nested

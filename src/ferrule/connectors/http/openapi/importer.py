@@ -17,13 +17,13 @@ from fnmatch import fnmatchcase
 from typing import Any
 from urllib.parse import urljoin, urlsplit
 
-from ferrule.connectors.cleaning import clean
-from ferrule.connectors.http.schemas import checking
-from ferrule.connectors.json_values import list_of, mapping_of, text_of
+from ferrule.connectors.http.schema_cache import cached_arguments
+from ferrule.connectors.json_values import list_or_empty, mapping_or_empty, text_or_empty
+from ferrule.connectors.text_cleaning import clean_text
 from ferrule.core.errors import ConfigError, ToolDefinitionError
 
-from .document import Broken, Document, Object, Operation
-from .operations import Entry, entry_of
+from .document import Document, Object, Operation, UnusablePart
+from .operations import ToolEntry, build_entry
 
 MAX_SHOWN = 20
 """With more tools than this, they are found by search instead of being shown, by default."""
@@ -33,7 +33,7 @@ _URL_VARIABLE = re.compile(r"\{([^{}]*)\}")
 
 
 @dataclass(frozen=True, slots=True)
-class Choice:
+class ImportChoice:
     """What a person wants of a document.
 
     Patterns may contain `*`; operations are named by `operationId` or as `GET /pets/{id}`.
@@ -64,9 +64,9 @@ class Choice:
     hosts: tuple[str, ...] = ()
     results: bool = False
 
-    def takes(self, operation: Operation) -> bool:
+    def includes(self, operation: Operation) -> bool:
         """Return whether an operation is wanted."""
-        names = (text_of(operation.fields.get("operationId")), operation.key)
+        names = (text_or_empty(operation.fields.get("operationId")), operation.key)
         if operation.fields.get("deprecated") is True and not self.deprecated:
             return False
         if _any_matches(operation.tags, self.without_tags) or _any_matches(names, self.without):
@@ -84,7 +84,7 @@ def _any_matches(names: tuple[str, ...], patterns: tuple[str, ...]) -> bool:
 
 
 def import_document(
-    document: Document, choice: Choice = Choice()
+    document: Document, choice: ImportChoice = ImportChoice()
 ) -> tuple[dict[str, Any], list[str]]:
     """Return the manifest, and sentences about what was left out.
 
@@ -95,7 +95,7 @@ def import_document(
 
 
 class _Import:
-    def __init__(self, document: Document, choice: Choice) -> None:
+    def __init__(self, document: Document, choice: ImportChoice) -> None:
         self._document = document
         self._choice = choice
         self._namespace = choice.namespace or _namespace_from(document.title) or "api"
@@ -106,7 +106,7 @@ class _Import:
     def manifest(self) -> tuple[dict[str, Any], list[str]]:
         tools: list[dict[str, Any]] = []
         for operation in self._document.operations():
-            if not self._choice.takes(operation):
+            if not self._choice.includes(operation):
                 continue
             if len(tools) == MAX_TOOLS:
                 raise ConfigError(
@@ -115,13 +115,14 @@ class _Import:
                 )
             try:
                 tools.append(self._make_tool(operation))
-            except (Broken, ToolDefinitionError) as problem:
+            except (UnusablePart, ToolDefinitionError) as problem:
                 self._notices.append(
-                    f"`{clean(operation.key)[:120]}` is left out: {clean(str(problem))[:300]}"
+                    f"`{clean_text(operation.key)[:120]}` is left out: "
+                    f"{clean_text(str(problem))[:300]}"
                 )
         self._notices += [
-            f"`{clean(key)[:120]}` is left out: tools do not have this method"
-            for key in self._document.skipped()
+            f"`{clean_text(key)[:120]}` is left out: tools do not have this method"
+            for key in self._document.unsupported_operations()
         ]
         if not tools:
             why = "; ".join(self._notices[:3]) or "no operation is chosen"
@@ -141,7 +142,7 @@ class _Import:
 
     def _make_tool(self, operation: Operation) -> dict[str, Any]:
         auth = self._auth_entries(operation)
-        entry = entry_of(
+        entry = build_entry(
             self._document, operation, self._server_url(operation), results=self._choice.results
         )
         _drop_unusable_patterns(entry)
@@ -154,7 +155,7 @@ class _Import:
 
     def _unique_name(self, operation: Operation) -> str:
         """Return `operationId`, or method and path, as a valid and unique name."""
-        wanted = text_of(operation.fields.get("operationId"))
+        wanted = text_or_empty(operation.fields.get("operationId"))
         wanted = wanted or f"{operation.method}{operation.path}"
         name = _NOT_IN_NAME.sub("_", wanted).strip("_.-")[:100] or operation.method
         if not (name[0].isalpha() or name[0] == "_"):
@@ -174,61 +175,65 @@ class _Import:
     # ---- servers
 
     def _server_url(self, operation: Operation) -> str:
-        """Return the URL in front of an operation's path. Raises Broken."""
+        """Return the URL in front of an operation's path. Raises UnusablePart."""
         chosen = self._choice.server
         if chosen and "://" in chosen:
             return self._fill_url({"url": chosen})
         places = (operation.fields, operation.shared, self._document.root)
-        listed = (list_of(place.get("servers")) for place in places)
+        listed = (list_or_empty(place.get("servers")) for place in places)
         servers = next((servers for servers in listed if servers), [{"url": "/"}])
-        url = self._fill_url(mapping_of(servers[0]))
+        url = self._fill_url(mapping_or_empty(servers[0]))
         if "://" not in url:
-            raise Broken(
-                f"its server is `{clean(url)[:60]}`, which is not a complete URL: set `server`"
+            raise UnusablePart(
+                f"its server is `{clean_text(url)[:60]}`, which is not a complete URL: set `server`"
             )
         return urljoin(url, chosen) if chosen else url
 
     def _fill_url(self, server: Object) -> str:
-        variables = mapping_of(server.get("variables"))
+        variables = mapping_or_empty(server.get("variables"))
 
         def substitute(match: re.Match[str]) -> str:
-            variable = mapping_of(variables.get(match[1]))
-            value = self._choice.variables.get(match[1], text_of(variable.get("default")))
+            variable = mapping_or_empty(variables.get(match[1]))
+            value = self._choice.variables.get(match[1], text_or_empty(variable.get("default")))
             allowed_values = [
-                allowed for allowed in list_of(variable.get("enum")) if isinstance(allowed, str)
+                allowed
+                for allowed in list_or_empty(variable.get("enum"))
+                if isinstance(allowed, str)
             ]
             if not value or (allowed_values and value not in allowed_values):
                 wanted = f"one of {', '.join(allowed_values[:8])}" if allowed_values else "a value"
-                raise Broken(f"the variable `{clean(match[1])[:40]}` of its server needs {wanted}")
+                raise UnusablePart(
+                    f"the variable `{clean_text(match[1])[:40]}` of its server needs {wanted}"
+                )
             return value
 
-        url = _URL_VARIABLE.sub(substitute, text_of(server.get("url")))
+        url = _URL_VARIABLE.sub(substitute, text_or_empty(server.get("url")))
         try:
             parts = urlsplit(url)
         except ValueError:
-            raise Broken("its server's URL cannot be parsed") from None
+            raise UnusablePart("its server's URL cannot be parsed") from None
         if parts.query or parts.fragment or "{" in url or "}" in url:
-            raise Broken("its server's URL has a query, a fragment or placeholders")
+            raise UnusablePart("its server's URL has a query, a fragment or placeholders")
         return url
 
     # ---- security
 
     def _auth_entries(self, operation: Operation) -> dict[str, dict[str, str]]:
-        """Return the auth entries of an operation. Raises Broken.
+        """Return the auth entries of an operation. Raises UnusablePart.
 
         They are those of the first alternative that is supported, those that the person named
         first.
         """
         given = operation.fields.get("security", self._document.root.get("security"))
-        alternatives = [mapping_of(alternative) for alternative in list_of(given)]
+        alternatives = [mapping_or_empty(alternative) for alternative in list_or_empty(given)]
         if not alternatives:
             return {}
         alternatives.sort(key=self._is_named_by_person, reverse=True)
-        problem = Broken("its security cannot be used")
+        problem = UnusablePart("its security cannot be used")
         for alternative in alternatives:
             try:
                 return {_entry_name(name): self._auth_entry(name) for name in alternative}
-            except Broken as error:
+            except UnusablePart as error:
                 problem = error
         raise problem
 
@@ -236,14 +241,16 @@ class _Import:
         return bool(alternative) and all(name in self._choice.auth for name in alternative)
 
     def _auth_entry(self, name: str) -> dict[str, str]:
-        components = mapping_of(self._document.root.get("components"))
-        scheme = self._document.followed(mapping_of(components.get("securitySchemes")).get(name))
-        shown = clean(name)[:60]
+        components = mapping_or_empty(self._document.root.get("components"))
+        scheme = self._document.resolve(
+            mapping_or_empty(components.get("securitySchemes")).get(name)
+        )
+        shown = clean_text(name)[:60]
         secret = self._choice.auth.get(name) or f"${{{_variable_name(self._namespace, name)}}}"
-        kind = text_of(scheme.get("type"))
-        http_scheme = text_of(scheme.get("scheme")).lower()
-        key = text_of(scheme.get("name"))
-        where = text_of(scheme.get("in"))
+        kind = text_or_empty(scheme.get("type"))
+        http_scheme = text_or_empty(scheme.get("scheme")).lower()
+        key = text_or_empty(scheme.get("name"))
+        where = text_or_empty(scheme.get("in"))
         if kind == "apiKey" and where == "cookie":
             return {"kind": "cookie", "cookie": key, "secret": secret}
         if kind == "apiKey" and where in ("header", "query"):
@@ -253,10 +260,10 @@ class _Import:
         if kind == "http" and http_scheme == "basic":
             user = self._choice.auth.get(f"{name}.username", "user")
             return {"kind": "basic", "username": user, "secret": secret}
-        raise Broken(f"the kind of its security scheme `{shown}` is not supported")
+        raise UnusablePart(f"the kind of its security scheme `{shown}` is not supported")
 
 
-def _drop_unusable_patterns(entry: Entry) -> None:
+def _drop_unusable_patterns(entry: ToolEntry) -> None:
     """Check that the schema can be used; drop its patterns if they are the reason it cannot.
 
     Raises:
@@ -264,11 +271,11 @@ def _drop_unusable_patterns(entry: Entry) -> None:
     """
     schema = entry.fields["input_schema"]
     try:
-        checking("it", schema)
+        cached_arguments("it", schema)
     except ToolDefinitionError:
         schema = _without_keyword(schema, "pattern")
         entry.fields["input_schema"] = schema
-        checking("it", schema)
+        cached_arguments("it", schema)
 
 
 def _without_keyword(value: Any, key: str) -> Any:
@@ -277,14 +284,14 @@ def _without_keyword(value: Any, key: str) -> Any:
     A property may have that name: its value is a schema and not a text.
     """
     if isinstance(value, Mapping):
-        pairs = mapping_of(value).items()
+        pairs = mapping_or_empty(value).items()
         return {
             name: _without_keyword(field, key)
             for name, field in pairs
             if not (name == key and isinstance(field, str))
         }
     if isinstance(value, list):
-        return [_without_keyword(item, key) for item in list_of(value)]
+        return [_without_keyword(item, key) for item in list_or_empty(value)]
     return value
 
 

@@ -13,15 +13,15 @@ from dataclasses import dataclass, field
 from typing import Any, cast
 from urllib.parse import quote
 
-from ferrule.connectors.cleaning import clean
-from ferrule.connectors.http.parameters import STYLES, Place
-from ferrule.connectors.http.requests import settable
-from ferrule.connectors.http.templates import place_for
-from ferrule.connectors.json_values import list_of, mapping_of, text_of
-from ferrule.permissions.child_environment import looks_secret
+from ferrule.connectors.http.parameters import STYLES, Location
+from ferrule.connectors.http.requests import is_settable
+from ferrule.connectors.http.templates import placeholder_for
+from ferrule.connectors.json_values import list_or_empty, mapping_or_empty, text_or_empty
+from ferrule.connectors.text_cleaning import clean_text
+from ferrule.permissions.child_environment import is_secret_variable
 
-from .document import Broken, Document, Object, Operation
-from .schemas import Schemas
+from .document import Document, Object, Operation, UnusablePart
+from .schemas import SchemaConverter
 
 DESCRIPTION = 1_000
 MAX_PARAMETERS = 64
@@ -34,7 +34,7 @@ _BODY_KINDS = {"application/x-www-form-urlencoded": "form", "text/plain": "text"
 
 
 @dataclass(slots=True)
-class Entry:
+class ToolEntry:
     """An operation as an entry for `tools`, without its name and auth, and notices for a person."""
 
     operation: Operation
@@ -42,8 +42,10 @@ class Entry:
     notices: list[str] = field(default_factory=list[str])
 
 
-def entry_of(document: Document, operation: Operation, server: str, *, results: bool) -> Entry:
-    """Return the entry for an operation. Raises Broken if it cannot be a tool."""
+def build_entry(
+    document: Document, operation: Operation, server: str, *, results: bool
+) -> ToolEntry:
+    """Return the entry for an operation. Raises UnusablePart if it cannot be a tool."""
     return _EntryBuilder(document, operation, server).entry(results)
 
 
@@ -52,12 +54,12 @@ class _EntryBuilder:
         self._document = document
         self._operation = operation
         self._server = server
-        self._schemas = Schemas(document)
-        self._entry = Entry(operation)
+        self._schemas = SchemaConverter(document)
+        self._entry = ToolEntry(operation)
         self._properties: dict[str, Any] = {}
         self._required: list[str] = []
 
-    def entry(self, results: bool) -> Entry:
+    def entry(self, results: bool) -> ToolEntry:
         places: dict[str, str] = {}
         styled: list[dict[str, Any]] = []
         for parameter in self._parameters():
@@ -79,7 +81,7 @@ class _EntryBuilder:
         if output:
             fields["output_schema"] = output
         if self._operation.tags:
-            tags = (clean(tag) for tag in self._operation.tags[:10])
+            tags = (clean_text(tag) for tag in self._operation.tags[:10])
             fields["tags"] = [tag[:60] for tag in tags if tag.strip()]
         return self._entry
 
@@ -89,34 +91,36 @@ class _EntryBuilder:
         """Yield the operation's parameters, and those of its path that it does not replace."""
         found: dict[tuple[str, str], Object] = {}
         listed = (
-            *list_of(self._operation.shared.get("parameters")),
-            *list_of(self._operation.fields.get("parameters")),
+            *list_or_empty(self._operation.shared.get("parameters")),
+            *list_or_empty(self._operation.fields.get("parameters")),
         )
         for listed_parameter in listed:
-            parameter = self._document.followed(listed_parameter)
-            found[text_of(parameter.get("name")), text_of(parameter.get("in"))] = parameter
+            parameter = self._document.resolve(listed_parameter)
+            found[text_or_empty(parameter.get("name")), text_or_empty(parameter.get("in"))] = (
+                parameter
+            )
         if len(found) > MAX_PARAMETERS:
-            raise Broken(f"it has more than {MAX_PARAMETERS} parameters")
+            raise UnusablePart(f"it has more than {MAX_PARAMETERS} parameters")
         yield from found.values()
 
     def _add_parameter(
         self, given: Object, places: dict[str, str], styled: list[dict[str, Any]]
     ) -> None:
-        name = text_of(given.get("name"))
-        where = text_of(given.get("in"))
+        name = text_or_empty(given.get("name"))
+        where = text_or_empty(given.get("in"))
         is_required = given.get("required") is True or where == "path"
         if where == "header" and name.lower() in _IGNORED_HEADERS:
             return
         refusal = self._refusal(name, where)
         if refusal:
             if is_required:
-                raise Broken(f"its parameter `{clean(name)[:60]}` {refusal}")
+                raise UnusablePart(f"its parameter `{clean_text(name)[:60]}` {refusal}")
             self._entry.notices.append(
-                f"`{self._operation.key}`: the parameter `{clean(name)[:60]}` is left out: "
+                f"`{self._operation.key}`: the parameter `{clean_text(name)[:60]}` is left out: "
                 f"it {refusal}"
             )
             return
-        place = cast("Place", where)
+        place = cast("Location", where)
         style, schema = self._style_and_schema(given, place)
         argument = self._free_argument(name, where)
         self._properties[argument] = _with_description(schema, given)
@@ -129,9 +133,9 @@ class _EntryBuilder:
         styled.append(self._parameter_entry(given, argument, style, place))
 
     def _parameter_entry(
-        self, given: Object, argument: str, style: str, place: Place
+        self, given: Object, argument: str, style: str, place: Location
     ) -> dict[str, Any]:
-        name = text_of(given.get("name"))
+        name = text_or_empty(given.get("name"))
         entry: dict[str, Any] = {"name": name, "in": place}
         if argument != name:
             entry["from"] = argument
@@ -144,29 +148,29 @@ class _EntryBuilder:
     def _refusal(self, name: str, where: str) -> str:
         if where not in STYLES or not name:
             return "has no name, or an unknown location"
-        if where == "header" and (not _TOKEN.fullmatch(name) or not settable(name)):
+        if where == "header" and (not _TOKEN.fullmatch(name) or not is_settable(name)):
             return "is a header that the request sets itself"
-        if where == "header" and looks_secret(name):
+        if where == "header" and is_secret_variable(name):
             return "looks like a secret, which a model does not have; no security scheme has it"
         if where == "cookie" and not _TOKEN.fullmatch(name):
             return "cannot be the name of a cookie"
         return ""
 
-    def _style_and_schema(self, given: Object, place: Place) -> tuple[str, dict[str, Any]]:
+    def _style_and_schema(self, given: Object, place: Location) -> tuple[str, dict[str, Any]]:
         """Return style and schema. A parameter with `content` is JSON, or text."""
-        content = mapping_of(given.get("content"))
+        content = mapping_or_empty(given.get("content"))
         if content:
             media, inner = next(iter(content.items()))
-            schema = self._schemas.of(self._document.followed(inner).get("schema"))
+            schema = self._schemas.convert(self._document.resolve(inner).get("schema"))
             if media.partition(";")[0].strip().lower().endswith("json"):
                 if "json" not in STYLES[place]:
-                    raise Broken("it has JSON in its path")
+                    raise UnusablePart("it has JSON in its path")
                 return "json", schema
             return STYLES[place][0], schema
-        style = text_of(given.get("style")) or STYLES[place][0]
+        style = text_or_empty(given.get("style")) or STYLES[place][0]
         if style not in STYLES[place]:
-            raise Broken(f"the style `{style[:40]}` does not exist for a {place} parameter")
-        return style, self._schemas.of(given.get("schema"))
+            raise UnusablePart(f"the style `{style[:40]}` does not exist for a {place} parameter")
+        return style, self._schemas.convert(given.get("schema"))
 
     def _free_argument(self, name: str, where: str) -> str:
         """Return an argument name that providers accept and no other argument has."""
@@ -177,43 +181,44 @@ class _EntryBuilder:
         for candidate in (base, f"{base}_{where}", *numbered):
             if candidate not in self._properties:
                 return candidate
-        raise Broken("the names of its parameters are too similar")
+        raise UnusablePart("the names of its parameters are too similar")
 
     def _url_path(self, places: Mapping[str, str]) -> str:
         """Return the path with our placeholders; everything else is encoded where it must be."""
         text = self._operation.path
         if not text.startswith("/") or "?" in text or "#" in text:
-            raise Broken("its path cannot be used")
+            raise UnusablePart("its path cannot be used")
         pieces: list[str] = []
         for position, piece in enumerate(_PLACEHOLDER.split(text)):
             if position % 2 == 0:
                 pieces.append(quote(piece, safe="/%:@!$&'()*+,;=~-._"))
             elif piece in places:
-                pieces.append(place_for(places[piece]))
+                pieces.append(placeholder_for(places[piece]))
             else:
-                raise Broken(
-                    f"its path has `{{{clean(piece)[:40]}}}`, and no parameter says what that is"
+                raise UnusablePart(
+                    f"its path has `{{{clean_text(piece)[:40]}}}`, and no parameter says what that "
+                    f"is"
                 )
         return "".join(pieces)
 
     # ---- bodies
 
     def _add_body(self) -> None:
-        given = self._document.followed(self._operation.fields.get("requestBody"))
-        content = mapping_of(given.get("content"))
+        given = self._document.resolve(self._operation.fields.get("requestBody"))
+        content = mapping_or_empty(given.get("content"))
         if not content:
             return
         chosen = _choose_media_type(content)
         if chosen is None:
-            kinds = ", ".join(clean(name)[:40] for name in list(content)[:4])
+            kinds = ", ".join(clean_text(name)[:40] for name in list(content)[:4])
             if given.get("required") is True:
-                raise Broken(f"its body must be {kinds}, which is not supported")
+                raise UnusablePart(f"its body must be {kinds}, which is not supported")
             self._entry.notices.append(
                 f"`{self._operation.key}`: its body is left out: {kinds} is not supported"
             )
             return
         media, kind = chosen
-        schema = self._schemas.of(self._document.followed(content[media]).get("schema"))
+        schema = self._schemas.convert(self._document.resolve(content[media]).get("schema"))
         argument = self._free_argument("body", "request")
         self._properties[argument] = _with_description(schema, given)
         if given.get("required") is True:
@@ -226,23 +231,23 @@ class _EntryBuilder:
 
     def _result_schema(self) -> dict[str, Any]:
         """Return the schema of a successful answer."""
-        responses = mapping_of(self._operation.fields.get("responses"))
+        responses = mapping_or_empty(self._operation.fields.get("responses"))
         for status in ("200", "201", "2XX", "202", "203", "default"):
             if status in responses:
-                content = mapping_of(self._document.followed(responses[status]).get("content"))
+                content = mapping_or_empty(self._document.resolve(responses[status]).get("content"))
                 chosen = _choose_media_type(content)
                 if chosen is None or chosen[1] != "json":
                     return {}
-                schema = self._document.followed(content[chosen[0]]).get("schema")
-                return self._schemas.of(schema, writing=False)
+                schema = self._document.resolve(content[chosen[0]]).get("schema")
+                return self._schemas.convert(schema, for_request=False)
         return {}
 
 
 def _with_description(schema: dict[str, Any], given: Object) -> dict[str, Any]:
-    description = text_of(given.get("description"))
+    description = text_or_empty(given.get("description"))
     if not description or "description" in schema:
         return schema
-    return {"description": " ".join(clean(description).split())[:300], **schema}
+    return {"description": " ".join(clean_text(description).split())[:300], **schema}
 
 
 def _choose_media_type(content: Object) -> tuple[str, str] | None:
@@ -265,11 +270,11 @@ def _description(document: Document, operation: Operation) -> str:
 
     Invisible characters are removed.
     """
-    summary = " ".join(clean(text_of(operation.fields.get("summary"))).split())
-    details = clean(text_of(operation.fields.get("description"))).strip()
+    summary = " ".join(clean_text(text_or_empty(operation.fields.get("summary"))).split())
+    details = clean_text(text_or_empty(operation.fields.get("description"))).strip()
     texts = dict.fromkeys(text for text in (summary, details) if text)
     text = "\n".join(texts) or operation.key
-    title = " ".join(clean(document.title).split())[:60]
+    title = " ".join(clean_text(document.title).split())[:60]
     if title:
         text = f"{title}: {text}"
     if operation.fields.get("deprecated") is True:

@@ -14,8 +14,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from ferrule.connectors.cleaning import clean
-from ferrule.connectors.json_values import list_of, mapping_of
+from ferrule.connectors.json_values import list_or_empty, mapping_or_empty
+from ferrule.connectors.text_cleaning import clean_text
 
 from .document import Document, Object
 
@@ -76,28 +76,28 @@ _FORMATS = frozenset(
 )
 
 
-class Schemas:
+class SchemaConverter:
     """Converts the schemas of one operation, which share a bound."""
 
     def __init__(self, document: Document) -> None:
         self._document = document
         self._nodes_left = MAX_NODES
 
-    def of(self, value: Any, *, writing: bool = True) -> dict[str, Any]:
+    def convert(self, value: Any, *, for_request: bool = True) -> dict[str, Any]:
         """Return a schema that stands on its own.
 
         Args:
-            writing: Whether it is for a request, which has no `readOnly` properties.
+            for_request: Whether it is for a request, which has no `readOnly` properties.
 
         Raises:
-            Broken: A reference leads nowhere.
+            UnusablePart: A reference leads nowhere.
         """
-        return self._convert(value, (), 0, writing)
+        return self._convert(value, (), 0, for_request)
 
     def _convert(
         self, value: Any, followed: tuple[str, ...], depth: int, writing: bool
     ) -> dict[str, Any]:
-        given = mapping_of(value)
+        given = mapping_or_empty(value)
         reference = given.get("$ref")
         self._nodes_left -= 1
         if depth > MAX_DEPTH or self._nodes_left < 0:
@@ -106,7 +106,7 @@ class Schemas:
             if followed.count(reference) > 1 or len(followed) > 2 * MAX_DEPTH:
                 return {}
             target = self._convert(
-                self._document.target(reference), (*followed, reference), depth, writing
+                self._document.resolve_reference(reference), (*followed, reference), depth, writing
             )
             own_description = _description(given)
             return {**target, **own_description}
@@ -116,13 +116,13 @@ class Schemas:
                 converted[key] = given[key]
         enum = given.get("enum")
         if isinstance(enum, list):
-            values = list_of(enum)
+            values = list_or_empty(enum)
             if len(values) <= _MAX_LISTED and all(map(_is_plain, values)):
                 converted["enum"] = values
         if "default" in given and _is_plain(given["default"]):
             converted["default"] = given["default"]
         self._convert_inner(given, converted, followed, depth, writing)
-        return _adapt(converted, given, self._document.old)
+        return _adapt(converted, given, self._document.is_version_3_0)
 
     def _convert_inner(
         self,
@@ -137,15 +137,17 @@ class Schemas:
         listed_properties = given.get("properties")
         if isinstance(listed_properties, Mapping):
             properties: dict[str, Any] = {}
-            for name, subschema in list(mapping_of(listed_properties).items())[:_MAX_LISTED]:
-                if mapping_of(subschema).get(hidden_flag) is True:
+            for name, subschema in list(mapping_or_empty(listed_properties).items())[:_MAX_LISTED]:
+                if mapping_or_empty(subschema).get(hidden_flag) is True:
                     hidden.add(name)
                 else:
-                    properties[clean(name)] = self._convert(subschema, followed, depth + 1, writing)
+                    properties[clean_text(name)] = self._convert(
+                        subschema, followed, depth + 1, writing
+                    )
             converted["properties"] = properties
         names = [
             name
-            for name in list_of(given.get("required"))
+            for name in list_or_empty(given.get("required"))
             if isinstance(name, str) and name not in hidden
         ]
         if names:
@@ -154,7 +156,7 @@ class Schemas:
             if isinstance(given.get(key), list) and given[key] and target not in converted:
                 converted[target] = [
                     self._convert(subschema, followed, depth + 1, writing)
-                    for subschema in list_of(given[key])[:_MAX_LISTED]
+                    for subschema in list_or_empty(given[key])[:_MAX_LISTED]
                 ]
         for key in _SCHEMA_KEYWORDS:
             if isinstance(given.get(key), bool):
@@ -167,7 +169,7 @@ def _description(given: Object) -> dict[str, Any]:
     description = given.get("description") or given.get("title")
     if not isinstance(description, str) or not description.strip():
         return {}
-    text = " ".join(clean(description).split())
+    text = " ".join(clean_text(description).split())
     if len(text) > MAX_DESCRIPTION:
         text = text[:MAX_DESCRIPTION] + "…"
     return {"description": text}
@@ -176,7 +178,7 @@ def _description(given: Object) -> dict[str, Any]:
 def _is_plain(value: Any) -> bool:
     """Return whether a value is a scalar, or a short list of them (the `type` of 3.1)."""
     if isinstance(value, list):
-        items = list_of(value)
+        items = list_or_empty(value)
         return len(items) <= 10 and all(
             item is None or isinstance(item, (str, int, float)) for item in items
         )

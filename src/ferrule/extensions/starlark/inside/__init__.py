@@ -2,5 +2,5 @@
 
 It is imported there without the rest of Ferrule: nothing here may import from outside.
 
-Modules: `frames`, `jail`, `names`, `preprocessing`, `pure`, `scripts`, `worker`.
+Modules: `frames`, `jail`, `names`, `preprocessing`, `computed`, `scripts`, `worker`.
 """

@@ -17,7 +17,7 @@ import json
 import socket
 from typing import Any
 
-HEAD = 4
+HEADER_SIZE = 4
 FRAME_LIMIT = 16 << 20
 """Bytes of one frame at most, whatever it contains."""
 
@@ -28,20 +28,20 @@ class TooLarge(Exception):
     """A message is longer than allowed."""
 
 
-def packed(message: dict[str, Any], most: int = FRAME_LIMIT) -> bytes:
+def encode_frame(message: dict[str, Any], limit: int = FRAME_LIMIT) -> bytes:
     """Encode a message.
 
     Lone surrogates become `?`, as UTF-8 cannot encode them. Raises TooLarge.
     """
     body = _encode(message).encode("utf-8", "replace")
-    if len(body) > most:
-        raise TooLarge(f"{len(body)} bytes, the bound is {most}")
-    return len(body).to_bytes(HEAD, "big") + body
+    if len(body) > limit:
+        raise TooLarge(f"{len(body)} bytes, the bound is {limit}")
+    return len(body).to_bytes(HEADER_SIZE, "big") + body
 
 
-def receive(channel: socket.socket) -> dict[str, Any] | None:
+def receive_frame(channel: socket.socket) -> dict[str, Any] | None:
     """Wait for the next message. None when the other side has closed."""
-    head = _read_exactly(channel, HEAD)
+    head = _read_exactly(channel, HEADER_SIZE)
     if not head:
         return None
     body = _read_exactly(channel, int.from_bytes(head, "big"))

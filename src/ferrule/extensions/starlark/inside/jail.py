@@ -2,8 +2,8 @@
 
 Its socket is descriptor 0, and no other descriptor can be opened after `lock`: no file, no
 connection, no pipe. It writes no file and leaves no core dump. Its memory is limited twice: the
-script is stopped when the process exceeds its limit (`Watch`), and the kernel refuses what is far
-beyond (RLIMIT_AS).
+script is stopped when the process exceeds its limit (`LimitWatch`), and the kernel refuses what is
+far beyond (RLIMIT_AS).
 
 Not protected: a vulnerability in the Starlark library would give a script what this process still
 has, which is system calls without descriptors. Scripts have no other way to Python or the system.
@@ -23,7 +23,7 @@ _PEEK_EVERY = 0.05
 _PAGE = resource.getpagesize()
 
 
-class Watch:
+class LimitWatch:
     """Decides whether the script must stop; asked about every thousand instructions.
 
     `stopped` says why (`timeout`, `memory`). It ends the whole process if its owner is gone.
@@ -72,7 +72,7 @@ class Watch:
         return int(os.pread(self._statm, 64, 0).split()[0]) * _PAGE
 
 
-def lock() -> None:
+def lock_down() -> None:
     """Forbid new descriptors, files, core dumps and processes.
 
     Nothing can be imported after this.

@@ -5,7 +5,7 @@ Sources: requirement 003, "Built-ins available inside run", and systems.md §4.1
 
 from __future__ import annotations
 
-ASKED: dict[str, tuple[str, ...]] = {
+OWNER_BUILTINS: dict[str, tuple[str, ...]] = {
     "exec": ("run",),
     "fs": (
         "read",
@@ -55,7 +55,7 @@ ASKED: dict[str, tuple[str, ...]] = {
 `""` holds plain functions.
 """
 
-COMPUTED: dict[str, tuple[str, ...]] = {
+WORKER_BUILTINS: dict[str, tuple[str, ...]] = {
     "re": ("match", "search", "findall", "find_all", "replace", "split"),
     "string": ("truncate", "pad_left", "pad_right", "trim", "upper", "lower", "split", "join"),
     "math": ("abs", "min", "max", "floor", "ceil", "round"),
@@ -82,28 +82,31 @@ COMPUTED: dict[str, tuple[str, ...]] = {
 }
 """Members that only compute, inside the worker. `json` is the Starlark library's own."""
 
-CALLED = ("assert", "log")
+REWRITTEN_CALLS = ("assert", "log")
 """Functions whose calls `inside.preprocessing` rewrites.
 
 The library cannot bind their names: one is reserved and one is a namespace.
 """
 
-TOLD: dict[str, tuple[str, ...]] = {"log": ("info", "warn", "error", "debug"), "": ("print",)}
+OUTPUT_BUILTINS: dict[str, tuple[str, ...]] = {
+    "log": ("info", "warn", "error", "debug"),
+    "": ("print",),
+}
 """Members that tell the owner something and get no answer."""
 
 
-def namespaces() -> dict[str, tuple[str, ...]]:
+def list_namespaces() -> dict[str, tuple[str, ...]]:
     """Return every namespace with its members, for documentation and completion.
 
     `""` holds plain functions.
     """
-    all_members: dict[str, tuple[str, ...]] = {"json": ("encode", "decode"), "": CALLED}
-    for table in (ASKED, COMPUTED, TOLD):
+    all_members: dict[str, tuple[str, ...]] = {"json": ("encode", "decode"), "": REWRITTEN_CALLS}
+    for table in (OWNER_BUILTINS, WORKER_BUILTINS, OUTPUT_BUILTINS):
         for space, members in table.items():
             all_members[space] = (*all_members.get(space, ()), *members)
     return all_members
 
 
-def full(space: str, member: str) -> str:
+def full_name(space: str, member: str) -> str:
     """Return `fs.read`, or `env` for a plain function."""
     return f"{space}.{member}" if space else member

@@ -11,20 +11,20 @@ import re
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from .names import ASKED, CALLED, COMPUTED, TOLD, full
+from .names import OUTPUT_BUILTINS, OWNER_BUILTINS, REWRITTEN_CALLS, WORKER_BUILTINS, full_name
 from .preprocessing import find_recursion, rewrite_calls
 
-DEPTH = 64
+MAX_DEPTH = 64
 """Nested calls at most."""
-KEPT = 256
+MAX_PARSED = 256
 """Parsed scripts that are kept."""
 _WORD = re.compile(r"\w+")
-_SPACES = frozenset((*ASKED, *COMPUTED, *TOLD)) - {""}
+_SPACES = frozenset((*OWNER_BUILTINS, *WORKER_BUILTINS, *OUTPUT_BUILTINS)) - {""}
 _PLACE_BELOW = re.compile(r"\n\s*-->")
 _LINES = re.compile(r"-->\s*(\S.*):(\d+):(\d+)")
 
 
-class Failed(Exception):
+class ScriptError(Exception):
     """A script was refused or went wrong.
 
     `reason` is `compile`, `fail`, `error`, `depth` or one of the worker's. `kind` is the error type
@@ -38,7 +38,7 @@ class Failed(Exception):
         self.kind = kind
 
 
-class Scripts:
+class Interpreter:
     """The Starlark library with our built-ins.
 
     `functions` maps full names (`fs.read`, `env`) to functions.
@@ -54,12 +54,12 @@ class Scripts:
         self._dialect.enable_top_level_stmt = True
         extensions = starlark.LibraryExtension
         self._globals = starlark.Globals.extended_by([extensions.StructType, extensions.Json])
-        self._options = starlark.EvalOptions(check_cancelled=stop, max_callstack_size=DEPTH)
+        self._options = starlark.EvalOptions(check_cancelled=stop, max_callstack_size=MAX_DEPTH)
         self._functions = functions
         self._parsed: dict[str, tuple[Any, frozenset[str]]] = {}
         self._openings: dict[tuple[frozenset[str], bool], tuple[list[str], Any]] = {}
 
-    def knows(self, digest: str) -> bool:
+    def is_parsed(self, digest: str) -> bool:
         """Return whether the script with this digest was parsed already."""
         return digest in self._parsed
 
@@ -68,17 +68,17 @@ class Scripts:
         recursion = find_recursion(source)
         if recursion is not None:
             name, line = recursion
-            raise Failed(
+            raise ScriptError(
                 "compile",
                 f"{file}:{line}: `{name}` calls itself; Starlark has no recursion, use a loop",
             )
-        if len(self._parsed) >= KEPT:
+        if len(self._parsed) >= MAX_PARSED:
             self._parsed.clear()
             self._openings.clear()
         try:
             parsed = self._library.parse(file, rewrite_calls(source), self._dialect)
         except self._library.StarlarkError as error:
-            raise Failed("compile", _parse_error(str(error), file, source)) from None
+            raise ScriptError("compile", _parse_error(str(error), file, source)) from None
         mentioned = _SPACES & frozenset(_WORD.findall(source))
         self._parsed[digest] = (parsed, mentioned)
 
@@ -103,7 +103,7 @@ class Scripts:
         except library.StarlarkError as error:
             raise _run_error(str(error), function) from None
         except (TypeError, ValueError, RecursionError) as error:
-            raise Failed("error", f"its result cannot be written as JSON: {error}") from None
+            raise ScriptError("error", f"its result cannot be written as JSON: {error}") from None
 
     def _opening(self, wanted: frozenset[str], pure: bool) -> tuple[list[str], Any]:
         """Return the built-ins of a module, and the text that puts them into namespaces.
@@ -115,7 +115,11 @@ class Scripts:
         if known is not None:
             return known
         spaces: dict[str, list[str]] = {}
-        for table in (COMPUTED, TOLD) if pure else (ASKED, COMPUTED, TOLD):
+        for table in (
+            (WORKER_BUILTINS, OUTPUT_BUILTINS)
+            if pure
+            else (OWNER_BUILTINS, WORKER_BUILTINS, OUTPUT_BUILTINS)
+        ):
             for space, members in table.items():
                 if space in wanted or not space:
                     spaces.setdefault(space, []).extend(members)
@@ -123,12 +127,12 @@ class Scripts:
         lines = [f"{name} = {_internal_name(name)}" for name in plain]
         for space, members in spaces.items():
             fields = ", ".join(
-                f"{member}={_internal_name(full(space, member))}" for member in members
+                f"{member}={_internal_name(full_name(space, member))}" for member in members
             )
             lines.append(f"{space} = struct({fields})")
-        names = [*plain, *CALLED]
+        names = [*plain, *REWRITTEN_CALLS]
         for space, members in spaces.items():
-            names += [full(space, member) for member in members]
+            names += [full_name(space, member) for member in members]
         text = self._library.parse("built-ins", "\n".join(lines) + "\n", self._dialect)
         self._openings[wanted, pure] = (names, text)
         return names, text
@@ -138,14 +142,14 @@ def _internal_name(name: str) -> str:
     return "_ferrule_" + name.replace(".", "_")
 
 
-def _run_error(text: str, function: str) -> Failed:
+def _run_error(text: str, function: str) -> ScriptError:
     message = _to_one_line(text)
     if f"has no symbol `{function}`" in text:
-        return Failed("compile", f"the script defines no function `{function}`")
+        return ScriptError("compile", f"the script defines no function `{function}`")
     if "call stack overflow" in text.lower() or "stack size" in text.lower():
-        return Failed("depth", f"calls are nested deeper than {DEPTH}: {message}")
+        return ScriptError("depth", f"calls are nested deeper than {MAX_DEPTH}: {message}")
     reason = "fail" if "error: fail:" in text else "error"
-    return Failed(reason, message.replace("fail: ", "", 1))
+    return ScriptError(reason, message.replace("fail: ", "", 1))
 
 
 def _to_one_line(text: str) -> str:

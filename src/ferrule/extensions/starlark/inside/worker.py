@@ -13,10 +13,11 @@ import socket
 from collections.abc import Callable
 from typing import Any
 
-from . import jail, pure
-from .frames import TooLarge, packed, receive
-from .names import ASKED, TOLD, full
-from .scripts import Failed, Scripts
+from . import computed as pure
+from . import jail
+from .frames import TooLarge, encode_frame, receive_frame
+from .names import OUTPUT_BUILTINS, OWNER_BUILTINS, full_name
+from .scripts import Interpreter, ScriptError
 
 LINE_LIMIT = 8_192
 """Characters of one printed line, or of a message, at most."""
@@ -32,8 +33,8 @@ def start() -> None:
     worker = Worker(channel)
     worker.warm_up()
     gc.freeze()
-    jail.lock()
-    channel.sendall(packed({"ready": True}))
+    jail.lock_down()
+    channel.sendall(encode_frame({"ready": True}))
     worker.serve()
     os._exit(0)
 
@@ -43,16 +44,16 @@ class Worker:
 
     def __init__(self, channel: socket.socket) -> None:
         self._channel = channel
-        self._watch = jail.Watch(channel)
-        self._failure: Failed | None = None
+        self._watch = jail.LimitWatch(channel)
+        self._failure: ScriptError | None = None
         self._lines = 0
         functions: dict[str, Callable[..., Any]] = {
             name: self._make_pure(function) for name, function in pure.FUNCTIONS.items()
         }
-        functions |= {name: self._make_request(name) for name in _full_names(ASKED)}
-        functions |= {name: self._make_output(name) for name in _full_names(TOLD)}
+        functions |= {name: self._make_request(name) for name in _full_names(OWNER_BUILTINS)}
+        functions |= {name: self._make_output(name) for name in _full_names(OUTPUT_BUILTINS)}
         functions["log"] = self._make_output("log.info")
-        self._scripts = Scripts(functions, self._watch)
+        self._scripts = Interpreter(functions, self._watch)
 
     def warm_up(self) -> None:
         """Use everything once that may be imported later, since later nothing can be opened."""
@@ -65,29 +66,29 @@ class Worker:
                 self._scripts.parse(digest, text, "x")
                 self._watch.begin(None, 1 << 30)
                 self._scripts.call(digest, "run", [{}], pure=True)
-            except Failed:
+            except ScriptError:
                 continue
 
     def serve(self) -> None:
         """Serve one request after the other."""
-        while (request := receive(self._channel)) is not None:
+        while (request := receive_frame(self._channel)) is not None:
             spent = False
             try:
                 message = {"done": self._run(request)}
-                frame = packed(message, request["result"])
-            except Failed as failed:
+                frame = encode_frame(message, request["result"])
+            except ScriptError as failed:
                 spent = failed.reason == "memory"
-                frame = packed(
+                frame = encode_frame(
                     {
                         "failed": [failed.reason, failed.message[:LINE_LIMIT], failed.kind],
                         "spent": spent,
                     }
                 )
             except TooLarge as error:
-                frame = packed({"failed": ["size", f"its result is too large: {error}", ""]})
+                frame = encode_frame({"failed": ["size", f"its result is too large: {error}", ""]})
             except (RecursionError, MemoryError):
                 problem = "its result is too large, or nests too deeply, to be written as JSON"
-                frame = packed({"failed": ["size", problem, ""]})
+                frame = encode_frame({"failed": ["size", problem, ""]})
             self._channel.sendall(frame)
             if spent:
                 # Memory that a script freed is not always returned to the system.
@@ -101,50 +102,52 @@ class Worker:
         try:
             if "source" in request:
                 self._scripts.parse(digest, request["source"], request["file"])
-            elif not self._scripts.knows(digest):
-                raise Failed("unknown", "the text of this script is not here")
+            elif not self._scripts.is_parsed(digest):
+                raise ScriptError("unknown", "the text of this script is not here")
             return self._scripts.call(
                 digest, request["function"], request["arguments"], pure=request["pure"]
             )
-        except Failed as failed:
+        except ScriptError as failed:
             raise self._first_cause(failed) from None
         except MemoryError:
-            raise Failed("memory", "") from None
+            raise ScriptError("memory", "") from None
         # boundary: the library panics with no Exception; one call fails, not the worker
         except BaseException as error:
             if isinstance(error, (KeyboardInterrupt, SystemExit)):
                 raise
             reason = "memory" if "memory" in str(error) else "error"
-            raise Failed(reason, f"the runtime failed: {type(error).__name__}: {error}") from None
+            raise ScriptError(
+                reason, f"the runtime failed: {type(error).__name__}: {error}"
+            ) from None
 
-    def _first_cause(self, failed: Failed) -> Failed:
+    def _first_cause(self, failed: ScriptError) -> ScriptError:
         """Return what stopped the script first: the watch, or a built-in that failed."""
         if self._watch.stopped:
-            return Failed(self._watch.stopped, failed.message)
+            return ScriptError(self._watch.stopped, failed.message)
         if self._failure is None:
             return failed
         place = _PLACE.match(failed.message)
         cause = self._failure
-        return Failed(cause.reason, f"{place[0] if place else ''}{cause.message}", cause.kind)
+        return ScriptError(cause.reason, f"{place[0] if place else ''}{cause.message}", cause.kind)
 
     def _make_pure(self, function: Callable[..., Any]) -> Callable[..., Any]:
         def compute(*args: Any, **named: Any) -> Any:
             try:
                 return function(*args, **named)
             except (TypeError, ValueError, AttributeError, OverflowError, re.error) as error:
-                raise self._remember(Failed("error", str(error))) from None
+                raise self._remember(ScriptError("error", str(error))) from None
 
         return compute
 
     def _make_request(self, name: str) -> Callable[..., Any]:
         def ask(*args: Any, **named: Any) -> Any:
             self._send({"call": name, "args": args, "named": named})
-            answer = receive(self._channel)
+            answer = receive_frame(self._channel)
             if answer is None:
                 os._exit(0)
             if "error" in answer:
                 kind, message = answer["error"]
-                raise self._remember(Failed("builtin", message, kind))
+                raise self._remember(ScriptError("builtin", message, kind))
             return answer["value"]
 
         return ask
@@ -166,11 +169,13 @@ class Worker:
 
     def _send(self, message: dict[str, Any]) -> None:
         try:
-            self._channel.sendall(packed(message))
+            self._channel.sendall(encode_frame(message))
         except TooLarge as error:
-            raise self._remember(Failed("size", f"an argument is too large: {error}")) from None
+            raise self._remember(
+                ScriptError("size", f"an argument is too large: {error}")
+            ) from None
 
-    def _remember(self, failure: Failed) -> Failed:
+    def _remember(self, failure: ScriptError) -> ScriptError:
         self._failure = failure
         return failure
 
@@ -178,5 +183,5 @@ class Worker:
 def _full_names(table: dict[str, tuple[str, ...]]) -> set[str]:
     names: set[str] = set()
     for space, members in table.items():
-        names.update(full(space, member) for member in members)
+        names.update(full_name(space, member) for member in members)
     return names

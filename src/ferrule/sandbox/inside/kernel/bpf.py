@@ -50,7 +50,7 @@ def refuse(error: int) -> int:
     return 0x00050000 | error
 
 
-class Word:
+class ArgumentTest:
     """A condition on 32 bits of an argument: `(word & mask)` is, or is not, one of `values`.
 
     Both machines are little-endian. `high` takes the upper half: the kernel ignores it for
@@ -79,7 +79,7 @@ class Rule:
 
     __slots__ = ("answer", "conditions", "number")
 
-    def __init__(self, number: int, answer: int, *conditions: Word) -> None:
+    def __init__(self, number: int, answer: int, *conditions: ArgumentTest) -> None:
         self.number = number
         self.answer = answer
         self.conditions = conditions
@@ -147,7 +147,7 @@ def _answer(rules: Iterable[Rule]) -> Answer:
     return (*program, *_ALLOWED)
 
 
-def _condition(word: Word, skipped: int) -> list[Instruction]:
+def _condition(word: ArgumentTest, skipped: int) -> list[Instruction]:
     """Return a test that falls through if the condition holds, else skips `skipped` more."""
     offset = _ARGUMENTS + 8 * word.argument + (4 if word.high else 0)
     tests: list[Instruction] = [(_LOAD, 0, 0, offset)]

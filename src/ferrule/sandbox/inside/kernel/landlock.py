@@ -36,7 +36,7 @@ MAKE_CHAR, MAKE_DIR, MAKE_REG, MAKE_SOCK, MAKE_FIFO, MAKE_BLOCK, MAKE_SYM = (
 )
 REFER, TRUNCATE, IOCTL_DEV = 1 << 13, 1 << 14, 1 << 15
 
-WORDS = {
+RIGHTS = {
     "execute": EXECUTE,
     "read": READ_FILE,
     "list": READ_DIR,
@@ -48,8 +48,8 @@ WORDS = {
 }
 """The rights that may be granted. Making device nodes is in none of them."""
 
-LOOK = ("read", "list", "execute")
-ALL = tuple(WORDS)
+READ_RIGHTS = ("read", "list", "execute")
+ALL_RIGHTS = tuple(RIGHTS)
 
 _FILE_RIGHTS = EXECUTE | WRITE_FILE | READ_FILE | TRUNCATE | IOCTL_DEV
 """Rights that make sense for a file; the kernel refuses the others for one."""
@@ -64,15 +64,15 @@ _VERSION = 1
 _BENEATH = 1
 _PR_SET_NO_NEW_PRIVS = 38
 
-Granted = tuple[str, tuple[str, ...]]
+PathRule = tuple[str, tuple[str, ...]]
 """An absolute path and rights. For a folder they hold for everything below it."""
 
 
-class Unavailable(Exception):
+class LandlockUnavailable(Exception):
     """Landlock could not be applied. The text says why."""
 
 
-class Spec:
+class Ruleset:
     """What is granted. Every other access to files is refused.
 
     `abi`: use no more than this version. `tcp`: TCP may be used. `signals`, `abstract_sockets`:
@@ -85,7 +85,7 @@ class Spec:
 
     def __init__(
         self,
-        rules: Iterable[Granted],
+        rules: Iterable[PathRule],
         *,
         abi: int = NEWEST,
         tcp: bool = False,
@@ -103,22 +103,22 @@ class Spec:
         self.quiet = quiet
 
 
-def handled(abi: int) -> int:
+def handled_rights(abi: int) -> int:
     """Return all rights on files that this version can refuse."""
     return sum(bits for since, bits in _HANDLED_SINCE if abi >= since)
 
 
-def access(rights: Iterable[str], abi: int, *, folder: bool = True) -> int:
+def rights_mask(rights: Iterable[str], abi: int, *, folder: bool = True) -> int:
     """Return rights as the bits of this version."""
     bits = 0
     for right in rights:
-        bits |= WORDS[right]
-    return bits & handled(abi) & (-1 if folder else _FILE_RIGHTS)
+        bits |= RIGHTS[right]
+    return bits & handled_rights(abi) & (-1 if folder else _FILE_RIGHTS)
 
 
-def ruleset(spec: Spec, abi: int) -> bytes:
+def pack_ruleset(spec: Ruleset, abi: int) -> bytes:
     """Return `struct landlock_ruleset_attr`, as long as this version has it."""
-    attributes = struct.pack("=Q", handled(abi) if spec.files else MAKE_CHAR | MAKE_BLOCK)
+    attributes = struct.pack("=Q", handled_rights(abi) if spec.files else MAKE_CHAR | MAKE_BLOCK)
     if abi >= 4:
         attributes += struct.pack("=Q", 0 if spec.tcp else _TCP)
     if abi >= 6:
@@ -131,7 +131,7 @@ def ruleset(spec: Spec, abi: int) -> bytes:
     return attributes
 
 
-def abi() -> int:
+def kernel_abi() -> int:
     """Return the version that this kernel supports, 0 if Landlock is missing or switched off."""
     if sys.platform != "linux":
         return 0
@@ -141,19 +141,19 @@ def abi() -> int:
         return 0
 
 
-def restrict(spec: Spec) -> int:
+def restrict(spec: Ruleset) -> int:
     """Give up everything that is not granted. Returns the version that was used.
 
     Paths that do not exist grant nothing, nor do symbolic links: they would grant what they lead
     to.
 
     Raises:
-        Unavailable: Nothing could be given up.
+        LandlockUnavailable: Nothing could be given up.
     """
-    version = min(abi(), spec.abi, NEWEST)
+    version = min(kernel_abi(), spec.abi, NEWEST)
     if version < 1:
-        raise Unavailable("this kernel has no Landlock, or it is switched off")
-    attributes = ruleset(spec, version)
+        raise LandlockUnavailable("this kernel has no Landlock, or it is switched off")
+    attributes = pack_ruleset(spec, version)
     try:
         rules = _system_call("landlock_create_ruleset", attributes, len(attributes), 0)
         try:
@@ -165,7 +165,7 @@ def restrict(spec: Spec) -> int:
         finally:
             os.close(rules)
     except OSError as error:
-        raise Unavailable(
+        raise LandlockUnavailable(
             f"Landlock could not be applied: {error.strerror} ({error.filename})"
         ) from error
     return version
@@ -178,7 +178,7 @@ def _grant(rules: int, path: str, rights: tuple[str, ...], version: int) -> None
         return
     try:
         kind = stat.S_IFMT(os.fstat(descriptor).st_mode)
-        bits = access(rights, version, folder=kind == stat.S_IFDIR)
+        bits = rights_mask(rights, version, folder=kind == stat.S_IFDIR)
         if bits and kind != stat.S_IFLNK:
             _system_call(
                 "landlock_add_rule", rules, _BENEATH, struct.pack("=Qi", bits, descriptor), 0

@@ -22,7 +22,7 @@ import os
 import stat
 from collections.abc import Callable, Iterable, Mapping
 
-from .landlock import ALL, LOOK, Granted
+from .landlock import ALL_RIGHTS, READ_RIGHTS, PathRule
 
 FILE, FOLDER, OTHER = "file", "folder", "other"
 
@@ -54,7 +54,7 @@ SYSTEM = (
 DEVICES = ("/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom", "/dev/tty")
 
 
-def grants(
+def folder_rules(
     root: str,
     masked: Iterable[str],
     listing: Listing,
@@ -62,7 +62,7 @@ def grants(
     read_only: Iterable[str] = (),
     readable: Iterable[str] = (),
     writable: Iterable[str] = (),
-) -> tuple[Granted, ...]:
+) -> tuple[PathRule, ...]:
     """Return everything that a command is granted. All paths are absolute.
 
     Args:
@@ -72,7 +72,7 @@ def grants(
     """
     masked_names = _name_set(masked)
     read_only_names = _name_set(read_only)
-    granted: list[Granted] = []
+    granted: list[PathRule] = []
     for folder in readable:
         granted += _read_only_grants(folder, FOLDER, masked_names, read_only_names, listing)
     for folder in (root, *writable):
@@ -80,7 +80,7 @@ def grants(
     return tuple(granted)
 
 
-def devices() -> tuple[Granted, ...]:
+def device_rules() -> tuple[PathRule, ...]:
     """Return what every program needs of /dev."""
     return tuple((path, ("read", "write", "device")) for path in DEVICES)
 
@@ -104,14 +104,14 @@ def _ancestors(name: str) -> list[str]:
 
 def _full_grants(
     path: str, kind: str, masked: _NameSet, read_only: _NameSet, listing: Listing
-) -> list[Granted]:
+) -> list[PathRule]:
     if kind == OTHER or path in masked.names:
         return []
     if path in read_only.names:
         return _read_only_grants(path, kind, masked, read_only, listing)
     if path not in masked.above and path not in read_only.above:
-        return [(path, ALL if kind == FOLDER else _FILE_RIGHTS)]
-    granted: list[Granted] = [(path, _ONLY_LIST)]
+        return [(path, ALL_RIGHTS if kind == FOLDER else _FILE_RIGHTS)]
+    granted: list[PathRule] = [(path, _ONLY_LIST)]
     for name, entry_kind in sorted(listing(path).items()):
         granted += _full_grants(
             f"{path.rstrip('/')}/{name}", entry_kind, masked, read_only, listing
@@ -121,13 +121,13 @@ def _full_grants(
 
 def _read_only_grants(
     path: str, kind: str, masked: _NameSet, read_only: _NameSet, listing: Listing
-) -> list[Granted]:
+) -> list[PathRule]:
     """Grant to read a name and not to write it, leaving out what is masked below it."""
     if kind == OTHER or path in masked.names:
         return []
     if path not in masked.above:
-        return [(path, LOOK if kind == FOLDER else ("read", "execute"))]
-    granted: list[Granted] = [(path, _ONLY_LIST)]
+        return [(path, READ_RIGHTS if kind == FOLDER else ("read", "execute"))]
+    granted: list[PathRule] = [(path, _ONLY_LIST)]
     for name, entry_kind in sorted(listing(path).items()):
         granted += _read_only_grants(
             f"{path.rstrip('/')}/{name}", entry_kind, masked, read_only, listing
@@ -135,7 +135,7 @@ def _read_only_grants(
     return granted
 
 
-def listing(path: str) -> dict[str, str]:
+def list_folder(path: str) -> dict[str, str]:
     """Return the entries of a folder on disk.
 
     One that cannot be listed has none: then nothing in it is granted.

@@ -16,7 +16,7 @@ def library() -> ctypes.CDLL:
     return ctypes.CDLL(None, use_errno=True)
 
 
-def call(function: str, *arguments: int | bytes | ctypes.c_void_p | None) -> int:
+def call_libc(function: str, *arguments: int | bytes | ctypes.c_void_p | None) -> int:
     """Call a function of the C library and return its result.
 
     Raises OSError if that is -1, or if there is no such function here (ENOSYS).

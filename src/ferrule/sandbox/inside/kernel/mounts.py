@@ -27,7 +27,7 @@ import os
 import stat
 import struct
 
-from .libc import call
+from .libc import call_libc
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -67,10 +67,10 @@ class StepFailed(Exception):
 
 def make_private() -> None:
     """Separate the mounts: what is mounted outside does not appear here, nor vice versa."""
-    call("mount", b"none", b"/", None, _MS_REC | _MS_PRIVATE, None)
+    call_libc("mount", b"none", b"/", None, _MS_REC | _MS_PRIVATE, None)
 
 
-def enter(view: str, steps: Iterable[Step]) -> None:
+def build_view(view: str, steps: Iterable[Step]) -> None:
     """Make a new root over the folder `view`, and build the view in it.
 
     Sources outside are opened first; places are looked up only when the new root is ours. A link in
@@ -82,18 +82,18 @@ def enter(view: str, steps: Iterable[Step]) -> None:
     sources = {
         step: _copy_source(step) for step in steps if step[0] in ATTRIBUTES and step[0] != "hold"
     }
-    call(
+    call_libc(
         "mount", b"tmpfs", os.fsencode(view), b"tmpfs", _MS_NOSUID | _MS_NODEV, b"mode=755,size=16m"
     )
     os.mkdir(view + _OUTSIDE)  # noqa: PTH102  no pathlib in here
     os.chdir(view)
-    call("syscall", _PIVOT[os.uname().machine], b".", os.fsencode("." + _OUTSIDE))
+    call_libc("syscall", _PIVOT[os.uname().machine], b".", os.fsencode("." + _OUTSIDE))
     os.chdir("/")
     # The old root stays until a new /proc is mounted: the kernel requires a visible old one.
-    apply([step for step in steps if step[0] == "proc"])
-    call("umount2", os.fsencode(_OUTSIDE), _MNT_DETACH)
+    apply_steps([step for step in steps if step[0] == "proc"])
+    call_libc("umount2", os.fsencode(_OUTSIDE), _MNT_DETACH)
     os.rmdir(_OUTSIDE)  # noqa: PTH106  no pathlib in here
-    apply([step for step in steps if step[0] != "proc"], sources)
+    apply_steps([step for step in steps if step[0] != "proc"], sources)
 
 
 _OUTSIDE = "/.outside"
@@ -108,7 +108,7 @@ ATTRIBUTES = {
 """What is added to the mounts that a step copies."""
 
 
-def apply(steps: Iterable[Step], sources: Mapping[Step, int] | None = None) -> None:
+def apply_steps(steps: Iterable[Step], sources: Mapping[Step, int] | None = None) -> None:
     """Carry out steps. `sources` are copies of what they mount, taken before.
 
     Raises StepFailed.
@@ -124,7 +124,7 @@ def apply(steps: Iterable[Step], sources: Mapping[Step, int] | None = None) -> N
             raise _failed(step, error) from error
 
 
-def above(steps: Iterable[Step]) -> frozenset[str]:
+def folders_above_masks(steps: Iterable[Step]) -> frozenset[str]:
     """Return the folders that contain something mounted over a name.
 
     If they were moved, they would take it along.
@@ -163,10 +163,10 @@ def _mount_copy(step: Step, sources: Mapping[Step, int] | None) -> None:
         else:
             tree = sources[step] if sources else _copy_source(step)
         if covers:
-            call("syscall", _MOVE_MOUNT, tree, b"", target, b"", _FROM_EMPTY | _TO_EMPTY)
+            call_libc("syscall", _MOVE_MOUNT, tree, b"", target, b"", _FROM_EMPTY | _TO_EMPTY)
         else:
             _ensure_place(place, tree)
-            call("syscall", _MOVE_MOUNT, tree, b"", _AT_FDCWD, os.fsencode(place), _FROM_EMPTY)
+            call_libc("syscall", _MOVE_MOUNT, tree, b"", _AT_FDCWD, os.fsencode(place), _FROM_EMPTY)
     finally:
         for descriptor in (target, tree):
             if descriptor >= 0:
@@ -175,7 +175,9 @@ def _mount_copy(step: Step, sources: Mapping[Step, int] | None) -> None:
 
 def _tmpfs(place: str, options: str) -> None:
     _ensure_folder(place, 0o755)
-    call("mount", b"tmpfs", os.fsencode(place), b"tmpfs", _MS_NOSUID | _MS_NODEV, options.encode())
+    call_libc(
+        "mount", b"tmpfs", os.fsencode(place), b"tmpfs", _MS_NOSUID | _MS_NODEV, options.encode()
+    )
 
 
 def _folder(place: str, mode: str) -> None:
@@ -201,10 +203,10 @@ def _link(place: str, target: str) -> None:
 def _clone(folder: int, source: bytes, attributes: int) -> int:
     """Return a copy of a tree of mounts, mounted nowhere yet, with these attributes added."""
     flags = _CLONE | _CLOEXEC | _RECURSIVE | (0 if source else _EMPTY)
-    tree = call("syscall", _OPEN_TREE, folder, source, flags)
+    tree = call_libc("syscall", _OPEN_TREE, folder, source, flags)
     request = struct.pack("QQQQ", attributes, 0, 0, 0)
     try:
-        call("syscall", _MOUNT_SETATTR, tree, b"", _EMPTY | _RECURSIVE, request, len(request))
+        call_libc("syscall", _MOUNT_SETATTR, tree, b"", _EMPTY | _RECURSIVE, request, len(request))
     except OSError:
         os.close(tree)
         raise
@@ -227,20 +229,22 @@ def _ensure_place(place: str, tree: int) -> None:
 
 def _proc(place: str, _: str) -> None:
     _ensure_folder(place, 0o555)
-    call("mount", b"proc", os.fsencode(place), b"proc", _MS_NOSUID | _MS_NODEV | _MS_NOEXEC, None)
+    call_libc(
+        "mount", b"proc", os.fsencode(place), b"proc", _MS_NOSUID | _MS_NODEV | _MS_NOEXEC, None
+    )
 
 
 def _pts(place: str, _: str) -> None:
     _ensure_folder(place, 0o755)
     options = b"newinstance,ptmxmode=0666,mode=620"
-    call("mount", b"devpts", os.fsencode(place), b"devpts", _MS_NOSUID | _MS_NOEXEC, options)
+    call_libc("mount", b"devpts", os.fsencode(place), b"devpts", _MS_NOSUID | _MS_NOEXEC, options)
 
 
 def _overlay(place: str, folder: str) -> None:
     lower = _escaped(place)
     upper = _escaped(folder)
     options = f"lowerdir={lower},upperdir={upper}/upper,workdir={upper}/work,userxattr"
-    call(
+    call_libc(
         "mount",
         b"overlay",
         os.fsencode(place),
@@ -256,20 +260,20 @@ def _escaped(path: str) -> str:
 
 def _seal(place: str, _: str) -> None:
     request = struct.pack("QQQQ", _READ_ONLY, 0, 0, 0)
-    call("syscall", _MOUNT_SETATTR, _AT_FDCWD, os.fsencode(place), 0, request, len(request))
+    call_libc("syscall", _MOUNT_SETATTR, _AT_FDCWD, os.fsencode(place), 0, request, len(request))
 
 
-def close_proc() -> None:
+def make_proc_read_only() -> None:
     """Make `/proc` read-only, with the call that every kernel has.
 
     bubblewrap is used where there are no newer ones.
     """
     flags = _MS_REMOUNT | _MS_BIND | _MS_READ_ONLY | _MS_NOSUID | _MS_NODEV | _MS_NOEXEC
-    call("mount", b"none", b"/proc", None, flags, None)
+    call_libc("mount", b"none", b"/proc", None, flags, None)
 
 
 def _drop(place: str, _: str) -> None:
-    call("umount2", os.fsencode(place), _MNT_DETACH)
+    call_libc("umount2", os.fsencode(place), _MNT_DETACH)
 
 
 ACTIONS = {

@@ -7,7 +7,7 @@ import os
 import resource
 import struct
 
-from .libc import call
+from .libc import call_libc
 
 NEW_MOUNTS = 0x00020000
 NEW_USER = 0x10000000
@@ -28,20 +28,20 @@ _SECURE = 0b11101111
 """Every secure bit of capabilities(7) but KEEP_CAPS, locked: being user 0 gives no rights."""
 
 
-def leave_outside(user: bool) -> None:
+def unshare_processes(user: bool) -> None:
     """Give what is forked from here on process ids of its own.
 
     With `user` it also has the rights of a user namespace.
     """
     if user:
-        leave_user()
-    call("unshare", NEW_PID)
+        unshare_user()
+    call_libc("unshare", NEW_PID)
 
 
-def leave_user() -> None:
+def unshare_user() -> None:
     """Enter a user namespace of our own, with our user and group ids and all rights in it."""
     uid, gid = os.geteuid(), os.getegid()
-    call("unshare", NEW_USER)
+    call_libc("unshare", NEW_USER)
     _write("/proc/self/setgroups", "deny")
     _write("/proc/self/uid_map", f"{uid} {uid} 1")
     _write("/proc/self/gid_map", f"{gid} {gid} 1")
@@ -55,17 +55,17 @@ def lock_mounts() -> None:
     still holds a folder then sees what lies over the names in it. So this is to be called in
     another user namespace than the one that the mounts were made in.
     """
-    call("unshare", NEW_MOUNTS)
+    call_libc("unshare", NEW_MOUNTS)
 
 
-def leave_shared() -> None:
+def unshare_session() -> None:
     """Enter new mount, network, IPC and UTS namespaces, for a session."""
-    call("unshare", _NEW_SHARED)
+    call_libc("unshare", _NEW_SHARED)
 
 
-def leave_own() -> None:
+def unshare_command() -> None:
     """Enter a copy of the mounts, and a cgroup namespace. For pid 1 of a command."""
-    call("unshare", _NEW_OWN)
+    call_libc("unshare", _NEW_OWN)
 
 
 def _write(path: str, text: str) -> None:
@@ -76,48 +76,48 @@ def _write(path: str, text: str) -> None:
         os.close(descriptor)
 
 
-def hide_from_children() -> None:
+def disable_dumping() -> None:
     """Close this process's entries in /proc (memory, descriptors, links) to its user; no ptrace."""
-    call("prctl", _PR_SET_DUMPABLE, 0, 0, 0, 0)
+    call_libc("prctl", _PR_SET_DUMPABLE, 0, 0, 0, 0)
 
 
-def bound_capabilities() -> None:
+def drop_bounding_set() -> None:
     """Deny capabilities to all programs that are executed later, whoever owns them.
 
     This process keeps what it has.
     """
     for capability in range(64):
         try:
-            call("prctl", _PR_CAPBSET_DROP, capability, 0, 0, 0)
+            call_libc("prctl", _PR_CAPBSET_DROP, capability, 0, 0, 0)
         except OSError:
             break  # beyond the last one
 
 
-def bound_rights() -> None:
+def forbid_gaining_rights() -> None:
     """Prevent that anything executed from here on gains rights.
 
     Being user 0 gives none, nor does the owner of a program.
     """
     # Who may not set them has few capabilities, and gains none below.
     with contextlib.suppress(PermissionError):
-        call("prctl", _PR_SET_SECUREBITS, _SECURE, 0, 0, 0)
+        call_libc("prctl", _PR_SET_SECUREBITS, _SECURE, 0, 0, 0)
     with contextlib.suppress(OSError):  # before Linux 4.3 there are none
-        call("prctl", _PR_CAP_AMBIENT, _AMBIENT_CLEAR_ALL, 0, 0, 0)
-    call("prctl", _PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0)
+        call_libc("prctl", _PR_CAP_AMBIENT, _AMBIENT_CLEAR_ALL, 0, 0, 0)
+    call_libc("prctl", _PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0)
 
 
 def drop_capabilities() -> None:
     """Irrevocably drop all capabilities: effective, permitted and inheritable."""
-    call("capset", _VERSION_3, bytes(24))
+    call_libc("capset", _VERSION_3, bytes(24))
 
 
-def limit(bounds: dict[str, int | None]) -> None:
+def set_resource_limits(limits: dict[str, int | None]) -> None:
     """Limit each process, by the names of the resource module (`FSIZE`). None: unchanged.
 
     There are no core dumps.
     """
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-    for name, value in bounds.items():
+    for name, value in limits.items():
         if value is None:
             continue
         kind = getattr(resource, f"RLIMIT_{name}")

@@ -49,7 +49,7 @@ def listen(port: int = PORT) -> list[socket.socket]:
     return sockets
 
 
-def hand_out(control: socket.socket, message: bytes, sockets: list[socket.socket]) -> None:
+def send_sockets(control: socket.socket, message: bytes, sockets: list[socket.socket]) -> None:
     """Send the sockets along with a message on a unix socket, and close them here.
 
     Raises OSError.

@@ -26,7 +26,7 @@ import os
 from errno import EACCES, EAFNOSUPPORT, EINVAL, ENOSYS, ENOTTY, EPERM
 
 from . import bpf, system_calls
-from .bpf import NOTIFY, Rule, Word, refuse
+from .bpf import NOTIFY, ArgumentTest, Rule, refuse
 from .libc import library
 
 TYPE_CHECKING = False
@@ -108,7 +108,7 @@ _GAINED = 0o6000
 """Set-user-id and set-group-id, as in a mode."""
 
 
-def program(
+def assemble_filter(
     allow_unix_only: bool,
     mediate: bool,
     *,
@@ -137,7 +137,7 @@ def program(
     """
     target = machine or system_calls.machine()
 
-    def named(names: str, answer: int, *when: Word) -> list[Rule]:
+    def named(names: str, answer: int, *when: ArgumentTest) -> list[Rule]:
         numbers = [system_calls.number(name, target) for name in names.split()]
         return [Rule(number, answer, *when) for number in numbers if number is not None]
 
@@ -145,15 +145,15 @@ def program(
     rules += _no_gained_rights(named, mediate)
     rules += named("clone", refuse(EPERM), _has_any_bit(0, _NEW_NAMESPACE))
     rules += named("unshare", refuse(EPERM), _has_any_bit(0, _NEW_NAMESPACE | _NEW_TIME))
-    rules += named("ioctl", refuse(EPERM), Word(1, *_FORBIDDEN_CONTROLS))
-    rules += named("personality", refuse(EPERM), Word(0, *_PERSONALITIES, one_of=False))
+    rules += named("ioctl", refuse(EPERM), ArgumentTest(1, *_FORBIDDEN_CONTROLS))
+    rules += named("personality", refuse(EPERM), ArgumentTest(0, *_PERSONALITIES, one_of=False))
     # No process may change the limits of another: pid 1 needs its own.
     for high in (False, True):
         rules += named(
             "prlimit64",
             refuse(EPERM),
-            Word(0, 0, one_of=False),
-            Word(2, 0, high=high, one_of=False),
+            ArgumentTest(0, 0, one_of=False),
+            ArgumentTest(2, 0, high=high, one_of=False),
         )
     rules += named(
         "socket",
@@ -162,19 +162,22 @@ def program(
     )
     if not allow_unix_only:
         rules += named(
-            "socket", refuse(EAFNOSUPPORT), Word(0, _AF_NETLINK), Word(2, 0, one_of=False)
+            "socket",
+            refuse(EAFNOSUPPORT),
+            ArgumentTest(0, _AF_NETLINK),
+            ArgumentTest(2, 0, one_of=False),
         )
-    rules += named("socketpair", refuse(EAFNOSUPPORT), Word(0, _AF_UNIX, one_of=False))
+    rules += named("socketpair", refuse(EAFNOSUPPORT), ArgumentTest(0, _AF_UNIX, one_of=False))
     if not by_name:
-        rules += named("socket", refuse(EACCES), Word(0, _AF_UNIX))
+        rules += named("socket", refuse(EACCES), ArgumentTest(0, _AF_UNIX))
     if not connect:
         # A datagram socket reaches any name without connecting, and `sendmsg` hides the name in
         # memory.
         rules += named(
             "socket socketpair",
             refuse(EACCES),
-            Word(0, _AF_UNIX),
-            Word(1, _STREAM, _SEQPACKET, mask=_TYPE, one_of=False),
+            ArgumentTest(0, _AF_UNIX),
+            ArgumentTest(1, _STREAM, _SEQPACKET, mask=_TYPE, one_of=False),
         )
         rules += named("connect", refuse(EACCES))
         rules += named(_INTERPROCESS, refuse(ENOSYS))
@@ -184,13 +187,13 @@ def program(
         # Before the narrower rules for the same calls: the first one that fits answers.
         rules += named(f"truncate {_ATTRIBUTES}", NOTIFY)
         rules += named(_NEWER_ATTRIBUTES, refuse(ENOSYS))
-        rules += named("ioctl", refuse(ENOTTY), Word(1, *_FILE_CONTROLS, mask=0xFF00))
-        rules += named("open", NOTIFY, Word(1, 0, mask=_O_PATH))
-        rules += named("openat", NOTIFY, Word(2, 0, mask=_O_PATH))
+        rules += named("ioctl", refuse(ENOTTY), ArgumentTest(1, *_FILE_CONTROLS, mask=0xFF00))
+        rules += named("open", NOTIFY, ArgumentTest(1, 0, mask=_O_PATH))
+        rules += named("openat", NOTIFY, ArgumentTest(2, 0, mask=_O_PATH))
     if mediate:
         rules += named(_CREATING, NOTIFY)
-        rules += named("open", NOTIFY, Word(1, _O_CREAT, mask=_O_CREAT | _O_PATH))
-        rules += named("openat", NOTIFY, Word(2, _O_CREAT, mask=_O_CREAT | _O_PATH))
+        rules += named("open", NOTIFY, ArgumentTest(1, _O_CREAT, mask=_O_CREAT | _O_PATH))
+        rules += named("openat", NOTIFY, ArgumentTest(2, _O_CREAT, mask=_O_CREAT | _O_PATH))
     return bpf.assemble(system_calls.AUDIT_ARCH[target], rules, system_calls.LAST)
 
 
@@ -210,19 +213,19 @@ def _no_gained_rights(named: Callable[..., list[Rule]], mediate: bool) -> list[R
             rules += named(
                 names,
                 refuse(EPERM),
-                Word(flags, making, mask=making),
+                ArgumentTest(flags, making, mask=making),
                 _has_any_bit(flags + 1, _GAINED),
             )
     return rules
 
 
-def _has_any_bit(argument: int, bits: int) -> Word:
-    return Word(argument, 0, mask=bits, one_of=False)
+def _has_any_bit(argument: int, bits: int) -> ArgumentTest:
+    return ArgumentTest(argument, 0, mask=bits, one_of=False)
 
 
-def _other_families(allow_unix_only: bool) -> tuple[Word, ...]:
+def _other_families(allow_unix_only: bool) -> tuple[ArgumentTest, ...]:
     allowed = (_AF_UNIX,) if allow_unix_only else (_AF_UNIX, _AF_INET, _AF_INET6, _AF_NETLINK)
-    return (Word(0, *allowed, one_of=False),)
+    return (ArgumentTest(0, *allowed, one_of=False),)
 
 
 _SET_MODE_FILTER = 1
@@ -240,7 +243,7 @@ class _Program(ctypes.Structure):
 _assembled: dict[tuple[bool, ...], bytes] = {}
 
 
-def prepare(
+def prepare_filter(
     allow_unix_only: bool,
     mediate: bool,
     *,
@@ -255,7 +258,7 @@ def prepare(
     """
     key = (allow_unix_only, mediate, connect, removals, opens, by_name)
     if key not in _assembled:
-        _assembled[key] = program(
+        _assembled[key] = assemble_filter(
             allow_unix_only,
             mediate,
             connect=connect,
@@ -266,7 +269,7 @@ def prepare(
     return _assembled[key]
 
 
-def install(
+def install_filter(
     allow_unix_only: bool,
     mediate: bool,
     *,
@@ -282,7 +285,7 @@ def install(
 
     Raises OSError if the kernel refuses.
     """
-    bytecode = prepare(
+    bytecode = prepare_filter(
         allow_unix_only, mediate, connect=connect, removals=removals, opens=opens, by_name=by_name
     )
     if library().prctl(

@@ -179,7 +179,7 @@ def number(call: str, target: str | None = None) -> int | None:
 
 
 @cache
-def named(target: str | None = None) -> dict[int, str]:
+def names_by_number(target: str | None = None) -> dict[int, str]:
     """Return the names of the listed calls by their numbers."""
     numbers = {call: number(call, target) for call in _NUMBERS}
     return {found: call for call, found in numbers.items() if found is not None}

@@ -8,7 +8,7 @@ from __future__ import annotations
 import socket
 
 from ..protocol import receive_descriptors
-from .mediator import Mediator, lower_rights
+from .mediator import Mediator, drop_file_capabilities
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -16,15 +16,15 @@ if TYPE_CHECKING:
 
     from .. import process_tree
     from ..protocol import Launch, Report
-    from ..session import Session
-    from .requests import Request
-    from .withheld_files import Covers
+    from ..session import SandboxRecord
+    from .requests import CallRequest
+    from .withheld_files import WithheldFiles
 
-MOST_NAMED = 100
+MAX_REPORTED = 100
 """Refused names that are reported at most: a command that tries a million times made its point."""
 
 
-class Answering:
+class MediatorRunner:
     """Answers a command's calls. `here` brings the listener, or its end if the command gets none.
 
     `above` are folders that must stay where they are.
@@ -32,49 +32,49 @@ class Answering:
 
     def __init__(
         self,
-        session: Session,
+        session: SandboxRecord,
         launch: Launch,
         here: socket.socket,
         report: Report,
-        above: frozenset[str],
+        fixed_folders: frozenset[str],
         *,
-        more: Mapping[str, Callable[[Request], int | None]] | None = None,
-        covers: Covers | None = None,
+        more: Mapping[str, Callable[[CallRequest], int | None]] | None = None,
+        covers: WithheldFiles | None = None,
     ) -> None:
         self.report = report
-        self.told = 0
+        self.reported_count = 0
         self.mediator: Mediator | None = None
         # Confining the command needed more rights on files than it may have. Done while the
         # command gets ready.
-        lower_rights()
+        drop_file_capabilities()
         with here:
             _, received = receive_descriptors(here, 1, 1)
         if received:
-            session.rules.own = frozenset(launch.own_files)
-            session.rules.room = launch.name_quota
-            session.rules.anchor(above)
+            session.rules.own_files = frozenset(launch.own_files)
+            session.rules.name_quota = launch.name_quota
+            session.rules.fix_folders(fixed_folders)
             self.mediator = Mediator(
-                received[0], session.rules, session.lock, more=more, covers=covers
+                received[0], session.rules, session.lock, more_calls=more, withheld=covers
             )
 
-    def join(self, attention: process_tree.Attention) -> None:
+    def register(self, attention: process_tree.EventLoop) -> None:
         if self.mediator is not None:
-            attention.answers[self.mediator.fileno()] = self.answer
+            attention.readers[self.mediator.fileno()] = self.handle_one
 
-    def leave_room(self) -> None:
+    def release_names(self) -> None:
         """Give back what the command took of the number of names. Called when it is over."""
         if self.mediator is not None:
-            self.mediator.leave_room()
+            self.mediator.release_names()
 
-    def openers(self) -> set[int]:
-        return self.mediator.openers if self.mediator is not None else set()
+    def opener_pids(self) -> set[int]:
+        return self.mediator.opener_pids if self.mediator is not None else set()
 
-    def answer(self) -> None:
+    def handle_one(self) -> None:
         assert self.mediator is not None
         self.mediator.handle_one()
-        while self.mediator.made:
-            made = self.mediator.made.pop()
-            self.report.say(f"made {made.identity}")
-        for name in self.mediator.refused[self.told : MOST_NAMED]:
-            self.report.say(f"refused {name}")
-        self.told = len(self.mediator.refused)
+        while self.mediator.created_files:
+            made = self.mediator.created_files.pop()
+            self.report.send(f"made {made.identity}")
+        for name in self.mediator.refused_names[self.reported_count : MAX_REPORTED]:
+            self.report.send(f"refused {name}")
+        self.reported_count = len(self.mediator.refused_names)

@@ -14,9 +14,9 @@ from collections.abc import Callable
 from errno import EINVAL, EPERM
 
 from . import file_calls, guarded_calls
-from .callers import Refusal
+from .callers import CallRefused
 from .file_calls import AT_EMPTY_PATH, AT_FDCWD
-from .requests import Request
+from .requests import CallRequest
 
 _NO_FOLLOW = 0x100
 _MAX_VALUE = 65_536
@@ -24,50 +24,52 @@ _MODE = 0o7777
 _SET_ID_BITS = 0o6000
 _NANOSECONDS = 1_000_000_000
 
-_Perform = Callable[[Request], int]
+_Perform = Callable[[CallRequest], int]
 
 
-def _handle(request: Request, base: int, path: int | None, flags: int = 0) -> bytes:
+def _handle(request: CallRequest, base: int, path: int | None, flags: int = 0) -> bytes:
     """Return the file as a path of ours that means it whatever becomes of its name.
 
     With `path` None it is the descriptor `base` itself.
     """
     if path is None or not request.call.arguments[path]:
-        handle = request.handles.keep(request.caller.descriptor(base))
-    elif flags & AT_EMPTY_PATH and not request.text(path):
+        handle = request.handles.keep(request.caller.open_descriptor(base))
+    elif flags & AT_EMPTY_PATH and not request.read_string(path):
         folder = request.handles.working_folder(request.caller) if base == AT_FDCWD else -1
-        handle = folder if folder >= 0 else request.handles.keep(request.caller.descriptor(base))
+        handle = (
+            folder if folder >= 0 else request.handles.keep(request.caller.open_descriptor(base))
+        )
     else:
-        _, handle = guarded_calls.found(request, base, path, follow=not flags & _NO_FOLLOW)
+        _, handle = guarded_calls.open_handle(request, base, path, follow=not flags & _NO_FOLLOW)
     _check_writable(request, handle)
-    request.still_waits()
+    request.check_still_waiting()
     return b"/proc/self/fd/%d" % handle
 
 
-def _check_writable(request: Request, handle: int) -> None:
+def _check_writable(request: CallRequest, handle: int) -> None:
     """Refuse to change what the command may not write. Where mounts are used, they refuse that."""
-    if not request.context.covers.alone:
+    if not request.context.withheld.without_mounts:
         return
     try:
-        path = request.context.resolver.where(handle)
-    except Refusal:
+        path = request.context.resolver.path_of(handle)
+    except CallRefused:
         return  # a pipe, memory: it is in no folder
-    if not request.context.covers.writable(path):
-        raise Refusal(EPERM)
+    if not request.context.withheld.is_writable(path):
+        raise CallRefused(EPERM)
     folder, _, name = path.rpartition(b"/")
-    request.context.covers.enter(folder or b"/", name)
-    request.context.covers.touch(os.fstat(handle))
+    request.context.withheld.check_name(folder or b"/", name)
+    request.context.withheld.check_file(os.fstat(handle))
 
 
 def _make_chmod(
     base: int | None, path: int | None, mode: int, flags: int | None = None
 ) -> _Perform:
-    def perform(request: Request) -> int:
+    def perform(request: CallRequest) -> int:
         handle_flags = 0 if flags is None else request.call.integer(flags)
         target = _handle(request, _base(request, base), path, handle_flags)
         new_mode = request.call.integer(mode) & _MODE
         if new_mode & _SET_ID_BITS and not stat.S_ISDIR(os.stat(target).st_mode):  # noqa: PTH116  no pathlib in here
-            raise Refusal(EPERM)
+            raise CallRefused(EPERM)
         os.chmod(target, new_mode)  # noqa: PTH101  no pathlib in here
         return 0
 
@@ -77,7 +79,7 @@ def _make_chmod(
 def _make_chown(
     base: int | None, path: int | None, owner: int, flags: int | None = None, fixed: int = 0
 ) -> _Perform:
-    def perform(request: Request) -> int:
+    def perform(request: CallRequest) -> int:
         handle_flags = fixed if flags is None else request.call.integer(flags)
         target = _handle(request, _base(request, base), path, handle_flags)
         os.chown(target, request.call.integer(owner), request.call.integer(owner + 1))
@@ -94,12 +96,12 @@ def _make_set_times(
     `=qqqq` is seconds and a part, twice; `=qq` is seconds alone, twice.
     """
 
-    def perform(request: Request) -> int:
+    def perform(request: CallRequest) -> int:
         handle_flags = 0 if flags is None else request.call.integer(flags)
         address = request.call.arguments[times]
         data = None
         if address:
-            data = request.context.memory.exactly(
+            data = request.context.memory.read_exactly(
                 request.call.thread, address, struct.calcsize(form)
             )
         timespecs = (
@@ -118,37 +120,39 @@ def _timespecs(values: tuple[int, ...], *, micro: bool) -> bytes:
     if not micro:
         return struct.pack("=qqqq", *values)
     if not all(0 <= part < _NANOSECONDS // 1000 for part in values[1::2]):
-        raise Refusal(EINVAL)
+        raise CallRefused(EINVAL)
     return struct.pack("=qqqq", values[0], values[1] * 1000, values[2], values[3] * 1000)
 
 
 def _make_set_attribute(path: int | None, flags: int = 0) -> _Perform:
-    def perform(request: Request) -> int:
+    def perform(request: CallRequest) -> int:
         size = request.call.arguments[3]
         if size > _MAX_VALUE:
             return -EINVAL
-        value = request.context.memory.exactly(request.call.thread, request.call.arguments[2], size)
+        value = request.context.memory.read_exactly(
+            request.call.thread, request.call.arguments[2], size
+        )
         target = _handle(request, _base(request, None if path is not None else 0), path, flags)
-        os.setxattr(target, request.text(1), value, request.call.integer(4))
+        os.setxattr(target, request.read_string(1), value, request.call.integer(4))
         return 0
 
     return perform
 
 
 def _make_remove_attribute(path: int | None, flags: int = 0) -> _Perform:
-    def perform(request: Request) -> int:
+    def perform(request: CallRequest) -> int:
         target = _handle(request, _base(request, None if path is not None else 0), path, flags)
-        os.removexattr(target, request.text(1))
+        os.removexattr(target, request.read_string(1))
         return 0
 
     return perform
 
 
-def _base(request: Request, base: int | None) -> int:
+def _base(request: CallRequest, base: int | None) -> int:
     return AT_FDCWD if base is None else request.call.integer(base)
 
 
-ATTRIBUTES: dict[str, _Perform] = {
+ATTRIBUTE_CALLS: dict[str, _Perform] = {
     "chmod": _make_chmod(None, 0, 1),
     "fchmod": _make_chmod(0, None, 1),
     "fchmodat": _make_chmod(0, 1, 2),
@@ -170,5 +174,5 @@ ATTRIBUTES: dict[str, _Perform] = {
 }
 """By the name of the call, for the mediator."""
 
-MODES = {name: perform for name, perform in ATTRIBUTES.items() if "chmod" in name}
+MODE_CALLS = {name: perform for name, perform in ATTRIBUTE_CALLS.items() if "chmod" in name}
 """Those that may give a file its owner's rights: they are mediated everywhere."""

@@ -23,11 +23,11 @@ _FIRST_READ = 512
 _PIDFD_THREAD = os.O_EXCL
 
 
-class Gone(Exception):
+class CallerGone(Exception):
     """The caller was killed while it waited: nobody needs an answer."""
 
 
-class Refusal(Exception):
+class CallRefused(Exception):
     """The call fails with this errno."""
 
     def __init__(self, error: int) -> None:
@@ -41,7 +41,7 @@ class _Range(ctypes.Structure):
     _fields_ = (("start", ctypes.c_size_t), ("size", ctypes.c_size_t))
 
 
-class Memory:
+class CallerMemory:
     """Reads the memory of callers into one buffer."""
 
     def __init__(self) -> None:
@@ -61,12 +61,12 @@ class Memory:
         here, there = self._ranges
         count = file_calls.read_memory(thread, here, 1, there, 1, 0)
         if count == -ESRCH:
-            raise Gone
+            raise CallerGone
         if count <= 0:
-            raise Refusal(EACCES if count == -EPERM else EFAULT)
+            raise CallRefused(EACCES if count == -EPERM else EFAULT)
         return self._view[:count].tobytes()
 
-    def text(self, thread: int, address: int) -> bytes:
+    def read_string(self, thread: int, address: int) -> bytes:
         """Read a string that ends with a zero byte, and return it without that.
 
         ENAMETOOLONG if it does not end within 4096 bytes.
@@ -81,9 +81,9 @@ class Memory:
             found += head
             if zero:
                 return found
-        raise Refusal(ENAMETOOLONG)
+        raise CallRefused(ENAMETOOLONG)
 
-    def exactly(self, thread: int, address: int, size: int) -> bytes:
+    def read_exactly(self, thread: int, address: int, size: int) -> bytes:
         """Read `size` bytes (at most 4096). EFAULT if a part of them is not mapped."""
         found = b""
         while len(found) < size:
@@ -102,42 +102,42 @@ class Caller:
         self._folder = file_calls.openat(AT_FDCWD, b"/proc/%d" % thread, O_PATH | os.O_CLOEXEC, 0)
         self._status = -1
         if self._folder < 0:
-            raise Gone
+            raise CallerGone
 
     def close(self) -> None:
         for descriptor in (self._folder, self._status):
             if descriptor >= 0:
                 os.close(descriptor)
 
-    def working_folder(self) -> int:
+    def open_working_folder(self) -> int:
         """Return a new handle of the folder that its relative names begin in."""
         return self._checked(file_calls.openat(self._folder, b"cwd", O_PATH | os.O_CLOEXEC, 0))
 
-    def descriptor(self, number: int) -> int:
+    def open_descriptor(self, number: int) -> int:
         """Return a new handle of the file behind one of its descriptors, of any kind."""
         if number < 0:
-            raise Refusal(EBADF)
+            raise CallRefused(EBADF)
         found = file_calls.openat(self._folder, b"fd/%d" % number, O_PATH | os.O_CLOEXEC, 0)
         if found == -EACCES:
             # A process that nobody may look into: the folder is not ours.
-            return self.same_descriptor(number)
+            return self.duplicate_descriptor(number)
         if found == -ENOENT:
-            raise Refusal(EBADF)
+            raise CallRefused(EBADF)
         return self._checked(found)
 
-    def same_descriptor(self, number: int) -> int:
+    def duplicate_descriptor(self, number: int) -> int:
         """Return its descriptor itself, shared: for sockets, which cannot be opened again."""
         process = file_calls.pidfd_open(self.thread, _PIDFD_THREAD)
         if process < 0:  # before Linux 6.9 there are only handles of processes
             process = file_calls.pidfd_open(self.process(), 0)
         if process == -ESRCH:
-            raise Gone
+            raise CallerGone
         if process < 0:
-            raise Refusal(EACCES)
+            raise CallRefused(EACCES)
         found = file_calls.pidfd_getfd(process, number, 0)
         os.close(process)
         if found < 0:
-            raise Refusal(EBADF if found == -EBADF else EACCES)
+            raise CallRefused(EBADF if found == -EBADF else EACCES)
         return found
 
     def umask(self) -> int:
@@ -156,7 +156,7 @@ class Caller:
         try:
             line = os.read(self._checked(stat), PAGE)
         except ProcessLookupError:
-            raise Gone from None
+            raise CallerGone from None
         finally:
             if stat >= 0:
                 os.close(stat)
@@ -170,22 +170,22 @@ class Caller:
         try:
             lines = os.pread(self._status, 512, 0)
         except ProcessLookupError:
-            raise Gone from None
+            raise CallerGone from None
         found = lines.find(name)
         if found < 0:
-            raise Gone  # it is being killed, and has released what this line tells
+            raise CallerGone  # it is being killed, and has released what this line tells
         start = found + len(name)
         return lines[start : lines.index(b"\n", start)]
 
     def _checked(self, result: int) -> int:
         if result in (-ENOENT, -ESRCH):
-            raise Gone
+            raise CallerGone
         if result < 0:
-            raise Refusal(-result)
+            raise CallRefused(-result)
         return result
 
 
-class Callers:
+class CallerCache:
     """The most recent callers, with their handles."""
 
     MOST = 64

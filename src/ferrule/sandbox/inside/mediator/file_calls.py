@@ -95,7 +95,7 @@ _statfs_buffer = ctypes.create_string_buffer(256)
 _PROC = 0x9FA0
 
 
-def on_proc(descriptor: int) -> bool:
+def is_on_proc(descriptor: int) -> bool:
     """Return whether a file is on procfs.
 
     `struct statfs` begins with the type of the file system.

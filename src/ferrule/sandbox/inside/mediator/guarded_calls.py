@@ -14,11 +14,11 @@ from collections.abc import Callable
 from errno import EACCES, EINVAL, EISDIR, ELOOP, ENOTDIR
 
 from . import file_calls, opening
-from .callers import Refusal
+from .callers import CallRefused
 from .file_calls import AT_FDCWD
 from .name_rules import REFUSED
-from .path_resolution import Place
-from .requests import Request
+from .path_resolution import ResolvedName
+from .requests import CallRequest
 
 _REMOVE_FOLDER = 0x200
 _NAMELESS = 0o20000000  # __O_TMPFILE, which os.O_TMPFILE joins with O_DIRECTORY
@@ -36,34 +36,34 @@ _PROC_SECRETS = frozenset(
 )
 
 
-def _unlink(request: Request) -> int:
+def _unlink(request: CallRequest) -> int:
     return _remove(request, AT_FDCWD, 0, 0)
 
 
-def _rmdir(request: Request) -> int:
+def _rmdir(request: CallRequest) -> int:
     return _remove(request, AT_FDCWD, 0, _REMOVE_FOLDER)
 
 
-def _unlinkat(request: Request) -> int:
+def _unlinkat(request: CallRequest) -> int:
     return _remove(request, request.call.integer(0), 1, request.call.integer(2))
 
 
-def _remove(request: Request, base: int, path: int, flags: int) -> int:
+def _remove(request: CallRequest, base: int, path: int, flags: int) -> int:
     """Remove a name, unless it is refused.
 
     A mount over a link would lie over what it leads to: that such a link stays is ensured here.
     """
     folder = bool(flags & _REMOVE_FOLDER)
-    place = request.place(base, request.text(path))
+    place = request.resolve(base, request.read_string(path))
     if place.plain:
         name = request.name_of(place)
         status = _status(place)
         is_refused = request.verdict(name, folder=folder) == REFUSED
         if status is not None and name is not None and is_refused:
             raise request.context.refuse(name)
-        request.context.covers.enter(place.path, place.plain)
-        request.context.covers.touch(status)
-    request.still_waits()
+        request.context.withheld.check_name(place.path, place.plain)
+        request.context.withheld.check_file(status)
+    request.check_still_waiting()
     if folder:
         os.rmdir(place.name, dir_fd=place.folder)
     else:
@@ -71,29 +71,29 @@ def _remove(request: Request, base: int, path: int, flags: int) -> int:
     return 0
 
 
-def _status(place: Place) -> os.stat_result | None:
+def _status(place: ResolvedName) -> os.stat_result | None:
     try:
         return os.stat(place.plain, dir_fd=place.folder, follow_symlinks=False)
     except OSError:
         return None  # the call itself says why
 
 
-def _open(request: Request) -> int | None:
+def _open(request: CallRequest) -> int | None:
     integer = request.call.integer
     return _open_any(request, AT_FDCWD, 0, integer(1), integer(2) & 0o7777)
 
 
-def _openat(request: Request) -> int | None:
+def _openat(request: CallRequest) -> int | None:
     integer = request.call.integer
     return _open_any(request, integer(0), 1, integer(2), integer(3) & 0o7777)
 
 
-def _open_any(request: Request, base: int, path: int, flags: int, mode: int) -> int | None:
+def _open_any(request: CallRequest, base: int, path: int, flags: int, mode: int) -> int | None:
     if flags & os.O_CREAT:
-        return opening.open_for(request, base, path, flags, mode)
+        return opening.open_or_create(request, base, path, flags, mode)
     if flags & os.O_TRUNC and flags & os.O_ACCMODE == os.O_RDONLY:
         return -EINVAL  # before version 3 Landlock takes it for reading
-    place, handle = found(request, base, path, follow=not flags & os.O_NOFOLLOW)
+    place, handle = open_handle(request, base, path, follow=not flags & os.O_NOFOLLOW)
     status = os.fstat(handle)
     if stat.S_ISLNK(status.st_mode):
         return -ELOOP
@@ -101,36 +101,38 @@ def _open_any(request: Request, base: int, path: int, flags: int, mode: int) -> 
         return -ENOTDIR
     if flags & _NAMELESS:
         return _open_nameless(request, place, handle, flags, mode)
-    request.still_waits()
+    request.check_still_waiting()
     return _give_opened(request, place, handle, status, flags & ~os.O_EXCL)
 
 
 def _give_opened(
-    request: Request, place: Place, handle: int, status: os.stat_result, flags: int
+    request: CallRequest, place: ResolvedName, handle: int, status: os.stat_result, flags: int
 ) -> int | None:
     if not stat.S_ISDIR(status.st_mode):
         return opening.open_existing(request, place, handle, flags)
-    replacement = request.seen(place, handle, status, flags)
+    replacement = request.open_replacement(place, handle, status, flags)
     folder = handle if replacement is None else request.handles.keep(replacement)
-    return opening.give(request, opening.reopen(folder, flags), flags)
+    return opening.give_descriptor(request, opening.reopen(folder, flags), flags)
 
 
 def _open_nameless(
-    request: Request, place: Place, handle: int, flags: int, mode: int
+    request: CallRequest, place: ResolvedName, handle: int, flags: int, mode: int
 ) -> int | None:
     """Open a file without a name, in a folder. Naming it is another call."""
-    request.context.covers.enter(request.context.resolver.where(handle))
+    request.context.withheld.check_name(request.context.resolver.path_of(handle))
     request.context.use_umask(request.caller.umask())
-    request.still_waits()
-    return opening.give(request, file_calls.openat(handle, b".", flags, mode), flags)
+    request.check_still_waiting()
+    return opening.give_descriptor(request, file_calls.openat(handle, b".", flags, mode), flags)
 
 
-def found(request: Request, base: int, path: int, *, follow: bool) -> tuple[Place, int]:
+def open_handle(
+    request: CallRequest, base: int, path: int, *, follow: bool
+) -> tuple[ResolvedName, int]:
     """Return where a name leads, and a handle of what is there.
 
     Refused if nothing is, or nobody may look at it.
     """
-    start = request.place(base, request.text(path))
+    start = request.resolve(base, request.read_string(path))
     plain = start.plain
     if not plain:  # `/`, `.`, `..`: no link can be one of these
         handle = request.handles.keep(
@@ -139,23 +141,23 @@ def found(request: Request, base: int, path: int, *, follow: bool) -> tuple[Plac
         return start, handle
     slashes = start.name != plain
     # Without slashes: after those the kernel would follow a link of /proc as ours.
-    bare = Place(start.folder, start.path, plain, start.on_proc, start.foreign, start.direct)
+    bare = ResolvedName(start.folder, start.path, plain, start.on_proc, start.foreign, start.direct)
     if follow or slashes:
         place, handle = request.context.resolver.follow(request.caller, bare, request.handles)
         if handle < 0:
-            raise Refusal(-handle)
+            raise CallRefused(-handle)
     else:
         place = bare
         handle = request.handles.keep(
             file_calls.openat(bare.folder, plain, file_calls.O_PATH | file_calls.O_NOFOLLOW, 0)
         )
     if slashes and not stat.S_ISDIR(os.fstat(handle).st_mode):
-        raise Refusal(ENOTDIR)
+        raise CallRefused(ENOTDIR)
     _check_proc(request, place)
     return place, handle
 
 
-def _check_proc(request: Request, place: Place) -> None:
+def _check_proc(request: CallRequest, place: ResolvedName) -> None:
     """Refuse what on /proc belongs to other processes or their sockets.
 
     What is about the machine and what is the caller's own is allowed.
@@ -164,25 +166,25 @@ def _check_proc(request: Request, place: Place) -> None:
         return
     parts = (place.path + b"/" + place.plain).split(b"/")[2:]
     if (parts[:1] and parts[0] in _PROC_SECRETS) or b"net" in parts[1:4]:
-        raise Refusal(EACCES)
+        raise CallRefused(EACCES)
     is_process = bool(parts[:1]) and parts[0].isdigit()
     if place.foreign and is_process and int(parts[0]) != request.caller.process():
-        raise Refusal(EACCES)
+        raise CallRefused(EACCES)
 
 
-def _truncate(request: Request) -> int:
-    place, handle = found(request, AT_FDCWD, 0, follow=True)
+def _truncate(request: CallRequest) -> int:
+    place, handle = open_handle(request, AT_FDCWD, 0, follow=True)
     status = os.fstat(handle)
     if stat.S_ISDIR(status.st_mode):
         return -EISDIR
     if not stat.S_ISREG(status.st_mode):
         return -EINVAL
-    request.context.covers.touch(status)
-    request.context.covers.enter(place.path, place.plain)
+    request.context.withheld.check_file(status)
+    request.context.withheld.check_name(place.path, place.plain)
     size = request.call.arguments[1]
     if size >= 1 << 63:
         return -EINVAL
-    request.still_waits()
+    request.check_still_waiting()
     # By writing: that is a right of its own in every version of Landlock.
     opened = request.handles.keep(
         file_calls.openat(AT_FDCWD, b"/proc/self/fd/%d" % handle, os.O_WRONLY | os.O_CLOEXEC, 0)
@@ -191,12 +193,12 @@ def _truncate(request: Request) -> int:
     return 0
 
 
-REMOVALS: dict[str, Callable[[Request], int | None]] = {
+REMOVING_CALLS: dict[str, Callable[[CallRequest], int | None]] = {
     "rmdir": _rmdir,
     "unlink": _unlink,
     "unlinkat": _unlinkat,
 }
-OPENS: dict[str, Callable[[Request], int | None]] = {
+OPENING_CALLS: dict[str, Callable[[CallRequest], int | None]] = {
     "open": _open,
     "openat": _openat,
     "truncate": _truncate,

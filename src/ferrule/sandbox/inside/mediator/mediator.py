@@ -1,9 +1,10 @@
 """The mediator: performs the calls of a command's processes that create names, or refuses them.
 
-It runs as pid 1 of the command's namespace, with the same view of files and, once `lower_rights`
-was called, no more rights on files than the command. A caller waits in its call until the answer;
-what it asked for is read from its memory once, looked up by descriptor, judged, and performed here.
-The kernel never reads the caller's memory again, so there is no moment between check and use.
+It runs as pid 1 of the command's namespace, with the same view of files and, once
+`drop_file_capabilities` was called, no more rights on files than the command. A caller waits in its
+call until the answer; what it asked for is read from its memory once, looked up by descriptor,
+judged, and performed here. The kernel never reads the caller's memory again, so there is no moment
+between check and use.
 
 Errors are those of the kernel, since the kernel performs the call. A refused name is EACCES.
 Different from a call made directly, and harmless: too many open files is noticed after a file was
@@ -24,15 +25,15 @@ from functools import cache
 
 from ..kernel import system_calls
 from . import file_calls
-from .attributes import MODES
-from .callers import Callers, Gone, Refusal
+from .attributes import MODE_CALLS
+from .callers import CallerCache, CallerGone, CallRefused
 from .file_calls import AT_EMPTY_PATH, AT_FDCWD, AT_SYMLINK_FOLLOW, O_NOFOLLOW, O_PATH
-from .name_rules import REFUSED, Rules
-from .notifications import Asked, Listener
-from .opening import open_for
+from .name_rules import REFUSED, NameRules
+from .notifications import PendingCall, SeccompListener
+from .opening import open_or_create
 from .renaming import rename
-from .requests import Ground, Made, Request
-from .withheld_files import Covers
+from .requests import CallRequest, CreatedFile, MediatorContext
+from .withheld_files import WithheldFiles
 
 _CAP_SYS_PTRACE = 19
 _AF_UNIX = 1
@@ -46,48 +47,49 @@ class Mediator:
     Single-threaded; whoever owns the loop calls `handle_one`.
 
     Attributes:
-        refused: Names below the roots that were asked for and denied.
-        made: What was created that others may not see.
-        openers: Process ids of forks that wait for a FIFO; whoever reaps them may take them out.
+        refused_names: Names below the roots that were asked for and denied.
+        created_files: What was created that others may not see.
+        opener_pids: Process ids of forks that wait for a FIFO; whoever reaps them may take them
+            out.
 
     Args:
-        more: Calls beyond the creating ones (`guarded_calls`).
-        covers: What is withheld without a mount.
+        more_calls: Calls beyond the creating ones (`guarded_calls`).
+        withheld: What is withheld without a mount.
     """
 
     def __init__(
         self,
         listener: int,
-        rules: Rules,
+        rules: NameRules,
         lock: int | None = None,
         *,
-        more: Mapping[str, Callable[[Request], int | None]] | None = None,
-        covers: Covers | None = None,
+        more_calls: Mapping[str, Callable[[CallRequest], int | None]] | None = None,
+        withheld: WithheldFiles | None = None,
     ) -> None:
-        self._listener = Listener(listener)
-        self._context = Ground(self._listener, rules, lock)
-        if covers is not None:
-            self._context.covers = covers
-        self._callers = Callers()
+        self._listener = SeccompListener(listener)
+        self._context = MediatorContext(self._listener, rules, lock)
+        if withheld is not None:
+            self._context.withheld = withheld
+        self._callers = CallerCache()
         self._calls = creating_calls()
-        if more is not None:
-            self._calls = {**self._calls, **_by_number(more)}
+        if more_calls is not None:
+            self._calls = {**self._calls, **_by_number(more_calls)}
 
     @property
-    def refused(self) -> list[str]:
-        return self._context.refused
+    def refused_names(self) -> list[str]:
+        return self._context.refused_names
 
     @property
-    def made(self) -> list[Made]:
-        return self._context.made
+    def created_files(self) -> list[CreatedFile]:
+        return self._context.created_files
 
     @property
-    def openers(self) -> set[int]:
-        return self._context.openers
+    def opener_pids(self) -> set[int]:
+        return self._context.opener_pids
 
-    def leave_room(self) -> None:
+    def release_names(self) -> None:
         """Stop counting what the command made as being made. Called when it is over."""
-        self._context.leave_room()
+        self._context.release_names()
 
     def fileno(self) -> int:
         return self._listener.descriptor
@@ -101,76 +103,78 @@ class Mediator:
         for _ in range(2):
             try:
                 result = self._perform(call)
-            except Gone:
+            except CallerGone:
                 # Either the caller was killed, or another thread had its number when it was cached.
                 self._callers.forget(call.thread)
-                if not self._listener.waits(call):
+                if not self._listener.is_waiting(call):
                     return
                 continue
             break
         if result is not None:
             self._listener.answer(call, result)
 
-    def _perform(self, call: Asked) -> int | None:
+    def _perform(self, call: PendingCall) -> int | None:
         perform = self._calls.get(call.number)
         if perform is None:
             return -ENOSYS
-        request = Request(self._context, call, self._callers.find(call.thread))
-        self._context.hold(fcntl.LOCK_SH)
+        request = CallRequest(self._context, call, self._callers.find(call.thread))
+        self._context.lock(fcntl.LOCK_SH)
         try:
             return perform(request)
-        except Refusal as refusal:
+        except CallRefused as refusal:
             return -refusal.error
         except OSError as error:
             return -(error.errno or EACCES)
         finally:
-            self._context.hold(fcntl.LOCK_UN)
+            self._context.lock(fcntl.LOCK_UN)
             request.handles.close()
 
 
-def _open(request: Request) -> int | None:
+def _open(request: CallRequest) -> int | None:
     integer = request.call.integer
-    return open_for(request, AT_FDCWD, 0, integer(1), integer(2) & 0o7777)
+    return open_or_create(request, AT_FDCWD, 0, integer(1), integer(2) & 0o7777)
 
 
-def _openat(request: Request) -> int | None:
+def _openat(request: CallRequest) -> int | None:
     integer = request.call.integer
-    return open_for(request, integer(0), 1, integer(2), integer(3) & 0o7777)
+    return open_or_create(request, integer(0), 1, integer(2), integer(3) & 0o7777)
 
 
-def _creat(request: Request) -> int | None:
+def _creat(request: CallRequest) -> int | None:
     flags = os.O_CREAT | os.O_WRONLY | os.O_TRUNC
-    return open_for(request, AT_FDCWD, 0, flags, request.call.integer(1) & 0o7777)
+    return open_or_create(request, AT_FDCWD, 0, flags, request.call.integer(1) & 0o7777)
 
 
-def _mkdir(request: Request) -> int:
-    return _make_folder(request, AT_FDCWD, request.text(0), request.call.integer(1))
+def _mkdir(request: CallRequest) -> int:
+    return _make_folder(request, AT_FDCWD, request.read_string(0), request.call.integer(1))
 
 
-def _mkdirat(request: Request) -> int:
-    return _make_folder(request, request.call.integer(0), request.text(1), request.call.integer(2))
+def _mkdirat(request: CallRequest) -> int:
+    return _make_folder(
+        request, request.call.integer(0), request.read_string(1), request.call.integer(2)
+    )
 
 
-def _make_folder(request: Request, base: int, path: bytes, mode: int) -> int:
-    place = request.place(base, path)
-    secret = request.check(place, folder=True)
+def _make_folder(request: CallRequest, base: int, path: bytes, mode: int) -> int:
+    place = request.resolve(base, path)
+    secret = request.check_creation(place, folder=True)
     request.context.use_umask(request.caller.umask())
-    request.still_waits()
+    request.check_still_waiting()
     result = file_calls.mkdirat(place.folder, place.name, mode & 0o177777)
     if result == 0:
-        request.made(place, secret)
+        request.report_created(place, secret)
     return result
 
 
-def _mknod(request: Request) -> int:
+def _mknod(request: CallRequest) -> int:
     return _make_node(request, AT_FDCWD, 0, 1)
 
 
-def _mknodat(request: Request) -> int:
+def _mknodat(request: CallRequest) -> int:
     return _make_node(request, request.call.integer(0), 1, 2)
 
 
-def _make_node(request: Request, base: int, path: int, index: int) -> int:
+def _make_node(request: CallRequest, base: int, path: int, index: int) -> int:
     """Create a node.
 
     Devices are refused even where the kernel has one that needs no rights (the whiteout, 0:0).
@@ -179,66 +183,72 @@ def _make_node(request: Request, base: int, path: int, index: int) -> int:
     kind = stat.S_IFMT(mode)
     if kind not in _NODES:
         return -EPERM if kind == stat.S_IFDIR else -EINVAL
-    place = request.place(base, request.text(path))
+    place = request.resolve(base, request.read_string(path))
     if kind in (stat.S_IFCHR, stat.S_IFBLK):
         return -EEXIST if request.exists(place) else -EPERM
-    secret = request.check_socket(place) if kind == stat.S_IFSOCK else request.check(place)
+    secret = (
+        request.check_socket_creation(place)
+        if kind == stat.S_IFSOCK
+        else request.check_creation(place)
+    )
     request.context.use_umask(request.caller.umask())
-    request.still_waits()
+    request.check_still_waiting()
     result = file_calls.mknodat(place.folder, place.name, mode, 0)
     if result == 0:
-        request.made(place, secret)
+        request.report_created(place, secret)
     return result
 
 
-def _symlink(request: Request) -> int:
-    return _make_link(request, request.text(0), AT_FDCWD, request.text(1))
+def _symlink(request: CallRequest) -> int:
+    return _make_link(request, request.read_string(0), AT_FDCWD, request.read_string(1))
 
 
-def _symlinkat(request: Request) -> int:
-    return _make_link(request, request.text(0), request.call.integer(1), request.text(2))
+def _symlinkat(request: CallRequest) -> int:
+    return _make_link(
+        request, request.read_string(0), request.call.integer(1), request.read_string(2)
+    )
 
 
-def _make_link(request: Request, target: bytes, base: int, path: bytes) -> int:
+def _make_link(request: CallRequest, target: bytes, base: int, path: bytes) -> int:
     if not target:
         return -ENOENT
-    place = request.place(base, path)
-    secret = request.check(place)
-    request.still_waits()
+    place = request.resolve(base, path)
+    secret = request.check_creation(place)
+    request.check_still_waiting()
     result = file_calls.symlinkat(target, place.folder, place.name)
     if result == 0:
-        request.made(place, secret)
+        request.report_created(place, secret)
     return result
 
 
-def _link(request: Request) -> int:
+def _link(request: CallRequest) -> int:
     return _make_hard_link(request, AT_FDCWD, 0, AT_FDCWD, 1, 0)
 
 
-def _linkat(request: Request) -> int:
+def _linkat(request: CallRequest) -> int:
     integer = request.call.integer
     return _make_hard_link(request, integer(0), 1, integer(2), 3, integer(4))
 
 
 def _make_hard_link(
-    request: Request, old_base: int, old_path: int, new_base: int, new_path: int, flags: int
+    request: CallRequest, old_base: int, old_path: int, new_base: int, new_path: int, flags: int
 ) -> int:
     if flags & ~(AT_SYMLINK_FOLLOW | AT_EMPTY_PATH):
         return -EINVAL
-    folder, name, follow = _link_source(request, old_base, request.text(old_path), flags)
-    place = request.place(new_base, request.text(new_path))
-    secret = request.check(place)
+    folder, name, follow = _link_source(request, old_base, request.read_string(old_path), flags)
+    place = request.resolve(new_base, request.read_string(new_path))
+    secret = request.check_creation(place)
     is_named = request.name_of(place) is not None
     if secret is None and is_named and _is_own(request, folder, name, follow):
-        request.context.take_room()  # another name of what is hidden is hidden
-    request.still_waits()
+        request.context.count_names()  # another name of what is hidden is hidden
+    request.check_still_waiting()
     result = file_calls.linkat(folder, name, place.folder, place.name, follow)
     if result == 0:
-        request.made(place, secret)
+        request.report_created(place, secret)
     return result
 
 
-def _is_own(request: Request, folder: int, name: bytes, follow: int) -> bool:
+def _is_own(request: CallRequest, folder: int, name: bytes, follow: int) -> bool:
     """Return whether the file that gets another name is the session's own.
 
     Where links are followed, `name` is a path of ours.
@@ -248,47 +258,49 @@ def _is_own(request: Request, folder: int, name: bytes, follow: int) -> bool:
     return request.is_own(int(name.rpartition(b"/")[2] or b"-1"))
 
 
-def _link_source(request: Request, base: int, path: bytes, flags: int) -> tuple[int, bytes, int]:
+def _link_source(
+    request: CallRequest, base: int, path: bytes, flags: int
+) -> tuple[int, bytes, int]:
     """Return the file that gets another name, as the first arguments of `linkat` and its flags."""
     if not path and flags & AT_EMPTY_PATH:
         if base == AT_FDCWD:
             return AT_FDCWD, b"/", 0  # a folder: the kernel says what is wrong with that
-        handle = request.handles.keep(request.caller.descriptor(base))
-        request.context.covers.touch(os.fstat(handle))
+        handle = request.handles.keep(request.caller.open_descriptor(base))
+        request.context.withheld.check_file(os.fstat(handle))
         return AT_FDCWD, b"/proc/self/fd/%d" % handle, AT_SYMLINK_FOLLOW
-    place = request.place(base, path)
+    place = request.resolve(base, path)
     if flags & AT_SYMLINK_FOLLOW and place.plain:
         place, handle = request.context.resolver.follow(request.caller, place, request.handles)
         if handle < 0:
-            raise Refusal(-handle)
-        request.context.covers.enter(place.path, place.plain)
-        request.context.covers.touch(os.fstat(handle))
+            raise CallRefused(-handle)
+        request.context.withheld.check_name(place.path, place.plain)
+        request.context.withheld.check_file(os.fstat(handle))
         return AT_FDCWD, b"/proc/self/fd/%d" % handle, AT_SYMLINK_FOLLOW
     name = request.name_of(place)
     if name is not None and request.verdict(name, folder=False) == REFUSED:
         raise request.context.refuse(name)
-    request.context.covers.enter(place.path, place.plain)
+    request.context.withheld.check_name(place.path, place.plain)
     handle = request.handles.keep(
         file_calls.openat(place.folder, place.name, O_PATH | O_NOFOLLOW, 0)
     )
-    request.context.covers.touch(os.fstat(handle))
+    request.context.withheld.check_file(os.fstat(handle))
     return place.folder, place.name, 0
 
 
-def _rename(request: Request) -> int:
+def _rename(request: CallRequest) -> int:
     return rename(request, AT_FDCWD, 0, AT_FDCWD, 1, 0)
 
 
-def _renameat(request: Request) -> int:
+def _renameat(request: CallRequest) -> int:
     return rename(request, request.call.integer(0), 1, request.call.integer(2), 3, 0)
 
 
-def _renameat2(request: Request) -> int:
+def _renameat2(request: CallRequest) -> int:
     integer = request.call.integer
     return rename(request, integer(0), 1, integer(2), 3, integer(4))
 
 
-def _bind(request: Request) -> int:
+def _bind(request: CallRequest) -> int:
     """Bind a socket, whose address may be a name.
 
     The socket is the caller's own, so that its address reads as it was given.
@@ -296,36 +308,38 @@ def _bind(request: Request) -> int:
     size = request.call.integer(2)
     if not 0 <= size <= _MAX_ADDRESS:
         return -EINVAL
-    address = request.context.memory.exactly(request.call.thread, request.call.arguments[1], size)
-    socket = request.handles.keep(request.caller.same_descriptor(request.call.integer(0)))
+    address = request.context.memory.read_exactly(
+        request.call.thread, request.call.arguments[1], size
+    )
+    socket = request.handles.keep(request.caller.duplicate_descriptor(request.call.integer(0)))
     path = address[2:].partition(b"\0")[0]
     if size <= 2 or struct.unpack_from("=H", address)[0] != _AF_UNIX or not path:
-        request.still_waits()
+        request.check_still_waiting()
         return file_calls.bind(socket, address, size)
     # The kernel follows the path itself here: nobody may change it after we have.
-    with request.context.exclusive():
+    with request.context.lock_exclusively():
         return _bind_name(request, socket, address, path)
 
 
-def _bind_name(request: Request, socket: int, address: bytes, path: bytes) -> int:
-    place = request.place(AT_FDCWD, path)
+def _bind_name(request: CallRequest, socket: int, address: bytes, path: bytes) -> int:
+    place = request.resolve(AT_FDCWD, path)
     if not place.direct:
         return -EACCES
-    made = request.check_socket(place)
+    made = request.check_socket_creation(place)
     request.context.use_umask(request.caller.umask())
     if not path.startswith(b"/"):
         os.fchdir(request.handles.working_folder(request.caller))
     try:
-        request.still_waits()
+        request.check_still_waiting()
         result = file_calls.bind(socket, address, len(address))
     finally:
         os.chdir("/")
     if result == 0:
-        request.made(place, made)
+        request.report_created(place, made)
     return result
 
 
-_CREATING_CALLS: dict[str, Callable[[Request], int | None]] = {
+_CREATING_CALLS: dict[str, Callable[[CallRequest], int | None]] = {
     "bind": _bind,
     "creat": _creat,
     "link": _link,
@@ -345,22 +359,22 @@ _CREATING_CALLS: dict[str, Callable[[Request], int | None]] = {
 
 
 @cache
-def creating_calls() -> dict[int, Callable[[Request], int | None]]:
+def creating_calls() -> dict[int, Callable[[CallRequest], int | None]]:
     """Return what performs the creating calls, by their numbers here.
 
     Asked for once before mediators are forked, it costs them nothing.
     """
-    return _by_number({**_CREATING_CALLS, **MODES})
+    return _by_number({**_CREATING_CALLS, **MODE_CALLS})
 
 
 def _by_number(
-    performed: Mapping[str, Callable[[Request], int | None]],
-) -> dict[int, Callable[[Request], int | None]]:
-    names = system_calls.named()
+    performed: Mapping[str, Callable[[CallRequest], int | None]],
+) -> dict[int, Callable[[CallRequest], int | None]]:
+    names = system_calls.names_by_number()
     return {number: performed[name] for number, name in names.items() if name in performed}
 
 
-def lower_rights() -> None:
+def drop_file_capabilities() -> None:
     """Keep the right to look into processes and give up all others.
 
     We may then do with files what callers may. It is irrevocable, for this process and its forks;

@@ -2,8 +2,8 @@
 
 On top of the lists of `permissions/protected_names.py`:
 
-* RESERVED names are refused at any depth, and so are those of `LEADING`: they lead to another
-  folder's configuration or are lists of programs to run.
+* RESERVED names are refused at any depth, and so are those of `REDIRECTING_NAMES`: they lead to
+  another folder's configuration or are lists of programs to run.
 * PROTECTED names are refused where they begin at the workspace's root: `site-packages/x.pth` at the
   root is run by whoever starts Python here, the one in a virtual environment is what pip is for.
   `.git` is exempt: git commands write it, apart from RESERVED names inside.
@@ -27,13 +27,13 @@ if TYPE_CHECKING:
 
 FREE, SECRET, REFUSED = 0, 1, 2
 
-MOST_ROOM = 10_000
+MAX_HIDDEN_NAMES = 10_000
 """Names hidden from others that commands may make at most.
 
 It is half of what one command's view can hide.
 """
 _MAX_CACHED = 16_384
-LEADING = (
+REDIRECTING_NAMES = (
     ".git/**/commondir",
     ".git/**/rebase-merge/git-rebase-todo",
     ".hg/sharedpath",
@@ -66,11 +66,11 @@ def _load_protected_names() -> ModuleType:
     return module
 
 
-class Rules:
+class NameRules:
     """The rules about names for one command. `roots` are absolute folders, the workspace first.
 
-    `own` are files (`file_identity`) that the session's own commands created and that are hidden
-    from others, `room` is how many more of these there may be.
+    `own_files` are files (`file_identity`) that the session's own commands created and that are
+    hidden from others, `name_quota` is how many more of these there may be.
     """
 
     def __init__(
@@ -79,24 +79,26 @@ class Rules:
         reserved: tuple[str, ...] = (),
         secret: tuple[str, ...] = (),
         protected: tuple[str, ...] = (),
-        own: frozenset[str] = frozenset(),
-        room: int = MOST_ROOM,
+        own_files: frozenset[str] = frozenset(),
+        name_quota: int = MAX_HIDDEN_NAMES,
     ) -> None:
         lists = _load_protected_names()
-        self.own = own
-        self.room = room
-        self.anchored: frozenset[str] = frozenset()
+        self.own_files = own_files
+        self.name_quota = name_quota
+        self.fixed_folders: frozenset[str] = frozenset()
         """Folders that contain a masked name, relative to a root: they stay where they are."""
         self._roots = tuple(os.fsencode(root).rstrip(b"/") for root in roots)
         # Names below these cannot be on /proc.
-        self.usual = tuple(root for root in self._roots if not b"/proc".startswith(root))
-        self._names = lists.Names((*LEADING, *reserved), secret, protected)
+        self.roots_off_proc = tuple(root for root in self._roots if not b"/proc".startswith(root))
+        self._names = lists.ProtectedNames((*REDIRECTING_NAMES, *reserved), secret, protected)
         # Names that mean version control, in any spelling that the lists fold.
-        self._git = lists.Names(reserved=(".git", "git~1"))
-        deep = [*lists.RESERVED, *LEADING, *reserved, *lists.SECRET, *secret]
+        self._git = lists.ProtectedNames(reserved=(".git", "git~1"))
+        deep = [*lists.RESERVED, *REDIRECTING_NAMES, *reserved, *lists.SECRET, *secret]
         at_root = [*lists.PROTECTED, *protected]
-        self._leads = lists.Names(reserved=tuple(sorted(_leading_components(deep))))
-        self._leads_at_root = lists.Names(reserved=tuple(sorted(_leading_components(at_root))))
+        self._leads = lists.ProtectedNames(reserved=tuple(sorted(_leading_components(deep))))
+        self._leads_at_root = lists.ProtectedNames(
+            reserved=tuple(sorted(_leading_components(at_root)))
+        )
         self._decisions: dict[tuple[str, bool], int] = {}
         self._folders: dict[bytes, str | None] = {}
         # Compiles the patterns: once, before anything is forked.
@@ -123,10 +125,10 @@ class Rules:
                 return rest + "/" if rest else "/"
         return None
 
-    def anchor(self, folders: Iterable[str]) -> None:
+    def fix_folders(self, folders: Iterable[str]) -> None:
         """Have these folders (absolute) stay where they are."""
         names = (self.relative(*map(os.fsencode, os.path.split(folder))) for folder in folders)
-        self.anchored = frozenset(name for name in names if name)
+        self.fixed_folders = frozenset(name for name in names if name)
 
     def decide(self, name: str, *, folder: bool) -> int:
         """Decide about creating `name`, relative to a root: FREE, SECRET or REFUSED."""

@@ -34,7 +34,7 @@ _block_signals = ctypes.CDLL(None).pthread_sigmask
 _block_signals.argtypes = (ctypes.c_int, ctypes.c_void_p, ctypes.c_void_p)
 
 
-class Asked:
+class PendingCall:
     """A call that waits for its answer.
 
     It has a number, six argument words and the thread, as pid 1 numbers it.
@@ -54,7 +54,7 @@ class Asked:
         return value - 0x100000000 if value & 0x80000000 else value
 
 
-class Listener:
+class SeccompListener:
     """The listener's descriptor, and one buffer for everything that is read from it."""
 
     def __init__(self, descriptor: int) -> None:
@@ -71,7 +71,7 @@ class Listener:
         except OSError:
             return  # before Linux 6.6: slower, the same otherwise
 
-    def receive(self) -> Asked | None:
+    def receive(self) -> PendingCall | None:
         """Return the next call. Blocks if there is none.
 
         None if its caller is gone already, or a signal came.
@@ -84,9 +84,9 @@ class Listener:
                 return None
             raise
         id, thread, _, number, _, _, *arguments = _CALL.unpack_from(self._buffer)
-        return Asked(id, thread, number, tuple(arguments))
+        return PendingCall(id, thread, number, tuple(arguments))
 
-    def waits(self, call: Asked) -> bool:
+    def is_waiting(self, call: PendingCall) -> bool:
         """Return whether the caller still waits, so that its thread number is its own."""
         try:
             fcntl.ioctl(self.descriptor, _VALID, call.id.to_bytes(8, "little"))
@@ -94,7 +94,7 @@ class Listener:
             return False
         return True
 
-    def answer(self, call: Asked, result: int) -> None:
+    def answer(self, call: PendingCall, result: int) -> None:
         """Answer with what the call returns: a value, or an errno below zero.
 
         A caller that is gone needs no answer.
@@ -102,7 +102,9 @@ class Listener:
         value, error = (0, result) if result < 0 else (result, 0)
         self._ioctl(self._send, _ANSWER.pack(call.id, value, error, 0) + self._padding)
 
-    def give(self, call: Asked, descriptor: int, close_on_exec: int) -> None:
+    def answer_with_descriptor(
+        self, call: PendingCall, descriptor: int, close_on_exec: int
+    ) -> None:
         """Answer with a copy of our descriptor, at the caller's lowest free number.
 
         If it has too many descriptors, the call fails with that errno.

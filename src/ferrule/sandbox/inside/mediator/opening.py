@@ -14,11 +14,11 @@ import stat
 from errno import EACCES, EAGAIN, EEXIST, EINVAL, EISDIR, ELOOP, ENOENT, ENXIO
 
 from . import file_calls
-from .callers import Refusal
+from .callers import CallRefused
 from .file_calls import AT_FDCWD, O_NOFOLLOW, O_PATH
 from .file_identity import identify
-from .path_resolution import MOST_LINKS, Place
-from .requests import Request
+from .path_resolution import MAX_LINKS, ResolvedName
+from .requests import CallRequest
 
 _CREATING = os.O_CREAT | os.O_EXCL
 _NAMELESS = 0o20000000  # __O_TMPFILE, which os.O_TMPFILE joins with O_DIRECTORY
@@ -27,7 +27,7 @@ _FIRST_PTY, _LAST_PTY = 136, 143  # majors of the terminals in /dev/pts, 256 eac
 _CHECK_SECONDS = 1.0
 
 
-def open_for(request: Request, base: int, path: int, flags: int, mode: int) -> int | None:
+def open_or_create(request: CallRequest, base: int, path: int, flags: int, mode: int) -> int | None:
     """Perform an opening call that may create a file.
 
     `path` is the number of the argument that points to the name. Returns an errno below zero; None
@@ -35,13 +35,13 @@ def open_for(request: Request, base: int, path: int, flags: int, mode: int) -> i
     """
     if flags & (os.O_DIRECTORY | _NAMELESS):
         return -EINVAL
-    start = request.place(base, request.text(path))
-    for _ in range(MOST_LINKS):
+    start = request.resolve(base, request.read_string(path))
+    for _ in range(MAX_LINKS):
         place, handle = _look_up(request, start, flags)
         if place.name != place.plain:
             return _creation_error(place, flags)
-        secret = request.check(place, room=handle < 0)
-        request.still_waits()
+        secret = request.check_creation(place, room=handle < 0)
+        request.check_still_waiting()
         if handle >= 0:
             return -EACCES if place.foreign else open_existing(request, place, handle, flags)
         if handle != -ENOENT:
@@ -51,15 +51,15 @@ def open_for(request: Request, base: int, path: int, flags: int, mode: int) -> i
         if created >= 0:
             request.handles.keep(created)
             if secret is not None:
-                request.context.note_made(identify(created), secret)
-            return give(request, created, flags)
+                request.context.note_created(identify(created), secret)
+            return give_descriptor(request, created, flags)
         if created != -EEXIST:
             return created
         # Another process created it meanwhile: it is looked up again.
     return -EAGAIN
 
 
-def _look_up(request: Request, start: Place, flags: int) -> tuple[Place, int]:
+def _look_up(request: CallRequest, start: ResolvedName, flags: int) -> tuple[ResolvedName, int]:
     """Return where the name leads, and a handle of what is there or an errno below zero."""
     if not start.plain or start.name != start.plain:
         return start, -EISDIR
@@ -71,7 +71,7 @@ def _look_up(request: Request, start: Place, flags: int) -> tuple[Place, int]:
     return start, handle
 
 
-def _creation_error(place: Place, flags: int) -> int:
+def _creation_error(place: ResolvedName, flags: int) -> int:
     """Return the kernel's errno for a name that cannot be that of a new file.
 
     That is `.`, `..`, `/` or one with a slash at its end.
@@ -83,14 +83,14 @@ def _creation_error(place: Place, flags: int) -> int:
     return opened
 
 
-def open_existing(request: Request, place: Place, handle: int, flags: int) -> int | None:
+def open_existing(request: CallRequest, place: ResolvedName, handle: int, flags: int) -> int | None:
     """Hand over what a handle holds, which is no folder."""
     if flags & os.O_EXCL:
         return -EEXIST
     status = os.fstat(handle)
-    replacement = request.seen(place, handle, status, flags)
+    replacement = request.open_replacement(place, handle, status, flags)
     if replacement is not None:
-        return give(request, reopen(request.handles.keep(replacement), flags), flags)
+        return give_descriptor(request, reopen(request.handles.keep(replacement), flags), flags)
     kind = stat.S_IFMT(status.st_mode)
     if kind == stat.S_IFLNK:
         return -ELOOP
@@ -100,7 +100,7 @@ def open_existing(request: Request, place: Place, handle: int, flags: int) -> in
         return _open_pipe(request, handle, flags)
     if kind == stat.S_IFCHR and status.st_rdev == _TERMINAL:
         handle = _open_own_terminal(request)
-    return give(request, reopen(handle, flags), flags)
+    return give_descriptor(request, reopen(handle, flags), flags)
 
 
 def reopen(handle: int, flags: int) -> int:
@@ -109,55 +109,57 @@ def reopen(handle: int, flags: int) -> int:
     return file_calls.openat(AT_FDCWD, b"/proc/self/fd/%d" % handle, flags, 0)
 
 
-def give(request: Request, descriptor: int, flags: int) -> int | None:
+def give_descriptor(request: CallRequest, descriptor: int, flags: int) -> int | None:
     """Hand a file over, or return the errno that opening it failed with."""
     if descriptor < 0:
         return descriptor
     try:
-        request.context.listener.give(request.call, descriptor, flags & os.O_CLOEXEC)
+        request.context.listener.answer_with_descriptor(
+            request.call, descriptor, flags & os.O_CLOEXEC
+        )
     finally:
         if descriptor not in request.handles:
             os.close(descriptor)
     return None
 
 
-def _open_own_terminal(request: Request) -> int:
+def _open_own_terminal(request: CallRequest) -> int:
     """Return a handle of the terminal that /dev/tty is for the caller."""
     device = request.caller.terminal()
     if not _FIRST_PTY <= os.major(device) <= _LAST_PTY:
-        raise Refusal(ENXIO)
+        raise CallRefused(ENXIO)
     number = (os.major(device) - _FIRST_PTY) * 256 + os.minor(device)
     return request.handles.keep(file_calls.openat(AT_FDCWD, b"/dev/pts/%d" % number, O_PATH, 0))
 
 
-def _open_pipe(request: Request, handle: int, flags: int) -> int | None:
+def _open_pipe(request: CallRequest, handle: int, flags: int) -> int | None:
     """Open a FIFO. Only where the caller would have to wait is there a fork."""
     access = flags & os.O_ACCMODE
     if flags & os.O_NONBLOCK or access == os.O_RDWR:
-        return give(request, reopen(handle, flags), flags)
+        return give_descriptor(request, reopen(handle, flags), flags)
     if access == os.O_WRONLY:
         opened = reopen(handle, flags | os.O_NONBLOCK)
         if opened >= 0:
             fcntl.fcntl(opened, fcntl.F_SETFL, flags & (os.O_APPEND | os.O_DIRECT | os.O_NOATIME))
         if opened != -ENXIO:
-            return give(request, opened, flags)
+            return give_descriptor(request, opened, flags)
     try:
         opener = os.fork()
     except OSError:
         return -EAGAIN
     if opener:
-        request.context.openers.add(opener)
+        request.context.opener_pids.add(opener)
         return None
     _wait_and_give(request, handle, flags)
     return None
 
 
-def _wait_and_give(request: Request, handle: int, flags: int) -> None:
+def _wait_and_give(request: CallRequest, handle: int, flags: int) -> None:
     """Open the FIFO however long it takes, hand it over, and end. In the fork; never returns."""
     status = 1
 
     def end_if_gone(number: int, frame: object) -> None:
-        if not request.context.listener.waits(request.call):
+        if not request.context.listener.is_waiting(request.call):
             os._exit(0)
 
     try:
@@ -171,7 +173,9 @@ def _wait_and_give(request: Request, handle: int, flags: int) -> None:
             request.context.listener.answer(request.call, -(error.errno or EACCES))
         else:
             signal.setitimer(signal.ITIMER_REAL, 0)
-            request.context.listener.give(request.call, opened, flags & os.O_CLOEXEC)
+            request.context.listener.answer_with_descriptor(
+                request.call, opened, flags & os.O_CLOEXEC
+            )
         status = 0
     finally:
         os._exit(status)

@@ -14,10 +14,10 @@ import stat
 from errno import EACCES, ELOOP, ENOENT, ENOTDIR
 
 from . import file_calls
-from .callers import Caller, Refusal
+from .callers import Caller, CallRefused
 from .file_calls import AT_FDCWD, O_NOFOLLOW, O_PATH
 
-MOST_LINKS = 40
+MAX_LINKS = 40
 
 
 class Handles:
@@ -32,13 +32,13 @@ class Handles:
     def working_folder(self, caller: Caller) -> int:
         """Return the caller's working folder, the same one for both names of a call."""
         if self._working_folder < 0:
-            self._working_folder = self.keep(caller.working_folder())
+            self._working_folder = self.keep(caller.open_working_folder())
         return self._working_folder
 
     def keep(self, descriptor: int) -> int:
         """Keep and return a descriptor. Below zero, it is the errno of the call that failed."""
         if descriptor < 0:
-            raise Refusal(-descriptor)
+            raise CallRefused(-descriptor)
         self._open.append(descriptor)
         return descriptor
 
@@ -51,7 +51,7 @@ class Handles:
         self._open.clear()
 
 
-class Place:
+class ResolvedName:
     """A name in a folder.
 
     `path` is where the folder is, `direct` whether the kernel alone followed the path there.
@@ -81,7 +81,7 @@ class Place:
         return b"" if name in (b".", b"..") else name
 
 
-class Resolver:
+class NameResolver:
     """Resolves names for callers. `usual` are folders without a procfs below.
 
     Most names lead to these.
@@ -92,11 +92,11 @@ class Resolver:
         self._usual = usual
         self._known_mounts: set[int] = set()
 
-    def where(self, descriptor: int) -> bytes:
+    def path_of(self, descriptor: int) -> bytes:
         """Return the absolute path of an open file."""
         path = os.readlink(b"%d" % descriptor, dir_fd=self._fd_folder)
         if not path.startswith(b"/"):
-            raise Refusal(EACCES if stat.S_ISDIR(os.fstat(descriptor).st_mode) else ENOTDIR)
+            raise CallRefused(EACCES if stat.S_ISDIR(os.fstat(descriptor).st_mode) else ENOTDIR)
         return path
 
     def _check_mount(self, folder: int, path: bytes) -> None:
@@ -110,7 +110,7 @@ class Resolver:
         if not self._known_mounts:
             self._known_mounts.update(map(self._mount_at, self._usual))
         if mount < 0 or mount != self._mount_at(path):
-            raise Refusal(EACCES)
+            raise CallRefused(EACCES)
         self._known_mounts.add(mount)
 
     def _mount_at(self, path: bytes) -> int:
@@ -122,17 +122,19 @@ class Resolver:
         finally:
             os.close(found)
 
-    def place(self, caller: Caller, base: int, path: bytes, handles: Handles) -> Place:
+    def resolve(self, caller: Caller, base: int, path: bytes, handles: Handles) -> ResolvedName:
         """Resolve a name. `base` is a descriptor number of the caller's, or AT_FDCWD."""
         if not path:
-            raise Refusal(ENOENT)
+            raise CallRefused(ENOENT)
         if path.startswith(b"/"):
-            return self.place_from(caller, AT_FDCWD, path, handles)
+            return self.resolve_from(caller, AT_FDCWD, path, handles)
         if base == AT_FDCWD:
-            return self.place_from(caller, handles.working_folder(caller), path, handles)
-        return self.place_from(caller, handles.keep(caller.descriptor(base)), path, handles)
+            return self.resolve_from(caller, handles.working_folder(caller), path, handles)
+        return self.resolve_from(caller, handles.keep(caller.open_descriptor(base)), path, handles)
 
-    def place_from(self, caller: Caller, folder: int, path: bytes, handles: Handles) -> Place:
+    def resolve_from(
+        self, caller: Caller, folder: int, path: bytes, handles: Handles
+    ) -> ResolvedName:
         """Resolve a name from a folder of ours; AT_FDCWD is the root and needs an absolute path."""
         parent_path, name = _split(path)
         parent = folder
@@ -144,17 +146,17 @@ class Resolver:
                 handles.keep(parent)
             else:
                 parent = self._walk(caller, folder, parent_path, handles)
-        where = self.where(parent)
-        on_proc = not where.startswith(self._usual) and file_calls.on_proc(parent)
+        where = self.path_of(parent)
+        on_proc = not where.startswith(self._usual) and file_calls.is_on_proc(parent)
         if on_proc and direct:
             # The kernel took `self` for us.
             direct = False
             parent = self._walk(caller, folder, parent_path, handles)
-            where = self.where(parent)
-            on_proc = file_calls.on_proc(parent)
+            where = self.path_of(parent)
+            on_proc = file_calls.is_on_proc(parent)
         self._check_mount(parent, where)
         foreign = on_proc and not _owns(caller, where)
-        return Place(parent, where, name, on_proc, foreign, direct)
+        return ResolvedName(parent, where, name, on_proc, foreign, direct)
 
     def _walk(self, caller: Caller, base: int, path: bytes, handles: Handles) -> int:
         """Return the folder at `path`, walked one component at a time."""
@@ -174,8 +176,8 @@ class Resolver:
                 folder = handle
                 continue
             links += 1
-            if links > MOST_LINKS:
-                raise Refusal(ELOOP)
+            if links > MAX_LINKS:
+                raise CallRefused(ELOOP)
             target = self._read_link(caller, folder, part, handle, handles)
             if isinstance(target, int):
                 folder = target
@@ -188,7 +190,7 @@ class Resolver:
                 folder = handles.keep(file_calls.openat(AT_FDCWD, b"/", O_PATH, 0))
             parts += target.split(b"/")[::-1]
         if not stat.S_ISDIR(os.fstat(folder).st_mode):
-            raise Refusal(ENOTDIR)
+            raise CallRefused(ENOTDIR)
         return folder
 
     def _open_rest(self, folder: int, path: bytes, handles: Handles) -> int | None:
@@ -200,15 +202,15 @@ class Resolver:
         if found == -ELOOP:
             return None
         handles.keep(found)
-        return None if file_calls.on_proc(found) else found
+        return None if file_calls.is_on_proc(found) else found
 
     def _read_link(
         self, caller: Caller, folder: int, name: bytes, link: int, handles: Handles
     ) -> bytes | int:
         """Return the text of a link; for a link of /proc to an open file, a handle of that file."""
-        if not file_calls.on_proc(folder):
+        if not file_calls.is_on_proc(folder):
             return os.readlink(b"", dir_fd=link)
-        where = self.where(folder)
+        where = self.path_of(folder)
         if where == b"/proc":
             if name == b"self":
                 return b"%d" % caller.process()
@@ -216,15 +218,17 @@ class Resolver:
                 return b"%d/task/%d" % (caller.process(), caller.thread)
             return os.readlink(b"", dir_fd=link)
         if not _owns(caller, where):
-            raise Refusal(EACCES)
+            raise CallRefused(EACCES)
         return handles.keep(file_calls.openat(folder, name, O_PATH, 0))
 
-    def follow(self, caller: Caller, place: Place, handles: Handles) -> tuple[Place, int]:
+    def follow(
+        self, caller: Caller, place: ResolvedName, handles: Handles
+    ) -> tuple[ResolvedName, int]:
         """Follow links at the end. Returns where they lead, and a handle of the file there.
 
         The handle is an errno below zero if there is none: then the place is where it would be.
         """
-        for _ in range(MOST_LINKS):
+        for _ in range(MAX_LINKS):
             found = file_calls.openat(place.folder, place.name, O_PATH | O_NOFOLLOW, 0)
             if found < 0:
                 return place, found
@@ -234,10 +238,10 @@ class Resolver:
             target = self._read_link(caller, place.folder, place.name, found, handles)
             if isinstance(target, int):
                 return place, target
-            place = self.place_from(caller, place.folder, target, handles)
+            place = self.resolve_from(caller, place.folder, target, handles)
             if not place.plain:
                 return place, handles.keep(file_calls.openat(place.folder, place.name, O_PATH, 0))
-        raise Refusal(ELOOP)
+        raise CallRefused(ELOOP)
 
 
 def _owns(caller: Caller, where: bytes) -> bool:

@@ -13,11 +13,11 @@ from collections.abc import Iterator
 from errno import EACCES, EBUSY, EINVAL, EPERM
 
 from . import file_calls
-from .callers import Refusal
+from .callers import CallRefused
 from .file_identity import identify
 from .name_rules import FREE, REFUSED, SECRET
-from .path_resolution import Place
-from .requests import Request, is_folder
+from .path_resolution import ResolvedName
+from .requests import CallRequest, is_folder
 
 _NOREPLACE = 1
 _EXCHANGE = 2
@@ -29,7 +29,9 @@ class _NeedsExclusive(Exception):
     pass
 
 
-def rename(request: Request, old_base: int, old: int, new_base: int, new: int, flags: int) -> int:
+def rename(
+    request: CallRequest, old_base: int, old: int, new_base: int, new: int, flags: int
+) -> int:
     """Perform `renameat2`. `old` and `new` are the numbers of the arguments for the names."""
     if flags & ~(_NOREPLACE | _EXCHANGE | _WHITEOUT) or (flags & _EXCHANGE and flags != _EXCHANGE):
         return -EINVAL
@@ -38,12 +40,12 @@ def rename(request: Request, old_base: int, old: int, new_base: int, new: int, f
     try:
         return _rename(request, old_base, old, new_base, new, flags, exclusive=False)
     except _NeedsExclusive:
-        with request.context.exclusive():
+        with request.context.lock_exclusively():
             return _rename(request, old_base, old, new_base, new, flags, exclusive=True)
 
 
 def _rename(
-    request: Request,
+    request: CallRequest,
     old_base: int,
     old: int,
     new_base: int,
@@ -52,14 +54,14 @@ def _rename(
     *,
     exclusive: bool,
 ) -> int:
-    source = request.place(old_base, request.text(old))
+    source = request.resolve(old_base, request.read_string(old))
     # First: a folder that may not be searched is an error before any of the other name.
     status = _status(source)
-    target = request.place(new_base, request.text(new))
-    request.still_waits()
+    target = request.resolve(new_base, request.read_string(new))
+    request.check_still_waiting()
     moves: list[_Move] = []
     if source.plain and target.plain:
-        request.context.covers.touch(status)
+        request.context.withheld.check_file(status)
         moves.append(_Move(request, source, target, status))
         if flags & _EXCHANGE:
             moves.append(_Move(request, target, source, _status(target)))
@@ -71,7 +73,7 @@ def _rename(
     result = file_calls.renameat2(source.folder, source.name, target.folder, target.name, flags)
     if result == 0:
         for identity, name in secrets:
-            request.context.note_made(identity, name)
+            request.context.note_created(identity, name)
     return result
 
 
@@ -79,12 +81,16 @@ class _Move:
     """One name that gets another. `status` is None if there is nothing by that name."""
 
     def __init__(
-        self, request: Request, source: Place, target: Place, status: os.stat_result | None
+        self,
+        request: CallRequest,
+        source: ResolvedName,
+        target: ResolvedName,
+        status: os.stat_result | None,
     ) -> None:
         self.request = request
         self.source = source
         for place in (source, target):
-            request.context.covers.enter(place.path, place.plain)
+            request.context.withheld.check_name(place.path, place.plain)
         self.old = request.name_of(source)
         self.new = request.name_of(target)
         self.status = status
@@ -99,9 +105,9 @@ class _Move:
         folder = is_folder(self.status)
         if self.old is not None and self.request.verdict(self.old, folder=folder) == REFUSED:
             raise self.request.context.refuse(self.old)
-        if self.old in self.request.context.rules.anchored:
+        if self.old in self.request.context.rules.fixed_folders:
             # While it moves, the scan before another command could miss what is in it.
-            raise Refusal(EBUSY)
+            raise CallRefused(EBUSY)
         secrets = list(
             self._check_name(self.old, self.new, self.status, self.source.folder, self.source.plain)
         )
@@ -128,7 +134,7 @@ class _Move:
         ):
             raise self.request.context.refuse(old)
         if after == SECRET and new is not None:
-            self.request.context.take_room(1 if folder else status.st_nlink)
+            self.request.context.count_names(1 if folder else status.st_nlink)
             yield identify(within, entry), new
 
     def _content_may_change(self) -> bool:
@@ -142,7 +148,7 @@ class _Move:
         )
 
 
-def _status(place: Place) -> os.stat_result | None:
+def _status(place: ResolvedName) -> os.stat_result | None:
     """Return what is by this name.
 
     None if nothing is, or if the call itself will say why that cannot be told.
@@ -152,7 +158,7 @@ def _status(place: Place) -> os.stat_result | None:
     try:
         return os.stat(place.plain, dir_fd=place.folder, follow_symlinks=False)
     except PermissionError:
-        raise Refusal(EACCES) from None
+        raise CallRefused(EACCES) from None
     except OSError:
         return None
 
@@ -172,10 +178,10 @@ def _content(parent: int, name: bytes) -> Iterator[tuple[str, os.stat_result, in
         for entry in (*folders, *files):
             count += 1
             if count > _MAX_ENTRIES:
-                raise Refusal(EACCES)
+                raise CallRefused(EACCES)
             status = os.stat(entry, dir_fd=handle, follow_symlinks=False)
             yield os.fsdecode(base + b"/" + entry if base else entry), status, handle, entry
 
 
 def _refuse_unreadable(error: OSError) -> None:
-    raise Refusal(EACCES) from error
+    raise CallRefused(EACCES) from error

@@ -13,19 +13,19 @@ from contextlib import contextmanager
 from errno import EACCES, EDQUOT
 
 from . import file_calls
-from .callers import Caller, Gone, Memory, Refusal
+from .callers import Caller, CallerGone, CallerMemory, CallRefused
 from .file_identity import identify
-from .name_rules import FREE, REFUSED, SECRET, Rules
-from .notifications import Asked, Listener
-from .path_resolution import Handles, Place, Resolver
-from .withheld_files import Covers
+from .name_rules import FREE, REFUSED, SECRET, NameRules
+from .notifications import PendingCall, SeccompListener
+from .path_resolution import Handles, NameResolver, ResolvedName
+from .withheld_files import WithheldFiles
 
-MOST_REPORTED = 1000
+MAX_REMEMBERED = 1000
 _COUNT = 8
 """Bytes of the count of names that running commands made and that must be hidden."""
 
 
-class Made:
+class CreatedFile:
     """A file that the command created and that is hidden from commands of others.
 
     It has a secret name, or is a socket. `identity` as of `file_identity`. `name` is relative to
@@ -39,7 +39,7 @@ class Made:
         self.name = name
 
 
-class Ground:
+class MediatorContext:
     """What the calls of one command share.
 
     `lock` is a descriptor of a file that all mediators of a workspace share and no command sees.
@@ -47,17 +47,17 @@ class Ground:
     a folder's content while another adds to it.
     """
 
-    def __init__(self, listener: Listener, rules: Rules, lock: int | None) -> None:
+    def __init__(self, listener: SeccompListener, rules: NameRules, lock: int | None) -> None:
         self.listener = listener
         self.rules = rules
-        self.covers = Covers()
-        self.memory = Memory()
-        self.resolver = Resolver(rules.usual)
-        self.refused: list[str] = []
-        self.made: list[Made] = []
-        self.openers: set[int] = set()
-        self.own: set[str] = set(rules.own)
-        self._quota = rules.room
+        self.withheld = WithheldFiles()
+        self.memory = CallerMemory()
+        self.resolver = NameResolver(rules.roots_off_proc)
+        self.refused_names: list[str] = []
+        self.created_files: list[CreatedFile] = []
+        self.opener_pids: set[int] = set()
+        self.own_files: set[str] = set(rules.own_files)
+        self._quota = rules.name_quota
         self._counted = 0
         # Opened again: locks belong to an open file, and forks of one server share inherited ones.
         self._lock = (
@@ -67,15 +67,15 @@ class Ground:
         os.umask(self._umask)
 
     @contextmanager
-    def exclusive(self) -> Generator[None]:
+    def lock_exclusively(self) -> Generator[None]:
         """Let no mediator create a name meanwhile. What was looked up before may have changed."""
-        self.hold(fcntl.LOCK_EX)
+        self.lock(fcntl.LOCK_EX)
         try:
             yield
         finally:
-            self.hold(fcntl.LOCK_SH)
+            self.lock(fcntl.LOCK_SH)
 
-    def hold(self, how: int) -> None:
+    def lock(self, how: int) -> None:
         if self._lock is not None:
             fcntl.flock(self._lock, how)
 
@@ -85,31 +85,31 @@ class Ground:
             os.umask(umask)
             self._umask = umask
 
-    def refuse(self, name: str) -> Refusal:
+    def refuse(self, name: str) -> CallRefused:
         """Remember a refused name. Returns the refusal to raise."""
-        if name not in self.refused and len(self.refused) < MOST_REPORTED:
-            self.refused.append(name)
-        return Refusal(EACCES)
+        if name not in self.refused_names and len(self.refused_names) < MAX_REMEMBERED:
+            self.refused_names.append(name)
+        return CallRefused(EACCES)
 
-    def note_made(self, identity: str, name: str) -> None:
+    def note_created(self, identity: str, name: str) -> None:
         if identity:
-            self.own.add(identity)
-            self.made.append(Made(identity, name))
+            self.own_files.add(identity)
+            self.created_files.append(CreatedFile(identity, name))
 
-    def take_room(self, count: int = 1) -> None:
+    def count_names(self, count: int = 1) -> None:
         """Count names that must be hidden from commands of others. Refused if there are too many.
 
         Counted are the names that were there when the command began, and those that commands made
         since that run at the same time: the latter in the file that all their mediators share,
-        until `leave_room`.
+        until `release_names`.
         """
         used = self._change_used(count)
         if used > self._quota:
             self._change_used(-count)
-            raise Refusal(EDQUOT)
+            raise CallRefused(EDQUOT)
         self._counted += count
 
-    def leave_room(self) -> None:
+    def release_names(self) -> None:
         """Give back what was counted. The command is over: the next scan sees what it left."""
         self._change_used(-self._counted)
         self._counted = 0
@@ -126,44 +126,44 @@ class Ground:
         return used
 
 
-class Request:
+class CallRequest:
     """One call of one caller."""
 
     __slots__ = ("_texts", "call", "caller", "context", "handles")
 
-    def __init__(self, context: Ground, call: Asked, caller: Caller) -> None:
+    def __init__(self, context: MediatorContext, call: PendingCall, caller: Caller) -> None:
         self.context = context
         self.call = call
         self.caller = caller
         self.handles = Handles()
         self._texts: dict[int, bytes] = {}
 
-    def text(self, index: int) -> bytes:
+    def read_string(self, index: int) -> bytes:
         """Return the string that an argument points to.
 
         It is read once: the caller may change it at any time.
         """
         if index not in self._texts:
-            self._texts[index] = self.context.memory.text(
+            self._texts[index] = self.context.memory.read_string(
                 self.call.thread, self.call.arguments[index]
             )
         return self._texts[index]
 
-    def place(self, base: int, path: bytes) -> Place:
-        path = self.context.covers.instead(path)
-        found = self.context.resolver.place(self.caller, base, path, self.handles)
-        self.context.covers.enter(found.path, change=False)
+    def resolve(self, base: int, path: bytes) -> ResolvedName:
+        path = self.context.withheld.redirect(path)
+        found = self.context.resolver.resolve(self.caller, base, path, self.handles)
+        self.context.withheld.check_name(found.path, change=False)
         return found
 
-    def still_waits(self) -> None:
+    def check_still_waiting(self) -> None:
         """Raise if the caller was killed: then what was read may not be its own.
 
         Asked last before anything happens.
         """
-        if not self.context.listener.waits(self.call):
-            raise Gone
+        if not self.context.listener.is_waiting(self.call):
+            raise CallerGone
 
-    def name_of(self, place: Place) -> str | None:
+    def name_of(self, place: ResolvedName) -> str | None:
         """Return the name relative to a root.
 
         None if the place is below none, or no call can create it.
@@ -173,12 +173,14 @@ class Request:
             return None
         return self.context.rules.relative(place.path, plain)
 
-    def check(self, place: Place, *, folder: bool = False, room: bool = True) -> str | None:
+    def check_creation(
+        self, place: ResolvedName, *, folder: bool = False, room: bool = True
+    ) -> str | None:
         """Check a name that is to be created. Returns it if that is to be reported.
 
         Refused if the rules forbid it. `room`: it is not there yet, and so counts.
         """
-        self.context.covers.enter(place.path, place.plain)
+        self.context.withheld.check_name(place.path, place.plain)
         name = self.name_of(place)
         if name is None:
             return None
@@ -188,26 +190,26 @@ class Request:
         if verdict != SECRET:
             return None
         if room:
-            self.context.take_room()
+            self.context.count_names()
         return name
 
-    def check_socket(self, place: Place) -> str | None:
+    def check_socket_creation(self, place: ResolvedName) -> str | None:
         """Check the name of a socket, which is hidden from commands of others whatever its name."""
-        secret = self.check(place)
+        secret = self.check_creation(place)
         name = self.name_of(place)
         if secret is None and name is not None:
-            self.context.take_room()
+            self.context.count_names()
         return name
 
     def verdict(self, name: str | None, *, folder: bool) -> int:
         return FREE if name is None else self.context.rules.decide(name, folder=folder)
 
-    def made(self, place: Place, name: str | None) -> None:
+    def report_created(self, place: ResolvedName, name: str | None) -> None:
         """Report what was created at a place, if `name` says that it is to be reported."""
         if name is not None:
-            self.context.note_made(identify(place.folder, place.plain), name)
+            self.context.note_created(identify(place.folder, place.plain), name)
 
-    def exists(self, place: Place) -> bool:
+    def exists(self, place: ResolvedName) -> bool:
         handle = file_calls.openat(
             place.folder, place.name, file_calls.O_PATH | file_calls.O_NOFOLLOW, 0
         )
@@ -215,26 +217,28 @@ class Request:
             os.close(handle)
         return handle >= 0
 
-    def seen(self, place: Place, handle: int, status: os.stat_result, flags: int) -> int | None:
+    def open_replacement(
+        self, place: ResolvedName, handle: int, status: os.stat_result, flags: int
+    ) -> int | None:
         """Return what is opened in place of a file, as `withheld_files` has it.
 
         That works also for a file named by one of the caller's descriptors (`/proc/self/fd/7`).
         """
         folder = place.path
         name = place.plain
-        if place.on_proc and self.context.covers:
+        if place.on_proc and self.context.withheld:
             try:
-                folder, _, name = self.context.resolver.where(handle).rpartition(b"/")
-            except Refusal:
+                folder, _, name = self.context.resolver.path_of(handle).rpartition(b"/")
+            except CallRefused:
                 return None  # a pipe, a socket: it is in no folder
-        return self.context.covers.seen(folder or b"/", name, status, flags)
+        return self.context.withheld.open_replacement(folder or b"/", name, status, flags)
 
     def is_own(self, folder: int, name: bytes = b"") -> bool:
         """Return whether commands of the session made a file.
 
         It is the one of this name, or the one that a descriptor holds.
         """
-        return bool(self.context.own) and identify(folder, name) in self.context.own
+        return bool(self.context.own_files) and identify(folder, name) in self.context.own_files
 
 
 def is_folder(status: os.stat_result) -> bool:

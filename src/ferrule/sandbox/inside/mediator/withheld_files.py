@@ -16,7 +16,7 @@ import stat
 from errno import EACCES, EROFS
 
 from . import file_calls
-from .callers import Refusal
+from .callers import CallRefused
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -30,7 +30,7 @@ _MAX_CACHED = 16_384
 _WRITING = os.O_WRONLY | os.O_RDWR | os.O_TRUNC
 
 
-class Covers:
+class WithheldFiles:
     """The withheld names and files. Paths are absolute, as the kernel gives them.
 
     `held`: what stands for the session's own folder in the sources of steps, and where that is.
@@ -59,7 +59,7 @@ class Covers:
                 self._hidden[path] = os.fsencode(source.replace(*held, 1))
                 self._note_file(path)
         self._empty = not (self._hidden or self._read_only)
-        self.alone = bool(self._roots)
+        self.without_mounts = bool(self._roots)
         """Whether nothing but these rules protects names: there are no mounts."""
 
     def __bool__(self) -> bool:
@@ -74,13 +74,13 @@ class Covers:
         if not stat.S_ISDIR(status.st_mode):
             self._files[status.st_dev, status.st_ino] = self._hidden[path]
 
-    def instead(self, path: bytes) -> bytes:
+    def redirect(self, path: bytes) -> bytes:
         """Return the name that is looked up for this one."""
         if self._shared and path.startswith(_SHARED):
             return self._shared + path[len(_SHARED) - 1 :]
         return path
 
-    def enter(self, folder: bytes, name: bytes = b"", *, change: bool = True) -> None:
+    def check_name(self, folder: bytes, name: bytes = b"", *, change: bool = True) -> None:
         """Refuse a folder, or a name in it, that is hidden; or held, if it is to `change`."""
         if self._empty:
             return
@@ -92,20 +92,22 @@ class Covers:
             elif path in self._read_only:
                 level = max(level, HELD)
         if level == HIDDEN:
-            raise Refusal(EACCES)
+            raise CallRefused(EACCES)
         if level == HELD and change:
-            raise Refusal(EROFS)
+            raise CallRefused(EROFS)
 
-    def writable(self, path: bytes) -> bool:
+    def is_writable(self, path: bytes) -> bool:
         """Return whether a path lies in one of the roots, or is one."""
         return (path + b"/").startswith(self._roots)
 
-    def touch(self, status: os.stat_result | None) -> None:
+    def check_file(self, status: os.stat_result | None) -> None:
         """Refuse this file if it is hidden, by whatever name."""
         if status is not None and (status.st_dev, status.st_ino) in self._files:
-            raise Refusal(EACCES)
+            raise CallRefused(EACCES)
 
-    def seen(self, folder: bytes, name: bytes, status: os.stat_result, flags: int) -> int | None:
+    def open_replacement(
+        self, folder: bytes, name: bytes, status: os.stat_result, flags: int
+    ) -> int | None:
         """Return a handle of what is opened in place of this file; None for the file itself.
 
         Refused if it may not be opened.
@@ -116,11 +118,11 @@ class Covers:
             (status.st_dev, status.st_ino)
         )
         if cover is None or self._level(folder) == HIDDEN:
-            self.enter(folder, name, change=bool(flags & _WRITING))
+            self.check_name(folder, name, change=bool(flags & _WRITING))
             return None
         handle = file_calls.openat(file_calls.AT_FDCWD, cover, os.O_PATH | os.O_NOFOLLOW, 0)
         if handle < 0:
-            raise Refusal(EACCES)
+            raise CallRefused(EACCES)
         return handle
 
     def _level(self, folder: bytes) -> int:

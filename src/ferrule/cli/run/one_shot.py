@@ -1,0 +1,214 @@
+"""Run one message for `ferrule run`: assemble the agent, print its output, choose an exit code."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+import sys
+from collections.abc import AsyncIterator, Callable, Generator
+from contextlib import contextmanager
+from typing import Any
+
+from ferrule.cli.live_output import LiveOutput
+from ferrule.cli.terminal import encode_json
+from ferrule.cli.terminal_agent import TerminalAssembly, assemble_at_terminal
+from ferrule.core.calls import ErrorType, ToolResult
+from ferrule.core.errors import FerruleError, LimitReached, RunCancelled
+from ferrule.core.events import FORMAT, Event, event_to_json
+from ferrule.engine.live_events import Live, Progress, ReasoningDelta, TextDelta
+from ferrule.engine.session import RunResult, Session
+from ferrule.runtime.assemble import find_session_model
+
+CALL_EXIT_CODES = {
+    ErrorType.PERMISSION_DENIED: 4,
+    ErrorType.LIMIT: 5,
+    ErrorType.TIMEOUT: 124,
+    ErrorType.CANCELLED: 130,
+}
+"""Exit codes for a single failed tool call; every other failure gives 1."""
+NOT_DONE = 3
+"""The exit code of a run in which a required tool never succeeded."""
+
+
+async def run_once(
+    text: str, options: dict[str, Any], *, session_id: str | None = None, finish: bool = False
+) -> int:
+    """Run a message and return the exit code.
+
+    Ctrl-C and SIGTERM end the run in order and leave a session that can be continued.
+
+    Args:
+        text: The message.
+        options: The options of the command, by parameter name.
+        session_id: The session to continue, by its id or the beginning of it; None for a new one.
+        finish: Whether to finish first what the session left open.
+    """
+    if session_id and not options.get("model"):
+        options["model"] = find_session_model(session_id)
+    assembly = assemble_at_terminal(options)
+    session = assembly.open_session(session_id)
+    task = asyncio.ensure_future(_work(session, text, assembly, options, finish))
+    assembly.terminal.on_reader_gone = task.cancel
+    succeeded = False
+    with cancel_on_signals(task) as exit_codes:
+        try:
+            code = await task
+            succeeded = True
+            return code
+        except asyncio.CancelledError:
+            assembly.terminal.write_message(
+                f"stopped; go on with `ferrule run --resume {session.id} ...`"
+            )
+            return exit_codes[-1] if exit_codes else 130
+        finally:
+            await assembly.close(session, strict=succeeded)
+
+
+@contextmanager
+def cancel_on_signals(task: asyncio.Task[Any], *, interrupts: bool = True) -> Generator[list[int]]:
+    """Let SIGTERM, and SIGINT if `interrupts`, cancel the task. Yield the exit codes they mean.
+
+    A signal raised as an exception into the event loop would cancel every task at once, and the run
+    could not end in order.
+    """
+    exit_codes: list[int] = []
+
+    def stop(number: int) -> None:
+        exit_codes.append(128 + number)
+        task.cancel()
+
+    loop = asyncio.get_running_loop()
+    numbers = [signal.SIGTERM, signal.SIGINT] if interrupts else [signal.SIGTERM]
+    for number in numbers:
+        loop.add_signal_handler(number, stop, number)
+    try:
+        yield exit_codes
+    finally:
+        for number in numbers:
+            loop.remove_signal_handler(number)
+
+
+async def _work(
+    session: Session, text: str, assembly: TerminalAssembly, options: dict[str, Any], finish: bool
+) -> int:
+    stream = bool(options.get("json_stream"))
+    one_object = bool(options.get("as_json"))
+    live = not stream and not one_object and sys.stdout.isatty()
+    show = LiveOutput(assembly.terminal, session.find_call, live=live)
+    session.observe(_printer(assembly, show) if stream else show)
+    if stream:
+        opening = {"v": FORMAT, "kind": "session", "session": session.id, "model": session.model}
+        assembly.terminal.write_answer(encode_json(opening))
+    error: FerruleError | None = None
+    results: list[RunResult] = []
+    try:
+        async for result in _runs(session, text, finish, assembly):
+            results.append(result)
+            if not stream and not one_object and not live:
+                assembly.terminal.write_answer(result.text)
+    except RunCancelled:
+        raise
+    except FerruleError as raised:
+        error = raised
+    last = results[-1] if results else None
+    if one_object:
+        assembly.terminal.write_answer(encode_json(summarize_run(session, last, error)))
+    if error is not None:
+        _explain_limit(session, assembly, error)
+        raise error
+    if last is not None and last.missing:
+        assembly.terminal.write_message(
+            f"! not done: {format_missing_tools(last.missing)} never succeeded", style="yellow"
+        )
+        return NOT_DONE
+    return choose_exit_code(session.results())
+
+
+async def _runs(
+    session: Session, text: str, finish: bool, assembly: TerminalAssembly
+) -> AsyncIterator[RunResult]:
+    if finish:
+        unfinished = await session.resume()
+        if unfinished is not None:
+            yield unfinished
+        elif not text:
+            assembly.terminal.write_message("nothing was left open; give a prompt to go on")
+    if text:
+        yield await session.run(text)
+
+
+def _explain_limit(session: Session, assembly: TerminalAssembly, error: FerruleError) -> None:
+    if isinstance(error, LimitReached):
+        assembly.terminal.write_message(
+            f"! the session is kept; continue it with `ferrule run --resume {session.id} ...`",
+            style="yellow",
+        )
+        if error.limit == "max_seconds":
+            error.exit_code = 124
+
+
+def _printer(assembly: TerminalAssembly, show: LiveOutput) -> Callable[[Live], None]:
+    def print_event(item: Live) -> None:
+        assembly.terminal.write_answer(encode_json(stream_line(item)))
+        show(item)
+
+    return print_event
+
+
+def stream_line(item: Live) -> dict[str, Any]:
+    """Build one line of `--json-stream`: `v` (the format), `kind`, and the event's own fields."""
+    if isinstance(item, TextDelta):
+        return {"v": FORMAT, "kind": "text.delta", "text": item.text}
+    if isinstance(item, ReasoningDelta):
+        return {"v": FORMAT, "kind": "reasoning.delta", "text": item.text}
+    if isinstance(item, Progress):
+        return {"v": FORMAT, "kind": "progress", "call_id": item.call_id, "text": item.text}
+    event: Event = item
+    kind, body = event_to_json(event)
+    # No field of an event may replace the two that every line has.
+    fields = {name: value for name, value in body.items() if name not in ("v", "kind")}
+    return {"v": FORMAT, "kind": kind} | fields
+
+
+def summarize_run(
+    session: Session, result: RunResult | None, error: FerruleError | None
+) -> dict[str, Any]:
+    """Build the object that `--json` prints."""
+    usage = session.usage
+    stop = "failed"
+    if result is not None:
+        stop = result.stop
+    elif error is not None:
+        stop = error.code
+    failure = None
+    if error is not None:
+        failure = {"code": error.code, "detail": error.detail, "hint": error.hint}
+    return {
+        "v": FORMAT,
+        "session": session.id,
+        "stop": stop,
+        "text": result.text if result else "",
+        "missing": result.missing if result else (),
+        "error": failure,
+        "turns": session.turns,
+        "usage": {"input": usage.input, "output": usage.output, "cached": usage.cached},
+        "cost": session.cost,
+        "results": [
+            {"call_id": one.call_id, "tool": one.tool, **one.to_envelope()}
+            for one in session.results()
+        ],
+    }
+
+
+def format_missing_tools(missing: tuple[tuple[str, ...], ...]) -> str:
+    """List the tools that had to succeed and did not, for a message."""
+    return ", ".join(" or ".join(f"`{name}`" for name in entry) for entry in missing)
+
+
+def choose_exit_code(results: list[ToolResult]) -> int:
+    """Return 4 if every call was denied, 3 if the last result is a failure, else 0."""
+    if not results or results[-1].success:
+        return 0
+    if all(result.error_type is ErrorType.PERMISSION_DENIED for result in results):
+        return 4
+    return 3

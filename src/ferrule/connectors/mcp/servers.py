@@ -1,0 +1,208 @@
+"""MCP servers in a run: which may be used, which tools they offer, and what a person should know.
+
+    servers = [McpServer("time", command=("mcp-server-time",))]
+    async with connect(servers, workspace=folder) as connected:
+        agent = Agent("ollama:llama3.2", [*my_tools, *connected.tools])
+
+No server is started to find out which tools there are: they are known from what was approved
+(`approvals.py`). A server from a file that nobody approved adds nothing but a notice. A server that
+a program names in its own code (`origin="program"`) is its author's choice: its command needs no
+approval, and what it offers is pinned when it is first seen. Later changes hold back the tools that
+changed, as for all others.
+
+A tool of a server is called `server__tool`, so the names of two servers do not clash. A tool whose
+name is taken is left out with a notice, and so is a server whose name another one has. A tool that
+is called like one of the run's other tools is reported too, because a model may mistake one for the
+other.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Self
+
+from ferrule.connectors.remote_tools import RemoteTools
+from ferrule.core.errors import ToolFailed
+from ferrule.tools.definition import Tool
+
+from .approvals import ServerApproval, ServerApprovals
+from .server_client import ServerClient, ServerStatus
+from .spec import McpServer
+from .stdio import LaunchSettings
+from .tools import full_name, is_selected, make_tools
+
+MAX_SERVERS = 64
+
+
+class McpServers(RemoteTools[ServerClient]):
+    """The MCP servers of a run. A server starts when one of its tools is called."""
+
+    def __init__(
+        self,
+        servers: Iterable[McpServer],
+        launch: LaunchSettings,
+        approvals: ServerApprovals,
+        taken_names: Iterable[str],
+    ) -> None:
+        self._ground = launch
+        self._approvals = approvals
+        super().__init__(taken_names)
+        for server in servers:
+            self._add_server(server)
+
+    @property
+    def instructions(self) -> dict[str, str]:
+        """What approved servers say about how to use them, by server name, cleaned and cut.
+
+        It is text from the servers; nothing here shows it to a model.
+        """
+        found = {
+            name: client.manifest.instructions
+            for name, client in self._clients.items()
+            if client.manifest
+        }
+        return {name: text for name, text in found.items() if text}
+
+    def status(self) -> tuple[ServerStatus, ...]:
+        """Return the status of each server, without asking it."""
+        return tuple(client.status() for client in self._clients.values())
+
+    async def open(self) -> Self:
+        """Start the servers that a program names and that were never seen, and only these."""
+        never_seen = self._never_seen
+        self._never_seen = []
+        answers = await asyncio.gather(*(self._look_first(client) for client in never_seen))
+        for client, has_answered in zip(never_seen, answers, strict=True):
+            if has_answered:
+                self._offer_tools(client)
+        return self
+
+    def _add_server(self, server: McpServer) -> None:
+        if server.name in self._clients:
+            self._notices.append(
+                f"server `{server.name}` {_origin_of(server)} is not used: another server has "
+                "this name"
+            )
+            return
+        if len(self._clients) == MAX_SERVERS:
+            self._notices.append(
+                f"server `{server.name}` is not used: there are more than {MAX_SERVERS}"
+            )
+            return
+        approval = self._approvals.get(server)
+        client = ServerClient(server, self._ground, self._approvals, approval.manifest)
+        if server.origin == "program" and approval.state in ("unknown", "moved", "command"):
+            # The program names its command; what it offers is pinned when it is first seen.
+            client.manifest = None
+            self._clients[server.name] = client
+            self._never_seen.append(client)
+        elif approval.manifest is None:
+            self._notices.append(_unapproved_notice(server, approval))
+        else:
+            self._clients[server.name] = client
+            if approval.state == "changed":
+                self._notices.append(_changed_notice(server, approval))
+            self._offer_tools(client, approval)
+
+    async def _look_first(self, client: ServerClient) -> bool:
+        try:
+            client.manifest = await client.fetch_manifest()
+        except ToolFailed as error:
+            self._notices.append(error.message)
+            return False
+        self._approvals.approve(client.server, client.manifest)
+        self._notices += [
+            f"server `{client.server.name}`: {sentence}" for sentence in client.manifest.left_out
+        ]
+        return True
+
+    def _offer_tools(self, client: ServerClient, approval: ServerApproval | None = None) -> None:
+        manifest = approval.unchanged if approval is not None else client.manifest
+        assert manifest is not None
+        for name in client.server.policies.tools:
+            if manifest.get_tool(name) is None:
+                self._notices.append(
+                    f"server `{client.server.name}`: `tool_policies` names `{name}`, which it "
+                    "does not offer"
+                )
+        for tool in make_tools(client, manifest):
+            if self._add(tool):
+                self._report_similar_names(client.server, tool)
+
+    def _report_similar_names(self, server: McpServer, tool: Tool) -> None:
+        """Add a notice where a model may mistake a tool for one of the run or of another server."""
+        own = tool.full_name.removeprefix(f"{server.name}__")
+        if own in self._taken:
+            self._notices.append(
+                f"server `{server.name}` has a tool `{own}`, and so has this run; "
+                f"the server's is called `{tool.full_name}`"
+            )
+        for other in self._clients:
+            if other != server.name and full_name(other, own) in self._tools:
+                self._notices.append(
+                    f"the servers `{other}` and `{server.name}` both have a tool `{own}`"
+                )
+
+
+def connect(
+    servers: Iterable[McpServer],
+    *,
+    workspace: str | Path | None = None,
+    launch: LaunchSettings | None = None,
+    approvals: ServerApprovals | None = None,
+    taken_names: Iterable[str] = (),
+) -> McpServers:
+    """Return the tools of MCP servers for a run; use it with `async with`, or `open` and `close`.
+
+    Without either, only servers of a program that were never seen are missing.
+
+    Args:
+        servers: The servers.
+        workspace: The workspace; the current folder by default.
+        launch: How servers are started, if that takes more than the workspace.
+        approvals: What a person approved.
+        taken_names: Names of the run's other tools.
+
+    Raises:
+        ConfigError: The file of an approval cannot be used.
+    """
+    root = Path(workspace or ".").resolve()
+    # The library's log may contain what a server wrote, which must not reach a person's terminal.
+    for name in ("mcp", "client"):
+        logging.getLogger(name).addHandler(logging.NullHandler())
+    return McpServers(
+        servers, launch or LaunchSettings(root), approvals or ServerApprovals(), taken_names
+    )
+
+
+def _origin_of(server: McpServer) -> str:
+    return f"of `{server.folder}`" if server.folder else "of yours"
+
+
+def _unapproved_notice(server: McpServer, approval: ServerApproval) -> str:
+    why = {
+        "moved": "its command is not the one that you approved",
+        "command": "its tools were not reviewed yet",
+    }.get(approval.state, "nobody approved it")
+    return (
+        f"server `{server.name}` {_origin_of(server)} is not used: {why}; `ferrule mcp approve "
+        f"{server.name}` shows it"
+    )
+
+
+def _changed_notice(server: McpServer, approval: ServerApproval) -> str:
+    assert approval.manifest is not None
+    offered = {tool.name for tool in approval.unchanged.tools}
+    held_back = [
+        tool.name
+        for tool in approval.manifest.tools
+        if tool.name not in offered and is_selected(server, tool.name)
+    ]
+    names = ", ".join(f"`{name}`" for name in held_back[:8]) or "none of its tools"
+    return (
+        f"server `{server.name}` changed since you approved it; held back: {names}; `ferrule mcp "
+        f"approve {server.name}` shows the change"
+    )

@@ -1,0 +1,216 @@
+"""The state of a run and of its calls, which calls may start now, and how a run ends.
+
+Only `machine` decides with these; others read the states.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Set
+from dataclasses import dataclass, replace
+from enum import StrEnum
+
+from .calls import ErrorType, ToolCall, ToolResult
+from .commands import (
+    Command,
+    EvaluateCall,
+    FinishRun,
+    RequestApproval,
+    ResolveOutcome,
+    RunCall,
+    StopCall,
+)
+from .events import Access, CallEvaluated, ModelAnswered, Recovered, Usage
+from .required_tools import REQUIRED_TOOLS_CODE, find_unmet
+
+
+class RunPhase(StrEnum):
+    """The phase of a run."""
+
+    IDLE = "idle"
+    AWAITING_MODEL = "asking"
+    RUNNING_CALLS = "working"
+    FINISHED = "finished"
+
+
+ACTIVE_PHASES = (RunPhase.AWAITING_MODEL, RunPhase.RUNNING_CALLS)
+"""The phases of a run that has not ended."""
+
+
+class CallState(StrEnum):
+    """The state of a call (the names are those of requirement 002)."""
+
+    IDLE = "idle"
+    EVALUATING = "evaluating_policy"
+    AWAITING_APPROVAL = "awaiting_permission"
+    EXECUTING = "executing"
+    COMPLETED = "completed"
+
+
+@dataclass(slots=True)
+class CallSlot:
+    """A call and its state.
+
+    Attributes:
+        direct: The call belongs to no turn, so its result does not enter the history.
+        approved: A person said yes to it.
+        started: Its start was announced and it has not been answered.
+        unneeded: Enough other calls of its turn succeeded (see `joins`).
+    """
+
+    call: ToolCall
+    direct: bool = False
+    state: CallState = CallState.IDLE
+    evaluation: CallEvaluated | None = None
+    approved: bool = False
+    started: bool = False
+    unneeded: bool = False
+    result: ToolResult | None = None
+
+    def complete(self, result: ToolResult) -> None:
+        """Set the result. The machine never calls this twice."""
+        self.result = result
+        self.state = CallState.COMPLETED
+
+    def abandon(self, error: ErrorType, reason: str) -> None:
+        """Complete a call that nothing else will answer, stating what is known about its effect."""
+        announced = self.evaluation is not None and self.evaluation.is_announced
+        if self.state is CallState.EXECUTING and not announced:
+            message = f"stopped: {reason}"
+        elif not self.started:
+            message = f"not run: {reason}"
+        else:
+            message = (
+                f"outcome unknown: {reason} while it ran; check what it did before doing it again"
+            )
+        self.complete(ToolResult.error(self.call, error, message))
+
+
+def refuse_excess_call(call: ToolCall, most: int) -> ToolResult:
+    """Return the result of a call beyond the limit of calls per turn."""
+    message = f"not run: at most {most} calls per answer; ask again for the rest"
+    return ToolResult.error(call, ErrorType.LIMIT, message)
+
+
+def start_ready_calls(slots: Iterable[CallSlot], open_slots: Iterable[CallSlot]) -> list[Command]:
+    """Return commands for every evaluated slot that conflicts with no unfinished slot before it.
+
+    There is one approval request at a time: while one of the `open_slots` awaits a person, no other
+    is made. A direct call is never held back by others, because the call that made it is running
+    and would wait for ever.
+    """
+    commands: list[Command] = []
+    earlier: list[Access] = []
+    awaiting_person = any(slot.state is CallState.AWAITING_APPROVAL for slot in open_slots)
+    for slot in slots:
+        if slot.result is not None or slot.evaluation is None or slot.unneeded:
+            continue
+        access = slot.evaluation.access
+        ready = slot.state is CallState.EVALUATING
+        if not slot.direct:
+            ready = ready and not any(other.conflicts_with(access) for other in earlier)
+            earlier.append(access)
+        if not ready:
+            continue
+        if slot.evaluation.verdict == "allow":
+            slot.state = CallState.EXECUTING
+            commands.append(RunCall(slot.call, slot.evaluation))
+        elif not awaiting_person:
+            awaiting_person = True
+            slot.state = CallState.AWAITING_APPROVAL
+            commands.append(RequestApproval(slot.call, slot.evaluation))
+    return commands
+
+
+def recover_calls(slots: Iterable[CallSlot], event: Recovered) -> list[Command]:
+    """Return the commands that settle calls which a dead process left open, or start them again.
+
+    A call that can have no effect starts again. One that was announced may have had its effect:
+    `ResolveOutcome` makes the driver find out, from the tool's probe or from a person, or say that
+    nobody knows. Recoveries in journals of older versions did not ask (`Recovered.asks` is False);
+    their calls get an unknown outcome at once, as they did then.
+    """
+    reason = event.reason or "the process ended"
+    commands: list[Command] = []
+    for slot in slots:
+        if slot.started and slot.evaluation and slot.evaluation.is_announced:
+            if event.asks and not slot.unneeded:
+                commands.append(ResolveOutcome(slot.call, slot.evaluation, reason))
+            else:
+                slot.abandon(ErrorType.INTERNAL_ERROR, reason)
+        elif slot.unneeded:
+            commands.append(StopCall(slot.call, "enough calls of its answer had succeeded"))
+        elif slot.approved and slot.evaluation:
+            commands.append(RunCall(slot.call, slot.evaluation))
+        else:
+            slot.state = CallState.EVALUATING
+            slot.evaluation = None
+            slot.started = False
+            commands.append(EvaluateCall(slot.call))
+    return commands
+
+
+def conclude_run(
+    answer: ModelAnswered,
+    usage: Usage,
+    at_limit: int,
+    required: tuple[str, ...],
+    slots: Iterable[CallSlot],
+) -> FinishRun:
+    """Return how a run ends whose model made no further calls.
+
+    Args:
+        answer: The last answer of the model.
+        usage: The tokens of the whole run.
+        at_limit: The number of turns after which this answer was requested without tools, or 0.
+        required: Tools that must have succeeded (`required_tools`).
+        slots: The calls of the run.
+    """
+    if answer.stop == "filter":
+        return FinishRun("failed", answer.text, "content_filter", "withheld by the provider", usage)
+    if at_limit:
+        return FinishRun("limit", answer.text, "limit_max_turns", f"{at_limit} turns", usage)
+    if required:
+        succeeded = {slot.call.tool for slot in slots if slot.result and slot.result.success}
+        missing = find_unmet(required, succeeded)
+        if missing:
+            entries = [" or ".join(f"`{name}`" for name in entry) for entry in missing]
+            detail = f"required and never successful: {', '.join(entries)}"
+            return FinishRun(
+                "failed", answer.text, REQUIRED_TOOLS_CODE, detail, usage, missing=missing
+            )
+    if answer.stop == "length":
+        return FinishRun("done", answer.text, "length", "cut at the model's output limit", usage)
+    return FinishRun("done", answer.text, usage=usage)
+
+
+def assign_call_ids(answer: ModelAnswered, taken: Set[str], turn: int) -> ModelAnswered:
+    """Return an answer whose calls all have ids that are new in the session.
+
+    Providers reject missing and repeated ids. A call that arrives twice with the same id and
+    arguments was sent twice, so the second one is dropped. Applying this twice changes nothing.
+
+    Args:
+        answer: The model's answer. It is returned itself if its ids are fine.
+        taken: The ids of all earlier calls in the session.
+        turn: The number of the turn, which made-up ids contain.
+    """
+    calls: list[ToolCall] = []
+    new_ids: set[str] = set()
+    sent: set[tuple[str, str, str]] = set()
+    for index, call in enumerate(answer.calls):
+        key = (call.id, call.tool, call.arguments)
+        if call.id and key in sent:
+            continue
+        sent.add(key)
+        base = call.id or f"call_{turn}_{index}"
+        call_id = base
+        count = 1
+        while call_id in taken or call_id in new_ids:
+            count += 1
+            call_id = f"{base}_{count}"
+        new_ids.add(call_id)
+        calls.append(call if call_id == call.id else ToolCall(call_id, call.tool, call.arguments))
+    unchanged = len(calls) == len(answer.calls) and all(
+        mine is theirs for mine, theirs in zip(calls, answer.calls, strict=True)
+    )
+    return answer if unchanged else replace(answer, calls=tuple(calls), raw=None)

@@ -1,0 +1,87 @@
+"""The parts of a sub-agent's session: each the same as the delegating session's, or less.
+
+The gate, its rules and grants, the person who is asked, hooks, workspace, resources, scopes,
+identity and journal are the session's; its tools are some of the session's; its mode is the tighter
+of two. Its history, memory and session are its own. `Agent.open_sub_agent` puts it together.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from ferrule.core.limits import Limits
+from ferrule.core.value_class import frozen
+from ferrule.permissions.approvals import ApprovalAnswer, ApprovalRequest, Approver, DenyingApprover
+from ferrule.permissions.rule_evaluation import Mode, PermissionGate
+from ferrule.tools.definition import Tool
+
+from .lineage import Lineage
+
+if TYPE_CHECKING:
+    from ferrule.engine.hooks.events import EventHook
+
+_PERMISSIVENESS: dict[Mode, int] = {
+    "default": 0,
+    "acceptEdits": 1,
+    "auto": 1,
+    "bypassPermissions": 2,
+}
+"""Modes that differ only in how much they allow without asking.
+
+`plan` and `dontAsk` each forbid something of their own.
+"""
+
+
+@frozen
+class AgentApprover:
+    """Asks the session's approver, and says which sub-agent is asking."""
+
+    current_approver: Callable[[], Approver]
+    agent: str
+
+    async def ask(self, request: ApprovalRequest) -> ApprovalAnswer:
+        """Ask, as `Approver.ask`."""
+        return await self.current_approver().ask(
+            replace(request, reason=f"the agent `{self.agent}`: {request.reason}")
+        )
+
+
+def tighten(
+    gate: PermissionGate, approver: Approver, mode: Mode | str
+) -> tuple[PermissionGate, Approver]:
+    """Return a gate and an approver that enforce both the gate's mode and this one.
+
+    Never more is allowed than by the gate itself.
+    """
+    if mode == "dontAsk":
+        tighter = gate if gate.mode == "plan" else gate.with_mode("dontAsk")
+        return tighter, DenyingApprover()
+    if mode == "plan":
+        if gate.mode == "dontAsk":
+            approver = DenyingApprover()
+        return gate.with_mode("plan"), approver
+    for known, looseness in _PERMISSIVENESS.items():
+        if known == mode and looseness < _PERMISSIVENESS.get(gate.mode, 0):
+            return gate.with_mode(known), approver
+    return gate, approver
+
+
+@frozen
+class SubAgentParts:
+    """What a sub-agent has of its own, instead of the delegating agent's.
+
+    `model` is "" for the same model. `gate` is the session's and not the agent's: what was granted
+    for the session holds for its sub-agents.
+    """
+
+    session_id: str
+    instructions: str
+    tools: tuple[Tool, ...]
+    model: str
+    limits: Limits
+    gate: PermissionGate
+    approver: Approver
+    hooks: tuple[EventHook, ...]
+    lineage: Lineage

@@ -1,0 +1,362 @@
+"""One delegated task: open the sub-agent's session, ask it, check its work, close it.
+
+What may be delegated at all is decided in `delegation`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields
+from typing import Any, Protocol, TypeVar, cast
+
+from ferrule.core.calls import ErrorType, encode_json
+from ferrule.core.errors import ConfigError, LimitReached, ProviderError, RunCancelled, ToolFailed
+from ferrule.core.events import DelegationFinished, DelegationStarted, ModelAnswered, Usage
+from ferrule.core.limits import Limits
+from ferrule.core.messages import AssistantMessage
+from ferrule.core.value_class import frozen
+from ferrule.engine.budgets import NANODOLLARS
+from ferrule.engine.dispatcher import Dispatcher
+from ferrule.engine.hooks.call_hooks import HookBlocked
+from ferrule.engine.hooks.chain import Hooks
+from ferrule.engine.hooks.events import DelegationPost, DelegationVerified
+from ferrule.engine.live_events import Live, Observer, Progress
+from ferrule.engine.session import RunResult, Session
+from ferrule.engine.session_log import SessionLog
+from ferrule.permissions.approvals import Approver
+from ferrule.tools.context import Context
+from ferrule.tools.definition import Tool
+
+from .lineage import Lineage
+from .registry import SubAgentRegistry
+from .sub_agent import SubAgent
+from .sub_agent_session import AgentApprover, SubAgentParts, tighten
+from .verification import Check, Verdict, run_check
+
+N = TypeVar("N", int, float)
+
+MAX_LAST_MESSAGE = 1000
+"""Characters of the sub-agent's last message in the error about its limit."""
+_NOT_PASSED = (
+    "Your work was checked and did not pass. The notice says what the check found. Correct the "
+    "work, then answer again."
+)
+_STOPS = {ErrorType.LIMIT: "limit", ErrorType.CANCELLED: "cancelled"}
+_UNLIMITED = Limits(max_turns=1_000_000, max_calls_per_turn=1_000_000)
+
+
+class DelegatingAgent(Protocol):
+    """The agent whose session delegates."""
+
+    limits: Limits
+
+    @property
+    def model(self) -> str: ...
+
+    def open_sub_agent(self, part: SubAgentParts) -> Session:
+        """Open the session of a sub-agent: this agent's in everything but `part`.
+
+        Raises ConfigError.
+        """
+        ...
+
+
+class DelegatingSession(Protocol):
+    """The session that delegates."""
+
+    lineage: Lineage
+    hooks: Hooks
+
+    @property
+    def dispatcher(self) -> Dispatcher: ...
+
+    @property
+    def log(self) -> SessionLog: ...
+
+    @property
+    def approver(self) -> Approver: ...
+
+    def record(self, event: DelegationStarted | DelegationFinished) -> None:
+        """Write an event to the session's journal."""
+        ...
+
+
+@frozen
+class DelegationRequest:
+    """What to delegate: the parameters of the tool `delegate` (`tool.py`), with its defaults."""
+
+    task: str
+    agent: str = ""
+    tools: tuple[str, ...] | None = None
+    system_prompt: str = ""
+    model: str = ""
+    verify: Check = ""
+    max_verify_retries: int = 2
+    wait: bool = True
+
+    @staticmethod
+    def of(values: Mapping[str, Any]) -> DelegationRequest:
+        """Build a request from the checked arguments of the tool."""
+        given = dict(values)
+        if given["tools"] is not None:
+            given["tools"] = tuple(given["tools"])
+        return DelegationRequest(**given)
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return the request as hooks see it."""
+        return {part.name: getattr(self, part.name) for part in fields(self)}
+
+
+@dataclass(slots=True)
+class DelegatedTask:
+    """A request that may be carried out, once, by `run`.
+
+    `agent` and `driver` are those of the delegating session. `usage` is what the sub-agent's runs
+    used so far.
+    """
+
+    request: DelegationRequest
+    definition: SubAgent
+    tools: list[Tool]
+    context: Context
+    session_id: str
+    agent: DelegatingAgent
+    driver: DelegatingSession
+    roster: SubAgentRegistry
+    usage: Usage = field(default_factory=Usage)
+
+    @property
+    def name(self) -> str:
+        """The sub-agent's name."""
+        return self.definition.name
+
+    @property
+    def check(self) -> Check:
+        """How the work is checked, "" if it is not."""
+        return self.request.verify or self.definition.verify
+
+    async def run(self) -> dict[str, Any]:
+        """Do the work and return the call's data. Raises ToolFailed."""
+        session = self._open()
+        call_id = self.context.call_id
+        stop = "cancelled"
+        try:
+            self.driver.record(DelegationStarted(call_id, self.session_id, self.name))
+            answer = await self._run_checked(session)
+            stop = str(answer["status"])
+        except ToolFailed as error:
+            stop = _STOPS.get(error.error_type, "failed")
+            raise
+        except Exception:
+            stop = "failed"
+            raise
+        finally:
+            try:
+                await session.close()
+            finally:
+                self.driver.record(DelegationFinished(call_id, self.session_id, stop, self.usage))
+        return await self._run_post_hooks(answer)
+
+    def _open(self) -> Session:
+        definition = self.definition
+        request = self.request
+        driver = self.driver
+        limits = self._limits()
+        above = driver.lineage
+        prompt = "\n\n".join(
+            part for part in (definition.prompt, request.system_prompt) if part.strip()
+        )
+        asked = AgentApprover(lambda: driver.approver, self.name)
+        gate, approver = tighten(driver.dispatcher.gate, asked, definition.mode)
+        session = self.agent.open_sub_agent(
+            SubAgentParts(
+                session_id=self.session_id,
+                instructions=prompt,
+                tools=tuple(self.tools),
+                model=request.model or definition.model,
+                limits=limits,
+                gate=gate,
+                approver=approver,
+                hooks=(*self.driver.hooks.added, *definition.hooks),
+                lineage=above.for_sub_agent(
+                    limits, definition.name, self.context.identity.session, self.context.call_id
+                ),
+            )
+        )
+        if driver.log.is_watched:
+            session.observe(_show_progress(self))
+        return session
+
+    async def _run_checked(self, session: Session) -> dict[str, Any]:
+        """Return the sub-agent's answer; if there is a check, one that has passed it."""
+        result = await self._ask(session, self.request.task)
+        if not self.check:
+            return _build_answer(self, result)
+        attempt = 0
+        while True:
+            attempt += 1
+            verdict = await self._verify(attempt)
+            if verdict.passed:
+                return {**_build_answer(self, result), "attempts": attempt}
+            if attempt > self.request.max_verify_retries:
+                raise _invalid(
+                    f"the work of `{self.name}` did not pass its check after {attempt} "
+                    f"attempts: {verdict.report}"
+                )
+            # What a check prints is data like any tool's; as the message itself it would be an
+            # instruction.
+            session.tell(verdict.report or "(it said nothing)", "check")
+            session.limits = self._limits()
+            result = await self._ask(session, _NOT_PASSED)
+
+    async def _ask(self, session: Session, text: str) -> RunResult:
+        before = session.driver.machine.usage
+        try:
+            return await session.run(text)
+        except ConfigError as error:
+            raise ToolFailed(
+                ErrorType.PERMISSION_DENIED,
+                f"the agent `{self.name}` was not asked: {error.detail}",
+            ) from error
+        except LimitReached as error:
+            said = _describe_last_message(session)
+            raise ToolFailed(
+                ErrorType.LIMIT,
+                f"the agent `{self.name}` reached its limit {error.limit} = {error.value:g}"
+                f" (session {session.id}){said}",
+            ) from error
+        except RunCancelled as error:
+            raise ToolFailed(
+                ErrorType.CANCELLED, f"the agent `{self.name}` was stopped: {error.detail}"
+            ) from error
+        except HookBlocked as error:
+            raise ToolFailed(
+                ErrorType.PERMISSION_DENIED, f"the agent `{self.name}`: {error.detail}"
+            ) from error
+        except ProviderError as error:
+            raise ToolFailed(
+                ErrorType.IO_ERROR,
+                f"the agent `{self.name}` got no answer from its model: {error.detail}",
+            ) from error
+        finally:
+            used = session.driver.machine.usage
+            # The same value: no run began, because a hook refused it.
+            self.usage += used if used is not before else Usage()
+
+    async def _verify(self, attempt: int) -> Verdict:
+        assert self.context.call is not None
+        verdict = await run_check(self.check, self.driver.dispatcher.catalog, self.context.call)
+        payload = DelegationVerified(
+            self.name,
+            self.request.as_dict(),
+            self.session_id,
+            attempt,
+            verdict.passed,
+            verdict.report,
+        )
+        outcome = await self.driver.hooks.fire(payload)
+        return Verdict(False, outcome.blocked) if outcome.blocked else verdict
+
+    async def _run_post_hooks(self, answer: dict[str, Any]) -> dict[str, Any]:
+        payload = DelegationPost(self.name, self.request.as_dict(), answer, self.session_id)
+        outcome = await self.driver.hooks.fire(payload)
+        if outcome.blocked:
+            raise ToolFailed(
+                ErrorType.PERMISSION_DENIED,
+                f"the answer of `{self.name}` was withheld: {outcome.blocked}",
+            )
+        assert isinstance(outcome.payload, DelegationPost)
+        changed = outcome.payload.result
+        # An object takes the place of all of it: what a hook left out must not come back.
+        shown = {**answer, "answer": changed}
+        if isinstance(changed, dict):
+            shown = cast("dict[str, Any]", changed)
+        return _bound(shown, self.driver.lineage.limits.max_output_bytes)
+
+    def _limits(self) -> Limits:
+        """Return the tighter of what is left of the run's limits and the sub-agent's own.
+
+        Raises ToolFailed (`limit`) if nothing is left.
+        """
+        own = self.definition.limits or _UNLIMITED
+        above = self.driver.lineage
+        seconds = _min_of(above.remaining_seconds(), own.max_seconds)
+        tokens = _min_of(above.shared.remaining("max_tokens"), own.max_tokens)
+        nano = above.shared.remaining("max_cost")
+        cost = _min_of(None if nano is None else nano / NANODOLLARS, own.max_cost)
+        calls = _min_of(above.shared.remaining("max_calls"), own.max_calls)
+        bounds = {
+            "max_seconds": seconds,
+            "max_tokens": tokens,
+            "max_cost": cost,
+            "max_calls": calls,
+        }
+        for name, left in bounds.items():
+            if left is not None and left <= 0:
+                raise ToolFailed(
+                    ErrorType.LIMIT, f"`{self.name}` was not asked: the run's {name} are used up"
+                )
+        return Limits(
+            max_turns=min(own.max_turns, self.roster.limits.turns_at(above.depth + 1)),
+            max_calls_per_turn=min(own.max_calls_per_turn, above.limits.max_calls_per_turn),
+            max_output_bytes=min(own.max_output_bytes, above.limits.max_output_bytes),
+            max_seconds=seconds,
+            max_tokens=tokens,
+            on_limit=own.on_limit,
+            max_cost=cost,
+            max_calls=calls,
+            warn_at=above.limits.warn_at,
+        )
+
+
+def _build_answer(work: DelegatedTask, result: RunResult) -> dict[str, Any]:
+    return {
+        "status": result.stop,
+        "agent": work.name,
+        "answer": result.text,
+        "session": work.session_id,
+        "turns": result.turns,
+        "tokens": work.usage.input + work.usage.output,
+    }
+
+
+def _bound(answer: dict[str, Any], cap: int) -> dict[str, Any]:
+    """Shorten the answer until the whole fits the limit of a result, and say so."""
+    text = answer.get("answer")
+    if len(encode_json(answer).encode("utf-8", "replace")) <= cap or not isinstance(text, str):
+        return answer
+    note = f"the answer has {len(text)} characters; the whole of it is in its session"
+    kept = text
+    shown = {**answer, "answer": kept, "cut": note}
+    while kept and len(encode_json(shown).encode("utf-8", "replace")) > cap:
+        kept = kept[: len(kept) * 4 // 5]
+        shown = {**answer, "answer": kept, "cut": note}
+    return shown
+
+
+def _show_progress(work: DelegatedTask) -> Observer:
+    """Return an observer that shows which tools the sub-agent uses."""
+
+    def watch(item: Live) -> None:
+        if isinstance(item, ModelAnswered) and item.calls:
+            work.context.progress(f"{work.name}: {', '.join(call.tool for call in item.calls)}")
+        elif isinstance(item, Progress):
+            work.context.progress(f"{work.name}: {item.text}")
+
+    return watch
+
+
+def _describe_last_message(session: Session) -> str:
+    said = [m.text for m in session.driver.machine.history if isinstance(m, AssistantMessage)]
+    # The last one says that there is no answer.
+    words = next((text for text in reversed(said[:-1]) if text), "")
+    return f"; it said last: {words[:MAX_LAST_MESSAGE]}" if words else ""
+
+
+def _min_of(some: N | None, other: N | None) -> N | None:
+    found = [one for one in (some, other) if one is not None]
+    return min(found) if found else None
+
+
+def _invalid(why: str) -> ToolFailed:
+    return ToolFailed(ErrorType.VALIDATION_FAILED, why)

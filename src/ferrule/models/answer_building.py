@@ -1,0 +1,262 @@
+"""Building an answer from its pieces: text, reasoning, calls, usage, and why it ended.
+
+Shared by every client of the chat-completions family. What servers really send, and how it is read:
+
+* calls come by `index`, by `id`, by neither, in pieces or complete, in any chunk;
+* the name comes once, in every delta, or in pieces: it is never doubled;
+* arguments are pieces of a string (joined once, at the end) or an object (compact JSON);
+* two calls with the same index but different ids are two calls.
+
+Nothing is repaired here, and nothing that was cut off is completed.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any, cast
+
+from ferrule.core.calls import ToolCall, encode_json
+from ferrule.core.events import ModelAnswered, Usage
+
+from .client import Sink
+
+STOP_REASONS = {
+    "stop": "end",
+    "end_turn": "end",
+    "eos": "end",
+    "tool_calls": "calls",
+    "function_call": "calls",
+    "length": "length",
+    "max_tokens": "length",
+    "model_length": "length",
+    "content_filter": "filter",
+    "refusal": "filter",
+}
+"""A provider's finish reason as `ModelAnswered.stop`; anything else counts as `end`."""
+
+
+@dataclass(slots=True)
+class PartialCall:
+    """A call that is still arriving. `pieces` are the parts of its arguments' JSON text."""
+
+    id: str = ""
+    name: str = ""
+    pieces: list[str] = field(default_factory=list[str])
+
+    def is_complete(self) -> bool:
+        """Return whether the arguments so far are a complete JSON object."""
+        if not self.pieces or not self.pieces[-1].endswith("}"):
+            return False
+        try:
+            return isinstance(json.loads("".join(self.pieces)), dict)
+        except (ValueError, RecursionError):
+            return False
+
+
+class CallBuilder:
+    """Collects streamed call deltas into calls, in order of first appearance."""
+
+    def __init__(self) -> None:
+        self._calls: list[PartialCall] = []
+        self._by_index: dict[int, PartialCall] = {}
+        self._by_id: dict[str, PartialCall] = {}
+
+    def __len__(self) -> int:
+        return len(self._calls)
+
+    def add(self, delta: Mapping[str, Any]) -> None:
+        """Add one element of `tool_calls`, complete or partial.
+
+        Fields of the wrong type count as absent.
+        """
+        index = delta.get("index")
+        function = delta.get("function")
+        if type(function) is not dict:
+            function = delta
+        function = cast(dict[str, Any], function)
+        arguments = function.get("arguments")
+        id = delta.get("id")
+        name = function.get("name")
+        call = self._by_index.get(index) if type(index) is int else None
+        if call is None or id or name:
+            call = self._find_or_create(
+                call, index, _string_or_empty(id), _string_or_empty(name), arguments
+            )
+        if type(arguments) is str:
+            if arguments:
+                call.pieces.append(arguments)
+        elif arguments is not None:
+            call.pieces.append(encode_json(arguments))
+
+    def add_complete(self, delta: Mapping[str, Any]) -> None:
+        """Add a complete call: always a new one, whatever its id and index."""
+        function: Any = delta.get("function")
+        fields: Mapping[str, Any] = (
+            cast(dict[str, Any], function) if isinstance(function, dict) else delta
+        )
+        call = PartialCall(_string_or_empty(delta.get("id")), _string_or_empty(fields.get("name")))
+        arguments = fields.get("arguments")
+        if arguments is not None:
+            call.pieces.append(arguments if isinstance(arguments, str) else encode_json(arguments))
+        self._calls.append(call)
+
+    def _find_or_create(
+        self, call: PartialCall | None, index: object, id: str, name: str, arguments: object
+    ) -> PartialCall:
+        """Return the call that a delta belongs to, creating it if it is a new one."""
+        indexed = isinstance(index, int)
+        if call is None and not indexed:
+            if id:
+                call = self._by_id.get(id)
+            elif self._calls:
+                call = self._calls[-1]
+        if call is not None and self._starts_new_call(call, indexed, id, name, arguments):
+            call = None
+        if call is None:
+            call = PartialCall()
+            self._calls.append(call)
+        if isinstance(index, int):
+            self._by_index[index] = call
+        if id and not call.id:
+            call.id = id
+            self._by_id[id] = call
+        _merge_name(call, name)
+        return call
+
+    @staticmethod
+    def _starts_new_call(
+        call: PartialCall, indexed: bool, id: str, name: str, arguments: object
+    ) -> bool:
+        """Return whether a delta that points at `call` really starts another one."""
+        if not name:
+            return False
+        if id and call.id and id != call.id:
+            return True
+        if id and id == call.id:
+            return False
+        if not call.pieces:
+            # Nothing but a name so far: without an index a second, different name is a second call.
+            return not indexed and bool(call.name) and name != call.name
+        starts_object = isinstance(arguments, Mapping) or (
+            isinstance(arguments, str) and arguments[:1] == "{"
+        )
+        if starts_object and call.is_complete():
+            return True
+        return name != call.name and not name.startswith(call.name)
+
+    def build(self, names: Mapping[str, str], *, cut: bool) -> tuple[ToolCall, ...]:
+        """Return the collected calls.
+
+        Args:
+            names: Maps the names that were sent back to tool names.
+            cut: Whether the answer was cut off; missing arguments then stay empty.
+        """
+        empty = "" if cut else "{}"
+        return tuple(
+            ToolCall(
+                call.id,
+                names.get(call.name, call.name),
+                join_surrogates("".join(call.pieces)) or empty,
+            )
+            for call in self._calls
+        )
+
+
+def _merge_name(call: PartialCall, name: str) -> None:
+    if name.startswith(call.name):
+        call.name = name
+    elif name and not call.pieces:
+        call.name += name
+
+
+def join_surrogates(text: str) -> str:
+    """Join the halves of surrogate pairs. A half that stays alone becomes U+FFFD."""
+    if text.isascii():
+        return text
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+    return text
+
+
+def _string_or_empty(value: object) -> str:
+    return value if isinstance(value, str) else ""
+
+
+@dataclass(slots=True)
+class AnswerBuilder:
+    """An answer being built. `on_text` and `on_reasoning` receive every piece as it is added."""
+
+    on_text: Callable[[str], None] | None = None
+    on_reasoning: Callable[[str], None] | None = None
+    text: list[str] = field(default_factory=list[str])
+    reasoning: list[str] = field(default_factory=list[str])
+    calls: CallBuilder = field(default_factory=CallBuilder)
+    usage: Usage = Usage()
+    finish_reason: str = ""
+
+    @classmethod
+    def for_sink(cls, sink: Sink | None) -> AnswerBuilder:
+        """Return an answer whose pieces go to the sink, if there is one."""
+        return cls() if sink is None else cls(sink.text, sink.reasoning)
+
+    def add_text(self, piece: str) -> None:
+        self.text.append(piece)
+        if self.on_text:
+            self.on_text(piece)
+
+    def add_reasoning(self, piece: str) -> None:
+        self.reasoning.append(piece)
+        if self.on_reasoning:
+            self.on_reasoning(piece)
+
+    def build(self, names: Mapping[str, str]) -> ModelAnswered:
+        """Return the complete answer.
+
+        A provider that says `stop` but made calls is believed about the calls.
+        """
+        stop = STOP_REASONS.get(self.finish_reason, "end")
+        calls = self.calls.build(names, cut=stop == "length")
+        if stop in ("end", "calls"):
+            stop = "calls" if calls else "end"
+        return ModelAnswered("".join(self.text), calls, "".join(self.reasoning), self.usage, stop)
+
+
+def drop_calls(answer: ModelAnswered, notice: Callable[[str, str], None]) -> ModelAnswered:
+    """Return the answer without its calls, of a model that was told not to make any."""
+    if not answer.calls:
+        return answer
+    notice("fallback", f"{len(answer.calls)} calls were dropped: the model was asked for text only")
+    return replace(answer, calls=(), stop="end" if answer.stop == "calls" else answer.stop)
+
+
+def parse_usage(value: Mapping[str, Any]) -> Usage:
+    """Read `usage` of chat completions. OpenAI and DeepSeek name the cached tokens differently."""
+    details: Any = value.get("prompt_tokens_details")
+    cached: Any = None
+    if isinstance(details, dict):
+        cached = cast(dict[str, Any], details).get("cached_tokens")
+    if cached is None:
+        cached = value.get("prompt_cache_hit_tokens")
+    return Usage(
+        token_count(value.get("prompt_tokens")),
+        token_count(value.get("completion_tokens")),
+        token_count(cached),
+    )
+
+
+def token_count(value: object) -> int:
+    """Return a token count; 0 for anything that is not one."""
+    return int(value) if isinstance(value, (int, float)) and value > 0 else 0
+
+
+def objects_in(value: object) -> list[dict[str, Any]]:
+    """Return the objects of a JSON array; none if it is not an array.
+
+    Servers put surprising things there.
+    """
+    items = cast(list[Any], value) if isinstance(value, list) else []
+    return [item for item in items if isinstance(item, dict)]

@@ -1,0 +1,294 @@
+"""The `constrained` tool mode for models too small to plan: one step at a time.
+
+    what the model is asked        how it answers
+    a message, with tools          with a call, chosen by `tool_choice` and filled by
+                                   `argument_filling`; in words only if the message is small talk by
+                                   a wide margin
+    tool results                   with the model's own words, bounded, if they say something that
+                                   stands in the results. The results themselves follow, so that the
+                                   answer holds the fact whatever the words are. A failure is
+                                   reported as it is: a small model would call it a success
+    no tools, or a schema          as the model does by itself
+
+So a run is one call and one answer, which is what a model of this size can be trusted with. Those
+who need several steps ask several times, or use a larger model.
+
+Context windows are small too: the conversation before is cut to `MAX_REMEMBERED` characters, a
+result to `READ`.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any, Protocol, cast, runtime_checkable
+from weakref import WeakKeyDictionary
+
+from ferrule.core.calls import ToolCall, encode_json
+from ferrule.core.events import ModelAnswered
+from ferrule.core.messages import AssistantMessage, Message, ToolMessage, UserMessage
+from ferrule.models.client import Capabilities, Exchange, ModelOptions, Sink, ToolSpec
+from ferrule.models.tool_modes.plain_history import render_results
+from ferrule.models.tool_modes.text import parameter_schema
+from ferrule.tools.word_stems import content_stems
+
+from .argument_filling import ArgumentFiller
+from .request import Request
+from .slots import read_slots
+from .tool_choice import LearnedWeights, ToolChooser, ToolOffer, request_prompt
+
+MAX_READ = 1200
+"""Characters of results that the model reads."""
+
+MAX_SHOWN = 2000
+"""Characters of a result that is shown below the model's words."""
+
+MAX_REMEMBERED = 3000
+"""Characters of the conversation before."""
+
+MIN_TALK_SCORE = 0.5
+"""Score that small talk must reach for an answer in words instead of a call."""
+
+MAX_TOOL_SCORE = 0.2
+"""Score that no tool may exceed for an answer in words instead of a call."""
+
+MAX_LEARNED = 8
+"""Sets of tools that are remembered for a model client."""
+
+
+@runtime_checkable
+class SmallModelClient(Protocol):
+    """The model client of a small model, with what else it can do (`argument_filling.RawModel`)."""
+
+    @property
+    def model(self) -> str: ...
+    async def capabilities(self) -> Capabilities: ...
+    def open(self, system: str, tools: Sequence[ToolSpec], options: ModelOptions) -> Exchange: ...
+    async def close(self) -> None: ...
+    async def complete(self, prompt: str, *, grammar: str, max_tokens: int) -> str: ...
+    async def embed(self, texts: Sequence[str], *, keep: bool = False) -> list[list[float]]: ...
+
+
+_LEARNED: WeakKeyDictionary[SmallModelClient, dict[tuple[str, ...], LearnedWeights]] = (
+    WeakKeyDictionary()
+)
+"""What choosers learned, by model client.
+
+A session, and a program that opens many of them, computes it once for a set of tools.
+"""
+
+
+class SmallModelExchange:
+    """An `Exchange` that divides a turn into small decisions, for a small model."""
+
+    def __init__(
+        self,
+        client: SmallModelClient,
+        system: str,
+        tools: Sequence[ToolSpec],
+        options: ModelOptions,
+    ) -> None:
+        self.notices: list[tuple[str, str]] = []
+        self._client = client
+        self._system = system
+        self._specs = {spec.api_name: spec for spec in tools}
+        self._options = replace(
+            options,
+            temperature=0.0 if options.temperature is None else options.temperature,
+            max_tokens=options.max_tokens or 160,
+        )
+        self._chooser = ToolChooser([_offer(spec) for spec in tools])
+
+    async def ask(
+        self,
+        history: Sequence[Message],
+        *,
+        tools: bool = True,
+        schema: Mapping[str, Any] | None = None,
+        sink: Sink | None = None,
+    ) -> ModelAnswered:
+        """Ask the model; see `Exchange.ask`."""
+        last = history[-1] if history else UserMessage("")
+        may_call = tools and schema is None and bool(self._specs)
+        if may_call and isinstance(last, UserMessage):
+            call = await self._choose_call(last.text, sink)
+            if call:
+                return ModelAnswered("", (call,), stop="calls", way="constrained")
+        if schema is None and isinstance(last, ToolMessage):
+            return await self._report_results(history, sink)
+        return await self._answer_in_words(history, schema, sink)
+
+    async def _choose_call(self, text: str, sink: Sink | None) -> ToolCall | None:
+        """Return the call that a message asks for; None if it asks for words."""
+        request = Request(text)
+        if not self._chooser.is_ready:
+            await self._prepare_chooser(sink)
+        vectors = await self._client.embed([request_prompt(text)])
+        ranked = self._chooser.rank(request, vectors[0])
+        talk = next(score for score, offer in ranked if offer is None)
+        best, chosen = next((score, offer) for score, offer in ranked if offer is not None)
+        has_only_words = all(atom.kind == "word" for atom in request.atoms)
+        if has_only_words and talk >= MIN_TALK_SCORE and best <= MAX_TOOL_SCORE:
+            return None
+        spec = self._specs[chosen.name]
+        schema = parameter_schema(spec)
+        filling = ArgumentFiller(
+            self._client, spec.api_name, spec.description, schema, _example_arguments(spec)
+        )
+        arguments = _drop_refused(await filling.fill(text), schema)
+        return ToolCall("", spec.name, encode_json(arguments))
+
+    async def _prepare_chooser(self, sink: Sink | None) -> None:
+        """Let the chooser learn, unless this model client had the same tools before."""
+        prompts = tuple(self._chooser.prompts())
+        known = _LEARNED.setdefault(self._client, {})
+        if prompts not in known:
+            if sink is not None:
+                sink.notice("model", "reading the tools' descriptions (kept for the next time)")
+            learned = self._chooser.compute_weights(await self._client.embed(prompts, keep=True))
+            while len(known) >= MAX_LEARNED:
+                known.pop(next(iter(known)), None)
+            known[prompts] = learned
+        self._chooser.use_weights(known[prompts])
+
+    async def _report_results(self, history: Sequence[Message], sink: Sink | None) -> ModelAnswered:
+        """Answer with what the results say: in the model's words, then as they are."""
+        results = _last_results(history)
+        request = next((m.text for m in reversed(history) if isinstance(m, UserMessage)), "")
+        cut = [replace(r, text=_cut(r.text, MAX_READ // len(results))) for r in results]
+        question = UserMessage(
+            f"{_cut(request, MAX_READ)}\n\n{render_results(cut)}\n\nAnswer in one sentence."
+        )
+        answer = ModelAnswered()
+        if all(result.success for result in results):
+            answer = await self._open().ask([question], tools=False)
+        said = answer.text.strip() if _is_grounded(answer.text, request, results) else ""
+        parts = [said, *(_quote(result, said) for result in results)]
+        text = "\n\n".join(part for part in parts if part)
+        if sink is not None:
+            sink.text(text)
+        return replace(answer, text=text, stop="end", way="constrained")
+
+    async def _answer_in_words(
+        self,
+        history: Sequence[Message],
+        schema: Mapping[str, Any] | None,
+        sink: Sink | None,
+    ) -> ModelAnswered:
+        answer = await self._open().ask(_recent(history), tools=False, schema=schema, sink=sink)
+        return replace(answer, way="constrained")
+
+    def _open(self) -> Exchange:
+        inner = self._client.open(self._system, (), self._options)
+        inner.notices = self.notices
+        return inner
+
+
+def _offer(spec: ToolSpec) -> ToolOffer:
+    requests = tuple(request for request, _ in example_requests(spec))
+    return ToolOffer(
+        spec.api_name, spec.description, tuple(read_slots(parameter_schema(spec))), requests
+    )
+
+
+def example_requests(spec: ToolSpec) -> list[tuple[str, Mapping[str, Any]]]:
+    """Return a tool's example requests with their arguments.
+
+    These are its examples of the shape `{"request": "...", "arguments": {...}}`.
+    """
+    found: list[tuple[str, Mapping[str, Any]]] = []
+    for example in spec.examples:
+        request, arguments = example.get("request"), example.get("arguments")
+        if isinstance(request, str) and isinstance(arguments, Mapping):
+            found.append((request, cast("Mapping[str, Any]", arguments)))
+    return found
+
+
+def _example_arguments(spec: ToolSpec) -> list[tuple[str, str]]:
+    return [
+        (request, encode_json(dict(arguments))) for request, arguments in example_requests(spec)[:3]
+    ]
+
+
+def _drop_refused(arguments: dict[str, Any], schema: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the arguments without optional ones that the schema refuses.
+
+    A required one that is wrong stays: the dispatcher's answer says what is the matter with it, as
+    it does where the schema itself is broken.
+    """
+    import jsonschema_rs
+
+    try:
+        validator = jsonschema_rs.validator_for(dict(schema))
+    except (ValueError, jsonschema_rs.ValidationError):
+        return arguments
+    required = cast("Sequence[str]", schema.get("required") or ())
+    for error in list(validator.iter_errors(arguments)):
+        name = error.instance_path[0] if error.instance_path else None
+        if isinstance(name, str) and name not in required:
+            arguments.pop(name, None)
+    return arguments
+
+
+def _last_results(history: Sequence[Message]) -> list[ToolMessage]:
+    results: list[ToolMessage] = []
+    for message in reversed(history):
+        if not isinstance(message, ToolMessage):
+            break
+        results.append(message)
+    return results[::-1]
+
+
+def _is_grounded(said: str, request: str, results: Sequence[ToolMessage]) -> bool:
+    """Return whether the words hold something of the results that the question does not."""
+    found: set[str] = set()
+    for result in results:
+        found.update(word for word in content_stems(result.text) if len(word) > 1)
+    return not (found - set(content_stems(request))).isdisjoint(content_stems(said))
+
+
+def _quote(result: ToolMessage, said: str) -> str:
+    """Return a result as it is shown; "" if the model's words hold all of it."""
+    text = result.text.strip()
+    if not result.success:
+        return f"`{result.tool}` failed: {_reason(text)}"
+    if text and text in said:
+        return ""
+    return f"`{result.tool}` returned:\n{_cut(text, MAX_SHOWN) or '(nothing)'}"
+
+
+def _reason(text: str) -> str:
+    """Return the error message of a result object, or the text as it is."""
+    try:
+        value = json.loads(text.splitlines()[0] if text else "")
+    except ValueError:
+        return _cut(text, MAX_SHOWN)
+    message = None
+    if isinstance(value, dict):
+        message = cast("dict[str, Any]", value).get("error_message")
+    return _cut(str(message or text), MAX_SHOWN)
+
+
+def _cut(text: str, most: int) -> str:
+    return text if len(text) <= most else f"{text[:most]}\n[... {len(text) - most} more characters]"
+
+
+def _recent(history: Sequence[Message]) -> list[Message]:
+    """Return the end of the conversation, without calls, as far as it fits.
+
+    The last message is always there, and cut if it must be.
+    """
+    kept: list[Message] = []
+    left = MAX_REMEMBERED
+    for message in reversed(history):
+        text = render_results([message]) if isinstance(message, ToolMessage) else message.text
+        if kept and (not text or len(text) > left):
+            break
+        if not text:
+            continue
+        text = _cut(text, MAX_REMEMBERED)
+        left -= len(text)
+        is_answer = isinstance(message, AssistantMessage)
+        kept.append(AssistantMessage(text) if is_answer else UserMessage(text))
+    return kept[::-1]

@@ -1,0 +1,257 @@
+"""Analysis of a call: what it needs permission for, and what no rule can allow.
+
+`analyse_call` turns a tool and its arguments into a `Case` (`rule_matching`): needs, the files that
+its commands name, built-in refusals and doubts. No I/O.
+"""
+
+from __future__ import annotations
+
+import posixpath
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from typing import Any, Literal, cast
+
+from ferrule.core.value_class import frozen
+from ferrule.tools.definition import SideEffect, Subject, Tool
+
+from .command_analysis.shell_words import ANY, BRACE, ONE, UNKNOWN, literal_word
+from .command_analysis.syntax import CommandAnalysis
+from .protected_names import ProtectedNames
+from .rule_matching import AnalysedCall, RequiredAccess, host_of_url, normalise_path
+
+_EXPLAINS = {
+    SideEffect.NONE: ("read", "write", "command", "url", "agent", "skill"),
+    SideEffect.READ: ("read", "url", "agent", "skill"),
+    SideEffect.WRITE: ("write",),
+    SideEffect.EXECUTE: ("command",),
+    SideEffect.EXTERNAL: ("url", "agent"),
+    SideEffect.UNDECLARED: ("command",),
+}
+"""The kinds of need that describe a side effect completely.
+
+A call without any of these also needs a rule that names its tool.
+"""
+
+
+@frozen
+class CallContext:
+    """Where calls happen.
+
+    Attributes:
+        root: The workspace.
+        home: The folder that `~` stands for.
+        names: Names that no tool may touch; None for no such names.
+        outside: What happens to a command that names a path outside the workspace.
+    """
+
+    root: str
+    home: str
+    names: ProtectedNames | None
+    outside: Literal["deny", "ask"] = "deny"
+
+
+def analyse_call(tool: Tool, values: Mapping[str, Any], context: CallContext) -> AnalysedCall:
+    """Analyse a call with these validated arguments."""
+    subjects = tool.subjects({name: _to_text(values.get(name)) for name in tool.touches})
+    commands: list[str | tuple[str, ...]] = []
+    variables: tuple[str, ...] = ()
+    for subject in subjects:
+        if subject.kind == "command":
+            commands.append(subject.value)
+        elif subject.kind == "variables":
+            variables += _texts_of(subject)
+    analyses = _analyse_commands(commands, variables, context) if commands else ()
+
+    needs: list[RequiredAccess] = []
+    for subject in subjects:
+        needs += _needs_of_subject(subject, context)
+    for analysis in analyses:
+        needs += _needs_of_command(analysis, context)
+    if not _is_explained(tool, needs):
+        needs.append(RequiredAccess("tool", tool.full_name))
+
+    labels: set[str] = set()
+    file_names: list[tuple[str, bool]] = []
+    for analysis in analyses:
+        labels |= analysis.labels
+        file_names += _files_named_in(analysis, context)
+    return AnalysedCall(
+        tool=tool,
+        name=tool.full_name,
+        needs=tuple(needs),
+        analyses=analyses,
+        named_files=tuple(file_names),
+        labels=tuple(sorted(labels)),
+        refusal=next(_refusals(tool, subjects, analyses, variables, context), ""),
+        doubt=next(_doubts(analyses, variables, context), ""),
+    )
+
+
+def _is_explained(tool: Tool, needs: list[RequiredAccess]) -> bool:
+    """Return whether the needs describe all that the tool does."""
+    kinds = _EXPLAINS[SideEffect(tool.side_effect)]
+    for need in needs:
+        if need.kind in kinds and (need.analysis is None or need.kind == "command"):
+            return True
+    return False
+
+
+def _texts_of(subject: Subject) -> tuple[str, ...]:
+    return (subject.value,) if isinstance(subject.value, str) else subject.value
+
+
+def _to_text(value: object) -> object:
+    """Return a touched argument (a `Path`, a URL object, ...) as text or a list of texts."""
+    if value is None or isinstance(value, (str, Mapping)):
+        return cast("object", value)
+    if isinstance(value, (list, tuple, set, frozenset)):
+        return [str(item) for item in cast("list[object]", value)]
+    return str(value)
+
+
+# ---- commands
+
+
+def _analyse_commands(
+    commands: list[str | tuple[str, ...]], variables: tuple[str, ...], around: CallContext
+) -> tuple[CommandAnalysis, ...]:
+    # A third of the start-up time of permissions, and most runs have no command.
+    from .command_analysis.analysis import analyse_command
+
+    analyses = [
+        analyse_command(command, root=around.root, home=around.home, names=around.names)
+        for command in commands
+    ]
+    if variables:
+        analyses = [_add_variables(analysis, variables, around) for analysis in analyses]
+    return tuple(analyses)
+
+
+def _add_variables(
+    analysis: CommandAnalysis, variables: tuple[str, ...], around: CallContext
+) -> CommandAnalysis:
+    """Return the analysis as if the variables were set before the command.
+
+    Every part of the command gets them, and the paths in them are judged.
+    """
+    from .command_analysis.path_arguments import judge_paths  # as `analyse_command` above
+    from .command_variables import format_assignments  # few calls set any
+
+    assignments = format_assignments(variables)
+    values = tuple(literal_word(variable.partition("=")[2]) for variable in variables)
+    loose = (*analysis.loose, *values)
+    findings, doubts = judge_paths(analysis.parts, loose, around.root, around.home, around.names)
+    return replace(
+        analysis,
+        call_variables=assignments,
+        parts=tuple(replace(part, call_variables=assignments) for part in analysis.parts),
+        loose=loose,
+        labels=analysis.labels | {finding.label for finding in findings if finding.label},
+        doubts=tuple(dict.fromkeys((*analysis.doubts, *doubts))),
+        findings=tuple(dict.fromkeys((*analysis.findings, *findings))),
+    )
+
+
+# ---- needs
+
+
+def _needs_of_subject(subject: Subject, around: CallContext) -> Iterator[RequiredAccess]:
+    if subject.kind in ("command", "variables"):
+        return  # commands have needs of their own, which include the variables
+    value = " ".join(_texts_of(subject))
+    if subject.kind in ("read", "write"):
+        yield RequiredAccess(subject.kind, normalise_path(value, around.root, around.home))
+    elif subject.kind == "url":
+        yield RequiredAccess("url", host_of_url(value))
+    else:
+        yield RequiredAccess(subject.kind, value)
+
+
+def _needs_of_command(analysis: CommandAnalysis, around: CallContext) -> Iterator[RequiredAccess]:
+    for part in analysis.parts:
+        if part.words or part.assignments:
+            yield RequiredAccess("command", part.raw, part, analysis)
+        for redirect in part.redirects:
+            target = redirect.target
+            if not redirect.write or target.text.startswith(_DEVICES):
+                continue
+            path = normalise_path(target.text, around.root, around.home) if target.is_known else ""
+            yield RequiredAccess("write", path, None, analysis)
+    if not analysis.parts:
+        yield RequiredAccess("command", analysis.text, None, analysis)
+
+
+_DEVICES = ("/dev/null", "/dev/std", "/dev/tty", "/dev/fd/")
+"""Paths to which a command may always be redirected."""
+
+
+def _files_named_in(analysis: CommandAnalysis, around: CallContext) -> Iterator[tuple[str, bool]]:
+    """Yield the files that a command names, as `(absolute path, written)`."""
+    from .command_analysis.path_arguments import find_paths  # as `analyse_command` above
+
+    for named, folders in find_paths(analysis.parts, analysis.loose, around.root):
+        if not any(mark in named.text for mark in (UNKNOWN, ANY, ONE, BRACE)):
+            for folder in folders:
+                yield normalise_path(named.text, folder, around.home), named.is_written
+
+
+# ---- refusals and doubts
+
+
+def _refusals(
+    tool: Tool,
+    subjects: tuple[Subject, ...],
+    analyses: tuple[CommandAnalysis, ...],
+    variables: tuple[str, ...],
+    around: CallContext,
+) -> Iterator[str]:
+    """Yield why no rule can allow the call."""
+    for subject in subjects:
+        if subject.kind in ("read", "write") and isinstance(subject.value, str):
+            yield from find_path_refusals(subject.value, subject.kind == "write", around)
+    for analysis in analyses:
+        if analysis.over_limit:
+            yield f"the command cannot be judged: {analysis.over_limit}; split it into smaller ones"
+        for finding in analysis.findings:
+            if finding.is_sure and (
+                finding.label != "outside_workspace" or around.outside == "deny"
+            ):
+                yield finding.why
+    if variables:
+        from .command_variables import find_refusals  # few calls set any
+
+        yield from find_refusals(variables)
+
+
+def find_path_refusals(path: str, write: bool, context: CallContext) -> Iterator[str]:
+    """Yield why no tool may touch this path: it is outside the workspace, reserved or secret."""
+    if "\0" in path:
+        yield "the path contains a NUL character"
+        return
+    absolute = normalise_path(path, context.root, context.home)
+    if absolute != context.root and not absolute.startswith(context.root.rstrip("/") + "/"):
+        yield f"`{path}` lies outside the workspace"
+        return
+    name = posixpath.relpath(absolute, context.root)
+    if context.names is not None and name != ".":
+        why = context.names.check(name, write=write)
+        if why:
+            yield f"`{path}` {why}" if why.startswith("may") else f"`{path}` is {why}"
+
+
+def _doubts(
+    analyses: tuple[CommandAnalysis, ...], variables: tuple[str, ...], around: CallContext
+) -> Iterator[str]:
+    """Yield why a person has to look at the call, whatever rules allow."""
+    for analysis in analyses:
+        if analysis.problem:
+            yield f"the command cannot be judged: {analysis.problem}"
+        yield from analysis.doubts
+        for finding in analysis.findings:
+            asks = around.outside == "ask" or not finding.is_sure
+            if finding.label == "outside_workspace" and asks:
+                yield finding.why
+    if variables:
+        from .command_variables import find_doubts  # few calls set any
+
+        yield from find_doubts(variables)

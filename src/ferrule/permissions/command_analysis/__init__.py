@@ -1,0 +1,20 @@
+"""Analysis of shell commands: what a command would do, as far as its text says.
+
+Nothing runs and no file is opened here.
+
+Modules:
+    analysis            the entry point: `analyse_command` a command line
+    syntax              the results: parts, redirects, findings
+    simple_commands     finds the simple commands of a text
+    bash_parser         parses shell text as bash does
+    bash_builtins       built-ins that run text or change what words mean
+    shell_words         words, and what of them only the shell knows
+    wrappers            looks through `timeout`, `nice`, ...
+    working_directory   the folder that each command starts in
+    path_arguments      the files that a command names
+    program_arguments   what the arguments of known programs mean
+    option_parsing      reads arguments as programs do
+    program_facts       tables of programs
+    hazards             arguments that do more than a program's name says
+    risk_labels         labels for people, such as `destructive`
+"""

@@ -1,0 +1,211 @@
+"""Built-ins of bash that run text, evaluate names, or change what later words mean.
+
+    callbacks(words)    texts that the built-in runs as commands: `eval`, `trap`, `mapfile -C`
+    doubts_of(words)    why a person has to look: `printf -v 'a[$(x)]'`, `alias ls=rm`, `bind -x`
+    shell_texts(words)  what `sh -c` runs
+
+A name with a subscript is evaluated as arithmetic, which runs substitutions: `read 'a[$(rm x)]'`
+runs `rm`. So names given to built-ins have to be plain and known. Sources: the manual of bash 5.2
+and, for every case, bash itself.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from itertools import pairwise
+
+from .program_facts import program_name, word_set
+from .shell_words import Word
+
+_PLAIN_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*(?:\[\d+\])?")
+_DECLARED = re.compile(r"[A-Za-z_][A-Za-z0-9_]*(?:\[\d+\])?(?:\+?=(?!\().*)?", re.DOTALL)
+_NUMBERS = re.compile(r"[\s\d()+\-*/%<>=!&|^~?:,]*")
+
+_GIVES_MEANING = re.compile(
+    r"PS[04]|PROMPT_COMMAND|BASH_ALIASES|BASH_CMDS|BASH_ENV|ENV|HOME|PWD|OLDPWD|CDPATH"
+)
+"""Variables that bash itself runs, expands, or uses to find commands or folders."""
+
+_WITH_VALUE = {
+    "read": "adinNptu",
+    "mapfile": "dnOsucC",
+    "readarray": "dnOsucC",
+    "wait": "p",
+    "printf": "v",
+    "trap": "",
+}
+"""Options of built-ins that take a word."""
+
+_DECLARES = word_set("declare typeset export readonly local")
+
+
+def explain_special_variable(name: str) -> str:
+    """Return why a person has to look at setting a variable; empty if none has to."""
+    if _GIVES_MEANING.fullmatch(name):
+        return f"`{name}` is what the shell itself runs or expands"
+    return ""
+
+
+def find_callbacks(words: Sequence[Word]) -> Iterator[Word]:
+    """Yield the texts that a built-in runs as commands."""
+    program, rest = words[0].text, list(words[1:])
+    if program == "eval":
+        rest = rest[1:] if rest and rest[0].text == "--" else rest
+        yield Word(" ".join(word.text for word in rest), "", any(word.splits for word in rest))
+    elif program == "trap":
+        while rest and rest[0].text in ("--", "-l", "-p", "-lp", "-pl"):
+            rest = rest[1:]
+        yield from rest[:1]
+    elif program in ("mapfile", "readarray"):
+        options, _ = _options(program, rest)
+        yield from (value for letter, value in options if letter == "C")
+
+
+def find_doubts(words: Sequence[Word]) -> Iterator[str]:
+    """Yield why a person has to look at a built-in with these words."""
+    program, rest = words[0].text, words[1:]
+    if program in ("read", "mapfile", "readarray", "printf", "wait"):
+        yield from _names_of(program, rest)
+    elif program in ("unset", "getopts"):
+        names = [word for word in rest if not word.text.startswith("-")]
+        yield from _plain(program, names if program == "unset" else names[1:2])
+    elif program in ("test", "["):
+        yield from _tested(program, rest)
+    elif program in _DECLARES:
+        yield from _declared(program, rest)
+    elif program == "let" and not all(
+        word.is_known and _NUMBERS.fullmatch(word.text) for word in rest
+    ):
+        yield "`let` evaluates what a variable holds"
+    elif program == "env" and any(re.match(r"-[A-Za-z0]*S|--s", word.text) for word in rest):
+        yield "`env -S` takes a text apart"
+    elif program == "env" and any(word.text.startswith("BASH_FUNC_") for word in rest):
+        yield "`env` hands a function on"
+    else:
+        yield from _changes_meaning(program, rest)
+
+
+def _changes_meaning(program: str, rest: Sequence[Word]) -> Iterator[str]:
+    texts = [word.text for word in rest]
+    unknown = any(not word.is_known for word in rest)
+    letters = "".join(text[1:] for text in texts if text.startswith(("-", "+")))
+    if program == "alias" and (unknown or any("=" in text for text in texts)):
+        yield "`alias` gives a word another meaning"
+    elif program == "hash" and (unknown or "p" in letters):
+        yield "`hash -p` gives a name another program"
+    elif program == "bind" and rest:
+        yield "`bind` binds keys to commands"
+    elif program in ("complete", "compgen") and (unknown or set(letters) & set("CFWGX")):
+        yield f"`{program}` runs or expands what it is given"
+    elif program == "fc":
+        yield "`fc` runs what was typed before"
+    elif program == "set" and (unknown or "k" in letters or "keyword" in texts):
+        yield "`set -k` takes assignments out of arguments"
+    elif program == "shopt" and (
+        unknown or set(texts) & {"expand_aliases", "extglob", "extquote", "interactive_comments"}
+    ):
+        yield "`shopt` changes how the lines behind it are read"
+    elif program == "enable" and (unknown or "f" in letters):
+        yield "`enable -f` loads a library"
+    elif program == "xargs" and any(re.match(r"-[A-Za-z0-9]*[Ii]|--rep", text) for text in texts):
+        yield "`xargs` puts what it reads into a command"
+
+
+def _names_of(program: str, rest: Sequence[Word]) -> Iterator[str]:
+    options, operands = _options(program, rest)
+    if program in ("mapfile", "readarray") and any(letter == "C" for letter, _ in options):
+        yield f"`{program} -C` hands lines to a command"
+    names = [
+        value
+        for letter, value in options
+        if letter in {"read": "a", "wait": "p", "printf": "v"}.get(program, "")
+    ]
+    if program in ("read", "mapfile", "readarray"):
+        names += operands
+    yield from _plain(program, names)
+
+
+def _plain(program: str, names: Sequence[Word]) -> Iterator[str]:
+    for name in names:
+        if not name.is_known or not _PLAIN_NAME.fullmatch(name.text):
+            yield f"`{program}` evaluates the name that it is given"
+        elif why := explain_special_variable(name.text):
+            yield why
+
+
+def _tested(program: str, rest: Sequence[Word]) -> Iterator[str]:
+    names = [name for word, name in pairwise(rest) if word.text in ("-v", "-R")]
+    plain = all(name.is_known and _PLAIN_NAME.fullmatch(name.text) for name in names)
+    if not plain or any(word.splits for word in rest):
+        yield f"`{program}` may evaluate the name that it is given"
+    if (
+        2 <= len(rest) <= 3
+        and not rest[0].is_known
+        and len([word for word in rest if word.text != "]"]) == 2
+    ):
+        yield f"`{program}` may evaluate the name that it is given"
+
+
+def _declared(program: str, rest: Sequence[Word]) -> Iterator[str]:
+    letters = "".join(word.text[1:] for word in rest if word.text.startswith(("-", "+")))
+    if program in ("declare", "typeset", "local") and set(letters) & set("in"):
+        yield f"`{program}` evaluates the values of a variable from now on"
+    for word in rest:
+        name = word.text.partition("=")[0].removesuffix("+")
+        if word.text.startswith(("-", "+")) and word.is_known:
+            continue
+        if not _DECLARED.fullmatch(word.text) or word.splits or "\0" in name:
+            yield f"`{program}` evaluates the name that it is given"
+        elif why := explain_special_variable(name):
+            yield why
+
+
+def _options(program: str, rest: Sequence[Word]) -> tuple[list[tuple[str, Word]], list[Word]]:
+    """Return the options with a value, and the operands. What is unknown counts as an operand."""
+    found: list[tuple[str, Word]] = []
+    pending = list(rest)
+    while pending and pending[0].text.startswith("-") and len(pending[0].text) > 1:
+        word = pending.pop(0)
+        if word.text == "--":
+            break
+        for index, letter in enumerate(word.text[1:], 1):
+            if letter not in _WITH_VALUE[program]:
+                continue
+            if word.text[index + 1 :]:
+                found.append((letter, Word(word.text[index + 1 :], word.raw, word.splits)))
+            elif pending:
+                found.append((letter, pending.pop(0)))
+            break
+    return found, pending
+
+
+def find_shell_texts(words: Sequence[Word], *, also_files: bool = False) -> list[Word]:
+    """Return the text that a shell runs (`-c`); with `also_files`, or the file that it runs."""
+    pending = list(words[1:])
+    command = False
+    while pending and pending[0].text[:1] in ("-", "+") and pending[0].text:
+        word = pending.pop(0)
+        if word.text in ("-", "--"):
+            break
+        if word.text in ("--rcfile", "--init-file"):
+            pending = pending[1:]
+        elif word.text == "--command":
+            command = True  # as fish has it
+        elif not word.text.startswith("--"):
+            letters = word.text[1:]
+            command = command or "c" in letters
+            if program_name(words[0].text) in (
+                "bash",
+                "rbash",
+                "sh",
+                "dash",
+                "ash",
+                "ksh",
+                "mksh",
+                "zsh",
+            ):
+                pending = pending[letters.count("o") + letters.count("O") :]
+    if command or also_files:
+        return pending[:1]
+    return []

@@ -1,0 +1,135 @@
+"""Deny rules for paths, applied where files are opened.
+
+The gate decides about a deny rule such as `Read(private/**)` if an argument names the path. A
+search, a listing or a command meets paths that no argument named: for them the rule must hold where
+files are opened. So the workspace gets names that include the rules (`NamesAndDenyRules`), and the
+sandbox of commands those of `PathDenials`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+
+from .protected_names import ProtectedNames
+from .rule_matching import split_anchor
+from .rules import PermissionRule
+
+FindRefusal = Callable[[str, bool], str]
+"""Returns why a path may not be read (or written, if True); empty if it may."""
+
+
+@dataclass(frozen=True, slots=True)
+class NamesAndDenyRules(ProtectedNames):
+    """The lists of names and the deny rules for paths.
+
+    `find_refusal` applies the rules. `creation_patterns` are patterns, in the language of the
+    lists, for names that the rules forbid to create.
+    """
+
+    find_refusal: FindRefusal = lambda path, write: ""
+    creation_patterns: tuple[str, ...] = ()
+
+    def check(self, name: str, *, write: bool) -> str | None:
+        # Not `super()`, which does not work in a dataclass with slots.
+        return ProtectedNames.check(self, name, write=write) or self._check_rules(name, write)
+
+    def _check_rules(self, name: str, write: bool) -> str | None:
+        reason = self.find_refusal(name, write)
+        return f"is {reason}" if reason.startswith("denied") else reason or None
+
+
+@dataclass(frozen=True, slots=True)
+class PathDenials:
+    """The deny rules for paths in a workspace, without the lists of names."""
+
+    find_refusal: FindRefusal
+    creation_patterns: tuple[str, ...]
+
+    def add_to(self, names: ProtectedNames) -> ProtectedNames:
+        """Return the lists together with these rules."""
+        return NamesAndDenyRules(
+            names.reserved, names.secret, names.protected, self.find_refusal, self.creation_patterns
+        )
+
+
+def make_creation_patterns(
+    rules: Iterable[PermissionRule], root: str, home: str
+) -> tuple[str, ...]:
+    """Return patterns of the lists (`protected_names`) for what deny rules name below `root`.
+
+    They are applied to names that do not exist yet, so they may match more than the rules, never
+    less: a class of characters (`[ab]`) becomes `?`.
+    """
+    patterns: list[str] = []
+    for rule in rules:
+        patterns += _patterns_of(rule, root, home)
+    return tuple(dict.fromkeys(patterns))
+
+
+def _patterns_of(rule: PermissionRule, root: str, home: str) -> Iterator[str]:
+    anchor, pattern = split_anchor(rule.specifier or "", rule.root or root, root, home)
+    pattern = _widen(pattern.rstrip("/") or "/**")
+    components = pattern.strip("/").split("/")
+    if "/" not in pattern:
+        components = ["**", *components]  # a name without a slash matches at any depth
+    absolute = [part for part in (*anchor.split("/"), *components) if part]
+    for rest in _below_root([part for part in root.split("/") if part], absolute):
+        yield _list_pattern(rest)
+
+
+def _list_pattern(components: list[str]) -> str:
+    while len(components) > 1 and components[-1] == "**":
+        components = components[:-1]  # a pattern of the lists covers what lies below, too
+    if not components or components == ["**"]:
+        return "*"
+    if components[0] != "**":
+        return "/" + "/".join(components)
+    if components.count("**") > 1:
+        return "*"
+    return "/".join(components[1:])
+
+
+def _widen(pattern: str) -> str:
+    """Replace what stands for one character, classes and escaped wildcards, by `?`."""
+    widened = ""
+    position = 0
+    while position < len(pattern):
+        character = pattern[position]
+        class_end = pattern.find("]", position + 2) if character == "[" else -1
+        if character == "\\":
+            position += 1
+            escaped = pattern[position : position + 1]
+            widened += "?" if escaped in ("*", "?", "[") else escaped
+        elif class_end > 0:
+            widened += "?"
+            position = class_end
+        else:
+            widened += character
+        position += 1
+    return widened
+
+
+def _below_root(root: list[str], pattern: list[str]) -> Iterator[list[str]]:
+    """Yield what is left of a pattern after its first components have matched the root."""
+    if not root:
+        yield pattern
+        return
+    if not pattern:
+        yield []  # the pattern names a folder above the workspace: all of it is meant
+        return
+    first, *rest = pattern
+    if first == "**":
+        yield from _below_root(root, rest)
+        yield from _below_root(root[1:], pattern)
+    elif _matches(first.lower(), root[0].lower()):
+        yield from _below_root(root[1:], rest)
+
+
+def _matches(pattern: str, name: str) -> bool:
+    """Return whether a component matches a pattern with `*` and `?`."""
+    if not pattern:
+        return not name
+    if pattern[0] == "*":
+        return any(_matches(pattern[1:], name[start:]) for start in range(len(name) + 1))
+    return bool(name) and pattern[0] in ("?", name[0]) and _matches(pattern[1:], name[1:])

@@ -1,0 +1,533 @@
+"""The gate: evaluates the permission rules for a call. Values in, a decision out.
+
+No I/O, no clock, and it never raises. The first step that applies decides:
+
+1. built-in refusals: paths outside the workspace, reserved and secret names, commands over the
+   analysis limit, safe mode. Nothing overrides them.
+2. deny rules. Nothing overrides them either.
+3. mode `plan`: only what reads is allowed.
+4. explicit ask rules. No grant, allow rule or mode overrides them; `dontAsk` makes them a deny.
+5. a command that cannot be judged from its text, and critical risk: ask.
+6. grants (those of the session, then remembered ones) and allow rules: allow if all that the call
+   touches is covered.
+7. mode: `acceptEdits` allows edits in the workspace, `bypassPermissions` all that is left.
+8. risk: safe is allowed; low, medium and high ask (low only until it was approved once in the
+   session).
+
+`dontAsk` turns every ask into a deny. `auto`, which elsewhere lets a model decide, is `acceptEdits`
+here: no model decides what a model may do. If no one can be asked, an ask is a deny
+(`approvals.DenyingApprover`).
+
+What the gate does not see: what a program does once it runs (the sandbox), what a file name points
+to when it is opened (the workspace opens beneath its root), what a tool does that its author did
+not declare.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, Literal, cast
+
+from ferrule.core.errors import ConfigError
+from ferrule.core.value_class import frozen
+from ferrule.tools.definition import Risk, SideEffect, Tool
+
+from .approvals import digest_arguments
+from .call_analysis import CallContext, analyse_call, find_path_refusals
+from .grant_proposals import GrantOffer, propose_grants
+from .grants import Grants
+from .path_denials import PathDenials, make_creation_patterns
+from .protected_names import DEFAULT_NAMES, ProtectedNames
+from .rule_matching import AnalysedCall, RequiredAccess, RuleMatcher, normalise_path
+from .rules import Layer, PermissionRule, RuleSet, matches_tool, parse_rule
+from .safe_mode import SafeMode, find_violations
+
+__all__ = [
+    "MODES",
+    "Decision",
+    "GrantOffer",
+    "Mode",
+    "PermissionGate",
+    "describe_decision",
+    "digest_arguments",
+    "select_mode",
+]
+
+Mode = Literal["default", "acceptEdits", "plan", "auto", "dontAsk", "bypassPermissions"]
+MODES: tuple[Mode, ...] = ("default", "acceptEdits", "plan", "auto", "dontAsk", "bypassPermissions")
+Verdict = Literal["allow", "ask", "deny"]
+
+_READS = (SideEffect.NONE, SideEffect.READ)
+_EDITS = (SideEffect.NONE, SideEffect.READ, SideEffect.WRITE)
+_MAX_CACHED_DECISIONS = 2048
+
+
+@frozen
+class Decision:
+    """The decision about a call.
+
+    Attributes:
+        verdict: `allow`, `ask` or `deny`.
+        reason: Why, for people.
+        rule: The rule that decided; empty if none did.
+        layer: Where that rule comes from; `builtin` for the gate's own reasons.
+        labels: Risk labels of the call's commands.
+        offers: The answers besides no that a person may give.
+    """
+
+    verdict: Verdict
+    reason: str
+    rule: str = ""
+    layer: str = ""
+    labels: tuple[str, ...] = ()
+    offers: tuple[GrantOffer, ...] = ()
+
+
+@frozen
+class _Profile:
+    """The rules that concern one tool, and the decision if arguments cannot change it."""
+
+    tool: Tool
+    deny: tuple[RuleMatcher, ...]
+    ask: tuple[RuleMatcher, ...]
+    allow: tuple[RuleMatcher, ...]
+    fixed_decision: Decision | None
+
+
+class PermissionGate:
+    """Decides about the calls in one workspace.
+
+    Immutable except for its grants: another mode or other rules make another gate.
+
+    Args:
+        rules: The permission rules.
+        mode: The permission mode, one of `MODES`.
+        grants: What a person has granted so far.
+        root: The workspace, as an absolute path without symlinks; the current folder by default.
+        names: Names that no tool may touch. None switches them off, for tests of other parts only.
+        safe_mode: The programs and paths that safe mode allows.
+        home: The folder that `~` stands for in rules and commands.
+        outside: What happens to a command that names a path outside the workspace.
+
+    Raises:
+        ConfigError: There is no such mode.
+    """
+
+    def __init__(
+        self,
+        rules: RuleSet | None = None,
+        *,
+        mode: Mode = "default",
+        grants: Grants | None = None,
+        root: Path | None = None,
+        names: ProtectedNames | None = DEFAULT_NAMES,
+        safe_mode: SafeMode | None = None,
+        home: Path | None = None,
+        outside: Literal["deny", "ask"] = "deny",
+    ) -> None:
+        _require_known_mode(mode)
+        self.rules = rules or RuleSet()
+        self.mode: Mode = mode
+        self.grants = grants or Grants()
+        self.safe_mode = safe_mode
+        self.context = CallContext(
+            str(root or Path.cwd()), str(home or Path.home()), names, outside
+        )
+        self._profiles: dict[int, _Profile] = {}
+        self._matchers: dict[PermissionRule, RuleMatcher] = {}
+        self._decisions: dict[
+            tuple[int, tuple[Any, ...]], tuple[tuple[PermissionRule, ...], Decision]
+        ] = {}
+
+    def decide(self, tool: Tool, values: Mapping[str, Any]) -> Decision:
+        """Decide whether a call with these validated arguments may run.
+
+        Never raises: a failure in here is a deny.
+        """
+        profile = self._profiles.get(id(tool))
+        try:
+            if profile is None or profile.tool is not tool:
+                profile = self._build_profile(tool)
+            if profile.fixed_decision is not None:
+                return profile.fixed_decision
+            return self._decide_cached(profile, values)
+        except Exception as error:  # noqa: BLE001  boundary: whatever breaks in here must not let a call through
+            reason = f"the gate failed on this call ({type(error).__name__}: {error})"
+            return Decision("deny", reason, layer="builtin")
+
+    def _decide_cached(self, profile: _Profile, values: Mapping[str, Any]) -> Decision:
+        """Decide, or return the decision about the same subjects under the same grants."""
+        tool = profile.tool
+        grants = self.grants.rules
+        subjects = tuple(values.get(name) for name in tool.touches)
+        if not all(type(subject) is str for subject in subjects):
+            return self._decide(profile, values)
+        cached = self._decisions.get((id(tool), subjects))
+        if cached is not None and cached[0] is grants:
+            return cached[1]
+        decision = self._decide(profile, values)
+        if len(self._decisions) >= _MAX_CACHED_DECISIONS:
+            self._decisions.clear()
+        self._decisions[id(tool), subjects] = (grants, decision)
+        return decision
+
+    def _decide(self, profile: _Profile, values: Mapping[str, Any]) -> Decision:
+        case = analyse_call(profile.tool, values, self.context)
+        decision = self._judge(case, profile, (), [])
+        if decision.verdict == "ask":
+            return self._with_offers(case, profile, decision)
+        return decision
+
+    def explain_steps(self, tool: Tool, values: Mapping[str, Any]) -> list[str]:
+        """Return the steps that led to a decision, a line each, for `ferrule policy explain`."""
+        steps: list[str] = []
+        try:
+            case = analyse_call(tool, values, self.context)
+            steps += [f"touches {need.kind} `{need.value}`" for need in case.needs]
+            variables: dict[str, None] = {}
+            for analysis in case.analyses:
+                variables |= dict.fromkeys(analysis.call_variables)
+            steps += [f"sets {variable}" for variable in variables]
+            steps += [f"label {label}" for label in case.labels]
+            self._judge(case, self._build_profile(tool), (), steps)
+        except Exception as error:  # noqa: BLE001  boundary: as in `decide`
+            steps.append(f"the gate failed: {error}")
+        decision = self.decide(tool, values)
+        return [*steps, *describe_decision(decision)]
+
+    def is_hidden(self, tool: Tool | str) -> bool:
+        """Return whether a deny rule covers every use of the tool, so that models do not see it."""
+        if isinstance(tool, str):
+            name = tool
+            kinds = set[str]()
+        else:
+            name = tool.full_name
+            kinds = {touch.kind for touch in tool.touches.values()}
+        for rule in self.rules.deny:
+            if rule.specifier is None and _concerns(rule, name, kinds):
+                return True
+        return False
+
+    def find_path_refusal(self, path: str, *, write: bool = False) -> str:
+        """Return why no tool may read (or write) this path; empty if one may.
+
+        For searches and listings, which meet paths that no argument named. Knows built-in refusals
+        and deny rules for paths.
+        """
+        for reason in find_path_refusals(path, write, self.context):
+            return reason
+        return self.find_denied_path_rule(path, write)
+
+    def find_denied_path_rule(self, path: str, write: bool) -> str:
+        """Return which deny rule for paths refuses this one; empty if none does."""
+        absolute = normalise_path(path, self.context.root, self.context.home)
+        case = AnalysedCall(_NO_TOOL, "", (), named_files=((absolute, write),))
+        for rule in self.rules.deny:
+            if rule.kind in ("read", "write") and self._matcher(rule).could_match(case):
+                return f"denied by the rule `{rule.text}`"
+        return ""
+
+    @property
+    def path_denials(self) -> PathDenials | None:
+        """The deny rules for paths, which also bind commands; None if there are none."""
+        rules = [
+            rule for rule in self.rules.deny if rule.kind in ("read", "write") and rule.specifier
+        ]
+        if not rules:
+            return None
+        around = self.context
+        return PathDenials(
+            self.find_denied_path_rule, make_creation_patterns(rules, around.root, around.home)
+        )
+
+    def find_refusal(self, path: str, write: bool) -> str:
+        """Return what `find_path_refusal` returns. The form that a workspace calls."""
+        return self.find_path_refusal(path, write=write)
+
+    def with_mode(self, mode: Mode) -> PermissionGate:
+        """Return a gate with the same rules and grants in another mode."""
+        return self._copy(mode, self.grants)
+
+    def for_session(self) -> PermissionGate:
+        """Return a gate with the same rules and remembered grants, but its own session grants."""
+        return self._copy(self.mode, self.grants.for_session())
+
+    def _copy(self, mode: Mode, grants: Grants) -> PermissionGate:
+        around = self.context
+        return PermissionGate(
+            self.rules,
+            mode=mode,
+            grants=grants,
+            root=Path(around.root),
+            names=around.names,
+            safe_mode=self.safe_mode,
+            home=Path(around.home),
+            outside=around.outside,
+        )
+
+    # ---- a person's answers
+
+    def grant(self, rule: str, *, remember: bool = False) -> None:
+        """Add a grant. Raises ConfigError if it is not a rule or cannot be stored."""
+        if remember:
+            self.grants.remember(rule)
+        else:
+            self.grants.grant(rule)
+
+    def apply_answer(
+        self,
+        tool: Tool,
+        choice: str,
+        grant: str = "",
+        *,
+        offers: Sequence[GrantOffer] | None = None,
+    ) -> None:
+        """Apply a person's answer to an approval request.
+
+        `session` and `remember` grant a rule. A yes to a tool of low risk holds for the session.
+
+        Args:
+            tool: The tool that was asked about.
+            choice: The answer.
+            grant: The rule that was chosen.
+            offers: The offers of the decision that was asked about. An interface must not be able
+                to grant more than the person was shown.
+
+        Raises:
+            ConfigError: The grant is not among the offers, or cannot be stored.
+        """
+        offered = offers is None or any(
+            (offer.choice, offer.rule) == (choice, grant) for offer in offers
+        )
+        if grant and not offered:
+            raise ConfigError(f"`{grant}` was not offered as `{choice}`", code="grant_not_offered")
+        if choice in ("session", "remember") and grant:
+            self.grant(grant, remember=choice == "remember")
+        if choice == "once" and tool.risk == Risk.LOW:
+            self.grants.grant(tool.full_name)
+
+    # ---- the steps of a decision, in order
+
+    def _judge(
+        self,
+        case: AnalysedCall,
+        profile: _Profile,
+        extra: tuple[RuleMatcher, ...],
+        trace: list[str],
+    ) -> Decision:
+        """Take the steps until one decides.
+
+        Args:
+            case: The call.
+            profile: The rules that concern its tool.
+            extra: Allow rules on trial.
+            trace: Gets a line per step.
+        """
+        steps = (
+            ("built-in refusals", self._check_refusals),
+            ("deny rules", self._check_deny_rules),
+            ("mode plan", self._check_plan_mode),
+            ("ask rules", self._check_ask_rules),
+            ("doubts", self._check_doubts),
+        )
+        for name, step in steps:
+            decision = step(case, profile)
+            trace.append(f"{name}: {decision.reason if decision else 'nothing'}")
+            if decision is not None:
+                return decision
+        covered = self._check_allow_rules(case, profile, extra)
+        trace.append(f"allow rules: {covered.reason if covered else 'do not cover all of it'}")
+        return covered or self._check_mode(case) or self._check_risk(case, profile)
+
+    def _check_refusals(self, case: AnalysedCall, profile: _Profile) -> Decision | None:
+        reason = case.refusal
+        if not reason and self.safe_mode:
+            reason = next(find_violations(self.safe_mode, case, self.context.root), "")
+        return self._deny(case, reason) if reason else None
+
+    def _check_deny_rules(self, case: AnalysedCall, profile: _Profile) -> Decision | None:
+        for matcher in profile.deny:
+            if matcher.could_match(case):
+                rule = matcher.rule
+                reason = f"denied by `{rule.text}` ({rule.layer})"
+                return Decision("deny", reason, rule.text, rule.layer, case.labels)
+        return None
+
+    def _check_plan_mode(self, case: AnalysedCall, profile: _Profile) -> Decision | None:
+        if self.mode != "plan" or case.tool.side_effect in _READS:
+            return None
+        reason = f"mode plan: `{case.name}` may {case.tool.side_effect}; only what reads is allowed"
+        return self._deny(case, reason)
+
+    def _check_ask_rules(self, case: AnalysedCall, profile: _Profile) -> Decision | None:
+        for matcher in profile.ask:
+            if matcher.could_match(case):
+                return self._ask(case, f"the rule `{matcher.rule.text}` asks", matcher.rule)
+        return None
+
+    def _check_doubts(self, case: AnalysedCall, profile: _Profile) -> Decision | None:
+        if case.doubt:
+            return self._ask(case, case.doubt)
+        if case.tool.risk == Risk.CRITICAL:
+            return self._ask(case, f"`{case.name}` has critical risk")
+        return None
+
+    def _check_allow_rules(
+        self, case: AnalysedCall, profile: _Profile, extra: tuple[RuleMatcher, ...]
+    ) -> Decision | None:
+        used: dict[str, PermissionRule] = {}
+        for _, rule in self._covering_rules(case, profile, extra):
+            if rule is None:
+                return None
+            used.setdefault(rule.text, rule)
+        first = next(iter(used.values()))
+        texts = " and ".join(f"`{text}`" for text in used)
+        reason = f"allowed by {texts} ({first.layer})"
+        return Decision("allow", reason, first.text, first.layer, case.labels)
+
+    def _covering_rules(
+        self, case: AnalysedCall, profile: _Profile, extra: tuple[RuleMatcher, ...] = ()
+    ) -> Iterator[tuple[RequiredAccess, PermissionRule | None]]:
+        """Yield each need with the rule that covers it, or None."""
+        granted = [self._matcher(rule) for rule in self.grants.rules]
+        matchers = (*extra, *granted, *profile.allow)
+        has_command = any(need.kind == "command" for need in case.needs)
+        for need in case.needs:
+            # The rule for a command also covers the folder that it starts in, which only deny rules
+            # look at.
+            if has_command and need.kind == "read" and need.analysis is None:
+                continue
+            covering = (matcher.rule for matcher in matchers if matcher.covers(need, case))
+            yield need, next(covering, None)
+
+    def _check_mode(self, case: AnalysedCall) -> Decision | None:
+        if self.mode == "bypassPermissions":
+            return Decision("allow", "mode bypassPermissions", layer="builtin", labels=case.labels)
+        if self.mode not in ("acceptEdits", "auto") or case.tool.side_effect not in _EDITS:
+            return None
+        if all(need.kind in ("read", "write") for need in case.needs):
+            return Decision("allow", f"mode {self.mode}: an edit in the workspace", layer="builtin")
+        return None
+
+    def _check_risk(self, case: AnalysedCall, profile: _Profile) -> Decision:
+        reason = f"`{case.name}` has {case.tool.risk} risk"
+        if case.tool.risk == Risk.SAFE:
+            return Decision("allow", reason, layer="builtin", labels=case.labels)
+        if self.rules.allow and any(need.kind == "command" for need in case.needs):
+            for need, rule in self._covering_rules(case, profile):
+                if rule is None:
+                    return self._ask(case, f"{reason} and no rule allows {self._describe(need)}")
+        return self._ask(case, reason)
+
+    def _describe(self, need: RequiredAccess) -> str:
+        if need.kind != "write":
+            return f"`{need.value}`"
+        name = need.value.removeprefix(self.context.root.rstrip("/") + "/")
+        return f"to write `{name}`" if name else "to write a file that is known only when it runs"
+
+    def _deny(self, case: AnalysedCall, reason: str) -> Decision:
+        return Decision("deny", reason, layer="builtin", labels=case.labels)
+
+    def _ask(self, case: AnalysedCall, reason: str, rule: PermissionRule | None = None) -> Decision:
+        name, layer = (rule.text, rule.layer) if rule else ("", "builtin")
+        if self.mode == "dontAsk":
+            reason = f"{reason}; mode dontAsk does not ask"
+            return Decision("deny", reason, name, layer, case.labels)
+        return Decision("ask", reason, name, layer, case.labels, (GrantOffer("once", ""),))
+
+    def _with_offers(self, case: AnalysedCall, profile: _Profile, decision: Decision) -> Decision:
+        """Add offers of grants. Each is tried: only those that would have allowed the call stay."""
+        if decision.rule or case.doubt:
+            return decision
+        working: list[str] = []
+        for text in propose_grants(case, self.context.root):
+            rule = parse_rule(text, layer="session")
+            matcher = RuleMatcher(rule, self.context.root, self.context.home)
+            if self._judge(case, profile, (matcher,), []).verdict == "allow":
+                working.append(text)
+        session = [GrantOffer("session", text) for text in working]
+        remember = [GrantOffer("remember", text) for text in working]
+        return replace(decision, offers=(*decision.offers, *session, *remember))
+
+    # ---- preparation
+
+    def _matcher(self, rule: PermissionRule) -> RuleMatcher:
+        matcher = self._matchers.get(rule)
+        if matcher is None:
+            matcher = RuleMatcher(rule, self.context.root, self.context.home)
+            self._matchers[rule] = matcher
+        return matcher
+
+    def _build_profile(self, tool: Tool) -> _Profile:
+        kinds = {touch.kind for touch in tool.touches.values()}
+        if "command" in kinds:
+            kinds |= {"read", "write"}
+
+        def matchers_of(rules: tuple[PermissionRule, ...]) -> tuple[RuleMatcher, ...]:
+            concerning = [rule for rule in rules if _concerns(rule, tool.full_name, kinds)]
+            return tuple([self._matcher(rule) for rule in concerning])
+
+        profile = _Profile(
+            tool=tool,
+            deny=matchers_of(self.rules.deny),
+            ask=matchers_of(self.rules.ask),
+            allow=matchers_of(self.rules.allow),
+            fixed_decision=None,
+        )
+        if not tool.touches and tool.risk == Risk.SAFE:
+            # Arguments that name nothing cannot change the decision.
+            case = AnalysedCall(tool, tool.full_name, analyse_call(tool, {}, self.context).needs)
+            decision = self._judge(case, profile, (), [])
+            if decision.verdict != "ask":
+                profile = replace(profile, fixed_decision=decision)
+        self._profiles[id(tool)] = profile
+        return profile
+
+
+def _concerns(rule: PermissionRule, tool_name: str, kinds: set[str]) -> bool:
+    """Return whether a rule can be about a tool of this name that touches these kinds."""
+    return rule.kind in kinds if rule.kind else matches_tool(rule, tool_name)
+
+
+def _require_known_mode(mode: str) -> None:
+    if mode not in MODES:
+        raise ConfigError(
+            f"mode `{mode}`: there is no such mode", hint=f"use one of {', '.join(MODES)}"
+        )
+
+
+def select_mode(mode: str, layer: Layer) -> Mode:
+    """Return a mode that settings name.
+
+    Raises:
+        ConfigError: The mode does not exist, or a project's own settings choose `auto` or
+            `bypassPermissions`: a repository cannot decide that nobody is asked.
+    """
+    _require_known_mode(mode)
+    if layer in ("project", "local") and mode in ("auto", "bypassPermissions"):
+        raise ConfigError(
+            f"mode `{mode}` is ignored in the settings of a project",
+            code="mode_from_project",
+            hint="choose it on the command line or in your own settings",
+        )
+    return cast("Mode", mode)
+
+
+def describe_decision(decision: Decision) -> list[str]:
+    """Return a decision as lines for a person."""
+    lines = [f"{decision.verdict}: {decision.reason}"]
+    if decision.rule:
+        lines.append(f"rule `{decision.rule}` ({decision.layer})")
+    if decision.labels:
+        lines.append(f"labels: {', '.join(decision.labels)}")
+    lines += [f"offer {offer.choice}: `{offer.rule}`" for offer in decision.offers if offer.rule]
+    return lines
+
+
+def _never_called(**_: object) -> None:
+    return None
+
+
+_NO_TOOL = Tool(name="", description="", arguments=cast("Any", None), handler=_never_called)
