@@ -14,6 +14,7 @@ import sys
 from collections.abc import Callable, Iterator
 from dataclasses import fields, is_dataclass
 from enum import Enum
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -40,7 +41,6 @@ GROUPS = {
         "Risk",
     ),
     "Calls and results": ("ToolCall", "ToolResult", "ErrorType"),
-    "Hooks": ("Hook", "Block", "Change"),
     "What a run shows while it goes": ("TextDelta", "ReasoningDelta", "Progress"),
     "The folder": ("Workspace",),
     "Models": ("ModelOptions",),
@@ -58,6 +58,25 @@ GROUPS = {
 }
 """Order of the page. Public names that are missing here come last, under `More`."""
 
+MODULES = (
+    "ferrule.hooks",
+    "ferrule.events",
+    "ferrule.replay",
+    "ferrule.jobs",
+    "ferrule.storage",
+    "ferrule.toolkits",
+    "ferrule.tools",
+    "ferrule.connectors",
+    "ferrule.extensions",
+    "ferrule.models",
+    "ferrule.permissions",
+    "ferrule.sandbox",
+    "ferrule.servers",
+    "ferrule.command",
+    "ferrule.testing",
+)
+"""Public modules beside `ferrule` itself."""
+
 
 def reference() -> str:
     """The page about the public names, as Markdown."""
@@ -68,14 +87,41 @@ def reference() -> str:
     )
     marks = tuple(name for name in public if isinstance(getattr(ferrule, name), _touch()))
     groups = {**GROUPS, "More": tuple(name for name in rest if name not in marks)}
-    parts = [NOTE, "# Reference", "Everything here is imported from `ferrule`."]
+    parts = [NOTE, "# Reference", "Everything down to *Other modules* is imported from `ferrule`."]
     for title, names in groups.items():
         if names:
             parts.append(f"## {title}")
             parts += [entry for name in names for entry in _entry(name, getattr(ferrule, name))]
     parts.append("## Marks for parameters")
     parts.append("\n".join(f"- `{name}`: {getattr(ferrule, name).kind}" for name in sorted(marks)))
+    parts.append("## Other modules")
+    for module in MODULES:
+        parts += _module_table(module)
     return "\n\n".join(parts) + "\n"
+
+
+def _module_table(module: str) -> list[str]:
+    """Return a heading, the module's summary, and a table of its names with their summaries."""
+    imported = import_module(module)
+    rows = ["| name | |", "|---|---|"]
+    for name in sorted(imported.__all__):
+        value = getattr(imported, name)
+        documented = inspect.isclass(value) or inspect.isroutine(value)
+        summary = _summary(inspect.getdoc(value) or "") if documented else _describe_value(value)
+        rows.append(f"| `{name}` | {summary} |")
+    return [f"### `{module}`", _summary(inspect.getdoc(imported) or ""), "\n".join(rows)]
+
+
+def _summary(text: str) -> str:
+    """Return the first paragraph of a docstring on one line."""
+    return " ".join(text.partition("\n\n")[0].split()).replace("|", "\\|")
+
+
+def _describe_value(value: Any) -> str:
+    """Return the names of the tools in a constant, else the name of its type."""
+    if isinstance(value, tuple):
+        return ", ".join(f"`{tool.name}`" for tool in value)
+    return f"a value of type `{type(value).__name__}`"
 
 
 def settings() -> str:

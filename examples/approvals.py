@@ -8,10 +8,9 @@ import argparse
 import tempfile
 from pathlib import Path
 
-from ferrule import Agent, Permissions, Scripted
-from ferrule.models.scripted import calls, says
-from ferrule.permissions.approvals import ApprovalAnswer, ApprovalRequest
-from ferrule.toolkits.files import tools
+from ferrule import Agent, ApprovalAnswer, ApprovalRequest, Permissions, Scripted
+from ferrule.testing import calls, says
+from ferrule.toolkits import FILE_TOOLS
 
 
 class Policy:
@@ -42,7 +41,7 @@ script = [
 with tempfile.TemporaryDirectory() as folder:
     Path(folder, "plan.txt").write_text("keep me\n")
     model = parser.parse_args().model or Scripted(script)
-    agent = Agent(model, tools.TOOLS, workspace=folder, permissions=Permissions(approver=Policy()))
+    agent = Agent(model, FILE_TOOLS, workspace=folder, permissions=Permissions(approver=Policy()))
     answer = agent.run_sync("Write one, then two into note.txt, then delete plan.txt.")
     print({path.name: path.read_text() for path in sorted(Path(folder).iterdir())})
 print(

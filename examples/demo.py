@@ -17,10 +17,8 @@ import time
 from pathlib import Path
 
 from ferrule import Agent, Permissions, Storage
-from ferrule.core.events import CallEvaluated, ModelAnswered, RunFinished, ToolAnswered
-from ferrule.toolkits import clock
-from ferrule.toolkits.files import browse, tools
-from ferrule.toolkits.search import search_files
+from ferrule.events import CallEvaluated, ModelAnswered, RunFinished, ToolAnswered
+from ferrule.toolkits import BROWSE_TOOLS, CLOCK_TOOLS, FILE_TOOLS, SEARCH_TOOLS
 
 FILES = {
     "config.yaml": "name: lighthouse\nport: 8080\nkeeper: Ines\n",
@@ -49,7 +47,7 @@ async def main(folder: Path) -> None:
     """Ask the questions, print every step."""
     agent = Agent(
         "local:smollm2",
-        [*tools.TOOLS, *browse.TOOLS, *search_files.TOOLS, *clock.TOOLS],
+        [*FILE_TOOLS, *BROWSE_TOOLS, *SEARCH_TOOLS, *CLOCK_TOOLS],
         workspace=folder / "lighthouse",
         permissions=Permissions(allow=["Read(**)"]),
         storage=Storage(journal=folder / "demo.db"),

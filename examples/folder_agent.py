@@ -7,10 +7,8 @@ import tempfile
 from pathlib import Path
 
 from ferrule import Agent, Permissions, Scripted
-from ferrule.models.scripted import calls, says
-from ferrule.toolkits.files import browse
-from ferrule.toolkits.files import tools as files
-from ferrule.toolkits.search import search_files
+from ferrule.testing import calls, says
+from ferrule.toolkits import BROWSE_TOOLS, FILE_TOOLS, SEARCH_TOOLS
 
 parser = argparse.ArgumentParser(description=__doc__)
 parser.add_argument("--model", help="such as ollama:llama3.2; without it, a script plays the model")
@@ -30,7 +28,7 @@ with tempfile.TemporaryDirectory() as folder:
     for name in ("notes/plan.md", "private/diary.md", "src/boat.py", ".env"):
         Path(folder, name).parent.mkdir(exist_ok=True)
         Path(folder, name).write_text("TODO: mend the sails\n")
-    tools = [*files.TOOLS, *browse.TOOLS, *search_files.TOOLS]
+    tools = [*FILE_TOOLS, *BROWSE_TOOLS, *SEARCH_TOOLS]
     model = parser.parse_args().model or Scripted(script)
     allow = ["Read(**)", "Edit(notes/**)"]
     agent = Agent(

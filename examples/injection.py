@@ -14,12 +14,9 @@ import tempfile
 from pathlib import Path
 
 from ferrule import Agent, Permissions, Scripted, Storage
-from ferrule.core.events import CallEvaluated, ModelAnswered, ToolAnswered
-from ferrule.models.scripted import calls, says
-from ferrule.testing.fakes import RecordingApprover
-from ferrule.toolkits import commands
-from ferrule.toolkits.commands.policy import CommandPolicy
-from ferrule.toolkits.files import tools
+from ferrule.events import CallEvaluated, ModelAnswered, ToolAnswered
+from ferrule.testing import RecordingApprover, calls, says
+from ferrule.toolkits import COMMAND_TOOLS, FILE_TOOLS, CommandPolicy
 
 KEY = (
     "-----BEGIN OPENSSH PRIVATE KEY-----\nb3BlbnNzaC1rZXktdjEAAAAA\n-----END OPENSSH PRIVATE "
@@ -78,7 +75,7 @@ async def main(folder: Path) -> None:
     approver = RecordingApprover(["once"])
     agent = Agent(
         Scripted([*script, says("Run `make`.")]),
-        [*tools.TOOLS, *commands.TOOLS],
+        [*FILE_TOOLS, *COMMAND_TOOLS],
         workspace=workspace,
         permissions=Permissions(approver=approver),
         resources=[CommandPolicy(shell_allowed=True)],

@@ -8,7 +8,7 @@ import argparse
 from typing import Literal
 
 from ferrule import Agent, ErrorType, Scripted, ToolFailed, tool
-from ferrule.models.scripted import calls, says
+from ferrule.testing import calls, says
 
 STOCK = {("bolt", "Ghent"): 12, ("nut", "Ghent"): 0}
 

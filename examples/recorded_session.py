@@ -8,8 +8,8 @@ import tempfile
 from pathlib import Path
 
 from ferrule import Agent, LimitReached, Limits, Scripted, Storage, tool
-from ferrule.models.scripted import calls, says
-from ferrule.storage.export import jsonl, transcripts
+from ferrule.storage import export_jsonl, write_markdown
+from ferrule.testing import calls, says
 
 
 @tool(side_effect="none")
@@ -40,8 +40,8 @@ async def main(model: str | None, file: Path) -> None:
     session = second.resume(session.id)
     print((await session.run("And?")).text)
     second.journal.verify(session.id)
-    print("".join(transcripts.write_markdown(second.journal.records(session.id))))
-    print("lines of JSON:", len(list(jsonl.export_jsonl(second.journal.records(session.id)))))
+    print("".join(write_markdown(second.journal.records(session.id))))
+    print("lines of JSON:", len(list(export_jsonl(second.journal.records(session.id)))))
 
 
 parser = argparse.ArgumentParser(description=__doc__)

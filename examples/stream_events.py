@@ -6,8 +6,8 @@ import argparse
 import asyncio
 
 from ferrule import Agent, Context, Progress, Scripted, TextDelta, tool
-from ferrule.core.events import CallEvaluated, ModelAnswered, RunFinished, ToolAnswered
-from ferrule.models.scripted import calls, says
+from ferrule.events import CallEvaluated, ModelAnswered, RunFinished, ToolAnswered
+from ferrule.testing import calls, says
 
 
 @tool(side_effect="none")

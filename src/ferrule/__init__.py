@@ -8,10 +8,10 @@ terminal library.
 
 from __future__ import annotations
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from ._version import __version__
+from .core.lazy_names import lazy_names
 
 if TYPE_CHECKING:
     from .core.calls import ErrorType, ToolCall, ToolResult
@@ -36,37 +36,11 @@ if TYPE_CHECKING:
     from .engine.delegation.sub_agent import DelegationLimits, SubAgent
     from .engine.delegation.tool import ask_agent
     from .engine.event_bus.bus import Bus
-    from .engine.event_bus.scope import Operator, OwnSession, OwnSessions
-    from .engine.hooks.call_hooks import Block, Change, Hook, HookBlocked
-    from .engine.hooks.chain import Hooks
-    from .engine.hooks.events import (
-        Action,
-        CompletionPost,
-        CompletionPre,
-        Custom,
-        DelegationPost,
-        DelegationPre,
-        DelegationVerified,
-        EventHook,
-        Failed,
-        Occasion,
-        SessionEnd,
-        SessionStart,
-        ToolPost,
-        ToolPre,
-        TurnEnd,
-        TurnStart,
-        allow,
-        ask,
-        block,
-        delegate,
-        modify,
-    )
+    from .engine.hooks.call_hooks import HookBlocked
     from .engine.live_events import Progress, ReasoningDelta, TextDelta
     from .engine.registration.registration import RegistrationLimits
     from .engine.session import RunOptions, RunResult, Session
     from .engine.telemetry.telemetry import Telemetry
-    from .extensions.hooks.decorator import hook
     from .models.anthropic.client import Anthropic
     from .models.client import ModelOptions
     from .models.ollama.client import Ollama
@@ -85,127 +59,36 @@ if TYPE_CHECKING:
     from .tools.reliability import Reliability
     from .tools.search.options import ToolSearch
 
-_WHERE = {
-    "core.calls": ("ErrorType", "ToolCall", "ToolResult"),
-    "core.errors": (
-        "ConfigError",
-        "ContextLeak",
-        "FerruleError",
-        "JournalError",
-        "LimitReached",
-        "ProviderError",
-        "RetryCall",
-        "RunCancelled",
-        "SessionNotFound",
-        "ToolDefinitionError",
-        "ToolFailed",
-    ),
-    "core.identity": ("Identity",),
-    "core.limits": ("Limits",),
-    "engine.agent": ("Agent",),
-    "engine.agent_options": ("Host", "Permissions", "Storage", "SubAgents", "ToolCalling"),
-    "engine.context.options": ("ContextOptions",),
-    "engine.registration.registration": ("RegistrationLimits",),
-    "permissions.approvals": ("ApprovalAnswer", "ApprovalRequest", "Approver"),
-    "engine.event_bus.bus": ("Bus",),
-    "engine.event_bus.scope": ("Operator", "OwnSession", "OwnSessions"),
-    "engine.delegation.tool": ("ask_agent",),
-    "engine.hooks.chain": ("Hooks",),
-    "engine.hooks.events": (
-        "Action",
-        "CompletionPost",
-        "CompletionPre",
-        "Custom",
-        "DelegationPost",
-        "DelegationPre",
-        "DelegationVerified",
-        "EventHook",
-        "Failed",
-        "Occasion",
-        "SessionEnd",
-        "SessionStart",
-        "ToolPost",
-        "ToolPre",
-        "TurnEnd",
-        "TurnStart",
-        "allow",
-        "ask",
-        "block",
-        "delegate",
-        "modify",
-    ),
-    "engine.hooks.call_hooks": ("Block", "Change", "Hook", "HookBlocked"),
-    "engine.live_events": ("Progress", "ReasoningDelta", "TextDelta"),
-    "engine.session": ("RunOptions", "RunResult", "Session"),
-    "engine.delegation.sub_agent": ("DelegationLimits", "SubAgent"),
-    "engine.telemetry.telemetry": ("Telemetry",),
-    "extensions.hooks.decorator": ("hook",),
-    "permissions.redaction": ("Redactor",),
-    "permissions.filesystem.workspace": ("Workspace",),
-    "models.anthropic.client": ("Anthropic",),
-    "models.ollama.client": ("Ollama",),
-    "models.openai.chat": ("OpenAIChat",),
-    "models.openai.responses": ("OpenAIResponses",),
-    "models.scripted": ("Scripted",),
-    "models.client": ("ModelOptions",),
-    "tools.catalog": ("Catalog",),
-    "tools.chunked_output": ("Chunks",),
-    "tools.context": ("Context",),
-    "tools.decorator": ("tool",),
-    "tools.define": ("define_tool",),
-    "tools.definition": ("COMMAND", "READS", "URL", "WRITES", "Risk", "SideEffect", "Tool"),
-    "tools.reliability": ("Reliability",),
-    "tools.search.options": ("ToolSearch",),
-}
-_MODULE = {name: module for module, names in _WHERE.items() for name in names}
-
-__all__ = [  # pyright: ignore[reportUnsupportedDunderAll]  (loaded by __getattr__)
+__all__ = [
     "COMMAND",
     "READS",
     "URL",
     "WRITES",
-    "Action",
     "Agent",
     "Anthropic",
     "ApprovalAnswer",
     "ApprovalRequest",
     "Approver",
-    "Block",
     "Bus",
     "Catalog",
-    "Change",
     "Chunks",
-    "CompletionPost",
-    "CompletionPre",
     "ConfigError",
     "Context",
     "ContextLeak",
     "ContextOptions",
-    "Custom",
     "DelegationLimits",
-    "DelegationPost",
-    "DelegationPre",
-    "DelegationVerified",
     "ErrorType",
-    "EventHook",
-    "Failed",
     "FerruleError",
-    "Hook",
     "HookBlocked",
-    "Hooks",
     "Host",
     "Identity",
     "JournalError",
     "LimitReached",
     "Limits",
     "ModelOptions",
-    "Occasion",
     "Ollama",
     "OpenAIChat",
     "OpenAIResponses",
-    "Operator",
-    "OwnSession",
-    "OwnSessions",
     "Permissions",
     "Progress",
     "ProviderError",
@@ -220,9 +103,7 @@ __all__ = [  # pyright: ignore[reportUnsupportedDunderAll]  (loaded by __getattr
     "RunResult",
     "Scripted",
     "Session",
-    "SessionEnd",
     "SessionNotFound",
-    "SessionStart",
     "SideEffect",
     "Storage",
     "SubAgent",
@@ -234,32 +115,94 @@ __all__ = [  # pyright: ignore[reportUnsupportedDunderAll]  (loaded by __getattr
     "ToolCalling",
     "ToolDefinitionError",
     "ToolFailed",
-    "ToolPost",
-    "ToolPre",
     "ToolResult",
     "ToolSearch",
-    "TurnEnd",
-    "TurnStart",
     "Workspace",
     "__version__",
-    "allow",
-    "ask",
     "ask_agent",
-    "block",
     "define_tool",
-    "delegate",
-    "hook",
-    "modify",
     "tool",
 ]
 
-
-def __getattr__(name: str) -> Any:
-    if name not in _MODULE:
-        raise AttributeError(f"module 'ferrule' has no attribute {name!r}")
-    value = globals()[name] = getattr(import_module(f"ferrule.{_MODULE[name]}"), name)
-    return value
-
-
-def __dir__() -> list[str]:
-    return sorted(__all__)
+__getattr__, __dir__ = lazy_names(
+    __name__,
+    {
+        ".core.calls": (
+            "ErrorType",
+            "ToolCall",
+            "ToolResult",
+        ),
+        ".core.errors": (
+            "ConfigError",
+            "ContextLeak",
+            "FerruleError",
+            "JournalError",
+            "LimitReached",
+            "ProviderError",
+            "RetryCall",
+            "RunCancelled",
+            "SessionNotFound",
+            "ToolDefinitionError",
+            "ToolFailed",
+        ),
+        ".core.identity": ("Identity",),
+        ".core.limits": ("Limits",),
+        ".engine.agent": ("Agent",),
+        ".engine.agent_options": (
+            "Host",
+            "Permissions",
+            "Storage",
+            "SubAgents",
+            "ToolCalling",
+        ),
+        ".engine.context.options": ("ContextOptions",),
+        ".engine.delegation.sub_agent": (
+            "DelegationLimits",
+            "SubAgent",
+        ),
+        ".engine.delegation.tool": ("ask_agent",),
+        ".engine.event_bus.bus": ("Bus",),
+        ".engine.hooks.call_hooks": ("HookBlocked",),
+        ".engine.live_events": (
+            "Progress",
+            "ReasoningDelta",
+            "TextDelta",
+        ),
+        ".engine.registration.registration": ("RegistrationLimits",),
+        ".engine.session": (
+            "RunOptions",
+            "RunResult",
+            "Session",
+        ),
+        ".engine.telemetry.telemetry": ("Telemetry",),
+        ".models.anthropic.client": ("Anthropic",),
+        ".models.client": ("ModelOptions",),
+        ".models.ollama.client": ("Ollama",),
+        ".models.openai.chat": ("OpenAIChat",),
+        ".models.openai.responses": ("OpenAIResponses",),
+        ".models.scripted": ("Scripted",),
+        ".permissions.approvals": (
+            "ApprovalAnswer",
+            "ApprovalRequest",
+            "Approver",
+        ),
+        ".permissions.filesystem.workspace": ("Workspace",),
+        ".permissions.redaction": ("Redactor",),
+        ".tools.catalog": ("Catalog",),
+        ".tools.chunked_output": ("Chunks",),
+        ".tools.context": ("Context",),
+        ".tools.decorator": ("tool",),
+        ".tools.define": ("define_tool",),
+        ".tools.definition": (
+            "COMMAND",
+            "READS",
+            "URL",
+            "WRITES",
+            "Risk",
+            "SideEffect",
+            "Tool",
+        ),
+        ".tools.reliability": ("Reliability",),
+        ".tools.search.options": ("ToolSearch",),
+    },
+)

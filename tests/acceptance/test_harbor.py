@@ -20,10 +20,8 @@ import pytest
 import yaml
 
 from ferrule import (
-    Action,
     Agent,
     Catalog,
-    CompletionPre,
     ConfigError,
     Context,
     ContextLeak,
@@ -32,8 +30,6 @@ from ferrule import (
     Storage,
     ToolDefinitionError,
     ToolFailed,
-    hook,
-    modify,
     tool,
 )
 from ferrule.cli.terminal_agent import assemble_at_terminal
@@ -42,6 +38,7 @@ from ferrule.connectors.mcp import McpServer
 from ferrule.connectors.mcp import connect as mcp_servers
 from ferrule.connectors.mcp.configuration import read_server
 from ferrule.core.messages import Message, ToolMessage
+from ferrule.hooks import Action, CompletionPre, hook, modify
 from ferrule.models.scripted import Step, calls, says
 from ferrule.storage.audit.audit import audit_calls as audited
 from ferrule.tools.definition import Tool

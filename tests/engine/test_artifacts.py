@@ -18,26 +18,13 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from ferrule import (
-    Action,
-    Agent,
-    Chunks,
-    CompletionPre,
-    Context,
-    ContextLeak,
-    ErrorType,
-    Limits,
-    Scripted,
-    Storage,
-    hook,
-    modify,
-    tool,
-)
+from ferrule import Agent, Chunks, Context, ContextLeak, ErrorType, Limits, Scripted, Storage, tool
 from ferrule.core.calls import ToolResult
 from ferrule.core.events import Noticed, ToolAnswered
 from ferrule.core.limits import OUTPUT_CAP
 from ferrule.core.messages import ToolMessage
 from ferrule.engine.session import Session
+from ferrule.hooks import Action, CompletionPre, hook, modify
 from ferrule.models.scripted import calls, says
 from ferrule.storage.artifacts.files import FileArtifactStore
 from ferrule.storage.artifacts.store import THRESHOLD, RunArtifacts, Scope

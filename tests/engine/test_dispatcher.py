@@ -16,9 +16,7 @@ from hypothesis import strategies as st
 from ferrule import (
     READS,
     WRITES,
-    Block,
     Catalog,
-    Change,
     ConfigError,
     Context,
     ErrorType,
@@ -34,6 +32,7 @@ from ferrule.core.identity import Identity
 from ferrule.core.limits import OUTPUT_CAP
 from ferrule.engine.dispatcher import Dispatcher, PreparedCall, parse_arguments
 from ferrule.engine.hooks.call_hooks import Hook
+from ferrule.hooks import Block, Change
 from ferrule.permissions.rule_evaluation import PermissionGate
 from ferrule.permissions.rules import RuleSet
 from ferrule.testing.fakes import FakeClock

@@ -20,15 +20,13 @@ from ferrule import (
     Scripted,
     Storage,
     ToolFailed,
-    TurnEnd,
-    block,
-    hook,
     tool,
 )
 from ferrule.core.calls import ErrorType
 from ferrule.core.events import RunFinished, RunStarted
 from ferrule.core.required_tools import find_unmet, parse_required
 from ferrule.engine.session import RunResult
+from ferrule.hooks import TurnEnd, block, hook
 from ferrule.models.scripted import calls, says
 from ferrule.storage.journal.sqlite import SqliteJournal
 from grouped_options import grouped

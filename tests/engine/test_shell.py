@@ -14,7 +14,6 @@ import pytest
 from ferrule import (
     Agent,
     Context,
-    Hook,
     Host,
     Reliability,
     RetryCall,
@@ -29,6 +28,7 @@ from ferrule.core.errors import ProviderError
 from ferrule.core.events import CallEvaluated, Event, Noticed, ToolAnswered
 from ferrule.core.identity import Identity
 from ferrule.engine import reliability
+from ferrule.hooks import Hook
 from ferrule.models.scripted import Scripted, calls, says
 from ferrule.storage.journal.sqlite import SqliteJournal
 from ferrule.testing.fakes import FakeClock

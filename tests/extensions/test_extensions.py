@@ -8,12 +8,13 @@ from pathlib import Path
 
 import pytest
 
-from ferrule import Agent, Catalog, Scripted, ToolPre, block, hook
+from ferrule import Agent, Catalog, Scripted
 from ferrule.engine.hooks.events import Action
 from ferrule.extensions.builtins.dispatch import ScriptEnvironment
 from ferrule.extensions.extensions import Extensions, load_extensions
 from ferrule.extensions.starlark.pool import WorkerPool
 from ferrule.extensions.tool_files.loading import load_tools
+from ferrule.hooks import ToolPre, block, hook
 from ferrule.storage.trust import TrustStore
 from ferrule.toolkits import commands
 from ferrule.toolkits.files import tools as files

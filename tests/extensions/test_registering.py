@@ -16,7 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from script_rooms import Room
 
-from ferrule import Agent, hook
+from ferrule import Agent
 from ferrule.core.calls import ErrorType, ToolResult
 from ferrule.core.errors import ToolDefinitionError
 from ferrule.core.events import DirectCall, ModelAnswered, Noticed, PersonAnswered
@@ -37,6 +37,7 @@ from ferrule.extensions.tool_files.registration_tools import (
 )
 from ferrule.extensions.web.domains import AllowedDomains
 from ferrule.extensions.web.fetch import WebClient
+from ferrule.hooks import hook
 from ferrule.models.client import ToolSpec
 from ferrule.models.scripted import Scripted, calls, says
 from ferrule.permissions.approvals import ApprovalAnswer, ApprovalRequest
@@ -733,9 +734,7 @@ async def test_hooks_that_change_questions_and_a_growing_list_of_tools_get_along
     @hook("completion.pre")
     def change(event: CompletionPre) -> Action:
         first, *rest = event.messages
-        return modify(
-            {"messages": [{**first, "content": f"changed in turn {event.turn}"}, *rest]}
-        )
+        return modify({"messages": [{**first, "content": f"changed in turn {event.turn}"}, *rest]})
 
     growing.options["hooks"] = [change]
     maker = registers(growing, "tool", "shout", SHOUT)

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from ferrule import Agent, Block, Hook, Limits, tool
+from ferrule import Agent, Limits, tool
 from ferrule.core.calls import ErrorType, ToolResult
 from ferrule.core.errors import ConfigError, LimitReached
 from ferrule.core.identity import Identity
@@ -19,6 +19,7 @@ from ferrule.extensions.starlark.pool import WorkerPool
 from ferrule.extensions.tool_files.handlers import CONTEXT, make_tool
 from ferrule.extensions.tool_files.internal_tools import INTERNAL_TOOLS
 from ferrule.extensions.tool_files.tool_file import ToolFile, parse_tool
+from ferrule.hooks import Block, Hook
 from ferrule.models.scripted import Scripted, calls, says
 from ferrule.storage.journal.sqlite import SqliteJournal
 from ferrule.tools.context import Context

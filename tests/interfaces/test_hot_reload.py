@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from ferrule import Agent, SessionEnd, SessionStart, Storage, hook, tool
+from ferrule import Agent, Storage, tool
 from ferrule.cli.chat.hot_reload import ChatReloader
 from ferrule.cli.chat.slash_commands import Chat
 from ferrule.cli.terminal_agent import assemble_at_terminal
@@ -19,6 +19,7 @@ from ferrule.core.events import Noticed
 from ferrule.core.machine import Machine
 from ferrule.engine.hooks.events import EventHook
 from ferrule.engine.session_log import SessionLog
+from ferrule.hooks import SessionEnd, SessionStart, hook
 from ferrule.models.scripted import Scripted, calls, says
 from ferrule.runtime.assemble import Assembly, assemble
 from ferrule.runtime.hot_reload import HotReloader, ToolChanges

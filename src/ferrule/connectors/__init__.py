@@ -6,3 +6,33 @@ cleaned and approved before a model sees it.
 Packages: `a2a`, `http`, `mcp`.
 Modules: `text_cleaning`, `json_values`, `remote_tools`, `bounded_schemas`.
 """
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ferrule.core.lazy_names import lazy_names
+
+if TYPE_CHECKING:
+    from .a2a import A2aPeer
+    from .a2a import connect as connect_a2a
+    from .http import http_tools
+    from .mcp import McpServer
+    from .mcp import connect as connect_mcp
+
+__all__ = ["A2aPeer", "McpServer", "connect_a2a", "connect_mcp", "http_tools"]
+
+__getattr__, __dir__ = lazy_names(
+    __name__,
+    {
+        ".a2a": (
+            "A2aPeer",
+            "connect as connect_a2a",
+        ),
+        ".http": ("http_tools",),
+        ".mcp": (
+            "McpServer",
+            "connect as connect_mcp",
+        ),
+    },
+)

@@ -3,3 +3,25 @@
 Packages: `agents`, `builtins`, `checks`, `hooks`, `skills`, `starlark`, `tool_files`, `web`.
 Modules: `extensions`, `front_matter`, `instructions`, `repository`, `untrusted_frames`.
 """
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ferrule.core.lazy_names import lazy_names
+
+if TYPE_CHECKING:
+    from .instructions import read_instructions
+    from .skills.loading import load_skills
+    from .skills.skill_file import parse_skill
+
+__all__ = ["load_skills", "parse_skill", "read_instructions"]
+
+__getattr__, __dir__ = lazy_names(
+    __name__,
+    {
+        ".instructions": ("read_instructions",),
+        ".skills.loading": ("load_skills",),
+        ".skills.skill_file": ("parse_skill",),
+    },
+)

@@ -11,3 +11,42 @@ Modules: `answer_building`, `capabilities`, `client`, `exact_json`, `hosted_tool
 `prices`, `provider_errors`, `reasoning_models`, `registry`, `request_encoding`, `scripted`,
 `untrusted_text`.
 """
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ferrule.core.lazy_names import lazy_names
+
+if TYPE_CHECKING:
+    from .anthropic.client import Anthropic
+    from .client import Capabilities, ModelClient
+    from .ollama.client import Ollama
+    from .openai.chat import OpenAIChat
+    from .openai.responses import OpenAIResponses
+    from .scripted import Scripted
+
+__all__ = [
+    "Anthropic",
+    "Capabilities",
+    "ModelClient",
+    "Ollama",
+    "OpenAIChat",
+    "OpenAIResponses",
+    "Scripted",
+]
+
+__getattr__, __dir__ = lazy_names(
+    __name__,
+    {
+        ".anthropic.client": ("Anthropic",),
+        ".client": (
+            "Capabilities",
+            "ModelClient",
+        ),
+        ".ollama.client": ("Ollama",),
+        ".openai.chat": ("OpenAIChat",),
+        ".openai.responses": ("OpenAIResponses",),
+        ".scripted": ("Scripted",),
+    },
+)

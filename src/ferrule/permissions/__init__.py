@@ -26,3 +26,38 @@ Packages:
     command_analysis    analysis of shell commands: parts, paths, risk labels
     filesystem          the workspace: files opened beneath its root
 """
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ferrule.core.lazy_names import lazy_names
+
+if TYPE_CHECKING:
+    from .approvals import ApprovalAnswer, ApprovalRequest, Approver
+    from .protected_names import DEFAULT_NAMES
+    from .rule_evaluation import PermissionGate
+    from .rules import RuleSet
+
+__all__ = [
+    "DEFAULT_NAMES",
+    "ApprovalAnswer",
+    "ApprovalRequest",
+    "Approver",
+    "PermissionGate",
+    "RuleSet",
+]
+
+__getattr__, __dir__ = lazy_names(
+    __name__,
+    {
+        ".approvals": (
+            "ApprovalAnswer",
+            "ApprovalRequest",
+            "Approver",
+        ),
+        ".protected_names": ("DEFAULT_NAMES",),
+        ".rule_evaluation": ("PermissionGate",),
+        ".rules": ("RuleSet",),
+    },
+)

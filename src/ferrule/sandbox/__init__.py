@@ -7,3 +7,40 @@ tool file, a hook or an MCP server goes through it; there is no second way to st
 Packages: `backends`, `inside`, `network`, `view`.
 Modules: `command`, `launcher`, `policy`, `preview`, `running_command`, `sandbox`.
 """
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ferrule.core.lazy_names import lazy_names
+
+if TYPE_CHECKING:
+    from .backends.missing_protection import MissingProtections
+    from .backends.probes import Probes, probe
+    from .backends.selection import choose_backend
+    from .policy import ResourceLimits, SandboxPolicy
+
+__all__ = [
+    "MissingProtections",
+    "Probes",
+    "ResourceLimits",
+    "SandboxPolicy",
+    "choose_backend",
+    "probe",
+]
+
+__getattr__, __dir__ = lazy_names(
+    __name__,
+    {
+        ".backends.missing_protection": ("MissingProtections",),
+        ".backends.probes": (
+            "Probes",
+            "probe",
+        ),
+        ".backends.selection": ("choose_backend",),
+        ".policy": (
+            "ResourceLimits",
+            "SandboxPolicy",
+        ),
+    },
+)

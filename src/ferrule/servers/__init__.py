@@ -5,3 +5,29 @@ clients).
 
 Modules: `command`.
 """
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ferrule.core.lazy_names import lazy_names
+
+if TYPE_CHECKING:
+    from .a2a.server import A2aServer, Skill
+    from .mcp import McpServer, client_of
+
+__all__ = ["A2aServer", "McpServer", "Skill", "client_of"]
+
+__getattr__, __dir__ = lazy_names(
+    __name__,
+    {
+        ".a2a.server": (
+            "A2aServer",
+            "Skill",
+        ),
+        ".mcp": (
+            "McpServer",
+            "client_of",
+        ),
+    },
+)

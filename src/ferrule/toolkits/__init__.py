@@ -3,3 +3,62 @@
 Packages: `code_mode`, `commands`, `files`, `git`, `search`, `stdlib`.
 Modules: `clock`, `examples`, `packs`, `process`, `remote_mcp`, `subfolder`, `tasks`.
 """
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ferrule.core.lazy_names import lazy_names
+
+if TYPE_CHECKING:
+    from .clock import TOOLS as CLOCK_TOOLS
+    from .code_mode import code_tool
+    from .commands import TOOLS as COMMAND_TOOLS
+    from .commands import CommandPolicy
+    from .files.browse import TOOLS as BROWSE_TOOLS
+    from .files.tools import TOOLS as FILE_TOOLS
+    from .git.tools import git_toolbox_tools, git_tools
+    from .packs import agent_command_tools, agent_host_tools, agent_read_tools
+    from .search.search_files import TOOLS as SEARCH_TOOLS
+    from .stdlib import stdlib_tools
+
+__all__ = [
+    "BROWSE_TOOLS",
+    "CLOCK_TOOLS",
+    "COMMAND_TOOLS",
+    "FILE_TOOLS",
+    "SEARCH_TOOLS",
+    "CommandPolicy",
+    "agent_command_tools",
+    "agent_host_tools",
+    "agent_read_tools",
+    "code_tool",
+    "git_toolbox_tools",
+    "git_tools",
+    "stdlib_tools",
+]
+
+__getattr__, __dir__ = lazy_names(
+    __name__,
+    {
+        ".clock": ("TOOLS as CLOCK_TOOLS",),
+        ".code_mode": ("code_tool",),
+        ".commands": (
+            "TOOLS as COMMAND_TOOLS",
+            "CommandPolicy",
+        ),
+        ".files.browse": ("TOOLS as BROWSE_TOOLS",),
+        ".files.tools": ("TOOLS as FILE_TOOLS",),
+        ".git.tools": (
+            "git_toolbox_tools",
+            "git_tools",
+        ),
+        ".packs": (
+            "agent_command_tools",
+            "agent_host_tools",
+            "agent_read_tools",
+        ),
+        ".search.search_files": ("TOOLS as SEARCH_TOOLS",),
+        ".stdlib": ("stdlib_tools",),
+    },
+)

@@ -8,3 +8,34 @@ Modules: `catalog`, `chunked_output`, `context`, `decorator`, `define`, `definit
 `pack_options`, `parameters`, `plain_types`, `pydantic_types`, `reliability`, `result_facts`,
 `result_formatting`, `safe_patterns`, `toolset`, `word_stems`.
 """
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ferrule.core.lazy_names import lazy_names
+
+if TYPE_CHECKING:
+    from .outcome_probe import NOT_HAPPENED, happened
+    from .reliability import Reliability, read_policies
+    from .toolset import describe, rename
+
+__all__ = ["NOT_HAPPENED", "Reliability", "describe", "happened", "read_policies", "rename"]
+
+__getattr__, __dir__ = lazy_names(
+    __name__,
+    {
+        ".outcome_probe": (
+            "NOT_HAPPENED",
+            "happened",
+        ),
+        ".reliability": (
+            "Reliability",
+            "read_policies",
+        ),
+        ".toolset": (
+            "describe",
+            "rename",
+        ),
+    },
+)

@@ -9,17 +9,7 @@ from typing import Annotated, Any
 
 import pytest
 
-from ferrule import (
-    WRITES,
-    Agent,
-    Block,
-    Context,
-    ErrorType,
-    ProviderError,
-    Scripted,
-    TextDelta,
-    tool,
-)
+from ferrule import WRITES, Agent, Context, ErrorType, ProviderError, Scripted, TextDelta, tool
 from ferrule.core.errors import ConfigError
 from ferrule.core.events import ModelAnswered, NoticeGiven, ToolAnswered
 from ferrule.core.messages import AssistantMessage, ToolMessage, UserMessage
@@ -45,6 +35,7 @@ from ferrule.engine.hooks.events import (
 )
 from ferrule.extensions.hooks.custom_events import emit_event
 from ferrule.extensions.hooks.decorator import hook
+from ferrule.hooks import Block
 from ferrule.models.scripted import calls, fails, says
 from ferrule.storage.journal.sqlite import SqliteJournal
 from ferrule.testing.fakes import RecordingApprover

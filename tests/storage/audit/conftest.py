@@ -12,9 +12,10 @@ from typing import Any
 
 import pytest
 
-from ferrule import Agent, Change, Context, Scripted, ToolFailed, tool
+from ferrule import Agent, Context, Scripted, ToolFailed, tool
 from ferrule.core.calls import ErrorType
 from ferrule.engine.hooks.call_hooks import Block
+from ferrule.hooks import Change
 from ferrule.models.scripted import calls, says
 from ferrule.permissions.approvals import ApprovalAnswer, ApprovalRequest
 from ferrule.storage.journal.sqlite import SqliteJournal
