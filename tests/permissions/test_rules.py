@@ -147,6 +147,15 @@ def test_deny_patterns_match_every_spelling(
     assert gate(deny=[rule], allow=["Read"]).decide(tools.read, {"path": path}).verdict == "deny"
 
 
+@pytest.mark.proves("rules.deny-forgives-spelling")
+@pytest.mark.parametrize("path", ["docs/private", "docs/private/x", "privately/x"])
+def test_a_deny_pattern_with_a_slash_starts_at_the_workspace(
+    path: str, gate: BuildGate, tools: SimpleNamespace
+) -> None:
+    judged = gate(deny=["Read(private/**)"], allow=["Read"]).decide(tools.read, {"path": path})
+    assert judged.verdict == "allow"
+
+
 @pytest.mark.proves("rules.command-prefix")
 @pytest.mark.parametrize(
     ("rule", "command", "matches"),

@@ -178,7 +178,9 @@ def make_path_matcher(
     pattern = pattern.rstrip("/") or "/**"
     patterns = [pattern]
     if careful and pattern.endswith("/**") and len(pattern) > 3:
-        patterns.append(pattern[:-3])
+        # The folder itself. `a/**` means the folder `a` at the start and no other of that name.
+        folder = pattern[:-3]
+        patterns.append(folder if "/" in folder else f"/{folder}")
     if careful:
         patterns = [pattern.lower() for pattern in patterns]
         anchor = anchor.lower()
