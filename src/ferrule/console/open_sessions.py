@@ -108,7 +108,7 @@ class ConsoleSession:
         await self.assembly.close_session(self.session)
 
     async def ask(self, request: ApprovalRequest) -> ApprovalAnswer:
-        """Implement `Approver.ask`."""
+        """Ask whoever may answer at the session's page (`Approver.ask`)."""
         return await self._questions.ask(self.identity.tenant, self.identity.user, self.id, request)
 
 
@@ -396,6 +396,7 @@ class OpenSessions:
         await reloading.update_session(live.session)
 
     async def _run(self, live: ConsoleSession, action: Callable[[], Awaitable[object]]) -> None:
+        """Do a session's work to its end, and keep for its page why it failed."""
         try:
             await action()
         except (asyncio.CancelledError, RunCancelled):

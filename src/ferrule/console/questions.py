@@ -86,7 +86,7 @@ class OpenQuestions:
     async def ask(
         self, tenant: str, user: str, session: str, request: ApprovalRequest
     ) -> ApprovalAnswer:
-        """Wait for the answer. Cancelling withdraws the question."""
+        """Put up a question and wait for its answer. Cancelling withdraws the question."""
         waits: asyncio.Future[ApprovalAnswer] = asyncio.get_running_loop().create_future()
         asked = Question(
             token_hex(8), tenant, user, session, request, int(time.time() * 1000), waits
@@ -102,7 +102,7 @@ class OpenQuestions:
     def answer(
         self, viewer: Viewer, name: str, digest: str, choice: str, grant: str = "", note: str = ""
     ) -> Question:
-        """Answer a question.
+        """Give a person's answer to the call that waits for it.
 
         Raises:
             QuestionError: the answer does not count, and nothing was decided.

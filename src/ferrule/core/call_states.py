@@ -92,11 +92,12 @@ def refuse_excess_call(call: ToolCall, most: int) -> ToolResult:
 
 
 def start_ready_calls(slots: Iterable[CallSlot], open_slots: Iterable[CallSlot]) -> list[Command]:
-    """Return commands for every evaluated slot that conflicts with no unfinished slot before it.
+    """Start the calls that may run now, and return the commands for them.
 
-    There is one approval request at a time: while one of the `open_slots` awaits a person, no other
-    is made. A direct call is never held back by others, because the call that made it is running
-    and would wait for ever.
+    A call may run once it is evaluated and conflicts with no unfinished call before it. If it needs
+    an approval, the command asks for that instead. There is one approval request at a time: while
+    one of the `open_slots` awaits a person, no other is made. A direct call is never held back by
+    others, because the call that made it is running and would wait for ever.
     """
     commands: list[Command] = []
     earlier: list[Access] = []
@@ -156,7 +157,7 @@ def conclude_run(
     required: tuple[str, ...],
     slots: Iterable[CallSlot],
 ) -> FinishRun:
-    """Return how a run ends whose model made no further calls.
+    """Return how the run ends after an answer without calls.
 
     Args:
         answer: The last answer of the model.

@@ -76,7 +76,7 @@ class Machine:
         self._repeats = RepeatBreaker()
 
     def feed(self, event: events.Event) -> list[Command]:
-        """Apply an event and return what to do next."""
+        """Apply an event to the state, and return the commands that follow."""
         handler = self._HANDLERS.get(type(event))
         return handler(self, event) if handler else []
 
@@ -109,10 +109,12 @@ class Machine:
     # ---- what opens work
 
     def _on_session_opened(self, event: events.SessionOpened) -> list[Command]:
+        """Remember how results are shown to the model."""
         self._shows_envelopes = event.results == "envelope"
         return []
 
     def _on_run_started(self, event: events.RunStarted) -> list[Command]:
+        """Begin a run: reset what is counted per run, add the message, and ask the model."""
         if self.is_active:
             self._stop(ErrorType.CANCELLED, "a new message arrived", "cancelled")
         self.limits = event.limits
@@ -149,6 +151,7 @@ class Machine:
         return []
 
     def _on_direct_call(self, event: events.DirectCall) -> list[Command]:
+        """Take a call that no model made, and have it evaluated."""
         call = event.call
         if not call.id or call.id in self.call_ids:
             return []
@@ -175,6 +178,7 @@ class Machine:
     # ---- the model
 
     def _on_model_answered(self, event: events.ModelAnswered) -> list[Command]:
+        """Add the answer to the history, then have its calls evaluated or end the run."""
         if self.phase is not RunPhase.AWAITING_MODEL:
             return []
         self.usage += event.usage
@@ -214,6 +218,7 @@ class Machine:
     # ---- the calls
 
     def _on_call_evaluated(self, event: events.CallEvaluated) -> list[Command]:
+        """Keep the decision about a call, then start the calls that may start now."""
         slot = self._slots.get(event.call_id)
         if slot is None or slot.result is not None or slot.state is CallState.AWAITING_APPROVAL:
             return []
@@ -227,6 +232,10 @@ class Machine:
         return self._advance()
 
     def _on_person_answered(self, event: events.PersonAnswered) -> list[Command]:
+        """Run the approved call, or complete it as denied.
+
+        An approval of other arguments than those that would run counts as a denial.
+        """
         slot = self._slots.get(event.call_id)
         if slot is None or slot.state is not CallState.AWAITING_APPROVAL or slot.evaluation is None:
             return []
@@ -239,17 +248,20 @@ class Machine:
         return [RunCall(slot.call, slot.evaluation), *self._advance()]
 
     def _deny(self, slot: CallSlot, reason: str) -> list[Command]:
+        """Complete a call as denied, then go on with the turn."""
         denied = ToolResult.error(slot.call, ErrorType.PERMISSION_DENIED, f"not run: {reason}")
         slot.complete(denied)
         return self._advance()
 
     def _on_call_started(self, event: events.CallStarted) -> list[Command]:
+        """Mark a call as started: from now on it may have had its effect."""
         slot = self._slots.get(event.call_id)
         if slot is not None:
             slot.started = slot.result is None
         return []
 
     def _on_tool_answered(self, event: events.ToolAnswered) -> list[Command]:
+        """Complete the call with its result, then go on with the turn."""
         slot = self._slots.get(event.result.call_id)
         if slot is None or slot.result is not None:
             return []
@@ -316,6 +328,7 @@ class Machine:
     def _stop(
         self, error: ErrorType, reason: str, stop: str, code: str = "", hint: str = ""
     ) -> list[Command]:
+        """Complete every open call and end the run."""
         for slot in self.open_calls():
             slot.abandon(error, reason)
         self._close_turn()
@@ -324,6 +337,7 @@ class Machine:
         return [FinishRun(stop, "", code or stop, reason, self.usage, hint)]
 
     def _on_run_finished(self, event: events.RunFinished) -> list[Command]:
+        """Stop the run if it is still active."""
         if self.is_active:
             self._stop(ErrorType.CANCELLED, event.detail or event.stop, event.stop)
         return []

@@ -114,7 +114,10 @@ class Dispatcher:
     # ---- steps 1 to 5
 
     def evaluate(self, call: ToolCall) -> PreparedCall:
-        """Resolve, check rights, parse, validate, decide. A refusal carries its result."""
+        """Take a call through steps 1 to 5: resolve, rights, parse, validate, policy.
+
+        A refusal carries its result.
+        """
         try:
             tool = self.catalog.get(call.tool)
             if tool is None:
@@ -139,6 +142,7 @@ class Dispatcher:
     def _judge(
         self, call: ToolCall, tool: Tool, arguments: Mapping[str, Any], repairs: list[str]
     ) -> PreparedCall:
+        """Take a call through steps 4 and 5: validate the arguments, and ask the gate."""
         checked = tool.arguments.check(arguments)
         impossible = checked.problems or tool.find_problems(checked.values)
         if impossible:
@@ -207,6 +211,7 @@ class Dispatcher:
     def _refuse(
         self, call: ToolCall, error: ErrorType, message: str, decision: Decision | None = None
     ) -> PreparedCall:
+        """Build a prepared call that will not run, with the result that says why."""
         result = self._fail(call, error, message)
         evaluation = CallEvaluated(
             call.id,
@@ -223,7 +228,7 @@ class Dispatcher:
     # ---- steps 7 to 11
 
     async def execute(self, prepared: PreparedCall, context: Context) -> ToolResult | PreparedCall:
-        """Carry out an allowed or approved call.
+        """Take an allowed or approved call through steps 7 to 11: hooks, handler, result.
 
         Returns:
             The result; or another `PreparedCall` if a hook changed the call so that it needs a new
@@ -294,6 +299,7 @@ class Dispatcher:
     async def _invoke_with_copies(
         self, tool: Tool, prepared: PreparedCall, context: Context, started: float
     ) -> ToolResult:
+        """Run the handler, after keeping copies of the files that it may overwrite."""
         values = prepared.values
         assert values is not None
 
@@ -307,6 +313,7 @@ class Dispatcher:
     async def _before(
         self, hook: Hook, prepared: PreparedCall, context: Context
     ) -> ToolResult | PreparedCall | Ask | Answer | None:
+        """Ask one hook before the call. A hook that fails blocks it."""
         assert prepared.tool is not None and prepared.values is not None
         call = prepared.call
         try:
@@ -349,6 +356,7 @@ class Dispatcher:
     async def _after(
         self, hook: Hook, tool: Tool, result: ToolResult, context: Context
     ) -> ToolResult:
+        """Ask one hook about the result. A hook that fails withholds it."""
         try:
             changed = await hook.after(tool, result, context)
             if changed is None:
@@ -377,6 +385,7 @@ class Dispatcher:
         context: Context,
         started: float,
     ) -> ToolResult:
+        """Run the handler under the reliability policy and bound its value: steps 8, 9 and 11."""
         call = prepared.call
         notes = prepared.notes
         try:
@@ -668,6 +677,7 @@ def _attempt(
 
 
 async def _in_thread(handler: Callable[..., Any], values: Mapping[str, Any]) -> Any:
+    """Run a blocking handler in a thread."""
     value = await run_blocking(lambda: handler(**values))
     return await value if asyncio.iscoroutine(value) else value
 

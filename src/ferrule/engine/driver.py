@@ -222,7 +222,9 @@ class Driver:
     # ---- what callers ask for
 
     def open(self, opened: events.SessionOpened | None) -> None:
-        """Take the session's lease. A new session's first event is written with its first run.
+        """Take the session's lease, so that no other process can drive it.
+
+        A new session's first event is written with its first run.
 
         Args:
             opened: The first event of a new session; None for one that is in the journal.
@@ -274,6 +276,7 @@ class Driver:
             started = replace(started, text=text, require=())
 
     async def _run_once(self, started: events.RunStarted, run: str) -> FinishRun:
+        """Begin the run under an id of its own, and carry it out to its end."""
         who = self.log.identity
         self.elapsed = 0.0
         self.log.identity = Identity(who.tenant, who.user, who.session, run or token_hex(16))
@@ -324,6 +327,7 @@ class Driver:
     # ---- the loop
 
     async def _finish_run(self, commands: list[Command]) -> FinishRun:
+        """Carry out a run within its time limit. A cancelled run is settled before this raises."""
         seconds, self.is_running = self.machine.limits.max_seconds, True
         self.log.write_batch.active_runs += 1
         bound = asyncio.timeout(seconds and seconds - self.elapsed)
@@ -348,6 +352,10 @@ class Driver:
         )
 
     async def _drive(self, commands: Iterable[Command]) -> FinishRun | None:
+        """Carry out commands, and those that follow from them, until none is left.
+
+        A command that is alone is carried out in place; of several, each gets a task.
+        """
         todo = deque(commands)
         tasks: set[asyncio.Task[list[Command]]] = set()
         finish: FinishRun | None = None
@@ -378,12 +386,14 @@ class Driver:
         return finish
 
     def _spawn(self, command: Command) -> asyncio.Task[list[Command]]:
+        """Carry out a command in a task of its own."""
         task = asyncio.create_task(self._STEPS[type(command)](self, command))
         if isinstance(command, RunCall | RequestApproval):
             self._going.add(command.call.id, task, question=isinstance(command, RequestApproval))
         return task
 
     async def _ask_model(self, command: AskModel) -> list[Command]:
+        """Ask the model, unless an extension does something else instead."""
         for extension in reversed(self.extensions):
             instead = await extension.before_request(command.turn)
             if instead is not None:
@@ -394,6 +404,10 @@ class Driver:
         return commands
 
     async def _ask_exchange(self, command: AskModel) -> list[Command]:
+        """Send the model what is new in the history, and feed its answer.
+
+        A history that does not fit into the context window is compacted first.
+        """
         await self.log.flush_together()
         room = self.context_window
         history = self.machine.history
@@ -438,6 +452,10 @@ class Driver:
         return await open()
 
     async def _run_tool(self, command: RunCall) -> list[Command]:
+        """Have the dispatcher execute a call, and feed its result.
+
+        The journal has the start of a call that may have an effect before it happens.
+        """
         call, digest = command.call, command.evaluation.digest
         prepared = self._prepared.get(call.id) or self.dispatcher.evaluate(call)
         if prepared.evaluation.digest != digest:
@@ -465,6 +483,7 @@ class Driver:
         return self.feed(events.ToolAnswered(outcome))
 
     async def _ask_person(self, command: RequestApproval) -> list[Command]:
+        """Ask a person to approve a call, and feed the answer."""
         self.log.flush()
         prepared = self._prepared[command.call.id]
         context = self._context(command.call, prepared)
@@ -477,6 +496,7 @@ class Driver:
             return self.feed(answer)
 
     async def _stop_tool(self, stop: StopCall) -> list[Command]:
+        """Stop a running call; answer one that has not started."""
         ended = self._going.cancel(stop.call.id, stop.reason)
         return (
             []
@@ -485,6 +505,7 @@ class Driver:
         )
 
     async def _settle_call(self, command: ResolveOutcome) -> list[Command]:
+        """Find out what came of a call that an ended process left open, and feed it."""
         prepared = self.dispatcher.evaluate(command.call)
         context = self._context(command.call, prepared)
         return self.feed(
@@ -492,6 +513,8 @@ class Driver:
         )
 
     def _context(self, call: ToolCall, prepared: PreparedCall) -> Context:
+        """Build the context that is given to a call's hooks and handler."""
+
         async def nested(tool: str, arguments: dict[str, Any]) -> ToolResult:
             return await self.call(tool, arguments, by=f"call {call.id}")
 
@@ -511,6 +534,7 @@ class Driver:
         )
 
     def _finish(self, command: FinishRun) -> FinishRun:
+        """Feed the end of the run, with the digest of the history that the model was sent."""
         said = (command.stop, command.text, command.code, command.detail, command.usage)
         self.feed(
             events.RunFinished(*said, history=self.log.history_digest.digest(self.machine.history))
@@ -518,6 +542,7 @@ class Driver:
         return command
 
     async def _settle(self, event: events.Cancelled | events.LimitHit) -> FinishRun | None:
+        """End what is open, as the event says, and write it to the journal."""
         ends = (self._finish(one) for one in self.feed(event) if isinstance(one, FinishRun))
         finish = next(ends, None)
         self.log.flush()

@@ -222,7 +222,7 @@ class Session:
     async def call_tool(
         self, tool: str, arguments: Mapping[str, Any], *, by: str = "person"
     ) -> ToolResult:
-        """`call` with arguments that are data.
+        """Run one tool through the gate, with its arguments as a mapping; else as `call`.
 
         Args:
             tool: The tool's full name.
@@ -475,6 +475,7 @@ class Session:
     # ---- internals
 
     async def _cancellable(self, work: Coroutine[Any, Any, T]) -> T:
+        """Await work that `cancel` may cancel, which then raises RunCancelled."""
         self._running = task = asyncio.current_task()
         self._cancelled = False
         try:
@@ -501,6 +502,7 @@ class Session:
         return replace(started, join=join, require=require)
 
     def _build_result(self, finish: FinishRun) -> RunResult:
+        """Return the result of a run that ended well; raise what `run` raises for any other."""
         if finish.stop != "done" and not finish.missing:
             self._raise_failure(finish)
         machine = self.driver.machine

@@ -215,11 +215,13 @@ class _Opening:
 
 
 def _is_call_of_model(machine: Machine, call_id: str) -> bool:
+    """Whether a model made the call, and not a person or a program."""
     slot = machine.find_slot(call_id)
     return slot is not None and not slot.direct
 
 
 def _artifact_intake(agent: SessionSource) -> ArtifactIntake | None:
+    """Return what keeps a session's large results as artifacts; None without a store."""
     if agent.artifacts is None:
         return None
     reader = agent.catalog.get("artifact_read")

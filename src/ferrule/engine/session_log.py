@@ -82,12 +82,15 @@ class SessionLog:
         return stop
 
     def add(self, event: Event) -> None:
-        """Add an event and show it. The next `flush` writes it."""
+        """Add an event to the log and show it to observers. The next `flush` writes it."""
         self.unwritten.append(event)
         self.show(event)
 
     def flush(self) -> None:
-        """Write all unwritten events. Raises JournalError, and keeps them, if that fails."""
+        """Write all unwritten events to the journal.
+
+        Raises JournalError, and keeps them, if that fails.
+        """
         if self.unwritten:
             self.journal.append(
                 self.identity.session, self.identity.run, self.unwritten, identity=self.identity
@@ -100,7 +103,7 @@ class SessionLog:
             self._outlet_watched = self.outlet.is_watched
 
     async def flush_together(self) -> None:
-        """Flush, sharing the write with other sessions that are at this point too.
+        """Write all unwritten events, in one write with those of other sessions that wait too.
 
         The events are also written if it is cancelled while it waits for the others.
         """

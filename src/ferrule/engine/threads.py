@@ -41,6 +41,7 @@ class _LoopResults:
             self.loop.call_soon_threadsafe(self._settle)
 
     def _settle(self) -> None:
+        """Give their results to all futures that have one. Called in the event loop."""
         # Release the lock first: a result that comes in between is settled now, and wakes the loop
         # once more for nothing.
         self._woken.release()
@@ -81,6 +82,7 @@ class Threads:
         return future
 
     def _work(self) -> None:
+        """Do one job after another; the body of a thread."""
         while True:
             answers, future, job = self._jobs.get()
             outcome: Any = None
@@ -103,6 +105,7 @@ class Threads:
 
 
 def _settle(future: asyncio.Future[Any], outcome: Any, error: BaseException | None) -> None:
+    """Give a future its result or exception, unless it was cancelled."""
     if future.done():
         return
     if error is None:

@@ -220,6 +220,7 @@ class ScriptedExchange:
         schema: Mapping[str, Any] | None = None,
         sink: Sink | None = None,
     ) -> ModelAnswered:
+        """Answer with the next step of the script, streamed word by word."""
         step = await self._client.next_step(RecordedAsk(tuple(history), tools, schema))
         if step.error:
             raise step.error

@@ -105,6 +105,7 @@ class Catalog:
         return _swap(self._name_table())
 
     def _name_table(self) -> dict[str, str]:
+        """Return the full name of every tool by its API name."""
         table = self._by_api_name
         if table is None:
             # Under the lock: a table of earlier tools must not be stored after `add` dropped it.

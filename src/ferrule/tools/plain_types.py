@@ -69,6 +69,7 @@ class PlainArguments:
         return self._schema
 
     def check(self, arguments: Mapping[str, Any]) -> CheckedArguments:
+        """Return values for the handler, with a sentence for each problem and each repair."""
         values: dict[str, Any] = {}
         problems: list[str] = []
         repairs: list[str] = []
@@ -96,6 +97,7 @@ class PlainOutput:
         self.schema, self._check = compile_type(hint)
 
     def encode(self, value: Any) -> tuple[Any, list[str]]:
+        """Return a handler's value for the result, with a sentence for each problem."""
         problems: list[str] = []
         repairs: list[str] = []
         if self.schema.get("enum"):

@@ -29,7 +29,7 @@ class AnnouncingApprover:
         return bool(getattr(self.approver, "asks_about_unknown", False))
 
     async def ask(self, request: ApprovalRequest) -> ApprovalAnswer:
-        """Announce the request, then ask, as `Approver.ask`."""
+        """Announce the request to subscribers, then ask the approver."""
         if request.identity.session == self.feed.key[2]:
             # A sub-agent's question passes here too: it belongs to the sub-agent's own session.
             self.feed.publish(_describe(request))

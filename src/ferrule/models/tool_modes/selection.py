@@ -193,6 +193,7 @@ class FallbackExchange:
         return self._modes[0]
 
     def _open(self) -> Exchange:
+        """Open a conversation in the tool mode in use."""
         if self.tool_mode == "native":
             return self._client.open(self._system, self._tools, self._options)
         if self.tool_mode == "constrained":
@@ -216,9 +217,9 @@ class FallbackExchange:
         schema: Mapping[str, Any] | None = None,
         sink: Sink | None = None,
     ) -> ModelAnswered:
-        """Ask the model; see `Exchange.ask`.
+        """Ask the model in the tool mode in use; fall back to the next one if it is refused.
 
-        The answer's `tool_mode` is the tool mode it came in.
+        See `Exchange.ask`. The answer's `tool_mode` is the tool mode it came in.
         """
         while True:
             native = self.tool_mode == "native"

@@ -168,6 +168,7 @@ class HttpGuard:
         return self._known.get(_digest(token))
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Pass a request on to the application if its target, its sender and its body are fine."""
         if scope["type"] == "lifespan":
             await self._app(scope, receive, send)
             return

@@ -67,7 +67,7 @@ class Service:
         return visit
 
     def identify(self, peer: RequestPeer, context: Any) -> ClientIdentity:
-        """Return which client it is."""
+        """Return which client sent a request."""
         found = self.connection(context)
         if found is None:
             return ClientIdentity(("named", peer.name), f"mcp:{peer.name}", is_exclusive=False)
@@ -81,6 +81,7 @@ class Service:
     # ---- tools
 
     async def list_tools(self, context: Any, params: Any) -> dict[str, Any]:
+        """Handle `tools/list`."""
         peer = RequestPeer(context)
         session = self.session_of(peer, context).session
         tools = list(served_tools(session.catalog, session.is_usable).items())
@@ -91,6 +92,7 @@ class Service:
         }
 
     async def call_tool(self, context: Any, params: Any) -> dict[str, Any]:
+        """Handle `tools/call`: run the tool in the client's session and answer with its result."""
         peer = RequestPeer(context)
         visit = self.session_of(peer, context)
         tool = find_tool(visit.session, params.name)
@@ -136,6 +138,7 @@ class Service:
         params: Any,
         work: Callable[[ClientRequest], Awaitable[dict[str, Any]]],
     ) -> dict[str, Any]:
+        """Answer a request with the result of its work, or with what its client is asked."""
         answers = _answers(params)
         if params.request_state is None:
             request = self._begin(peer, visit, answers, work)
@@ -163,12 +166,14 @@ class Service:
     def _begin(
         self, peer: RequestPeer, visit: ClientSession, answers: Answers, work: Any
     ) -> ClientRequest:
+        """Start the work of a request. Raises MCPError if too many are in progress."""
         try:
             return visit.start_request(peer, answers, work)
         except FerruleError as error:
             raise failure_error(error.detail) from error
 
     def _outcome(self, request: ClientRequest) -> dict[str, Any]:
+        """Return the result of a request's work; raise MCPError for what went wrong."""
         try:
             answer: dict[str, Any] = request.outcome()
         except asyncio.CancelledError:

@@ -72,7 +72,7 @@ class ClientRequest:
         return self._work is not None and self._work.done()
 
     def start(self, work: Coroutine[Any, Any, Any], on_done: Callable[[], None]) -> None:
-        """Start the work. `on_done` is called when it is over, however it ends."""
+        """Start the work of the request. `on_done` is called when it is over, however it ends."""
         self._work = asyncio.create_task(work, name="mcp request")
 
         def over(_: asyncio.Task[Any]) -> None:
@@ -84,10 +84,10 @@ class ClientRequest:
     # ---- for the client's side
 
     async def wait(self) -> Mapping[str, Question] | None:
-        """Wait until there is something to answer with.
+        """Wait until the work is over or has questions for the client.
 
-        That is the open questions, or None when the work is over (see `outcome`). If this is
-        cancelled, it ends the work first.
+        Return the open questions; None when the work is over (see `outcome`). If this is cancelled,
+        it ends the work first.
         """
         assert self._work is not None
         try:

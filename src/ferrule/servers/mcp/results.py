@@ -32,7 +32,7 @@ def to_call_result(
     shown: Sequence[Block] = (),
     links: Sequence[Block] = (),
 ) -> dict[str, Any]:
-    """Return a `tools/call` result."""
+    """Return a tool's result as the protocol's result of `tools/call`."""
     if not result.success:
         return {"content": [text(result.to_text())], "isError": True}
     blocks = [*shown] if result.data is None and shown else [text(result.to_text()), *shown]

@@ -192,6 +192,7 @@ class McpServer:
 
 
 def _identify_client(context: Any) -> ClientIdentity | None:
+    """Return the client of a connection: by its token over HTTP, else by its streams."""
     over_http = http.identify_client(context)
     if over_http is not None:
         return over_http

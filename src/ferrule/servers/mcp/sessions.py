@@ -107,7 +107,7 @@ class ClientSession:
         given: Answers,
         work: Callable[[ClientRequest], Coroutine[Any, Any, Any]],
     ) -> ClientRequest:
-        """Accept a request. Raises LimitExceeded."""
+        """Start the work of a request in this client's session. Raises LimitExceeded."""
         if len(self._requests) >= MAX_REQUESTS:
             raise LimitExceeded(
                 f"{MAX_REQUESTS} requests of this client are in progress already",
@@ -142,6 +142,7 @@ class ClientSession:
         return result
 
     async def _call_tool(self, tool: str, arguments: Mapping[str, Any]) -> ToolResult:
+        """Call a tool once; if it needs an approval, when it is its turn to ask."""
         give_back = await self._acquire_question(tool, arguments)
         try:
             return await self.session.call_tool(tool, arguments, by=BY)
@@ -169,6 +170,7 @@ class ClientSession:
     async def _work_for(
         self, request: ClientRequest, work: Callable[[ClientRequest], Coroutine[Any, Any, Any]]
     ) -> Any:
+        """Do the work of a request, which tools and approvers find as the current one."""
         CURRENT_REQUESTS.set(self.calls)
         CURRENT_REQUEST.set(request)
         return await work(request)

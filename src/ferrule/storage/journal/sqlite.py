@@ -67,6 +67,7 @@ class SqliteJournal:
         identity: Identity,
         times: Sequence[int] | None = None,
     ) -> list[JournalRecord]:
+        """Write events at the end of a session, in one transaction; see `Journal.append`."""
         # Every run comes through here: each event is encoded once, and all of them are one small
         # write.
         check_times(events, times)
@@ -151,6 +152,7 @@ class SqliteJournal:
         return writing
 
     def _take(self, session: str, owner: tuple[str, str]) -> WriterState:
+        """Take the session's lease and return where its chain of events ends."""
         row = self._row(session)
         if row is not None and (row[1], row[2]) != owner:
             raise unknown_session_error(session)
