@@ -110,6 +110,8 @@ files: $(READY) ## tool files, scripts, conditions and answers of hooks: 100,000
 
 docs: $(READY) ## the pages that are made from the code
 	$(BIN)/python docs/make_reference.py
+	$(BIN)/python docs/make_architecture.py
+	$(BIN)/python docs/make_walks.py
 
 readme: $(READY) ## the transcript and the figures of the README, from programs that run now
 	$(BIN)/python docs/make_readme.py

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import ast
 import os
 import subprocess
 import sys
 from collections.abc import Iterator
-from functools import cache
 from pathlib import Path
 
 import pytest
-from source import PACKAGE, Module, modules
+from source import MODULES, NAMES, PACKAGE, imports
 
 LAYERS = [
     {"core"},
@@ -104,48 +102,6 @@ WITH_THE_FIRST_RUN = {
     "uuid",
 }
 """Of the standard library: large, and of no use to a program that only imports."""
-
-
-@cache
-def imports(module: Module) -> tuple[tuple[int, str, bool], ...]:
-    """Line, dotted target and whether it runs when the module is imported, for every import
-    anywhere in the file.
-    """
-    return tuple(_imports(module))
-
-
-def _imports(module: Module) -> Iterator[tuple[int, str, bool]]:
-    package = module.name if module.is_package else module.name.rpartition(".")[0]
-    for node, eager in _statements(module.tree, True):
-        if isinstance(node, ast.Import):
-            yield from ((node.lineno, alias.name, eager) for alias in node.names)
-        elif isinstance(node, ast.ImportFrom):
-            up = package.split(".")
-            base = ".".join(up[: len(up) - node.level + 1]) if node.level else ""
-            target = ".".join(part for part in (base, node.module or "") if part)
-            for alias in node.names:
-                deeper = f"{target}.{alias.name}"
-                yield node.lineno, deeper if deeper in NAMES else target, eager
-
-
-def _statements(node: ast.AST, eager: bool) -> Iterator[tuple[ast.stmt, bool]]:
-    """Every statement below a node, and whether it runs when the module is imported."""
-    eager = eager and not _deferred(node)
-    for child in ast.iter_child_nodes(node):
-        if isinstance(child, ast.stmt):
-            yield child, eager
-        if isinstance(child, (ast.stmt, ast.ExceptHandler, ast.match_case)):
-            yield from _statements(child, eager)
-
-
-def _deferred(node: ast.AST) -> bool:
-    if isinstance(node, ast.If):
-        return isinstance(node.test, ast.Name) and node.test.id == "TYPE_CHECKING"
-    return isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda))
-
-
-MODULES = modules()
-NAMES = {module.name for module in MODULES}
 
 
 def layer(name: str) -> str:

@@ -2,9 +2,6 @@
 
 Tool modes and dialects are here too. Nothing in this package knows how a tool is carried out.
 
-To add a provider, write a module with a class that fulfils `client.ModelClient`, name it in
-`registry.PROVIDERS`, and run the conformance suite in `ferrule.testing` over it.
-
 Packages: `anthropic`, `any_llm`, `dialects`, `http`, `local`, `ollama`, `openai`,
 `small_models`, `tool_modes`.
 Modules: `answer_building`, `capabilities`, `client`, `exact_json`, `hosted_tools`, `leak_check`,

@@ -1,8 +1,8 @@
 """Check any model client (`ferrule.models.client.ModelClient`) that uses HTTP against its contract.
 
-    class TestMyWire(WireConformance):
+    class TestMyClient(ModelClientConformance):
         def make(self, url, transport):         # a model client for this server
-            return MyWire("some-model", base_url=url, transport=transport)
+            return MyClient("some-model", base_url=url, transport=transport)
 
         def encode(self, said, streamed):       # what its server would send for this answer
             return Reply(pieces=[...])
