@@ -89,8 +89,10 @@ async def command_step(
     runner: Runner | None = None,
     **more: Any,
 ) -> Record:
-    """Run a named step; see `toolkits.commands.steps.command_step` for `retry`, `classify`,
-    `recovery_hint`, `tail_bytes` and the record.
+    """Run a named step.
+
+    See `toolkits.commands.steps.command_step` for `retry`, `classify`, `recovery_hint`,
+    `tail_bytes` and the record.
     """
     return await steps.command_step(name, spec, options, runner=runner or _here(), **more)
 
@@ -101,7 +103,7 @@ async def command_try(
     runner: Runner | None = None,
     **common: Any,
 ) -> Record:
-    """Ordered fallbacks; see `toolkits.commands.steps.command_try`."""
+    """Run commands until one succeeds; see `toolkits.commands.steps.command_try`."""
     return await steps.command_try(alternatives, runner=runner or _here(), **common)
 
 
@@ -112,8 +114,10 @@ async def command_json(
     runner: Runner | None = None,
     **more: Any,
 ) -> Any:
-    """The JSON that a command writes; see `toolkits.commands.json_output.command_json`. Raises
-    CommandFailed.
+    """Return the JSON that a command writes; see `toolkits.commands.json_output.command_json`.
+
+    Raises:
+        CommandFailed: The command failed, or what it wrote is no JSON.
     """
     return await json_output.command_json(spec, options, runner=runner or _here(), **more)
 
@@ -121,8 +125,9 @@ async def command_json(
 def command_stream(
     spec: Spec, options: Mapping[str, Any] | None = None, *, runner: CommandRunner | None = None
 ) -> AsyncIterator[Record]:
-    """Run a command and give its output piece by piece, its record at last; see
-    `CommandRunner.stream`.
+    """Run a command and yield its output piece by piece, its record at last.
+
+    See `CommandRunner.stream`.
     """
     return (runner or _here()).stream(make_request(spec, options))
 
@@ -130,8 +135,9 @@ def command_stream(
 async def command_start(
     spec: Spec, options: Mapping[str, Any] | None = None, *, runner: CommandRunner | None = None
 ) -> Record:
-    """Start a command in the background; its record so far, with the `command_id` to wait for it or
-    end it.
+    """Start a command in the background and return its record so far.
+
+    The record has the `command_id` to wait for the command or end it.
     """
     return await (runner or _here())({**make_request(spec, options), "background_after_ms": 0})
 
@@ -139,8 +145,9 @@ async def command_start(
 async def command_wait(
     command_id: str, timeout_ms: int = 60_000, *, runner: CommandRunner | None = None
 ) -> Record:
-    """The record of a command in the background once it has ended; as it is, if this time passes
-    first.
+    """Wait for a command in the background and return its record.
+
+    If the time passes first, the record is returned as it is then.
     """
     return await (runner or _here()).wait(command_id, timeout_ms)
 

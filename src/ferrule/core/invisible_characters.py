@@ -1,4 +1,4 @@
-"""Escapes characters that a reader would not see: `\\x1b`, `\\u202e`, `\\U000e0041`, as in Python.
+r"""Escapes characters that a reader would not see: `\x1b`, `\u202e`, `\U000e0041`, as in Python.
 
 Whoever reads a text of a model, a tool or a stranger must see all of it: nothing in it may move a
 cursor, turn the reading direction, or hold words that are not drawn. There are two sets.
@@ -49,7 +49,7 @@ _BLANK = compile_lazily(f"[{_UNDRAWN}\u200c\u200d\ufe0e\ufe0f\u2800]")
 
 
 def escape_character(character: str) -> str:
-    """Return a character as an ASCII escape: `\\x1b`, `\\r`, `\\u202e`, `\\U000e0041`."""
+    r"""Return a character as an ASCII escape: `\x1b`, `\r`, `\u202e`, `\U000e0041`."""
     return character.encode("unicode_escape").decode("ascii")
 
 

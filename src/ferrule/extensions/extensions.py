@@ -85,7 +85,7 @@ def load_extensions(
         settings_folder: The person's settings folder.
         access: Limits on what the loaded files may do.
         environment: What scripts may use beyond tools. Its `web` is replaced by one limited to
-            `reach.domains`.
+            `access.domains`.
         pool: The worker pool for scripts.
         register: Whether scripts may add to a session. The Agent needs `registration` as well.
         python: The setting `tools.python`.

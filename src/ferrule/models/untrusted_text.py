@@ -1,4 +1,4 @@
-"""Makes text safe for a model: no control tokens of the model, and no invisible characters.
+r"""Makes text safe for a model: no control tokens of the model, and no invisible characters.
 
 A server that is given text reads its model's control tokens out of it: `<|im_end|>` in the result
 of a tool ends the turn, and what follows is obeyed as a turn of its own. Invisible characters carry
@@ -6,7 +6,7 @@ words that a person who looks at the same text does not see. Every conversation 
 `tool_modes.selection`, and there everything that others may have written (system text, tools,
 messages) passes through this module, before Ferrule adds anything of its own around it.
 
-Both are written as JSON escapes: `\\u003c|im_end|>`, `\\u200b`. So a reader sees what it was, and a
+Both are written as JSON escapes: `\u003c|im_end|>`, `\u200b`. So a reader sees what it was, and a
 model that copies the escape into the arguments of a call, which are JSON, writes the character
 itself. A message in which something was escaped gets a note at its end.
 

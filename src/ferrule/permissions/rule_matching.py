@@ -312,7 +312,7 @@ def _spellings_of(part: CommandPart) -> Iterator[str]:
 
 
 def has_wildcard(specifier: str) -> bool:
-    """Return whether a command specifier contains a wildcard (`\\*` is a literal star)."""
+    r"""Return whether a command specifier contains a wildcard (`\*` is a literal star)."""
     return re.search(r"(?<!\\)\*", specifier) is not None
 
 

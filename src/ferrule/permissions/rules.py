@@ -1,4 +1,4 @@
-"""Permission rules: a line of text each that says which calls are denied, asked about or allowed.
+r"""Permission rules: a line of text each that says which calls are denied, asked about or allowed.
 
     Tool                    every use of a tool      read_file  mcp__github  mcp__github__*
     Tool(specifier)         some uses                read_file(docs/**)  run_command(npm test)
@@ -12,7 +12,7 @@ The lists are tried in the order deny, ask, allow. The first list with a match d
 specific its rule is. Path patterns are those of gitignore: `//x` is absolute, `~/x` is in the home
 folder, `/x` starts from the folder of the settings that contain the rule (its `root`, by default
 the workspace), and anything else from the workspace. A `*` inside a command stands for any text,
-` *` and `:*` at the end mean "and anything after this word", `\\*` is a star. The syntax is that of
+` *` and `:*` at the end mean "and anything after this word", `\*` is a star. The syntax is that of
 conventions §3.3 (the permission rules of Claude Code).
 
 This file parses rules and checks them for mistakes. Matching is in `rule_matching`, evaluation in

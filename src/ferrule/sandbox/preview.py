@@ -71,6 +71,8 @@ def list_changes(
     """List what `upper` changes about `lower`. The overlay must no longer be in use.
 
     Args:
+        upper: The folder that the overlay wrote to.
+        lower: The folder below it.
         names: The names that no tool may read.
         attributes: `user` or `trusted`, as the overlay was mounted.
         max_changes: Changes that are listed at most.

@@ -1,11 +1,11 @@
-"""Trust: a repository's own configuration has no effect until a person trusts it as it is.
+r"""Trust: a repository's own configuration has no effect until a person trusts it as it is.
 
 Covered is everything in `.ferrule/` and `.harness/`, the files `harness.md`, `ferrule.yaml`,
 `ferrule.yml` and `.mcp.json` at the root of the workspace, and every Python file in it that its
 settings name (`tools.python`). Not covered are `AGENTS.md` and other instructions, which are text
 for the model and give no power. The digest is
 
-    SHA-256 over, per entry sorted by name:   name \\0 kind \\0 length in decimal \\0 bytes
+    SHA-256 over, per entry sorted by name:   name \0 kind \0 length in decimal \0 bytes
 
 with names relative to the workspace in UTF-8 (`/` between parts) and kind `file` or `link` (its
 bytes are the target). Symbolic links are never followed; other things (devices, pipes) are refused.

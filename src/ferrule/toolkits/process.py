@@ -42,10 +42,15 @@ async def run_process(
     When cancelled, the process tree is ended before the cancellation goes on.
 
     Args:
+        argv: Its words, the first of which is its name.
+        program: Path of the program.
         directory: Descriptor of the folder to run in.
+        environment: All its variables.
         output: Gets standard output, and standard error too unless `errors` is given.
+        errors: Gets standard error.
         stdin: The whole standard input.
-        timeout, grace: In seconds.
+        timeout: Seconds after which the process tree is ended.
+        grace: Seconds between SIGTERM and SIGKILL.
         wall: The files that it may use; None: all.
 
     Raises:

@@ -75,4 +75,5 @@ def tokens(text: str) -> list[str]:
 
 
 def first_sentence(text: str) -> str:
+    """Return the first sentence of a text in one line, without its full stop."""
     return _SENTENCE_END.split(text.strip(), maxsplit=1)[0].rstrip(".").replace("\n", " ")

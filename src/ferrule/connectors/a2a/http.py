@@ -54,6 +54,7 @@ def make_http_client(peer: A2aPeer, headers: Mapping[str, str]) -> Any:
     Takes a while, since certificates are read.
 
     Args:
+        peer: The peer; only its origins are asked.
         headers: The header that holds the peer's secret.
     """
     import httpx

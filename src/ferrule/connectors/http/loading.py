@@ -293,7 +293,10 @@ def http_tools(
     """Return the tools of manifests: paths of YAML files, or the same as a mapping.
 
     Args:
+        manifests: Paths of YAML files, or their contents as mappings.
         hosts: Hosts that are opened besides those that the manifests list.
+        secrets: Where the secrets that manifests name are looked up.
+        sender: Makes what sends the requests of a manifest.
 
     Raises:
         ConfigError: Has a line for everything that is wrong in a file.
@@ -325,6 +328,9 @@ def openapi_tools(
     Operations that cannot be tools are left out; `ferrule tools import openapi` says which.
 
     Args:
+        document: Path of the document.
+        secrets: Where the secrets of requests are looked up.
+        sender: Makes what sends the requests.
         choice: The fields of `openapi.Choice`: `server`, `auth`, `tags`, ...
 
     Raises:

@@ -93,7 +93,9 @@ def parse_manifest(
     """Read the manifest in a file's bytes.
 
     Args:
+        data: The bytes of the file.
         file: The name of the file as people see it.
+        origin: Who wrote the file, which decides what it may do.
         opened_hosts: Hosts that the person answers for besides those of their own files.
         secrets: Where secrets are looked up; None does not look them up, to check a file on a
             machine that does not have them.

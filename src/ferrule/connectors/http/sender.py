@@ -103,6 +103,9 @@ class Sender:
         """Send a request and follow its redirects.
 
         Args:
+            request: The request, without its secrets.
+            auth: What adds the secrets; a redirect to another origin goes without them.
+            max_bytes: Most bytes of the response's body.
             refuse_redirect: Returns why a redirect may not be followed.
 
         Raises:

@@ -133,7 +133,7 @@ class Connection:
         return self.era >= MODERN_ERA
 
     def has_capability(self, capability: str) -> bool:
-        """Return whether the server declared a capability: `tools`, `resources`, `prompts`, …"""
+        """Return whether the server declared a capability, such as `tools` or `prompts`."""
         capabilities = self.session.server_capabilities
         return getattr(capabilities, capability, None) is not None
 
@@ -156,6 +156,8 @@ class Connection:
         stream) and ends the waiting.
 
         Args:
+            method: A method of the protocol, such as `tools/call`.
+            params: Its parameters, as JSON.
             progress: Called with each progress message.
             header_parameter: The parameter that HTTP repeats in a header.
             allow_task_result: Accept a result of another form than the method's own (a task of

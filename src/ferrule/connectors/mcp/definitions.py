@@ -154,6 +154,11 @@ def read_manifest(
     """Read what a server listed. Never raises: what cannot be used is left out and named.
 
     Args:
+        listed: The tools as JSON.
+        era: The version of the protocol that the server speaks.
+        resources: Whether the server has resources.
+        prompts: Whether the server has prompts.
+        instructions: The server's text on how to use it.
         has_more_pages: Whether the server had more pages of tools than were read.
     """
     tools: dict[str, ToolDefinition] = {}

@@ -45,6 +45,8 @@ async def open_http(
     """Provide the streams to a server. Nothing is sent before the first message.
 
     Args:
+        server: The server's description.
+        filled: The same with its variables filled in.
         auth: An authentication of the HTTP library.
     """
     from mcp.client.streamable_http import streamable_http_client

@@ -45,7 +45,10 @@ async def send_request(
     """Send a request until it has a final result, and return that as JSON. Raises RequestFailed.
 
     Args:
+        connection: The connection to the server.
         elicitation: Answers the server's questions.
+        method: A method of the protocol.
+        params: Its parameters, as JSON.
         as_task: Ask for a task of the 2025-11-25 protocol.
         progress: Called with each progress message.
     """

@@ -108,6 +108,8 @@ def make_auth(
     """Return the authentication of requests to a server, or None if it has no `oauth`.
 
     Args:
+        server: The server's description.
+        filled: The same with its variables filled in.
         show_sign_in: Shows a person where to sign in; without it nobody can.
         wait_for_redirect: Waits for the browser's redirect.
         redirect_url: The redirect address.
@@ -181,6 +183,9 @@ async def sign_in(
     Listens on an address of this machine until the browser comes back, at most `SIGN_IN_SECONDS`.
 
     Args:
+        server: The server's description.
+        filled: The same with its variables filled in.
+        show_sign_in: Shows the person where to sign in.
         send_request: Makes one request with the given authentication, which starts the sign-in.
 
     Raises:

@@ -155,6 +155,11 @@ async def open_stdio(
     """Start a server and provide its streams.
 
     Args:
+        server: The server's description.
+        filled: The same with its variables filled in.
+        launch: How servers are started.
+        approver: Is asked if the machine cannot give the required protection; None: nobody is.
+        identity: Whose server it is; nobody is asked without it.
         note: Called with a sentence that says which sandbox holds the server.
 
     Raises:

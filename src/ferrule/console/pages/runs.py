@@ -97,7 +97,6 @@ class SessionLists:
 
 def routes(console: Console) -> list[BaseRoute]:
     """Return `/runs`, `/runs/list` (its rows) and `/waiting` (how many questions wait)."""
-
     listing = SessionLists(console)
 
     async def page(request: Request) -> Response:

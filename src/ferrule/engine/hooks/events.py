@@ -108,6 +108,8 @@ class Payload:
 
 @frozen
 class SessionStart(Payload):
+    """A session begins, or goes on in another process."""
+
     event: ClassVar[str] = "session.start"
     source: str = "startup"
     """`startup` or `resume`."""
@@ -116,6 +118,8 @@ class SessionStart(Payload):
 
 @frozen
 class SessionEnd(Payload):
+    """A session was closed; nothing follows in this process."""
+
     event: ClassVar[str] = "session.end"
     reason: str = "closed"
 
@@ -282,6 +286,8 @@ class DelegationPre(Payload):
 
 @frozen
 class DelegationPost(Payload):
+    """A sub-agent's result, before the call that asked for it is answered."""
+
     event: ClassVar[str] = "delegation.post"
     changeable: ClassVar[frozenset[str]] = frozenset({"result"})
     agent: str = ""

@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 
 @dataclass(slots=True)
 class OpenCall:
+    """A call that has begun, and its span."""
+
     call: ToolCall
     direct: str = ""
     since: float = 0.0
@@ -27,6 +29,8 @@ class OpenCall:
 
 @dataclass(slots=True)
 class OpenSession:
+    """What is known of a session that has begun, and the spans that are open in it."""
+
     key: SessionKey
     provider: str = "unknown"
     model: str = ""

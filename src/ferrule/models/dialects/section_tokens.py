@@ -1,8 +1,8 @@
-"""Calls between special tokens in sections: DeepSeek V2 to V3.1 and R1, Kimi K2 and K3, Step 3.
+r"""Calls between special tokens in sections: DeepSeek V2 to V3.1 and R1, Kimi K2 and K3, Step 3.
 
 DeepSeek V3 and R1:
 
-    <｜tool▁calls▁begin｜><｜tool▁call▁begin｜>function<｜tool▁sep｜>f\\n```json\\n{…}\\n```
+    <｜tool▁calls▁begin｜><｜tool▁call▁begin｜>function<｜tool▁sep｜>f\n```json\n{…}\n```
     <｜tool▁call▁end｜>…
 
 DeepSeek V3.1:

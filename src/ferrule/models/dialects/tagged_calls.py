@@ -1,10 +1,10 @@
-"""Calls between a pair of tags. All of them are read alike: the body's shape says how.
+r"""Calls between a pair of tags. All of them are read alike: the body's shape says how.
 
     <tool_call>{"name": …, "arguments": {…}}</tool_call>         Hermes, Qwen, Granite 4, Jamba,
                                                                  EXAONE, SmolLM
-    <tool_call>\\n<function=f><parameter=k>…                      Qwen3-Coder, Nemotron 3 (also
+    <tool_call>\n<function=f><parameter=k>…                      Qwen3-Coder, Nemotron 3 (also
                                                                  without the wrapper)
-    <tool_call>f\\n<arg_key>k</arg_key><arg_value>v</arg_value>   GLM 4.5 to 4.7
+    <tool_call>f\n<arg_key>k</arg_key><arg_value>v</arg_value>   GLM 4.5 to 4.7
     <function_calls><invoke name="f">…                           Anthropic's old text form, DSML,
                                                                  MiniMax, Step
     <tool_calls>[{…}, {…}]</tool_calls>                          Hunyuan, Jamba, MiniMax M1

@@ -33,8 +33,9 @@ MAX_REQUEST_CHARACTERS = 2400
 
 
 class RawModel(Protocol):
-    """What the model client of a small local model can do beyond `ModelClient`. Only `Local` has
-    it.
+    """What the model client of a small local model can do beyond `ModelClient`.
+
+    Only `Local` has it.
 
     Contract: decoding is greedy, so the same prompt gives the same text. Both methods raise
     ProviderError. A cancelled call may go on to its limit in the background; its answer is dropped.
@@ -331,9 +332,7 @@ def _are_alike(slot: Slot, other: Slot) -> bool:
 
 
 def _nearest(slot: Slot, offered: list[Value], request: Request) -> list[Value]:
-    """Return the `MAX_OFFERED_VALUES` values that stand nearest to the slot's words, in their
-    order.
-    """
+    """Return the `MAX_OFFERED_VALUES` values nearest to the slot's words, in their order."""
     if len(offered) <= MAX_OFFERED_VALUES:
         return offered
     by_distance = sorted(range(len(offered)), key=lambda i: _distance(slot, offered[i], request))

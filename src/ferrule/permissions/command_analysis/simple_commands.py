@@ -369,9 +369,9 @@ class CommandWalk:
             self.doubts.append(f"what `{part.wrapped_program}` runs is known only when it runs")
 
     def _dialect(self, shell: str, word: Word) -> None:
-        """Doubt text for another shell that it may read differently from bash.
+        r"""Doubt text for another shell that it may read differently from bash.
 
-        `$'a\\'; b; #'` is one word in bash, and two commands in `sh`.
+        `$'a\'; b; #'` is one word in bash, and two commands in `sh`.
         """
         is_bash = shell in ("bash", "rbash")
         if shell in _OTHER_GRAMMAR or (not is_bash and _NOT_IN_SH.search(word.text)):

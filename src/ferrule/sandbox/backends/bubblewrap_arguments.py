@@ -44,8 +44,13 @@ def bubblewrap_argv(
     unless `program` is a path.
 
     Args:
-        directory: Where it starts, as seen in the view.
-        rights: Options that leave it some rights.
+        bwrap: Path of bubblewrap.
+        steps: The steps that make the view.
+        places: The session's own folders.
+        directory: Where the program starts, as seen in the view.
+        program: Path of the program.
+        argv: Its words, the first of which is its name.
+        rights: Options of bubblewrap that leave the program some rights.
 
     Raises:
         ValueError: bubblewrap cannot carry out a step (an overlay).

@@ -39,8 +39,9 @@ def find_groups(
     """Find where groups can be made. Nothing is made yet, and nothing is raised.
 
     Args:
+        bounds: What is to be limited.
         name: What the group's folder is to be called.
-        own_groups: The text of /proc/self/cgroup.
+        own_groups: The text of /proc/self/cgroup; None reads it.
         root: Where control groups are mounted.
     """
     if own_groups is None:

@@ -52,6 +52,7 @@ class Refused(Exception):
 
 
 def checked(name: str, answer: int) -> int:
+    """Return a system call's answer; raise Refused if it is an error."""
     if answer < 0:
         number = ctypes.get_errno()
         raise Refused(f"{name}: {errno.errorcode.get(number, number)}")
@@ -59,6 +60,7 @@ def checked(name: str, answer: int) -> int:
 
 
 def system_call(name: str, number: int, *arguments: object) -> int:
+    """Make a system call by its number, for which the C library has no function."""
     libc.syscall.restype = ctypes.c_long
     return checked(name, libc.syscall(ctypes.c_long(number), *arguments))
 
@@ -101,12 +103,14 @@ def _send(writer: int, key: str, value: Finding) -> None:
 
 
 def unshare(flags: int, name: str) -> None:
+    """Put this process into new namespaces."""
     checked(f"unshare({name})", libc.unshare(flags))
 
 
 def mount(
     source: str | None, target: str, kind: str | None, flags: int, data: str | None = None
 ) -> None:
+    """Mount a file system, or change a mount."""
     encoded = [None if word is None else word.encode() for word in (source, target, kind, data)]
     checked(f"mount({kind or target})", libc.mount(*encoded[:3], ctypes.c_ulong(flags), encoded[3]))
 
@@ -184,6 +188,7 @@ def overlay(report: Report) -> None:
 
 
 def landlock(report: Report) -> None:
+    """Report the version of Landlock that the kernel has."""
     version = system_call(
         "landlock_create_ruleset", _LANDLOCK_CREATE_RULESET, None, ctypes.c_size_t(0), 1
     )
@@ -289,6 +294,10 @@ def _write(path: str, text: str) -> None:
 
 
 def main() -> None:
+    """Print what the steps named as arguments found, as one line of JSON.
+
+    Without arguments all steps run but `locking`.
+    """
     findings: dict[str, object] = {}
     why: dict[str, str] = {}
     steps = {

@@ -121,6 +121,9 @@ async def accept_or_raise(
     """Return the backend to run commands with although it enforces less.
 
     Args:
+        policy: What commands may do.
+        error: What the machine cannot enforce of it, and what it can use instead.
+        mode: The setting: `off` accepts less, `required` never does, others ask.
         approval: Who can be asked; None if nobody can.
 
     Raises:

@@ -67,6 +67,8 @@ def build_profile(
     """Return the profile.
 
     Args:
+        policy: What commands may do.
+        masks: Protected names of the workspace.
         temporary: The session's folder for `TMPDIR`.
         toolchains: Read-only folders of the home.
     """

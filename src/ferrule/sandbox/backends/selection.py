@@ -42,6 +42,8 @@ def choose_backend(
     """Return the first backend that enforces everything that the policy requires.
 
     Args:
+        policy: What commands may do.
+        probes: What this machine can enforce.
         startable: Names of the backends that may be used.
 
     Raises:

@@ -212,7 +212,9 @@ def final_steps(
     """Return the steps for one command.
 
     Args:
+        masks: Protected names of the workspace.
         covers: The names of files in `held/covers`, by the path that each is laid over.
+        root: The workspace.
         preview: The name of a folder in `held/previews` that takes what the command changes.
     """
     steps: list[Step] = []

@@ -173,6 +173,7 @@ def find_toolchains(
     The targets of links are included if they are in the table too. Looks, and changes nothing.
 
     Args:
+        home: The person's home folder.
         path: A PATH. Of its folders those are added, without others beside them, that are below the
             table in whatever home (the interpreter that runs Ferrule may be another user's).
         prefixes: Where interpreters are; treated like the folders of `path`.

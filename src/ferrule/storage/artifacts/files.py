@@ -47,7 +47,8 @@ class FileArtifactStore:
 
     `root` is by default `artifacts` in the user's state folder, created by the first `put`.
     `max_bytes` limits all scopes together, `days` the age; either may be None. The artifact that
-    was just stored is never swept. `now` is the wall clock, in seconds."""
+    was just stored is never swept. `now` is the wall clock, in seconds.
+    """
 
     def __init__(
         self,

@@ -110,7 +110,8 @@ class PostgresArtifactStore:
 
     It connects, and creates its tables, on first use; see `PostgresJournal` for `dsn` and
     `seconds`. `max_bytes` limits all scopes together, `days` the age; either may be None. `now` is
-    the clock in seconds since 1970."""
+    the clock in seconds since 1970.
+    """
 
     def __init__(
         self,
@@ -182,7 +183,8 @@ class PostgresArtifactStore:
         """Give the written bytes their hash.
 
         If the scope has these bytes already, that artifact becomes young and the new bytes are
-        removed."""
+        removed.
+        """
         digest, size, mime, lines = artifact.sha256, artifact.size, artifact.mime, artifact.lines
         made, tool = artifact.made, artifact.tool
         for _ in range(10):

@@ -1,9 +1,9 @@
-"""Parts of an artifact: lines, the end, matching lines, a JSON value, rows of CSV.
+r"""Parts of an artifact: lines, the end, matching lines, a JSON value, rows of CSV.
 
 They work with any store, in bounded memory and time. What is read line by line passes through
 memory a piece at a time; the rest of a line longer than `MAX_LINE_BYTES` is dropped, and the result
 says so. JSON has to be read as a whole and is therefore limited in size. Text that is not UTF-8 is
-read with `\\ufffd` in it.
+read with `\ufffd` in it.
 """
 
 from __future__ import annotations

@@ -165,7 +165,8 @@ class RunArtifacts:
 
     A result of `threshold` bytes or more becomes an artifact, and the model gets a stub. If
     `threshold` is None, only results over the output limit do, beside the cut result. `room` is the
-    limit of a reading tool's answer, in bytes."""
+    limit of a reading tool's answer, in bytes.
+    """
 
     store: ArtifactStore
     threshold: int | None = THRESHOLD

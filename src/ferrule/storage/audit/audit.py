@@ -90,7 +90,8 @@ class ApprovalAnswer:
     `scope` is how far the approval reaches: this call (`once`), the `session`, all future calls
     (`remember`), or `deny`. `grant` is the rule that was created. `bound` says that the answer was
     about these very arguments. `question` is "" for the gate's own question, else what the tool
-    asked while it worked."""
+    asked while it worked.
+    """
 
     event: int
     time: int
@@ -133,7 +134,8 @@ class AuditedCall:
     Times are ms since 1970, None for what did not happen; `event` numbers are those of the session.
     `by` is who asked for it: `model`, `person`, `call …` (a tool, on behalf of that call), or a
     program's own name for itself. `outcome` is `success`, the error type of its result, `unknown`
-    (it had started, and nothing says how it ended) or `open`."""
+    (it had started, and nothing says how it ended) or `open`.
+    """
 
     session: str
     run: str
@@ -219,7 +221,8 @@ def audit_calls(records: Iterable[JournalRecord]) -> Iterator[AuditedCall]:
     """Yield a session's calls in the order in which they were settled, then those that are open.
 
     The records must be of one session. What older journals did not record is empty. This uses as
-    much memory as the session's machine does."""
+    much memory as the session's machine does.
+    """
     reader = AuditReader()
     for record in records:
         yield from reader.feed(record)

@@ -1,4 +1,4 @@
-"""Checkpoints: signed states of sessions, in a file beside the journal.
+r"""Checkpoints: signed states of sessions, in a file beside the journal.
 
 Each line is one JSON object, written only after the session's whole chain was checked:
 
@@ -9,7 +9,7 @@ Each line is one JSON object, written only after the session's whole chain was c
 (`signing`), `previous` the SHA-256 of the line before without its newline (64 zeros for the first).
 `signature` is Ed25519, in hex, over
 
-    ferrule.checkpoint.v1 \\n the line's JSON without `signature`, compact, in UTF-8
+    ferrule.checkpoint.v1 \n the line's JSON without `signature`, compact, in UTF-8
 
 Checkpoints show what the chain cannot: a forger who computed a session's chain again, a tail that
 was cut off, a session or a whole journal that was replaced by an older copy, each up to the last
@@ -165,6 +165,10 @@ def sign_heads(
     States that this key has signed already are left out. The lines are on disk when it returns.
 
     Args:
+        journal: The journal.
+        path: The file of checkpoints; it is made if it is missing.
+        signer: The key to sign with.
+        sessions: Ids of sessions.
         now: The time in ms since 1970.
 
     Raises:

@@ -1,4 +1,4 @@
-"""The audit as JSON lines for others: without results, redacted on demand, with a chain of its own.
+r"""The audit as JSON lines for others: without results, redacted on demand, with a chain of its own.
 
     {"ferrule":"audit","format":1,"redacted":…,"chain":…}
     {"type":"session","session":…,"tenant":…,"user":…,"events":…,"head":…,"chain":…}
@@ -7,7 +7,7 @@
 
 `chain` is last in each line. It is the SHA-256, in hex, over the 32 bytes of the `chain` of the
 line before (zeros for the first) and the line's JSON without it, in UTF-8. The end line of a signed
-export also contains `key` and `signature`: Ed25519 over `ferrule.audit-export.v1 \\n` and the
+export also contains `key` and `signature`: Ed25519 over `ferrule.audit-export.v1 \n` and the
 `chain` of the line before. `head` is the hash of the session's last event: it ties the export to
 the journal.
 

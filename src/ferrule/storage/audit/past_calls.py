@@ -19,7 +19,8 @@ class PastCall:
     `arguments` are the arguments as they would run, unchecked: as the last hook left them, else as
     they arrived; None if they were not a JSON object. `verdict` is the gate's (`allow`, `ask`,
     `refuse`; "" if it was never asked), `choice` what a person answered, or "". `audit` contains
-    all that is known of the call."""
+    all that is known of the call.
+    """
 
     tool: str
     arguments: dict[str, Any] | None
@@ -42,7 +43,10 @@ def read_past_calls(
     Holds one session's history in memory at a time.
 
     Args:
+        journal: The journal.
         sessions: Ids or beginnings of ids; by default all sessions, the one used last first.
+        tenant: Only sessions of this tenant.
+        user: Only sessions of this user.
         since: Only calls requested at this time (ms since 1970) or later.
         tools: Only calls of these tools.
 

@@ -82,6 +82,8 @@ def verify_sessions(
     Problems are reported, not raised. What others write or archive meanwhile is no problem.
 
     Args:
+        journal: The journal.
+        sessions: Ids of sessions; None checks all and the journal itself.
         points: Checkpoints to compare with.
         verifier: Only checkpoints of this key count.
 

@@ -306,7 +306,8 @@ def import_bundle(
     """Add the sessions of a bundle to a journal, and its artifacts to a store; return the sessions.
 
     Everything is checked before anything is written. With an `identity` they are given to its
-    tenant and user, as in `import_jsonl`. Raises JournalError."""
+    tenant and user, as in `import_jsonl`. Raises JournalError.
+    """
     with open_bundle(path) as bundle:
         owners: dict[str, tuple[str, str]] = {}
         for records in bundle.read_sessions():

@@ -123,6 +123,8 @@ def import_jsonl(
     Everything is checked before anything is written.
 
     Args:
+        journal: The journal that gets them.
+        lines: The lines of the export.
         identity: The sessions are given to its tenant and user, and get hashes of their own.
             Without one they keep their owner and, byte for byte, their hashes.
 

@@ -84,7 +84,8 @@ class CallStep:
     """A call and its result.
 
     Without a result, `started` says whether the call may have had an effect: calls that only read
-    are never announced as started. `decision` says who allowed or refused it."""
+    are never announced as started. `decision` says who allowed or refused it.
+    """
 
     call: ToolCall
     result: ToolResult | None

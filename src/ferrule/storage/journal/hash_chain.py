@@ -1,15 +1,15 @@
-"""The hash chain of a session: what is hashed, how a chain is checked, what a row may contain.
+r"""The hash chain of a session: what is hashed, how a chain is checked, what a row may contain.
 
 The hash of an event is
 
     SHA-256( previous hash (32 bytes) || row )
 
-    row = session \\n run \\n tenant \\n user \\n kind \\n seq \\n time \\n body        in UTF-8
+    row = session \n run \n tenant \n user \n kind \n seq \n time \n body        in UTF-8
 
 `seq` and `time` (ms since 1970) are decimal, `body` is the event's compact JSON exactly as stored.
 The names before `body` contain no newline, so a row can be read in one way only. The hash before
 the first event is 32 zero bytes. Lone surrogates cannot be stored as UTF-8: a body that has any is
-written with `\\u` escapes.
+written with `\u` escapes.
 
 The last event of a session, and no other, has a seal, which moves on with each append:
 
@@ -122,6 +122,7 @@ def check_rows(session: str, rows: Iterable[tuple[Any, ...]]) -> Iterator[tuple[
     """Yield `(seq, hash)` of each of a session's rows that holds.
 
     Args:
+        session: Id of the session.
         rows: `(seq, seal, run, tenant, user, kind, time, body, hash)`, all but `seq` as stored
             bytes.
 

@@ -30,6 +30,8 @@ if TYPE_CHECKING:
     from psycopg.abc import RV, PQGen
 
     class DeadlineConnection(Connection[tuple[Any, ...]]):
+        """A connection whose calls end at a time of the monotonic clock."""
+
         deadline: float
 
 
@@ -223,7 +225,8 @@ class PostgresConnection:
         """Set up a new connection.
 
         The server's own timeout ends a statement before our deadline, so nothing continues
-        unnoticed for long."""
+        unnoticed for long.
+        """
         limit = f"{math.ceil(self.seconds * 1000)}ms"
         row = connection.execute(
             b"SELECT set_config('statement_timeout', %s, false), set_config('lock_timeout', "

@@ -45,6 +45,10 @@ class Journal(Protocol):
         """Add events to a session, opening it if it is new; return the records that were written.
 
         Args:
+            session: Id of the session.
+            run: Id of the run that they belong to, or "".
+            events: The events, in order.
+            identity: Whose session it is.
             times: A time (ms since 1970) per event, for events copied from elsewhere. The default
                 is now.
 

@@ -135,6 +135,8 @@ def read_records(
     """Yield a session's events after number `after`, oldest first.
 
     Args:
+        session: Id of the session.
+        after: Number of the event before the first; 0 begins at the beginning.
         read_page: Returns some rows from a number on, none at the end. A row is `(seq, time, run,
             kind, body, hash, tenant, user)`; the body is text or its bytes in UTF-8.
         broken: Raises the error for an event that is missing or cannot be read.

@@ -24,7 +24,8 @@ class SalvageReport:
     """What was salvaged.
 
     `aside` is the old journal, `kept` the number of events per session, `lost` a sentence for each
-    cut."""
+    cut.
+    """
 
     aside: Path
     kept: dict[str, int] = field(default_factory=dict[str, int])

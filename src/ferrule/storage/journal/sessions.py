@@ -30,7 +30,8 @@ class SessionInfo:
 
     `opened` and `last` are ms since 1970; `question` is the start of the first message. `state` is
     how the last run ended (`done`, `failed`, `cancelled`, `limit`), or `open` if it has not ended
-    (or none began): running, waiting for a person, or left behind by a process that died."""
+    (or none began): running, waiting for a person, or left behind by a process that died.
+    """
 
     session: str
     tenant: str
@@ -133,7 +134,11 @@ def summarize(
     """Describe a session by its names (session, tenant, user) and a few of its events.
 
     Args:
+        names: Ids of the session, its tenant and its user.
+        events: How many events it has.
+        last: Time of its last event.
         first: Time, kind and body of the first event.
+        runs: How many runs it has.
         question: Body of the first run's start, or "".
         ended: Body of the end of the last run, or "".
     """

@@ -35,7 +35,8 @@ class SqliteJournal:
     """A `Journal` in one SQLite file, or in memory (`:memory:`).
 
     The file is opened, and created if it is missing, on first use. `durability` is `process` or
-    `power` (see `sqlite_database`); `now` is the clock in seconds since 1970."""
+    `power` (see `sqlite_database`); `now` is the clock in seconds since 1970.
+    """
 
     def __init__(
         self,

@@ -91,7 +91,8 @@ def _create_private(path: Path) -> None:
     descriptor of the file gives up the locks of that connection (POSIX). The next process that
     closes the journal would then take itself for the last one and remove the WAL, and with it what
     we append. A program that opens and closes the file itself, beside our journal, is not protected
-    from that."""
+    from that.
+    """
     # SQLite would create the target of a dangling link readable by all.
     real = os.path.realpath(path)
     try:
@@ -210,7 +211,8 @@ def translate_error(
     """Return SQLite's error as ours.
 
     Codes without a text of their own count as damage. So do messages that are not text, because
-    they quote the file."""
+    they quote the file.
+    """
     name: str = getattr(error, "sqlite_errorname", "")
     for prefix, (code, reason, hint) in _REASONS.items():
         if name.startswith(prefix):

@@ -1,4 +1,4 @@
-"""Integrity of a journal's file beyond hash chains; how sessions are added and removed.
+r"""Integrity of a journal's file beyond hash chains; how sessions are added and removed.
 
 A chain proves the events of one session. It says nothing about what is stored beside them: to whom
 the table of sessions gives the session, events that belong to no session, a session without any
@@ -7,7 +7,7 @@ rows, the trigger that moves the seal. Those are checked here.
 The one row of `session_set` binds the table of sessions: `numbers` is how many numbers were ever
 given out (none is given twice), `mark` the exclusive or of
 
-    SHA-256( number \\n session \\n tenant \\n user )        in UTF-8
+    SHA-256( number \n session \n tenant \n user )        in UTF-8
 
 over all sessions in the table. A session that vanished leaves its number and its part of the mark
 behind.

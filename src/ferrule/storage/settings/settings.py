@@ -54,7 +54,8 @@ class ProviderSettings:
     """Where a provider is.
 
     `api_key_env` names the variable that contains the key. For `force_native_tool_search` see the
-    model clients that support it."""
+    model clients that support it.
+    """
 
     base_url: str = ""
     api_key_env: str = ""
@@ -69,7 +70,8 @@ class Settings:
 
     `values` contains them by the key of the table. `notices` are sentences for the person: what was
     ignored, and why. `workspace` and `journal` are absolute; a `journal` that is text is the URL of
-    a database (`storage.locations`)."""
+    a database (`storage.locations`).
+    """
 
     values: Mapping[str, Any]
     origins: Mapping[str, Origin]
@@ -109,8 +111,8 @@ class Settings:
 
         An entry without a provider is for this model of every provider. Between an entry of the
         model and the setting for all models, the stronger layer wins; in the same layer the entry
-        does. What a repository sets for all models can only tighten an entry."""
-
+        does. What a repository sets for all models can only tighten an entry.
+        """
         limits: dict[str, Any] = {}
         for key in _LIMITS:
             is_per_model = key in GLOBAL_KEYS
@@ -192,7 +194,11 @@ def load_settings(
     current folder.
 
     Args:
+        workspace: The folder that is worked in.
         flags: Settings by key, as text or typed; None means not given.
+        environment: The variables; those of this process by default.
+        user_file: The person's own file; by default the usual place.
+        trust: What the person trusts; by default their own store.
 
     Raises:
         ConfigError: Something is wrong. The message names the first place.
@@ -249,7 +255,8 @@ def _refuse_repository_folder(folder: Path, root: Path) -> None:
 
     Files there have only a repository's rights. None of them may count as the person's own: no
     settings, servers, skills or secrets. Not noticed is a folder of another repository that is
-    neither the workspace nor called `.ferrule`."""
+    neither the workspace nor called `.ferrule`.
+    """
     if not os.environ.get("FERRULE_CONFIG"):
         return
     real = folder.resolve()

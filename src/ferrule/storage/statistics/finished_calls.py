@@ -52,7 +52,8 @@ class FinishedCall:
     `outcome` is `success`, an error type, `unknown` or `not_run`. `stopped_by` is one of
     `STOPPERS`: who refused it, or `sandbox` for a command that ran but could not create a name; ""
     for all others. `by` is who asked for it, as in the audit; `sandbox` the mechanism that confined
-    its program, "" if it started none."""
+    its program, "" if it started none.
+    """
 
     session: str
     call_id: str

@@ -43,7 +43,8 @@ class ReadingProgress:
     """How far the numbers go.
 
     `read` events were read, `left` are for the next questions; `older` sessions are left out;
-    `damaged` has a sentence for each session that could not be read."""
+    `damaged` has a sentence for each session that could not be read.
+    """
 
     read: int = 0
     left: int = 0

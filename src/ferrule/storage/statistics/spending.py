@@ -49,7 +49,8 @@ class SpendingTotal:
     """A sum.
 
     `usage.cost` is in billionths of a US dollar, over the answers that had a price; `unpriced` is
-    the number of the others."""
+    the number of the others.
+    """
 
     usage: Usage = field(default_factory=Usage)
     answers: int = 0

@@ -91,7 +91,8 @@ class ToolUse:
     """The calls of one tool.
 
     `outcomes` counts them by outcome (`finished_calls`); `bytes` is the uncut size of their
-    results."""
+    results.
+    """
 
     calls: int = 0
     outcomes: Counter[str] = field(default_factory=Counter[str])

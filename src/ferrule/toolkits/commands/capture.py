@@ -195,6 +195,7 @@ def finish_capture(
     Call it when the command has ended. It removes the notes beside the copy, not the copy.
 
     Args:
+        plan: The copy that `plan_copy` planned.
         found: Path of the copy for this process; None: as the command saw it.
         shown: Path that the model is told; None: as the command saw it.
 

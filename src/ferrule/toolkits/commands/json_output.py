@@ -45,10 +45,14 @@ async def command_json(
     """Run a command and parse its output (RFC 8259, so NaN and Infinity are not JSON).
 
     Args:
+        spec: What to run.
         options: Further fields of the request.
+        runner: Runs the request.
+        stream: The output that is parsed.
         result: `record` returns `{ok, value, error: None | {code, message}, step}` and raises
             nothing.
         allow_empty: Blank output is None.
+        name: Name of the step.
         step: Options of `command_step` (`retry`, `classify`, ...). They depend on how the command
             ended, not on what it wrote.
 

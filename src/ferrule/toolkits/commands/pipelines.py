@@ -65,6 +65,7 @@ def find_last_pipeline(text: str, *, bash: bool) -> Pipeline:
     """Return the pipeline that ends the text.
 
     Args:
+        text: What the shell reads.
         bash: Whether bash reads the text, or another POSIX shell.
 
     Raises:

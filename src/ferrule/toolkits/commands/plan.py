@@ -92,6 +92,10 @@ def plan_command(
     """Decide what exactly would run.
 
     Args:
+        command: Text, or the words of a program that is run without a shell.
+        shell: Whether a shell reads the text.
+        policy: Which programs may run.
+        workspace: Where the command runs.
         folder: Where it starts, relative to the workspace.
 
     Raises:

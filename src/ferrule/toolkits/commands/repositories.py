@@ -25,6 +25,7 @@ def repository_hints(refused: Iterable[str], workspace: Workspace) -> list[str]:
 
     Args:
         refused: Names that a command was not allowed to create.
+        workspace: Where the command ran.
     """
     found: dict[str, str] = {}
     for name in refused:

@@ -132,6 +132,8 @@ def parse_request(
 
     Args:
         given: Arguments of the full `run_command`, see `ARGUMENTS`.
+        options: The defaults and upper limits.
+        policy: Which variables and shells a command may have.
 
     Raises:
         RetryCall: An argument is unknown or out of range.

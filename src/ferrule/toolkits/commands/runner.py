@@ -235,6 +235,8 @@ async def launch(
     """Start a command that passed every check.
 
     Args:
+        ready: The command.
+        context: The context of the call that runs it.
         keep: Bytes of each output that stay in memory from its beginning, and as many from its end.
         copy: Whether to keep what a filter at the end of the command hides.
 

@@ -74,9 +74,16 @@ async def command_step(
     """Run a named step and return its record, whether it succeeded or not.
 
     Args:
+        name: Name of the step, for people.
+        spec: What to run.
+        options: Further fields of the request.
+        runner: Runs the request.
+        retry: When and how often to try again; never by default.
         classify: Gets the record after each attempt; what it returns is the record's
             `classification`, so `should_retry` can use it. May be a coroutine function.
         recovery_hint: A text, or a (coroutine) function of the record of a failed step.
+        tail_bytes: Bytes of output that the record keeps, from the end.
+        clock: Measures and waits.
 
     Raises:
         ConfigError: The spec or the retry makes no sense.
@@ -200,6 +207,8 @@ async def command_try(
     Args:
         alternatives: The arguments of a `command_step` each (`name`, `spec`, and any of its
             options), or names with their specs.
+        runner: Runs the requests.
+        clock: Measures and waits.
         common: Arguments of all steps.
 
     Returns:

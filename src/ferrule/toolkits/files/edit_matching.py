@@ -25,6 +25,9 @@ def replace_match(
     In a CRLF file, an `old` and `new` written with bare newlines are understood.
 
     Args:
+        text: Content of the file.
+        old: What is replaced.
+        new: What takes its place.
         everywhere: Replace every occurrence; otherwise `old` must occur exactly once.
         where: Names the file in messages.
 

@@ -39,7 +39,9 @@ def make_wall(program: str, folder: Path, *, writes: bool) -> LandlockAccess | N
     Nothing in the workspace may be run as a program.
 
     Args:
+        program: Path of git.
         folder: The `GIT_DIR` of git.
+        writes: Whether git may change the workspace and its folder.
     """
     if kernel_abi() < _MINIMUM_ABI:
         return None

@@ -51,7 +51,8 @@ def git_tools(
 
     Args:
         repo: The folder of the repository: the workspace (None), or a folder below it.
-        agent, autonomy_tier: Written into receipts.
+        agent: Who acts, for receipts.
+        autonomy_tier: How freely the agent acts, for receipts.
         author: Name and address for commits, instead of the person's own git settings.
         options: `enabled_tools` takes keys (`git_log`), operations (`log`) and the groups `read`,
             `mutation` and `all`.

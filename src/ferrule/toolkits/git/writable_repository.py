@@ -177,6 +177,7 @@ def open_workbench(workspace: Workspace, *, allow_unfinished: bool = False) -> G
     `install` keeps what was done.
 
     Args:
+        workspace: The workspace.
         allow_unfinished: Whether the operation is allowed while a merge is under way.
 
     Raises:

@@ -31,6 +31,8 @@ async def match_contents(
     """Return the hits in each content.
 
     Args:
+        pattern: What to look for.
+        contents: Contents of files.
         wanted: Most hits in all.
         directory: Descriptor of the folder that the process runs in.
         timeout: Seconds for all contents.

@@ -53,7 +53,10 @@ async def find_candidates(
     All of them if ripgrep fails.
 
     Args:
-        names: Relative to the folder that `directory` is a descriptor of.
+        program: Path of ripgrep.
+        expression: A regular expression as ripgrep reads it.
+        names: Names of files.
+        directory: Descriptor of the folder that the names are relative to.
         timeout: In seconds.
     """
     kept = bytearray()

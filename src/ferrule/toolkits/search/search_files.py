@@ -228,6 +228,11 @@ async def search(
     When cancelled, ends what it started.
 
     Args:
+        workspace: The workspace.
+        pattern: What to look for.
+        scope: Which files to look into.
+        max_results: Most lines that match.
+        context_lines: Lines to show before and after each.
         ripgrep: The program to use; None does without.
         seconds: Time for the whole search.
 

@@ -87,6 +87,7 @@ class SchemaConverter:
         """Return a schema that stands on its own.
 
         Args:
+            value: A schema of the document, or a reference to one.
             for_request: Whether it is for a request, which has no `readOnly` properties.
 
         Raises:

@@ -58,7 +58,7 @@ def findall(pattern: str, text: str) -> list[Any]:
 
 
 def replace(pattern: str, replacement: str, text: str) -> str:
-    """Replace every match; `\\1` and `\\g<name>` stand for groups."""
+    r"""Replace every match; `\1` and `\g<name>` stand for groups."""
     pieces: list[str] = []
     end = 0
     for one in _matches(_compile(pattern), text):

@@ -66,9 +66,12 @@ def folder_rules(
     """Return everything that a command is granted. All paths are absolute.
 
     Args:
-        masked: Names in any of the folders.
-        read_only: Names in `root` or one of `writable`.
+        root: The workspace.
+        masked: Names in any of the folders, of which nothing is granted.
+        listing: Lists the entries of a folder.
+        read_only: Names in `root` or one of `writable` that may only be read.
         readable: Folders besides these: the system's, toolchains, what a person opened.
+        writable: Further folders that may be written.
     """
     masked_names = _name_set(masked)
     read_only_names = _name_set(read_only)

@@ -242,4 +242,5 @@ class CallRequest:
 
 
 def is_folder(status: os.stat_result) -> bool:
+    """Return whether a status is that of a folder."""
     return stat.S_ISDIR(status.st_mode)
