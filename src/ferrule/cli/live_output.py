@@ -28,6 +28,9 @@ _MAX_LINE = 200
 class LiveOutput:
     """Writes live events to a terminal.
 
+    Attributes:
+        finished_calls: How many tool calls have ended so far.
+
     Args:
         terminal: Where to write.
         find: Returns a tool call of the session by its id.

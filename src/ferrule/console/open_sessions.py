@@ -200,7 +200,7 @@ class OpenSessions:
         """Send another message to a session, or to its run if one is in progress.
 
         Raises:
-            ConfigError, DeskError: as `start`.
+            ConfigError, SessionActionError: as `start`.
             JournalError: as `start`, and `journal_leased` if another process runs the session.
         """
         live = await self._take_session(viewer, info)
@@ -235,7 +235,7 @@ class OpenSessions:
         return live
 
     async def resume_run(self, viewer: Viewer, info: SessionInfo) -> ConsoleSession:
-        """Resume a run that no process drives any more. Raises as `send_message`."""
+        """Resume a run that no process drives any more. Raises like `send_message`."""
         live = await self._take_session(viewer, info)
         if live.is_busy:
             raise SessionActionError("a run of this session is in progress", code="session_busy")

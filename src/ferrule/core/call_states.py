@@ -54,7 +54,7 @@ class CallSlot:
         direct: The call belongs to no turn, so its result does not enter the history.
         approved: A person said yes to it.
         started: Its start was announced and it has not been answered.
-        unneeded: Enough other calls of its turn succeeded (see `joins`).
+        unneeded: Enough other calls of its turn succeeded (`join_policy`).
     """
 
     call: ToolCall

@@ -9,7 +9,7 @@ text is drawn (`Default_Ignorable_Code_Point` of DerivedCoreProperties.txt, Unic
 fillers, variation selectors, the tag characters), and the interlinear marks. Two kinds of these
 have a use: the variation selectors 15 and 16 (U+FE0E, U+FE0F) choose between text and emoji style
 and stay unless several come in a row; the joiners (U+200C, U+200D) are part of scripts and emoji
-and stay if `joiners` is set: prose needs them, names of files and commands do not.
+and stay if `keep_joiners` is set: prose needs them, names of files and commands do not.
 
 *Exact* is for what a person approves, where nothing may pass for something else either: all of the
 above, every character that Python calls not printable (spaces other than the ASCII one, private
@@ -72,7 +72,7 @@ def escape_invisible(
 def escape_for_models(text: str, escape: Callable[[str], str]) -> str:
     """Return a text with invisible characters escaped for a model; itself if it has none.
 
-    Unlike in `visible`, line ends stay as they are, and a joiner or selector stays only where it
+    Unlike in `escape_invisible`, line ends stay as they are, and a joiner or selector stays only where it
     has an effect: after a letter of a script that joins, or within an emoji. Between other letters
     it would be a hidden mark.
     """

@@ -33,7 +33,7 @@ class RepeatBreaker:
     def refuse_repeat(self, call: ToolCall) -> ToolResult | None:
         """Return the error for a fourth identical call, or None if the call may run.
 
-        Must be called once per call, before `observe`.
+        Must be called once per call, before `count_result`.
         """
         try:
             arguments = _encode_sorted(json.loads(call.arguments))

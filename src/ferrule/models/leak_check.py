@@ -6,7 +6,7 @@ message once, when it is new. A leak is
 * a tool result of `limit` bytes or more that is not a stub (results are truncated and stored much
   earlier; this finds what got around that),
 * a data URL of that size in a tool result or a user message: no model reads base64,
-* a user message of that size that repeats the text of a stored result (`repeated` recognises it).
+* a user message of that size that repeats the text of a stored result (`find_repeated_result`).
 
 Not a leak: the user's own text of any length, and what the model itself said. Notices after a
 result and notes of a tool that bounds its own output are not counted. Large content that was cut
@@ -43,9 +43,9 @@ _RESULT_START = '{"success":'
 class LeakCheckedExchange:
     """An `Exchange` that raises ContextLeak instead of sending a history that contains a leak.
 
-    `limit` is in bytes; results of the tools in `inline_tools` may be as large as any result. The
-    first `checked` messages are not checked: a session that goes on checked them when they were
-    new. `find_repeated_result` returns the name of the stored result that a text repeats, or "".
+    `limit` is in bytes; results of the tools in `inline_tools` may be as large as any result. The first
+    `checked` messages are not checked: a session that goes on checked them when they were new.
+    `find_repeated_result` returns the name of the stored result that a text repeats, or "".
     """
 
     inner: Exchange

@@ -21,7 +21,7 @@ from .command_analysis.program_facts import word_set
 class SecretFormat(NamedTuple):
     """The format of a kind of secret.
 
-    `what` is its name, and `signs` are lower-case texts of which every match contains one.
+    `name` is its name, and `signs` are lower-case texts of which every match contains one.
     """
 
     name: str

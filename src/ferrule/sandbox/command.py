@@ -63,10 +63,11 @@ class Command:
 class CommandResult:
     """How a command ended.
 
-    `exit_code` is None if a signal ended it (`signal` is its name) or if nobody knows. `stopped`:
-    the output sink had enough. `killed`: it was ended by `end`. `left`: processes that it left
-    behind and that were ended for it; `alive`: what may still be running. `refused`: names that it
-    tried to create and was not allowed to, relative to the workspace. `changes`: with a preview,
+    `exit_code` is None if a signal ended it (`signal` is its name) or if nobody knows.
+    `stopped_by_sink`: the output sink had enough. `killed`: it was ended by `end`.
+    `leftover_processes`: those that it left behind and that were ended for it;
+    `surviving_processes`: those that may still be running. `refused_names`: those that it tried to
+    create and was not allowed to, relative to the workspace. `changes`: with a preview,
     what would change.
     """
 

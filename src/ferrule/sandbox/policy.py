@@ -92,8 +92,8 @@ class SandboxPolicy:
 class AppliedProtections:
     """What confined a command, as shown in its result, in the journal and by `ferrule doctor`.
 
-    `rung` is the name of the backend (`namespaces`, `bubblewrap`, `landlock`, `none`, …). `holds`
-    says for each protection how far it is enforced, `how` by what, in a few words.
+    `backend` is its name (`namespaces`, `bubblewrap`, `landlock`, `none`, …). `enforcement`
+    says for each protection how far it is enforced, `mechanisms` by what, in a few words.
     """
 
     backend: str

@@ -85,7 +85,7 @@ class Execution:
         return self.pid
 
     def add_done_callback(self, call: Callable[[Execution], object]) -> None:
-        """Have `call` called once everything is gone. Only after `begin`."""
+        """Have `call` called once everything is gone. Only after `start`."""
         assert self._watcher is not None
         self._watcher.add_done_callback(lambda _: call(self))
 

@@ -8,8 +8,8 @@
             return Reply(pieces=[...])
 
 `other` answers requests that are not for an answer of the model (descriptions of models).
-`pieces_before_text` is the number of pieces of a stream up to the first text. `object_arguments`
-and `string_arguments` say how the format encodes arguments.
+`pieces_before_text` is the number of pieces of a stream up to the first text. `object_arguments` and
+`string_arguments` say how the format encodes arguments.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ class ServerAnswer:
 
 @dataclass
 class RecordingSink:
-    """A sink that records everything. `heard` is set at the first piece of text."""
+    """A sink that records everything. `text_received` is set at the first piece of text."""
 
     pieces: list[str] = field(default_factory=list[str])
     thoughts: list[str] = field(default_factory=list[str])

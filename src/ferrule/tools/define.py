@@ -101,7 +101,7 @@ def define_tool(
 
 
 def _placeholder() -> None:
-    """Stand in for the handler while `make` reads the options."""
+    """Stand in for the handler while `define_tool` reads the options."""
 
 
 def _check_config(name: str, config: Mapping[str, Any]) -> None:

@@ -44,7 +44,7 @@ class PackOptions(TypedDict, total=False):
 def apply_options(
     tools: Iterable[Tool], options: PackOptions, *, default_selection: Iterable[str] | None = None
 ) -> Tools:
-    """Apply options to tools; `default_selection` is the selection if `enabled_tools` is not given.
+    """Apply options to tools; `default_selection` counts if `enabled_tools` is not given.
 
     Settings for a tool that the same options disable are accepted and have no effect.
 

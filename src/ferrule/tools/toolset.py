@@ -8,9 +8,9 @@ they compose:
     tools = toolset.namespaced(tools, "release")
 
 A tool has a *logical key*, which stays the same when the tool is renamed (its first name unless
-`keyed` sets another), and *groups*. Both are annotations, next to further facts for programs:
+`add_to_groups` sets another), and *groups*. Both are annotations, next to further facts for programs:
 
-    key, groups                     set by `keyed`
+    key, groups                     set by `add_to_groups`
     result_readers, see_also        names of other tools of the set; they follow a rename
     (`LINK_ANNOTATIONS`) defer_loading                   set by `deferred`: no schema until a tool
     search has found it

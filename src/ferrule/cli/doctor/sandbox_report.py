@@ -26,7 +26,7 @@ from .findings import Finding
 def check_required(
     policy: SandboxPolicy, probes: Probes, mode: SandboxMode, also: Iterable[Protection] = ()
 ) -> None:
-    """Raise SandboxGap if commands lack a protection that the policy or `also` requires."""
+    """Raise MissingProtections if commands lack a protection that the policy or `also` requires."""
     required = frozenset(also)
     full_policy = replace(policy, require=policy.require | required)
     if mode != "off":

@@ -37,9 +37,9 @@ _MARK = re.compile("\ue000([0-9]+)\ue001")
 class BodyTemplate:
     """How a body is made.
 
-    One of `shape` (a JSON value whose texts are templates), `text` (a template), `whole` (one
-    argument), or none of them: an object of all arguments that are used nowhere else (those not in
-    `used`).
+    One of `shape` (a JSON value whose texts are templates), `text` (a template), `from_argument`
+    (one argument), or none of them: an object of all arguments that are used nowhere else (those
+    not in `used_arguments`).
     """
 
     kind: Kind

@@ -76,7 +76,7 @@ def _check_end(parser: ResponseParser) -> None:
 
 
 class ResponseBody:
-    """A body as it arrives, decompressed and bounded. `full` means that there is more."""
+    """A body as it arrives, decompressed and bounded. `is_full` means that there is more."""
 
     def __init__(self, coding: str, max_bytes: int) -> None:
         self._max_bytes = max_bytes

@@ -71,7 +71,7 @@ _CODECS = {
 class RequestInfo:
     """The request that an answer is for: the tool and its auth entries.
 
-    `repeatable` means that sending it twice does no harm.
+    `is_repeatable` means that sending it twice does no harm.
     """
 
     tool: str

@@ -111,7 +111,7 @@ class Connection:
         return self._end_reason
 
     def abort(self, reason: str) -> None:
-        """End the connection; every waiting request fails with the reason `reason`."""
+        """End the connection; every waiting request fails with this reason."""
         self._end_reason = self._end_reason or reason
         self._stop.set()
 

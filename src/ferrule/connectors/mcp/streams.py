@@ -167,7 +167,7 @@ class Outgoing:
 class TransportStreams:
     """The two streams of a transport.
 
-    `over` is set when the transport ended by itself; `why` then says how, in words.
+    `ended` is set when the transport ended by itself; `describe_end` then says how, in words.
     """
 
     read: Any

@@ -106,7 +106,7 @@ class ArtifactIntake:
         Args:
             tool: The tool that returned the value.
             value: The value.
-            whole: The value as `bound` has bounded it.
+            whole: The value as `bound_text` has bounded it.
             who: The owner.
             notes: The notes that the result will have.
 

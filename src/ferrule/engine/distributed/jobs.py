@@ -2,7 +2,7 @@
 
     jobs = Jobs("postgresql://ferrule@db/ferrule")
     job = jobs.submit(Job("Tidy up the changelog", tenant="acme", user="ines"))
-    jobs.outcome(job.run)      # waits; {"stop": "done", "text": ...}, as `told` makes it
+    jobs.outcome(job.run)      # waits; {"stop": "done", "text": ...}, as `build_outcome` makes it
 
 The queue is DBOS's (durable workflows in PostgreSQL): submitting a job is one transaction, and a
 job is worked until it has an outcome, whatever happens to workers. The run's id is the workflow's:
@@ -197,7 +197,7 @@ class Jobs:
         return job
 
     def outcome(self, run: str) -> dict[str, Any]:
-        """Wait for a job's outcome (`told`). Raises UnknownJob."""
+        """Wait for a job's outcome (`build_outcome`). Raises UnknownJob."""
         from dbos import error as errors
 
         handle = self._handle(run)

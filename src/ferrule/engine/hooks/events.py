@@ -102,7 +102,7 @@ class Payload:
         return replace(self, **news)
 
     def check(self, news: dict[str, Any]) -> None:
-        """Raise Garbage for a new value of the wrong form, and rename aliases."""
+        """Raise NotJson for a new value of the wrong form, and rename aliases."""
         _require_type(news, "text", str)
 
 
@@ -430,7 +430,7 @@ class EventHook:
     Attributes:
         name: Its name.
         events: The events that it is on.
-        run: Returns an `Action`, a dictionary of its shape (`answers`), or None to let it pass.
+        run: Returns an `Action`, a dictionary of its shape, or None to let it pass.
         when: Decides whether it is asked at all.
         priority: Lower numbers are asked first.
         timeout: In seconds, for one event. Work in a thread of its own cannot be ended, only left.

@@ -82,7 +82,7 @@ class WorkerProcess:
         return self._owner == os.getpid() and self._process.poll() is None
 
     async def wait_ready(self) -> None:
-        """Wait until it has locked itself down. Raises Ended."""
+        """Wait until it has locked itself down. Raises WorkerEnded."""
         try:
             async with asyncio.timeout(READY_SECONDS):
                 await self.receive()
@@ -90,7 +90,7 @@ class WorkerProcess:
             raise WorkerEnded(self.end()) from None
 
     async def send(self, message: dict[str, Any]) -> None:
-        """Send a message. Raises Ended, or TooLarge for a message that is too long."""
+        """Send a message. Raises WorkerEnded, or TooLarge for a message that is too long."""
         try:
             await asyncio.get_running_loop().sock_sendall(self._socket, encode_frame(message))
         except OSError:
@@ -99,7 +99,7 @@ class WorkerProcess:
     async def receive(self) -> dict[str, Any]:
         """Return the next message.
 
-        Raises Ended, also for an invalid message, which ends the process.
+        Raises WorkerEnded, also for an invalid message, which ends the process.
         """
         try:
             size = int.from_bytes(await self._exactly(HEADER_SIZE), "big")

@@ -126,7 +126,7 @@ def load_python_tools(
     settings_folder: Path | None = None,
     where: str = "",
 ) -> PythonTools:
-    """Run the files and modules of `tools.python`. Problems are collected in `wrong`.
+    """Run the files and modules of `tools.python`. Problems are collected in `errors`.
 
     Args:
         names: Module names and files. Relative files are those of the workspace, absolute ones the

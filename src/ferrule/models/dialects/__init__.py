@@ -1,7 +1,7 @@
 """How families of models write tool calls into text, and a reader that finds them (`Reader`).
 
-`for_model(name)` gives the dialects of a model, best first; `ALL` is every dialect, for reading by
-detection.
+`dialects_for_model(name)` gives the dialects of a model, best first; `ALL_DIALECTS` is every
+dialect, for reading by detection.
 
     dialect          what a dialect and a form of call are, and what reading them gives
     registry         the dialects, and which family of models writes which

@@ -65,7 +65,7 @@ def decode_leniently(text: str) -> tuple[Any, list[str]] | None:
 def decode_leniently_at(text: str, at: int) -> tuple[Any, int, list[str]] | None:
     """Return the value at an offset, where it ends, and the repairs, or None.
 
-    Like `strict`, but an object or a list that is only nearly JSON is repaired.
+    Like `decode_strictly`, but an object or a list that is only nearly JSON is repaired.
     """
     found = decode_strictly(text, at)
     if found is not None:

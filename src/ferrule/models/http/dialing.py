@@ -63,7 +63,7 @@ def parse_target(url: str) -> Target:
     """Parse exactly one http or https URL without a user name.
 
     Raises:
-        Unreadable: It is anything else. The error does not repeat the URL.
+        InvalidHost: It is anything else. The error does not repeat the URL.
     """
     try:
         parts = urlsplit(url)

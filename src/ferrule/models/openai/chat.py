@@ -1,7 +1,7 @@
 """The chat-completions client: OpenAI, and every server that speaks its format.
 
 Source: the OpenAI API reference (`POST /chat/completions`, streaming as server-sent events) and
-what llama.cpp, vLLM, LM Studio, OpenRouter and others make of it. `answer_building` and
+what llama.cpp, vLLM, LM Studio, OpenRouter and others make of it. `chat_answers` and
 `provider_errors` describe the differences.
 
 This module is what creating a client needs. What its conversations need (`chat_exchange`) is

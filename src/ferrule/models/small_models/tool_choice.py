@@ -78,7 +78,7 @@ WORDS = 0.06
 MISSING = 0.2
 UNPLACED = 0.2
 LOOSE = 0.05
-"""Weights of what does not fit; see `misfit`."""
+"""Weights of what does not fit; see `count_misfits`."""
 
 DISTINCT = 0.2
 """Weight of a word of the request that only this tool's name has.

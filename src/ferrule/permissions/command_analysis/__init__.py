@@ -3,7 +3,7 @@
 Nothing runs and no file is opened here.
 
 Modules:
-    analysis            the entry point: `analyse_command` a command line
+    analysis            the entry point: `analyse_command`
     syntax              the results: parts, redirects, findings
     simple_commands     finds the simple commands of a text
     bash_parser         parses shell text as bash does

@@ -167,7 +167,7 @@ class Parser:
         self._pending: list[tuple[str, bool, bool, Redirection]] = []
 
     def script(self) -> Script:
-        """Parse the whole text. Raises Unreadable and TooDeep."""
+        """Parse the whole text. Raises CannotParse and TooDeep."""
         nodes = self._list(self.done)
         if self.at < len(self.text):
             self._refuse(f"`{self.text[self.at : self.at + 20]}` stands where nothing can")

@@ -25,8 +25,8 @@ MAX_DEPTH = 40
 class Finding:
     """A file name that the command may not use.
 
-    `label` is `outside_workspace`, `credential_file_read` or empty. If it is not `is_sure`, it
-    depends on which `cd` before it succeeds.
+    `label` is `outside_workspace`, `credential_file_read` or empty. Without `is_sure`, it depends
+    on which `cd` before it succeeds.
     """
 
     label: str

@@ -55,8 +55,8 @@ class MissingProtection:
 class MissingProtections(FerruleError):
     """This machine cannot enforce the protections that commands require.
 
-    `missing` says which. `backend` is the best backend there is: it confines commands if a person
-    lets them run anyway.
+    `missing` says which. `backend` is the best one there is: it confines commands if a person lets
+    them run anyway.
     """
 
     code = "sandbox_gap"

@@ -50,7 +50,7 @@ def become_command(session: SandboxRecord, channel: socket.socket, orders: socke
 
 
 def send_launch(orders: socket.socket, descriptors: list[int], port: int) -> None:
-    """Send the launch to a process that waits in `become`. For pid 1.
+    """Send the launch to a process that waits in `become_command`. For pid 1.
 
     `descriptors` are the record of the launch, standard input, output and error, and the view;
     `port` is that of the proxy.

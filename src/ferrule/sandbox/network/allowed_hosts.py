@@ -139,7 +139,7 @@ def canonicalize_host(host: str) -> str:
     An IPv6 address comes with or without brackets and leaves without.
 
     Raises:
-        Unreadable: It has none.
+        InvalidHost: It has none.
     """
     if not host.isascii():
         raise InvalidHost("it has letters beyond ASCII; write it as `xn--…`")
@@ -176,7 +176,7 @@ def split_authority(text: str) -> tuple[str, int | None]:
     """Split `host:port` or `host`, as in a request. The host is returned in canonical form.
 
     Raises:
-        Unreadable: It is not exactly one host, or not a port.
+        InvalidHost: It is not exactly one host, or not a port.
     """
     host, colon, number = text.rpartition(":")
     if not colon or (text.startswith("[") and text.endswith("]")):
@@ -190,7 +190,7 @@ def parse_port(text: str) -> int:
     """Parse a port.
 
     Raises:
-        Unreadable: It is not one.
+        InvalidHost: It is not one.
     """
     if not _PORT.fullmatch(text) or not 0 < int(text) < 65_536:
         raise InvalidHost("its port is not a number from 1 to 65535")

@@ -127,7 +127,7 @@ def parse_request(lines: list[bytes]) -> RequestHead:
 
     Raises:
         MalformedMessage: It cannot be passed on.
-        Unreadable: Only the host is at fault.
+        InvalidHost: Only the host is at fault.
     """
     first = lines[0].decode("latin-1")
     match = _REQUEST.fullmatch(first)

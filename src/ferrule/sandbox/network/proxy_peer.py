@@ -28,8 +28,7 @@ def do_nothing() -> None:
 
 
 class Peer:
-    """A connected stream socket, which it owns. `on_activity` is called whenever bytes went in or
-    out.
+    """A connected stream socket, which it owns. `on_activity` is called whenever bytes went in or out.
 
     `quiet_since` is when that was last, by the loop's clock.
     """

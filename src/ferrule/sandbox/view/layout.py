@@ -61,7 +61,7 @@ HELD_FOLDER = "/.held"
 
 @frozen
 class SessionPaths:
-    """Folders of a session, made by `session_folder`. `base` contains all the others."""
+    """Folders of a session, made by `SessionFolder`. `base` contains all the others."""
 
     base: str
 
@@ -84,9 +84,9 @@ class SessionPaths:
 
 @frozen
 class MachineFolders:
-    """What there is on this machine, looked at once for a session (`machine_folders`).
+    """What there is on this machine, looked at once for a session (`inspect_machine`).
 
-    `top`: entries of the root that `SYSTEM` names, with the target where it is a link, else an
+    `root_entries`: entries of the root that `SYSTEM` names, with the target where it is a link, else an
     empty text. `closed`: files and folders in them that are to be covered (True: a folder). `proc`:
     names directly in /proc. `devices`: names in /dev.
     """

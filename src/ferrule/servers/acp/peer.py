@@ -69,7 +69,7 @@ class Peer:
     async def listen(self) -> None:
         """Take messages until the other side is gone.
 
-        Afterwards `ask` and `tell` raise ConnectionError.
+        Afterwards `request` and `notify` raise ConnectionError.
         """
         try:
             while (message := await self._streams.receive()) is not None:

@@ -96,7 +96,7 @@ class EventHistory:
 class Endpoint:
     """The ASGI application of a server, without the HTTP guard.
 
-    `left` is called with the transport session that ended.
+    `on_leave` is called with the transport session that ended.
     """
 
     def __init__(self, server: Any, on_leave: Callable[[tuple[str, ...]], None]) -> None:

@@ -57,7 +57,7 @@ class ClientIdentity:
     """Which client it is.
 
     `key` tells it from others, `user` is the owner of its session (under `tenant`, or the agent's).
-    With `alone`, nobody else can use this key.
+    With `is_exclusive`, nobody else can use this key.
     """
 
     key: tuple[str, ...]

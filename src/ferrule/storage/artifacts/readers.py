@@ -103,7 +103,7 @@ def search_lines(
 
     The expression is looked for in the first `MAX_MATCHED_CHARACTERS` characters of a line.
     The time of one match is linear in the line (`tools.safe_patterns`); that of all is limited to
-    `seconds`. Raises Unreadable.
+    `seconds`. Raises UnreadableArtifact.
     """
     try:
         is_match = compile_regex(pattern)
@@ -134,7 +134,7 @@ def _line_text(line: bytes, dropped: int) -> str:
 def read_json_pointer(pieces: Iterable[bytes], size: int, pointer: str) -> Any:
     """Return the value at a JSON pointer (RFC 6901; "" is the whole document).
 
-    Raises Unreadable, naming the place where the pointer leads no further.
+    Raises UnreadableArtifact, naming the place where the pointer leads no further.
     """
     if size > MAX_JSON_BYTES:
         raise UnreadableArtifact(
@@ -201,7 +201,7 @@ def read_csv_rows(
 ) -> RowPage:
     """Read the header and the rows from number `first` on.
 
-    The delimiter is the one that the header contains most often. Raises Unreadable.
+    The delimiter is the one that the header contains most often. Raises UnreadableArtifact.
     """
     texts = _csv_lines(pieces)
     head = next(texts, "")

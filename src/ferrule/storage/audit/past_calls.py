@@ -16,7 +16,7 @@ from .audit import AuditedCall, audit_calls
 class PastCall:
     """A call and what was decided about it.
 
-    `arguments` are the arguments as they would run, unchecked: as the last hook left them, else as
+    `arguments` are those as they would run, unchecked: as the last hook left them, else as
     they arrived; None if they were not a JSON object. `verdict` is the gate's (`allow`, `ask`,
     `refuse`; "" if it was never asked), `choice` what a person answered, or "". `audit` contains
     all that is known of the call.

@@ -2,9 +2,9 @@
 
 Every statement commits by itself (autocommit), so nothing is ever half done and no transaction
 stays open between two calls. A statement has a deadline; after it the connection is closed, because
-its state is unknown. Whether such a statement took effect is unknown too (`ConnectionLost`). `ask`
-repeats it, which is right for statements that only read or give the same result when done twice;
-use `attempt` to find out.
+its state is unknown. Whether such a statement took effect is unknown too (`ConnectionLost`). `ask` repeats
+it, which is right for statements that only read or give the same result when done twice; use
+`attempt` to find out.
 
 The bound covers the network and a server that does not answer. It does not cover looking up a
 host's name, which takes the system library as long as it takes. A password is never part of a
@@ -95,7 +95,7 @@ class PostgresConnection:
         return f"postgresql:service={given.get('service', 'default')}"
 
     def deadline(self, seconds: float | None = None) -> float:
-        """Return a deadline from now on, on the clock of `attempt` and `ask`."""
+        """Return a deadline from now on, on the clock of `query_once` and `query`."""
         return time.monotonic() + (self.seconds if seconds is None else seconds)
 
     # ---- statements
@@ -122,7 +122,7 @@ class PostgresConnection:
         """Run a statement once and return its rows.
 
         Raises:
-            Lost: The connection broke; the statement may have taken effect.
+            ConnectionLost: The connection broke; the statement may have taken effect.
             FerruleError: The server refused it, so nothing happened (an error of class `kind`).
         """
         psycopg = _psycopg()

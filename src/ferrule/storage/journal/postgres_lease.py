@@ -127,7 +127,7 @@ class PostgresLeases:
         """Renew the leases of the sessions `{row: token}`. Return those that others have taken.
 
         Raises:
-            Lost, JournalError: The statement failed.
+            ConnectionLost, JournalError: The statement failed.
         """
         values = {"nos": list(held), "tokens": list(held.values()), "seconds": self.seconds}
         rows = self._db.query_once(self._renew, values, doing="renewing leases", until=until)

@@ -39,8 +39,8 @@ _SPARE_BYTES = 512
 class DisplayLimits:
     """How much is shown.
 
-    `inline_bytes` bytes of each output, `record_bytes` bytes for the whole record; the tool
-    `reader` reads the rest.
+    `inline_bytes` of each output, `record_bytes` for the whole record; the tool `reader` reads the
+    rest.
     """
 
     inline_bytes: int

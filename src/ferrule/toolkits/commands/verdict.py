@@ -26,10 +26,7 @@ _KEYS = ("allow", "deny", "reason", "require_approval", "request", "patch", "pol
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """A decision.
-
-    `denial_reason` is the reason for a denial, `changed_arguments` the arguments to run instead.
-    """
+    """A decision. `changed_arguments` are the arguments to run instead."""
 
     denial_reason: str = ""
     approval_reason: str = ""

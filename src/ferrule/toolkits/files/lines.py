@@ -29,7 +29,7 @@ def decode(data: bytes) -> str:
 
 
 def encode(text: str) -> bytes:
-    """Encode a text from `decode`, which may contain edits of a `checked` text."""
+    """Encode a text from `decode`, which may contain edits that `check_unicode` passed."""
     return text.encode(errors="surrogateescape")
 
 

@@ -42,8 +42,8 @@ _MAX_CACHED = 20_000
 class Embeddings:
     """A searcher for the `strategy` of `tool_search`. Threads and sessions may share one.
 
-    `encode` makes vectors; `own` and `meaning` are the weights of the two scores (`own=0`: meaning
-    alone). If `encode` raises, the search fails.
+    `encode` makes vectors; `ranking_weight` and `meaning_weight` are the weights of the two scores
+    (`ranking_weight=0`: meaning alone). If `encode` raises, the search fails.
     """
 
     def __init__(

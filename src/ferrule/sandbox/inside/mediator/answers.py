@@ -27,7 +27,7 @@ MAX_REPORTED = 100
 class MediatorRunner:
     """Answers a command's calls. `here` brings the listener, or its end if the command gets none.
 
-    `above` are folders that must stay where they are.
+    `fixed_folders` are folders that must stay where they are.
     """
 
     def __init__(

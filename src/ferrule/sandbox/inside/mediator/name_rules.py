@@ -69,8 +69,8 @@ def _load_protected_names() -> ModuleType:
 class NameRules:
     """The rules about names for one command. `roots` are absolute folders, the workspace first.
 
-    `own_files` are files (`file_identity`) that the session's own commands created and that are
-    hidden from others, `name_quota` is how many more of these there may be.
+    `own` are files (`identify`) that the session's own commands created and that are hidden
+    from others, `room` is how many more of these there may be.
     """
 
     def __init__(
