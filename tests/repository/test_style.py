@@ -73,3 +73,49 @@ def test_every_suppression_carries_its_code_and_a_reason() -> None:
                 elif kind == "noqa" and not re.match(code + r"[\s(-]+\S", rest):
                     wrong.append(f"{module.shown}:{number} gives no reason")
     assert not wrong, "\n".join(wrong)
+
+
+_SECTION = re.compile(r"^(?:Args|Attributes):\n((?:[ ]+.*(?:\n|$)|\n)+)", re.MULTILINE)
+_ITEM = re.compile(r"^    \*{0,2}(\w+):", re.MULTILINE)
+
+Documented = ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef
+
+
+def documented_names(node: Documented) -> list[str]:
+    sections = _SECTION.findall(ast.get_docstring(node) or "")
+    return [name for section in sections for name in _ITEM.findall(section)]
+
+
+def argument_names(arguments: ast.arguments) -> set[str]:
+    plain = [*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs]
+    starred = [one for one in (arguments.vararg, arguments.kwarg) if one is not None]
+    return {one.arg for one in (*plain, *starred)}
+
+
+def known_names(node: Documented) -> set[str]:
+    """Arguments of a function; of a class its fields, attributes and constructor's arguments."""
+    if not isinstance(node, ast.ClassDef):
+        return argument_names(node.args)
+    names: set[str] = set()
+    for inner in ast.walk(node):
+        if isinstance(inner, ast.AnnAssign | ast.Assign):
+            targets = [inner.target] if isinstance(inner, ast.AnnAssign) else inner.targets
+            names |= {one.id for one in targets if isinstance(one, ast.Name)}
+            names |= {one.attr for one in targets if isinstance(one, ast.Attribute)}
+        elif isinstance(inner, ast.FunctionDef):
+            names.add(inner.name)
+            if inner.name == "__init__":
+                names |= argument_names(inner.args)
+    return names
+
+
+@pytest.mark.proves("docstrings.name-what-is-there")
+def test_docstrings_name_arguments_and_attributes_that_exist() -> None:
+    wrong: list[str] = []
+    for module in MODULES:
+        for node in ast.walk(module.tree):
+            if isinstance(node, Documented):
+                missing = sorted({*documented_names(node)} - known_names(node))
+                if missing:
+                    wrong.append(f"{module.shown}:{node.lineno} {node.name}: {', '.join(missing)}")
+    assert not wrong, "\n".join(wrong)

@@ -72,9 +72,9 @@ def escape_invisible(
 def escape_for_models(text: str, escape: Callable[[str], str]) -> str:
     """Return a text with invisible characters escaped for a model; itself if it has none.
 
-    Unlike in `escape_invisible`, line ends stay as they are, and a joiner or selector stays only where it
-    has an effect: after a letter of a script that joins, or within an emoji. Between other letters
-    it would be a hidden mark.
+    Unlike in `escape_invisible`, line ends stay as they are, and a joiner or selector stays only
+    where it has an effect: after a letter of a script that joins, or within an emoji. Between other
+    letters it would be a hidden mark.
     """
     if text.isascii():
         # Twenty times faster than the expression, and true of nearly every text.

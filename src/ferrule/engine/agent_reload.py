@@ -6,8 +6,8 @@ model is asked anew, with the whole history.
 
 * It happens between messages: `Agent.take_over` refuses while something runs.
 * The system text stays, and unchanged tools keep their places, their names in requests and their
-  bytes (`continue_catalog`). New or changed ones come last; what else a model should know is in its next
-  message.
+  bytes (`continue_catalog`). New or changed ones come last; what else a model should know is in its
+  next message.
 * A session grant for a tool that has changed is dropped: it was given to another tool.
 * New hooks get no `session.start`, which is over; removed hooks are not asked again, not even at
   the session's end.

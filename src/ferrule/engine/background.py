@@ -9,9 +9,9 @@ the run. The model is told of its end through `tell`, unless a call waits for it
 the tools for a model that started some.
 
 The journal says when a task began and how it ended, so the outcome of a task without an end is
-known to be unknown (`list_task_outcomes`), and the task is not taken for one that still runs. An id says
-which session it belongs to: for a task that this process does not know, a session answers `unknown`
-if the id is its own and `not_found` for any other.
+known to be unknown (`list_task_outcomes`), and the task is not taken for one that still runs. An id
+says which session it belongs to: for a task that this process does not know, a session answers
+`unknown` if the id is its own and `not_found` for any other.
 """
 
 from __future__ import annotations

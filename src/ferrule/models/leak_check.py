@@ -43,9 +43,9 @@ _RESULT_START = '{"success":'
 class LeakCheckedExchange:
     """An `Exchange` that raises ContextLeak instead of sending a history that contains a leak.
 
-    `limit` is in bytes; results of the tools in `inline_tools` may be as large as any result. The first
-    `checked` messages are not checked: a session that goes on checked them when they were new.
-    `find_repeated_result` returns the name of the stored result that a text repeats, or "".
+    `limit` is in bytes; results of the tools in `inline_tools` may be as large as any result. The
+    first `checked` messages are not checked: a session that goes on checked them when they were
+    new. `find_repeated_result` returns the name of the stored result that a text repeats, or "".
     """
 
     inner: Exchange

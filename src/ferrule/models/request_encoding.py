@@ -131,8 +131,8 @@ def weigh_message(message: Message) -> int:
 def truncation_warning(sent_weight: int, read_tokens: int) -> str:
     """Return a warning if the server read far fewer tokens than were sent, else "".
 
-    Four characters of `sent_weight` are at least one token for every tokenizer in use. Repetitive text
-    (a line of dashes) can cause a false alarm; a cut of more than about half is not missed.
+    Four characters of `sent_weight` are at least one token for every tokenizer in use. Repetitive
+    text (a line of dashes) can cause a false alarm; a cut of more than about half is not missed.
 
     Args:
         sent_weight: The `weight` of what was sent.

@@ -23,8 +23,8 @@ FindRefusal = Callable[[str, bool], str]
 class NamesAndDenyRules(ProtectedNames):
     """The lists of names and the deny rules for paths.
 
-    `find_refusal` applies the rules. `creation_patterns` are patterns, in the language of the lists, for names
-    that the rules forbid to create.
+    `find_refusal` applies the rules. `creation_patterns` are patterns, in the language of the
+    lists, for names that the rules forbid to create.
     """
 
     find_refusal: FindRefusal = lambda path, write: ""

@@ -50,7 +50,10 @@ _CHUNK = 1 << 18
 
 @frozen
 class PreviewedChanges:
-    """The changes. `truncated`: some are missing (too many, too deep, or a folder was unreadable)."""
+    """The changes.
+
+    `truncated`: some are missing (too many, too deep, or a folder was unreadable).
+    """
 
     changes: tuple[Change, ...]
     truncated: bool = False

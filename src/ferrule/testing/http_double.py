@@ -61,7 +61,8 @@ class HttpDouble:
     """The server.
 
     `requests` are all received requests. `request_received` is set at each request, `client_left`
-    when a client closes before its response is complete; `connection_count` counts opened connections.
+    when a client closes before its response is complete; `connection_count` counts opened
+    connections.
     """
 
     def __init__(self, handler: Handler, *, tls: ssl.SSLContext | None = None) -> None:

@@ -8,8 +8,8 @@
             return Reply(pieces=[...])
 
 `other` answers requests that are not for an answer of the model (descriptions of models).
-`pieces_before_text` is the number of pieces of a stream up to the first text. `object_arguments` and
-`string_arguments` say how the format encodes arguments.
+`pieces_before_text` is the number of pieces of a stream up to the first text. `object_arguments`
+and `string_arguments` say how the format encodes arguments.
 """
 
 from __future__ import annotations

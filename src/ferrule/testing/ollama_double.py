@@ -37,8 +37,8 @@ class OllamaDouble:
     """Answers with the given steps in order.
 
     `memory` is the largest window the machine can hold, whatever `num_ctx` says; `default_window`
-    is used if a request sets none. `prompts` are the messages the model saw, `requests` the bodies of
-    all requests.
+    is used if a request sets none. `prompts` are the messages the model saw, `requests` the bodies
+    of all requests.
     """
 
     def __init__(

@@ -11,8 +11,9 @@ from typing import Any
 class Launch:
     """Work to continue as a task of the session; the call is answered at once.
 
-    The answer is `{task_id, status}`, together with `answer_fields`. The outcome of the call is what `work`
-    returns or raises: hooks after the call see that, and not the launch, before anyone reads it.
+    The answer is `{task_id, status}`, together with `answer_fields`. The outcome of the call is
+    what `work` returns or raises: hooks after the call see that, and not the launch, before anyone
+    reads it.
 
     Attributes:
         work: The work to run.

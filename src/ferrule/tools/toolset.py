@@ -4,16 +4,18 @@ Each function takes tools and returns tools in the same order, and is independen
 they compose:
 
     tools = toolset.select(pack, ["read"], without=["git_inspect"])
-    tools = toolset.renamed(tools, {"read_file": "look"})
-    tools = toolset.namespaced(tools, "release")
+    tools = toolset.rename(tools, {"read_file": "look"})
+    tools = toolset.add_namespace(tools, "release")
 
 A tool has a *logical key*, which stays the same when the tool is renamed (its first name unless
-`add_to_groups` sets another), and *groups*. Both are annotations, next to further facts for programs:
+`add_to_groups` sets another), and *groups*. Both are annotations, next to further facts for
+programs:
 
     key, groups                     set by `add_to_groups`
     result_readers, see_also        names of other tools of the set; they follow a rename
-    (`LINK_ANNOTATIONS`) defer_loading                   set by `deferred`: no schema until a tool
-    search has found it
+                                    (`LINK_ANNOTATIONS`)
+    defer_loading                   set by `mark_deferred`: no schema until a tool search has
+                                    found it
 
 All settings come from the person who builds the set, so an unknown name raises ConfigError and
 suggests the nearest. A rename does not change the texts a handler produces while it runs (such as

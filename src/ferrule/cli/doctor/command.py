@@ -135,7 +135,7 @@ def _check_sandbox() -> Iterable[Finding]:
 
 
 def _check_required(require: tuple[str, ...]) -> None:
-    """Raise MissingProtections if commands, under the settings in force here, lack these protections."""
+    """Raise MissingProtections if commands lack these protections under the settings here."""
     from .sandbox_report import check_required
 
     if require:

@@ -7,9 +7,10 @@
     approved  peer and card are approved                  all of its skills are offered
 
 The card is read before it is approved (a person reviews it), and nothing else is asked of the peer
-before that. When the card later differs, the new one is kept beside the approved one (`set_pending`) until
-a person has reviewed the difference. Approvals are kept in `<state>/a2a`, one file for each peer,
-readable by its owner alone; a file that others can write is an error, not an approval.
+before that. When the card later differs, the new one is kept beside the approved one
+(`set_pending`) until a person has reviewed the difference. Approvals are kept in `<state>/a2a`, one
+file for each peer, readable by its owner alone; a file that others can write is an error, not an
+approval.
 """
 
 from __future__ import annotations

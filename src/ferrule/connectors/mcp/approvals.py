@@ -8,8 +8,8 @@
 
 A server is asked what it offers only after its command was approved, and its answer is shown to a
 person before a model reads it. When a later listing differs, the new one is kept beside the
-approved one (`set_pending`) until a person has reviewed the difference (a rug pull is a change like any
-other). Approvals are kept in `<state>/mcp`, one file for each server of each place, readable by
+approved one (`set_pending`) until a person has reviewed the difference (a rug pull is a change like
+any other). Approvals are kept in `<state>/mcp`, one file for each server of each place, readable by
 their owner alone; a file that others can write is an error, not an approval.
 """
 

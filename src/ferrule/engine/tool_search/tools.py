@@ -119,8 +119,8 @@ def prepare_search(
 ) -> ToolSearch | None:
     """Return the search of an agent's sessions, and add its tools to the agent's.
 
-    None if there is nothing to search for, unless `always` is set. Raises ConfigError (`check_search`,
-    `add_search_tools`).
+    None if there is nothing to search for, unless `always` is set. Raises ConfigError
+    (`check_search`, `add_search_tools`).
     """
     option = given if isinstance(given, ToolSearch) else ToolSearch()
     if not always:

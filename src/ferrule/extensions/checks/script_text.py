@@ -23,8 +23,8 @@ class ArgumentUse:
     """How a script uses one object. Names are mapped to the first line (from 1) that reads them.
 
     `required` are read as `args["x"]`, which fails if `x` is missing, and `optional` as
-    `args.get("x")`. `tested` are tested (`"x" in args`), `assigned` are assigned. `escapes` is true if
-    the object is also used where it cannot be followed.
+    `args.get("x")`. `tested` are tested (`"x" in args`), `assigned` are assigned. `escapes` is true
+    if the object is also used where it cannot be followed.
     """
 
     required: dict[str, int] = field(default_factory=dict[str, int])

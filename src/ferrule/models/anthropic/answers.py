@@ -153,9 +153,9 @@ class MessageBuilder:
     def with_raw(self, model: str, answer: ModelAnswered, plain_content: str) -> ModelAnswered:
         """Return the answer with its blocks in `raw`.
 
-        `raw` stays empty if the blocks equal `plain_content`, which is what the message itself would be
-        encoded as. Nothing is kept of a refused answer either (the API wants it left out), nor of
-        one that is only thinking.
+        `raw` stays empty if the blocks equal `plain_content`, which is what the message itself
+        would be encoded as. Nothing is kept of a refused answer either (the API wants it left out),
+        nor of one that is only thinking.
         """
         shown = any(block.type not in ("thinking", "redacted_thinking") for block in self.blocks)
         content = self.content()

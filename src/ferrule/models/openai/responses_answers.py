@@ -33,8 +33,8 @@ _APPROVAL_REQUEST = "mcp_approval_request"
 class Item:
     """One item of an output.
 
-    `text` is its JSON, empty while the item is open; `was_streamed` says that some of its content was
-    streamed.
+    `text` is its JSON, empty while the item is open; `was_streamed` says that some of its content
+    was streamed.
     """
 
     fields: dict[str, Any] = field(default_factory=dict[str, Any])
@@ -128,8 +128,8 @@ class OutputBuilder:
     def with_raw(self, model: str, answer: ModelAnswered, plain_content: str) -> ModelAnswered:
         """Return the answer with its items in `raw`.
 
-        `raw` stays empty if the items equal `plain_content`, which is what the message itself would be
-        encoded as. A cut answer may end in reasoning without its result, which the API refuses:
+        `raw` stays empty if the items equal `plain_content`, which is what the message itself would
+        be encoded as. A cut answer may end in reasoning without its result, which the API refuses:
         then nothing is kept either.
         """
         items = self.ordered_items()

@@ -4,8 +4,8 @@
 
 The text is parsed as bash does (`bash_parser`). Every simple command is a part, wherever it is: in
 pipelines, lists, loops, functions, subshells, substitutions, here-documents fed to a shell, and in
-the text given to `sh -c`. An argument list (`analyse_command(["git", "diff"])`) is judged without a shell:
-its words are literal.
+the text given to `sh -c`. An argument list (`analyse_command(["git", "diff"])`) is judged without a
+shell: its words are literal.
 
 This is not a security boundary. An allowed program can do what its name does not say, and many
 programs are unknown here. The analysis refuses commands before anything happens; the kernel's

@@ -28,9 +28,10 @@ def do_nothing() -> None:
 
 
 class Peer:
-    """A connected stream socket, which it owns. `on_activity` is called whenever bytes went in or out.
+    """A connected stream socket, which it owns.
 
-    `quiet_since` is when that was last, by the loop's clock.
+    `on_activity` is called whenever bytes went in or out; `quiet_since` is when that was last,
+    by the loop's clock.
     """
 
     def __init__(self, sock: socket.socket) -> None:

@@ -86,9 +86,9 @@ class SessionPaths:
 class MachineFolders:
     """What there is on this machine, looked at once for a session (`inspect_machine`).
 
-    `root_entries`: entries of the root that `SYSTEM` names, with the target where it is a link, else an
-    empty text. `closed`: files and folders in them that are to be covered (True: a folder). `proc`:
-    names directly in /proc. `devices`: names in /dev.
+    `root_entries`: entries of the root that `SYSTEM` names, with the target where it is a link,
+    else an empty text. `closed`: files and folders in them that are to be covered (True: a
+    folder). `proc`: names directly in /proc. `devices`: names in /dev.
     """
 
     session: SessionPaths

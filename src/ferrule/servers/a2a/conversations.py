@@ -128,9 +128,8 @@ def _question_text(request: ApprovalRequest) -> str:
     shown = request.preview or request.call.arguments
     cut = shown if len(shown) <= _SHOWN else f"{shown[:_SHOWN]}… ({len(shown)} characters)"
     return (
-        f"Allow `{request.tool.full_name}` to run? {request.reason}.\n{cut}\nAnswer `yes`, or say "
-        f"why "
-        "not."
+        f"Allow `{request.tool.full_name}` to run? {request.reason}.\n{cut}\n"
+        "Answer `yes`, or say why not."
     )
 
 

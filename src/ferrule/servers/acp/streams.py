@@ -3,9 +3,9 @@
 A line that is no message is answered with the error that JSON-RPC has for it, and the next line is
 read.
 
-Standard output belongs to the protocol. From `claim_standard_streams` on, what anything else in this process
-prints goes to standard error, and what it starts neither reads the editor's messages nor writes
-between ours.
+Standard output belongs to the protocol. From `claim_standard_streams` on, what anything else in
+this process prints goes to standard error, and what it starts neither reads the editor's messages
+nor writes between ours.
 """
 
 from __future__ import annotations

@@ -6,10 +6,10 @@
                prompt_cache_retention, prediction
     refused    everything else, by its name
 
-`_SUPPORTED` says which of the taken parameters a provider supports; others are refused for its models.
-`stop` is applied here, to the model's output, because a grammar that constrains a reply must not be
-cut off by a provider. What is ignored changes no answer: bookkeeping of the API's owner, and hints
-for its caches. `user` identifies no one here: the token says who asks.
+`_SUPPORTED` says which of the taken parameters a provider supports; others are refused for its
+models. `stop` is applied here, to the model's output, because a grammar that constrains a reply
+must not be cut off by a provider. What is ignored changes no answer: bookkeeping of the API's
+owner, and hints for its caches. `user` identifies no one here: the token says who asks.
 """
 
 from __future__ import annotations

@@ -35,7 +35,8 @@ _EVENTS = [(b"content-type", b"text/event-stream; charset=utf-8"), (b"x-accel-bu
 class ChatReply:
     """One answer.
 
-    `has_started` says that a retry would repeat what was done; `notice` receives reports of defects.
+    `has_started` says that a retry would repeat what was done; `notice` receives reports of
+    defects.
     """
 
     def __init__(

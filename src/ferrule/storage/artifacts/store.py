@@ -164,8 +164,8 @@ class RunArtifacts:
     """A run's store and its limits, for the engine and for the tools that read artifacts.
 
     A result of `threshold` bytes or more becomes an artifact, and the model gets a stub. If
-    `threshold` is None, only results over the output limit do, beside the cut result. `read_limit` is the
-    limit of a reading tool's answer, in bytes.
+    `threshold` is None, only results over the output limit do, beside the cut result. `read_limit`
+    is the limit of a reading tool's answer, in bytes.
     """
 
     store: ArtifactStore

@@ -1,4 +1,4 @@
-r"""The audit as JSON lines for others: without results, redacted on demand, with a chain of its own.
+r"""The audit as JSON lines for others: without results, redacted on demand, chained by hashes.
 
     {"ferrule":"audit","format":1,"redacted":…,"chain":…}
     {"type":"session","session":…,"tenant":…,"user":…,"events":…,"head":…,"chain":…}

@@ -2,9 +2,9 @@
 
 Every statement commits by itself (autocommit), so nothing is ever half done and no transaction
 stays open between two calls. A statement has a deadline; after it the connection is closed, because
-its state is unknown. Whether such a statement took effect is unknown too (`ConnectionLost`). `ask` repeats
-it, which is right for statements that only read or give the same result when done twice; use
-`attempt` to find out.
+its state is unknown. Whether such a statement took effect is unknown too (`ConnectionLost`).
+`query` repeats it, which is right for statements that only read or give the same result when done
+twice; use `query_once` to find out.
 
 The bound covers the network and a server that does not answer. It does not cover looking up a
 host's name, which takes the system library as long as it takes. A password is never part of a

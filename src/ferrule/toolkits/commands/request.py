@@ -73,7 +73,7 @@ class CommandRequest:
         return self.mode == "shell"
 
     def to_arguments(self) -> dict[str, Any]:
-        """Return the arguments of the full `run_command`; `parse_request` makes this request of them."""
+        """Return the arguments from which `parse_request` makes this request."""
         return {
             "command": self.text or list(self.argv),
             "mode": self.mode,

@@ -147,9 +147,9 @@ class CommandHandle:
 class ProgressReports:
     """How a command in the background is reported.
 
-    Every `seconds` if there is something new, and when it ends. `describe` describes the command and
-    `send` sends the text. After `max_unanswered` reports that nobody followed up, the next one is its end: a
-    command must not fill the history of a model that is doing something else.
+    Every `seconds` if there is something new, and when it ends. `describe` describes the command
+    and `send` sends the text. After `max_unanswered` reports that nobody followed up, the next one
+    is its end: a command must not fill the history of a model that is doing something else.
     """
 
     seconds: float

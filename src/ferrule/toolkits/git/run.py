@@ -50,8 +50,8 @@ class GitResult:
 class GitRunner:
     """Git in one repository.
 
-    `environment` is all that git gets, `wall` the files that it may use; `deadline` is the loop's time
-    at which it is ended.
+    `environment` is all that git gets, `wall` the files that it may use; `deadline` is the loop's
+    time at which it is ended.
     """
 
     program: str

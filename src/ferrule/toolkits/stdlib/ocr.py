@@ -59,7 +59,7 @@ class Token(TypedDict):
     line: int
 
 
-class Line(TypedDict):
+class Line(TypedDict):  # noqa: D101  a docstring would become part of the tool's schema
     text: str
     box: list[int]
     confidence: float
@@ -73,14 +73,14 @@ class Block(TypedDict):
     box: list[int]
 
 
-class Source(TypedDict):
+class Source(TypedDict):  # noqa: D101  a docstring would become part of the tool's schema
     path: str
     format: str
     bytes: int
     sha256: str
 
 
-class Backend(TypedDict):
+class Backend(TypedDict):  # noqa: D101  a docstring would become part of the tool's schema
     name: str
     version: str
     language: str
