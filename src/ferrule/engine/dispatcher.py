@@ -59,6 +59,21 @@ class PreparedCall:
     """Why a hook requires a person's approval, whatever the rules allow."""
 
 
+@frozen
+class ModelCalls:
+    """Which calls a model made, and what it was shown.
+
+    Only a model must have been shown a deferred tool before it calls it.
+
+    Attributes:
+        is_by_model: Tells by a call's id whether a model made the call.
+        discovery: Knows which deferred tools the model was shown; None if there are none.
+    """
+
+    is_by_model: Callable[[str], bool] = lambda call_id: False
+    discovery: ToolDiscovery | None = None
+
+
 class Dispatcher:
     """Takes tool calls through the pipeline.
 
@@ -69,10 +84,8 @@ class Dispatcher:
         scopes: The scopes that this run's identity has; a tool that needs others is refused.
         cap: Limit of a result's text in bytes.
         clock: The clock to use; by default the system's.
-        keeper: Keeps large results as artifacts. Without it they are cut.
-        by_model: Tells by a call's id whether a model made the call. Only a model must have been
-            shown a deferred tool before it calls it.
-        searching: Knows which deferred tools the model was shown.
+        artifact_intake: Keeps large results as artifacts. Without it they are cut.
+        model_calls: Knows the calls that a model made, and the deferred tools that it was shown.
     """
 
     def __init__(
@@ -84,22 +97,24 @@ class Dispatcher:
         scopes: frozenset[str] = frozenset(),
         cap: int = OUTPUT_CAP,
         clock: Clock | None = None,
-        keeper: ArtifactIntake | None = None,
-        by_model: Callable[[str], bool] = lambda call_id: False,
-        searching: ToolDiscovery | None = None,
+        artifact_intake: ArtifactIntake | None = None,
+        model_calls: ModelCalls | None = None,
     ) -> None:
+        model_calls = model_calls or ModelCalls()
         self.catalog = catalog
         self.gate = gate
         self._hooks = tuple(hooks)
         self._scopes = scopes
         self._cap = min(cap, OUTPUT_CAP)
-        self.artifact_intake = keeper
+        self.artifact_intake = artifact_intake
         self.file_copies: FileCopies | None = None
         """Keeps copies of files before a call overwrites them."""
-        self.tool_discovery = searching
-        self._by_model = by_model
-        # Hooks see a result before it is kept, and up to this size it is not cut for them.
-        self._handler_cap = self._cap if keeper is None or not hooks else keeper.hook_limit
+        self.tool_discovery = model_calls.discovery
+        self._is_by_model = model_calls.is_by_model
+        self._handler_cap = self._cap
+        if artifact_intake is not None and hooks:
+            # Hooks see a result before it is kept, and up to this size it is not cut for them.
+            self._handler_cap = artifact_intake.hook_limit
         self._clock = clock or SystemClock()
 
     @property
@@ -122,7 +137,7 @@ class Dispatcher:
             tool = self.catalog.get(call.tool)
             if tool is None:
                 return self._refuse(call, ErrorType.NOT_FOUND, self._explain_unknown(call.tool))
-            if self._by_model(call.id):
+            if self._is_by_model(call.id):
                 unseen = self.explain_unseen(call.tool, tool)
                 if unseen:
                     return self._refuse(call, ErrorType.NOT_FOUND, unseen)
@@ -272,23 +287,18 @@ class Dispatcher:
         asked = ""
         answered: Answer | None = None
         for hook in self._hooks:
-            stopped = await self._before(hook, prepared, context)
-            if isinstance(stopped, ToolResult):
-                return stopped
-            if isinstance(stopped, Answer):
-                answered = stopped
+            said = await self._before(hook, prepared, context)
+            if isinstance(said, ToolResult):
+                return said
+            if isinstance(said, Answer):
+                answered = said
                 break
-            if isinstance(stopped, Ask):
-                asked = asked or stopped.reason
-            elif stopped is not None:
-                # What a person approved may run: a hook that makes the same change again does not
-                # ask a second time.
-                same_digest = stopped.evaluation.digest == prepared.evaluation.digest
-                is_approved = same_digest and stopped.tool is not None
-                prepared = stopped
-                is_allowed = is_approved or prepared.evaluation.verdict == "allow"
-                if prepared.values is None or not is_allowed:
-                    return prepared.evaluation.result or prepared
+            if isinstance(said, Ask):
+                asked = asked or said.reason
+            elif said is not None:
+                if not _may_run(said, prepared):
+                    return said.evaluation.result or said
+                prepared = said
                 asked = asked or prepared.approval_reason
         if asked and prepared.values is not None:
             current = digest_arguments(tool.full_name, prepared.values)
@@ -387,28 +397,8 @@ class Dispatcher:
     ) -> ToolResult:
         """Run the handler under the reliability policy and bound its value: steps 8, 9 and 11."""
         call = prepared.call
-        notes = prepared.notes
         try:
-            value = await reliability.run_with_policy(
-                tool, _attempt(tool, values, context), self._clock, context
-            )
-            if isinstance(value, Launch):
-                value = self._launch(tool, value, call, context)
-            else:
-                value, found = _encode(tool, value)
-                notes = (*notes, *found)
-            if isinstance(value, Chunks):
-                kept = await self._gather(tool, value, context, notes)
-            else:
-                kept = _bounded_value(tool, value, self._handler_cap)
-                if (
-                    self.artifact_intake is not None
-                    and kept.size >= self.artifact_intake.min_checked_size
-                    and not self._hooks
-                ):
-                    kept = await self.artifact_intake.keep(
-                        tool, value, kept, context.identity, notes
-                    )
+            kept, notes = await self._run_handler(tool, values, prepared, context)
         except asyncio.CancelledError:
             task = asyncio.current_task()
             if task is None or task.cancelling():
@@ -416,19 +406,8 @@ class Dispatcher:
             # Nobody stopped this call: something the handler waited for was cancelled. That is a
             # failure of the handler.
             return self._fail(call, ErrorType.CANCELLED, f"`{call.tool}` cancelled itself", started)
-        except ToolFailed as error:
-            failed = self._fail(call, error.error_type, error.message, started)
-            if error.data is None:
-                return failed
-            return replace(failed, data=bound_text(error.data, self._cap).data)
-        except OSError as error:
-            return self._fail(call, ErrorType.IO_ERROR, f"`{call.tool}`: {error}", started)
-        except FerruleError as error:
-            return self._fail(call, ErrorType.INTERNAL_ERROR, f"`{call.tool}`: {error}", started)
         except (Exception, SystemExit) as error:  # noqa: BLE001  boundary: whatever a handler raises is one result
-            return self._fail(
-                call, ErrorType.INTERNAL_ERROR, f"`{call.tool}`: {_describe_error(error)}", started
-            )
+            return self._fail_by_error(call, error, started)
         return ToolResult(
             call.id,
             call.tool,
@@ -440,6 +419,39 @@ class Dispatcher:
             partial=kept.partial,
             notes=(*kept.notes, *notes),
         )
+
+    async def _run_handler(
+        self, tool: Tool, values: Mapping[str, Any], prepared: PreparedCall, context: Context
+    ) -> tuple[Bounded, tuple[str, ...]]:
+        """Run a tool, and return its bounded value with the notes on the call and on the value."""
+        notes = prepared.notes
+        value = await reliability.run_with_policy(
+            tool, _attempt(tool, values, context), self._clock, context
+        )
+        if isinstance(value, Launch):
+            value = self._launch(tool, value, prepared.call, context)
+        else:
+            value, found = _encode(tool, value)
+            notes = (*notes, *found)
+        if isinstance(value, Chunks):
+            return await self._gather(tool, value, context, notes), notes
+        kept = _bounded_value(tool, value, self._handler_cap)
+        intake = self.artifact_intake
+        if intake is not None and kept.size >= intake.min_checked_size and not self._hooks:
+            kept = await intake.keep(tool, value, kept, context.identity, notes)
+        return kept, notes
+
+    def _fail_by_error(self, call: ToolCall, error: BaseException, started: float) -> ToolResult:
+        """Return the result of a call whose tool raised an error."""
+        if isinstance(error, ToolFailed):
+            failed = self._fail(call, error.error_type, error.message, started)
+            if error.data is None:
+                return failed
+            return replace(failed, data=bound_text(error.data, self._cap).data)
+        if isinstance(error, OSError):
+            return self._fail(call, ErrorType.IO_ERROR, f"`{call.tool}`: {error}", started)
+        reason = str(error) if isinstance(error, FerruleError) else _describe_error(error)
+        return self._fail(call, ErrorType.INTERNAL_ERROR, f"`{call.tool}`: {reason}", started)
 
     def _launch(
         self, tool: Tool, launch: Launch, call: ToolCall, context: Context
@@ -590,6 +602,18 @@ class Dispatcher:
             partial=kept.partial or changed.partial,
             notes=notes,
         )
+
+
+def _may_run(changed: PreparedCall, before: PreparedCall) -> bool:
+    """Return whether a call that a hook changed may run without another decision.
+
+    What a person approved may run: a hook that makes the same change again does not ask a second
+    time.
+    """
+    if changed.values is None:
+        return False
+    is_same = changed.tool is not None and changed.evaluation.digest == before.evaluation.digest
+    return is_same or changed.evaluation.verdict == "allow"
 
 
 def _require_approval(prepared: PreparedCall, bound_to: str, why: str) -> PreparedCall:

@@ -21,7 +21,7 @@ from contextlib import AbstractAsyncContextManager, AsyncExitStack, nullcontext
 from dataclasses import replace
 from functools import partial
 from secrets import token_hex
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Protocol
 
 from ferrule.core import events
 from ferrule.core.call_states import assign_call_ids
@@ -40,16 +40,16 @@ from ferrule.core.errors import ProviderError
 from ferrule.core.identity import Identity
 from ferrule.core.join_policy import cancelled_before_start
 from ferrule.core.machine import Machine
+from ferrule.core.value_class import frozen
 from ferrule.models.client import Exchange
 from ferrule.permissions.approvals import Approver
-from ferrule.storage.journal.protocols import Journal
 from ferrule.tools.context import Context
 
 from .approval_requests import CurrentApprover, request_approval
 from .available_tools import AvailableTools
 from .budgets import Budgets
 from .cleanup import Cleanup
-from .context.options import ContextOptions, MeasureWindow
+from .context.options import ContextOptions, WindowSurroundings
 from .context.window import ContextWindow
 from .direct_calls import DirectCalls
 from .dispatcher import Dispatcher, PreparedCall
@@ -58,7 +58,6 @@ from .live_events import Progress
 from .recovery import settle_call
 from .running_calls import RunningCalls, cancel_all
 from .session_log import SessionLog
-from .write_batching import WriteBatch
 
 MAX_CONTINUATIONS = 3
 """How often extensions may continue one run; a hook that always objects must not do so for ever."""
@@ -153,23 +152,50 @@ class DriverExtension:
         return nullcontext()
 
 
+class SessionModel(Protocol):
+    """The model of one session, as its driver asks it."""
+
+    @property
+    def context(self) -> ContextOptions:
+        """How the session keeps within the model's context window."""
+        ...
+
+    async def open(self, driver: Driver) -> Exchange:
+        """Open the conversation with the model; called at its first question."""
+        ...
+
+    async def measure_window(self) -> WindowSurroundings:
+        """Measure what an exchange takes of the model's context window."""
+        ...
+
+
+@frozen
+class SessionHost:
+    """What the program around a session provides.
+
+    Attributes:
+        approver: Who is asked about calls that need an approval.
+        resources: What tools find with `Context.resource`.
+        interruptible: Give each call its own task, so that `stop_call` works; without it a lone
+            call runs in place, which is faster.
+        unclosed: Where sessions with open cleanups are listed (`Cleanup`).
+    """
+
+    approver: Approver
+    resources: Mapping[type, object]
+    interruptible: bool
+    unclosed: set[Cleanup]
+
+
 class Driver:
     """Drives one session's machine. One run at a time; direct calls may join in.
 
     Args:
         machine: Decides what is done.
         dispatcher: Evaluates and executes calls.
-        journal: Where events go.
-        identity: Whose session it is.
-        open_exchange: Opens the conversation with the model at its first question.
-        approver: Who is asked about calls that need an approval.
-        resources: What tools find with `Context.resource`.
-        interruptible: Give each call its own task, so that `stop_call` works; without it a lone
-            call runs in place, which is faster.
-        unclosed: Where sessions with open cleanups are listed (`Cleanup`).
-        context: How the session keeps within the model's context window.
-        look_around: Measures that window.
-        together: Shares journal writes with other sessions.
+        log: Where events go.
+        model: The model that is asked.
+        host: What the program around the session provides.
         extensions: What is added to this session.
     """
 
@@ -177,41 +203,33 @@ class Driver:
         self,
         machine: Machine,
         dispatcher: Dispatcher,
-        journal: Journal,
-        identity: Identity,
-        *,
-        open_exchange: Callable[[Driver], Awaitable[Exchange]],
-        approver: Approver,
-        resources: Mapping[type, object],
-        interruptible: bool = False,
-        unclosed: set[Cleanup],
-        context: ContextOptions | None = None,
-        look_around: MeasureWindow | None = None,
-        together: WriteBatch | None = None,
+        log: SessionLog,
+        model: SessionModel,
+        host: SessionHost,
         extensions: Sequence[DriverExtension] = (),
     ) -> None:
         self.machine = machine
         self.dispatcher = dispatcher
-        self.log = SessionLog(journal, identity, together)
+        self.log = log
         self.inbox = Inbox(self.feed)
-        self.cleanup = Cleanup(self.log, unclosed)
+        self.cleanup = Cleanup(log, host.unclosed)
         self.memory: dict[str, Any] = {}
         self.budgets: Budgets | None = None
         self.elapsed = 0.0
         self.is_running = False
-        self.approver = approver
+        self.approver = host.approver
         self.extensions = tuple(extensions)
-        self._open_exchange = open_exchange
+        self._model = model
         self._exchange: Exchange | None = None
-        self._interruptible = interruptible
+        self._interruptible = host.interruptible
         self._prepared: dict[str, PreparedCall] = {}
         self._going = RunningCalls()
         self._direct = DirectCalls(machine, self.feed, self._drive, self._settle)
         self.context_window = ContextWindow(
-            self, self.feed, self._open_with_extensions, context, look_around
+            self, self.feed, self._open_with_extensions, model.context, model.measure_window
         )
         self._resources: dict[type, object] = {
-            **resources,
+            **host.resources,
             Approver: CurrentApprover(self),
             AvailableTools: AvailableTools(self),
         }
@@ -328,7 +346,8 @@ class Driver:
 
     async def _finish_run(self, commands: list[Command]) -> FinishRun:
         """Carry out a run within its time limit. A cancelled run is settled before this raises."""
-        seconds, self.is_running = self.machine.limits.max_seconds, True
+        seconds = self.machine.limits.max_seconds
+        self.is_running = True
         self.log.write_batch.active_runs += 1
         bound = asyncio.timeout(seconds and seconds - self.elapsed)
         try:
@@ -410,42 +429,42 @@ class Driver:
         """
         await self.log.flush_together()
         room = self.context_window
-        history = self.machine.history
-        for message in history[room.counted :]:
-            room.tokens += len(message.text)
-        room.counted = len(history)
+        room.count_messages(self.machine.history)
         try:
             if room.tokens > room.most:
                 ended = await room.make_room()
                 if ended:
                     return ended
-            if self._exchange is None:
-                self._exchange = await self._open_with_extensions()
-            exchange = self._exchange
-            history = self.machine.history
-            sink = self.log if self.log.is_watched else None
-            answer = await exchange.ask(history, tools=command.tools, sink=sink)
-            if exchange.notices:
-                self.log.add_notices(exchange.notices)
+            answer = await self._request_answer(command)
         except ProviderError as error:
             if error.code == "context_overflow":
                 ended = await room.handle_overflow()
                 if ended is not None:
                     return ended or await self._ask_exchange(command)
             return self.feed(events.ModelFailed(error.code, error.detail, error.hint))
-        if answer.usage.input:
-            room.known = room.tokens = answer.usage.input + answer.usage.output
-            room.counted = room.base = len(history) + 1
         answer = assign_call_ids(answer, self.machine.call_ids, self.machine.turn)
         if self.budgets is None:
             return self.feed(answer)
         return self.budgets.count_answer(answer, self.feed)
 
+    async def _request_answer(self, command: AskModel) -> events.ModelAnswered:
+        """Send the model the history and return its answer. Raises ProviderError."""
+        if self._exchange is None:
+            self._exchange = await self._open_with_extensions()
+        exchange = self._exchange
+        history = self.machine.history
+        sink = self.log if self.log.is_watched else None
+        answer = await exchange.ask(history, tools=command.tools, sink=sink)
+        if exchange.notices:
+            self.log.add_notices(exchange.notices)
+        self.context_window.record_usage(answer.usage, len(history) + 1)
+        return answer
+
     async def _open_with_extensions(self) -> Exchange:
         """Return an exchange with the model, with every extension around it."""
 
         async def open() -> Exchange:
-            return await self._open_exchange(self)
+            return await self._model.open(self)
 
         for extension in self.extensions:
             open = partial(extension.open_exchange, open)
@@ -456,7 +475,8 @@ class Driver:
 
         The journal has the start of a call that may have an effect before it happens.
         """
-        call, digest = command.call, command.evaluation.digest
+        call = command.call
+        digest = command.evaluation.digest
         prepared = self._prepared.get(call.id) or self.dispatcher.evaluate(call)
         if prepared.evaluation.digest != digest:
             # After a restart the settings may have changed: what was approved is not what would
@@ -497,12 +517,9 @@ class Driver:
 
     async def _stop_tool(self, stop: StopCall) -> list[Command]:
         """Stop a running call; answer one that has not started."""
-        ended = self._going.cancel(stop.call.id, stop.reason)
-        return (
-            []
-            if ended
-            else self.feed(events.ToolAnswered(cancelled_before_start(stop.call, stop.reason)))
-        )
+        if self._going.cancel(stop.call.id, stop.reason):
+            return []
+        return self.feed(events.ToolAnswered(cancelled_before_start(stop.call, stop.reason)))
 
     async def _settle_call(self, command: ResolveOutcome) -> list[Command]:
         """Find out what came of a call that an ended process left open, and feed it."""

@@ -14,9 +14,10 @@ from ferrule.models.tool_modes.selection import choose_tool_mode, open_exchange
 
 from .artifacts.intake import ArtifactIntake, guard_exchange
 from .context.options import WindowSurroundings, measure_window
-from .dispatcher import Dispatcher
-from .driver import Driver, DriverExtension
+from .dispatcher import Dispatcher, ModelCalls
+from .driver import Driver, DriverExtension, SessionHost
 from .session import Session
+from .session_log import SessionLog
 from .write_batching import WriteBatch
 
 if TYPE_CHECKING:
@@ -100,14 +101,14 @@ def build_session(
     search = agent.offered_tools.search
     resources = dict(agent.resources)
     catalog = agent.catalog
-    searching = None
+    discovery = None
     if agent.registration is not None or search is not None:
         from .registration.session_catalog import SessionCatalog
 
         catalog = SessionCatalog(catalog)
         if search is not None:
-            searching = _discover_tools(agent, search, catalog, session_id)
-            resources[type(searching)] = searching
+            discovery = _discover_tools(agent, search, catalog, session_id)
+            resources[type(discovery)] = discovery
     extensions, call_hooks = _extensions(agent)
     dispatcher = Dispatcher(
         catalog,
@@ -116,9 +117,8 @@ def build_session(
         scopes=agent.offered_tools.scopes,
         cap=agent.limits.max_output_bytes,
         clock=agent.clock,
-        keeper=_artifact_intake(agent),
-        by_model=partial(_is_call_of_model, machine),
-        searching=searching,
+        artifact_intake=_artifact_intake(agent),
+        model_calls=ModelCalls(partial(_is_call_of_model, machine), discovery),
     )
     if agent.artifacts is not None and agent.workspace is not None:
         from .rewind.file_copies import FileCopies
@@ -126,37 +126,31 @@ def build_session(
         dispatcher.file_copies = FileCopies(agent.artifacts.store, agent.workspace)
     if agent.write_batch is None or agent.write_batch.journal is not agent.journal:
         agent.write_batch = WriteBatch(agent.journal)
-    opening = _Opening(agent, system)
+    identity = Identity(agent.tenant, agent.user, session_id, "none")
     driver = Driver(
         machine,
         dispatcher,
-        agent.journal,
-        Identity(agent.tenant, agent.user, session_id, "none"),
-        open_exchange=opening.open,
-        approver=agent.approver,
-        resources=resources,
-        interruptible=agent.interruptible,
-        unclosed=agent.unclosed,
-        context=agent.context,
-        look_around=opening.look_around,
-        together=agent.write_batch,
-        extensions=extensions,
+        SessionLog(agent.journal, identity, agent.write_batch),
+        _AgentModel(agent, system, agent.context),
+        SessionHost(agent.approver, resources, agent.interruptible, agent.unclosed),
+        extensions,
     )
-    if searching is not None:
-        searching.usable = dispatcher.is_usable
-        searching.record = driver.log.add
+    if discovery is not None:
+        discovery.usable = dispatcher.is_usable
+        discovery.record = driver.log.add
     join, require = agent.run_defaults
     return Session(session_id, driver, agent.model, agent.limits, join, require, system)
 
 
 @dataclass(frozen=True, slots=True)
-class _Opening:
-    """Opens the exchange of an agent's session with its model."""
+class _AgentModel:
+    """The model of an agent's session (`SessionModel`)."""
 
     agent: SessionSource
     system: str
+    context: ContextOptions
 
-    async def look_around(self) -> WindowSurroundings:
+    async def measure_window(self) -> WindowSurroundings:
         """Measure what an exchange takes of the model's context window."""
         model = self.agent.connection
         return await measure_window(
@@ -189,14 +183,14 @@ class _Opening:
         model = agent.connection
         tool_mode = tool_mode or model.tool_mode
         options = model.options
-        searching = driver.dispatcher.tool_discovery
-        if searching is None:
+        discovery = driver.dispatcher.tool_discovery
+        if discovery is None:
             specs = agent.offered_tools.specs()
             if added:
                 specs = (*specs, *added)
         else:
-            mode = await searching.choose_mode(model.client, tool_mode)
-            specs, options = searching.offer(agent.offered_tools.specs(mode), added, options)
+            mode = await discovery.choose_mode(model.client, tool_mode)
+            specs, options = discovery.offer(agent.offered_tools.specs(mode), added, options)
         if tool_mode == "auto" and not agent.fallback and specs:
             tool_mode = choose_tool_mode(await model.client.capabilities())
         exchange, _ = await open_exchange(
@@ -208,10 +202,10 @@ class _Opening:
             driver.log.notice,
             native_fallback="allow" if agent.fallback else "reject",
         )
-        keeper = driver.dispatcher.artifact_intake
-        if keeper is None:
+        intake = driver.dispatcher.artifact_intake
+        if intake is None:
             return exchange
-        return guard_exchange(exchange, keeper, agent.catalog, driver.log.notice)
+        return guard_exchange(exchange, intake, agent.catalog, driver.log.notice)
 
 
 def _is_call_of_model(machine: Machine, call_id: str) -> bool:

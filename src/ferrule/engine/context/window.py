@@ -21,12 +21,13 @@ bound; only when that is too many is it estimated.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from math import inf
 
 from ferrule.core.commands import Command
 from ferrule.core.errors import ConfigError
-from ferrule.core.events import ContextCompacted, ContextRestored, Event
+from ferrule.core.events import ContextCompacted, ContextRestored, Event, Usage
+from ferrule.core.messages import Message
 from ferrule.models.client import Exchange
 
 from .compaction import (
@@ -56,9 +57,9 @@ MAX_SUMMARIES = 3
 class ContextWindow:
     """The context window of one session.
 
-    The driver counts in it: `tokens` is an upper bound for the first `counted` messages; requests
-    of up to `most` tokens pass unchecked. `known` is what the provider counted last, for the first
-    `base` messages and everything around them.
+    `tokens` is an upper bound for the first `counted` messages; requests of up to `most` tokens
+    pass unchecked. `known` is what the provider counted last, for the first `base` messages and
+    everything around them.
     """
 
     def __init__(
@@ -66,14 +67,14 @@ class ContextWindow:
         driver: CompactedSession,
         feed: Callable[[Event], list[Command]],
         open: Callable[[], Awaitable[Exchange]],
-        option: ContextOptions | None,
-        look: MeasureWindow | None,
+        options: ContextOptions,
+        measure: MeasureWindow,
     ) -> None:
-        self.options = option or ContextOptions()
+        self.options = options
         self._driver = driver
         self._feed = feed
         self._compactor = Compactor(driver, open)
-        self._look = look
+        self._measure_window = measure
         self._around = WindowSurroundings()
         self._wanted = ""
         self._refused = 0
@@ -84,7 +85,8 @@ class ContextWindow:
 
     def reset(self) -> None:
         """Reset: the exchange is opened anew, maybe with another model and window."""
-        self.tokens = self.counted = self.known = self.base = self._least = 0
+        self._set_counted(0, 0)
+        self._least = 0
         self.most: float = -1 if self._making.locked() else MIN_TOKENS_TO_CHECK
 
     # ---- for callers
@@ -135,6 +137,23 @@ class ContextWindow:
             )
 
     # ---- for the driver
+
+    def count_messages(self, history: Sequence[Message]) -> None:
+        """Count the messages that are new since the last request."""
+        for message in history[self.counted :]:
+            self.tokens += len(message.text)
+        self.counted = len(history)
+
+    def record_usage(self, usage: Usage, count: int) -> None:
+        """Take over what the provider counted for a request and its answer, `count` messages."""
+        if usage.input:
+            self._set_counted(usage.input + usage.output, count)
+
+    def _set_counted(self, tokens: int, count: int) -> None:
+        self.known = tokens
+        self.tokens = tokens
+        self.counted = count
+        self.base = count
 
     async def make_room(self) -> list[Command]:
         """Make room, if the next request may be too large.
@@ -235,7 +254,7 @@ class ContextWindow:
         return (event if changed else None), ended
 
     async def _measure(self) -> int:
-        self._around = WindowSurroundings() if self._look is None else await self._look()
+        self._around = await self._measure_window()
         return self._around.window
 
     def _estimate(self) -> int:
@@ -253,8 +272,7 @@ class ContextWindow:
             # Its messages were checked when they were new, or are ours.
             driver.dispatcher.artifact_intake.checked_messages = count
         driver.reset_exchange()
-        self.known = self.tokens = tokens
-        self.counted = self.base = count if tokens else 0
+        self._set_counted(tokens, count if tokens else 0)
 
     def _notify(self, text: str) -> None:
         self._driver.log.notice(TOPIC, text)
