@@ -145,39 +145,43 @@ def read(folder: Path, package: str) -> dict[str, Module]:
 
 def collect_imports(module: Module, package: str, modules: dict[str, Module]) -> None:
     """Note which modules of the package this one imports, and how many imports are in functions."""
-    is_package = module.path.name == "__init__.py"
-    base = module.name.split(".") if is_package else module.name.split(".")[:-1]
 
     def visit(node: ast.AST, *, late: bool, typing_only: bool) -> None:
-        for child in ast.iter_child_nodes(node):
-            if isinstance(child, ast.If) and "TYPE_CHECKING" in ast.unparse(child.test):
-                for inner in child.body:
-                    handle(inner, late=late, typing_only=True)
-                for inner in child.orelse:
-                    handle(inner, late=late, typing_only=typing_only)
-                continue
-            handle(child, late=late, typing_only=typing_only)
-
-    def handle(node: ast.AST, *, late: bool, typing_only: bool) -> None:
-        targets: list[str] = []
-        if isinstance(node, ast.Import):
-            targets = [alias.name for alias in node.names]
-        elif isinstance(node, ast.ImportFrom):
-            prefix = base[: len(base) - node.level + 1] if node.level else []
-            start = ".".join([*prefix, *([node.module] if node.module else [])])
-            targets = [f"{start}.{alias.name}" for alias in node.names]
-        own = {known for one in targets if (known := nearest(one, modules))}
-        own.discard(module.name)
+        own = {nearest(one, modules) for one in imported_names(node, module)}
+        own -= {"", module.name}
         if own:
             module.imports |= own
             if late:
                 module.late += 1
             elif not typing_only:
                 module.top_imports |= own
-        inside = isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda)
-        visit(node, late=late or inside, typing_only=typing_only)
+        late = late or isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda)
+        for_types = typing_children(node)
+        for child in ast.iter_child_nodes(node):
+            visit(child, late=late, typing_only=typing_only or child in for_types)
 
     visit(module.tree, late=False, typing_only=False)
+
+
+def imported_names(node: ast.AST, module: Module) -> list[str]:
+    """Return the dotted names that an import statement of a module may mean."""
+    if isinstance(node, ast.Import):
+        return [alias.name for alias in node.names]
+    if not isinstance(node, ast.ImportFrom):
+        return []
+    is_package = module.path.name == "__init__.py"
+    base = module.name.split(".") if is_package else module.name.split(".")[:-1]
+    parts = base[: len(base) - node.level + 1] if node.level else []
+    if node.module:
+        parts.append(node.module)
+    start = ".".join(parts)
+    return [f"{start}.{alias.name}" for alias in node.names]
+
+
+def typing_children(node: ast.AST) -> list[ast.stmt]:
+    """Return the statements of `if TYPE_CHECKING:` that only a type checker reads."""
+    is_guard = isinstance(node, ast.If) and "TYPE_CHECKING" in ast.unparse(node.test)
+    return typing.cast(ast.If, node).body if is_guard else []
 
 
 def nearest(name: str, modules: dict[str, Module]) -> str:

@@ -108,11 +108,9 @@ def per_turn(turns, key="walls"):
     return lambda s: [w * 1e3 / (turns + 1) for w in s[key]]
 
 
-def main():
-    x = Results(sys.argv[1])
-    r = x.r
-    env = r["environments"]
-    m, stub = r["machine"], r["sessions"][-1]["stub"]
+def print_header(r):
+    m = r["machine"]
+    stub = r["sessions"][-1]["stub"]
     print(f"""# Peer bench: results
 
 Made by `report.py` from `{pathlib.Path(sys.argv[1]).name}`.
@@ -124,6 +122,9 @@ Stub: a bare socket's round trip takes {stub["round_trip_us"]["median"]} µs (me
 A cell is the median over all repeats and rounds, then (min–max). **Bold** is the best framework of a column; the
 first four rows are hand-written loops (yardsticks). DNF: over its time limit (90–180 s). See README.md for what each
 number means and what is unfair about it.""")
+
+
+def print_disturbances(r):
     n_all = n_bad = bad = 0
     odd = set()
     for n, labels in r["samples"].items():
@@ -144,6 +145,10 @@ number means and what is unfair about it.""")
         "model calls than scripted: "
         f"{', '.join(sorted(odd)) or 'none'}."
     )
+
+
+def print_startup_table(x):
+    env = x.r["environments"]
     x.table(
         "Start-up and footprint",
         [
@@ -172,6 +177,9 @@ number means and what is unfair about it.""")
         "tear-down. File caches warm, bytecode "
         "compiled.",
     )
+
+
+def print_turns_table(x):
     x.table(
         "Per-turn overhead, and how it grows with the history",
         [
@@ -191,6 +199,9 @@ number means and what is unfair about it.""")
         "with the turn number makes "
         "the run's cost quadratic.",
     )
+
+
+def print_fan_out_table(x):
     x.table(
         "Fan-out: 32 tool calls of 20 ms in one turn",
         [
@@ -209,6 +220,9 @@ number means and what is unfair about it.""")
         "the tool. 6 is asyncio's default "
         "thread pool on 2 cores (cores + 4).",
     )
+
+
+def print_catalog_table(x):
     x.table(
         "Tool catalog: 1 + N tools registered",
         [
@@ -239,6 +253,9 @@ number means and what is unfair about it.""")
         "again in 'first request'). "
         "Gap: median per turn of a 10-turn run.",
     )
+
+
+def print_streaming_table(x):
     x.table(
         "Streaming",
         [
@@ -268,6 +285,9 @@ number means and what is unfair about it.""")
         "framework's own event stream let the "
         "user see.",
     )
+
+
+def print_concurrency_tables(x):
     for k in (100, 500):
         x.table(
             f"{k} runs at once, 5 tool turns each, model latency 50 ms",
@@ -281,12 +301,12 @@ number means and what is unfair about it.""")
             ],
             "The latency alone is 6 × 50 ms = 0.3 s. One process on one core.",
         )
-    notes = pathlib.Path(sys.argv[1]).with_suffix(".notes.md")
-    if notes.exists():  # what was found out by hand about this run
-        print("\n" + notes.read_text().rstrip())
+
+
+def print_failures(x):
     print("\n### What failed\n")
     for n in x.names:
-        for label, ss in r["samples"][n].items():
+        for label, ss in x.r["samples"][n].items():
             for s in ss:
                 if "failed" in s:
                     print(f"- {n}, {label}: {s['failed']}")
@@ -297,6 +317,22 @@ number means and what is unfair about it.""")
                         f"- {n}, {label}: {s['stub']['bad']} requests lacked a result: "
                         f"{s['stub']['bad_example']}"
                     )
+
+
+def main():
+    x = Results(sys.argv[1])
+    print_header(x.r)
+    print_disturbances(x.r)
+    print_startup_table(x)
+    print_turns_table(x)
+    print_fan_out_table(x)
+    print_catalog_table(x)
+    print_streaming_table(x)
+    print_concurrency_tables(x)
+    notes = pathlib.Path(sys.argv[1]).with_suffix(".notes.md")
+    if notes.exists():  # what was found out by hand about this run
+        print("\n" + notes.read_text().rstrip())
+    print_failures(x)
 
 
 if __name__ == "__main__":

@@ -22,6 +22,8 @@ from ferrule.core.machine import Machine
 from ferrule.core.messages import AssistantMessage, Message, ToolMessage, UserMessage
 from ferrule.engine.context.compaction_plan import (
     STUB_TOKENS,
+    CompactionGoal,
+    MeasuredHistory,
     Plan,
     collect_messages,
     estimate_text_tokens,
@@ -101,17 +103,13 @@ def planned_for(
     wished: bool,
 ) -> Plan:
     compaction = machine.compaction
-    return plan_compaction(
+    history = MeasuredHistory(
         machine.history,
         weights,
         free,
-        over,
-        around=300,
-        most=most,
-        summary=summary,
-        wished=wished,
-        stubbed=lambda index: compaction.is_stub(compaction.message_number(index)),
+        lambda index: compaction.is_stub(compaction.message_number(index)),
     )
+    return plan_compaction(history, CompactionGoal(over, 300, most, summary, wished))
 
 
 @pytest.mark.proves("compaction.valid", "compaction.deterministic")

@@ -9,7 +9,12 @@ import pytest
 
 from ferrule import Agent, Permissions, Scripted, Storage, tool
 from ferrule.core.errors import ConfigError
-from ferrule.engine.replay.what_if_history import HistoryComparison, compare_history, parse_rules
+from ferrule.engine.replay.what_if_history import (
+    ComparisonLimits,
+    HistoryComparison,
+    compare_history,
+    parse_rules,
+)
 from ferrule.models.scripted import calls, says
 from ferrule.storage.audit.past_calls import read_past_calls
 from ferrule.storage.journal.sqlite import SqliteJournal
@@ -67,8 +72,9 @@ async def test_past_calls_are_counted_by_what_other_rules_would_have_said() -> N
         assert [one.call.tool for one in compared.changed] == ["note", "note"]
         assert dict(tried("", keep=False).counts) == {"asked": 2, "same": 1}
         assert dict(tried("", mode="plan").counts)["refused"] == 2
-        few = tried("deny note", most=1)
+        few = tried("deny note", limits=ComparisonLimits(calls=1))
         assert (few.looked, few.cut) == (1, True)
         clock = itertools.count()
-        late = tried("deny note", seconds=1, now=lambda: next(clock))
+        bounds = ComparisonLimits(seconds=1, now=lambda: next(clock))
+        late = tried("deny note", limits=bounds)
         assert late.cut and late.looked < 3

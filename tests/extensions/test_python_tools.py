@@ -15,6 +15,7 @@ from ferrule import Agent, Catalog, Scripted, Storage
 from ferrule.core.errors import ConfigError
 from ferrule.extensions.checks.workspace import check_workspace
 from ferrule.extensions.extensions import Extensions, load_extensions
+from ferrule.extensions.tool_files.python_tools import PythonSources
 from ferrule.storage.settings.settings import load_settings
 from ferrule.storage.trust import TrustStore
 from ferrule.toolkits.files import tools as shipped_files
@@ -61,9 +62,8 @@ def tool_file(folder: Path, name: str, text: str) -> None:
 def brought(folder: Path, **more: Any) -> Extensions:
     settings = load_settings(workspace=folder)
     where = settings.origin("tools.python").where
-    return load_extensions(
-        settings.repository, python=settings["tools.python"], python_place=where, **more
-    )
+    sources = PythonSources(settings["tools.python"], where)
+    return load_extensions(settings.repository, python=sources, **more)
 
 
 def names(folder: Path) -> list[str]:
@@ -101,7 +101,7 @@ def test_what_is_run_is_what_was_trusted_and_a_change_asks_again(folder: Path) -
     assert seen.repository.files["lib/tools.py"] == ADD.encode()
     (folder / "lib/tools.py").write_text("raise SystemExit('changed')")
     # The bytes that trust has read, not those that are there now.
-    tools = load_extensions(seen.repository, python=seen["tools.python"]).tools
+    tools = load_extensions(seen.repository, python=PythonSources(seen["tools.python"])).tools
     assert [tool.name for tool in tools] == ["add"]
     assert TrustStore().state(folder) == "changed"
     assert brought(folder).tools == () and load_settings(workspace=folder)["tools.python"] == ()

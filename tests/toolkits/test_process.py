@@ -16,7 +16,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from ferrule.core.errors import ToolFailed
-from ferrule.sandbox.command import Capture, CommandResult, OutputSink
+from ferrule.sandbox.command import Capture, Command, CommandResult, OutputSink
 from ferrule.toolkits.process import find_program, run_process
 
 PATH = os.environ["PATH"]
@@ -43,7 +43,7 @@ async def start(
 ) -> CommandResult:
     directory = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
     try:
-        return await run_process(
+        command = Command(
             argv,
             program=find_program(argv[0], PATH) or argv[0],
             directory=directory,
@@ -53,6 +53,7 @@ async def start(
             timeout=timeout,
             grace=0.1,
         )
+        return await run_process(command)
     finally:
         os.close(directory)
 
@@ -149,12 +150,13 @@ def test_the_tree_ends_when_the_process_that_uses_ferrule_is_killed(tmp_path: Pa
     script = tmp_path / "owner.py"
     script.write_text(
         "import asyncio, os\n"
+        "from ferrule.sandbox.command import Command\n"
         "from ferrule.toolkits.process import run_process\n"
         "folder = os.open('/', os.O_RDONLY)\n"
-        "asyncio.run(run_process(['sh', '-c', 'echo $$; exec sleep 1000'], "
+        "asyncio.run(run_process(Command(('sh', '-c', 'echo $$; exec sleep 1000'), "
         "program='/bin/sh', directory=folder,\n"
         "    environment={'PATH': os.environ['PATH']}, output=lambda data: bool(os.write(1, "
-        "data)), timeout=600))\n"
+        "data)), timeout=600)))\n"
     )
     with subprocess.Popen([sys.executable, str(script)], stdout=subprocess.PIPE) as owner:
         assert owner.stdout is not None
@@ -226,16 +228,15 @@ def test_the_folder_is_the_one_that_was_opened_even_if_it_was_moved(tmp_path: Pa
     (tmp_path / "before").rename(tmp_path / "after")
     (tmp_path / "before").mkdir()
     capture = Capture(1000, 0)
-    asyncio.run(
-        run_process(
-            ["pwd"],
-            program="/bin/pwd",
-            directory=directory,
-            environment={},
-            output=capture,
-            timeout=60,
-        )
+    command = Command(
+        ("pwd",),
+        program="/bin/pwd",
+        directory=directory,
+        environment={},
+        output=capture,
+        timeout=60,
     )
+    asyncio.run(run_process(command))
     os.close(directory)
     assert capture.text() == f"{tmp_path}/after\n"
 

@@ -116,7 +116,7 @@ def test_parameters_are_described_in_rest_style_too() -> None:
 
 
 @tool
-def everything(
+def everything(  # noqa: PLR0913  one parameter of every kind
     plain: str,
     number: float,
     flag: bool,

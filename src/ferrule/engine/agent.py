@@ -71,7 +71,7 @@ class Agent:
         host: What the program around the agent provides.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913  public: each option of an agent by its name
         self,
         model: str | ModelClient,
         tools: Iterable[ToolLike] | Catalog = (),

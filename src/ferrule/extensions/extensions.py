@@ -23,7 +23,7 @@ from .builtins.dispatch import ScriptEnvironment
 from .hooks.loading import LoadedHooks, load_hooks
 from .starlark.pool import WorkerPool
 from .tool_files.loading import LoadedTools, load_tools
-from .tool_files.python_tools import load_python_tools
+from .tool_files.python_tools import PythonSources, load_python_tools
 from .tool_files.registration_tools import handle_meta_call, make_registration_tools
 from .web.domains import AllowedDomains
 from .web.fetch import WebClient
@@ -72,8 +72,7 @@ def load_extensions(
     environment: ScriptEnvironment | None = None,
     pool: WorkerPool | None = None,
     register: bool = False,
-    python: Sequence[str] = (),
-    python_place: str = "",
+    python: PythonSources | None = None,
 ) -> Extensions:
     """Load tools, hooks and agents of a workspace and of the person's settings folder.
 
@@ -88,16 +87,13 @@ def load_extensions(
             `access.domains`.
         pool: The worker pool for scripts.
         register: Whether scripts may add to a session. The Agent needs `registration` as well.
-        python: The setting `tools.python`.
-        python_place: Where that setting was written, for error messages.
+        python: Python files and modules to take tools from.
 
     Raises:
         ConfigError: Files are invalid. It lists all problems of tools, or all problems of hooks.
     """
     access = access or ExtensionAccess()
-    python_tools = load_python_tools(
-        python, snapshot, settings_folder=settings_folder, where=python_place
-    )
+    python_tools = load_python_tools(python or PythonSources(), snapshot, settings_folder)
     trusted_files = snapshot.files if snapshot.state == "trusted" else {}
     loaded = replace(load_tools(trusted_files, python_tools), state=snapshot.state)
     agents = load_agents(snapshot, settings_folder)

@@ -393,6 +393,7 @@ def _load_extensions(
     if not in_repository and not python and not any((own / name).exists() for name in _OWN):
         return None
     from ferrule.extensions.extensions import ExtensionAccess, load_extensions
+    from ferrule.extensions.tool_files.python_tools import PythonSources
 
     domains = tuple(settings["network.allowed_domains"] or ())
     reach = ExtensionAccess(domains, tuple(settings["hooks.hosts"]), confine)
@@ -402,8 +403,7 @@ def _load_extensions(
         settings_folder=own,
         access=reach,
         register=settings["tools.register"],
-        python=python,
-        python_place=settings.origin("tools.python").where,
+        python=PythonSources(python, settings.origin("tools.python").where),
     )
 
 

@@ -1,7 +1,7 @@
 """Runs a program that a tool chose itself, and ends it with all its children when the call is over.
 
 Not for commands of a model: those use the session's own sandbox. Here nothing is confined except by
-the `wall` that a caller gives, only ended (`sandbox.sandbox.plain`). The rules:
+the `landlock` that a caller gives, only ended (`sandbox.sandbox.unconfined_sandbox`). The rules:
 
 * One pipe for both outputs unless `errors` is given: only then is the order of arrival true.
 * On timeout, cancellation, or a sink that has enough: SIGTERM, `grace` seconds, SIGKILL, for every
@@ -17,59 +17,22 @@ Linux only (pidfd, /proc, subreaper). Not protected: what the program asks anoth
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from ferrule.sandbox.command import Command, CommandResult, LandlockAccess, OutputSink
+from ferrule.sandbox.command import Command, CommandResult
 from ferrule.sandbox.sandbox import unconfined_sandbox
 
 
-async def run_process(
-    argv: Sequence[str],
-    *,
-    program: str,
-    directory: int,
-    environment: Mapping[str, str],
-    output: OutputSink,
-    errors: OutputSink | None = None,
-    stdin: bytes = b"",
-    timeout: float,
-    grace: float = 0.5,
-    wall: LandlockAccess | None = None,
-) -> CommandResult:
-    """Run `program` with the words `argv`.
-
-    When cancelled, the process tree is ended before the cancellation goes on.
+async def run_process(command: Command) -> CommandResult:
+    """Run a program. When cancelled, the process tree is ended before the cancellation goes on.
 
     Args:
-        argv: Its words, the first of which is its name.
-        program: Path of the program.
-        directory: Descriptor of the folder to run in.
-        environment: All its variables.
-        output: Gets standard output, and standard error too unless `errors` is given.
-        errors: Gets standard error.
-        stdin: The whole standard input.
-        timeout: Seconds after which the process tree is ended.
-        grace: Seconds between SIGTERM and SIGKILL.
-        wall: The files that it may use; None: all.
+        command: What to start; `landlock` limits the files that it may use.
 
     Raises:
         ToolFailed: The program cannot be started.
     """
-    return await unconfined_sandbox().run(
-        Command(
-            tuple(argv),
-            program=program,
-            directory=directory,
-            environment=environment,
-            output=output,
-            errors=errors,
-            stdin=stdin,
-            timeout=timeout,
-            grace=grace,
-            landlock=wall,
-        )
-    )
+    return await unconfined_sandbox().run(command)
 
 
 def find_program(name: str, path: str, *, outside: str = "") -> str | None:

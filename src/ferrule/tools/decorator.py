@@ -94,7 +94,7 @@ def tool(
     return decorate
 
 
-def tool_from_function(
+def tool_from_function(  # noqa: PLR0913  the keywords of `tool`, each by its name
     function: Callable[..., Any],
     *,
     name: str = "",

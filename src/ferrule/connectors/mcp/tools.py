@@ -19,7 +19,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 from ferrule.connectors.bounded_schemas import make_arguments
 from ferrule.core.calls import ErrorType
@@ -107,9 +107,10 @@ def is_selected(server: McpServer, tool: str) -> bool:
 
 def _server_tool(client: ServerClient, definition: ToolDefinition) -> Tool:
     server = client.server
-    side_effect, risk, idempotent = classify_tool(server, definition)
+    effect = classify_tool(server, definition)
     policy = server.policies.policy_for(definition.name)
-    call_policy = _CallPolicy(client, policy, idempotent or side_effect is SideEffect.READ)
+    is_repeatable = effect.idempotent or effect.side_effect is SideEffect.READ
+    call_policy = _CallPolicy(client, policy, is_repeatable)
 
     async def call(**values: Any) -> Any:
         context = values.pop(CONTEXT_PARAMETER)
@@ -124,22 +125,28 @@ def _server_tool(client: ServerClient, definition: ToolDefinition) -> Tool:
         make_arguments(definition.name, definition.schema),
         call,
         call_policy,
-        side_effect,
-        risk,
-        idempotent,
+        effect,
         {"mcp": {"server": server.name, "tool": definition.name, "hash": definition.hash}},
     )
 
 
-def classify_tool(server: McpServer, definition: ToolDefinition) -> tuple[SideEffect, Risk, bool]:
-    """Return side effect, risk and whether a tool is idempotent; see the module docstring."""
+class ToolEffect(NamedTuple):
+    """What a tool does to the world, as far as its server is believed."""
+
+    side_effect: SideEffect = SideEffect.EXTERNAL
+    risk: Risk = Risk.MEDIUM
+    idempotent: bool = False
+
+
+def classify_tool(server: McpServer, definition: ToolDefinition) -> ToolEffect:
+    """Return what a tool does to the world; see the module docstring."""
     is_destructive = definition.hint("destructiveHint")
     is_read_only = definition.hint("readOnlyHint")
     if server.hints and is_read_only is True and is_destructive is not True:
-        return SideEffect.READ, Risk.LOW, True
+        return ToolEffect(SideEffect.READ, Risk.LOW, idempotent=True)
     risk = Risk.HIGH if is_destructive is True and is_read_only is not True else Risk.MEDIUM
     is_idempotent = server.hints and definition.hint("idempotentHint") is True
-    return SideEffect.EXTERNAL, risk, is_idempotent
+    return ToolEffect(SideEffect.EXTERNAL, risk, is_idempotent)
 
 
 async def _call_server(
@@ -160,9 +167,7 @@ def _make_tool(
     arguments: Arguments,
     handler: Callable[..., Awaitable[Any]],
     call_policy: _CallPolicy,
-    side_effect: SideEffect = SideEffect.EXTERNAL,
-    risk: Risk = Risk.MEDIUM,
-    idempotent: bool = False,
+    effect: ToolEffect,
     annotations: Mapping[str, Any] | None = None,
 ) -> Tool:
     return Tool(
@@ -170,10 +175,10 @@ def _make_tool(
         description=description,
         arguments=arguments,
         handler=handler,
-        side_effect=side_effect,
-        risk=risk,
+        side_effect=effect.side_effect,
+        risk=effect.risk,
         reliability=call_policy.reliability(),
-        idempotent=idempotent,
+        idempotent=effect.idempotent,
         is_async=True,
         context_parameter=CONTEXT_PARAMETER,
         loading=Loading.DEFERRED if server.deferred else Loading.ALWAYS,
@@ -273,7 +278,7 @@ def _list_and_read_tool(
         make_arguments(name, schema),
         call,
         call_policy,
-        idempotent=True,
+        ToolEffect(idempotent=True),
     )
 
 

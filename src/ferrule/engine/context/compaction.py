@@ -27,6 +27,8 @@ from ferrule.storage.artifacts.store import Scope
 from .compaction_plan import (
     BYTES_PER_TOKEN,
     STUB_TOKENS,
+    CompactionGoal,
+    MeasuredHistory,
     Plan,
     collect_messages,
     estimate_tokens,
@@ -142,17 +144,20 @@ class Compactor:
             for size, one in zip(weights[:last], history, strict=False)
             if type(one) is UserMessage
         )
-        return weights, plan_compaction(
+        measured = MeasuredHistory(
             history,
             weights,
             range(compaction.head_length, last),
-            tokens - int(goals.get(why, 0)),
-            around=aside + min(aside, words),
-            most=most,
-            summary=request.summary,
-            wished=why == "person",
-            stubbed=lambda index: compaction.is_stub(compaction.message_number(index)),
+            lambda index: compaction.is_stub(compaction.message_number(index)),
         )
+        goal = CompactionGoal(
+            tokens=tokens - int(goals.get(why, 0)),
+            added_tokens=aside + min(aside, words),
+            max_request_tokens=most,
+            allows_summary=request.summary,
+            is_by_person=why == "person",
+        )
+        return weights, plan_compaction(measured, goal)
 
     async def _summarize(
         self, event: ContextCompacted, request: CompactionRequest, planned: Plan, weights: list[int]

@@ -63,71 +63,74 @@ class Plan:
     light: bool = False
 
 
-def plan_compaction(
-    history: Sequence[Message],
-    weights: Sequence[int],
-    free: range,
-    over: int,
-    *,
-    around: int,
-    most: float,
-    summary: bool,
-    wished: bool,
-    stubbed: Callable[[int], bool],
-) -> Plan:
-    """Plan how to save `over` tokens among the messages in `free`.
+@frozen
+class MeasuredHistory:
+    """A history to compact.
 
-    Results are elided first; if that is not enough, and `summary` allows it, the oldest messages
-    are summarized.
-
-    Args:
-        history: The messages.
+    Attributes:
+        messages: The messages.
         weights: Their sizes in tokens.
         free: Indexes of the messages that may be left out.
-        over: Tokens to save.
-        around: Tokens of a summary and the person's messages that stay beside it.
-        most: Tokens of messages that the request for the summary may have.
-        summary: Whether a summary may be made.
-        wished: Whether a person asked for it; otherwise a summary must save more than eliding
-            alone.
-        stubbed: Tells of an index whether the result is a stub already.
+        is_stub: Tells of an index whether the result is a stub already.
     """
-    results = tuple(plan_elisions(history, weights, free, over, stubbed))
+
+    messages: Sequence[Message]
+    weights: Sequence[int]
+    free: range
+    is_stub: Callable[[int], bool]
+
+
+@frozen
+class CompactionGoal:
+    """What a compaction should save, and what it may do for that.
+
+    Attributes:
+        tokens: Tokens to save.
+        added_tokens: Tokens of a summary and the person's messages that stay beside it.
+        max_request_tokens: Tokens of messages that the request for the summary may have.
+        allows_summary: Whether a summary may be made.
+        is_by_person: Whether a person asked for it; otherwise a summary must save more than eliding
+            alone.
+    """
+
+    tokens: int
+    added_tokens: int
+    max_request_tokens: float
+    allows_summary: bool
+    is_by_person: bool
+
+
+def plan_compaction(history: MeasuredHistory, goal: CompactionGoal) -> Plan:
+    """Plan how to reach a goal.
+
+    Results are elided first; if that is not enough, and a summary is allowed, the oldest messages
+    are summarized.
+    """
+    weights = history.weights
+    results = tuple(plan_elisions(history, goal.tokens))
     gains = {index: weights[index] - STUB_TOKENS for index in results}
     elided = sum(gains.values())
-    if not summary or elided >= over:
+    if not goal.allows_summary or elided >= goal.tokens:
         return Plan(results)
-    least = 0 if wished else elided
+    least = 0 if goal.is_by_person else elided
     slim = [
         min(size, STUB_TOKENS) if index in gains else size for index, size in enumerate(weights)
     ]
-    whole, light = (
-        find_cut(
-            history, weights, asked, free, gains, over=over, around=around, most=most, least=least
-        )
-        for asked in (weights, slim)
-    )
+    whole = find_cut(history, gains, goal, request_weights=weights, least=least)
+    light = find_cut(history, gains, goal, request_weights=slim, least=least)
     return Plan(results, max(whole, light), light > whole)
 
 
-def plan_elisions(
-    history: Sequence[Message],
-    weights: Sequence[int],
-    free: range,
-    over: int,
-    stubbed: Callable[[int], bool],
-) -> Iterator[int]:
-    """Yield the indexes of results to elide, oldest first, until `over` tokens are saved."""
-    for index in free:
-        if over <= 0:
+def plan_elisions(history: MeasuredHistory, tokens: int) -> Iterator[int]:
+    """Yield the indexes of results to elide, oldest first, until so many tokens are saved."""
+    for index in history.free:
+        if tokens <= 0:
             return
-        if (
-            isinstance(history[index], ToolMessage)
-            and weights[index] >= MIN_ELIDED_TOKENS
-            and not stubbed(index)
-        ):
+        weight = history.weights[index]
+        is_result = isinstance(history.messages[index], ToolMessage)
+        if is_result and weight >= MIN_ELIDED_TOKENS and not history.is_stub(index):
             yield index
-            over -= weights[index] - STUB_TOKENS
+            tokens -= weight - STUB_TOKENS
 
 
 def find_kept_start(history: Sequence[Message], keep: int) -> int:
@@ -142,44 +145,36 @@ def find_kept_start(history: Sequence[Message], keep: int) -> int:
 
 
 def find_cut(
-    history: Sequence[Message],
-    weights: Sequence[int],
-    asked: Sequence[int],
-    free: range,
+    history: MeasuredHistory,
     gains: Mapping[int, int],
+    goal: CompactionGoal,
     *,
-    over: int,
-    around: int,
-    most: float,
+    request_weights: Sequence[int],
     least: int,
 ) -> int:
     """Return how many messages from the beginning a summary should cover.
 
-    The fewest that save `over` tokens, else as many as possible; 0 if no cut saves more than
-    `least`.
+    The fewest that reach the goal, else as many as possible; 0 if no cut saves more than `least`.
 
     Args:
-        history: The messages.
-        weights: Their sizes in tokens.
-        asked: Their sizes in the request for the summary, which may have `most` tokens.
-        free: Indexes of the messages that may be left out.
+        history: The history.
         gains: What eliding each result saves.
-        over: Tokens to save.
-        around: Tokens of a summary and the person's messages beside it.
-        most: Maximum tokens of messages in the request.
+        goal: What is to be saved.
+        request_weights: The sizes of the messages in the request for the summary.
         least: What a cut must save at least.
     """
     best = 0
-    saved = sum(gains.values()) - around
-    question = 0
-    for index in range(free.stop):
-        saved += weights[index] - gains.get(index, 0)
-        question += asked[index]
-        if question > most:
+    saved = sum(gains.values()) - goal.added_tokens
+    request_tokens = 0
+    for index in range(history.free.stop):
+        saved += history.weights[index] - gains.get(index, 0)
+        request_tokens += request_weights[index]
+        if request_tokens > goal.max_request_tokens:
             break
-        if index >= free.start and saved > least and can_leave_out(history, index + 1):
+        is_free = index >= history.free.start
+        if is_free and saved > least and can_leave_out(history.messages, index + 1):
             best = index + 1
-            if saved >= over:
+            if saved >= goal.tokens:
                 break
     return best
 

@@ -58,7 +58,7 @@ class DelegateTool(Tool):
         return EVERYTHING
 
 
-async def delegate(
+async def delegate(  # noqa: PLR0913  the parameters that a model may give
     context: Context,
     task: Annotated[str, "What to do, with all that is needed to do it."],
     agent: Annotated[str, AGENT_PARAMETER, "The name of the agent."] = "",

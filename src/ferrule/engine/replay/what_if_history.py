@@ -1,12 +1,12 @@
 r"""What other rules would have stopped lately, within limits that a person can wait for.
 
     rules = parse_rules("deny Bash(git push:*)\nallow Read(docs/**)", root=str(workspace))
-    calls = past_calls(journal, since=since)
-    compared = over_history(calls, agent.gate, rules, agent.catalog, keep=True)
+    calls = read_past_calls(journal, since=since)
+    compared = compare_history(calls, agent.gate, rules, agent.catalog, keep=True)
 
 See `what_if` for what is judged and how. This module adds what a view needs: rules as lines of
-text, a count of every outcome, the calls that would come out differently, and limits: at most
-`MOST` calls, and no call is started after `SECONDS`.
+text, a count of every outcome, the calls that would come out differently, and limits
+(`ComparisonLimits`).
 """
 
 from __future__ import annotations
@@ -52,6 +52,15 @@ class HistoryComparison:
     cut: bool = False
 
 
+@dataclass(frozen=True, slots=True)
+class ComparisonLimits:
+    """How much is compared: so many calls at the most, and none is begun after so many seconds."""
+
+    calls: int = MAX_CALLS
+    seconds: float = MAX_SECONDS
+    now: Callable[[], float] = time.monotonic
+
+
 def parse_rules(text: str, *, root: str = "") -> RuleSet:
     """Parse lines with `deny`, `ask` or `allow`, and a rule (`permissions.rules`).
 
@@ -88,9 +97,7 @@ def compare_history(
     *,
     keep: bool,
     mode: Mode | None = None,
-    most: int = MAX_CALLS,
-    seconds: float = MAX_SECONDS,
-    now: Callable[[], float] = time.monotonic,
+    limits: ComparisonLimits | None = None,
 ) -> HistoryComparison:
     """Judge calls by these rules, in addition to those of `gate` (`keep`) or instead of them.
 
@@ -109,10 +116,11 @@ def compare_history(
             outside=gate.context.outside,
         )
 
+    limits = limits or ComparisonLimits()
     compared = HistoryComparison()
-    until = now() + seconds
+    until = limits.now() + limits.seconds
     for judged in what_if(calls, gate_of, catalog):
-        if compared.looked == most or now() > until:
+        if compared.looked == limits.calls or limits.now() > until:
             compared.cut = True
             break
         compared.looked += 1

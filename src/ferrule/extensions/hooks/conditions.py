@@ -244,10 +244,8 @@ def _evaluate(node: ast.expr, names: Mapping[str, Any]) -> Any:
             return _get_item(_evaluate(inner, names), _evaluate(key, names))
         case ast.BoolOp(op=operator, values=parts):
             return _evaluate_boolean(operator, parts, names)
-        case ast.UnaryOp(op=ast.Not(), operand=inner):
-            return not _expect_boolean(_evaluate(inner, names))
-        case ast.UnaryOp(operand=inner):
-            return -_expect_number(_evaluate(inner, names))
+        case ast.UnaryOp(op=operator, operand=inner):
+            return _evaluate_unary(operator, inner, names)
         case ast.Compare(left=left, ops=operators, comparators=others):
             return _evaluate_comparison(left, operators, others, names)
         case ast.Call(func=ast.Name(id=name), args=parts):
@@ -261,6 +259,13 @@ def _evaluate(node: ast.expr, names: Mapping[str, Any]) -> Any:
 
 def _evaluate_all(nodes: Iterable[ast.expr], names: Mapping[str, Any]) -> list[Any]:
     return [_evaluate(node, names) for node in nodes]
+
+
+def _evaluate_unary(operator: ast.unaryop, inner: ast.expr, names: Mapping[str, Any]) -> Any:
+    value = _evaluate(inner, names)
+    if isinstance(operator, ast.Not):
+        return not _expect_boolean(value)
+    return -_expect_number(value)
 
 
 def _evaluate_boolean(

@@ -119,27 +119,35 @@ def handler_name(tool: str) -> str:
     return tool.replace("-", "_").replace(".", "_")
 
 
+@dataclass(frozen=True, slots=True)
+class PythonSources:
+    """The value of the setting `tools.python`.
+
+    Attributes:
+        names: Module names and files. Relative files are those of the workspace, absolute ones the
+            person's, in the settings folder or elsewhere outside the workspace.
+        where: Where the setting was written, for error messages.
+    """
+
+    names: Sequence[str] = ()
+    where: str = SETTING
+
+
 def load_python_tools(
-    names: Sequence[str],
-    snapshot: ConfigurationSnapshot,
-    *,
-    settings_folder: Path | None = None,
-    where: str = "",
+    sources: PythonSources, snapshot: ConfigurationSnapshot, settings_folder: Path | None = None
 ) -> PythonTools:
     """Run the files and modules of `tools.python`. Problems are collected in `errors`.
 
     Args:
-        names: Module names and files. Relative files are those of the workspace, absolute ones the
-            person's, in `settings_folder` or elsewhere outside the workspace.
+        sources: The files and modules.
         snapshot: The workspace as `Trust.read` read it.
         settings_folder: The person's settings folder.
-        where: Where the setting was written.
     """
     loaded = PythonTools()
-    if not names:
+    if not sources.names:
         return loaded
     files, modules = _read_sources(
-        names, snapshot, settings_folder, where or SETTING, loaded.errors
+        sources.names, snapshot, settings_folder, sources.where, loaded.errors
     )
     loader = _Loader(files, Path(snapshot.workspace))
     imported: set[str] = set()
@@ -160,7 +168,7 @@ def load_python_tools(
         try:
             module = _import_module(name, loader)
         except (Exception, SystemExit) as error:  # noqa: BLE001  code of other people: whatever it raises is reported
-            loaded.errors.append(_import_error(name, error, where or SETTING))
+            loaded.errors.append(_import_error(name, error, sources.where))
             continue
         contents.append(_read_module(name, module, taken))
     return PythonTools(tuple(contents), loaded.errors)

@@ -66,7 +66,7 @@ class ProgramArguments:
     """More operands than this are hazards; 0 for any number."""
 
 
-def _program(
+def _program(  # noqa: PLR0913  one argument for each field of a record
     runs: str = "",
     writes: str = "",
     *,

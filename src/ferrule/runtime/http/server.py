@@ -221,7 +221,7 @@ def _server_class() -> Any:
 
 
 @cache
-def _protocol_class() -> Any:
+def _protocol_class() -> Any:  # noqa: C901  counts the methods of the class in it, each of a few lines
     """Define the connection class: uvicorn's, with time limits.
 
     Without them uvicorn waits forever for the first head of a connection and for a slow reader.

@@ -27,6 +27,9 @@ _ISOLATION = (
     "ALL",
 )
 
+_OPTIONS_FOR_TWO_PATHS = {"link": "--symlink", "read": "--ro-bind", "write": "--bind"}
+_OPTIONS_FOR_ONE_PATH = {"dev": "--dev", "proc": "--proc", "seal": "--remount-ro"}
+
 
 def bubblewrap_argv(
     bwrap: str,
@@ -87,13 +90,11 @@ def _adapt_steps(steps: Iterable[Step]) -> Iterator[Step]:
 
 def _options(step: Step, places: SessionPaths) -> tuple[str, ...]:
     action, path, detail = step
+    if action in _OPTIONS_FOR_TWO_PATHS:
+        return (_OPTIONS_FOR_TWO_PATHS[action], detail, path)
+    if action in _OPTIONS_FOR_ONE_PATH:
+        return (_OPTIONS_FOR_ONE_PATH[action], path)
     match action:
-        case "link":
-            return ("--symlink", detail, path)
-        case "read":
-            return ("--ro-bind", detail, path)
-        case "write":
-            return ("--bind", detail, path)
         case "cover":
             return ("--ro-bind", _outside_path(detail, places), path)
         case "hold":
@@ -103,12 +104,6 @@ def _options(step: Step, places: SessionPaths) -> tuple[str, ...]:
         case "tmpfs":
             mode = re.search(r"mode=([0-7]+)", detail)
             return ("--perms", (mode[1] if mode else "755").zfill(4), "--tmpfs", path)
-        case "dev":
-            return ("--dev", path)
-        case "proc":
-            return ("--proc", path)
-        case "seal":
-            return ("--remount-ro", path)
         case _:
             raise ValueError(f"bubblewrap has no `{action}` ({path})")
 

@@ -69,7 +69,7 @@ class Launch:
         "wrapper",
     )
 
-    def __init__(
+    def __init__(  # noqa: PLR0913  one argument for each field of a record
         self,
         argv: list[str],
         program: str,

@@ -66,7 +66,7 @@ class SandboxRecord:
     template: template.ViewTemplate
     problem = ""
 
-    def __init__(
+    def __init__(  # noqa: PLR0913  one argument for each field of a record
         self,
         user_namespace: bool,
         view_folder: str,

@@ -69,7 +69,7 @@ class A2aServer:
         ConfigError: the address is not allowed, or the key cannot be used.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913  public: each option of a server by its name
         self,
         agent: Agent,
         *,
@@ -84,7 +84,8 @@ class A2aServer:
         sign_key: Path | None = None,
         leave: Leave | None = None,
     ) -> None:
-        self._host, self._port = host, port
+        self._host = host
+        self._port = port
         self.url = public_address(host, port, url)
         self.conversations = Conversations(agent, leave)
         self.card = build_card(
@@ -155,7 +156,9 @@ def _default_skill(description: str) -> Skill:
     return Skill("ask", "Ask", description)
 
 
-def _application(desk: Conversations, card: dict[str, Any], sign_key: Path | None) -> Application:
+def _application(
+    conversations: Conversations, card: dict[str, Any], sign_key: Path | None
+) -> Application:
     """Build the protocol library's routes over the conversations."""
     from a2a.server.request_handlers import DefaultRequestHandler
     from a2a.server.routes import create_agent_card_routes, create_jsonrpc_routes
@@ -168,7 +171,7 @@ def _application(desk: Conversations, card: dict[str, Any], sign_key: Path | Non
         from .signed_card import sign_card
 
         sign_card(value, sign_key)
-    handler = DefaultRequestHandler(_executor_class()(desk), _store_class()(), value)
+    handler = DefaultRequestHandler(_executor_class()(conversations), _store_class()(), value)
     routes = create_jsonrpc_routes(handler, RPC_PATH, enable_v0_3_compat=True)
     return Starlette(routes=[*create_agent_card_routes(value), *routes])
 
@@ -199,12 +202,12 @@ def _executor_class() -> Any:
     """Return the class that the library calls to work, made once the library is needed."""
     from a2a.server.agent_execution import AgentExecutor
     from a2a.server.tasks import TaskUpdater
-    from a2a.types import Part, TaskState, TaskStatus
     from a2a.types import Task as RemoteTask
+    from a2a.types import TaskState, TaskStatus
 
     class Executor(AgentExecutor):
-        def __init__(self, desk: Conversations) -> None:
-            self._desk = desk
+        def __init__(self, conversations: Conversations) -> None:
+            self._conversations = conversations
 
         async def execute(self, context: Any, event_queue: Any) -> None:
             updater = TaskUpdater(event_queue, context.task_id, context.context_id)
@@ -214,51 +217,60 @@ def _executor_class() -> Any:
                     RemoteTask(id=context.task_id, context_id=context.context_id, status=begun)
                 )
             try:
-                task = await self._task(context)
+                task = await _find_or_start_task(self._conversations, context)
             except TaskRefused as error:
-                await updater.reject(_words(updater, str(error)))
+                await updater.reject(_agent_message(updater, str(error)))
                 return
             while True:
-                item = await task.updates.get()
-                await self._told(updater, item)
-                if item.kind != "words":
+                update = await task.updates.get()
+                await _send_update(updater, update)
+                if update.kind != "words":
                     break
-            if item.kind != "question":
-                self._desk.forget_task(context.task_id)
+            if update.kind != "question":
+                self._conversations.forget_task(context.task_id)
 
         async def cancel(self, context: Any, event_queue: Any) -> None:
-            await self._desk.cancel_task(context.task_id)
+            await self._conversations.cancel_task(context.task_id)
             await TaskUpdater(event_queue, context.task_id, context.context_id).cancel()
 
-        async def _task(self, context: Any) -> Task:
-            text = _message_text(context)
-            known = self._desk.find_task(context.task_id)
-            if known is not None:
-                known.receive(text)
-                return known
-            if context.current_task is not None:
-                raise TaskRefused("this task has ended; send a message without a task id")
-            return await self._desk.start_task(context.task_id, context.context_id, text)
-
-        async def _told(self, updater: Any, item: TaskUpdate) -> None:
-            said = _words(updater, item.text)
-            match item.kind:
-                case "words":
-                    await updater.start_work(said)
-                case "question":
-                    await updater.requires_input(said)
-                case "done":
-                    await updater.add_artifact([Part(text=item.text)], name="answer")
-                    await updater.complete()
-                case "failed":
-                    await updater.failed(said)
-                case "canceled":
-                    await updater.cancel(said)
-
-    def _words(updater: Any, text: str) -> Any:
-        return updater.new_agent_message([Part(text=text)])
-
     return Executor
+
+
+async def _find_or_start_task(conversations: Conversations, context: Any) -> Task:
+    """Return the task that a message is for. Raises TaskRefused if it has ended."""
+    text = _message_text(context)
+    known = conversations.find_task(context.task_id)
+    if known is not None:
+        known.receive(text)
+        return known
+    if context.current_task is not None:
+        raise TaskRefused("this task has ended; send a message without a task id")
+    return await conversations.start_task(context.task_id, context.context_id, text)
+
+
+async def _send_update(updater: Any, update: TaskUpdate) -> None:
+    """Tell the client what happened to its task."""
+    from a2a.types import Part
+
+    message = _agent_message(updater, update.text)
+    match update.kind:
+        case "words":
+            await updater.start_work(message)
+        case "question":
+            await updater.requires_input(message)
+        case "done":
+            await updater.add_artifact([Part(text=update.text)], name="answer")
+            await updater.complete()
+        case "failed":
+            await updater.failed(message)
+        case "canceled":
+            await updater.cancel(message)
+
+
+def _agent_message(updater: Any, text: str) -> Any:
+    from a2a.types import Part
+
+    return updater.new_agent_message([Part(text=text)])
 
 
 def _message_text(context: Any) -> str:

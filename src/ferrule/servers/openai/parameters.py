@@ -118,7 +118,7 @@ class Sampling:
 
 
 def parse_sampling(fields: Mapping[str, Any]) -> Sampling:
-    """Parse the settings of a request. Raises Refused for an unknown field."""
+    """Parse the settings of a request. Raises RequestRefused for an unknown field."""
     given: dict[str, Any] = {}
     for name, value in fields.items():
         if value is None or name in _ELSEWHERE or name in _IGNORED:
@@ -133,22 +133,29 @@ def parse_sampling(fields: Mapping[str, Any]) -> Sampling:
             raise RequestRefused(
                 f"`{name}` is not supported here", param=name, code="unsupported_parameter"
             )
-    if fields.get("max_completion_tokens") is not None:
-        given["max_tokens"] = _parse_integer(
-            "max_completion_tokens", fields["max_completion_tokens"], least=1
-        )
-    if fields.get("n") not in (None, 1) or fields.get("n") is True:
+    most = fields.get("max_completion_tokens")
+    if most is not None:
+        given["max_tokens"] = _parse_integer("max_completion_tokens", most, least=1)
+    _check_answer_count(fields.get("n"))
+    effort = fields.get("reasoning_effort")
+    if effort is not None:
+        given["reasoning_effort"] = _parse_effort(effort)
+    return Sampling(given, _parse_stops(fields.get("stop")))
+
+
+def _check_answer_count(count: object) -> None:
+    if count not in (None, 1) or count is True:
         raise RequestRefused(
             "`n` can only be 1: one answer per request", param="n", code="unsupported_value"
         )
-    effort = fields.get("reasoning_effort")
-    if effort is not None:
-        if not isinstance(effort, str) or effort not in _EFFORTS:
-            raise RequestRefused(
-                f"`reasoning_effort` must be one of {', '.join(_EFFORTS)}", param="reasoning_effort"
-            )
-        given["reasoning_effort"] = effort
-    return Sampling(given, _parse_stops(fields.get("stop")))
+
+
+def _parse_effort(value: object) -> str:
+    if not isinstance(value, str) or value not in _EFFORTS:
+        raise RequestRefused(
+            f"`reasoning_effort` must be one of {', '.join(_EFFORTS)}", param="reasoning_effort"
+        )
+    return value
 
 
 def _parse_stops(value: object) -> tuple[str, ...]:

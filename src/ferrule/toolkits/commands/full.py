@@ -68,7 +68,7 @@ def make_run_command_tool(options: CommandOptions) -> Tool:
         impossible=impossible,
         inline=True,
     )
-    async def run_command(
+    async def run_command(  # noqa: PLR0913  the parameters that a model may give
         context: Context,
         command: Annotated[
             str | list[str] | None,

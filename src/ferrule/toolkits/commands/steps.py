@@ -59,7 +59,7 @@ def make_request(spec: Spec, options: Mapping[str, Any] | None = None) -> dict[s
     return request
 
 
-async def command_step(
+async def command_step(  # noqa: PLR0913  public: each option of a step by its name
     name: str,
     spec: Spec,
     options: Mapping[str, Any] | None = None,

@@ -22,7 +22,7 @@ from typing import Annotated
 from ferrule.core.calls import ErrorType
 from ferrule.core.errors import RetryCall, ToolFailed
 from ferrule.permissions.filesystem.workspace import Workspace
-from ferrule.sandbox.command import Capture, LandlockAccess
+from ferrule.sandbox.command import Capture, Command, LandlockAccess
 from ferrule.toolkits.examples import with_examples
 from ferrule.toolkits.process import find_program, run_process
 from ferrule.tools.context import Context
@@ -81,8 +81,8 @@ class _Git:
             output.extend(data)
             return len(output) <= _KEEP_BYTES
 
-        ended = await run_process(
-            ["git", "--no-pager", "--no-optional-locks", *arguments],
+        command = Command(
+            ("git", "--no-pager", "--no-optional-locks", *arguments),
             program=self.program,
             directory=self.repository.directory,
             environment=self.repository.environment,
@@ -90,8 +90,9 @@ class _Git:
             errors=errors,
             stdin=os.fsencode(stdin),
             timeout=self.timeout,
-            wall=self.wall,
+            landlock=self.wall,
         )
+        ended = await run_process(command)
         if ended.timed_out:
             raise ToolFailed(
                 ErrorType.TIMEOUT,

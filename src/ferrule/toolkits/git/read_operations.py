@@ -161,7 +161,7 @@ async def git_current_branch(context: Context) -> dict[str, Any]:
     timeout=MAX_SECONDS + 10,
     impossible=require_ranges(max_count=(1, _MAX_COMMITS)),
 )
-async def git_log(
+async def git_log(  # noqa: PLR0913  the parameters that a model may give
     context: Context,
     rev: Annotated[
         str | None, "Where to begin; default: what is checked out. Not together with `rev_range`."

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from ferrule.core.calls import ErrorType
 from ferrule.core.errors import ToolFailed
 from ferrule.permissions.filesystem.workspace import Workspace
-from ferrule.sandbox.command import Capture, LandlockAccess
+from ferrule.sandbox.command import Capture, Command, LandlockAccess
 from ferrule.toolkits.process import find_program, run_process
 from ferrule.tools.context import Context
 
@@ -73,7 +73,7 @@ class GitRunner:
             return len(output) <= MAX_OUTPUT
 
         argv = ("git", "--no-pager", "--no-optional-locks", "--literal-pathspecs", *arguments)
-        ended = await run_process(
+        command = Command(
             argv,
             program=self.program,
             directory=self.directory,
@@ -82,8 +82,9 @@ class GitRunner:
             errors=errors,
             stdin=stdin,
             timeout=max(0.1, self.deadline - asyncio.get_running_loop().time()),
-            wall=self.wall,
+            landlock=self.wall,
         )
+        ended = await run_process(command)
         if ended.timed_out:
             message = f"`git {arguments[0]}` was ended: the time for it was over"
             if arguments[0] in _WRITE_FILES:

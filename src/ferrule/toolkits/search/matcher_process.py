@@ -9,6 +9,7 @@ from pathlib import Path
 
 from ferrule.core.calls import ErrorType
 from ferrule.core.errors import ToolFailed
+from ferrule.sandbox.command import Command
 from ferrule.toolkits.process import run_process
 
 from .matcher import EXIT_STUCK
@@ -56,8 +57,8 @@ async def match_contents(
         answer.extend(data)
         return True
 
-    ended = await run_process(
-        ["matcher", "-I", "-S", "-W", "ignore", _MATCHER],
+    command = Command(
+        ("matcher", "-I", "-S", "-W", "ignore", _MATCHER),
         program=sys.executable,
         directory=directory,
         environment={},
@@ -67,6 +68,7 @@ async def match_contents(
         timeout=timeout,
         grace=0.0,
     )
+    ended = await run_process(command)
     complete = bytes(answer).split(b"\n")[:-1]
     if ended.exit_code not in (0, EXIT_STUCK) and not ended.timed_out:
         how = ended.signal or ended.exit_code

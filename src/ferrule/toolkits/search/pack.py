@@ -52,7 +52,7 @@ def make_search_tool(*, max_matches: int = 50, exclude_globs: Iterable[str] = ()
             context_after=(0, MAX_CONTEXT),
         ),
     )
-    async def search_files(
+    async def search_files(  # noqa: PLR0913  the parameters that a model may give
         pattern: Annotated[str, "What to look for within one line: a regular expression."],
         context: Context,
         path: Annotated[str, READS, "The file or folder to search; everything if left out."] = ".",

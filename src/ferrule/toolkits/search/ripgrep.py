@@ -15,6 +15,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from ferrule.core.errors import ToolFailed
+from ferrule.sandbox.command import Command
 from ferrule.toolkits.process import find_program, run_process
 
 _OPTIONS = (
@@ -65,18 +66,18 @@ async def find_candidates(
         kept.extend(data)
         return True
 
-    argv = ["rg", *_OPTIONS, "-e", expression, "--", *(f"./{name}" for name in names)]
+    command = Command(
+        ("rg", *_OPTIONS, "-e", expression, "--", *(f"./{name}" for name in names)),
+        program=program,
+        directory=directory,
+        environment={},
+        output=keep,
+        errors=lambda data: True,
+        timeout=timeout,
+        grace=0.0,
+    )
     try:
-        ended = await run_process(
-            argv,
-            program=program,
-            directory=directory,
-            environment={},
-            output=keep,
-            errors=lambda data: True,
-            timeout=timeout,
-            grace=0.0,
-        )
+        ended = await run_process(command)
     except ToolFailed:
         return list(names)
     if ended.exit_code not in (_FOUND, _NONE_FOUND):

@@ -319,7 +319,7 @@ async def _answer(
     risk="low",
     impossible=require_ranges(context_lines=(0, MAX_CONTEXT), max_results=(1, MAX_RESULTS)),
 )
-async def search_files(
+async def search_files(  # noqa: PLR0913  the parameters that a model may give
     pattern: Annotated[str, "What to look for within one line."],
     context: Context,
     path: Annotated[
