@@ -1,4 +1,4 @@
-"""Docstrings and comments name only what there is: parameters under `Args:`, names in backticks."""
+"""What docstrings and comments name in backticks is a name of the code."""
 
 from __future__ import annotations
 
@@ -12,8 +12,6 @@ from collections.abc import Iterator
 from functools import cache
 
 from source import PACKAGE, ROOT
-
-Documented = ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef
 
 OUTSIDE = {
     "concurrent.futures",
@@ -33,57 +31,6 @@ OUTSIDE = {
 
 NAME = re.compile(r"(?<!`)`([A-Za-z_]\w*(?:\.[A-Za-z_]\w*)+|[A-Z]\w*)(?:\(\))?`(?!`)")
 """A dotted name, or one that begins as classes and constants do. Words of a line are left alone."""
-
-
-def documented() -> Iterator[tuple[str, Documented, str]]:
-    """Every function and class with a docstring that lists arguments, and where it stands."""
-    for path in sorted(PACKAGE.rglob("*.py")):
-        for node in ast.walk(ast.parse(path.read_text())):
-            if not isinstance(node, Documented):
-                continue
-            text = ast.get_docstring(node) or ""
-            if re.search(r"^(Args|Attributes):$", text, re.MULTILINE):
-                yield f"{path.relative_to(ROOT)}:{node.lineno} {node.name}", node, text
-
-
-def parameters(node: Documented) -> set[str]:
-    """The parameters of a function; of a class its fields, properties and `__init__`'s parameters."""
-    if not isinstance(node, ast.ClassDef):
-        every = node.args
-        named = [*every.posonlyargs, *every.args, *every.kwonlyargs]
-        return {one.arg for one in (*named, every.vararg, every.kwarg) if one is not None}
-    found: set[str] = set()
-    for member in node.body:
-        if isinstance(member, ast.AnnAssign) and isinstance(member.target, ast.Name):
-            found.add(member.target.id)
-        elif isinstance(member, ast.FunctionDef | ast.AsyncFunctionDef):
-            found.add(member.name)
-            if member.name == "__init__":
-                found |= parameters(member)
-                found |= {
-                    one.attr
-                    for one in ast.walk(member)
-                    if isinstance(one, ast.Attribute) and isinstance(one.ctx, ast.Store)
-                }
-    return found
-
-
-def listed(text: str) -> Iterator[str]:
-    """The names that stand under `Args:` and `Attributes:`."""
-    for section in re.finditer(r"^(?:Args|Attributes):\n((?:    .*\n?|\n)+)", text, re.MULTILINE):
-        for entry in re.finditer(r"^    (\*{0,2}\w+(?:, \*{0,2}\w+)*):", section[1], re.MULTILINE):
-            yield from (name.strip("*") for name in entry[1].split(", "))
-
-
-def test_what_is_listed_as_an_argument_is_one() -> None:
-    wrong = [
-        f"{where}: {name}"
-        for where, node, text in documented()
-        if not (isinstance(node, ast.ClassDef) and node.bases)
-        for name in listed(text)
-        if name not in parameters(node)
-    ]
-    assert wrong == []
 
 
 @cache

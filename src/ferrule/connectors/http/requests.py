@@ -1,7 +1,7 @@
 """The arguments of a call as the request that is sent. No I/O, no secrets: the sender adds these.
 
-`build_url` returns what the gate decides on and a person is shown; `Prepared.url` begins with
-exactly that, and only the query of an auth entry comes after it.
+`build_url` returns what the gate decides on and a person is shown; `PreparedRequest.url` begins
+with exactly that, and only the query of an auth entry comes after it.
 """
 
 from __future__ import annotations
