@@ -56,10 +56,11 @@ from ferrule.core.messages import UserMessage
 from ferrule.models.client import ModelOptions, ToolSpec
 from ferrule.models.local.client import Local
 from ferrule.models.openai.chat import OpenAIChat
-from ferrule.models.small_models import argument_filling, lists, numbers, tool_choice
-from ferrule.models.small_models import candidates as pieces
 from ferrule.models.tool_modes import constrained
 from ferrule.models.tool_modes.selection import open_exchange
+from ferrule.small_models import argument_filling, lists, numbers, tool_choice
+from ferrule.small_models import candidates as pieces
+from ferrule.small_models.exchange import open_small_model_exchange
 from ferrule.storage import paths
 from ferrule.tools.names import make_api_names
 
@@ -391,7 +392,10 @@ def arguments() -> argparse.Namespace:
 
 async def ask_all(given: argparse.Namespace) -> None:
     package, rows = wheel(), Rows(given.record)
-    judge, wire = judge_of(package), Local(n_ctx=8192)
+    judge, wire = (
+        judge_of(package),
+        Local(n_ctx=8192, tool_modes={"constrained": open_small_model_exchange}),
+    )
     click.echo(HEADER)
     try:
         for name in given.categories.split(","):

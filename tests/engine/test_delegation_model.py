@@ -9,12 +9,11 @@ from typing import Any
 
 import pytest
 
-from ferrule import Agent, Host, Permissions, Scripted, Storage
+from ferrule import Agent, Permissions, Scripted, Storage
 from ferrule.core.events import CallEvaluated, ModelAnswered, SessionOpened
 from ferrule.engine.delegation.sub_agent import SubAgent
 from ferrule.models.client import ModelOptions
 from ferrule.models.local import pull
-from ferrule.models.local.client import Local
 from ferrule.models.scripted import calls, says
 from ferrule.storage.journal.sqlite import SqliteJournal
 from ferrule.toolkits.files import tools
@@ -37,7 +36,6 @@ async def test_a_real_model_does_what_was_delegated_to_it(tmp_path: Path) -> Non
         tools=["read_file"],
         model="local:smollm2",
     )
-    local = Local()
     ask = ("delegate", {"task": "Read the file garden/plan.txt", "agent": "reader"})
     heard: list[Any] = []
 
@@ -53,7 +51,6 @@ async def test_a_real_model_does_what_was_delegated_to_it(tmp_path: Path) -> Non
         storage=Storage(journal=SqliteJournal(":memory:")),
         agents=[reader],
         model_options=ModelOptions(),
-        host=Host(connect=lambda name: local),
     )
     result = await ours.run("When are the beans sown?")
     [answer] = result.results

@@ -10,8 +10,8 @@ import jsonschema_rs
 import pytest
 import yaml
 
-from ferrule.models.small_models.argument_filling import INVENTED
-from ferrule.models.small_models.tool_choice import EVERYDAY_REQUESTS, SMALL_TALK, request_prompt
+from ferrule.small_models.argument_filling import INVENTED
+from ferrule.small_models.tool_choice import EVERYDAY_REQUESTS, SMALL_TALK, request_prompt
 from ferrule.toolkits import clock, commands, tasks
 from ferrule.toolkits.examples import EXAMPLES, examples_for
 from ferrule.toolkits.files import browse, tools

@@ -15,6 +15,7 @@ from ferrule.models.client import ModelOptions, ToolSpec
 from ferrule.models.local import client
 from ferrule.models.local.client import Local
 from ferrule.models.local.vector_cache import VectorCache
+from ferrule.models.registry import create_model_client
 from ferrule.models.tool_modes.selection import open_exchange
 
 PATH = '{"type":"object","properties":{"path":{"type":"string","description":"Path of the file"}},"required":["path"]}'
@@ -29,7 +30,9 @@ TOOLS = [
 @pytest.fixture
 def wire(smollm2_path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Local:
     monkeypatch.setenv("FERRULE_MODELS", str(tmp_path))
-    return Local(path=smollm2_path)
+    made = create_model_client("local:smollm2", path=smollm2_path)
+    assert isinstance(made, Local)
+    return made
 
 
 async def test_a_model_that_was_not_pulled_is_named_with_the_command_that_pulls_it(

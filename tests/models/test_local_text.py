@@ -20,6 +20,7 @@ from ferrule.models.local import gguf
 from ferrule.models.local.client import Local
 from ferrule.models.local.local_exchange import ControlTokens
 from ferrule.models.openai.chat import OpenAIChat
+from ferrule.models.registry import create_model_client
 from ferrule.models.tool_modes.selection import open_exchange
 
 OPTIONS = ModelOptions(temperature=0.0, max_tokens=12)
@@ -101,7 +102,8 @@ async def model(
     smollm2_path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> AsyncIterator[Model]:
     monkeypatch.setenv("FERRULE_MODELS", str(tmp_path))
-    wire = Local(path=smollm2_path)
+    wire = create_model_client("local:smollm2", path=smollm2_path)
+    assert isinstance(wire, Local)
     heard = Listening()
     base, _ = await wire.connect_server()
     wire._chat = OpenAIChat(

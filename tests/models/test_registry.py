@@ -49,6 +49,33 @@ def test_an_option_that_a_provider_does_not_take_is_refused() -> None:
         create_model_client("ollama:x", colour="blue")
 
 
+@pytest.mark.proves("small.plug-in")
+def test_what_helps_one_model_is_loaded_for_conversations_with_that_model_alone() -> None:
+    probe = """
+import asyncio, sys
+from ferrule.models.client import ModelOptions, ToolSpec
+from ferrule.models.registry import create_model_client
+from ferrule.models.tool_modes.selection import open_exchange
+
+def is_loaded():
+    return any(name.startswith("ferrule.small_models") for name in sys.modules)
+
+async def open_modes(name, *modes):
+    for mode in modes:
+        await open_exchange(create_model_client(name), mode, "", [ToolSpec("a", "a", "A.", "{}")])
+
+asyncio.run(open_modes("ollama:llama3.2", "native", "constrained", "text", "commands"))
+asyncio.run(open_modes("local:smollm2", "native", "text", "commands"))
+assert not is_loaded()
+asyncio.run(open_modes("local:smollm2", "constrained"))
+assert is_loaded()
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", probe], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+
+
 def test_looking_up_names_loads_no_wire() -> None:
     probe = (
         "import sys, ferrule.models.registry\n"

@@ -19,7 +19,7 @@ LAYERS = [
     {"storage"},
     {"models"},
     {"engine"},
-    {"toolkits", "extensions", "connectors"},
+    {"toolkits", "extensions", "connectors", "small_models"},
     {"runtime"},
     {"cli", "console", "servers"},
 ]
@@ -53,7 +53,7 @@ HEAVY = {
         "tools.define",
         "tools.safe_patterns",
         "models.tool_modes",
-        "models.small_models",
+        "small_models",
         "extensions.hooks",
         "connectors.http",
     },
@@ -136,6 +136,18 @@ def test_no_import_points_up() -> None:
                 wrong.append(f"{module.shown}:{line} imports `testing`")
             elif other != own and RANK[other] >= RANK[own]:
                 wrong.append(f"{module.shown}:{line} imports {target}")
+    assert not wrong, "\n".join(wrong)
+
+
+@pytest.mark.proves("layers.downward")
+def test_nothing_imports_what_helps_small_models() -> None:
+    wrong = [
+        f"{module.shown}:{line} imports {target}"
+        for module in MODULES
+        if layer(module.name) != "small_models"
+        for line, target, _ in imports(module)
+        if layer(target) == "small_models"
+    ]
     assert not wrong, "\n".join(wrong)
 
 

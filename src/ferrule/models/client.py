@@ -21,7 +21,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import field
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 from ferrule.core.events import ModelAnswered
 from ferrule.core.messages import Message
@@ -164,4 +164,32 @@ class ModelClient(Protocol):
 
     async def close(self) -> None:
         """Release the connections (or the local server). Safe to call twice."""
+        ...
+
+
+class ToolModeOpener(Protocol):
+    """Opens conversations in one tool mode."""
+
+    def __call__(
+        self,
+        client: ModelClient,
+        system: str,
+        tools: Sequence[ToolSpec],
+        options: ModelOptions,
+        /,
+    ) -> Exchange:
+        """Open a conversation, without I/O. `tools` is not empty."""
+        ...
+
+
+@runtime_checkable
+class HasToolModes(Protocol):
+    """A model client with tool modes that are not those of `models.tool_modes`.
+
+    A plug-in that helps one kind of model is attached to its client this way.
+    """
+
+    @property
+    def tool_modes(self) -> Mapping[str, ToolModeOpener]:
+        """What opens the client's conversations, by the name of the tool mode."""
         ...

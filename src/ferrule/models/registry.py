@@ -2,31 +2,51 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import field
 from importlib import import_module
 from typing import Any, cast
 
 from ferrule.core.errors import ConfigError
+from ferrule.core.value_class import frozen
 
-from .client import ModelClient
+from .client import Exchange, ModelClient, ModelOptions, ToolModeOpener, ToolSpec
 
-PROVIDERS: dict[str, tuple[str, str]] = {
-    "openai": ("ferrule.models.openai.chat:OpenAIChat", "openai:MODEL"),
-    "openai-responses": (
-        "ferrule.models.openai.responses:OpenAIResponses",
-        "openai-responses:MODEL",
+
+@frozen
+class Provider:
+    """One row of the list: everything the rest of Ferrule needs to know of a provider.
+
+    Code is named as `module:callable`; its module is imported when it is needed.
+
+    Attributes:
+        client: Makes the client from the model's name and the options.
+        example: A model's full name, for hints.
+        tool_modes: What opens conversations in a tool mode, in place of `models.tool_modes`, by the
+            name of the mode. A plug-in for the provider's models is named here, and nowhere else.
+    """
+
+    client: str
+    example: str
+    tool_modes: Mapping[str, str] = field(default_factory=dict[str, str])
+
+
+PROVIDERS: dict[str, Provider] = {
+    "openai": Provider("ferrule.models.openai.chat:OpenAIChat", "openai:MODEL"),
+    "openai-responses": Provider(
+        "ferrule.models.openai.responses:OpenAIResponses", "openai-responses:MODEL"
     ),
-    "anthropic": ("ferrule.models.anthropic.client:Anthropic", "anthropic:MODEL"),
-    "ollama": ("ferrule.models.ollama.client:Ollama", "ollama:llama3.2"),
-    "local": ("ferrule.models.local.client:Local", "local:smollm2"),
-    "any": ("ferrule.models.any_llm.client:AnyLLM", "any:mistral/mistral-small-latest"),
-    "scripted": ("ferrule.models.scripted:Scripted.load", "scripted:talk.yaml"),
+    "anthropic": Provider("ferrule.models.anthropic.client:Anthropic", "anthropic:MODEL"),
+    "ollama": Provider("ferrule.models.ollama.client:Ollama", "ollama:llama3.2"),
+    "local": Provider(
+        "ferrule.models.local.client:Local",
+        "local:smollm2",
+        tool_modes={"constrained": "ferrule.small_models.exchange:open_small_model_exchange"},
+    ),
+    "any": Provider("ferrule.models.any_llm.client:AnyLLM", "any:mistral/mistral-small-latest"),
+    "scripted": Provider("ferrule.models.scripted:Scripted.load", "scripted:talk.yaml"),
 }
-"""Provider to `module:callable` and an example name.
-
-The callable takes the model's name and the options. Its module is imported when a model of that
-provider is requested.
-"""
+"""The providers by the name that stands in front of their models' names."""
 
 
 def create_model_client(name: str, **options: Any) -> ModelClient:
@@ -51,8 +71,13 @@ def create_model_client(name: str, **options: Any) -> ModelClient:
             code="provider_unknown",
             hint=_suggest_provider(provider),
         )
+    row = PROVIDERS[provider]
+    if row.tool_modes:
+        openers = {mode: _import_on_use(place) for mode, place in row.tool_modes.items()}
+        options.setdefault("tool_modes", openers)
+    create = cast("Callable[..., ModelClient]", _import_object(row.client))
     try:
-        return _load_factory(provider)(model, **options)
+        return create(model, **options)
     except TypeError as problem:
         if not options or "argument" not in str(problem):
             raise
@@ -61,16 +86,29 @@ def create_model_client(name: str, **options: Any) -> ModelClient:
         ) from problem
 
 
-def _load_factory(provider: str) -> Callable[..., ModelClient]:
-    module, _, path = PROVIDERS[provider][0].partition(":")
+def _import_object(place: str) -> Any:
+    """Return what `module:attribute` names."""
+    module, _, path = place.partition(":")
     found: Any = import_module(module)
     for attribute in path.split("."):
         found = getattr(found, attribute)
-    return cast(Callable[..., ModelClient], found)
+    return found
+
+
+def _import_on_use(place: str) -> ToolModeOpener:
+    """Return an opener that imports the one it stands for when a conversation is opened."""
+
+    def open_exchange(
+        client: ModelClient, system: str, tools: Sequence[ToolSpec], options: ModelOptions
+    ) -> Exchange:
+        opener = cast("ToolModeOpener", _import_object(place))
+        return opener(client, system, tools, options)
+
+    return open_exchange
 
 
 def _list_examples() -> str:
-    return ", ".join(f"`{example}`" for _, example in PROVIDERS.values())
+    return ", ".join(f"`{provider.example}`" for provider in PROVIDERS.values())
 
 
 def _suggest_provider(provider: str) -> str:

@@ -1,9 +1,10 @@
 """The client of the embedded model: llama.cpp (xllamacpp) in this process, loopback network only.
 
 One server per process and model file is started at the first question and shared by all exchanges.
-Conversations use the chat-completions client; the small model's extra abilities (raw completion
-under a grammar, embeddings) are direct calls. Embeddings use a second context of the same file,
-with its weights mapped once, so that they do not push the conversation out of the prefix cache.
+Conversations use the chat-completions client. What the model can do besides (raw completion under a
+grammar, embeddings) are direct calls, for plug-ins that help small models. Embeddings use a second
+context of the same file, with its weights mapped once, so that they do not push the conversation
+out of the prefix cache.
 """
 
 from __future__ import annotations
@@ -11,14 +12,20 @@ from __future__ import annotations
 import asyncio
 import os
 import threading
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import cache
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 from ferrule.core.errors import ProviderError
-from ferrule.models.client import Capabilities, Exchange, ModelOptions, ToolSpec
+from ferrule.models.client import (
+    Capabilities,
+    Exchange,
+    ModelOptions,
+    ToolModeOpener,
+    ToolSpec,
+)
 from ferrule.models.openai.chat import OpenAIChat
 from ferrule.models.request_encoding import encode_json_bytes, parse_object
 
@@ -49,10 +56,9 @@ class Local:
         n_ctx: The context window in tokens.
         threads: Defaults to the cores that are free when the client is made. On a busy machine
             more threads than free cores make the model many times slower.
+        tool_modes: What opens its conversations in a tool mode, in place of `models.tool_modes`.
     """
 
-    profile = "small"
-    """How the `constrained` tool mode treats it: see `tool_modes.small`."""
     encodes_text = True
     """Control tokens in text are encoded as plain text: see `models.untrusted_text`."""
 
@@ -63,7 +69,9 @@ class Local:
         path: Path | str | None = None,
         n_ctx: int = 4096,
         threads: int | None = None,
+        tool_modes: Mapping[str, ToolModeOpener] | None = None,
     ) -> None:
+        self.tool_modes: Mapping[str, ToolModeOpener] = tool_modes or {}
         self._name = name
         self._path = Path(path) if path is not None else None
         if self._path is None:
@@ -111,7 +119,10 @@ class Local:
             self._chat = None
 
     async def complete(self, prompt: str, *, grammar: str, max_tokens: int) -> str:
-        """Complete a prompt under a grammar; see `small_models.argument_filling.RawModel`."""
+        """Continue a raw prompt with text that fits a GBNF grammar. Decoding is greedy.
+
+        A cancelled call may go on to its limit in the background; its answer is dropped.
+        """
         body = {
             "prompt": await self._split_prompt(prompt),
             "n_predict": max_tokens,
@@ -122,7 +133,7 @@ class Local:
         return str(answer["choices"][0]["text"])
 
     async def embed(self, texts: Sequence[str], *, keep: bool = False) -> list[list[float]]:
-        """Return the vectors of texts; see `small_models.argument_filling.RawModel`.
+        """Return one vector per text: the hidden state at its last token, of length 1.
 
         With `keep`, new vectors are written to the cache folder.
         """

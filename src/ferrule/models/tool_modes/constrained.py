@@ -6,7 +6,6 @@
 Works with every model client whose `ask` honours `schema` (Ollama `format`, OpenAI
 `response_format`, llama.cpp's grammars). A reply that does not fit after all (a server may take the
 schema as advice) is sent back once with the validator's message; a reply that was cut off is not.
-For model clients of the profile `small` see `models.small_models.exchange`.
 """
 
 from __future__ import annotations
@@ -35,11 +34,6 @@ def open_constrained(
     client: ModelClient, system: str, tools: Sequence[ToolSpec], options: ModelOptions
 ) -> Exchange:
     """Open a conversation in the `constrained` mode. No I/O."""
-    if getattr(client, "profile", "") == "small":
-        from ferrule.models.small_models.exchange import SmallModelClient, SmallModelExchange
-
-        if isinstance(client, SmallModelClient):
-            return SmallModelExchange(client, system, tools, options)
     section = constrained_prompt(tools) if tools else ""
     inner = client.open("\n\n".join(part for part in (system, section) if part), (), options)
     return ConstrainedExchange(inner, tools)

@@ -20,7 +20,16 @@ from typing import TYPE_CHECKING, Any
 from ferrule.core.errors import ConfigError, ProviderError
 from ferrule.core.events import ModelAnswered
 from ferrule.core.messages import Message
-from ferrule.models.client import Capabilities, Exchange, ModelClient, ModelOptions, Sink, ToolSpec
+from ferrule.models.client import (
+    Capabilities,
+    Exchange,
+    HasToolModes,
+    ModelClient,
+    ModelOptions,
+    Sink,
+    ToolModeOpener,
+    ToolSpec,
+)
 from ferrule.models.reasoning_models import starts_in_reasoning
 from ferrule.models.untrusted_text import ESCAPED_TOOLS, EscapingExchange, escape_untrusted
 
@@ -124,6 +133,31 @@ async def open_exchange(
     return EscapingExchange(exchange, tokens=tokens), modes[0]
 
 
+def _find_opener(client: ModelClient, tool_mode: str) -> ToolModeOpener:
+    """Return what opens a tool mode. Only the module of the one that is needed is loaded."""
+    if isinstance(client, HasToolModes) and tool_mode in client.tool_modes:
+        return client.tool_modes[tool_mode]
+    if tool_mode == "native":
+        return _open_native
+    if tool_mode == "constrained":
+        from .constrained import open_constrained
+
+        return open_constrained
+    if tool_mode == "text":
+        from .text import open_text
+
+        return open_text
+    from .commands import open_commands
+
+    return open_commands
+
+
+def _open_native(
+    client: ModelClient, system: str, tools: Sequence[ToolSpec], options: ModelOptions
+) -> Exchange:
+    return client.open(system, tools, options)
+
+
 def _modes_to_try(capabilities: Capabilities) -> list[str]:
     """Return the tool mode to begin with and those to fall back to."""
     first = choose_tool_mode(capabilities)
@@ -194,14 +228,7 @@ class FallbackExchange:
 
     def _open(self) -> Exchange:
         """Open a conversation in the tool mode in use."""
-        if self.tool_mode == "native":
-            return self._client.open(self._system, self._tools, self._options)
-        if self.tool_mode == "constrained":
-            from .constrained import open_constrained as open_mode
-        elif self.tool_mode == "text":
-            from .text import open_text as open_mode
-        else:
-            from .commands import open_commands as open_mode
+        open_mode = _find_opener(self._client, self.tool_mode)
         return open_mode(self._client, self._system, self._tools, self._options)
 
     def _reader(self) -> ReplyReader:

@@ -7,22 +7,24 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from ferrule.core.errors import ConfigError
 from ferrule.core.messages import AssistantMessage, ToolMessage, UserMessage
 from ferrule.models.client import ModelOptions, ToolSpec
 from ferrule.models.scripted import Scripted, says
-from ferrule.models.small_models.argument_filling import ArgumentFiller
-from ferrule.models.small_models.candidates import find_values
-from ferrule.models.small_models.request import Request
-from ferrule.models.small_models.slots import read_slots
-from ferrule.models.small_models.spans import find_spans, parse_number, split_atoms
-from ferrule.models.small_models.tool_choice import ToolChooser, ToolOffer, request_prompt, ridge
-from ferrule.models.tool_modes.constrained import open_constrained
+from ferrule.models.tool_modes.selection import open_exchange
+from ferrule.small_models.argument_filling import ArgumentFiller
+from ferrule.small_models.candidates import find_values
+from ferrule.small_models.exchange import open_small_model_exchange
+from ferrule.small_models.request import Request
+from ferrule.small_models.slots import read_slots
+from ferrule.small_models.spans import find_spans, parse_number, split_atoms
+from ferrule.small_models.tool_choice import ToolChooser, ToolOffer, request_prompt, ridge
 
 
 class Model:
@@ -258,7 +260,7 @@ async def test_a_tool_that_needs_what_the_request_lacks_comes_after_one_that_fit
 class SmallScripted(Scripted):
     """A scripted wire with the powers of a small model."""
 
-    profile = "small"
+    tool_modes: ClassVar = {"constrained": open_small_model_exchange}
     powers = Model()
 
     async def complete(self, prompt: str, *, grammar: str, max_tokens: int) -> str:
@@ -278,7 +280,7 @@ async def test_a_message_becomes_one_call_and_results_become_words_with_the_fact
         spec("plant", "Plant seeds in rows.", PLANT),
         spec("weather", "Tell the weather.", schema([])),
     ]
-    exchange = open_constrained(wire, "", tools, ModelOptions())
+    exchange = open_small_model_exchange(wire, "", tools, ModelOptions())
     question = UserMessage("Plant 'kale' in 4 rows at a depth of 7 cm")
     first = await exchange.ask([question])
     assert [c.tool for c in first.calls] == ["garden::plant"]
@@ -287,6 +289,23 @@ async def test_a_message_becomes_one_call_and_results_become_words_with_the_fact
     assert second.calls == ()
     assert "28 seeds are in the ground" in second.text
     assert second.text.startswith("28 seeds were planted.")
+
+
+async def test_a_client_with_a_tool_mode_of_its_own_opens_it_for_that_mode_alone() -> None:
+    wire, tools = SmallScripted([says("`/rest`")]), [spec("rest", "Rest.", schema([]))]
+    question = UserMessage("Rest")
+    helped, _ = await open_exchange(wire, "constrained", "", tools)
+    assert [call.tool for call in (await helped.ask([question])).calls] == ["garden::rest"]
+    assert not wire.asks
+    plain, _ = await open_exchange(wire, "commands", "", tools)
+    await plain.ask([question])
+    assert len(wire.asks) == 1
+
+
+async def test_help_for_a_client_that_completes_no_raw_prompts_is_refused() -> None:
+    tools = [spec("rest", "Rest.", schema([]))]
+    with pytest.raises(ConfigError, match="completes no raw prompts"):
+        open_small_model_exchange(Scripted([]), "", tools, ModelOptions())
 
 
 async def test_a_set_of_tools_is_learned_once_for_all_exchanges_of_a_wire() -> None:
@@ -302,7 +321,7 @@ async def test_a_set_of_tools_is_learned_once_for_all_exchanges_of_a_wire() -> N
         [spec("plant", "Plant seeds.", PLANT), spec("rest", "Rest.", schema([]))],
     )
     for _ in range(2):
-        await open_constrained(wire, "", tools, ModelOptions()).ask(
+        await open_small_model_exchange(wire, "", tools, ModelOptions()).ask(
             [UserMessage("Plant 'kale' in 4 rows, 7 cm deep")]
         )
     assert len(texts) - len(set(texts)) == 1  # the request itself
@@ -311,7 +330,9 @@ async def test_a_set_of_tools_is_learned_once_for_all_exchanges_of_a_wire() -> N
 @pytest.mark.proves("small.window")
 async def test_a_long_result_is_cut_for_the_model_and_says_so() -> None:
     wire = SmallScripted([says("Much.")])
-    exchange = open_constrained(wire, "", [spec("read", "Read.", schema([]))], ModelOptions())
+    exchange = open_small_model_exchange(
+        wire, "", [spec("read", "Read.", schema([]))], ModelOptions()
+    )
     await exchange.ask(
         [UserMessage("Read"), AssistantMessage(""), ToolMessage("c", "garden::read", "x" * 50_000)]
     )
@@ -322,7 +343,9 @@ async def test_a_long_result_is_cut_for_the_model_and_says_so() -> None:
 
 async def test_without_tools_a_small_model_just_talks() -> None:
     wire = SmallScripted([says("Hello.")])
-    exchange = open_constrained(wire, "", [spec("read", "Read.", schema([]))], ModelOptions())
+    exchange = open_small_model_exchange(
+        wire, "", [spec("read", "Read.", schema([]))], ModelOptions()
+    )
     answer = await exchange.ask([UserMessage("Read it")], tools=False)
     assert (answer.text, answer.calls) == ("Hello.", ())
 
@@ -330,7 +353,9 @@ async def test_without_tools_a_small_model_just_talks() -> None:
 @pytest.mark.proves("small.failure-is-told")
 async def test_a_failure_is_told_as_it_is_and_the_model_is_not_asked() -> None:
     wire = SmallScripted([])
-    exchange = open_constrained(wire, "", [spec("read", "Read.", schema([]))], ModelOptions())
+    exchange = open_small_model_exchange(
+        wire, "", [spec("read", "Read.", schema([]))], ModelOptions()
+    )
     failed = ToolMessage(
         "c", "garden::read", '{"success":false,"error_message":"not found: x"}', success=False
     )
@@ -340,7 +365,9 @@ async def test_a_failure_is_told_as_it_is_and_the_model_is_not_asked() -> None:
 
 async def test_words_that_say_nothing_of_the_result_are_left_out() -> None:
     wire = SmallScripted([says("I have no access to gardens.")])
-    exchange = open_constrained(wire, "", [spec("read", "Read.", schema([]))], ModelOptions())
+    exchange = open_small_model_exchange(
+        wire, "", [spec("read", "Read.", schema([]))], ModelOptions()
+    )
     answer = await exchange.ask(
         [UserMessage("Read"), AssistantMessage(""), ToolMessage("c", "garden::read", "rain")]
     )

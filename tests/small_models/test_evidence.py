@@ -11,11 +11,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ferrule.models.small_models.argument_filling import ArgumentFiller
-from ferrule.models.small_models.dates import Date, find_dates, format_date, requested_format
-from ferrule.models.small_models.evidence import find_values_in_description
-from ferrule.models.small_models.request import Request
-from ferrule.models.small_models.units import is_unit_for
+from ferrule.small_models.argument_filling import ArgumentFiller
+from ferrule.small_models.dates import Date, find_dates, format_date, requested_format
+from ferrule.small_models.evidence import find_values_in_description
+from ferrule.small_models.request import Request
+from ferrule.small_models.units import is_unit_for
 
 
 class NoModel:

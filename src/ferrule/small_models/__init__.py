@@ -1,5 +1,8 @@
 """Help for models too small to plan: one step at a time, a tool is chosen and its arguments filled.
 
+A plug-in: nothing imports this package. The row of a provider in `models.registry` names
+`exchange.open_small_model_exchange` in place of a tool mode.
+
     exchange           a conversation with a small model: the `Exchange` that takes these steps
     tool_choice        which tool a request is for
     argument_filling   fills the arguments of a chosen tool, slot by slot

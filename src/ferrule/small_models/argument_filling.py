@@ -33,9 +33,7 @@ MAX_REQUEST_CHARACTERS = 2400
 
 
 class RawModel(Protocol):
-    """What the model client of a small local model can do beyond `ModelClient`.
-
-    Only `Local` has it.
+    """What the model client of a small model can do beyond `ModelClient` (`models.local` has it).
 
     Contract: decoding is greedy, so the same prompt gives the same text. Both methods raise
     ProviderError. A cancelled call may go on to its limit in the background; its answer is dropped.

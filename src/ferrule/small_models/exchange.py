@@ -14,7 +14,7 @@ So a run is one call and one answer, which is what a model of this size can be t
 who need several steps ask several times, or use a larger model.
 
 Context windows are small too: the conversation before is cut to `MAX_REMEMBERED` characters, a
-result to `READ`.
+result to `MAX_READ`.
 """
 
 from __future__ import annotations
@@ -26,9 +26,17 @@ from typing import Any, Protocol, cast, runtime_checkable
 from weakref import WeakKeyDictionary
 
 from ferrule.core.calls import ToolCall, encode_json
+from ferrule.core.errors import ConfigError
 from ferrule.core.events import ModelAnswered
 from ferrule.core.messages import AssistantMessage, Message, ToolMessage, UserMessage
-from ferrule.models.client import Capabilities, Exchange, ModelOptions, Sink, ToolSpec
+from ferrule.models.client import (
+    Capabilities,
+    Exchange,
+    ModelClient,
+    ModelOptions,
+    Sink,
+    ToolSpec,
+)
 from ferrule.models.tool_modes.plain_history import render_results
 from ferrule.models.tool_modes.text import parameter_schema
 from ferrule.tools.word_stems import content_stems
@@ -55,6 +63,26 @@ MAX_TOOL_SCORE = 0.2
 
 MAX_LEARNED = 8
 """Sets of tools that are remembered for a model client."""
+
+
+def open_small_model_exchange(
+    client: ModelClient, system: str, tools: Sequence[ToolSpec], options: ModelOptions
+) -> Exchange:
+    """Open a conversation with a small model, in place of the `constrained` tool mode. No I/O.
+
+    The list of providers names this function for the embedded model (`models.registry`).
+
+    Raises:
+        ConfigError: The client cannot do what the help needs (`argument_filling.RawModel`).
+    """
+    if not isinstance(client, SmallModelClient):
+        raise ConfigError(
+            f"`{client.model}` cannot be helped as a small model: its client completes no raw "
+            "prompts",
+            code="tool_mode",
+            hint="leave its `tool_modes` out",
+        )
+    return SmallModelExchange(client, system, tools, options)
 
 
 @runtime_checkable
