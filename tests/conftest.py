@@ -13,6 +13,8 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, settings
 
+from ferrule.models.registry import PROVIDERS
+
 sys.path.insert(0, str(Path(__file__).parent))
 
 # That a machine is busy is no finding about Ferrule. How many cases there are and how large they
@@ -36,6 +38,13 @@ def pytest_collection() -> Generator[None, object, object]:
         gc.freeze()
         gc.enable()
 
+
+VARIABLES_OF_PROVIDERS = {
+    variable
+    for row in PROVIDERS.values()
+    for variable in (row.key_variable, row.address_variable)
+    if variable
+}
 
 MADE: Counter[Path] = Counter()
 """How many folders of each name were made: the next number, without reading a folder of ten
@@ -73,17 +82,8 @@ def own_folders(homes: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     home = numbered(homes, "")
     monkeypatch.setenv("FERRULE_STATE", str(home / "state"))
     monkeypatch.setenv("FERRULE_CONFIG", str(home / "config"))
-    for name in (
-        "ANTHROPIC_API_KEY",
-        "ANTHROPIC_BASE_URL",
-        "OPENAI_API_KEY",
-        "OPENAI_BASE_URL",
-        "OLLAMA_HOST",
-        "HTTP_PROXY",
-        "HTTPS_PROXY",
-        "http_proxy",
-        "https_proxy",
-    ):
+    proxies = ("HTTP_PROXY", "HTTPS_PROXY", "http_proxy", "https_proxy")
+    for name in (*VARIABLES_OF_PROVIDERS, *proxies):
         monkeypatch.delenv(name, raising=False)
     yield home
 

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import ast
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+import ferrule
 from ferrule.core.errors import ConfigError
 from ferrule.models.ollama.client import Ollama
 from ferrule.models.openai.chat import OpenAIChat
@@ -74,6 +77,43 @@ assert is_loaded()
         [sys.executable, "-c", probe], capture_output=True, text=True, check=False
     )
     assert done.returncode == 0, done.stderr
+
+
+KEYED = [name for name, row in PROVIDERS.items() if row.key_variable]
+
+
+@pytest.mark.proves("providers.one-row")
+@pytest.mark.parametrize("name", KEYED)
+def test_a_client_reads_the_variables_that_its_providers_row_names(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    row = PROVIDERS[name]
+    with pytest.raises(ConfigError) as raised:
+        create_model_client(f"{name}:x")
+    assert row.key_variable in raised.value.hint
+    monkeypatch.setenv(row.key_variable, "k")
+    reached: Any = create_model_client(f"{name}:x")
+    monkeypatch.setenv(row.address_variable, "http://127.0.0.1:9")
+    moved: Any = create_model_client(f"{name}:x")
+    assert reached.base_url != moved.base_url == "http://127.0.0.1:9"
+
+
+@pytest.mark.proves("providers.one-row")
+def test_no_other_table_lists_the_providers() -> None:
+    wrong: list[str] = []
+    for path in sorted(Path(ferrule.__file__).parent.rglob("*.py")):
+        if path.name == "registry.py" and path.parent.name == "models":
+            continue
+        for node in ast.walk(ast.parse(path.read_text("utf-8"))):
+            listed = {
+                one.value
+                for one in ast.iter_child_nodes(node)
+                if isinstance(one, ast.Constant) and isinstance(one.value, str)
+            }
+            is_table = isinstance(node, ast.Dict | ast.Set | ast.Tuple | ast.List)
+            if is_table and len(listed & PROVIDERS.keys()) > 1:
+                wrong.append(f"{path}:{node.lineno}: {sorted(listed & PROVIDERS.keys())}")
+    assert not wrong, "\n".join(wrong)
 
 
 def test_looking_up_names_loads_no_wire() -> None:

@@ -213,14 +213,16 @@ Go on
 
 @pytest.mark.proves("export.screenplay")
 def test_the_screenplay_has_title_scenes_dialogue_notes_and_an_end() -> None:
-    assert "".join(write_screenplay(records())) == PLAY
+    assert "".join(write_screenplay(records(), {"ollama"})) == PLAY
+    elsewhere = PLAY.replace("INT. LOCAL COMPUTE", "EXT. REMOTE COMPUTE")
+    assert "".join(write_screenplay(records(), {"local"})) == elsewhere != PLAY
     assert "second line" not in PLAY
 
 
 @pytest.mark.proves("export.screenplay")
 @pytest.mark.parametrize("stop", range(len(STORY) + 1))
 def test_a_screenplay_can_be_left_after_any_event_and_appended_to(stop: int) -> None:
-    first, second = Screenplay(), Screenplay()
+    first, second = Screenplay({"ollama"}), Screenplay({"ollama"})
     told = records()
     text = "".join(first.feed(record) for record in told[:stop])
     for record in told[:stop]:

@@ -2,7 +2,7 @@
 
 Tool modes and dialects are here too. Nothing in this package knows how a tool is carried out.
 
-Packages: `anthropic`, `any_llm`, `dialects`, `http`, `local`, `ollama`, `openai`, `tool_modes`.
+Packages: one per provider (`registry` names them), `dialects`, `http`, `tool_modes`.
 Modules: `answer_building`, `capabilities`, `client`, `exact_json`, `hosted_tools`, `leak_check`,
 `prices`, `provider_errors`, `reasoning_models`, `registry`, `request_encoding`, `scripted`,
 `untrusted_text`.

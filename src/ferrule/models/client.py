@@ -79,6 +79,7 @@ class Capabilities:
 class ModelOptions:
     """Settings of one model. None leaves the provider's default.
 
+    What a provider's API does not have is not sent; its row in `models.registry` says what it has.
     `extra` is merged into the request unchanged. `provider_tools` are hosted tools in the
     provider's own format (`models.hosted_tools`); a client without hosted tools raises ConfigError
     for them. `tool_search` is the variant (`bm25`, `regex`) of the provider's tool search for
@@ -91,6 +92,9 @@ class ModelOptions:
     num_ctx: int | None = None
     thinking: bool | str | None = None
     seed: int | None = None
+    top_p: float | None = None
+    presence_penalty: float | None = None
+    frequency_penalty: float | None = None
     timeout: float = 600.0
     extra: Mapping[str, Any] = field(default_factory=dict[str, Any])
     provider_tools: tuple[Mapping[str, Any], ...] = ()

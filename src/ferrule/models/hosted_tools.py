@@ -20,6 +20,7 @@ from ferrule.core.calls import ToolCall, encode_json
 from ferrule.core.errors import ConfigError
 from ferrule.core.events import ProviderToolCall
 
+from .registry import PROVIDERS
 from .request_encoding import encode_json_bytes
 
 APPROVAL_TOOL = "mcp_approval"
@@ -186,10 +187,11 @@ def reject_hosted_tools(tools: Sequence[Mapping[str, Any]], model: str) -> None:
         ConfigError: There are any.
     """
     if tools:
+        able = [f"`{name}:`" for name, row in PROVIDERS.items() if row.has_hosted_tools]
         raise ConfigError(
             f"`{model}` cannot be given provider tools: its API has none",
             code="provider_tools",
-            hint="use a model of `openai-responses:` or `anthropic:`",
+            hint=f"use a model of {' or '.join(able)}",
         )
 
 

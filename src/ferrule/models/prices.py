@@ -9,7 +9,7 @@ Prices are looked up in this order:
 
    `cached` and `written` are parts of the input; where they are left out they cost as much as
    `input`.
-2. `local:` models run on this machine and cost nothing.
+2. models of providers whose row in `registry` says that they are free (`local:`) cost nothing.
 3. the data of the library genai-prices (the extra `prices`), as it was released; nothing is
    fetched. It knows that cached tokens cost less, that written ones cost more, and that long
    requests can cost more.
@@ -30,11 +30,13 @@ from ferrule.core.events import Usage
 from ferrule.storage import paths
 from ferrule.storage.settings.yaml_tree import Node, parse_yaml
 
+from .registry import find_provider
+
 PRICES_FILE = "prices.yaml"
 _MILLION = Decimal(1_000_000)
 _TOKEN_KINDS = ("input", "output", "cached", "written")
-_GENAI_PROVIDERS = {"openai-responses": "openai", "gemini": "google"}
-"""Providers whose name in the data of genai-prices differs from ours."""
+_NAMES_OF_ANY_LLM = {"gemini": "google"}
+"""Providers behind any-llm whose names in the data of genai-prices are different."""
 
 Price = Callable[[Usage], Decimal]
 """Maps token usage to its cost in US dollars."""
@@ -59,7 +61,8 @@ def find_price(model: str) -> Price | None:
     own = _read_own_prices(model)
     if own is not None:
         return lambda usage: _calculate(own, usage)
-    if model.startswith("local:"):
+    row = find_provider(model)
+    if row is not None and row.is_free:
         return lambda usage: Decimal(0)
     return _load_published_price(model)
 
@@ -111,8 +114,11 @@ def _load_published_price(model: str) -> Price | None:
     except ImportError:
         return None
     provider, _, name = model.partition(":")
+    row = find_provider(model)
+    listed_as = (row.price_name if row is not None else "") or provider
     if provider == "any":
         provider, _, name = name.partition("/")
+        listed_as = _NAMES_OF_ANY_LLM.get(provider, provider)
 
     def price(usage: Usage) -> Decimal:
         tokens: Any = genai_prices.Usage(
@@ -122,9 +128,7 @@ def _load_published_price(model: str) -> Price | None:
             cache_write_tokens=usage.written,
             output_tokens=usage.output,
         )
-        found = genai_prices.calc_price(
-            tokens, name, provider_id=_GENAI_PROVIDERS.get(provider, provider)
-        )
+        found = genai_prices.calc_price(tokens, name, provider_id=listed_as)
         return found.total_price
 
     try:

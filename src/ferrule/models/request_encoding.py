@@ -7,13 +7,13 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, cast
 
 from ferrule.core.calls import encode_json
 from ferrule.core.messages import AssistantMessage, Message
 
-from .client import ToolSpec
+from .client import ModelOptions, ToolSpec
 
 _INVALID_IN_NAME = re.compile(r"[^A-Za-z0-9_-]")
 
@@ -145,6 +145,28 @@ def truncation_warning(sent_weight: int, read_tokens: int) -> str:
         f"the server read {read_tokens} tokens, but at least about {estimate} were sent: "
         "it has probably cut the start of the conversation, with the tools in it"
     )
+
+
+CHAT_OPTION_NAMES = {
+    "temperature": "temperature",
+    "max_tokens": "max_tokens",
+    "seed": "seed",
+    "top_p": "top_p",
+    "presence_penalty": "presence_penalty",
+    "frequency_penalty": "frequency_penalty",
+}
+"""Members of a chat-completions request, by the names of the fields of `ModelOptions`."""
+
+
+def name_options(options: ModelOptions, names: Mapping[str, str]) -> dict[str, Any]:
+    """Return the options that are set, as members of a request.
+
+    Args:
+        options: The options of the model.
+        names: The names of the provider's API, by those of the fields of `ModelOptions`.
+    """
+    values = {name: getattr(options, field) for field, name in names.items()}
+    return {name: value for name, value in values.items() if value is not None}
 
 
 def encode_json_bytes(value: object) -> bytes:

@@ -4,19 +4,24 @@ from __future__ import annotations
 
 import asyncio
 import os
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
-from importlib.util import find_spec
+from typing import cast
 
-from ferrule.core.errors import FerruleError
-from ferrule.storage.settings.settings import Settings, load_settings
+from ferrule.core.errors import ProviderError
+from ferrule.models.registry import PROVIDERS, Provider, import_object
+from ferrule.storage.settings.settings import ProviderSettings, Settings, load_settings
 
 SECONDS = 2.0
 """How long a provider may take to list its models."""
 
+FindModels = Callable[[str], Awaitable[list[str]]]
+"""The type of what `Provider.find_models` names."""
+
 
 @dataclass(frozen=True, slots=True)
 class DiscoveredModel:
-    """A model, or a provider (`name:`) without models; `detail` says what is missing."""
+    """A model that can be used, or an example of a provider's; `detail` says what is missing."""
 
     model: str
     ready: bool
@@ -26,49 +31,37 @@ class DiscoveredModel:
 async def discover_models(settings: Settings | None = None) -> list[DiscoveredModel]:
     """List the models of each provider, using the addresses and keys that the settings name."""
     in_force = settings or load_settings()
-    local, ollama, openai = await asyncio.gather(
-        _find_local(), _find_ollama(in_force), _find_openai(in_force)
-    )
-    return [*local, *ollama, *openai]
+    searches = [
+        _find_models(name, provider, in_force.provider(name))
+        for name, provider in PROVIDERS.items()
+        if provider.find_models or provider.key_variable
+    ]
+    found = await asyncio.gather(*searches)
+    return [model for models in found for model in models]
 
 
-async def _find_local() -> list[DiscoveredModel]:
-    from ferrule.models.local.pull import installed_path
-
-    if find_spec("xllamacpp") is None:
-        return [DiscoveredModel("local:smollm2", False, "needs `pip install 'ferrule[local]'`")]
-    try:
-        installed_path("smollm2")
-    except FerruleError as error:
-        return [DiscoveredModel("local:smollm2", False, f"{error.detail}; `{error.hint}`")]
-    return [DiscoveredModel("local:smollm2", True)]
-
-
-async def _find_ollama(settings: Settings) -> list[DiscoveredModel]:
-    from ferrule.models.ollama.client import Ollama
-
-    base = settings.provider("ollama").base_url
-    client = Ollama("any", base_url=base) if base else Ollama("any")
+async def _find_models(
+    name: str, provider: Provider, settings: ProviderSettings
+) -> list[DiscoveredModel]:
+    if not provider.find_models:
+        return [_check_key(provider, settings)]
+    find = cast("FindModels", import_object(provider.find_models))
     try:
         async with asyncio.timeout(SECONDS):
-            names = await client.list_installed()
+            models = await find(settings.base_url)
     except TimeoutError:
-        names = []
-    finally:
-        await client.close()
-    if names:
-        return [DiscoveredModel(f"ollama:{name}", True) for name in names]
-    detail = f"no models at {client.base_url} (`ollama serve`, `ollama pull llama3.2`)"
-    return [DiscoveredModel("ollama:", False, detail)]
+        return [DiscoveredModel(provider.example, False, f"no answer in {SECONDS:g} seconds")]
+    except ProviderError as error:
+        detail = f"{error.detail}: {error.hint}" if error.hint else error.detail
+        return [DiscoveredModel(provider.example, False, detail)]
+    return [DiscoveredModel(f"{name}:{model}", True) for model in models]
 
 
-async def _find_openai(settings: Settings) -> list[DiscoveredModel]:
-    provider = settings.provider("openai")
-    key = os.environ.get(provider.api_key_env or "OPENAI_API_KEY")
-    if key or provider.base_url or os.environ.get("OPENAI_BASE_URL"):
-        return [DiscoveredModel("openai:MODEL", True, "the key or the address is set")]
-    return [
-        DiscoveredModel(
-            "openai:", False, "set OPENAI_API_KEY (and OPENAI_BASE_URL for another server)"
-        )
-    ]
+def _check_key(provider: Provider, settings: ProviderSettings) -> DiscoveredModel:
+    """Say whether a provider that is only known by its key or its URL can be used."""
+    variable = settings.api_key_env or provider.key_variable
+    address = settings.base_url or os.environ.get(provider.address_variable)
+    if os.environ.get(variable) or address:
+        return DiscoveredModel(provider.example, True, "the key or the address is set")
+    detail = f"set {variable} (and {provider.address_variable} for another server)"
+    return DiscoveredModel(provider.example, False, detail)

@@ -15,9 +15,9 @@ and `string_arguments` say how the format encodes arguments.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
@@ -26,6 +26,7 @@ from ferrule.core.events import ModelAnswered, Usage
 from ferrule.core.messages import AssistantMessage, Message, ToolMessage, UserMessage
 from ferrule.models.client import ModelClient, ModelOptions, ToolSpec
 from ferrule.models.http.transport import Transport
+from ferrule.models.registry import BASIC_OPTIONS, find_provider
 
 from .http_double import HttpDouble, Reply, Request
 
@@ -38,6 +39,15 @@ ADD = ToolSpec(
     "Add two numbers.",
     '{"type":"object","properties":{"a":{"type":"integer"},"b":{"type":"integer"}},"required":["a","b"]}',
 )
+OPTIONS: dict[str, Any] = {
+    "temperature": 0.625,
+    "max_tokens": 4321,
+    "seed": 97,
+    "top_p": 0.375,
+    "presence_penalty": 0.125,
+    "frequency_penalty": 0.875,
+}
+"""Options with values that stand nowhere else in a request."""
 HELLO: tuple[Message, ...] = (UserMessage("Was ist 1+2? ☃ 🙂"),)
 
 
@@ -125,6 +135,12 @@ class ModelClientConformance:
     string_arguments = True
     pieces_before_text = 2
     """Number of pieces of a stream up to the first text."""
+
+    @property
+    def supported_options(self) -> frozenset[str]:
+        """The fields of `ModelOptions` that the API has: by default those of the provider's row."""
+        provider = find_provider(self.make_client("http://127.0.0.1:9", Transport()).model)
+        return BASIC_OPTIONS if provider is None else provider.options
 
     def make_client(self, url: str, transport: Transport) -> ModelClient:
         raise NotImplementedError
@@ -290,6 +306,18 @@ class ModelClientConformance:
         assert bodies[1].startswith(known)
         assert "3 ☃".encode() in bodies[1]
 
+    def test_the_options_that_the_provider_has_are_sent_and_no_others(self) -> None:
+        sent: set[Any] = set()
+
+        async def story(talk: Conversation) -> None:
+            exchange = talk.client().open("", [ADD], ModelOptions(**OPTIONS))
+            await exchange.ask(HELLO)
+            sent.update(_numbers_in(talk.model_requests[0].json()))
+
+        self.run_conversation([self.encode(ServerAnswer(("3",)), False)], story)
+        told = {name for name, value in OPTIONS.items() if value in sent}
+        assert told == self.supported_options & OPTIONS.keys()
+
     def test_broken_arguments_of_the_model_do_not_break_the_next_request(self) -> None:
         sent: list[dict[str, Any]] = []
 
@@ -439,3 +467,13 @@ class ModelClientConformance:
         self.run_conversation(
             [Reply(400, json={"error": "no"}), self.encode(ServerAnswer(("3",)), False)], story
         )
+
+
+def _numbers_in(value: object) -> Iterator[float]:
+    if isinstance(value, Mapping):
+        value = list(cast("Mapping[str, object]", value).values())
+    if isinstance(value, list):
+        for item in cast("list[object]", value):
+            yield from _numbers_in(item)
+    elif isinstance(value, (int, float)) and not isinstance(value, bool):
+        yield value

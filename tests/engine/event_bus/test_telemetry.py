@@ -25,6 +25,7 @@ from ferrule.engine.event_bus.bus import Bus
 from ferrule.engine.event_bus.events import BusEvent
 from ferrule.engine.telemetry.names import CONTENT, LATEST, Attribute, Metric, provider_and_model
 from ferrule.engine.telemetry.telemetry import Telemetry
+from ferrule.models.registry import PROVIDERS
 from ferrule.models.scripted import calls, fails, says
 from grouped_options import grouped
 
@@ -388,7 +389,9 @@ def test_every_name_is_one_of_the_conventions() -> None:
     newer = {Metric.AGENT_DURATION, Metric.TOOL_DURATION}
     assert {str(name) for name in (*Attribute, *Metric)} - known == newer
     values = {value.value for value in gen_ai_attributes.GenAiProviderNameValues}
+    renamed = [f"{name}:x" for name, row in PROVIDERS.items() if row.telemetry_name]
     for ours in (
+        *renamed,
         "openai:x",
         "anthropic:x",
         "any:bedrock/x",
@@ -398,6 +401,7 @@ def test_every_name_is_one_of_the_conventions() -> None:
     ):
         assert provider_and_model(ours)[0] in values
     assert provider_and_model("ollama:llama3.2") == ("ollama", "llama3.2")
+    assert provider_and_model("openai-responses:gpt-5") == ("openai", "gpt-5")
     assert provider_and_model("any:mistral/large") == ("mistral_ai", "large")
 
 

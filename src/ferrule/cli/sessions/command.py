@@ -106,10 +106,9 @@ def export(session: str, kind: str, output: str | None, redact: bool) -> None:
     """Write a session as JSON lines, Markdown or a screenplay (.spmd)."""
     from ferrule.runtime.assemble import open_journal
 
-    writer = {"jsonl": export_jsonl, "markdown": write_markdown, "spmd": write_screenplay}[kind]
     with open_journal() as store:
         records = store.records(store.find(session).session)
-        parts = writer(_redact(records) if redact else records)
+        parts = _write_export(kind, _redact(records) if redact else records)
         if output is None:
             for part in parts:
                 click.echo(part, nl=False)
@@ -117,6 +116,14 @@ def export(session: str, kind: str, output: str | None, redact: bool) -> None:
         with click.open_file(output, "w", encoding="utf-8", atomic=True) as file:
             file.writelines(parts)
     click.echo(f"wrote {output}", err=True)
+
+
+def _write_export(kind: str, records: Iterator[JournalRecord]) -> Iterator[str]:
+    from ferrule.models.registry import list_local_providers
+
+    if kind == "spmd":
+        return write_screenplay(records, list_local_providers())
+    return export_jsonl(records) if kind == "jsonl" else write_markdown(records)
 
 
 def _redact(records: Iterator[JournalRecord]) -> Iterator[JournalRecord]:

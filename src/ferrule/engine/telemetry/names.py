@@ -13,6 +13,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from enum import StrEnum
 
+from ferrule.models.registry import find_provider
+
 OPT_IN = "OTEL_SEMCONV_STABILITY_OPT_IN"
 OPT_IN_VALUE = "gen_ai_latest_experimental"
 CAPTURE = "OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT"
@@ -101,8 +103,7 @@ BUCKETS: dict[Metric, tuple[float, ...]] = {
 }
 """Boundaries that the conventions ask for, in tokens and seconds."""
 
-PROVIDERS = {
-    "any": "",
+_NAMES_OF_ANY_LLM = {
     "azure": "azure.ai.openai",
     "bedrock": "aws.bedrock",
     "gemini": "gcp.gemini",
@@ -112,7 +113,7 @@ PROVIDERS = {
     "watsonx": "ibm.watsonx.ai",
     "xai": "x_ai",
 }
-"""Our provider names that are different in the conventions."""
+"""Providers behind any-llm whose names are different in the conventions."""
 
 FINISH_REASONS = {
     "end": "stop",
@@ -131,7 +132,11 @@ def provider_and_model(name: str) -> tuple[str, str]:
     provider, _, model = name.partition(":")
     if provider == "any" and "/" in model:
         provider, _, model = model.partition("/")
-    return PROVIDERS.get(provider) or provider or "unknown", model or name
+        return _NAMES_OF_ANY_LLM.get(provider, provider) or "unknown", model
+    row = find_provider(name)
+    if row is not None and row.telemetry_name:
+        provider = row.telemetry_name
+    return provider or "unknown", model or name
 
 
 class OptIn:

@@ -44,6 +44,7 @@ from ferrule.models.request_encoding import (
     describe_tool,
     encode_json_bytes,
     encode_utf8,
+    name_options,
     parse_object,
     truncation_warning,
     weigh_message,
@@ -70,6 +71,7 @@ _HAS_THINKING_BUDGET = re.compile(
 """Models that think within a number of tokens; later ones decide by themselves (`adaptive`)."""
 _THINKING_BUDGETS = {"low": 2_048, "medium": 8_192, "high": 16_384, "max": 24_576}
 
+_OPTION_NAMES = {"temperature": "temperature", "top_p": "top_p"}
 _INVALID_IN_ID = re.compile(r"[^A-Za-z0-9_-]")
 _EMPTY_TEXT = "(nothing)"
 """Replaces text that is only blanks: the API refuses empty text."""
@@ -437,8 +439,7 @@ def _request_settings(model: str, options: ModelOptions) -> dict[str, Any]:
     """Return the model options as members of the request."""
     max_tokens = options.max_tokens or _default_max_tokens(model)
     fields: dict[str, Any] = {"max_tokens": max_tokens}
-    if options.temperature is not None:
-        fields["temperature"] = options.temperature
+    fields |= name_options(options, _OPTION_NAMES)
     fields.update(_thinking_settings(model, options.thinking, max_tokens))
     return fields | dict(options.extra)
 

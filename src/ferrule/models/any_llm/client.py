@@ -32,11 +32,13 @@ from ferrule.models.http.retry import retry
 from ferrule.models.openai.chat_answers import ChatStreamParser, parse_answer
 from ferrule.models.provider_errors import error_from_object
 from ferrule.models.request_encoding import (
+    CHAT_OPTION_NAMES,
     EncodedHistory,
     ToolNames,
     arguments_as_object,
     encode_json_bytes,
     encode_tools,
+    name_options,
     parse_object,
 )
 
@@ -202,12 +204,7 @@ class AnyExchange:
         if schema is not None:
             shape = {"name": "reply", "schema": dict(schema)}
             request["response_format"] = {"type": "json_schema", "json_schema": shape}
-        named = {
-            "temperature": options.temperature,
-            "max_tokens": options.max_tokens,
-            "seed": options.seed,
-        }
-        request |= {name: value for name, value in named.items() if value is not None}
+        request |= name_options(options, CHAT_OPTION_NAMES)
         if isinstance(options.thinking, str):
             request["reasoning_effort"] = options.thinking
         return request | dict(options.extra)

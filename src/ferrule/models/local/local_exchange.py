@@ -27,7 +27,12 @@ from ferrule.models.client import ModelOptions, Sink, ToolSpec
 from ferrule.models.http.server_sent_events import EventSplitter
 from ferrule.models.http.transport import Transport
 from ferrule.models.openai.chat_exchange import ChatExchange
-from ferrule.models.request_encoding import encode_json_bytes, parse_object
+from ferrule.models.request_encoding import (
+    CHAT_OPTION_NAMES,
+    encode_json_bytes,
+    name_options,
+    parse_object,
+)
 from ferrule.models.untrusted_text import is_control_token, map_message, map_tool
 
 from . import gguf
@@ -228,12 +233,7 @@ JSON_HEADERS = {"Content-Type": "application/json"}
 def _settings(options: ModelOptions, schema: Mapping[str, Any] | None) -> dict[str, Any]:
     """Return the model options as `/v1/completions` takes them."""
     fields: dict[str, Any] = {"stream": True, "stream_options": {"include_usage": True}}
-    named = {
-        "temperature": options.temperature,
-        "max_tokens": options.max_tokens,
-        "seed": options.seed,
-    }
-    fields |= {name: value for name, value in named.items() if value is not None}
+    fields |= name_options(options, CHAT_OPTION_NAMES)
     if schema is not None:
         fields["json_schema"] = schema
     return fields | dict(options.extra)

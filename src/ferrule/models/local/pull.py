@@ -127,6 +127,32 @@ def installed_path(name: str | PullableModel) -> Path:
     return place
 
 
+async def find_models(base_url: str = "") -> list[str]:
+    """Return the names of the models that can run in this process.
+
+    Raises:
+        ProviderError: llama.cpp is missing, or no model was fetched.
+    """
+    if find_spec("xllamacpp") is None:
+        raise ProviderError(
+            "llama.cpp is not installed",
+            code="extra_missing",
+            hint="`pip install 'ferrule[local]'`",
+        )
+    installed: list[str] = []
+    problem: ProviderError | None = None
+    for name in MODELS:
+        try:
+            installed_path(name)
+        except ProviderError as error:
+            problem = error
+        else:
+            installed.append(name)
+    if problem is not None and not installed:
+        raise problem
+    return installed
+
+
 def _is_intact(place: Path, model: PullableModel) -> bool:
     """Return whether the file has the model's hash. The result is kept until the file changes.
 

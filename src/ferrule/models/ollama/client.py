@@ -33,12 +33,14 @@ from ferrule.models.http.streaming import parse_stream
 from ferrule.models.http.transport import Transport
 from ferrule.models.provider_errors import error_from_object, error_from_response
 from ferrule.models.request_encoding import (
+    CHAT_OPTION_NAMES,
     EncodedHistory,
     ToolNames,
     arguments_as_object,
     encode_json_bytes,
     encode_tools,
     encode_utf8,
+    name_options,
     parse_object,
     truncation_warning,
     weigh_text,
@@ -48,6 +50,7 @@ DEFAULT_URL = "http://127.0.0.1:11434"
 DEFAULT_WINDOW = 32_768
 """Most tokens of `num_ctx` unless more are configured: memory grows with the context window."""
 
+_OPTION_NAMES = {**CHAT_OPTION_NAMES, "max_tokens": "num_predict"}
 _HEADERS = {"Content-Type": "application/json"}
 _NUM_CTX_IN_MODELFILE = re.compile(r"^num_ctx\s+(\d+)\s*$", re.M)
 
@@ -153,6 +156,26 @@ class Ollama:
         return [str(model.get("name", "")) for model in objects_in(listed)]
 
 
+async def find_models(base_url: str = "") -> list[str]:
+    """Return the names of the models that are installed on a server.
+
+    Raises:
+        ProviderError: There are none, or the server cannot be reached.
+    """
+    client = Ollama("any", base_url=base_url)
+    try:
+        names = await client.list_installed()
+    finally:
+        await client.close()
+    if not names:
+        raise ProviderError(
+            f"no models at {client.base_url}",
+            code="model_not_found",
+            hint="`ollama serve`, `ollama pull llama3.2`",
+        )
+    return names
+
+
 class OllamaExchange:
     """One conversation.
 
@@ -241,12 +264,7 @@ class OllamaExchange:
         show = await self._client.show()
         capabilities = read_ollama_show(show)
         chosen: dict[str, Any] = {"num_ctx": options.num_ctx or _default_window(show, capabilities)}
-        named = {
-            "temperature": options.temperature,
-            "num_predict": options.max_tokens,
-            "seed": options.seed,
-        }
-        chosen |= {name: value for name, value in named.items() if value is not None}
+        chosen |= name_options(options, _OPTION_NAMES)
         fields: dict[str, Any] = dict(options.extra)
         fields["options"] = {**chosen, **cast(dict[str, Any], fields.get("options", {}))}
         think = _thinking_setting(options.thinking, show, capabilities, notice)

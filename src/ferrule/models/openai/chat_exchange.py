@@ -22,12 +22,14 @@ from ferrule.models.http.streaming import parse_stream
 from ferrule.models.http.transport import Transport
 from ferrule.models.provider_errors import error_from_response
 from ferrule.models.request_encoding import (
+    CHAT_OPTION_NAMES,
     EncodedHistory,
     ToolNames,
     arguments_as_object,
     encode_json_bytes,
     encode_tools,
     encode_utf8,
+    name_options,
     parse_object,
     truncation_warning,
     weigh_text,
@@ -267,13 +269,10 @@ def _encode_options(options: ModelOptions, is_openai: bool) -> bytes:
 
     OpenAI itself renamed `max_tokens`.
     """
-    fields: dict[str, Any] = {}
-    if options.temperature is not None:
-        fields["temperature"] = options.temperature
-    if options.max_tokens is not None:
-        fields["max_completion_tokens" if is_openai else "max_tokens"] = options.max_tokens
-    if options.seed is not None:
-        fields["seed"] = options.seed
+    names = CHAT_OPTION_NAMES
+    if is_openai:
+        names = {**names, "max_tokens": "max_completion_tokens"}
+    fields = name_options(options, names)
     if isinstance(options.thinking, str):
         fields["reasoning_effort"] = options.thinking
     elif options.thinking is not None and not is_openai:

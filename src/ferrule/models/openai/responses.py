@@ -44,6 +44,7 @@ from ferrule.models.request_encoding import (
     encode_json_bytes,
     encode_utf8,
     fit_name,
+    name_options,
     truncation_warning,
     weigh_message,
     weigh_text,
@@ -53,6 +54,11 @@ from .chat import OpenAIChat
 from .responses_answers import OutputBuilder, ResponseStreamParser, parse_answer
 from .strict_schema import CompiledSchema, compile_strict
 
+_OPTION_NAMES = {
+    "temperature": "temperature",
+    "max_tokens": "max_output_tokens",
+    "top_p": "top_p",
+}
 _LISTED_CHARACTERS = 200
 """Most characters of a namespace's description that list its tools."""
 
@@ -411,10 +417,7 @@ def _encode_namespace(name: str, members: Sequence[tuple[ToolSpec, str]]) -> str
 def _settings(options: ModelOptions) -> dict[str, Any]:
     """Return the model options as members of the request."""
     fields: dict[str, Any] = {"store": False, "include": ["reasoning.encrypted_content"]}
-    if options.temperature is not None:
-        fields["temperature"] = options.temperature
-    if options.max_tokens is not None:
-        fields["max_output_tokens"] = options.max_tokens
+    fields |= name_options(options, _OPTION_NAMES)
     if options.thinking is not None:
         fields["reasoning"] = {"effort": _reasoning_effort(options.thinking)}
     return fields | dict(options.extra)

@@ -6,10 +6,11 @@
                prompt_cache_retention, prediction
     refused    everything else, by its name
 
-`_SUPPORTED` says which of the taken parameters a provider supports; others are refused for its
-models. `stop` is applied here, to the model's output, because a grammar that constrains a reply
-must not be cut off by a provider. What is ignored changes no answer: bookkeeping of the API's
-owner, and hints for its caches. `user` identifies no one here: the token says who asks.
+A provider's row in `models.registry` says which of the taken parameters it supports; others are
+refused for its models.
+`stop` is applied here, to the model's output, because a grammar that constrains a reply must not be
+cut off by a provider. What is ignored changes no answer: bookkeeping of the API's owner, and hints
+for its caches. `user` identifies no one here: the token says who asks.
 """
 
 from __future__ import annotations
@@ -19,21 +20,11 @@ from dataclasses import dataclass, field, replace
 from typing import Any, cast
 
 from ferrule.models.client import ModelOptions
+from ferrule.models.registry import BASIC_OPTIONS, find_provider
 
 from .errors import RequestRefused
 
 MAX_STOPS = 16
-EVERYWHERE = frozenset(("temperature", "max_tokens"))
-_CHAT = EVERYWHERE | {"seed", "top_p", "presence_penalty", "frequency_penalty"}
-_SUPPORTED: dict[str, frozenset[str]] = {
-    "openai": _CHAT | {"reasoning_effort"},
-    "openai-responses": EVERYWHERE | {"top_p", "reasoning_effort"},
-    "anthropic": EVERYWHERE | {"top_p", "reasoning_effort"},
-    "ollama": _CHAT | {"reasoning_effort"},
-    "local": _CHAT,
-    "any": _CHAT | {"reasoning_effort"},
-    "scripted": _CHAT,
-}
 _IGNORED = frozenset(
     (
         "store",
@@ -68,6 +59,8 @@ _RANGES: dict[str, tuple[float, float]] = {
     "presence_penalty": (-2, 2),
     "frequency_penalty": (-2, 2),
 }
+_OPTION_NAMES = {"reasoning_effort": "thinking"}
+"""Parameters of the API whose names in `ModelOptions` differ."""
 _EFFORTS: dict[str, bool | str] = {"none": False, "low": "low", "medium": "medium", "high": "high"}
 _HARMLESS: dict[str, tuple[Any, ...]] = {
     "logprobs": (False,),
@@ -92,29 +85,21 @@ class Sampling:
         Raises:
             Refused: the model's provider does not support one of them.
         """
-        provider = model.partition(":")[0]
+        provider = find_provider(model)
+        supported = BASIC_OPTIONS if provider is None else provider.options
         for name in self.given:
-            if name not in _SUPPORTED.get(provider, EVERYWHERE):
+            if _OPTION_NAMES.get(name, name) not in supported:
                 raise RequestRefused(
                     f"`{name}` cannot be set for `{model}`",
                     param=name,
                     code="unsupported_parameter",
                 )
-        left = dict(self.given)
-        most = left.pop("max_tokens", None)
-        bound = [one for one in (most, options.max_tokens) if one is not None]
-        thinking = left.pop("reasoning_effort", None)
-        options = replace(
-            options,
-            temperature=left.pop("temperature", options.temperature),
-            seed=left.pop("seed", options.seed),
-            max_tokens=min(bound) if bound else None,
-            thinking=options.thinking if thinking is None else _EFFORTS[thinking],
-        )
-        if not left:
-            return options
-        more: dict[str, Any] = {"options": left} if provider == "ollama" else left
-        return replace(options, extra={**options.extra, **more})
+        changed = {_OPTION_NAMES.get(name, name): value for name, value in self.given.items()}
+        if "thinking" in changed:
+            changed["thinking"] = _EFFORTS[changed["thinking"]]
+        if "max_tokens" in changed and options.max_tokens is not None:
+            changed["max_tokens"] = min(changed["max_tokens"], options.max_tokens)
+        return replace(options, **changed)
 
 
 def parse_sampling(fields: Mapping[str, Any]) -> Sampling:

@@ -13,7 +13,7 @@ its name, arguments, outcome and the first line of the result. It does not conta
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from datetime import UTC, datetime
 
 from ferrule.core.calls import ToolResult
@@ -34,8 +34,6 @@ from .steps import (
 
 MAX_RESULT = 2_000
 """The default limit for a result in the readable exports, in characters."""
-LOCAL_PROVIDERS = frozenset({"local", "ollama", "scripted", "llamacpp", "lmstudio"})
-"""Providers whose models compute on this machine, as far as the name tells."""
 END_MARK = "> THE END <"
 """The last line of a complete screenplay."""
 
@@ -59,9 +57,16 @@ def write_markdown(records: Iterable[JournalRecord], *, cap: int = MAX_RESULT) -
         yield _visible(_block(step, cap)) + "\n\n"
 
 
-def write_screenplay(records: Iterable[JournalRecord]) -> Iterator[str]:
-    """Yield the session as Fountain (`.spmd`), with the end marker."""
-    play = Screenplay()
+def write_screenplay(
+    records: Iterable[JournalRecord], local_providers: Collection[str] = ()
+) -> Iterator[str]:
+    """Yield the session as Fountain (`.spmd`), with the end marker.
+
+    Args:
+        records: The records of the session.
+        local_providers: The providers whose models compute on this machine.
+    """
+    play = Screenplay(local_providers)
     for record in records:
         text = play.feed(record)
         if text:
@@ -73,18 +78,25 @@ class Screenplay:
     """Writes a screenplay step by step: append what `feed` and finally `close` return to a file.
 
     To continue a file, feed the records that it already contains and discard what is returned.
+
+    Args:
+        local_providers: The providers whose models compute on this machine.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, local_providers: Collection[str] = ()) -> None:
         self._story = StepReader()
+        self._local_providers = local_providers
 
     def feed(self, record: JournalRecord) -> str:
         """Return the text that this record adds, which may be empty."""
-        return "".join(_scene(step) for step in self._story.feed(record))
+        return self._write(self._story.feed(record))
 
     def close(self) -> str:
         """Return the end of the file: calls without an answer, and the end marker."""
-        return "".join(_scene(step) for step in self._story.finish()) + END_MARK + "\n"
+        return self._write(self._story.finish()) + END_MARK + "\n"
+
+    def _write(self, steps: Iterable[Step]) -> str:
+        return "".join(_scene(step, self._local_providers) for step in steps)
 
 
 def _steps(records: Iterable[JournalRecord]) -> Iterator[Step]:
@@ -230,13 +242,13 @@ def _longest_ticks(text: str) -> int:
 # ---- Fountain
 
 
-def _scene(step: Step) -> str:
+def _scene(step: Step, local_providers: Collection[str]) -> str:
     match step:
         case OpeningStep():
             return _title_page(step)
         case MessageStep():
             provider = step.model.partition(":")[0]
-            place = "INT. LOCAL COMPUTE" if provider in LOCAL_PROVIDERS else "EXT. REMOTE COMPUTE"
+            place = "INT. LOCAL COMPUTE" if provider in local_providers else "EXT. REMOTE COMPUTE"
             facts = [place, step.workspace, f"RUN {step.number}", format_time(step.time)]
             heading = _one_line(" - ".join(fact for fact in facts if fact))
             return f"{heading}\n\n{_dialogue('USER', step.text)}"

@@ -837,8 +837,8 @@ PROVIDER_SETTINGS: tuple[Setting, ...] = (
         key="force_native_tool_search",
         kind="flag",
         short=(
-            "Whether the URL supports the provider's own tool search, whatever the model is called "
-            "there (`openai-responses`, `anthropic`)."
+            "Whether the URL supports the provider's own tool search, if it has one, whatever the "
+            "model is called there."
         ),
     ),
 )
