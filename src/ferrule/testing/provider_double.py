@@ -4,17 +4,18 @@
         Anthropic("m", base_url=server.url, api_key="k")
         # or OpenAIResponses(..., base_url=f"{server.url}/v1")
 
-The server has `/v1/messages`, `/v1/responses` and `/v1/chat/completions`. Requests must fit the
-SDKs' types and answers are made of them. A request is refused as the provider would refuse it: an
-unknown field, a message out of order, a call without its result, a result without its call. The
-SDKs (`anthropic`, `openai`) must be installed. What only the provider knows (models, signatures,
-sizes) is not checked.
+The server has `/v1/messages`, `/v1/responses` and `/v1/chat/completions`, or the routes that it is
+given. Requests must fit the SDKs' types and answers are made of them. A request is refused as the
+provider would refuse it: an unknown field, a message out of order, a call without its result, a
+result without its call. The SDKs (`anthropic`, `openai`) must be installed. What only the provider
+knows (models, signatures, sizes) is not checked.
 """
 
 from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from functools import lru_cache
 from types import TracebackType
 from typing import Any
@@ -39,14 +40,39 @@ class RequestRefused(Exception):
     """Raised for a request that the provider would refuse."""
 
 
+def encode_error(code: str, message: str) -> dict[str, Any]:
+    """Encode an error as Anthropic and OpenAI do."""
+    return {"error": {"type": code, "message": message}}
+
+
+@dataclass(frozen=True)
+class Route:
+    """What a double does with the requests of one route.
+
+    Attributes:
+        check: Raises RequestRefused or ValidationError for a request the provider would refuse.
+        answer: Encodes a step as the answer to a request of that number, streamed or not.
+        encode_error: Encodes an error, from its code and its message.
+    """
+
+    check: Callable[[dict[str, Any]], None]
+    answer: Callable[[Step, int, bool], Reply]
+    encode_error: Callable[[str, str], dict[str, Any]] = encode_error
+
+
 class ProviderDouble:
     """Answers with the given steps in order, streamed if the request asks for it.
 
     `requests` are the bodies of all requests, `refusals` the reasons of refused ones.
+
+    Args:
+        steps: The answers.
+        routes: The routes of another provider, by their paths.
     """
 
-    def __init__(self, steps: Sequence[Step]) -> None:
+    def __init__(self, steps: Sequence[Step], routes: Mapping[str, Route] | None = None) -> None:
         self._steps = list(steps)
+        self._routes = _ROUTES if routes is None else routes
         self._http = HttpDouble(self._handle)
         self.requests: list[dict[str, Any]] = []
         self.refusals: list[str] = []
@@ -68,31 +94,24 @@ class ProviderDouble:
         await self._http.__aexit__(kind, error, trace)
 
     def _handle(self, request: Request) -> Reply:
-        route = _ROUTES.get(request.target)
+        route = self._routes.get(request.target)
         if route is None:
-            return Reply(
-                404, json={"error": {"type": "not_found_error", "message": "no such route"}}
-            )
-        checked, answered = route
+            return Reply(404, json=encode_error("not_found_error", "no such route"))
         asked = request.json()
         self.requests.append(asked)
         try:
-            checked(asked)
+            route.check(asked)
         except (RequestRefused, ValidationError) as problem:
             self.refusals.append(str(problem))
-            return Reply(
-                400,
-                json={"error": {"type": "invalid_request_error", "message": str(problem)[:400]}},
-            )
+            refusal = route.encode_error("invalid_request_error", str(problem)[:400])
+            return Reply(400, json=refusal)
         if not self._steps:
-            return Reply(
-                400, json={"error": {"type": "invalid_request_error", "message": "no more steps"}}
-            )
+            return Reply(400, json=route.encode_error("invalid_request_error", "no more steps"))
         step = self._steps.pop(0)
         if step.error:
-            said = {"type": step.error.code or "api_error", "message": step.error.detail}
-            return Reply(step.error.status or 400, json={"error": said})
-        return answered(step, len(self.requests), bool(asked.get("stream")))
+            error = route.encode_error(step.error.code or "api_error", step.error.detail)
+            return Reply(step.error.status or 400, json=error)
+        return route.answer(step, len(self.requests), bool(asked.get("stream")))
 
 
 def encode_event(value: Mapping[str, Any], *, named: bool = True) -> bytes:
@@ -517,17 +536,17 @@ def _completion(step: Step, number: int, streamed: bool) -> Reply:
     return Reply(200, [*sent, b"data: [DONE]\n\n"], headers=EVENT_STREAM_HEADERS)
 
 
-_Route = tuple[Callable[[dict[str, Any]], None], Callable[[Step, int, bool], Reply]]
-_ROUTES: dict[str, _Route] = {
-    "/v1/messages": (check_messages, _message),
-    "/v1/responses": (check_responses, _response),
-    "/v1/chat/completions": (check_chat, _completion),
+_ROUTES = {
+    "/v1/messages": Route(check_messages, _message),
+    "/v1/responses": Route(check_responses, _response),
+    "/v1/chat/completions": Route(check_chat, _completion),
 }
 
 __all__ = [
     "EVENT_STREAM_HEADERS",
     "ProviderDouble",
     "RequestRefused",
+    "Route",
     "check_chat",
     "check_messages",
     "check_responses",
