@@ -13,6 +13,7 @@ more than the default).
 from __future__ import annotations
 
 import asyncio
+import importlib.util
 import json
 import os
 import random
@@ -32,6 +33,7 @@ from ferrule.core.events import ModelAnswered, Usage
 from ferrule.models.anthropic.client import Anthropic
 from ferrule.models.any_llm.client import AnyLLM
 from ferrule.models.client import ModelClient, ModelOptions
+from ferrule.models.cohere.client import Cohere
 from ferrule.models.http.transport import Transport
 from ferrule.models.ollama.client import Ollama
 from ferrule.models.openai.chat import OpenAIChat
@@ -614,6 +616,81 @@ class OllamaLines(Protocol):
         return {"model": "m", "message": message, **self._end(plan)}
 
 
+class CohereEvents(Protocol):
+    name = "cohere"
+    late = (b"data: [DONE]\n\n", b'event: message-end\ndata: {"type":"message-e')
+
+    def client(self, transport: Transport) -> ModelClient:
+        return Cohere("m", base_url="http://double", api_key="k", transport=transport)
+
+    @staticmethod
+    def _event(kind: str, index: int, message: dict[str, Any]) -> dict[str, Any]:
+        return {"type": kind, "index": index, "delta": {"message": message}}
+
+    @staticmethod
+    def _end(plan: Plan) -> dict[str, Any]:
+        reasons = {"end": "COMPLETE", "calls": "TOOL_CALL", "length": "MAX_TOKENS"}
+        counted = {"input_tokens": plan.usage.input, "output_tokens": plan.usage.output}
+        return {"finish_reason": reasons[plan.stop], "usage": {"tokens": counted}}
+
+    @staticmethod
+    def _head(call: PlannedCall, arguments: str) -> dict[str, Any]:
+        function = {"name": call.name, "arguments": arguments}
+        return {"id": call.id, "type": "function", "function": function}
+
+    def _words(self, plan: Plan) -> list[dict[str, Any]]:
+        """What stands before calls is their plan."""
+        if plan.calls:
+            plans = [{"message": {"tool_plan": piece}} for piece in plan.words]
+            return [{"type": "tool-plan-delta", "delta": delta} for delta in plans]
+        start = self._event("content-start", 1, {"content": {"type": "text", "text": ""}})
+        said = [self._event("content-delta", 1, {"content": {"text": p}}) for p in plan.words]
+        return [start, *said, {"type": "content-end", "index": 1}]
+
+    def streamed(self, plan: Plan, spelling: Spelling) -> Spelled:
+        events: list[dict[str, Any]] = [{"type": "message-start", "id": "c1"}]
+        events += [
+            self._event("content-delta", 0, {"content": {"thinking": piece}})
+            for piece in plan.thoughts
+        ]
+        queues: list[list[dict[str, Any]]] = []
+        for index, call in enumerate(plan.calls):
+            queue = [self._event("tool-call-start", index, {"tool_calls": self._head(call, "")})]
+            for piece in call.pieces:
+                delta = {"tool_calls": {"function": {"arguments": piece}}}
+                queue.append(self._event("tool-call-delta", index, delta))
+            queues.append([*queue, {"type": "tool-call-end", "index": index}])
+        # A call begins where its place is: heads in order, the rest in any.
+        heads = [queue.pop(0) for queue in queues]
+        events += merged([self._words(plan), heads], spelling.rng)
+        events += merged(queues, spelling.rng)
+        events.append({"type": "message-end", "id": "c1", "delta": self._end(plan)})
+        needed = 0
+        for one in events:
+            cohere_double().check_fits(one, cohere_double().V2ChatStreamResponse)
+            needed = spelling.event(spelling.json(one), one["type"])
+        return Spelled(b"".join(spelling.parts), needed, needed)
+
+    def whole(self, plan: Plan) -> dict[str, Any]:
+        message: dict[str, Any] = {"role": "assistant", "content": []}
+        if plan.thoughts:
+            thought = {"type": "thinking", "thinking": "".join(plan.thoughts)}
+            message["content"].append(thought)
+        if plan.calls:
+            message["tool_plan"] = "".join(plan.words)
+            message["tool_calls"] = [self._head(call, call.arguments) for call in plan.calls]
+        else:
+            message["content"].append({"type": "text", "text": "".join(plan.words)})
+        value = {"id": "c1", "message": message, **self._end(plan)}
+        return cohere_double().check_fits(value, cohere_double().V2ChatResponse)
+
+
+@cache
+def cohere_double() -> Any:
+    """The types of Cohere's SDK, which only its answers load."""
+    return importlib.import_module("cohere_double")
+
+
 class AnyLibrary(Chat):
     """any-llm hands on what OpenAI's client read: here that client is under the wire, over the same
     bytes.
@@ -664,6 +741,8 @@ class SdkClient:
 
 
 PROTOCOLS: list[Protocol] = [Chat(), Responses(), Messages(), OllamaLines()]
+if importlib.util.find_spec("cohere") is not None:
+    PROTOCOLS.append(CohereEvents())
 BY_NAME = [pytest.param(protocol, id=protocol.name.replace(" ", "-")) for protocol in PROTOCOLS]
 
 

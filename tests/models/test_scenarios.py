@@ -29,6 +29,7 @@ from ferrule.engine.agent import Agent
 from ferrule.engine.agent_options import Storage
 from ferrule.models.anthropic.client import Anthropic
 from ferrule.models.client import ModelClient, ModelOptions, ToolSpec
+from ferrule.models.cohere.client import Cohere
 from ferrule.models.ollama.client import Ollama
 from ferrule.models.openai.chat import OpenAIChat
 from ferrule.models.openai.responses import OpenAIResponses
@@ -43,13 +44,21 @@ from ferrule.tools.decorator import tool
 if find_spec("anthropic") is None or find_spec("openai") is None:
     pytest.skip("`anthropic` and `openai` are not both installed here", allow_module_level=True)
 
-from ferrule.testing.provider_double import ProviderDouble
+from ferrule.testing.provider_double import ProviderDouble, Route
 
 SCENARIOS: list[dict[str, Any]] = yaml.safe_load(
     (Path(__file__).parent / "scenarios.yaml").read_text("utf-8")
 )
 SCRIPTED = [scenario for scenario in SCENARIOS if "server" not in scenario]
 REAL = [scenario for scenario in SCENARIOS if scenario.get("server") == "llama.cpp"]
+
+
+def cohere_routes() -> Mapping[str, Route]:
+    """The routes of Cohere's double, whose SDK only its scenarios load."""
+    from cohere_double import COHERE_ROUTES
+
+    return COHERE_ROUTES
+
 
 Server = Callable[[list[Step]], AbstractAsyncContextManager[Any]]
 WIRES: dict[str, tuple[Server, Callable[[str], ModelClient]]] = {
@@ -62,6 +71,10 @@ WIRES: dict[str, tuple[Server, Callable[[str], ModelClient]]] = {
         lambda url: OpenAIResponses("llama3.2", base_url=f"{url}/v1", api_key="k", strict=True),
     ),
     "anthropic": (ProviderDouble, lambda url: Anthropic("llama3.2", base_url=url, api_key="k")),
+    "cohere": (
+        lambda steps: ProviderDouble(steps, cohere_routes()),
+        lambda url: Cohere("llama3.2", base_url=url, api_key="k"),
+    ),
     "ollama": (
         lambda steps: OllamaDouble(steps, default_window=32_768),
         lambda url: Ollama("llama3.2", base_url=url),
@@ -184,6 +197,8 @@ def test_the_outcome_is_the_same_on_every_wire(
 ) -> None:
     if wire in scenario.get("not_on", ()):
         pytest.skip(f"the format of {wire} cannot say this")
+    if wire == "cohere" and find_spec("cohere") is None:
+        pytest.skip("`cohere` is not installed: its types make the double")
     server, wire_of = WIRES[wire]
     assert (
         outcome(server, wire_of, scenario, streamed=streamed, folder=tmp_path)

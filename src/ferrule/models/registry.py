@@ -81,6 +81,13 @@ PROVIDERS: dict[str, Provider] = {
         address_variable="ANTHROPIC_BASE_URL",
         has_hosted_tools=True,
     ),
+    "cohere": Provider(
+        "ferrule.models.cohere.client:Cohere",
+        "cohere:command-a-03-2025",
+        CHAT_OPTIONS | {"thinking"},
+        key_variable="CO_API_KEY",
+        address_variable="CO_API_URL",
+    ),
     "ollama": Provider(
         "ferrule.models.ollama.client:Ollama",
         "ollama:llama3.2",

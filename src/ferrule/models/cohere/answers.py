@@ -1,0 +1,183 @@
+"""Parsing answers of Cohere's chat API, complete or streamed, into an `AnswerBuilder`.
+
+What a model says before its calls is its `tool_plan`, which counts as text; its thinking is
+reasoning. Citations are left out: they point into the text and the results, which are kept.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any, cast
+
+from jiter import from_json
+
+from ferrule.core.errors import ProviderError
+from ferrule.core.events import Usage
+from ferrule.models.answer_building import AnswerBuilder, join_surrogates, objects_in, token_count
+from ferrule.models.client import Sink
+from ferrule.models.provider_errors import error_from_object
+
+FINISH_REASONS = {
+    "COMPLETE": "stop",
+    "STOP_SEQUENCE": "stop",
+    "MAX_TOKENS": "length",
+    "TOOL_CALL": "tool_calls",
+}
+"""Cohere's finish reasons in the words of `answer_building.STOP_REASONS`; the others are errors."""
+
+
+class ChatStreamParser:
+    """Parses the events of one stream."""
+
+    def __init__(self, answer: AnswerBuilder, who: str, *, tools: bool) -> None:
+        self.done = False
+        self._answer = answer
+        self._who = who
+        self._tools = tools
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether nothing of the answer is missing."""
+        return self.done
+
+    def add(self, events: list[bytes]) -> None:
+        """Add events.
+
+        Raises:
+            ProviderError: An event is an error, or not a JSON object.
+        """
+        for event in events:
+            if self.done:
+                return
+            if event.strip():
+                self._add_event(_parse_object(event, self._who))
+
+    def finish(self) -> AnswerBuilder:
+        """Return the answer, once the stream has ended.
+
+        Raises:
+            ProviderError: `interrupted`, the server never said that the answer was over.
+        """
+        if not self.done:
+            raise ProviderError(
+                f"{self._who}: the stream ended in the middle of the answer",
+                code="interrupted",
+                retryable=False,
+            )
+        return self._answer
+
+    def _add_event(self, event: dict[str, Any]) -> None:
+        delta = _object(event.get("delta"))
+        message = _object(delta.get("message"))
+        match event.get("type"):
+            case "content-start" | "content-delta":
+                _add_content(self._answer, _object(message.get("content")))
+            case "tool-plan-delta":
+                _add_text(self._answer, message.get("tool_plan"))
+            case "tool-call-start" | "tool-call-delta":
+                call = _object(message.get("tool_calls"))
+                self._answer.calls.add({**call, "index": event.get("index")})
+            case "message-end":
+                _end(self._answer, delta, self._who, tools=self._tools)
+                self.done = True
+            case None:
+                # Errors in the middle of a stream have the form of error answers, without a type.
+                raise error_from_object(self._who, event, tools=self._tools)
+            case _:
+                # Starts, ends and citations say nothing that is kept.
+                return
+
+
+def parse_answer(body: bytes, who: str, *, tools: bool, sink: Sink | None = None) -> AnswerBuilder:
+    """Parse an answer that came in one piece; a sink receives it in one piece.
+
+    Raises:
+        ProviderError: The answer is an error, or cannot be understood.
+    """
+    answer = AnswerBuilder.for_sink(sink)
+    value = _parse_object(body, who)
+    message = value.get("message")
+    if not isinstance(message, dict):
+        raise error_from_object(who, value, tools=tools)
+    fields = cast("dict[str, Any]", message)
+    parts = objects_in(fields.get("content"))
+    for part in parts:
+        if part.get("type") == "thinking":
+            _add_content(answer, part)
+    _add_text(answer, fields.get("tool_plan"))
+    for part in parts:
+        if part.get("type") != "thinking":
+            _add_content(answer, part)
+    for call in objects_in(fields.get("tool_calls")):
+        answer.calls.add_complete(call)
+    _end(answer, value, who, tools=tools)
+    return answer
+
+
+def _end(answer: AnswerBuilder, fields: Mapping[str, Any], who: str, *, tools: bool) -> None:
+    """Add why an answer ended, and its usage.
+
+    Raises:
+        ProviderError: It ended because something failed.
+    """
+    reason = str(fields.get("finish_reason") or "COMPLETE")
+    if reason == "TIMEOUT":
+        detail = f"{who}: the provider ran out of time"
+        raise ProviderError(detail, code="timeout", retryable=False)
+    if reason not in FINISH_REASONS:
+        message = fields.get("error") or f"the answer ended with {reason}"
+        raise error_from_object(who, {"message": message}, tools=tools)
+    answer.finish_reason = FINISH_REASONS[reason]
+    answer.usage = _parse_usage(_object(fields.get("usage")))
+
+
+def _parse_usage(usage: Mapping[str, Any]) -> Usage:
+    """Read what was counted. The billed units leave out what Cohere adds to a prompt."""
+    counted = _object(usage.get("tokens")) or _object(usage.get("billed_units"))
+    return Usage(
+        token_count(counted.get("input_tokens")),
+        token_count(counted.get("output_tokens")),
+        token_count(usage.get("cached_tokens")),
+    )
+
+
+def _add_content(answer: AnswerBuilder, part: Mapping[str, Any]) -> None:
+    thought = part.get("thinking")
+    if isinstance(thought, str) and thought:
+        answer.add_reasoning(join_surrogates(thought))
+    _add_text(answer, part.get("text"))
+
+
+def _add_text(answer: AnswerBuilder, piece: object) -> None:
+    if isinstance(piece, str) and piece:
+        answer.add_text(join_surrogates(piece))
+
+
+def _object(value: object) -> dict[str, Any]:
+    return cast("dict[str, Any]", value) if isinstance(value, dict) else {}
+
+
+def _parse_object(data: bytes, who: str) -> dict[str, Any]:
+    """Parse a JSON object.
+
+    Raises:
+        ProviderError: It is none.
+    """
+    try:
+        value: Any = from_json(data)
+    except ValueError:
+        value = _parse_lone_surrogates(data)
+    if not isinstance(value, dict) or not value:
+        shown = data[:200].decode("utf-8", "replace")
+        detail = f"{who} sent no answer that can be understood: {shown}"
+        raise ProviderError(detail, code="not_understood", retryable=False)
+    return cast("dict[str, Any]", value)
+
+
+def _parse_lone_surrogates(data: bytes) -> Any:
+    """Parse what only the standard library reads: half of an emoji. None if it is not JSON."""
+    try:
+        return json.loads(data)
+    except (ValueError, RecursionError):
+        return None
