@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 import pickle
-from dataclasses import KW_ONLY, field, fields, replace
+from dataclasses import KW_ONLY, FrozenInstanceError, field, fields, replace
 from typing import Any, ClassVar
 
 import pytest
@@ -29,6 +29,18 @@ class Named(Point):
 
     def __repr__(self) -> str:
         return f"<{self.name}>"
+
+
+@pytest.mark.proves("values.frozen")
+def test_a_value_cannot_be_changed() -> None:
+    point = Point(1)
+    with pytest.raises(FrozenInstanceError, match="`x` cannot be changed"):
+        point.x = 2  # type: ignore[misc]
+    with pytest.raises(FrozenInstanceError, match="`y` cannot be changed"):
+        del point.y  # type: ignore[misc]
+    with pytest.raises(FrozenInstanceError, match="`z` cannot be changed"):
+        point.z = 3  # type: ignore[attr-defined]
+    assert point == Point(1)
 
 
 @pytest.mark.proves("core.values")

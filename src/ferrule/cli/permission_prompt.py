@@ -13,8 +13,8 @@ of the question (`terminal.visible`), and keys typed before it appeared do not a
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterator
-from dataclasses import dataclass
 
+from ferrule.core.value_class import frozen
 from ferrule.permissions.approvals import ApprovalAnswer, ApprovalRequest, Choice
 
 from .terminal import BOTTOM, SIDE, TOP, Terminal
@@ -37,7 +37,7 @@ _DENIALS = ("4", "n", "no", "deny", "d")
 _UNCLEAR = ("y", "yes", "ok", "okay", "sure", "allow", "always")
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class AnswerKey:
     """An answer that a person can type, and the grant it gives."""
 

@@ -14,24 +14,34 @@ from typing import TYPE_CHECKING
 from ferrule.core.lazy_names import lazy_names
 
 if TYPE_CHECKING:
-    from .a2a import A2aPeer
+    from .a2a import A2aPeer, A2aPeers
     from .a2a import connect as connect_a2a
     from .http import http_tools
-    from .mcp import McpServer
+    from .mcp import McpServer, McpServers
     from .mcp import connect as connect_mcp
 
-__all__ = ["A2aPeer", "McpServer", "connect_a2a", "connect_mcp", "http_tools"]
+__all__ = [
+    "A2aPeer",
+    "A2aPeers",
+    "McpServer",
+    "McpServers",
+    "connect_a2a",
+    "connect_mcp",
+    "http_tools",
+]
 
 __getattr__, __dir__ = lazy_names(
     __name__,
     {
         ".a2a": (
             "A2aPeer",
+            "A2aPeers",
             "connect as connect_a2a",
         ),
         ".http": ("http_tools",),
         ".mcp": (
             "McpServer",
+            "McpServers",
             "connect as connect_mcp",
         ),
     },

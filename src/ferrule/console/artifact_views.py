@@ -15,6 +15,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, cast
 
+from ferrule.core.value_class import frozen
 from ferrule.storage.artifacts.readers import (
     MAX_JSON_BYTES,
     LinePage,
@@ -48,7 +49,7 @@ script; SVG can, and is shown as text.
 VIEWS = ("text", "json", "table", "diff", "image")
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ArtifactView:
     """An artifact of someone, and the store that holds it."""
 

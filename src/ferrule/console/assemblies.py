@@ -8,19 +8,16 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Collection
-from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from ferrule.core.errors import ConfigError
-
-if TYPE_CHECKING:
-    from ferrule.runtime.assemble import Assembly
+from ferrule.core.value_class import frozen
+from ferrule.runtime.assemble import Assembly
 
 MAX_ASSEMBLIES = 12
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class SessionSetup:
     """What a session runs with. Empty fields take the value from the server's settings."""
 

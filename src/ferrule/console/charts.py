@@ -10,11 +10,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
 from datetime import date, timedelta
 from itertools import count as counting
 
 from markupsafe import Markup
+
+from ferrule.core.value_class import frozen
 
 WIDTH = 800
 HEIGHT = 240
@@ -31,7 +32,7 @@ NumberFormat = Callable[[float], str]
 """Formats a number for people."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Series:
     """A row of numbers, one per column. `css` is the class of its colour."""
 

@@ -15,7 +15,7 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ferrule.core.errors import (
     FerruleError,
@@ -26,22 +26,22 @@ from ferrule.core.errors import (
 )
 from ferrule.core.identity import Identity
 from ferrule.engine.agent import Agent
+from ferrule.engine.rewind.rewind import fork
 from ferrule.engine.session import Session
 from ferrule.engine.threads import run_blocking
 from ferrule.permissions.approvals import ApprovalAnswer, ApprovalRequest
+from ferrule.runtime.assemble import Assembly
 from ferrule.runtime.session_pool import PoolFull, SessionPool
 from ferrule.storage.journal.protocols import Journal
 from ferrule.storage.journal.sessions import SessionInfo
 from ferrule.storage.journal.sqlite import SqliteJournal
 from ferrule.storage.journal.sqlite_database import open_leases
 from ferrule.storage.journal.sqlite_lease import FileLeases
+from ferrule.storage.locations import create_artifact_store
 
 from .assemblies import Assemblies, SessionSetup
 from .questions import OpenQuestions, Question
 from .viewer import Viewer
-
-if TYPE_CHECKING:
-    from ferrule.runtime.assemble import Assembly
 
 MAX_RUNS = 32
 """Runs at the same time."""
@@ -280,9 +280,6 @@ class OpenSessions:
         Raises:
             ConfigError: there is no such run.
         """
-        from ferrule.engine.rewind.rewind import fork
-        from ferrule.storage.locations import create_artifact_store
-
         settings = self.assemblies.server.settings
         store = create_artifact_store(
             settings["artifacts.store"],

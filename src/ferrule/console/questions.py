@@ -10,10 +10,11 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import field
 from secrets import token_hex
 
 from ferrule.core.errors import FerruleError
+from ferrule.core.value_class import frozen
 from ferrule.permissions.approvals import ApprovalAnswer, ApprovalRequest
 from ferrule.permissions.grant_proposals import GrantOffer
 
@@ -32,7 +33,7 @@ class QuestionError(FerruleError):
     code = "question_gone"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Question:
     """A question that waits.
 

@@ -11,8 +11,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, Literal, cast
+
+from ferrule.core.value_class import frozen
 
 Kind = Literal["text", "integer", "number", "boolean", "choice", "either", "json"]
 """Kind of a field. `either`: text, or JSON of another type that the schema also accepts."""
@@ -30,7 +32,7 @@ _MAX_REFERENCES = 8
 """References that are followed to find the type of a field."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Field:
     """One argument.
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 import threading
 from dataclasses import dataclass, field
 from secrets import token_hex
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from jinja2 import Environment
 from starlette.exceptions import HTTPException
@@ -21,6 +21,8 @@ from starlette.responses import HTMLResponse
 from ferrule.core.errors import SessionNotFound
 from ferrule.engine.event_bus.bus import Bus
 from ferrule.engine.event_bus.scope import Operator, OwnSession, OwnSessions, Scope
+from ferrule.runtime.assemble import Assembly
+from ferrule.runtime.http.http_security import Visitor
 from ferrule.storage.journal.change_detection import ChangeDetector, create_change_detector
 from ferrule.storage.journal.protocols import Journal
 from ferrule.storage.journal.sessions import SessionInfo
@@ -31,10 +33,6 @@ from .navigation import AREAS
 from .open_sessions import OpenSessions
 from .timeline_cache import TimelineCache
 from .viewer import Viewer
-
-if TYPE_CHECKING:
-    from ferrule.runtime.assemble import Assembly
-    from ferrule.runtime.http.http_security import Visitor
 
 
 @dataclass(slots=True)

@@ -8,18 +8,16 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Callable
-from typing import TYPE_CHECKING, TypeVar
+from typing import TypeVar
 
 from ferrule.engine.threads import run_blocking
 from ferrule.models.prices import find_price
 from ferrule.storage.statistics.incremental import JournalStatistics, ReadingProgress
 from ferrule.storage.statistics.tools import Owner
 
+from .state import Console
 from .timeline_cache import TimelineCache
 from .viewer import Viewer
-
-if TYPE_CHECKING:
-    from .state import Console
 
 T = TypeVar("T")
 SECONDS = 1.0

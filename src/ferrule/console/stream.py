@@ -32,7 +32,7 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 from collections.abc import AsyncGenerator, AsyncIterator, Iterable
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, cast
 
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
@@ -50,8 +50,7 @@ from ferrule.runtime.http.http_security import Receive, Send, Visitor
 from ferrule.runtime.http.http_security import Scope as RequestScope
 from ferrule.storage.journal.protocols import Journal
 
-if TYPE_CHECKING:
-    from .state import Console
+from .state import Console
 
 MAX_READERS = 640
 """Readers at a time. Less than `runtime.http.server.MAX_CONNECTIONS`, so that pages can still be

@@ -11,10 +11,11 @@ from __future__ import annotations
 
 import threading
 from collections import OrderedDict
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from secrets import token_hex
 
 from ferrule.core.errors import FerruleError
+from ferrule.core.value_class import frozen
 from ferrule.engine.event_bus.bus import Bus
 from ferrule.engine.event_bus.events import CursorError, Place
 from ferrule.engine.event_bus.journal_events import RecordedEvents
@@ -31,7 +32,7 @@ MAX_CACHED = 64
 BUFFER = 4096
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class TimelineSnapshot:
     """A timeline at one moment.
 

@@ -6,7 +6,6 @@ Read from the journal of the session that the call has to itself.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 from typing import Any, cast
 
 from starlette.requests import Request
@@ -14,6 +13,7 @@ from starlette.responses import Response
 
 from ferrule.core.calls import ToolResult
 from ferrule.core.events import CallEvaluated, JournalRecord, ToolAnswered
+from ferrule.core.value_class import frozen
 from ferrule.engine.threads import run_blocking
 from ferrule.storage.audit.audit import AuditedCall, audit_calls
 from ferrule.storage.audit.explanation import explain
@@ -24,7 +24,7 @@ MAX_SHOWN = 65_536
 """Characters of a result that the page shows; the rest is on the run's page, or in an artifact."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Trial:
     """What is known about a trial. `verdict` says in a few words what was decided and by whom."""
 

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
+from ferrule.core.value_class import frozen
 from ferrule.storage.journal.sessions import SessionInfo
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Viewer:
     """Who looks at a page. An operator sees and controls everyone's sessions."""
 

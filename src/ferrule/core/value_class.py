@@ -1,17 +1,18 @@
-"""The decorator for value classes, whose fields are not changed once they are made.
+"""The decorator for value classes, whose fields cannot be changed once they are made.
 
-To a type checker it is `dataclass(frozen=True, slots=True)`. At run time a change is *not* refused,
-because the check would make every value slower to build.
+To a type checker and to its callers it is `dataclass(frozen=True, slots=True)`: a change raises
+`FrozenInstanceError`. What a field refers to is not frozen; use tuples and read-only mappings.
 
 Start-up is why this exists: `dataclass` compiles each method it generates, which is most of the
 time that these modules would take to load. Here all classes share functions for equality, hash and
 representation, and `__init__` is generated when a class is first called or inspected.
+`docs/decisions.md` has the measurements, with `msgspec` beside them.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import MISSING, dataclass, field, fields
+from dataclasses import MISSING, FrozenInstanceError, dataclass, field, fields
 from typing import Any, TypeVar, dataclass_transform
 
 T = TypeVar("T")
@@ -21,13 +22,17 @@ T = TypeVar("T")
 def frozen(cls: type[T]) -> type[T]:
     """Make a value class of a class with annotated fields.
 
-    Two values are equal if they have the same class and equal fields.
+    Two values are equal if they have the same class and equal fields, those declared with
+    `compare=False` apart. `order`, `hash` and `eq` are not supported.
     """
     new_class: Any = dataclass(init=False, repr=False, eq=False, slots=True)(cls)
-    new_class.__fields__ = tuple([item.name for item in fields(new_class)])
+    new_class.__fields__ = tuple([item.name for item in fields(new_class) if item.compare])
     new_class.__init__ = _LazyInit(new_class)
     new_class.__eq__ = _equal
     new_class.__hash__ = _hash
+    new_class.__setattr__ = _refuse_change
+    new_class.__delattr__ = _refuse_change
+    new_class.__setstate__ = _restore
     if cls.__repr__ is object.__repr__:
         new_class.__repr__ = _repr
     return new_class
@@ -54,6 +59,8 @@ def _generate_init(new_class: Any) -> Callable[..., None]:
     body: list[str] = []
     for item in fields(new_class):
         name = item.name
+        if not item.init:
+            continue  # `__post_init__` sets it, with `object.__setattr__`
         parameter = name
         value = name
         if item.default is not MISSING:
@@ -65,7 +72,8 @@ def _generate_init(new_class: Any) -> Callable[..., None]:
             value = f"_{name}() if {name} is MISSING else {name}"
         parameters = keyword_only if item.kw_only else positional
         parameters.append(parameter)
-        body.append(f"self.{name}={value}")
+        scope[f"_set_{name}"] = getattr(new_class, name).__set__
+        body.append(f"_set_{name}(self, {value})")
     if hasattr(new_class, "__post_init__"):
         body.append("self.__post_init__()")
     if len(keyword_only) > 1:
@@ -90,3 +98,13 @@ def _hash(self: Any) -> int:
 def _repr(self: Any) -> str:
     shown = [f"{item.name}={getattr(self, item.name)!r}" for item in fields(self) if item.repr]
     return f"{type(self).__qualname__}({', '.join(shown)})"
+
+
+def _refuse_change(self: Any, name: str, value: object = None) -> None:
+    raise FrozenInstanceError(f"{type(self).__name__} is frozen: `{name}` cannot be changed")
+
+
+def _restore(self: Any, state: tuple[None, dict[str, Any]]) -> None:
+    """Set the fields of a value that `copy` or `pickle` makes."""
+    for name, value in state[1].items():
+        object.__setattr__(self, name, value)

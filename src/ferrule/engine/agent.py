@@ -5,40 +5,33 @@ from __future__ import annotations
 import os
 from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from copy import copy
-from typing import TYPE_CHECKING, Any, Never, Unpack
+from pathlib import Path
+from typing import Any, Never, Unpack
 
 from ferrule.core.errors import JournalError
 from ferrule.core.events import JournalRecord, SessionOpened
 from ferrule.core.limits import Limits
+from ferrule.core.machine import Machine
+from ferrule.models.client import ModelClient, ModelOptions
+from ferrule.permissions.approvals import Approver
+from ferrule.permissions.filesystem.workspace import Workspace
+from ferrule.permissions.rule_evaluation import PermissionGate
+from ferrule.storage.artifacts.store import RunArtifacts
+from ferrule.storage.journal.protocols import Journal
+from ferrule.storage.locations import create_journal
+from ferrule.tools.catalog import Catalog, ToolLike
 
+from . import agent_parts as parts
+from . import delegation, hooks, registration, tool_search
 from .agent_options import Host, Permissions, Storage, SubAgents, ToolCalling
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from ferrule.core.machine import Machine
-    from ferrule.models.client import ModelClient, ModelOptions
-    from ferrule.permissions.approvals import Approver
-    from ferrule.permissions.filesystem.workspace import Workspace
-    from ferrule.permissions.rule_evaluation import PermissionGate
-    from ferrule.storage.artifacts.store import RunArtifacts
-    from ferrule.storage.journal.protocols import Journal
-    from ferrule.tools.catalog import Catalog, ToolLike
-
-    from .cleanup import Cleanup
-    from .context.options import ContextOptions
-    from .delegation.lineage import Lineage
-    from .delegation.registry import SubAgentRegistry
-    from .delegation.sub_agent import SubAgent
-    from .delegation.sub_agent_session import SubAgentParts
-    from .hooks.call_hooks import Hook
-    from .hooks.chain import Hooks
-    from .hooks.events import EventHook
-    from .live_events import Live
-    from .registration.registration import RegistrationLimits
-    from .session import RunOptions, RunResult, Session
-    from .tool_search.index import Indexes
-    from .write_batching import WriteBatch
+from .artifacts.intake import resolve_artifacts
+from .cleanup import Cleanup
+from .context.options import ContextOptions
+from .hooks.call_hooks import Hook
+from .live_events import Live
+from .session import RunOptions, RunResult, Session, run_in_new_loop
+from .session_builder import build_session
+from .write_batching import WriteBatch
 
 
 class Agent:
@@ -83,16 +76,15 @@ class Agent:
         storage: Storage | None = None,
         tool_calling: ToolCalling | str | None = None,
         model_options: ModelOptions | None = None,
-        hooks: Sequence[Hook | EventHook | Hooks] = (),
-        agents: SubAgents | Iterable[SubAgent] | None = None,
-        registration: RegistrationLimits | None = None,
+        hooks: Sequence[Hook | hooks.EventHook | hooks.Hooks] = (),
+        agents: SubAgents | Iterable[delegation.SubAgent] | None = None,
+        registration: registration.RegistrationLimits | None = None,
         context: ContextOptions | Mapping[str, Any] | str | None = None,
         run_options: RunOptions | None = None,
         resources: Iterable[object] = (),
         host: Host | None = None,
         **unknown: Never,
     ) -> None:
-        from . import agent_parts as parts
 
         if unknown:
             raise TypeError(parts.explain_unknown_arguments(unknown, type(self).__init__))
@@ -132,33 +124,29 @@ class Agent:
             self.workspace = workspace.restrict(gate.find_refusal, gate.path_denials)
             self.resources[parts.Workspace] = self.workspace
         self.registration = registration
-        self.sub_agents: SubAgentRegistry | None = None
-        self.lineage: Lineage | None = None
+        self.sub_agents: delegation.SubAgentRegistry | None = None
+        self.lineage: delegation.Lineage | None = None
         """Where this agent's sessions stand in a tree of delegations; None at its root."""
         if agents is not None or registration is not None:
-            from .delegation.registry import SubAgentRegistry
             from .delegation.tool import add_delegate_tool
 
-            self.sub_agents = SubAgentRegistry.parse(agents)
+            self.sub_agents = delegation.SubAgentRegistry.parse(agents)
             add_delegate_tool(self.sub_agents, catalog, gate)
         self._journal = storage.journal
         self.artifacts: RunArtifacts | None = None
         artifacts = storage.artifacts
         if artifacts or (artifacts is None and self._is_journal_file):
-            from .artifacts.intake import resolve_artifacts
-
             self.artifacts = resolve_artifacts(artifacts, self.limits, catalog)
             self.resources[type(self.artifacts)] = self.artifacts
         self.unclosed: set[Cleanup] = set()
         """Sessions with something to close (`Context.on_close`)."""
         self.write_batch: WriteBatch | None = None
         """Shares journal writes among sessions; made with the first one."""
-        self.indexes: Indexes | None = None
+        self.indexes: tool_search.Indexes | None = None
         """What tools are found with; made with the first session that needs it."""
 
     @property
     def _is_journal_file(self) -> bool:
-        from . import agent_parts as parts
 
         journal = self._journal
         if journal is None or isinstance(journal, (str, os.PathLike)):
@@ -211,12 +199,8 @@ class Agent:
         """The journal of this agent's events. A file is opened with the first event."""
         where = self._journal
         if isinstance(where, str) and "://" in where:
-            from ferrule.storage.locations import create_journal
-
             where = self._journal = create_journal(where)
         if where is None or isinstance(where, (str, os.PathLike)):
-            from . import agent_parts as parts
-
             where = self._journal = parts.SqliteJournal(where or parts.journal_file())
         return where
 
@@ -228,8 +212,6 @@ class Agent:
         Args:
             id: Its id, which must be new in the journal; by default a random one.
         """
-        from . import agent_parts as parts
-
         system = parts.build_system_text(self.instructions, tools=len(self.catalog) > 0)
         search = self.offered_tools.search
         if search is not None and search.include_stub_listing:
@@ -273,7 +255,6 @@ class Agent:
             raise
 
     def _rebuild(self, name: str, records: list[JournalRecord]) -> Session:
-        from . import agent_parts as parts
 
         opened = records[0].event
         if not isinstance(opened, SessionOpened):
@@ -315,13 +296,11 @@ class Agent:
 
     # ---- other agents like this one
 
-    def open_sub_agent(self, part: SubAgentParts) -> Session:
+    def open_sub_agent(self, part: delegation.SubAgentParts) -> Session:
         """Return the session of a sub-agent (`engine.delegation.delegation`).
 
         It is like this agent's in everything but `part`. Raises ConfigError.
         """
-        from . import agent_parts as parts
-
         assert self.sub_agents is not None
         child = copy(self)
         child.offered_tools = self.offered_tools.copy(
@@ -375,8 +354,6 @@ class Agent:
         It is used by `engine.replay.rerun`. With `answers`, a hook that answers every call, no
         handler runs and no rule is asked.
         """
-        from . import agent_parts as parts
-
         copied = copy(self)
         other = model != self.connection.model
         copied.change_model(model, options=parts.ModelOptions() if other else None)
@@ -405,8 +382,6 @@ class Agent:
 
     def run_sync(self, text: str, **options: Unpack[RunOptions]) -> RunResult:
         """`run` for programs without an event loop; inside one, it uses a thread of its own."""
-        from .session import run_in_new_loop
-
         return run_in_new_loop(lambda: self._run_and_disconnect(text, options))
 
     async def _run_and_disconnect(self, text: str, options: RunOptions) -> RunResult:
@@ -443,6 +418,5 @@ class Agent:
     def _build_session(
         self, session_id: str, system: str, machine: Machine | None = None
     ) -> Session:
-        from .session_builder import build_session
 
         return build_session(self, session_id, system, machine)

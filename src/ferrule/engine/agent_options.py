@@ -6,25 +6,22 @@ Each group is a value with defaults that work.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 from ferrule.core.errors import ConfigError
 from ferrule.core.value_class import frozen
+from ferrule.engine import event_bus
+from ferrule.models.client import ModelClient
 from ferrule.models.registry import create_model_client
+from ferrule.permissions.approvals import Approver
+from ferrule.permissions.rule_evaluation import PermissionGate
+from ferrule.storage.artifacts.store import ArtifactStore, RunArtifacts
+from ferrule.storage.journal.protocols import Journal
+from ferrule.tools import search as tool_ranking
 
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from ferrule.models.client import ModelClient
-    from ferrule.permissions.approvals import Approver
-    from ferrule.permissions.rule_evaluation import PermissionGate
-    from ferrule.storage.artifacts.store import ArtifactStore, RunArtifacts
-    from ferrule.storage.journal.protocols import Journal
-    from ferrule.tools.search.options import ToolSearch
-
-    from .clock import Clock
-    from .delegation.sub_agent import DelegationLimits, SubAgent
-    from .event_bus.bus import Bus
+from . import delegation
+from .clock import Clock
 
 
 @frozen
@@ -88,7 +85,7 @@ class ToolCalling:
     mode: str = "auto"
     fallback: bool = True
     results: str = "value"
-    search: ToolSearch | Mapping[str, Any] | str | bool | None = None
+    search: tool_ranking.ToolSearch | Mapping[str, Any] | str | bool | None = None
 
     def __post_init__(self) -> None:
         if self.results not in ("value", "envelope"):
@@ -99,8 +96,8 @@ class ToolCalling:
 class SubAgents:
     """Sub-agents that sessions may delegate to with the tool `delegate`, and their limits."""
 
-    agents: Iterable[SubAgent] = ()
-    limits: DelegationLimits | None = None
+    agents: Iterable[delegation.SubAgent] = ()
+    limits: delegation.DelegationLimits | None = None
 
 
 @frozen
@@ -115,6 +112,6 @@ class Host:
     """
 
     connect: Callable[[str], ModelClient] = create_model_client
-    bus: Bus | None = None
+    bus: event_bus.Bus | None = None
     clock: Clock | None = None
     interruptible: bool = False

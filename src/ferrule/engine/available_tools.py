@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any, Protocol
 
 from ferrule.core.value_class import frozen
+from ferrule.permissions.rule_evaluation import Decision
+from ferrule.tools.definition import Tool
 
-if TYPE_CHECKING:
-    from ferrule.permissions.rule_evaluation import Decision
-    from ferrule.tools.definition import Tool
-
-    from .dispatcher import Dispatcher
+from .dispatcher import Dispatcher
 
 
 class DispatchingSession(Protocol):

@@ -22,8 +22,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from math import ceil
-from typing import TYPE_CHECKING
 
+from ferrule import models
 from ferrule.core.commands import Command
 from ferrule.core.errors import ConfigError
 from ferrule.core.events import (
@@ -38,9 +38,6 @@ from ferrule.core.events import (
 )
 from ferrule.core.limits import Limits
 from ferrule.core.machine import Machine
-
-if TYPE_CHECKING:
-    from ferrule.models.prices import Price
 
 NANODOLLARS = 1_000_000_000
 """Parts of a dollar in which `Usage.cost` counts."""
@@ -125,7 +122,7 @@ def count_calls(machine: Machine) -> int:
     return len(machine.results()) + sum(not slot.direct for slot in machine.open_calls())
 
 
-def find_price(model: str) -> Price:
+def find_price(model: str) -> models.Price:
     """Return the price of a model's answers. Raises ConfigError if it is not known."""
     from ferrule.models.prices import PRICES_FILE, find_price
 

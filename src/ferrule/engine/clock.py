@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import time
 from collections.abc import Awaitable
 from typing import Protocol
@@ -27,4 +26,9 @@ class SystemClock:
 
     now = staticmethod(time.time)
     monotonic = staticmethod(time.monotonic)
-    sleep = staticmethod(asyncio.sleep)
+
+    def sleep(self, seconds: float, /) -> Awaitable[None]:
+        """Wait. `asyncio` is loaded with the first session, not with the engine's options."""
+        import asyncio
+
+        return asyncio.sleep(seconds)

@@ -33,16 +33,15 @@ from ferrule.tools.context import Context
 from ferrule.tools.definition import Loading, SideEffect, Tool, misfit_notice
 from ferrule.tools.launch import Launch
 
-from . import reliability
+from . import reliability, tool_search
+from .artifacts.intake import ArtifactIntake, cut_chunks
 from .clock import Clock, SystemClock
 from .hooks.call_hooks import Answer, Ask, Block, Change, Hook
 from .result_bounds import Bounded, bound_text
 from .threads import run_blocking
 
 if TYPE_CHECKING:
-    from .artifacts.intake import ArtifactIntake
     from .rewind.file_copies import FileCopies
-    from .tool_search.discovery import ToolDiscovery
 
 
 @frozen
@@ -71,7 +70,7 @@ class ModelCalls:
     """
 
     is_by_model: Callable[[str], bool] = lambda call_id: False
-    discovery: ToolDiscovery | None = None
+    discovery: tool_search.ToolDiscovery | None = None
 
 
 class Dispatcher:
@@ -518,8 +517,6 @@ class Dispatcher:
 
         Hooks see only its beginning, and what they do not see is not kept.
         """
-        from .artifacts.intake import cut_chunks
-
         seconds = reliability.attempt_timeout(tool)
         try:
             async with asyncio.timeout(seconds):

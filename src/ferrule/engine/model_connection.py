@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    from ferrule.models.client import ModelClient, ModelOptions
+from ferrule.models.client import ModelClient, ModelOptions
 
 
 class ModelConnection:

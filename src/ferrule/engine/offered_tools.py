@@ -4,15 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from operator import attrgetter
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ferrule.models.client import ToolSpec
 from ferrule.permissions.rule_evaluation import PermissionGate
+from ferrule.tools import search as tool_ranking
 from ferrule.tools.catalog import Catalog
 from ferrule.tools.definition import SEARCH_TOOLS_SOURCE, Loading, Tool
-
-if TYPE_CHECKING:
-    from ferrule.tools.search.options import ToolSearch
 
 _LOADING = attrgetter("loading")
 
@@ -32,7 +30,7 @@ class OfferedTools:
         catalog: Catalog,
         gate: PermissionGate,
         scopes: frozenset[str],
-        search: ToolSearch | Mapping[str, Any] | str | bool | None,
+        search: tool_ranking.ToolSearch | Mapping[str, Any] | str | bool | None,
     ) -> None:
         self.catalog = catalog
         self.gate = gate
@@ -41,7 +39,7 @@ class OfferedTools:
         self._search_option = _option_of(search)
         self._always_searched = self._search_option is not None
         self._specs: tuple[int, str, tuple[ToolSpec, ...]] | None = None
-        self._search: tuple[int, ToolSearch | None] | None = None
+        self._search: tuple[int, tool_ranking.ToolSearch | None] | None = None
 
     def copy(
         self,
@@ -85,7 +83,9 @@ class OfferedTools:
             self._specs = cached
         return cached[2]
 
-    def _list_specs(self, option: ToolSearch | None, mode: str) -> tuple[ToolSpec, ...]:
+    def _list_specs(
+        self, option: tool_ranking.ToolSearch | None, mode: str
+    ) -> tuple[ToolSpec, ...]:
         if option is not None:
             from .tool_search.discovery import first_specs
 
@@ -104,7 +104,7 @@ class OfferedTools:
         )
 
     @property
-    def search(self) -> ToolSearch | None:
+    def search(self) -> tool_ranking.ToolSearch | None:
         """How sessions find deferred tools at the moment; None if there is no need.
 
         Raises ConfigError if a model would start with no tool but the search, and if the search's
@@ -117,7 +117,7 @@ class OfferedTools:
             cached = self._search = (self.catalog.version, option)
         return cached[1]
 
-    def _choose_search(self) -> ToolSearch | None:
+    def _choose_search(self) -> tool_ranking.ToolSearch | None:
         if self._given is False:
             return None
         if not self._always_searched and Loading.DEFERRED not in map(_LOADING, self.catalog):
@@ -129,10 +129,11 @@ class OfferedTools:
         )
 
 
-def _option_of(search: ToolSearch | Mapping[str, Any] | str | bool | None) -> ToolSearch | None:
+def _option_of(
+    search: tool_ranking.ToolSearch | Mapping[str, Any] | str | bool | None,
+) -> tool_ranking.ToolSearch | None:
     if search is None or search is False:
         return None
     # Loaded where it is used: most agents search for no tools.
-    from ferrule.tools.search.options import ToolSearch
 
-    return ToolSearch.from_setting(search)
+    return tool_ranking.ToolSearch.from_setting(search)

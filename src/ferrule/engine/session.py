@@ -8,34 +8,30 @@ from collections.abc import AsyncIterator, Callable, Coroutine, Mapping, Sequenc
 from dataclasses import replace
 from difflib import get_close_matches
 from itertools import chain
-from typing import TYPE_CHECKING, Any, TypedDict, TypeVar, Unpack
+from typing import Any, TypedDict, TypeVar, Unpack
 
 from ferrule.core.calls import ToolCall, ToolResult, encode_json
 from ferrule.core.commands import FinishRun
 from ferrule.core.errors import ConfigError, ContextLeak, LimitReached, ProviderError, RunCancelled
 from ferrule.core.events import ContextCompacted, RunStarted, Usage
+from ferrule.core.identity import Identity
 from ferrule.core.join_policy import parse_join
 from ferrule.core.limits import Limits
+from ferrule.core.messages import Message
 from ferrule.core.notices import PERSON_SOURCE
 from ferrule.core.required_tools import ALTERNATIVE_SEPARATOR, parse_required
 from ferrule.core.value_class import frozen
+from ferrule.permissions.approvals import Approver
+from ferrule.permissions.rule_evaluation import Mode, select_mode
+from ferrule.storage.artifacts.store import RunArtifacts
+from ferrule.tools.catalog import Catalog
+from ferrule.tools.definition import Tool
 
 from .budgets import Budgets, cost_in_dollars
-from .live_events import Live
-
-if TYPE_CHECKING:
-    from ferrule.core.identity import Identity
-    from ferrule.core.messages import Message
-    from ferrule.permissions.approvals import Approver
-    from ferrule.permissions.rule_evaluation import Mode
-    from ferrule.storage.artifacts.store import RunArtifacts
-    from ferrule.tools.catalog import Catalog
-    from ferrule.tools.definition import Tool
-
-    from .context.options import ContextOptions
-    from .context.usage import ContextUsage
-    from .driver import Driver
-    from .live_events import Observer
+from .context.options import ContextOptions
+from .context.usage import ContextUsage
+from .driver import Driver
+from .live_events import Live, Observer
 
 T = TypeVar("T")
 
@@ -287,8 +283,6 @@ class Session:
 
     def set_mode(self, mode: str) -> None:
         """Change the permission mode from the next call on. Raises ConfigError."""
-        from ferrule.permissions.rule_evaluation import select_mode
-
         dispatcher = self.driver.dispatcher
         dispatcher.gate = dispatcher.gate.with_mode(select_mode(mode, "flags"))
 

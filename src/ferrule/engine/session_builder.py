@@ -3,47 +3,36 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
 from ferrule.core.identity import Identity
+from ferrule.core.limits import Limits
 from ferrule.core.machine import Machine
+from ferrule.core.value_class import frozen
 from ferrule.models.client import Exchange, ToolSpec
 from ferrule.models.tool_modes.selection import choose_tool_mode, open_exchange
+from ferrule.permissions.approvals import Approver
+from ferrule.permissions.filesystem.workspace import Workspace
+from ferrule.permissions.rule_evaluation import PermissionGate
+from ferrule.storage.artifacts.store import RunArtifacts
+from ferrule.storage.journal.protocols import Journal
+from ferrule.tools import search as tool_ranking
+from ferrule.tools.catalog import Catalog
 
+from . import delegation, hooks, registration, tool_search
 from .artifacts.intake import ArtifactIntake, guard_exchange
-from .context.options import WindowSurroundings, measure_window
+from .cleanup import Cleanup
+from .clock import Clock
+from .context.options import ContextOptions, WindowSurroundings, measure_window
 from .dispatcher import Dispatcher, ModelCalls
 from .driver import Driver, DriverExtension, SessionHost
+from .hooks.call_hooks import Hook
+from .model_connection import ModelConnection
+from .offered_tools import OfferedTools
 from .session import Session
 from .session_log import SessionLog
 from .write_batching import WriteBatch
-
-if TYPE_CHECKING:
-    from ferrule.core.limits import Limits
-    from ferrule.permissions.approvals import Approver
-    from ferrule.permissions.filesystem.workspace import Workspace
-    from ferrule.permissions.rule_evaluation import PermissionGate
-    from ferrule.storage.artifacts.store import RunArtifacts
-    from ferrule.storage.journal.protocols import Journal
-    from ferrule.tools.catalog import Catalog
-    from ferrule.tools.search.options import ToolSearch
-
-    from .cleanup import Cleanup
-    from .clock import Clock
-    from .context.options import ContextOptions
-    from .delegation.lineage import Lineage
-    from .delegation.registry import SubAgentRegistry
-    from .delegation.sub_agent_session import SubAgentParts
-    from .hooks.call_hooks import Hook
-    from .hooks.chain import Hooks
-    from .hooks.events import EventHook
-    from .model_connection import ModelConnection
-    from .offered_tools import OfferedTools
-    from .registration.registration import RegistrationLimits
-    from .tool_search.discovery import ToolDiscovery
-    from .tool_search.index import Indexes
 
 
 class SessionSource(Protocol):
@@ -56,10 +45,10 @@ class SessionSource(Protocol):
     workspace: Workspace | None
     approver: Approver
     resources: dict[type, object]
-    hooks: tuple[Hook | EventHook | Hooks, ...]
-    sub_agents: SubAgentRegistry | None
-    lineage: Lineage | None
-    registration: RegistrationLimits | None
+    hooks: tuple[Hook | hooks.EventHook | hooks.Hooks, ...]
+    sub_agents: delegation.SubAgentRegistry | None
+    lineage: delegation.Lineage | None
+    registration: registration.RegistrationLimits | None
     context: ContextOptions
     artifacts: RunArtifacts | None
     run_defaults: tuple[int, tuple[str, ...]]
@@ -69,7 +58,7 @@ class SessionSource(Protocol):
     interruptible: bool
     unclosed: set[Cleanup]
     write_batch: WriteBatch | None
-    indexes: Indexes | None
+    indexes: tool_search.Indexes | None
 
     @property
     def model(self) -> str: ...
@@ -83,7 +72,7 @@ class SessionSource(Protocol):
     @property
     def journal(self) -> Journal: ...
 
-    def open_sub_agent(self, part: SubAgentParts) -> Session: ...
+    def open_sub_agent(self, part: delegation.SubAgentParts) -> Session: ...
 
 
 def build_session(
@@ -142,7 +131,7 @@ def build_session(
     return Session(session_id, driver, agent.model, agent.limits, join, require, system)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _AgentModel:
     """The model of an agent's session (`SessionModel`)."""
 
@@ -224,15 +213,14 @@ def _artifact_intake(agent: SessionSource) -> ArtifactIntake | None:
 
 
 def _discover_tools(
-    agent: SessionSource, option: ToolSearch, catalog: Catalog, session_id: str
-) -> ToolDiscovery:
+    agent: SessionSource, option: tool_ranking.ToolSearch, catalog: Catalog, session_id: str
+) -> tool_search.ToolDiscovery:
     from .registration.session_catalog import SessionCatalog
     from .tool_search.discovery import ToolDiscovery
-    from .tool_search.index import Indexes
 
     assert isinstance(catalog, SessionCatalog)
     if agent.indexes is None:
-        agent.indexes = Indexes()
+        agent.indexes = tool_search.Indexes()
     return ToolDiscovery(option, catalog, agent.indexes, session_id)
 
 

@@ -11,15 +11,17 @@ from typing import TYPE_CHECKING
 from ferrule.core.lazy_names import lazy_names
 
 if TYPE_CHECKING:
+    from .extensions import Extensions
     from .instructions import read_instructions
     from .skills.loading import load_skills
     from .skills.skill_file import parse_skill
 
-__all__ = ["load_skills", "parse_skill", "read_instructions"]
+__all__ = ["Extensions", "load_skills", "parse_skill", "read_instructions"]
 
 __getattr__, __dir__ = lazy_names(
     __name__,
     {
+        ".extensions": ("Extensions",),
         ".instructions": ("read_instructions",),
         ".skills.loading": ("load_skills",),
         ".skills.skill_file": ("parse_skill",),

@@ -11,6 +11,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
+from ferrule.core.value_class import frozen
 from ferrule.engine.delegation.sub_agent import SubAgent
 from ferrule.engine.hooks.events import EventHook
 from ferrule.sandbox.policy import SandboxPolicy
@@ -29,7 +30,7 @@ from .web.domains import AllowedDomains
 from .web.fetch import WebClient
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ExtensionAccess:
     """Limits on what loaded files may do.
 

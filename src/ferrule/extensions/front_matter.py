@@ -8,17 +8,17 @@ the line and column of every value, counted in the whole file.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from difflib import get_close_matches
 from typing import Any
 
 from ferrule.core.errors import ConfigError
+from ferrule.core.value_class import frozen
 from ferrule.storage.settings.yaml_tree import MAX_BYTES, Node, parse_yaml
 
 _MARK = b"---"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Document:
     """A parsed file: `fields` is the front matter (a mapping), `body` the stripped text below."""
 
@@ -27,7 +27,7 @@ class Document:
     body: str
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class FileWarning:
     """Something that is no error but was likely a mistake. `where` is `file:line:column`."""
 

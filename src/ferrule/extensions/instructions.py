@@ -21,11 +21,11 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Sequence
 from contextlib import closing
-from dataclasses import dataclass
 from pathlib import Path
 
 from ferrule.core.calls import ErrorType
 from ferrule.core.errors import ConfigError, ToolFailed
+from ferrule.core.value_class import frozen
 from ferrule.permissions.filesystem.workspace import Workspace, check_text
 from ferrule.permissions.protected_names import DEFAULT_NAMES, ProtectedNames
 
@@ -44,7 +44,7 @@ _ABOUT = (
 )
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Instructions:
     """Instructions to append to an agent's own; `text` is empty if there are none.
 
@@ -57,7 +57,7 @@ class Instructions:
     warnings: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _File:
     """`data` holds at most as many bytes as may be shown; `size` is that of the whole file."""
 

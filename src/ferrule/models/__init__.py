@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from .ollama.client import Ollama
     from .openai.chat import OpenAIChat
     from .openai.responses import OpenAIResponses
+    from .prices import Price
     from .scripted import Scripted
 
 __all__ = [
@@ -29,6 +30,7 @@ __all__ = [
     "Ollama",
     "OpenAIChat",
     "OpenAIResponses",
+    "Price",
     "Scripted",
 ]
 
@@ -43,6 +45,7 @@ __getattr__, __dir__ = lazy_names(
         ".ollama.client": ("Ollama",),
         ".openai.chat": ("OpenAIChat",),
         ".openai.responses": ("OpenAIResponses",),
+        ".prices": ("Price",),
         ".scripted": ("Scripted",),
     },
 )

@@ -11,6 +11,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 
+from ferrule.core.value_class import frozen
+
 from .protected_names import ProtectedNames
 from .rule_matching import split_anchor
 from .rules import PermissionRule
@@ -19,7 +21,7 @@ FindRefusal = Callable[[str, bool], str]
 """Returns why a path may not be read (or written, if True); empty if it may."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True)  # as its base
 class NamesAndDenyRules(ProtectedNames):
     """The lists of names and the deny rules for paths.
 
@@ -39,7 +41,7 @@ class NamesAndDenyRules(ProtectedNames):
         return f"is {reason}" if reason.startswith("denied") else reason or None
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class PathDenials:
     """The deny rules for paths in a workspace, without the lists of names."""
 

@@ -3,34 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING
 
+from ferrule.connectors.a2a import A2aPeers, connect, load_peers
+from ferrule.connectors.a2a.configuration import LoadedPeers
 from ferrule.core.errors import ConfigError
 from ferrule.storage.settings.settings import Settings
 from ferrule.tools.reliability import POLICY_ERROR
 
-if TYPE_CHECKING:
-    from ferrule.connectors.a2a import A2aPeers
-    from ferrule.connectors.a2a.configuration import LoadedPeers
 
-
-def connect_peers(settings: Settings, taken: Iterable[str]) -> A2aPeers | None:
+def connect_peers(settings: Settings, taken: Iterable[str]) -> A2aPeers:
     """Return the A2A agents of a run; close them with the agent. None of them is contacted.
 
     Args:
         settings: The settings in force.
         taken: The names of the other tools of the run.
 
-    Returns:
-        None, with no library loaded, if the settings name no agent.
-
     Raises:
         ConfigError: A tool policy cannot be read.
     """
-    if not settings.values.get("a2a_peers"):
-        return None
-    from ferrule.connectors.a2a import connect
-
     loaded = load_configured_peers(settings)
     if loaded.policy_errors:
         raise ConfigError("\n".join(loaded.policy_errors), code=POLICY_ERROR)
@@ -41,6 +31,4 @@ def connect_peers(settings: Settings, taken: Iterable[str]) -> A2aPeers | None:
 
 def load_configured_peers(settings: Settings) -> LoadedPeers:
     """Read the agents that the settings name."""
-    from ferrule.connectors.a2a import load_peers
-
     return load_peers(settings.values.get("a2a_peers"))

@@ -10,7 +10,10 @@ from dataclasses import dataclass, replace
 from itertools import chain
 from typing import TYPE_CHECKING, Any, Protocol
 
+from ferrule import connectors
+from ferrule import extensions as file_extensions
 from ferrule.core.errors import ConfigError, FerruleError
+from ferrule.engine import event_bus
 from ferrule.engine.agent import Agent
 from ferrule.engine.agent_options import Host, Permissions, Storage, ToolCalling
 from ferrule.engine.artifacts.tools import TOOLS as ARTIFACT_TOOLS
@@ -25,8 +28,9 @@ from ferrule.permissions.protected_names import DEFAULT_NAMES, ProtectedNames
 from ferrule.permissions.rule_evaluation import PermissionGate, select_mode
 from ferrule.permissions.safe_mode import SafeMode
 from ferrule.sandbox.policy import SandboxPolicy
-from ferrule.storage import paths
+from ferrule.storage import journal, paths
 from ferrule.storage.artifacts.store import RunArtifacts
+from ferrule.storage.audit.signing import Signer, default_key_path
 from ferrule.storage.journal.protocols import Journal
 from ferrule.storage.journal.sqlite import SqliteJournal
 from ferrule.storage.locations import create_artifact_store, create_journal
@@ -37,24 +41,17 @@ from ferrule.tools.definition import Loading, Tool
 from ferrule.tools.reliability import read_policies
 from ferrule.tools.toolset import apply_policies
 
-from .a2a_peers import connect_peers
+from .configured_sources import has_http_tools, has_mcp_servers, has_peers
 from .hosted_tools import approval_tools, resolve_hosted_tools
-from .http_sources import load_http_tools
 from .instructions import collect_instructions
-from .mcp_servers import connect_servers
 from .options import SETTING_OPTIONS
 from .sandbox_policy import make_sandbox_policy
 from .shipped_tools import PACKS, load_shipped_tools, names_added_by_runs
 from .tool_loading import FINDERS, configured_tool_names, set_loading_modes, tool_search_option
 
 if TYPE_CHECKING:
-    from ferrule.connectors.a2a import A2aPeers
-    from ferrule.connectors.mcp import McpServers
-    from ferrule.engine.event_bus.bus import Bus
+    from ferrule.connectors.http import LoadedTools
     from ferrule.engine.registration.registration import RegistrationLimits
-    from ferrule.extensions.extensions import Extensions
-    from ferrule.storage.audit.signing import Signer
-    from ferrule.storage.journal.postgres import PostgresJournal
 
 _OWN = ("agents", "hooks", "hooks.json", "hooks.yaml")
 """Names in the person's settings folder that make it worth loading extensions."""
@@ -90,9 +87,9 @@ class Assembly:
     agent: Agent
     settings: Settings
     notice: Notice
-    extensions: Extensions | None = None
-    servers: McpServers | None = None
-    peers: A2aPeers | None = None
+    extensions: file_extensions.Extensions | None = None
+    servers: connectors.McpServers | None = None
+    peers: connectors.A2aPeers | None = None
     signer: Signer | None = None
     owns_journal: bool = True
     """Whether `close` closes the journal; not if the caller passed it to `assemble`."""
@@ -181,7 +178,7 @@ def assemble(
     notice: Notice,
     approver: Approver | None = None,
     journal: Journal | None = None,
-    bus: Bus | None = None,
+    bus: event_bus.Bus | None = None,
     interruptible: bool = False,
     mcp_servers: Mapping[str, Any] | None = None,
 ) -> Assembly:
@@ -217,13 +214,13 @@ def assemble(
     texts = collect_instructions(settings, gate, names)
     own_tools = shipped_tools if extensions is None else extensions.tools
     tools = [*own_tools, *texts.tools, *ARTIFACT_TOOLS, *approval_tools(settings)]
-    http = load_http_tools(settings)
+    http = _load_http_tools(settings)
     if http is not None:
         tools += http.tools
-    servers = connect_servers(settings, confine, [tool.full_name for tool in tools], mcp_servers)
+    servers = _connect_servers(settings, confine, tools, mcp_servers)
     if servers is not None:
         tools += servers.tools
-    peers = connect_peers(settings, [tool.full_name for tool in tools])
+    peers = _connect_peers(settings, tools)
     if peers is not None:
         tools += peers.tools
     catalog, unknown = _make_catalog(settings, for_model, tools)
@@ -285,8 +282,6 @@ def _load_signer(settings: Settings) -> Signer | None:
     """
     if not settings["audit.sign"]:
         return None
-    from ferrule.storage.audit.signing import Signer, default_key_path
-
     return Signer.load(default_key_path())
 
 
@@ -298,7 +293,7 @@ def current_user() -> str:
         return f"uid {os.getuid()}"
 
 
-def open_journal() -> SqliteJournal | PostgresJournal:
+def open_journal() -> SqliteJournal | journal.PostgresJournal:
     """Open the journal that the settings name, for commands that only read it."""
     return create_journal(load_settings().journal)
 
@@ -379,9 +374,41 @@ def _make_artifacts(settings: Settings, catalog: Catalog) -> RunArtifacts:
     return RunArtifacts(store, settings["artifacts.threshold"] if readable else None)
 
 
+def _load_http_tools(settings: Settings) -> LoadedTools | None:
+    """Load HTTP tools. None, with no library loaded, if there are none."""
+    if not has_http_tools(settings):
+        return None
+    from .http_sources import load_http_tools
+
+    return load_http_tools(settings)
+
+
+def _connect_servers(
+    settings: Settings,
+    confine: SandboxPolicy,
+    tools: Sequence[Tool],
+    editor_entries: Mapping[str, Any] | None,
+) -> connectors.McpServers | None:
+    """Prepare the MCP servers. None, with no library loaded, if nobody names one."""
+    if not editor_entries and not has_mcp_servers(settings):
+        return None
+    from .mcp_servers import connect_servers
+
+    return connect_servers(settings, confine, [tool.full_name for tool in tools], editor_entries)
+
+
+def _connect_peers(settings: Settings, tools: Sequence[Tool]) -> connectors.A2aPeers | None:
+    """Prepare the A2A agents. None, with no library loaded, if the settings name none."""
+    if not has_peers(settings):
+        return None
+    from .a2a_peers import connect_peers
+
+    return connect_peers(settings, [tool.full_name for tool in tools])
+
+
 def _load_extensions(
     settings: Settings, confine: SandboxPolicy, shipped_tools: Sequence[Tool]
-) -> Extensions | None:
+) -> file_extensions.Extensions | None:
     """Load tools, hooks and agents from files. None, with no module loaded, if there are none."""
     repository = settings.repository
     own = paths.config()
@@ -408,7 +435,7 @@ def _load_extensions(
 
 
 def _registration_limits(
-    settings: Settings, extensions: Extensions | None
+    settings: Settings, extensions: file_extensions.Extensions | None
 ) -> RegistrationLimits | None:
     """Return the limits for tools that scripts register, or None if none can be registered."""
     if extensions is None or not settings["tools.register"]:

@@ -30,10 +30,11 @@ during a run.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 from ferrule.core.errors import ConfigError
+from ferrule.core.value_class import frozen
 from ferrule.engine.agent import Agent
 from ferrule.engine.agent_reload import continue_catalog, is_same_tool
 from ferrule.engine.session import Session
@@ -51,7 +52,7 @@ _WITHDRAWN = "this folder's configuration is withdrawn until you trust it again 
 _SET_AT_START = ("journal.path", "journal.durability")
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ConfigurationChange:
     """What changed since the last reload.
 
@@ -67,7 +68,7 @@ class ConfigurationChange:
     needs_trust: bool
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ToolChanges:
     """How the tools of a reload differ from those before, by full name."""
 

@@ -5,8 +5,9 @@ They are text only and permit nothing.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
+from ferrule.core.value_class import frozen
+from ferrule.extensions.instructions import read_instructions
+from ferrule.extensions.skills.loading import load_skills
 from ferrule.permissions.protected_names import ProtectedNames
 from ferrule.permissions.rule_evaluation import PermissionGate
 from ferrule.storage import paths
@@ -15,7 +16,7 @@ from ferrule.tools.catalog import Catalog
 from ferrule.tools.definition import Tool
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Instructions:
     """Instructions for the model.
 
@@ -54,16 +55,12 @@ def collect_instructions(
     tools: tuple[Tool, ...] = ()
     notices: list[str] = []
     if settings["skills.enabled"]:
-        from ferrule.extensions.skills.loading import load_skills
-
         loaded = load_skills(settings.workspace, settings.repository, paths.config(), names=names)
         permitted = loaded.filter_by(gate)
         skills = permitted.catalogue_text
         tools = permitted.tools
         notices += map(str, permitted.warnings)
     if settings["instructions.enabled"]:
-        from ferrule.extensions.instructions import read_instructions
-
         files = read_instructions(
             settings.workspace,
             settings["instructions.fallbacks"],

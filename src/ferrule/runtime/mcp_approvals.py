@@ -5,23 +5,19 @@
 
 Anything may change between the steps, and between showing a page and approving it. So an approval
 names the digest of what the page showed and is refused for anything else (`ApprovalStale`). What a
-server offered when it was last started is kept in memory by `ServerApprovals`.
+server offered when it was last started is kept in memory by `ServerReview`.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
-
+from ferrule.connectors.mcp import McpServer, ServerApprovals
+from ferrule.connectors.mcp.approvals import ServerApproval, configuration_text
+from ferrule.connectors.mcp.definitions import Manifest
 from ferrule.core.errors import ConfigError, FerruleError
+from ferrule.core.value_class import frozen
 from ferrule.storage.settings.settings import Settings
 
 from .mcp_servers import list_server_tools, load_configured_servers
-
-if TYPE_CHECKING:
-    from ferrule.connectors.mcp import McpServer
-    from ferrule.connectors.mcp.approvals import ServerApproval
-    from ferrule.connectors.mcp.definitions import Manifest
 
 
 class ApprovalStale(FerruleError):
@@ -37,7 +33,7 @@ class ApprovalStale(FerruleError):
         )
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ServerStatus:
     """A server and its approval state.
 
@@ -62,7 +58,7 @@ class ServerStatus:
         return self.approval.state not in ("unknown", "moved")
 
 
-class ServerApprovals:
+class ServerReview:
     """Approvals of the MCP servers that the settings name.
 
     Every method reads the files again, since the person may change them at any time.
@@ -93,8 +89,6 @@ class ServerApprovals:
         return found
 
     def _find_standing(self, server: McpServer) -> ServerStatus:
-        from ferrule.connectors.mcp import ServerApprovals
-        from ferrule.connectors.mcp.approvals import configuration_text
 
         approvals = ServerApprovals()
         approval = approvals.get(server)
@@ -120,8 +114,6 @@ class ServerApprovals:
             ApprovalStale: The entry changed since.
             ConfigError: There is no server of that name.
         """
-        from ferrule.connectors.mcp import ServerApprovals
-
         standing = self.find_server(name)
         if standing.server.digest() != digest:
             raise ApprovalStale(name)
@@ -142,7 +134,6 @@ class ServerApprovals:
         return self.find_server(name)
 
     def _record(self, standing: ServerStatus, manifest: Manifest) -> None:
-        from ferrule.connectors.mcp import ServerApprovals
 
         approved = standing.approval.manifest
         same = approved is not None and approved.digest() == manifest.digest()
@@ -162,8 +153,6 @@ class ServerApprovals:
             ApprovalStale: The tools or the entry changed since, or its command is not approved.
             ConfigError: There is no server of that name.
         """
-        from ferrule.connectors.mcp import ServerApprovals
-
         standing = self.find_server(name)
         if (
             not standing.can_start
@@ -179,8 +168,6 @@ class ServerApprovals:
         Raises:
             ConfigError: There is no server of that name.
         """
-        from ferrule.connectors.mcp import ServerApprovals
-
         standing = self.find_server(name)
         self._seen.pop(standing.server.digest(), None)
         ServerApprovals().revoke(standing.server)

@@ -4,8 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from ferrule.connectors.mcp import (
+    LaunchSettings,
+    McpServer,
+    McpServers,
+    ServerApprovals,
+    connect,
+    load_servers,
+)
+from ferrule.connectors.mcp.configuration import LoadedServers, read_server
+from ferrule.connectors.mcp.definitions import Manifest
+from ferrule.connectors.mcp.server_client import ServerClient
 from ferrule.core.errors import ConfigError, ToolFailed
 from ferrule.permissions.protected_names import DEFAULT_NAMES, ProtectedNames
 from ferrule.sandbox.policy import SandboxPolicy
@@ -13,14 +24,8 @@ from ferrule.storage import paths
 from ferrule.storage.settings.settings import Settings
 from ferrule.tools.reliability import POLICY_ERROR
 
+from .configured_sources import MCP_FILE
 from .sandbox_policy import make_sandbox_policy
-
-if TYPE_CHECKING:
-    from ferrule.connectors.mcp import LaunchSettings, McpServer, McpServers
-    from ferrule.connectors.mcp.configuration import LoadedServers
-    from ferrule.connectors.mcp.definitions import Manifest
-
-_FILES = ("mcp.json",)
 
 
 def connect_servers(
@@ -28,7 +33,7 @@ def connect_servers(
     confine: SandboxPolicy,
     taken: Iterable[str],
     editor_entries: Mapping[str, Any] | None = None,
-) -> McpServers | None:
+) -> McpServers:
     """Return the MCP servers of a run; close them with the agent. None of them is started.
 
     Args:
@@ -38,20 +43,10 @@ def connect_servers(
         editor_entries: Entries from the editor that the person works in. An entry is used only if
             the person approved the same one before; otherwise a notice names it.
 
-    Returns:
-        None, with no library loaded, if nobody names a server.
-
     Raises:
         ConfigError: A tool policy cannot be read. A server must not run with another policy than
             the one that was written.
     """
-    repository = settings.repository
-    in_repository = repository.state == "trusted" and ".mcp.json" in repository.files
-    has_own = any((paths.config() / name).exists() for name in _FILES) or _named(settings)
-    if not in_repository and not has_own and not editor_entries:
-        return None
-    from ferrule.connectors.mcp import connect
-
     loaded = load_configured_servers(settings)
     if loaded.policy_errors:
         raise ConfigError("\n".join(loaded.policy_errors), code=POLICY_ERROR)
@@ -66,9 +61,6 @@ def _select_approved(
     handed: Mapping[str, Any], known: tuple[McpServer, ...]
 ) -> tuple[tuple[McpServer, ...], list[str]]:
     """Return the editor's entries that the person approved, and a notice for each other one."""
-    from ferrule.connectors.mcp import ServerApprovals
-    from ferrule.connectors.mcp.configuration import read_server
-
     used: list[McpServer] = []
     problems: list[str] = []
     approvals = ServerApprovals()
@@ -86,7 +78,7 @@ def _select_approved(
                 f"server `{name}` from the editor is not used: you have one of the same name"
             )
         elif approvals.get(server).manifest is None:
-            file = paths.config() / _FILES[0]
+            file = paths.config() / MCP_FILE
             problems.append(
                 f"server `{name}` from the editor is not started: you have not approved it; "
                 f"write it into `{file}` and run `ferrule mcp approve {name}`"
@@ -103,10 +95,11 @@ def load_configured_servers(settings: Settings, *, as_trusted: bool = False) -> 
         settings: The settings in force.
         as_trusted: Read the repository's file even if the repository is not trusted, to check it.
     """
-    from ferrule.connectors.mcp import load_servers
-
     return load_servers(
-        settings.repository, paths.config(), _named(settings), as_trusted=as_trusted
+        settings.repository,
+        paths.config(),
+        settings.values.get("mcp_servers") or None,
+        as_trusted=as_trusted,
     )
 
 
@@ -120,8 +113,6 @@ def server_ground(
         root: The workspace; by default that of the settings.
         names: The protected names; by default those of the settings.
     """
-    from ferrule.connectors.mcp import LaunchSettings
-
     extended = DEFAULT_NAMES.extend(
         reserved=settings["reserved.extend"], secret=settings["secrets.extend"]
     )
@@ -134,19 +125,12 @@ def server_ground(
     )
 
 
-def _named(settings: Settings) -> object:
-    return settings.values.get("mcp_servers") or None
-
-
 async def list_server_tools(settings: Settings, server: McpServer) -> Manifest:
     """Start a server and return what it offers.
 
     Raises:
         ConfigError: It cannot be started, or does not answer.
     """
-    from ferrule.connectors.mcp import ServerApprovals
-    from ferrule.connectors.mcp.server_client import ServerClient
-
     live = ServerClient(server, server_ground(settings), ServerApprovals(), None)
     try:
         return await live.fetch_manifest()

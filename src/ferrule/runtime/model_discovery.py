@@ -5,10 +5,10 @@ from __future__ import annotations
 import asyncio
 import os
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
 from typing import cast
 
 from ferrule.core.errors import ProviderError
+from ferrule.core.value_class import frozen
 from ferrule.models.registry import PROVIDERS, Provider, import_object
 from ferrule.storage.settings.settings import ProviderSettings, Settings, load_settings
 
@@ -19,7 +19,7 @@ FindModels = Callable[[str], Awaitable[list[str]]]
 """The type of what `Provider.find_models` names."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class DiscoveredModel:
     """A model that can be used, or an example of a provider's; `detail` says what is missing."""
 

@@ -7,12 +7,16 @@ from difflib import get_close_matches
 from itertools import chain
 
 from ferrule.core.errors import ConfigError
+from ferrule.engine.artifacts import tools as artifact_tools
+from ferrule.extensions.skills.tool import NAME
 from ferrule.toolkits import clock, commands, tasks
 from ferrule.toolkits.files import browse
 from ferrule.toolkits.files import tools as files
 from ferrule.toolkits.git import command
 from ferrule.toolkits.search import search_files
 from ferrule.tools.definition import SideEffect, Tool
+
+from .tool_loading import FINDERS
 
 _READS = (SideEffect.NONE, SideEffect.READ)
 
@@ -67,11 +71,7 @@ def names_added_by_runs() -> tuple[str, ...]:
     sub-agents.
     """
     from ferrule.engine import background
-    from ferrule.engine.artifacts import tools as artifact_tools
     from ferrule.engine.delegation.sub_agent import DELEGATE
-    from ferrule.extensions.skills.tool import NAME
-
-    from .tool_loading import FINDERS
 
     tools = (*artifact_tools.TOOLS, *background.TASK_TOOLS)
     return (*(tool.full_name for tool in tools), *FINDERS, DELEGATE, NAME)

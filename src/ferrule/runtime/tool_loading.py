@@ -4,15 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ferrule.core.errors import ConfigError
 from ferrule.storage.settings.settings import Settings
 from ferrule.tools.catalog import Catalog
 from ferrule.tools.definition import Loading, Tool
-
-if TYPE_CHECKING:
-    from ferrule.tools.search.options import ToolSearch
+from ferrule.tools.search.options import ToolSearch
 
 FINDERS = ("tool_search", "tool_get")
 """Tools that the agent adds if any tool is deferred. Settings may name them before they exist."""

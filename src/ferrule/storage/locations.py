@@ -9,25 +9,21 @@ Using files loads none of the libraries that the other stores need. See `store_u
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from ferrule.core.errors import ConfigError
 
-from . import paths
+from . import journal, paths
 from .artifacts.files import FileArtifactStore
+from .artifacts.store import ArtifactStore
 from .journal.sqlite import SqliteJournal
 from .store_urls import expand_variables, is_url, redact_url
-
-if TYPE_CHECKING:
-    from .artifacts.store import ArtifactStore
-    from .journal.postgres import PostgresJournal
 
 _POSTGRES_SCHEMES = ("postgresql://", "postgres://")
 
 
 def create_journal(
     where: str | Path | None, *, durability: str = "process"
-) -> SqliteJournal | PostgresJournal:
+) -> SqliteJournal | journal.PostgresJournal:
     """Return the journal at a path or URL; None is the user's own. Opens nothing yet.
 
     Raises:

@@ -13,17 +13,17 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from typing import Any, Literal
 from unittest.mock import patch
 
+from ferrule.core.value_class import frozen
 from ferrule.models.http import connection as connections
 
 Ending = Literal["stay", "close", "reset"]
 """What the server does after the last piece: keep the connection open, close it, or break it."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Arrival:
     """The raw bytes of one HTTP response, in the pieces in which they arrive."""
 

@@ -9,15 +9,16 @@ from __future__ import annotations
 import asyncio
 import ssl
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from types import TracebackType
 from typing import Any, Literal
 
 from ferrule.core.calls import encode_json
+from ferrule.core.value_class import frozen
 from ferrule.models.request_encoding import parse_object
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Request:
     """A received request. Header names are in lower case; `target` is the path with its query."""
 
@@ -31,7 +32,7 @@ class Request:
         return parse_object(self.body)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Reply:
     """A response to send.
 

@@ -18,14 +18,16 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
-if TYPE_CHECKING:
-    from ferrule.core.events import JournalRecord
-    from ferrule.engine.agent import Agent
-    from ferrule.engine.replay.rerun import RerunReport
+from ferrule.core.events import JournalRecord
+from ferrule.engine.agent import Agent
+from ferrule.engine.replay.recording import Recording
+from ferrule.engine.replay.replay import replay
+from ferrule.engine.replay.rerun import RerunReport, rerun
+from ferrule.storage.export.bundles import read_recording
 
 SUFFIX = ".ferrule"
 
@@ -51,8 +53,6 @@ class BundleFile(pytest.File):
 
     def collect(self) -> Iterator[pytest.Item]:
         """Yield a test for each session. A bundle that cannot be read fails as a whole."""
-        from ferrule.storage.export.bundles import read_recording
-
         for records in read_recording(self.path):
             session: RecordedSession = make_node(RecordedSession, self, name=records[0].session)
             session.records = records
@@ -66,8 +66,6 @@ class RecordedSession(pytest.Item):
 
     def runtest(self) -> None:
         """Replay the session and compare it with its recording."""
-        from ferrule.engine.replay.replay import replay
-
         replayed = replay(self.records)
         if not replayed.same:
             raise ReplayFailed("; ".join(str(difference) for difference in replayed.differences))
@@ -91,9 +89,6 @@ def rerun_bundle() -> Callable[[str | Path, Agent], list[RerunReport]]:
     """
 
     def rerun_bundle(path: str | Path, agent: Agent) -> list[RerunReport]:
-        from ferrule.engine.replay.recording import Recording
-        from ferrule.engine.replay.rerun import rerun
-        from ferrule.storage.export.bundles import read_recording
 
         async def again() -> list[RerunReport]:
             sessions = read_recording(Path(path))

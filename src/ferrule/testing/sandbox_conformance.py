@@ -18,11 +18,13 @@ import socket
 import subprocess
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from contextlib import closing
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from ferrule.core.value_class import frozen
+from ferrule.permissions.protected_names import DEFAULT_NAMES
 from ferrule.sandbox.command import Capture, Command, CommandResult
 from ferrule.sandbox.policy import Enforcement, Protection, ResourceLimits, SandboxPolicy
 from ferrule.sandbox.sandbox import Sandbox
@@ -129,7 +131,7 @@ ATTEMPTS: Mapping[Protection, tuple[str, ...]] = {
 """Scripts that must not succeed. `{...}` are things outside the workspace, made by the suite."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Outside:
     """Things outside the workspace that must not be reached."""
 
@@ -408,7 +410,6 @@ def _names(root: Path) -> set[str]:
 
 
 def _reserved(names: set[str]) -> set[str]:
-    from ferrule.permissions.protected_names import DEFAULT_NAMES
 
     return {
         name

@@ -23,6 +23,8 @@ from ferrule.tools import toolset
 from ferrule.tools.definition import Tool
 from ferrule.tools.pack_options import PackOptions, apply_options, check_options
 
+from .commands import CommandOptions, command_tools
+from .commands.policy import Behavior
 from .files.browse import file_outline, list_files
 from .files.tools import create_dir, delete_path, edit_file, read_file, read_file_tail, write_file
 from .git.command import git_command
@@ -152,8 +154,6 @@ def _make_command_tools(
     root: FolderPath, options: Mapping[str, Any], shape: PackOptions
 ) -> tuple[Tool, ...]:
     # Loaded only for packs that run commands.
-    from .commands import CommandOptions, command_tools
-    from .commands.policy import Behavior
 
     behavior = _take_either(options, "command_behavior", "run_command_behavior", None)
     passed_on = (

@@ -130,7 +130,7 @@ def _resolve_below(workspace: Workspace, path: str, folder: str) -> str:
     )
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True)  # as its base
 class _NamesBelow(ProtectedNames):
     """The protected names of a workspace, for paths that begin at one of its folders."""
 

@@ -5,16 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, field
 from enum import StrEnum
-from typing import TYPE_CHECKING, Any, Protocol, cast
+from typing import Any, Protocol, cast
 
 from ferrule.core.calls import encode_json
 from ferrule.core.events import EVERYTHING, EXCLUSIVE, Access
 from ferrule.core.value_class import frozen
 
+from .outcome_probe import Probe
 from .reliability import Reliability
-
-if TYPE_CHECKING:
-    from .outcome_probe import Probe
 
 
 class SideEffect(StrEnum):

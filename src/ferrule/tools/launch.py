@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
+from ferrule.core.value_class import frozen
 
-@dataclass(frozen=True, slots=True)
+
+@frozen
 class Launch:
     """Work to continue as a task of the session; the call is answered at once.
 

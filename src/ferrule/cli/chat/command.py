@@ -9,6 +9,8 @@ import click
 
 from ferrule.runtime.options import common_options
 
+from .loop import run_chat
+
 
 @click.command()
 @common_options
@@ -34,6 +36,5 @@ def chat(**options: Any) -> int:
         raise click.UsageError(
             "chat needs prompt-toolkit; install it: `pip install 'ferrule[cli]'`"
         )
-    from .loop import run_chat  # needs prompt_toolkit
 
     return asyncio.run(run_chat(options))

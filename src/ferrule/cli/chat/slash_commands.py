@@ -13,6 +13,7 @@ from ferrule.cli.live_output import LiveOutput
 from ferrule.cli.terminal_agent import TerminalAssembly
 from ferrule.core.calls import ToolResult
 from ferrule.core.errors import ConfigError
+from ferrule.core.value_class import frozen
 from ferrule.engine.context.options import ContextOptions
 from ferrule.engine.context.usage import ContextUsage
 from ferrule.engine.session import Session
@@ -36,7 +37,7 @@ class Chat:
     stop_turn: Callable[[], object] | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class SlashCommand:
     """A slash command: its arguments, one line of help, and a function that takes the arguments."""
 

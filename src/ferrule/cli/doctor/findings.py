@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from ferrule.core.value_class import frozen
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Finding:
     """One line of the report. `level` is `ok`, `note` (works, with less) or `bad` (broken)."""
 

@@ -15,11 +15,11 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, cast
 
 from ferrule.core.errors import ConfigError
 from ferrule.core.identity import Identity
+from ferrule.core.value_class import frozen
 from ferrule.engine.hooks.events import Action, Occasion, ToolPre
 from ferrule.extensions.hooks.guards import no_secrets_in_arguments
 from ferrule.permissions.child_environment import is_secret_variable
@@ -37,7 +37,7 @@ _UNQUOTABLE = re.compile("[\x7f-\x9f\u2028\u2029\ufeff\ufffe\uffff\ud800-\udfff]
 _SETTING = re.compile(r"(?P<before>-{1,2}[\w-]+=|[A-Za-z_]\w*=)(?P<value>.+)", re.DOTALL)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class RecordedCommand:
     """A recorded command that succeeded.
 
@@ -54,7 +54,7 @@ class RecordedCommand:
     output: str
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ParameterWord:
     """A word of which a part becomes a parameter: `before` stays, `value` was recorded."""
 

@@ -15,11 +15,11 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
 from difflib import get_close_matches
 from typing import Any
 
 from ferrule.core.errors import ConfigError
+from ferrule.core.value_class import frozen
 
 SYNTAX = "name:type[?][=default][,description]"
 TYPES = {
@@ -33,7 +33,7 @@ _WORD = re.compile(r"[\w.+-]+(?: [\w.+-]+)*")
 _NAME = re.compile(r"[a-zA-Z_][a-zA-Z0-9_]{0,63}")
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class FieldType:
     """The type of a field.
 
@@ -82,7 +82,7 @@ class FieldType:
         return isinstance(value, (int, float) if self.name == "number" else _PYTHON[self.name])
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Field:
     """One parameter of a new tool. `default` is None where there is none."""
 

@@ -9,10 +9,13 @@ from typing import Any
 import click
 
 from ferrule.cli.terminal import escape_invisible
+from ferrule.connectors.http import parse_manifest
+from ferrule.connectors.http.openapi import ImportChoice, import_document, parse_document
 from ferrule.core.calls import encode_json
 from ferrule.core.errors import ConfigError
-from ferrule.runtime.http_sources import FOLDER
+from ferrule.runtime.configured_sources import HTTP_FOLDER
 from ferrule.storage import paths
+from ferrule.storage.settings.yaml_tree import MAX_BYTES, MAX_NODES
 
 
 @click.group("import")
@@ -82,9 +85,6 @@ def openapi(file: Path, out: Path | None, force: bool, **chosen: Any) -> None:
     Nothing is fetched, and no secret is needed. Operations that cannot become a tool are left out
     and named. Secrets stay references: set the variables that the manifest names.
     """
-    from ferrule.connectors.http import parse_manifest
-    from ferrule.connectors.http.openapi import import_document, parse_document
-
     if out is not None and out.exists() and not force:
         raise click.UsageError(f"`{out}` exists already; `--force` replaces it")
     try:
@@ -106,7 +106,6 @@ def openapi(file: Path, out: Path | None, force: bool, **chosen: Any) -> None:
 
 
 def _make_choice(chosen: dict[str, Any]) -> Any:
-    from ferrule.connectors.http.openapi import ImportChoice
 
     return ImportChoice(
         namespace=chosen["namespace"],
@@ -139,8 +138,6 @@ def _to_yaml(manifest: dict[str, Any]) -> str:
     A file is limited in its number of values and in its size.
     """
     import yaml
-
-    from ferrule.storage.settings.yaml_tree import MAX_BYTES, MAX_NODES
 
     def with_schemas_as_text(tool: dict[str, Any]) -> dict[str, Any]:
         return {
@@ -178,7 +175,7 @@ def _next_steps(manifest: dict[str, Any], out: Path | None) -> list[str]:
         lines.append(f"secrets to set: {', '.join(f'`{one}`' for one in secrets)}")
     if out is not None:
         lines.append(
-            f"to use them: put `{out}` into `{paths.config() / FOLDER}`, or name it in "
+            f"to use them: put `{out}` into `{paths.config() / HTTP_FOLDER}`, or name it in "
             "`tools.http_manifests`"
         )
     return lines

@@ -19,12 +19,12 @@ import json
 import os
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, cast
 
 from ferrule.connectors.text_cleaning import diff_texts
 from ferrule.core.errors import ConfigError
+from ferrule.core.value_class import frozen
 from ferrule.storage import paths
 
 from .cards import Card, Skill, card_from_json
@@ -34,7 +34,7 @@ ApprovalState = Literal["unknown", "moved", "changed", "approved"]
 _VERSION = 1
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class PeerApproval:
     """The approval state of a peer.
 

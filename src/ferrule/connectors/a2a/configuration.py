@@ -16,12 +16,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
 
 from ferrule.connectors.json_values import mapping_or_empty, text_or_empty
 from ferrule.core.errors import ConfigError
+from ferrule.core.value_class import frozen
 from ferrule.tools.reliability import POLICY_ERROR, read_policies
 
 from .spec import CARD_PATH, TIMEOUT, A2aPeer, Auth, Origin
@@ -48,7 +48,7 @@ _REFERENCE = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)\}")
 _KINDS = ("bearer", "api_key")
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class LoadedPeers:
     """Peers in the order they were found, and a sentence for each entry that cannot be used."""
 

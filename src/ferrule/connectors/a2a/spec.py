@@ -17,12 +17,12 @@ import hashlib
 import os
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any, Literal
 from urllib.parse import urlsplit
 
 from ferrule.core.calls import encode_json
 from ferrule.core.errors import ConfigError
+from ferrule.core.value_class import frozen
 from ferrule.models.http.proxies import is_loopback
 from ferrule.tools.reliability import Policies
 
@@ -50,7 +50,7 @@ UrlOrigin = tuple[str, str, int]
 """Scheme, host and port: what a URL may not leave."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Auth:
     """The header that authenticates us: `<header>: <scheme> <value of the variable>`.
 
@@ -72,7 +72,7 @@ class Auth:
             raise ConfigError(f"`{self.scheme}` is not a valid authentication scheme")
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class A2aPeer:
     """One A2A peer.
 

@@ -13,9 +13,11 @@ from __future__ import annotations
 
 import base64
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Literal
 from urllib.parse import quote
+
+from ferrule.core.value_class import frozen
 
 from .secrets import Secrets
 
@@ -23,7 +25,7 @@ Kind = Literal["api_key", "bearer", "cookie", "basic"]
 KINDS: tuple[Kind, ...] = ("api_key", "bearer", "cookie", "basic")
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Auth:
     """One entry.
 
@@ -48,7 +50,7 @@ class Auth:
         return "cookie" if self.kind == "cookie" else self.header.lower()
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class RequestAuth:
     """What a request gets, and the values that must not come back.
 

@@ -14,11 +14,11 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
 from typing import Any, Literal, cast
 from xml.sax.saxutils import quoteattr
 
 from ferrule.core.calls import encode_json
+from ferrule.core.value_class import frozen
 
 from .templates import MISSING, Placeholder, Template, TemplateError, parse_template, scalar_text
 from .url_templates import percent_encode
@@ -33,7 +33,7 @@ KINDS: dict[Kind, str] = {
 _MARK = re.compile("\ue000([0-9]+)\ue001")
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class BodyTemplate:
     """How a body is made.
 

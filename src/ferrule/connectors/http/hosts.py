@@ -13,8 +13,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 
+from ferrule.core.value_class import frozen
 from ferrule.sandbox.network.allowed_hosts import AllowedHosts, is_localhost
 from ferrule.sandbox.network.ip_addresses import describe_address, is_public, parse_address
 
@@ -22,7 +22,7 @@ from .templates import TemplateError
 from .url_templates import UrlTemplate
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ReachableHosts:
     """The hosts that may be reached.
 

@@ -24,6 +24,7 @@ from typing import Any, cast
 
 from ferrule.connectors.json_values import mapping_or_empty
 from ferrule.core.errors import ConfigError
+from ferrule.core.value_class import frozen
 from ferrule.storage.trust import ConfigurationSnapshot
 from ferrule.tools.definition import Tool
 
@@ -56,7 +57,7 @@ ENTRY_KEYS = (
 _SUFFIXES = (".yaml", ".yml")
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class HttpToolSettings:
     """What a person's settings say about HTTP tools.
 

@@ -12,10 +12,10 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import Any, Literal, cast
 
 from ferrule.core.calls import encode_json
+from ferrule.core.value_class import frozen
 
 from .templates import TemplateError, scalar_text
 from .url_templates import encode_in_segment, percent_encode
@@ -35,7 +35,7 @@ _COOKIE_NAME = re.compile(r"[!#$%&'*+\-.^_`|~0-9A-Za-z]+")
 Pair = tuple[str, str]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Parameter:
     """One parameter: `name` is the server's, `argument` the argument's.
 

@@ -7,8 +7,10 @@ with exactly that, and only the query of an auth entry comes after it.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
+
+from ferrule.core.value_class import frozen
 
 from . import bodies
 from .auth import RequestAuth
@@ -54,7 +56,7 @@ def is_settable(name: str) -> bool:
     return lower not in FORBIDDEN_HEADERS and not lower.startswith(("proxy-", "x-forwarded-"))
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class PreparedRequest:
     """A request. `url` is all of it but the secrets; `cookies` are pairs."""
 

@@ -9,9 +9,9 @@ from __future__ import annotations
 import asyncio
 import zlib
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
 
+from ferrule.core.value_class import frozen
 from ferrule.models.http.http1 import MalformedResponse, ResponseParser
 
 FAILURE_BYTES = 65_536
@@ -20,7 +20,7 @@ _BODILESS = (204, 205, 304)
 _WINDOW_BITS = {"gzip": 31, "x-gzip": 31, "deflate": 15}
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Response:
     """The final answer.
 

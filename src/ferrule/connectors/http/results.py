@@ -24,13 +24,13 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
 
 from ferrule.connectors.bounded_schemas import nesting_depth
 from ferrule.connectors.text_cleaning import clean_text
 from ferrule.core.calls import ErrorType
 from ferrule.core.errors import ToolFailed
+from ferrule.core.value_class import frozen
 from ferrule.models.http.retry import parse_retry_after
 from ferrule.tools.chunked_output import Chunks
 
@@ -67,7 +67,7 @@ _CODECS = {
 """Python has codecs for other things than text, and a server must not choose one of these."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class RequestInfo:
     """The request that an answer is for: the tool and its auth entries.
 

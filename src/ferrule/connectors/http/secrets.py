@@ -22,12 +22,12 @@ import os
 import re
 import stat
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
 from urllib.parse import quote, quote_plus
 
 from ferrule.core.errors import ConfigError
+from ferrule.core.value_class import frozen
 from ferrule.storage import paths
 
 MIN_SECRET = 4
@@ -41,7 +41,7 @@ _VALUE = re.compile(r"[\x21-\x7e](?:[\x20-\x7e]*[\x21-\x7e])?")
 _FOLDER = "secrets"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Secrets:
     """Where references are looked up.
 

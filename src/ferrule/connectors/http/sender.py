@@ -19,11 +19,12 @@ import asyncio
 import os
 import ssl
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cache, partial
 
 from ferrule.core.calls import ErrorType
 from ferrule.core.errors import ConfigError, ToolFailed
+from ferrule.core.value_class import frozen
 from ferrule.models.http.dialing import AddressesRefused, Dialer, Target, parse_target
 from ferrule.models.http.http1 import MalformedResponse
 from ferrule.models.http.proxies import Proxy, find_proxy
@@ -78,7 +79,7 @@ def default_tls() -> ssl.SSLContext:
     return ssl.create_default_context()
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Sender:
     """Sends requests. Tests pass their own parts.
 

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, Literal
 
+from ferrule.core.value_class import frozen
 from ferrule.tools.definition import Loading, Risk, SideEffect
 from ferrule.tools.reliability import Reliability
 
@@ -28,7 +29,7 @@ MAX_BYTES_LIMIT = 64 << 20
 """The largest `max_bytes` that a tool may set."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Endpoint:
     """One request as a template.
 
@@ -45,7 +46,7 @@ class Endpoint:
     max_bytes: int = DEFAULT_MAX_BYTES
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class HttpTool:
     """A tool of a manifest.
 
@@ -70,7 +71,7 @@ class HttpTool:
     where: str = ""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Manifest:
     """A file's tools, and what they share."""
 

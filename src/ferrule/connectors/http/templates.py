@@ -12,8 +12,9 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
 from typing import Any, cast
+
+from ferrule.core.value_class import frozen
 
 MISSING = object()
 """The value of an argument that was not given."""
@@ -34,7 +35,7 @@ class TemplateError(ValueError):
     """
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Placeholder:
     """A placeholder for an argument: its name, and the path within it."""
 
@@ -64,7 +65,7 @@ class Placeholder:
         return found
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Template:
     """Literal texts and placeholders, in order."""
 

@@ -25,6 +25,7 @@ from urllib.parse import urlsplit
 from ferrule.connectors.bounded_schemas import find_problem, is_bounded
 from ferrule.core.calls import ErrorType
 from ferrule.core.errors import ConfigError, ToolDefinitionError, ToolFailed
+from ferrule.core.value_class import frozen
 from ferrule.engine.available_tools import AvailableTools
 from ferrule.sandbox.network.allowed_hosts import canonicalize_host
 from ferrule.tools.chunked_output import Chunks
@@ -183,7 +184,7 @@ class HttpOutput:
         return value, problems
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _Preview:
     """Shows what a call would send, without secrets."""
 

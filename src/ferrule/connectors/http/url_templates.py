@@ -21,10 +21,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
 from typing import Any
 from urllib.parse import quote, unquote
 
+from ferrule.core.value_class import frozen
 from ferrule.sandbox.network.allowed_hosts import InvalidHost, canonicalize_host, split_authority
 
 from .templates import Placeholder, Template, TemplateError, parse_template
@@ -46,7 +46,7 @@ _MAX_DECODINGS = 8
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]")
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class UrlTemplate:
     """A URL with placeholders. `query` are pairs of a literal name and a value."""
 

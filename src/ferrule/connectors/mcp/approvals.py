@@ -20,12 +20,13 @@ import json
 import os
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal, cast
 
 from ferrule.connectors.text_cleaning import diff_texts
 from ferrule.core.errors import ConfigError
+from ferrule.core.value_class import frozen
 from ferrule.storage import paths
 
 from .definitions import Manifest, manifest_from_json
@@ -35,7 +36,7 @@ ApprovalState = Literal["unknown", "moved", "command", "changed", "approved"]
 _VERSION = 1
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ServerApproval:
     """The approval state of a server.
 

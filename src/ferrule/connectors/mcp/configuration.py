@@ -30,12 +30,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
 
 from ferrule.connectors.json_values import mapping_or_empty
 from ferrule.core.errors import ConfigError
+from ferrule.core.value_class import frozen
 from ferrule.storage.trust import ConfigurationSnapshot
 from ferrule.tools.reliability import POLICY_ERROR, read_policies
 
@@ -83,7 +83,7 @@ _OAUTH_KEYS = ("client_id", "client_secret", "scope", "metadata_url", "port")
 _MAX_FILE_BYTES = 1024 * 1024
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class LoadedServers:
     """The servers of all files, the person's own first.
 

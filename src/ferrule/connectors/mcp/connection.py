@@ -28,6 +28,8 @@ from .streams import MALFORMED, TOO_LARGE, TransportStreams, collect_errors
 if TYPE_CHECKING:
     from mcp.client.session import ClientSession
     from mcp.shared.jsonrpc_dispatcher import JSONRPCDispatcher
+else:
+    ClientSession = Any
 
 TASKS_EXTENSION = "io.modelcontextprotocol/tasks"
 MODERN_ERA = "2026-07-28"

@@ -25,6 +25,7 @@ from ferrule.connectors.json_values import mapping_or_empty
 from ferrule.connectors.text_cleaning import clean_json, clean_text
 from ferrule.core.calls import encode_json
 from ferrule.core.errors import ToolDefinitionError
+from ferrule.core.value_class import frozen
 
 MAX_TOOLS = 128
 MAX_DEFINITION = 48 * 1024
@@ -80,7 +81,7 @@ class ToolDefinition:
         return mapping_or_empty(self.raw.get("execution")).get("taskSupport") == "required"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Manifest:
     """What a server offered when it was last listed. `era` is the version that was spoken."""
 

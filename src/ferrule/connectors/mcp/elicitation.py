@@ -19,13 +19,13 @@ import contextvars
 import re
 from collections.abc import Awaitable, Callable, Generator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
 from typing import Any
 
 from ferrule.connectors.json_values import list_or_empty, mapping_or_empty, text_or_empty
 from ferrule.connectors.text_cleaning import clean_text
 from ferrule.core.calls import ToolCall, encode_json
 from ferrule.core.errors import FerruleError
+from ferrule.core.value_class import frozen
 from ferrule.permissions.approvals import (
     ApprovalRequest,
     Approver,
@@ -45,7 +45,7 @@ _MAX_FIELDS = 32
 DECLINE: Mapping[str, Any] = {"action": "decline"}
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Form:
     """A server's question, with its fields.
 
@@ -58,7 +58,7 @@ class Form:
     required: tuple[str, ...]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class FormFiller:
     """Lets a person fill in a form: given to an Agent as a resource.
 

@@ -22,7 +22,6 @@ import asyncio
 import time
 from collections.abc import Mapping
 from contextlib import AbstractAsyncContextManager
-from dataclasses import dataclass
 from functools import partial
 from importlib import import_module
 from typing import Any, Literal
@@ -30,6 +29,7 @@ from typing import Any, Literal
 from ferrule.connectors.json_values import list_or_empty
 from ferrule.core.calls import ErrorType
 from ferrule.core.errors import FerruleError, ToolFailed, ToolSignal
+from ferrule.core.value_class import frozen
 from ferrule.engine.telemetry.telemetry import Telemetry
 from ferrule.permissions.approvals import Approver
 from ferrule.tools.context import SANDBOX_TOPIC, Context
@@ -58,7 +58,7 @@ _RESOURCE_LISTS = (
 _PROMPT_LISTS = ("prompts", ("prompts/list", "prompts"))
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ServerStatus:
     """The state of a server, for people.
 

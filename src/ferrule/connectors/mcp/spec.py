@@ -25,13 +25,14 @@ import hashlib
 import os
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from ipaddress import ip_address
 from typing import Any, Literal
 from urllib.parse import urlsplit
 
 from ferrule.core.calls import encode_json
 from ferrule.core.errors import ConfigError
+from ferrule.core.value_class import frozen
 from ferrule.permissions.child_environment import filter_environment, is_secret_variable
 from ferrule.permissions.command_variables import loads_code
 from ferrule.tools.reliability import Policies
@@ -47,7 +48,7 @@ _REFERENCE = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)(?::-([^}]*))?\}")
 _HEADER = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+")
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class OAuth:
     """How to sign in to a server that asks for it.
 
@@ -64,7 +65,7 @@ class OAuth:
     """Local port that the browser returns to; 0 takes any free one."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class McpServer:
     """One MCP server, with either a `command` to start (spoken to over stdio) or a `url`.
 
@@ -166,7 +167,7 @@ class McpServer:
         return tuple(sorted(names))
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class FilledServer:
     """A server's texts with variables filled in. Holds secrets, so it is never shown or stored."""
 

@@ -18,7 +18,7 @@ import shutil
 import tempfile
 from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -26,6 +26,7 @@ from typing import Any
 from ferrule.core.calls import ErrorType
 from ferrule.core.errors import ToolFailed
 from ferrule.core.identity import Identity
+from ferrule.core.value_class import frozen
 from ferrule.permissions.approvals import Approver
 from ferrule.permissions.child_environment import ChildEnvironment, filter_environment
 from ferrule.permissions.protected_names import DEFAULT_NAMES, ProtectedNames
@@ -62,7 +63,7 @@ SHUTDOWN_SECONDS = 2.0
 _MAX_ERROR_BYTES = 4096
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class LaunchSettings:
     """How servers are started.
 

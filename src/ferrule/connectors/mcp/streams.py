@@ -15,9 +15,10 @@ import json
 import re
 from collections import deque
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
 from types import TracebackType
 from typing import Any, cast
+
+from ferrule.core.value_class import frozen
 
 _transport_errors: contextvars.ContextVar[list[Any] | None] = contextvars.ContextVar(
     "ferrule_mcp_aside", default=None
@@ -163,7 +164,7 @@ class Outgoing:
         self.close()
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class TransportStreams:
     """The two streams of a transport.
 

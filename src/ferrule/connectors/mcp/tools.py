@@ -18,12 +18,13 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 from ferrule.connectors.bounded_schemas import make_arguments
 from ferrule.core.calls import ErrorType
 from ferrule.core.errors import ToolFailed
+from ferrule.core.value_class import frozen
 from ferrule.tools.context import Context
 from ferrule.tools.definition import Arguments, Loading, Risk, SideEffect, Tool
 from ferrule.tools.reliability import Reliability
@@ -188,7 +189,7 @@ def _make_tool(
 
 
 # ---- one call, and whether to retry it
-@dataclass(frozen=True, slots=True)
+@frozen
 class _CallPolicy:
     """The timeout and retries of one tool. `repeatable`: calling it twice does no harm."""
 

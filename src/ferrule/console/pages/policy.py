@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass
 from functools import partial
 from typing import Any, cast
 
@@ -19,6 +18,7 @@ from ferrule.console.state import Console
 from ferrule.console.statistics import query_statistics, statistics_owner
 from ferrule.console.viewer import Viewer
 from ferrule.core.errors import ConfigError
+from ferrule.core.value_class import frozen
 from ferrule.engine.replay.what_if_history import (
     HistoryComparison,
     classify,
@@ -45,7 +45,7 @@ DENIED_BY = {
 """Who denied a call, in words for the reader."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Explanation:
     """What the gate would decide about a call that nobody makes."""
 

@@ -7,8 +7,6 @@ see the outcome in the timeline, like everyone else who looks.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, Response
@@ -16,10 +14,12 @@ from starlette.routing import BaseRoute, Route
 
 from ferrule.console.open_sessions import ConsoleSession
 from ferrule.console.questions import Question
+from ferrule.console.run_chart import draw_waterfall
 from ferrule.console.state import Console
 from ferrule.console.timeline import Timeline
 from ferrule.console.timeline_cache import TimelineSnapshot
 from ferrule.console.viewer import Viewer
+from ferrule.core.value_class import frozen
 from ferrule.engine.event_bus.events import KINDS
 from ferrule.engine.threads import run_blocking
 from ferrule.storage.journal.sessions import SessionInfo
@@ -28,7 +28,7 @@ MAX_ENTRIES = 200
 """Entries that a page starts with; earlier ones are loaded on demand."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Pane:
     """A session at one moment, for a template."""
 
@@ -146,8 +146,6 @@ class RunPages:
 
         Reads the journal, in a thread of the server's.
         """
-        from ferrule.console.run_chart import draw_waterfall
-
         info = self._console.find_session(
             self._console.require_viewer(request), request.path_params["session"]
         )

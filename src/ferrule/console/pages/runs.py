@@ -7,7 +7,6 @@ pool changed; otherwise the answer is 204.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 from functools import partial
 
 from starlette.requests import Request
@@ -16,6 +15,7 @@ from starlette.routing import BaseRoute, Route
 
 from ferrule.console.state import Console
 from ferrule.console.viewer import Viewer
+from ferrule.core.value_class import frozen
 from ferrule.engine.threads import run_blocking
 from ferrule.storage.journal.sessions import SessionInfo
 
@@ -37,7 +37,7 @@ STATES = (
 )
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Filter:
     """What is searched for; empty fields match everything."""
 
@@ -68,7 +68,7 @@ class Filter:
         )
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Row:
     """A row of the list."""
 

@@ -17,7 +17,7 @@ from starlette.routing import BaseRoute, Route
 
 from ferrule.console.state import Console
 from ferrule.engine.threads import run_blocking
-from ferrule.runtime.mcp_approvals import ServerApprovals
+from ferrule.runtime.mcp_approvals import ServerReview
 
 
 def routes(console: Console) -> list[BaseRoute]:
@@ -25,17 +25,17 @@ def routes(console: Console) -> list[BaseRoute]:
 
     The actions are `/servers/{command,look,tools,withdraw}`.
     """
-    book = ServerApprovals(console.assembly.settings)
+    review = ServerReview(console.assembly.settings)
     return [
-        Route("/servers", partial(page, console, book)),
-        Route("/servers/server", partial(server_page, console, book)),
-        Route("/servers/{doing}", partial(apply_action, console, book), methods=["POST"]),
+        Route("/servers", partial(page, console, review)),
+        Route("/servers/server", partial(server_page, console, review)),
+        Route("/servers/{doing}", partial(apply_action, console, review), methods=["POST"]),
     ]
 
 
-async def page(console: Console, book: ServerApprovals, request: Request) -> Response:
+async def page(console: Console, review: ServerReview, request: Request) -> Response:
     """List all servers. Nothing is started."""
-    standings, problems = await run_blocking(book.list_servers)
+    standings, problems = await run_blocking(review.list_servers)
     running = console.assembly.servers
     status = {one.name: one for one in running.status()} if running is not None else {}
     return console.render_page(
@@ -43,14 +43,14 @@ async def page(console: Console, book: ServerApprovals, request: Request) -> Res
     )
 
 
-async def server_page(console: Console, book: ServerApprovals, request: Request) -> Response:
+async def server_page(console: Console, review: ServerReview, request: Request) -> Response:
     """Show one server, with what would be approved."""
     console.require_operator(request)
-    standing = await run_blocking(lambda: book.find_server(request.query_params.get("name", "")))
+    standing = await run_blocking(lambda: review.find_server(request.query_params.get("name", "")))
     return console.render_page(request, "server.html", standing=standing)
 
 
-async def apply_action(console: Console, book: ServerApprovals, request: Request) -> Response:
+async def apply_action(console: Console, review: ServerReview, request: Request) -> Response:
     """Carry out what the owner decided about a server.
 
     A decision that does not apply shows an error page, and nothing is changed.
@@ -61,14 +61,14 @@ async def apply_action(console: Console, book: ServerApprovals, request: Request
     digest = str(given.get("digest", ""))
     match request.path_params["doing"]:
         case "command":
-            await run_blocking(lambda: book.approve_command(name, digest))
-            await book.inspect(name)
+            await run_blocking(lambda: review.approve_command(name, digest))
+            await review.inspect(name)
         case "look":
-            await book.inspect(name)
+            await review.inspect(name)
         case "tools":
-            await run_blocking(lambda: book.approve_tools(name, digest))
+            await run_blocking(lambda: review.approve_tools(name, digest))
         case "withdraw":
-            await run_blocking(lambda: book.revoke(name))
+            await run_blocking(lambda: review.revoke(name))
         case _:
             return Response(status_code=404)
     return RedirectResponse(f"/servers/server?{urlencode({'name': name})}", status_code=303)

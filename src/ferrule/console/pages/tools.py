@@ -7,7 +7,7 @@ questions go to the same browser.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, fields
+from dataclasses import fields
 from functools import partial
 from typing import Any
 
@@ -20,12 +20,13 @@ from ferrule.console.schema_form import build_fields, read_values
 from ferrule.console.state import Console
 from ferrule.console.statistics import query_statistics, statistics_owner
 from ferrule.console.tool_trials import show_trial
+from ferrule.core.value_class import frozen
 from ferrule.permissions.rules import PermissionRule, matches_tool
 from ferrule.storage.statistics.tools import ToolUse
 from ferrule.tools.definition import Tool
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Filter:
     """Which tools to show; empty fields match everything.
 
@@ -59,7 +60,7 @@ class Filter:
         )
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Row:
     """A row of the catalog."""
 

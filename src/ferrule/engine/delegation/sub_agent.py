@@ -5,15 +5,12 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 from fnmatch import fnmatchcase
-from typing import TYPE_CHECKING
 
 from ferrule.core.errors import ConfigError
 from ferrule.core.limits import Limits
 from ferrule.core.value_class import frozen
+from ferrule.engine.hooks.events import EventHook
 from ferrule.permissions.rule_evaluation import MODES
-
-if TYPE_CHECKING:
-    from ferrule.engine.hooks.events import EventHook
 
 DELEGATE = "delegate"
 """The name of the tool."""

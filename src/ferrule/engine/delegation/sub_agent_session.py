@@ -9,18 +9,15 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 from ferrule.core.limits import Limits
 from ferrule.core.value_class import frozen
+from ferrule.engine.hooks.events import EventHook
 from ferrule.permissions.approvals import ApprovalAnswer, ApprovalRequest, Approver, DenyingApprover
 from ferrule.permissions.rule_evaluation import Mode, PermissionGate
 from ferrule.tools.definition import Tool
 
 from .lineage import Lineage
-
-if TYPE_CHECKING:
-    from ferrule.engine.hooks.events import EventHook
 
 _PERMISSIVENESS: dict[Mode, int] = {
     "default": 0,

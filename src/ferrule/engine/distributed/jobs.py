@@ -14,6 +14,7 @@ pickled), for any tenant. Who may submit what is for the program that calls `Job
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import asdict, field, replace
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
@@ -22,8 +23,6 @@ from ferrule.core.errors import ConfigError, FerruleError
 from ferrule.core.value_class import frozen
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from dbos import DBOSClient
 
 QUEUE = "ferrule.runs"

@@ -4,3 +4,16 @@ Modules: `bus`, `feed` (a session's publisher), `subscription`, `scope` (who see
 `attachment` (connects a session), `ring` (recent events), `journal_events` and `past_events` (read
 from journals), `live_redaction`.
 """
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ferrule.core.lazy_names import lazy_names
+
+if TYPE_CHECKING:
+    from .bus import Bus
+
+__all__ = ["Bus"]
+
+__getattr__, __dir__ = lazy_names(__name__, {".bus": ("Bus",)})

@@ -4,3 +4,17 @@ Modules: `events` (payloads and answers), `answers` (strict reading), `chain` (a
 order), `call_hooks` (the dispatcher's protocol), `call_adapter` (event hooks on calls), `exchange`
 and `messages` (model requests), `session_hooks` (the driver extension).
 """
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ferrule.core.lazy_names import lazy_names
+
+if TYPE_CHECKING:
+    from .chain import Hooks
+    from .events import EventHook
+
+__all__ = ["EventHook", "Hooks"]
+
+__getattr__, __dir__ = lazy_names(__name__, {".chain": ("Hooks",), ".events": ("EventHook",)})

@@ -30,7 +30,7 @@ from __future__ import annotations
 import re
 from collections.abc import Awaitable, Callable, Mapping
 from copy import deepcopy
-from dataclasses import dataclass, field, fields, is_dataclass, replace
+from dataclasses import KW_ONLY, field, fields, is_dataclass, replace
 from datetime import date, time, timedelta
 from decimal import Decimal
 from difflib import get_close_matches
@@ -423,7 +423,7 @@ class Occasion:
         return self.payload.name if isinstance(self.payload, Custom) else self.payload.event
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class EventHook:
     """One hook on events.
 
@@ -441,6 +441,7 @@ class EventHook:
         ConfigError: An event does not exist, or another value is not valid.
     """
 
+    _: KW_ONLY
     name: str
     events: tuple[str, ...]
     run: Callable[[Occasion], Awaitable[object]]

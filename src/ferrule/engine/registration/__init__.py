@@ -3,3 +3,16 @@
 Modules: `registration` (what may be added), `session_catalog` (the session's tools), `exchange`
 (how the model learns of them), `session_registration` (the driver extension).
 """
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ferrule.core.lazy_names import lazy_names
+
+if TYPE_CHECKING:
+    from .registration import RegistrationLimits
+
+__all__ = ["RegistrationLimits"]
+
+__getattr__, __dir__ = lazy_names(__name__, {".registration": ("RegistrationLimits",)})

@@ -9,16 +9,14 @@ modes that describe tools in the system text, that text grows, too.
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ferrule.core.events import ModelAnswered
 from ferrule.core.messages import Message
+from ferrule.engine.tool_search.discovery import ToolDiscovery
 from ferrule.models.client import Exchange, Sink, ToolSpec
 
 from .session_catalog import SessionCatalog
-
-if TYPE_CHECKING:
-    from ferrule.engine.tool_search.discovery import ToolDiscovery
 
 OpenExchange = Callable[[tuple[ToolSpec, ...], str], Awaitable[Exchange]]
 """Opens an exchange with these tools behind the agent's own, in a tool mode ("": the agent's)."""

@@ -11,12 +11,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any, Protocol
 
 from ferrule.core.calls import ErrorType
 from ferrule.core.errors import ConfigError, ToolFailed
 from ferrule.core.events import DirectCall, Event, NoticeGiven, ToolAnswered
 from ferrule.core.value_class import frozen
+from ferrule.engine.delegation.delegation import Delegation
 from ferrule.engine.delegation.sub_agent import SubAgent
 from ferrule.engine.dispatcher import Dispatcher, parse_arguments
 from ferrule.engine.hooks.call_adapter import insert_call_hook
@@ -25,9 +26,6 @@ from ferrule.engine.hooks.events import EventHook, Occasion, ToolPost, ToolPre
 from ferrule.tools.definition import BUILTIN_NAMESPACE, Tool
 
 from .session_catalog import SessionCatalog
-
-if TYPE_CHECKING:
-    from ferrule.engine.delegation.delegation import Delegation
 
 REGISTER_TOOL, REGISTER_HOOK, REGISTER_AGENT = "register_tool", "register_hook", "register_agent"
 REGISTRATION_TOOLS = (REGISTER_TOOL, REGISTER_HOOK, REGISTER_AGENT)

@@ -16,21 +16,19 @@ besides the conversation (direct calls, messages during a run, stopping it) is n
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 from ferrule.core import events
 from ferrule.core.calls import ToolCall, ToolResult
 from ferrule.core.errors import ConfigError, FerruleError
 from ferrule.core.required_tools import ALTERNATIVE_SEPARATOR
 from ferrule.core.value_class import frozen
+from ferrule.engine.agent import Agent
 from ferrule.engine.live_events import Live
 from ferrule.models.client import ModelClient
 from ferrule.tools.catalog import Catalog
 
 from .recording import RecordedMessage, RecordedModel, RecordedTools, Recording, canonical_json
-
-if TYPE_CHECKING:
-    from ferrule.engine.agent import Agent
 
 
 @frozen

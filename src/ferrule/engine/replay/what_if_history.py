@@ -18,6 +18,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from ferrule.core.errors import ConfigError
+from ferrule.core.value_class import frozen
 from ferrule.permissions.rule_evaluation import Mode, PermissionGate
 from ferrule.permissions.rules import PermissionRule, RuleList, RuleSet, parse_rule
 from ferrule.storage.audit.past_calls import PastCall
@@ -52,7 +53,7 @@ class HistoryComparison:
     cut: bool = False
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ComparisonLimits:
     """How much is compared: so many calls at the most, and none is begun after so many seconds."""
 

@@ -14,6 +14,8 @@ from .names import FINISH_REASONS, Attribute
 
 if TYPE_CHECKING:
     from opentelemetry.trace import Span
+else:
+    Span = Any
 
 
 @dataclass(slots=True)

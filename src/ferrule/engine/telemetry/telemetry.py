@@ -28,6 +28,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, ClassVar
 
+from ferrule._version import __version__
 from ferrule.core import events
 from ferrule.core.calls import ToolCall, ToolResult, encode_json
 from ferrule.core.errors import ConfigError
@@ -52,6 +53,8 @@ if TYPE_CHECKING:
     from opentelemetry.context import Context
     from opentelemetry.metrics import MeterProvider
     from opentelemetry.trace import Span, SpanKind, TracerProvider
+else:
+    MeterProvider = TracerProvider = Any
 
 MOST_SESSIONS = 10_000
 """Maximum number of remembered sessions; open spans of the least recently used are ended."""
@@ -79,7 +82,6 @@ class Telemetry:
                 "telemetry needs OpenTelemetry, which is not installed",
                 hint='pip install "ferrule[otel]"',
             ) from error
-        from ferrule._version import __version__
 
         self._choice = OptIn(os.environ if environment is None else environment)
         self._tracer = trace.get_tracer("ferrule", __version__, tracer_provider)

@@ -2,3 +2,19 @@
 
 Modules: `discovery`, `index`, `tools`.
 """
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ferrule.core.lazy_names import lazy_names
+
+if TYPE_CHECKING:
+    from .discovery import ToolDiscovery
+    from .index import Indexes
+
+__all__ = ["Indexes", "ToolDiscovery"]
+
+__getattr__, __dir__ = lazy_names(
+    __name__, {".discovery": ("ToolDiscovery",), ".index": ("Indexes",)}
+)

@@ -13,6 +13,7 @@ from typing import Annotated, Any
 
 from ferrule.core.calls import ErrorType
 from ferrule.core.errors import ConfigError, RetryCall, ToolFailed
+from ferrule.engine.artifacts.tools import TOOLS
 from ferrule.engine.delegation.sub_agent import DELEGATE
 from ferrule.tools.catalog import Catalog
 from ferrule.tools.context import Context
@@ -162,8 +163,6 @@ def check_search(catalog: Catalog, option: ToolSearch, usable: Callable[[Tool], 
 
     Providers refuse that, so it is refused in every mode.
     """
-    from ferrule.engine.artifacts.tools import TOOLS
-
     joined = {id(one) for one in TOOLS}
     given = [
         one

@@ -13,10 +13,10 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 
 from ferrule.core.errors import ConfigError
+from ferrule.core.value_class import frozen
 from ferrule.engine.delegation.sub_agent import SubAgent
 from ferrule.extensions.front_matter import FileWarning
 from ferrule.storage.trust import ConfigurationSnapshot
@@ -28,7 +28,7 @@ SETTINGS_SUBFOLDER = "agents"
 MAX_AGENTS = 100
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class LoadedAgents:
     """The loaded agents, for `Agent(agents=...)`.
 

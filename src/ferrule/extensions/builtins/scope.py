@@ -10,6 +10,7 @@ from typing import Any
 
 from ferrule.core.calls import ErrorType, ToolCall, ToolResult
 from ferrule.core.errors import ToolFailed
+from ferrule.core.value_class import frozen
 from ferrule.extensions.tool_files.bundles import CurrentMessages
 from ferrule.extensions.web.domains import AllowedDomains
 from ferrule.extensions.web.fetch import Request, WebClient
@@ -28,7 +29,7 @@ Gets the name of the action and the script's arguments.
 """
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ScriptEnvironment:
     """What the scripts of a run may use beyond tools, the same for all of them.
 

@@ -25,6 +25,7 @@ from typing import Any
 
 from ferrule.core.calls import ErrorType, ToolResult
 from ferrule.core.errors import ConfigError, FerruleError, ToolFailed
+from ferrule.core.value_class import frozen
 from ferrule.engine.agent import Agent
 from ferrule.engine.agent_options import Permissions, Storage
 from ferrule.extensions.builtins.dispatch import ScriptEnvironment
@@ -44,7 +45,7 @@ _FAULTS = ("compile", "error", "timeout", "memory", "size", "depth", "ended")
 """Reasons of a failed script that are its own fault, whatever it found."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class CaseOutcome:
     """The outcome of one case.
 
@@ -60,7 +61,7 @@ class CaseOutcome:
     asked: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class CaseEnvironment:
     """What cases run with: further tools, the resources for a folder, and the worker pool."""
 

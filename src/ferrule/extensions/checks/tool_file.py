@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from difflib import get_close_matches
 from typing import Any, Literal
 
 from ferrule.core.calls import ErrorType
 from ferrule.core.errors import ConfigError, ToolFailed
+from ferrule.core.value_class import frozen
 from ferrule.extensions.front_matter import FileWarning, get_field, get_text, parse_document
 from ferrule.extensions.starlark.pool import WorkerPool, shared_pool
 from ferrule.extensions.starlark.script import Script, ScriptFailed, ScriptLimits
@@ -39,7 +39,7 @@ _BROKEN = ("compile", "depth", "timeout", "memory", "error", "fail")
 Level = Literal["error", "warning"]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Problem:
     """Something wrong with a file. An `error` keeps the file from being used.
 

@@ -21,6 +21,7 @@ from dataclasses import dataclass, field
 from typing import Any, cast
 
 from ferrule.core.errors import ConfigError
+from ferrule.core.value_class import frozen
 from ferrule.engine.hooks.events import (
     DEFAULT_PRIORITY,
     EventHook,
@@ -69,7 +70,7 @@ _KEYS = (
 _LIST = re.compile(r"[\w |,-]*", re.ASCII)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class HookAccess:
     """What hooks may use: a runner for commands, and allowed hosts for URLs."""
 

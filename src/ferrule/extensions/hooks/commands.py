@@ -23,20 +23,17 @@ import shutil
 import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from ferrule.core.calls import ErrorType
 from ferrule.core.errors import ToolFailed
 from ferrule.engine.hooks.events import Action, NotJson, Occasion
 from ferrule.permissions.child_environment import DEFAULT_PATH, filter_environment
+from ferrule.sandbox.backends.selection import SandboxBackend
 from ferrule.sandbox.command import Capture, Command, CommandResult
 from ferrule.sandbox.policy import SandboxPolicy
+from ferrule.sandbox.sandbox import Sandbox
 
 from .json_contract import block_with_reason, build_input, parse_output
-
-if TYPE_CHECKING:
-    from ferrule.sandbox.backends.selection import SandboxBackend
-    from ferrule.sandbox.sandbox import Sandbox
 
 MAX_OUTPUT = 64 * 1024
 """Bytes of standard output and of standard error.
@@ -145,7 +142,6 @@ class HookCommandRunner:
         return filter_environment(os.environ, overrides=variables).values
 
     async def _start_sandbox(self) -> Sandbox:
-        from ferrule.sandbox.sandbox import Sandbox
 
         loop = asyncio.get_running_loop()
         if self._loop is not loop:

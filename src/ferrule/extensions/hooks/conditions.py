@@ -34,11 +34,11 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
 from difflib import get_close_matches
 from typing import Any, cast
 
 from ferrule.core.errors import ConfigError
+from ferrule.core.value_class import frozen
 from ferrule.engine.hooks.events import PAYLOADS, Custom, Occasion
 from ferrule.tools.safe_patterns import compile_regex, matches_glob
 
@@ -52,7 +52,7 @@ class ConditionError(ValueError):
     """A condition that cannot be evaluated. The hook counts as broken."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ParsedCondition:
     """A parsed condition. Calling it evaluates it; raises WhenError."""
 

@@ -13,9 +13,9 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any, cast
 
+from ferrule.core.value_class import frozen
 from ferrule.engine.hooks.events import (
     Action,
     Custom,
@@ -59,7 +59,7 @@ NOT_FIRED = (
 """Claude Code's events that are never fired here. Hooks on them are reported as without effect."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ContractNames:
     """A tool's name in the contract, and the names of its arguments where they differ from ours."""
 

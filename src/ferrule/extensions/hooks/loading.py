@@ -21,10 +21,11 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 
 from ferrule.core.errors import ConfigError
+from ferrule.core.value_class import frozen
 from ferrule.engine.hooks.events import EventHook
 from ferrule.extensions.front_matter import FileWarning, get_field, get_text, parse_document
 from ferrule.extensions.starlark.pool import WorkerPool
@@ -50,7 +51,7 @@ _TABLES = ("hooks.json", "hooks.yaml")
 MAX_HOOKS = 200
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class LoadedHooks:
     """The loaded hooks, for an Agent. Close it together with the agent.
 

@@ -20,11 +20,12 @@ from __future__ import annotations
 
 import os
 from contextlib import closing
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 
 from ferrule.core.calls import ErrorType
 from ferrule.core.errors import ConfigError, ToolFailed
+from ferrule.core.value_class import frozen
 from ferrule.extensions.front_matter import FileWarning
 from ferrule.permissions.filesystem.entry import FileEntry
 from ferrule.permissions.filesystem.workspace import Workspace
@@ -45,7 +46,7 @@ MOST_SKILLS = 200
 MOST_ENTRIES = 1_000
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class LoadedSkills:
     """The loaded skills, sorted by name.
 

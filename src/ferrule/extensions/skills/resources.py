@@ -10,11 +10,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import dataclass
 from typing import Protocol
 
 from ferrule.core.calls import ErrorType
 from ferrule.core.errors import ToolFailed
+from ferrule.core.value_class import frozen
 from ferrule.permissions.filesystem.paths import quote_path, split_below_root
 from ferrule.permissions.filesystem.workspace import Workspace
 from ferrule.permissions.protected_names import DEFAULT_NAMES
@@ -74,7 +74,7 @@ def _missing(path: str, names: list[str]) -> ToolFailed:
     )
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class DiskSkillFiles:
     """Files below `folder` of a tree outside the workspace. Each is opened when it is read."""
 
@@ -99,7 +99,7 @@ class DiskSkillFiles:
             raise
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class TrustedSkillFiles:
     """Files below `folder` as `storage.trust` read them, by their names in the workspace."""
 

@@ -22,9 +22,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Literal
 
+from ferrule.core.value_class import frozen
 from ferrule.extensions.front_matter import (
     FileWarning,
     find_unknown_keys,
@@ -49,7 +50,7 @@ Origin = Literal["person", "trusted", "repository"]
 _NAME = re.compile(r"[a-z0-9]+(-[a-z0-9]+)*")
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Skill:
     """A skill as it was written.
 

@@ -9,11 +9,11 @@ tools, so that there is only one way to them. `Skill(name)` rules decide about t
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Annotated, Any, Literal, cast
 
 from ferrule.core.calls import ErrorType
 from ferrule.core.errors import ToolFailed
+from ferrule.core.value_class import frozen
 from ferrule.extensions.untrusted_frames import frame_text
 from ferrule.permissions.filesystem.paths import quote_path
 from ferrule.permissions.filesystem.workspace import Workspace, check_text
@@ -45,7 +45,7 @@ _REPOSITORY = (
 )
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class FoundSkill:
     """A skill and its other files. `resources` is None if they are in the workspace."""
 

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from hashlib import sha256
 from typing import Any
 
 from ferrule.core.calls import ErrorType
 from ferrule.core.errors import ToolFailed
+from ferrule.core.value_class import frozen
 
 BuiltinHandler = Callable[[str, Sequence[Any], Mapping[str, Any]], Awaitable[Any]]
 """`serve(name, positional, named)` answers a built-in (`fs.read`).
@@ -17,7 +18,7 @@ It returns a JSON value, or raises ToolFailed.
 """
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Script:
     """A Starlark text and where it stands.
 
@@ -41,7 +42,7 @@ class Script:
         return "\n" * (self.line - 1) + self.source
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ScriptLimits:
     """Limits of one call: wall-clock `seconds` (None: no limit), `memory` and `result` in bytes."""
 

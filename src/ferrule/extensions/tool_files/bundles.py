@@ -25,6 +25,7 @@ from dataclasses import dataclass, replace
 from ferrule.core.calls import ErrorType
 from ferrule.core.errors import ConfigError, ToolFailed
 from ferrule.core.identity import Identity
+from ferrule.core.value_class import frozen
 from ferrule.engine.hooks.events import EventHook, Occasion, TurnStart
 from ferrule.extensions.front_matter import (
     Document,
@@ -95,7 +96,7 @@ class Bundle:
         return self.fields.file
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class BundleCondition:
     """The turns in which a bundle is active.
 

@@ -17,11 +17,12 @@ together.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from pathlib import Path
 from typing import Any
 
 from ferrule.core.errors import ConfigError
+from ferrule.core.value_class import frozen
 from ferrule.engine.background import TASK_TOOLS
 from ferrule.extensions.builtins.dispatch import ScriptEnvironment
 from ferrule.extensions.front_matter import Document, FileWarning, get_field, parse_document
@@ -49,7 +50,7 @@ KINDS = ("override", "harness", "builtin", "plugin")
 """In order of precedence."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class PythonTool:
     """A tool in Python: its full name, and its `file:line`."""
 
@@ -58,7 +59,7 @@ class PythonTool:
     tool: Tool
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class FoundTool:
     """A tool and the kind of place it came from."""
 
@@ -66,7 +67,7 @@ class FoundTool:
     tool: ToolFile | PythonTool
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ShadowedTool:
     """A tool that is not used, because another has the same name."""
 
@@ -83,7 +84,7 @@ class ShadowedTool:
         )
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class LoadedTools:
     """What a repository adds.
 

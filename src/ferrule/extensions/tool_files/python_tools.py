@@ -26,7 +26,7 @@ import os
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import redirect_stdout
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from functools import partial
 from hashlib import sha256
 from importlib.util import find_spec
@@ -36,6 +36,7 @@ from types import ModuleType
 from typing import Any, cast
 
 from ferrule.core.errors import ConfigError, FerruleError
+from ferrule.core.value_class import frozen
 from ferrule.storage.trust import ConfigurationSnapshot
 from ferrule.tools.definition import Tool
 
@@ -47,7 +48,7 @@ _LONGEST_ERROR = 500
 """Characters of an error that somebody else's code raised."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class PythonSource:
     """A file to run. `name` is how people know it, `path` is absolute."""
 
@@ -56,7 +57,7 @@ class PythonSource:
     data: bytes
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ModuleContents:
     """What one file or module provides.
 
@@ -74,7 +75,7 @@ class ModuleContents:
         return f"{self.name}:{code.co_firstlineno}" if code is not None else self.name
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class PythonTools:
     """What Python files and modules provide, and what is wrong with them."""
 
@@ -119,7 +120,7 @@ def handler_name(tool: str) -> str:
     return tool.replace("-", "_").replace(".", "_")
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class PythonSources:
     """The value of the setting `tools.python`.
 

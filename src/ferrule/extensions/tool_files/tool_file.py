@@ -26,11 +26,12 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import Any
 
 from ferrule.core.calls import encode_json
 from ferrule.core.errors import ConfigError
+from ferrule.core.value_class import frozen
 from ferrule.extensions.front_matter import (
     FileWarning,
     find_unknown_keys,
@@ -75,7 +76,7 @@ _RUN = re.compile(r"^(def[ \t]+run[ \t]*\(|run[ \t]*=)", re.MULTILINE)
 _BLOCK = re.compile(r"[|>][-+0-9]*\s*(#.*)?$")
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ToolCase:
     """One entry of `tests`: arguments, files and answers of built-ins, and how `run` should end.
 
@@ -113,7 +114,7 @@ class ToolCase:
                 return ""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ToolFile:
     """A tool as it was written.
 

@@ -19,10 +19,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass
 
 from ferrule.core.calls import ErrorType
 from ferrule.core.errors import ConfigError, ToolFailed
+from ferrule.core.value_class import frozen
 from ferrule.models.http.dialing import Target, parse_target
 from ferrule.sandbox.network.allowed_hosts import InvalidHost, canonicalize_host, is_localhost
 from ferrule.sandbox.network.ip_addresses import describe_address, is_public, parse_address
@@ -40,7 +40,7 @@ def parse_url(url: str) -> Target:
         raise ToolFailed(ErrorType.PERMISSION_DENIED, message) from None
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class AllowedDomains:
     """The hosts that `allowed_domains` allows. With several lists, each must allow a host."""
 

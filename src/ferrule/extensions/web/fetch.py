@@ -14,12 +14,12 @@ import asyncio
 import os
 import ssl
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
 from ferrule.core.calls import ErrorType
 from ferrule.core.errors import ConfigError, ToolFailed
+from ferrule.core.value_class import frozen
 from ferrule.models.http.dialing import AddressesRefused, Dialer, Target
 from ferrule.models.http.http1 import MalformedResponse, ResponseParser
 from ferrule.models.http.proxies import Proxy, find_proxy
@@ -40,7 +40,7 @@ _OWN_HEADERS = frozenset(
 )
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Request:
     """A request. With `body` None it has no body."""
 

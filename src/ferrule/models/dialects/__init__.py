@@ -17,10 +17,30 @@ Forms of calls: `tagged_calls`, `markup`, `section_tokens`, `pythonic`, `harmony
 
 from __future__ import annotations
 
-from .dialect import Dialect as Dialect
-from .reader import Reading as Reading
-from .reader import ReplyReader as ReplyReader
-from .registry import ALL_DIALECTS as ALL_DIALECTS
-from .registry import FENCED as FENCED
-from .registry import dialects_for_model as dialects_for_model
-from .registry import starts_in_reasoning as starts_in_reasoning
+from typing import TYPE_CHECKING
+
+from ferrule.core.lazy_names import lazy_names
+
+if TYPE_CHECKING:
+    from .dialect import Dialect
+    from .reader import Reading, ReplyReader
+    from .registry import ALL_DIALECTS, FENCED, dialects_for_model, starts_in_reasoning
+
+__all__ = [
+    "ALL_DIALECTS",
+    "FENCED",
+    "Dialect",
+    "Reading",
+    "ReplyReader",
+    "dialects_for_model",
+    "starts_in_reasoning",
+]
+
+__getattr__, __dir__ = lazy_names(
+    __name__,
+    {
+        ".dialect": ("Dialect",),
+        ".reader": ("Reading", "ReplyReader"),
+        ".registry": ("ALL_DIALECTS", "FENCED", "dialects_for_model", "starts_in_reasoning"),
+    },
+)

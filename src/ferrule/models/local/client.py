@@ -16,7 +16,7 @@ from collections.abc import Mapping, Sequence
 from functools import cache
 from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, cast
 
 from ferrule.core.errors import ProviderError
 from ferrule.models.client import (
@@ -26,16 +26,14 @@ from ferrule.models.client import (
     ToolModeOpener,
     ToolSpec,
 )
+from ferrule.models.http.transport import Transport
 from ferrule.models.openai.chat import OpenAIChat
+from ferrule.models.openai.chat_exchange import ChatExchange
 from ferrule.models.request_encoding import encode_json_bytes, parse_object
 
 from . import pull
 from .local_exchange import JSON_HEADERS, ControlTokens, LocalExchange, PromptPiece, build_prompt
 from .vector_cache import VectorCache
-
-if TYPE_CHECKING:
-    from ferrule.models.http.transport import Transport
-    from ferrule.models.openai.chat_exchange import ChatExchange
 
 ERRORS_ONLY = 1
 """llama.cpp's verbosity: only errors reach standard error."""

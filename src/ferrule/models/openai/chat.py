@@ -12,15 +12,14 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ferrule.core.errors import ConfigError
+from ferrule.models.client import Capabilities, ModelOptions, ToolSpec
+from ferrule.models.hosted_tools import reject_hosted_tools
+from ferrule.models.http.transport import Transport
 
-if TYPE_CHECKING:
-    from ferrule.models.client import Capabilities, ModelOptions, ToolSpec
-    from ferrule.models.http.transport import Transport
-
-    from .chat_exchange import ChatExchange, EncodedTools
+from .chat_exchange import ChatExchange, EncodedTools, list_models, read_capabilities
 
 OPENAI_URL = "https://api.openai.com/v1"
 
@@ -68,8 +67,6 @@ class OpenAIChat:
             self.headers["Authorization"] = f"Bearer {key.strip()}"
         self._owns_transport = transport is None
         if transport is None:
-            from ferrule.models.http.transport import Transport
-
             transport = Transport()
         self.transport = transport
         self.replay_reasoning = replay_reasoning
@@ -87,17 +84,12 @@ class OpenAIChat:
         of models.
         """
         if self._capabilities is None:
-            from .chat_exchange import read_capabilities
-
             self._capabilities = await read_capabilities(self)
         return self._capabilities
 
     def open(self, system: str, tools: Sequence[ToolSpec], options: ModelOptions) -> ChatExchange:
-        from .chat_exchange import ChatExchange, EncodedTools
 
         if options.provider_tools:
-            from ferrule.models.hosted_tools import reject_hosted_tools
-
             reject_hosted_tools(options.provider_tools, self.model)
         encoded = self._tools
         if encoded is None or encoded.tools is not tools:
@@ -112,6 +104,4 @@ class OpenAIChat:
 
     async def list_models(self) -> list[dict[str, Any]]:
         """Return the entries of `GET /models`; empty if the server has no such list."""
-        from .chat_exchange import list_models
-
         return await list_models(self)

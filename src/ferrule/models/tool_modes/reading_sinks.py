@@ -10,10 +10,11 @@ from typing import TYPE_CHECKING
 
 from ferrule.core.events import ModelAnswered
 from ferrule.core.lazy_patterns import compile_lazily
+from ferrule.models import dialects
 from ferrule.models.client import Sink
 
 if TYPE_CHECKING:
-    from ferrule.models.dialects import Reading, ReplyReader
+    pass
 
 COULD_OPEN_MARK = compile_lazily("[<\\[{>|◁｜]")
 """Matches text in which a mark could open. Other text is prose and needs no reader."""
@@ -30,7 +31,11 @@ class LazyReadingSink:
     """
 
     def __init__(
-        self, make_reader: Callable[[], ReplyReader], outer: Sink | None, *, thinking: bool = False
+        self,
+        make_reader: Callable[[], dialects.ReplyReader],
+        outer: Sink | None,
+        *,
+        thinking: bool = False,
     ) -> None:
         """Set up the sink.
 
@@ -66,7 +71,7 @@ class LazyReadingSink:
         if self._outer is not None:
             self._outer.notice(topic, text)
 
-    def finish(self, answer: ModelAnswered) -> Reading | None:
+    def finish(self, answer: ModelAnswered) -> dialects.Reading | None:
         """Return the reading of the whole answer; None if nothing in it could be a mark."""
         if self._reading is not None:
             return self._reading.finish(answer)
@@ -104,7 +109,12 @@ class ReadingSink:
     """
 
     def __init__(
-        self, reader: ReplyReader, outer: Sink | None, *, fed: bool = False, ahead: str = ""
+        self,
+        reader: dialects.ReplyReader,
+        outer: Sink | None,
+        *,
+        fed: bool = False,
+        ahead: str = "",
     ) -> None:
         """Set up the sink.
 
@@ -141,7 +151,7 @@ class ReadingSink:
         if self._outer is not None:
             self._outer.notice(topic, text)
 
-    def finish(self, answer: ModelAnswered) -> Reading:
+    def finish(self, answer: ModelAnswered) -> dialects.Reading:
         """Return the reading of the whole answer, and pass on what was still held back."""
         if not self._fed and answer.text:
             self.text(answer.text)
@@ -160,7 +170,7 @@ def _common_prefix(left: str, right: str) -> int:
     return min(len(left), len(right))
 
 
-def join_reasoning(answer: ModelAnswered, reading: Reading) -> str:
+def join_reasoning(answer: ModelAnswered, reading: dialects.Reading) -> str:
     """Return the reasoning that the model client and the reader found, one below the other."""
     return "\n\n".join(part for part in (answer.reasoning, reading.reasoning) if part)
 

@@ -14,14 +14,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 from ferrule.core.events import ModelAnswered
 from ferrule.core.messages import AssistantMessage, Message, UserMessage
+from ferrule.models.dialects import ReplyReader
 from ferrule.models.untrusted_text import escape_untrusted
 
-if TYPE_CHECKING:
-    from .text import ToolNames
+from .text import ToolNames
 
 EMPTY_ANSWER = "the answer was empty: asked again"
 """Notice for an empty answer."""
@@ -40,7 +39,6 @@ def find_call_in_text(answer: ModelAnswered, names: ToolNames) -> str:
     """
     if not any(name in answer.text for name in names.schemas):
         return ""
-    from ferrule.models.dialects import ReplyReader
 
     reader = ReplyReader(tools=names.schemas)
     reader.feed(answer.text)

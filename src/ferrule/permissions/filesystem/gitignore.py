@@ -12,7 +12,8 @@ from __future__ import annotations
 
 import os
 import re
-from dataclasses import dataclass
+
+from ferrule.core.value_class import frozen
 
 FILE_NAME = ".gitignore"
 MAX_BYTES = 1024 * 1024
@@ -37,7 +38,7 @@ _CLASSES = {
 }
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _Pattern:
     expression: re.Pattern[str]
     ignores: bool

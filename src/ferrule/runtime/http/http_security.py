@@ -26,6 +26,7 @@ from hashlib import sha256
 from typing import Any, Protocol
 
 from ferrule.core.errors import ConfigError
+from ferrule.core.value_class import frozen
 
 BODY_SECONDS = 30.0
 """How long the body of a request may take."""
@@ -59,7 +60,7 @@ Application = Callable[[Scope, Receive, Send], Awaitable[None]]
 Headers = list[tuple[bytes, bytes]]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Principal:
     """Whom a token stands for. An operator may see what other users do."""
 

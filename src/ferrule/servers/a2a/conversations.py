@@ -19,6 +19,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from ferrule.core.errors import FerruleError, LimitReached, RunCancelled
+from ferrule.core.value_class import frozen
 from ferrule.engine.agent import Agent
 from ferrule.engine.live_events import Live, Progress
 from ferrule.engine.session import Session
@@ -35,7 +36,7 @@ Leave = Callable[[Session], Awaitable[None]]
 Kind = Literal["words", "question", "done", "failed", "canceled"]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class TaskUpdate:
     """Something that happened to a task.
 

@@ -17,25 +17,26 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from socket import socket
 from typing import Any
 
 from ferrule._version import __version__
+from ferrule.core.value_class import frozen
 from ferrule.engine.agent import Agent
 from ferrule.runtime.http.http_security import Application, HttpGuard
 from ferrule.runtime.http.server import accepted_hosts, public_address, serve
 
 from .conversations import Conversations, Leave, Task, TaskRefused, TaskUpdate
+from .signed_card import sign_card
 
 CARD_PATH = "/.well-known/agent-card.json"
 RPC_PATH = "/a2a"
 MAX_TASKS_KEPT = 256
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Skill:
     """A skill listed on the card. It is for readers only: all messages go to the same agent."""
 
@@ -168,8 +169,6 @@ def _application(
 
     value = parse_lenient(card, AgentCard())
     if sign_key is not None:
-        from .signed_card import sign_card
-
         sign_card(value, sign_key)
     handler = DefaultRequestHandler(_executor_class()(conversations), _store_class()(), value)
     routes = create_jsonrpc_routes(handler, RPC_PATH, enable_v0_3_compat=True)

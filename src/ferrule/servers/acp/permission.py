@@ -11,12 +11,12 @@ A question is shown as it is, never redacted: what is approved must be what was 
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass
 from typing import Any
 
 from ferrule.connectors.json_values import mapping_or_empty
 from ferrule.core.calls import ToolCall, encode_json
 from ferrule.core.invisible_characters import escape_for_approval
+from ferrule.core.value_class import frozen
 from ferrule.permissions.approvals import ApprovalAnswer, ApprovalRequest, Choice
 from ferrule.permissions.filesystem.workspace import Workspace
 
@@ -27,7 +27,7 @@ REJECT_ALWAYS = "reject_always"
 _NAME = 300
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Option:
     """An answer that is offered: its id, the protocol's kind, the button's text, its meaning."""
 

@@ -28,6 +28,8 @@ from .tool_list import PAGE_SIZE, find_tool, served_tools, tool_to_json
 
 if TYPE_CHECKING:
     from mcp.server.lowlevel.server import Server
+else:
+    Server = Any
 
 LIST_TTL = 60_000
 """Milliseconds a listing may be cached. It changes rarely, and then clients are told."""

@@ -14,6 +14,8 @@ from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import unquote
 
+from ferrule.core.value_class import frozen
+
 from .blocks import Block, contents, text
 
 Content = str | bytes
@@ -27,7 +29,7 @@ MAX_COMPLETIONS = 100
 """Most values of a completion, set by the protocol."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class PromptArgument:
     """An argument of a prompt; its value is text."""
 
@@ -36,7 +38,7 @@ class PromptArgument:
     required: bool = True
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Prompt:
     """A prompt.
 
@@ -69,7 +71,7 @@ class Prompt:
         return lacking + [f"unknown argument `{name}`" for name in given if name not in known]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Resource:
     """A resource. `read` returns text or bytes, and may be async."""
 
@@ -93,7 +95,7 @@ class Resource:
         return contents(self.uri, await resolve(self.read()), self.media_type)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Template:
     """Resources whose addresses follow a pattern. `read` takes the placeholders by keyword."""
 

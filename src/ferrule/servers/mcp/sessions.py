@@ -21,6 +21,7 @@ from typing import Any
 from ferrule.core.calls import ToolCall, ToolResult
 from ferrule.core.errors import FerruleError
 from ferrule.core.events import DirectCall
+from ferrule.core.value_class import frozen
 from ferrule.engine.agent import Agent
 from ferrule.engine.live_events import Live, Progress
 from ferrule.engine.session import Session
@@ -52,7 +53,7 @@ class LimitExceeded(FerruleError):
     code = "mcp_full"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ClientIdentity:
     """Which client it is.
 

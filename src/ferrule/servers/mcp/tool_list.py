@@ -11,14 +11,12 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Mapping
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ferrule.core.calls import encode_json
+from ferrule.engine.session import Session
 from ferrule.tools.catalog import Catalog
 from ferrule.tools.definition import SEARCH_TOOLS_SOURCE, Loading, SideEffect, Tool
-
-if TYPE_CHECKING:
-    from ferrule.engine.session import Session
 
 PAGE_SIZE = 200
 """Tools per page."""

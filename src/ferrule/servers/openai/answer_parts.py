@@ -7,42 +7,43 @@ stream and a whole answer are two forms of the same sequence (`responses`).
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, Literal
 
 from ferrule.core.calls import ToolCall
 from ferrule.core.events import Usage
+from ferrule.core.value_class import frozen
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class TextPiece:
     """A piece of the answer's text."""
 
     text: str
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ThinkingPiece:
     """A piece of the model's thinking."""
 
     text: str
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class NewsPiece:
     """Something that is not part of the answer, as JSON: a call of the agent and its outcome."""
 
     value: Mapping[str, Any]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class CallsPiece:
     """Calls for the client to make. Their ids are new."""
 
     calls: tuple[ToolCall, ...]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class AnswerEnd:
     """The end. `more` is JSON for programs that know Ferrule."""
 

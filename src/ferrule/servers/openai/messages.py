@@ -11,11 +11,11 @@ has none in its middle here.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, cast
 
 from ferrule.core.calls import ToolCall
 from ferrule.core.messages import AssistantMessage, Message, ToolMessage, UserMessage
+from ferrule.core.value_class import frozen
 from ferrule.models.answer_building import join_surrogates
 
 from .errors import RequestRefused
@@ -26,7 +26,7 @@ _TEXTS = {"text": "text", "refusal": "refusal"}
 """Kinds of parts that are text, and the field with the text."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ParsedMessages:
     """What a client said. `system` is empty if it gave no instructions."""
 

@@ -22,6 +22,7 @@ from uuid import uuid4
 from ferrule.core.calls import ToolCall, encode_json
 from ferrule.core.errors import ProviderError
 from ferrule.core.events import ModelAnswered, Usage
+from ferrule.core.value_class import frozen
 from ferrule.models.client import Exchange, ModelClient, ModelOptions, Sink
 from ferrule.models.tool_modes.constrained import (
     ConstrainedExchange,
@@ -136,7 +137,7 @@ class ModelRelay:
         self.notices.append(text)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _StreamingSink:
     """A sink whose text goes to the client as it comes."""
 

@@ -11,10 +11,10 @@ in the settings of the server's owner.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 from typing import Any
 
 from ferrule.core.errors import FerruleError
+from ferrule.core.value_class import frozen
 from ferrule.engine.agent import Agent
 from ferrule.models.client import ModelClient, ModelOptions
 from ferrule.runtime.assemble import Assembly, create_client, read_model_options
@@ -26,7 +26,7 @@ from .errors import RequestRefused
 AGENT = "ferrule"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ModelChoice:
     """The meaning of a client's model id. `uses_agent` says whether an agent is to work with it."""
 

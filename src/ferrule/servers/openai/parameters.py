@@ -16,9 +16,10 @@ for its caches. `user` identifies no one here: the token says who asks.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import Any, cast
 
+from ferrule.core.value_class import frozen
 from ferrule.models.client import ModelOptions
 from ferrule.models.registry import BASIC_OPTIONS, find_provider
 
@@ -72,7 +73,7 @@ _HARMLESS: dict[str, tuple[Any, ...]] = {
 """Values of unsupported fields that request nothing: clients send them as defaults."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Sampling:
     """The model settings a client set, by the names of the API. `stop` lists its stop texts."""
 

@@ -10,12 +10,12 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any, cast
 
 from ferrule.connectors.bounded_schemas import make_arguments
 from ferrule.core.calls import encode_json
 from ferrule.core.errors import ToolDefinitionError
+from ferrule.core.value_class import frozen
 from ferrule.models.answer_building import join_surrogates
 from ferrule.models.client import ToolSpec
 
@@ -28,7 +28,7 @@ _NAME = re.compile(r"[A-Za-z0-9_-]{1,64}\Z")
 _EMPTY: Mapping[str, Any] = {"type": "object", "properties": {}}
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ChatRequest:
     """What a client asks for.
 

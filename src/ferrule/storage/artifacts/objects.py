@@ -41,6 +41,8 @@ from .store import CHUNK_SIZE, Artifact, ArtifactMissing, Scope, parse_reference
 
 if TYPE_CHECKING:
     from obstore.store import ObjectStore
+else:
+    ObjectStore = Any
 
 SCHEMES = frozenset(("s3", "s3a", "gs", "az", "azure", "abfs", "abfss", "adl", "file", "memory"))
 """The schemes of URLs that are accepted."""

@@ -15,7 +15,7 @@ import stat
 from hashlib import sha256
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from ferrule.core.errors import ConfigError, FerruleError
 from ferrule.storage import paths
@@ -25,6 +25,8 @@ if TYPE_CHECKING:
         Ed25519PrivateKey,
         Ed25519PublicKey,
     )
+else:
+    Ed25519PrivateKey = Ed25519PublicKey = Any
 
 
 def default_key_path() -> Path:

@@ -14,3 +14,16 @@
 | `postgres_connection`, `postgres_schema` | its connection and its tables |
 | `postgres_lease` | one writer per session, by rows with an expiry |
 """
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ferrule.core.lazy_names import lazy_names
+
+if TYPE_CHECKING:
+    from .postgres import PostgresJournal
+
+__all__ = ["PostgresJournal"]
+
+__getattr__, __dir__ = lazy_names(__name__, {".postgres": ("PostgresJournal",)})

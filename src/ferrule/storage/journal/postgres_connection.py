@@ -33,6 +33,8 @@ if TYPE_CHECKING:
         """A connection whose calls end at a time of the monotonic clock."""
 
         deadline: float
+else:
+    Error = Any
 
 
 SECONDS = 10.0

@@ -20,6 +20,8 @@ from ferrule.core.errors import ConfigError, FerruleError
 
 if TYPE_CHECKING:
     from psycopg import Connection
+else:
+    Connection = Any
 
 _UPGRADE_LOCK = 0x46455252
 """The advisory lock for bringing tables up to date: the letters FERR."""

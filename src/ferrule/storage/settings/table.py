@@ -10,10 +10,11 @@ Layers, from weak to strong: default, user file, project file, environment, flag
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import KW_ONLY
 from typing import Any, Literal
 
 from ferrule.core.limits import OUTPUT_CAP
+from ferrule.core.value_class import frozen
 from ferrule.permissions.rule_evaluation import MODES
 from ferrule.permissions.safe_mode import ACTIONS, DEFAULT_PROGRAMS
 from ferrule.sandbox.policy import DEFAULT_REQUIRED, Protection
@@ -45,7 +46,7 @@ TOOL_SEARCH_CHOICES = ("auto", "on", "off", "bm25", "regex", "hybrid")
 THINKING_CHOICES = ("low", "medium", "high", "max")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Setting:
     """One setting.
 
@@ -54,6 +55,7 @@ class Setting:
     `has_variable` whether `FERRULE_<KEY>` sets it (dots become underscores).
     """
 
+    _: KW_ONLY
     key: str
     kind: SettingKind
     short: str

@@ -10,11 +10,11 @@ import builtins
 import keyword
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from hashlib import sha256
 from typing import Any, cast
 
 from ferrule.core.calls import encode_json
+from ferrule.core.value_class import frozen
 from ferrule.tools.definition import SideEffect, Tool
 
 from .limits import CodeLimits
@@ -33,7 +33,7 @@ _TYPES = {
 }
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Binding:
     """A function of a script and the tool behind it.
 

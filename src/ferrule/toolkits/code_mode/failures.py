@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 from ferrule.core.calls import ErrorType
+from ferrule.core.value_class import frozen
 
 from .library import import_monty
 from .limits import CodeLimits
@@ -22,7 +22,7 @@ _EXCEPTIONS = {
 MAX_MESSAGE = 2_000
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class FailedCall:
     """A failed call: the exception in the script, and the type of the error."""
 

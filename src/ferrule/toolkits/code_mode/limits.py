@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import KW_ONLY
+
+from ferrule.core.value_class import frozen
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class CodeLimits:
     """Bounds of one script.
 
@@ -21,6 +23,7 @@ class CodeLimits:
         nodes: Values in one argument or result.
     """
 
+    _: KW_ONLY
     seconds: float = 5.0
     total_seconds: float = 300.0
     memory: int = 64 * 1024 * 1024

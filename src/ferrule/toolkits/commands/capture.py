@@ -29,10 +29,11 @@ import re
 import shlex
 import stat
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from ferrule.core.value_class import frozen
 from ferrule.permissions.command_analysis.program_facts import program_name
 
 from .pipelines import NotCapturable, Pipeline, find_last_pipeline
@@ -53,7 +54,7 @@ A `sh` may be any of these: it is given the larger unit, and keeps at least half
 """
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class CapturePlan:
     """A command that leaves a copy behind. `command` has the form of the one that was given.
 
@@ -69,7 +70,7 @@ class CapturePlan:
     limit: int
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class NotCaptured:
     """Nothing is captured; `reason` completes "not captured: ..."."""
 

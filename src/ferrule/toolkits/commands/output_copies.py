@@ -10,10 +10,10 @@ from __future__ import annotations
 
 import os
 import stat
-from dataclasses import dataclass
 from pathlib import Path
 from uuid import uuid4
 
+from ferrule.core.value_class import frozen
 from ferrule.sandbox.sandbox import Sandbox
 
 from .capture import CapturePlan, NotCaptured, finish_capture, plan_capture
@@ -25,7 +25,7 @@ from .session_commands import CommandHandle
 _CHUNK_BYTES = 1 << 20
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class OutputCopy:
     """A copy that a command will make. `found` is the path of its file for this process."""
 

@@ -13,12 +13,14 @@ import os
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
+from ferrule.core.value_class import frozen
+
 from .output_folder import OutputFolder, file_identity
 
 StreamName = Literal["stdout", "stderr", "combined"]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class OutputPiece:
     """A part of an output as text: `size` bytes from `offset` on, of a file of `total` bytes."""
 

@@ -11,9 +11,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from ferrule.core.value_class import frozen
 from ferrule.permissions.command_analysis.analysis import analyse_command
 from ferrule.permissions.command_analysis.program_facts import program_name, word_set
 from ferrule.permissions.command_analysis.shell_words import Word
@@ -42,7 +42,7 @@ _STOPPING = (
 )
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Pipeline:
     """Byte offsets into the text as UTF-8.
 

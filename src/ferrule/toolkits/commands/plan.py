@@ -22,11 +22,11 @@ import os
 import posixpath
 import shlex
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 
 from ferrule.core.calls import ErrorType
 from ferrule.core.errors import RetryCall, ToolFailed
 from ferrule.core.invisible_characters import escape_for_approval
+from ferrule.core.value_class import frozen
 from ferrule.permissions.command_analysis.analysis import (
     CommandAnalysis,
     CommandPart,
@@ -58,7 +58,7 @@ NO_SHELL_HINT = (
 )
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class CommandPlan:
     """What would run: its words, and what is known of them.
 

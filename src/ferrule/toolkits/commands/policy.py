@@ -8,12 +8,13 @@ wants of this set of tools: it only narrows (prefixes, a policy function) and se
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import field, fields
 from difflib import get_close_matches
 from typing import Any, Literal
 
 from ferrule.core.errors import ConfigError
 from ferrule.core.limits import OUTPUT_CAP
+from ferrule.core.value_class import frozen
 from ferrule.permissions.command_analysis.syntax import CommandAnalysis
 from ferrule.permissions.safe_mode import SafeMode
 from ferrule.sandbox.backends.missing_protection import SandboxMode
@@ -28,7 +29,7 @@ MAX_TIMEOUT = 3600
 """In seconds."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class CommandPolicy:
     """What the run's settings say about commands: a resource of the context, or these defaults.
 
@@ -63,7 +64,7 @@ class CommandPolicy:
         return found if isinstance(found, CommandPolicy) else CommandPolicy()
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Behavior:
     """Defaults for requests that do not set these fields, in milliseconds and bytes.
 
@@ -102,7 +103,7 @@ def _check_at_least(name: str, value: object, low: int) -> None:
         raise ConfigError(f"{name} = {value!r}: must be a whole number, at least {low}")
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class CommandOptions:
     """Options of one set of command tools.
 

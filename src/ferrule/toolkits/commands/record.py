@@ -16,10 +16,10 @@ is. Its fields:
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from ferrule.core.calls import encode_json
+from ferrule.core.value_class import frozen
 from ferrule.permissions.child_environment import ChildEnvironment, is_secret_variable
 from ferrule.sandbox.command import CommandResult
 
@@ -35,7 +35,7 @@ _SPARE_BYTES = 512
 """Bytes of a result that are left for what others add to it."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class DisplayLimits:
     """How much is shown.
 

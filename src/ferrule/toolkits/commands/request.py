@@ -14,11 +14,12 @@ from __future__ import annotations
 import re
 import shlex
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, Literal, cast, get_args
 
 from ferrule.core.calls import ErrorType
 from ferrule.core.errors import RetryCall, ToolFailed
+from ferrule.core.value_class import frozen
 from ferrule.permissions.command_variables import loads_code
 from ferrule.permissions.filesystem.workspace import Workspace
 
@@ -36,7 +37,7 @@ _MAX_VARIABLES = 100
 _VARIABLE_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class CommandRequest:
     """What to run, and how.
 

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass, fields
+from dataclasses import fields
 from difflib import get_close_matches
 from typing import Any, Literal
 
 from ferrule.core.errors import ConfigError
+from ferrule.core.value_class import frozen
 
 Backoff = Literal["constant", "linear", "exponential"]
 RetryCheck = Callable[[dict[str, Any]], bool | Awaitable[bool]]
@@ -17,7 +18,7 @@ MAX_DELAY_MS = 3_600_000
 """In milliseconds."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Retry:
     """When and how often a step is tried again.
 

@@ -16,11 +16,12 @@ import asyncio
 import os
 from collections.abc import Mapping
 from contextvars import ContextVar
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 from ferrule.core.calls import ErrorType, ToolCall, encode_json
 from ferrule.core.errors import ToolFailed
+from ferrule.core.value_class import frozen
 from ferrule.permissions.approvals import ApprovalRequest, Approver, digest_arguments
 from ferrule.permissions.filesystem.workspace import Workspace
 from ferrule.permissions.rule_evaluation import GrantOffer
@@ -44,7 +45,7 @@ _changes: ContextVar[int] = ContextVar("changes", default=0)
 """Number of times that policy functions have changed the request that is being judged."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ReadyCommand:
     """A command that passed every check; it starts in `folder`, relative to the workspace."""
 
@@ -54,7 +55,7 @@ class ReadyCommand:
     policy_context: Mapping[str, Any]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class EarlyAnswer:
     """An answer without a start.
 

@@ -24,6 +24,7 @@ from uuid import uuid4
 from ferrule.core.calls import ErrorType
 from ferrule.core.errors import ToolFailed
 from ferrule.core.identity import Identity
+from ferrule.core.value_class import frozen
 from ferrule.permissions.child_environment import ChildEnvironment
 from ferrule.sandbox.command import Command, CommandResult, RunningCommand
 from ferrule.sandbox.sandbox import Sandbox
@@ -143,7 +144,7 @@ class CommandHandle:
         return self.has_ended
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ProgressReports:
     """How a command in the background is reported.
 

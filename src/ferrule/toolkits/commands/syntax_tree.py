@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from ferrule.permissions.command_analysis.program_facts import word_set
 from ferrule.permissions.command_analysis.shell_words import (
@@ -27,6 +27,8 @@ from ferrule.permissions.command_analysis.shell_words import (
 
 if TYPE_CHECKING:
     from tree_sitter import Node
+else:
+    Node = Any
 
 _LOOSE_TEXT = word_set("string translated_string heredoc_body heredoc_redirect regex ERROR")
 """Nodes whose text between children is content, not blanks."""

@@ -14,17 +14,18 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, cast
 
 from ferrule.core.errors import ConfigError
+from ferrule.core.value_class import frozen
 
 from .policy import PolicyFunction
 
 _KEYS = ("allow", "deny", "reason", "require_approval", "request", "patch", "policy_context")
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Verdict:
     """A decision. `changed_arguments` are the arguments to run instead."""
 

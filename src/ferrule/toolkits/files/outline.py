@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import ast
 import re
-from dataclasses import dataclass
+
+from ferrule.core.value_class import frozen
 
 from . import lines
 
@@ -43,7 +44,7 @@ _HEADING = re.compile(r"#{1,6}\s+\S")
 _C_LIKE = (".c", ".h", ".cc", ".cpp", ".hpp", ".cxx", ".m", ".mm", ".java", ".cs", ".d")
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Definition:
     """A definition: its line (from 1), its nesting depth, and its first line as text."""
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 import hashlib
 import os
 from collections import deque
-from dataclasses import dataclass
 from typing import BinaryIO
 
 from ferrule.core.calls import ErrorType
 from ferrule.core.errors import ToolFailed
+from ferrule.core.value_class import frozen
 from ferrule.permissions.filesystem.paths import quote_path
 from ferrule.permissions.filesystem.workspace import READ_LIMIT, check_text
 
@@ -17,7 +17,7 @@ _TAIL_BYTES = 1024 * 1024
 """Bytes at the end of a large file that are searched for the last lines."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class FilePart:
     """Some lines of a file.
 

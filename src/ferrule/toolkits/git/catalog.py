@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Literal
 
+from ferrule.core.value_class import frozen
 from ferrule.tools.definition import Tool
 
 from .branch_operations import git_fetch, git_pull_ff_only, git_rebase, git_switch
@@ -26,7 +26,7 @@ from .staging import git_add, git_commit
 Group = Literal["read", "mutation"]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Operation:
     """An operation of git.
 

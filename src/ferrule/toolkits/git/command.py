@@ -21,6 +21,7 @@ from typing import Annotated
 
 from ferrule.core.calls import ErrorType
 from ferrule.core.errors import RetryCall, ToolFailed
+from ferrule.core.value_class import frozen
 from ferrule.permissions.filesystem.workspace import Workspace
 from ferrule.sandbox.command import Capture, Command, LandlockAccess
 from ferrule.toolkits.examples import with_examples
@@ -54,7 +55,7 @@ _FORCED: dict[Subcommand, tuple[str, ...]] = {
 _PLAIN_REVISION = re.compile(r"(?!-)(?!.*\.\.)[A-Za-z0-9_./@{}~^-]{1,200}")
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _Object:
     """The object that a name stands for: its full id and type (commit, tree, blob, tag)."""
 

@@ -12,11 +12,11 @@ beginning of a long option; here only whole names count. Source: the manual page
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from difflib import get_close_matches
 from typing import Literal
 
 from ferrule.core.errors import RetryCall
+from ferrule.core.value_class import frozen
 
 Subcommand = Literal["status", "diff", "log", "show", "blame"]
 
@@ -28,7 +28,7 @@ _FORMAT = r"(?!.*%(?:[+\- ]?G|\([^)]*describe))[^\0]{0,1000}"
 _WORD = r"[A-Za-z0-9:,_-]{1,40}"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Option:
     """An option that is passed on.
 
@@ -137,7 +137,7 @@ OPTIONS: dict[Subcommand, dict[str, Option]] = {
 }
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ParsedArguments:
     """Sorted arguments. `separated` means that `paths` came after `--`."""
 

@@ -27,11 +27,11 @@ import stat
 import tempfile
 from collections.abc import Generator, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 
 from ferrule.core.calls import ErrorType
 from ferrule.core.errors import ToolFailed
+from ferrule.core.value_class import frozen
 from ferrule.permissions.filesystem import open_beneath
 from ferrule.permissions.filesystem.workspace import Workspace
 
@@ -95,7 +95,7 @@ FORCED_SETTINGS = """\
 """
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ShadowRepository:
     """What git is run with: the folder `directory` (a descriptor of the root) and its `GIT_DIR`."""
 

@@ -23,6 +23,7 @@ from typing import Any, Literal
 
 from ferrule.core.calls import encode_json
 from ferrule.core.errors import ToolFailed
+from ferrule.core.value_class import frozen
 from ferrule.tools.context import Context
 from ferrule.tools.definition import Risk, Tool
 
@@ -37,7 +38,7 @@ MAX_INLINE_BYTES = 32_000
 Category = Literal["success", "nothing_to_do"]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class GitOptions:
     """What a set of git tools knows of its run. A resource of the context.
 

@@ -21,11 +21,11 @@ import re
 import shlex
 from collections.abc import Generator
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 
 from ferrule.core.calls import ErrorType
 from ferrule.core.errors import ToolFailed
+from ferrule.core.value_class import frozen
 from ferrule.permissions.filesystem.workspace import Workspace
 from ferrule.sandbox.network.allowed_hosts import AllowedHosts
 from ferrule.sandbox.sandbox import Sandbox
@@ -64,7 +64,7 @@ _PROXIES = (
 )
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Address:
     """An address that may be followed.
 

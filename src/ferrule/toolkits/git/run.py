@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 
 from ferrule.core.calls import ErrorType
 from ferrule.core.errors import ToolFailed
+from ferrule.core.value_class import frozen
 from ferrule.permissions.filesystem.workspace import Workspace
 from ferrule.sandbox.command import Capture, Command, LandlockAccess
 from ferrule.toolkits.process import find_program, run_process
@@ -27,7 +28,7 @@ MAX_OUTPUT = 32 * 1024 * 1024
 """Bytes that one git may print."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class GitResult:
     """The result of one git: status, output, and complaints without our own folders in them."""
 

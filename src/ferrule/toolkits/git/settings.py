@@ -9,19 +9,19 @@ from __future__ import annotations
 
 import os
 import re
-from dataclasses import dataclass
 from pathlib import Path
 
 from ferrule.core.calls import ErrorType
 from ferrule.core.errors import ToolFailed
 from ferrule.core.invisible_characters import escape_for_approval
+from ferrule.core.value_class import frozen
 
 from .run import GitRunner
 
 _MAX_BYTES = 1024 * 1024
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Remote:
     """A remote by name, with its configured address."""
 

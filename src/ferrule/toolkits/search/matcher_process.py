@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 from ferrule.core.calls import ErrorType
 from ferrule.core.errors import ToolFailed
+from ferrule.core.value_class import frozen
 from ferrule.sandbox.command import Command
 from ferrule.toolkits.process import run_process
 
@@ -18,7 +18,7 @@ from .pattern import Pattern
 _MATCHER = str(Path(__file__).with_name("matcher.py"))
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Hit:
     """A line that matches: `number` from 1, `start` the first matching character."""
 

@@ -21,11 +21,11 @@ import importlib
 import re
 import warnings
 from collections.abc import Iterable
-from dataclasses import dataclass
 from typing import Any, Literal
 
 from ferrule.core.calls import ErrorType
 from ferrule.core.errors import ToolFailed
+from ferrule.core.value_class import frozen
 
 PatternKind = Literal["regex", "literal", "wildcard"]
 
@@ -37,7 +37,7 @@ _MORE_FORMS = frozenset("iksIKS")
 _MAX_REPEAT = 4
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Pattern:
     """An expression for Python, and a wider one for ripgrep (None: there is none).
 

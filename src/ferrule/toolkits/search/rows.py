@@ -6,13 +6,15 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from unicodedata import category
 
+from ferrule.core.value_class import frozen
+
 MAX_WIDTH = 400
 """Characters of a line that are shown; the rest is cut around the match, and the cut is marked."""
 MAX_NAMES = 20
 """Most file names that are listed."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Row:
     """One line of a file. `number` counts from 1; a row that is not a `match` is context.
 

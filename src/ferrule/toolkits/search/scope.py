@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING
 
 from ferrule.core.calls import ErrorType
 from ferrule.core.errors import ToolFailed
+from ferrule.core.value_class import frozen
 from ferrule.permissions.filesystem.gitignore import FILE_NAME, MAX_BYTES, IgnoreFile
 from ferrule.permissions.filesystem.workspace import (
     READ_LIMIT,
@@ -42,7 +43,7 @@ if TYPE_CHECKING:
 _MAX_ALTERNATIVES = 64
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Scope:
     """What to search: `path` as the model gave it, and globs as in gitignore, with `{a,b}`."""
 
@@ -53,7 +54,7 @@ class Scope:
     ignored: bool = False
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _Rules:
     """The ignore file of one folder."""
 

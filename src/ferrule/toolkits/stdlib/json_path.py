@@ -24,6 +24,7 @@ from typing import Any, cast
 
 from ferrule.core.calls import ErrorType
 from ferrule.core.errors import RetryCall, ToolFailed
+from ferrule.core.value_class import frozen
 
 MAX_PATH = 1_000
 MAX_STEPS = 50
@@ -78,7 +79,7 @@ def _follow(walk: _Walk, start: Node, segments: list[_Segment]) -> Iterator[Node
     return nodes
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _Segment:
     """One step of a path: what is selected from each value, or from everything within it."""
 
@@ -167,7 +168,7 @@ def _filter(tests: list[_Test]) -> Selector:
     return select_filtered
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _Test:
     """A test: `@.path` exists, or compares like this with a literal."""
 

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from dataclasses import dataclass
 
+from ferrule.core.value_class import frozen
 from ferrule.tools.context import Context
 
 MAX_SECONDS = 60.0
 """Time for one image, in seconds."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Word:
     """A word and its place.
 
@@ -26,7 +26,7 @@ class Word:
     line: tuple[int, ...]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Recognized:
     """The words, the program that found them, and its sandbox (`none`: it ran in this process)."""
 

@@ -13,12 +13,13 @@ that differ between kitchens, except those of the United States.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from fractions import Fraction
 from functools import cache
 
+from ferrule.core.value_class import frozen
 
-@dataclass(frozen=True, slots=True)
+
+@frozen
 class Unit:
     """A unit: `(value + offset) * factor` is the value in the unit of its dimension.
 

@@ -3,3 +3,16 @@
 Modules: `bm25`, `document`, `embeddings`, `field_weights`, `index`, `inverted_index`,
 `options`, `query`, `ranking`, `synonyms`, `vocabulary`.
 """
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ferrule.core.lazy_names import lazy_names
+
+if TYPE_CHECKING:
+    from .options import ToolSearch
+
+__all__ = ["ToolSearch"]
+
+__getattr__, __dir__ = lazy_names(__name__, {".options": ("ToolSearch",)})

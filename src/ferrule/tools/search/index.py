@@ -26,6 +26,7 @@ from ferrule.tools.word_stems import first_sentence, tokens
 from .bm25 import Bm25, top_documents
 from .document import Document, make_document
 from .field_weights import FieldTexts, fuse_ranks
+from .options import STRATEGIES
 from .ranking import Ranking
 
 MAX_HITS = 20
@@ -40,7 +41,6 @@ _SNIPPET = 160
 
 Strategy = Callable[[str, Sequence[Tool]], object]
 """A custom searcher. Sync; returns names, best first, in any form that `read_names` reads."""
-STRATEGIES = ("default", "bm25", "hybrid", "regex")
 
 
 @frozen

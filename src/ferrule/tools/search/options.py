@@ -15,7 +15,7 @@ before anything is sent.
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import KW_ONLY, fields
 from difflib import get_close_matches
 from typing import Any, Literal, cast
 
@@ -24,7 +24,7 @@ from ferrule.core.value_class import frozen
 from ferrule.tools.definition import Tool
 from ferrule.tools.names import check_name
 
-from .index import STRATEGIES
+STRATEGIES = ("default", "bm25", "hybrid", "regex")
 
 Searcher = Callable[[str, Sequence[Tool], Mapping[str, Any]], "object | Awaitable[object]"]
 """A custom searcher `(query, deferred_tools, state)`, sync or async.
@@ -51,7 +51,7 @@ class NamedSearcher:
     name: str = "custom"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class ToolSearch:
     """How a run's deferred tools are found.
 
@@ -72,6 +72,7 @@ class ToolSearch:
         ConfigError: A value is wrong, or values contradict each other.
     """
 
+    _: KW_ONLY
     variant: str = ""
     mode: str = "auto"
     strategy: str | Searcher | NamedSearcher | Mapping[str, Any] | None = None

@@ -36,6 +36,7 @@ from ferrule.permissions.filesystem.workspace import Workspace
 from ferrule.permissions.redaction import Redactor
 from ferrule.permissions.rule_evaluation import GrantOffer, PermissionGate
 from ferrule.runtime.assemble import current_user, open_journal
+from ferrule.runtime.configured_sources import has_mcp_servers
 from ferrule.runtime.mcp_servers import connect_servers
 from ferrule.runtime.shipped_tools import load_shipped_tools
 from ferrule.sandbox.policy import SandboxPolicy
@@ -364,7 +365,7 @@ def test_a_server_of_the_editor_is_used_if_the_person_approved_the_very_same_one
     assert used == [] and "`clock` from the editor is not started" in said and "`other`" in said
     used, said = taken(**{"not a name!": entry})
     assert used == [] and "not a name!" in said
-    assert connect_servers(settings, SandboxPolicy(root=tmp_path), ()) is None
+    assert not has_mcp_servers(settings)
 
 
 @pytest.mark.proves("acp.modes")

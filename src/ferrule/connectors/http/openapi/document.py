@@ -10,13 +10,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from typing import Any, cast
 from urllib.parse import unquote
 
 from ferrule.connectors.http.fields import to_plain
 from ferrule.connectors.json_values import list_or_empty, mapping_or_empty, text_or_empty
 from ferrule.core.errors import ConfigError
+from ferrule.core.value_class import frozen
 from ferrule.storage.settings.yaml_tree import parse_yaml
 
 MAX_BYTES = 16 << 20
@@ -35,7 +35,7 @@ class UnusablePart(Exception):
     """A part of the document cannot be used. The message says why."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Operation:
     """One operation, with what its path says for all its operations. `key` is `GET /pets/{id}`."""
 
@@ -53,7 +53,7 @@ class Operation:
         return tuple(tag for tag in list_or_empty(self.fields.get("tags")) if isinstance(tag, str))
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Document:
     """A document. `file` is its name as people see it."""
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from fnmatch import fnmatchcase
 from typing import Any
 from urllib.parse import urljoin, urlsplit
@@ -21,6 +21,7 @@ from ferrule.connectors.http.schema_cache import cached_arguments
 from ferrule.connectors.json_values import list_or_empty, mapping_or_empty, text_or_empty
 from ferrule.connectors.text_cleaning import clean_text
 from ferrule.core.errors import ConfigError, ToolDefinitionError
+from ferrule.core.value_class import frozen
 
 from .document import Document, Object, Operation, UnusablePart
 from .operations import ToolEntry, build_entry
@@ -32,7 +33,7 @@ _NOT_IN_NAME = re.compile(r"[^A-Za-z0-9_.-]+")
 _URL_VARIABLE = re.compile(r"\{([^{}]*)\}")
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ImportChoice:
     """What a person wants of a document.
 
