@@ -18,7 +18,7 @@ from ferrule.models.scripted import Scripted, Step, calls, says
 from ferrule.storage.journal.protocols import Journal
 from ferrule.tools.context import Context
 from ferrule.tools.decorator import tool
-from ferrule.tools.outcome_probe import NOT_HAPPENED, ProbeResult, happened
+from ferrule.tools.outcome_probe import NOT_HAPPENED, ProbeResult, report_effect
 
 CALLS = 5
 DATABASE = os.environ.get("SCALE_DATABASE", "")
@@ -42,7 +42,7 @@ async def said(*statements: str, key: str) -> list[Any]:
 async def paid(values: Mapping[str, Any], context: Context) -> ProbeResult:
     """The probe: whether the table has this call."""
     found = await said("SELECT 1 FROM effects WHERE call = %s", key=_key(context))
-    return happened("paid") if found else NOT_HAPPENED
+    return report_effect("paid") if found else NOT_HAPPENED
 
 
 @tool(side_effect="external", risk="safe", probe=paid)

@@ -35,7 +35,7 @@ from ferrule.core.events import (
 )
 from ferrule.core.join_policy import (
     MAX_PARALLEL_CALLS,
-    cancelled_before_start,
+    build_cancelled_result,
     has_enough_successes,
     parse_join,
 )
@@ -152,8 +152,8 @@ def test_a_number_of_successes_is_counted_and_failures_are_not() -> None:
 def test_calls_that_wait_for_their_turn_do_not_begin_any_more() -> None:
     machine = asked(1, "a", "b", "c", access=Access(writes=("x",)))
     assert machine.feed(good("a")) == [StopCall(call("b"), WHY), StopCall(call("c"), WHY)]
-    machine.feed(ToolAnswered(cancelled_before_start(call("b"), WHY)))
-    assert machine.feed(ToolAnswered(cancelled_before_start(call("c"), WHY))) == [AskModel(2)]
+    machine.feed(ToolAnswered(build_cancelled_result(call("b"), WHY)))
+    assert machine.feed(ToolAnswered(build_cancelled_result(call("c"), WHY))) == [AskModel(2)]
     assert [(r.error_type, r.error_message) for r in machine.results()[1:]] == [
         (ErrorType.CANCELLED, f"not run: {WHY}")
     ] * 2
@@ -163,7 +163,7 @@ def test_calls_that_wait_for_their_turn_do_not_begin_any_more() -> None:
 def test_a_question_to_a_person_is_taken_back_and_their_late_yes_runs_nothing() -> None:
     machine = asked(1, "a", "b", ask="b")
     assert machine.feed(good("a")) == [StopCall(call("b"), WHY)]
-    machine.feed(ToolAnswered(cancelled_before_start(call("b"), WHY)))
+    machine.feed(ToolAnswered(build_cancelled_result(call("b"), WHY)))
     assert machine.feed(PersonAnswered("b", "once", "d")) == []
     assert told(machine) == [("a", True), ("b", False)]
 
@@ -202,7 +202,7 @@ def test_after_a_crash_what_was_not_needed_is_not_begun_again() -> None:
     machine.rebuild(events)
     commands = machine.feed(Recovered())
     assert [type(one) for one in commands] == [StopCall]
-    machine.feed(ToolAnswered(cancelled_before_start(call("b"), "x")))
+    machine.feed(ToolAnswered(build_cancelled_result(call("b"), "x")))
     assert "outcome unknown" in (machine.results()[2].error_message or "")
     assert machine.phase is RunPhase.AWAITING_MODEL
 
@@ -262,7 +262,7 @@ class Faithful:
                     self.feed(PersonAnswered(made.id, choice, "d"))
             case StopCall(call=made, reason=why):
                 self.running.discard(made.id)
-                self.feed(ToolAnswered(cancelled_before_start(made, why)))
+                self.feed(ToolAnswered(build_cancelled_result(made, why)))
             case _:
                 pass
 

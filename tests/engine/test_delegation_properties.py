@@ -109,17 +109,17 @@ def test_whatever_is_spent_below_is_spent_above(
     total = [0] * len(tree)
     for where, tokens in spent:
         where %= len(tree)
-        before = [budget.remaining() for budget in budgets]
+        before = [budget.compute_remaining() for budget in budgets]
         budgets[where].spend(tokens)
         for index in above[where]:
             total[index] += tokens
         for old, budget in zip(before, budgets, strict=True):
-            now = budget.remaining()
+            now = budget.compute_remaining()
             assert (old is None) == (now is None)
             assert old is None or now is None or now <= old
     for index, budget in enumerate(budgets):
         bounds = [most - total[up] for up in above[index] if (most := tree[up][0]) is not None]
-        assert budget.remaining() == (min(bounds) if bounds else None)
+        assert budget.compute_remaining() == (min(bounds) if bounds else None)
 
 
 RULES = ("write", "look", "Edit(a/**)", "Read(a/**)", "Edit", "Agent(x)")

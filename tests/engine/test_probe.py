@@ -25,7 +25,7 @@ from ferrule.permissions.approvals import (
 from ferrule.storage.journal.sqlite import SqliteJournal
 from ferrule.tools.context import Context
 from ferrule.tools.definition import Tool
-from ferrule.tools.outcome_probe import NOT_HAPPENED, UNKNOWN, Probe, ProbeResult, happened
+from ferrule.tools.outcome_probe import NOT_HAPPENED, UNKNOWN, Probe, ProbeResult, report_effect
 
 
 class World:
@@ -46,7 +46,11 @@ class World:
 
     async def look(self, values: Mapping[str, Any], context: Context) -> ProbeResult:
         self.probed.append((context.call_id, values["text"]))
-        return happened(f"sent {values['text']}") if context.call_id in self.sent else NOT_HAPPENED
+        return (
+            report_effect(f"sent {values['text']}")
+            if context.call_id in self.sent
+            else NOT_HAPPENED
+        )
 
 
 class Person:

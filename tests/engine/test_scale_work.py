@@ -24,7 +24,7 @@ from ferrule.models.scripted import Scripted, Step, calls, says
 from ferrule.storage.journal.protocols import Journal
 from ferrule.storage.journal.sqlite import SqliteJournal
 from ferrule.tools.decorator import tool
-from ferrule.tools.outcome_probe import happened
+from ferrule.tools.outcome_probe import report_effect
 
 JOB = Job("look", run="run-1", session="session-1", tenant="acme", user="ines")
 SECONDS = 10
@@ -57,7 +57,7 @@ class Acts:
         self.acted = 0
 
         async def found(values: object, context: object) -> Any:
-            return happened("acted")
+            return report_effect("acted")
 
         @tool(side_effect="external", risk="safe", probe=found)
         async def act() -> str:

@@ -38,10 +38,10 @@ class Heard:
     def __init__(self) -> None:
         self.said: list[str] = []
 
-    def text(self, piece: str) -> None:
+    def add_text(self, piece: str) -> None:
         self.said.append(piece)
 
-    def reasoning(self, piece: str) -> None: ...
+    def add_reasoning(self, piece: str) -> None: ...
 
     def notice(self, topic: str, text: str) -> None: ...
 

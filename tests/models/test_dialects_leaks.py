@@ -193,10 +193,10 @@ class Heard:
         self.words: list[str] = []
         self.thoughts: list[str] = []
 
-    def text(self, piece: str) -> None:
+    def add_text(self, piece: str) -> None:
         self.words.append(piece)
 
-    def reasoning(self, piece: str) -> None:
+    def add_reasoning(self, piece: str) -> None:
         self.thoughts.append(piece)
 
     def notice(self, topic: str, text: str) -> None: ...
@@ -209,7 +209,7 @@ def test_a_native_stream_of_such_a_model_shows_its_answer_alone() -> None:
         lambda: ReplyReader(tools=TOOLS, marked=True, thinking=True), heard, thinking=True
     )
     for piece in ("I weigh it, ", "at length.", "\n</think>\n\n", "It is 4."):
-        sink.text(piece)
+        sink.add_text(piece)
     sink.finish(ModelAnswered("I weigh it, at length.\n</think>\n\nIt is 4."))
     assert ("".join(heard.words), heard.thoughts) == ("It is 4.", ["I weigh it, at length."])
 
@@ -220,9 +220,9 @@ def test_where_a_server_sets_reasoning_apart_the_text_is_shown_as_it_comes() -> 
     sink = LazyReadingSink(
         lambda: ReplyReader(tools=TOOLS, marked=True, thinking=True), heard, thinking=True
     )
-    sink.reasoning("I weigh it.")
-    sink.text("It is 4 ")
+    sink.add_reasoning("I weigh it.")
+    sink.add_text("It is 4 ")
     assert heard.words == ["It is 4"]
-    sink.text("<b>indeed</b>.")
+    sink.add_text("<b>indeed</b>.")
     sink.finish(ModelAnswered("It is 4 <b>indeed</b>.", reasoning="I weigh it."))
     assert "".join(heard.words) == "It is 4 <b>indeed</b>."

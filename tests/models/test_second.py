@@ -49,10 +49,10 @@ class Heard:
         self.words: list[str] = []
         self.notices: list[tuple[str, str]] = []
 
-    def text(self, piece: str) -> None:
+    def add_text(self, piece: str) -> None:
         self.words.append(piece)
 
-    def reasoning(self, piece: str) -> None: ...
+    def add_reasoning(self, piece: str) -> None: ...
 
     def notice(self, topic: str, text: str) -> None:
         self.notices.append((topic, text))

@@ -67,10 +67,10 @@ class Heard:
         self.thoughts: list[str] = []
         self.notices: list[tuple[str, str]] = []
 
-    def text(self, piece: str) -> None:
+    def add_text(self, piece: str) -> None:
         self.words.append(piece)
 
-    def reasoning(self, piece: str) -> None:
+    def add_reasoning(self, piece: str) -> None:
         self.thoughts.append(piece)
 
     def notice(self, topic: str, text: str) -> None:

@@ -101,8 +101,8 @@ def test_two_processes_do_not_lose_each_others_grants(tmp_path: Path) -> None:
     one, other = Grants.load(file), Grants.load(file)
     one.remember("a")
     other.remember("b")
-    assert Grants.load(file).remembered() == ("a", "b")
-    assert other.remembered() == ("a", "b")
+    assert Grants.load(file).list_remembered() == ("a", "b")
+    assert other.list_remembered() == ("a", "b")
 
 
 def test_many_threads_can_remember_at_once(tmp_path: Path) -> None:
@@ -120,7 +120,7 @@ def test_many_threads_can_remember_at_once(tmp_path: Path) -> None:
         thread.start()
     for thread in threads:
         thread.join(30)
-    assert len(grants.rules) == 16 and len(Grants.load(file).remembered()) == 8
+    assert len(grants.rules) == 16 and len(Grants.load(file).list_remembered()) == 8
     assert sorted(path.name for path in tmp_path.iterdir()) == ["grants.json", "grants.json.lock"]
 
 

@@ -22,7 +22,7 @@ from ferrule.storage.journal.postgres import PostgresJournal
 from ferrule.storage.journal.protocols import Journal
 from ferrule.tools.context import Context
 from ferrule.tools.decorator import tool
-from ferrule.tools.outcome_probe import NOT_HAPPENED, ProbeResult, happened
+from ferrule.tools.outcome_probe import NOT_HAPPENED, ProbeResult, report_effect
 
 DATABASE = os.environ["SCALE_DATABASE"]
 LOOK = 0.05
@@ -42,7 +42,7 @@ def key(context: Context) -> str:
 async def done(values: Mapping[str, Any], context: Context) -> ProbeResult:
     """The probe: whether the effect is there."""
     found = await said("SELECT 1 FROM effects WHERE call = %s", key(context))
-    return happened("held") if found else NOT_HAPPENED
+    return report_effect("held") if found else NOT_HAPPENED
 
 
 @tool(side_effect="external", risk="safe", probe=done, timeout=60)

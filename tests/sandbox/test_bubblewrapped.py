@@ -55,7 +55,7 @@ async def test_what_is_required_by_default_is_held_and_ordinary_work_goes_on(
     wrapped: Opens, root: Path
 ) -> None:
     sandbox = wrapped()
-    assert sandbox.protections().missing(DEFAULT_REQUIRED) == ()
+    assert sandbox.protections().find_missing(DEFAULT_REQUIRED) == ()
     ended, said = await says(
         sandbox,
         "cat note.txt; echo new > made; cat made; mv made sub/; rm -r sub/a.py; id -u",

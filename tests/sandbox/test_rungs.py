@@ -140,10 +140,10 @@ def test_where_only_bubblewrap_may_make_namespaces_all_that_is_required_by_defau
     None
 ):
     rung = choose_backend(POLICY, BWRAP)
-    assert rung.name == "bubblewrap" and rung.protections.missing(DEFAULT_REQUIRED) == ()
+    assert rung.name == "bubblewrap" and rung.protections.find_missing(DEFAULT_REQUIRED) == ()
     assert set(rung.protections.enforcement.values()) == {Enforcement.YES}
     without = replace(BWRAP, cgroup="")
-    assert choose_backend(POLICY, without).protections.missing(ALL_PROTECTIONS) == (
+    assert choose_backend(POLICY, without).protections.find_missing(ALL_PROTECTIONS) == (
         Protection.MEMORY,
         Protection.PROCESSES,
     )
@@ -315,13 +315,13 @@ def test_what_is_chosen_holds_all_that_is_required_on_any_machine(
     except MissingProtections as gap:
         assert gap.missing
         for other in available_backends(policy, probes):
-            missing = other.protections.missing(required)
+            missing = other.protections.find_missing(required)
             assert len(missing) >= len(gap.missing) > 0
-        assert tuple(one.protection for one in gap.missing) == gap.backend.protections.missing(
+        assert tuple(one.protection for one in gap.missing) == gap.backend.protections.find_missing(
             required
         )
     else:
-        assert rung.protections.missing(required) == ()
+        assert rung.protections.find_missing(required) == ()
         assert (
             set(rung.protections.enforcement) == set(rung.protections.mechanisms) == ALL_PROTECTIONS
         )

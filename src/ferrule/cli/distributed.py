@@ -133,7 +133,7 @@ def submit(prompt: tuple[str, ...], database: str, **given: Any) -> int:
         raise click.UsageError(
             "--cron submits jobs at its own times; leave out --wait, --delay and --key"
         )
-    settings = _settings_given(given)
+    settings = _collect_settings(given)
     jobs = Jobs(database)
     try:
         if given["listing"]:
@@ -189,7 +189,7 @@ def _submit_job(jobs: Jobs, prompt: str, settings: dict[str, Any], given: dict[s
     return 1
 
 
-def _settings_given(given: dict[str, Any]) -> dict[str, Any]:
+def _collect_settings(given: dict[str, Any]) -> dict[str, Any]:
     """Return the settings that were given as options, by key."""
     if given["journal__path"]:
         raise click.UsageError(

@@ -68,7 +68,7 @@ def _redirect_home(request: Request) -> Response:
 
 
 def _error_handler(console: Console) -> Any:
-    async def failed(request: Request, error: Exception) -> Response:
+    async def show_failure(request: Request, error: Exception) -> Response:
         if isinstance(error, FerruleError):
             status = 404 if isinstance(error, SessionNotFound) else 422
             return render_error(console, request, status, error.detail, error.hint)
@@ -76,15 +76,15 @@ def _error_handler(console: Console) -> Any:
             console, request, 500, "internal error; see the terminal of the server", ""
         )
 
-    return failed
+    return show_failure
 
 
 def _http_error_handler(console: Console) -> Any:
-    async def refused(request: Request, error: HTTPException) -> Response:
+    async def show_refusal(request: Request, error: HTTPException) -> Response:
         said = "page not found" if error.status_code == 404 else error.detail
         return render_error(console, request, error.status_code, said, "", headers=error.headers)
 
-    return refused
+    return show_refusal
 
 
 def render_error(

@@ -88,7 +88,7 @@ class Compaction:
         self._originals = history[:last_changed]
         prefix = list(self._head)
         for number in range(self.through + 1, last_changed + 1):
-            prefix.append(self._stubbed(number, history[number - 1]))
+            prefix.append(self._apply_stub(number, history[number - 1]))
         self._prefix_length = len(prefix)
         return [*prefix, *history[last_changed:]]
 
@@ -99,7 +99,7 @@ class Compaction:
         self.is_undone = True
         return history
 
-    def _stubbed(self, number: int, message: Message) -> Message:
+    def _apply_stub(self, number: int, message: Message) -> Message:
         if number in self._stubs and isinstance(message, ToolMessage):
             return replace(message, text=self._stubs[number])
         return message

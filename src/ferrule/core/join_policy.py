@@ -51,7 +51,7 @@ def has_enough_successes(wanted: int, results: Iterable[ToolResult | None]) -> b
     return 0 < wanted <= sum(result is not None and result.success for result in results)
 
 
-def cancelled_before_start(call: ToolCall, why: str) -> ToolResult:
+def build_cancelled_result(call: ToolCall, why: str) -> ToolResult:
     """Return the result of a call that was cancelled before it started."""
     return ToolResult.error(call, ErrorType.CANCELLED, f"not run: {why}")
 

@@ -192,7 +192,7 @@ class Agent:
 
     def share_model(self, other: Agent) -> None:
         """Ask another agent's model, through its connections."""
-        self.connection = self.connection.sharing_client_of(other.connection)
+        self.connection = self.connection.share_client_of(other.connection)
 
     @property
     def journal(self) -> Journal:

@@ -38,10 +38,10 @@ class ContinuedCatalog(Catalog):
     """A catalog in the order of an earlier one, with its names in requests for unchanged tools."""
 
     def __init__(self, tools: Iterable[Tool], before: Catalog) -> None:
-        wired = before.api_names()
+        old_names = before.api_names()
         now = {tool.full_name: tool for tool in tools}
         self._kept = {
-            tool.full_name: wired[tool.full_name]
+            tool.full_name: old_names[tool.full_name]
             for tool in before
             if tool.full_name in now and is_same_tool(tool, now[tool.full_name])
         }
@@ -55,12 +55,12 @@ class ContinuedCatalog(Catalog):
                 if name not in named:
                     named[name] = make_free_api_name(name, taken)
                     taken.add(named[name])
-            self._by_api_name = {wire: name for name, wire in named.items()}
+            self._by_api_name = {api_name: name for name, api_name in named.items()}
         return self._by_api_name
 
     def api_names(self) -> dict[str, str]:
         """See `Catalog.api_names`; in the order of this catalog."""
-        return {name: wire for wire, name in self._name_table().items()}
+        return {name: api_name for api_name, name in self._name_table().items()}
 
     def __iter__(self) -> Iterator[Tool]:
         tools = self._tools
@@ -71,11 +71,11 @@ class ContinuedCatalog(Catalog):
 def is_same_tool(one: Tool, other: Tool) -> bool:
     """Whether a model and a person would see no difference between two tools of one name."""
 
-    def seen(tool: Tool) -> tuple[object, ...]:
+    def describe_tool(tool: Tool) -> tuple[object, ...]:
         effects = (tool.side_effect, tool.risk, tool.source, tool.loading, tuple(tool.touches))
         return tool.description, tool.schema_json(), tuple(map(repr, tool.examples)), effects
 
-    return seen(one) == seen(other)
+    return describe_tool(one) == describe_tool(other)
 
 
 def continue_catalog(tools: Catalog, before: Catalog) -> Catalog:
@@ -135,11 +135,11 @@ def _hand_over(old: Driver, new: Driver) -> None:
 
 
 def _restore_grants(old: Driver, new: Driver, changed: tuple[str, ...]) -> None:
-    def touched(rule: PermissionRule) -> bool:
+    def is_affected(rule: PermissionRule) -> bool:
         return not rule.kind and any(matches_tool(rule, name) for name in changed)
 
     for rule in old.dispatcher.gate.grants.rules:
-        if rule.layer == "session" and not touched(rule):
+        if rule.layer == "session" and not is_affected(rule):
             new.dispatcher.gate.grant(rule.text)
 
 

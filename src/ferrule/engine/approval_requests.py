@@ -8,7 +8,7 @@ from typing import Protocol
 
 from ferrule.core.errors import FerruleError
 from ferrule.core.events import ConsentAnswered, PersonAnswered, ToolAnswered
-from ferrule.core.join_policy import cancelled_before_start
+from ferrule.core.join_policy import build_cancelled_result
 from ferrule.core.value_class import frozen
 from ferrule.permissions.approvals import ApprovalAnswer, ApprovalRequest, Approver
 from ferrule.permissions.rule_evaluation import PermissionGate
@@ -87,7 +87,7 @@ async def request_approval(
         why = ended(call_id)
         if why is None:
             raise
-        return ToolAnswered(cancelled_before_start(prepared.call, why))
+        return ToolAnswered(build_cancelled_result(prepared.call, why))
     except Exception as error:  # noqa: BLE001  boundary: an approver that breaks has not said yes (fail closed)
         message = str(error)
         if not isinstance(error, FerruleError):

@@ -78,11 +78,11 @@ class Budgets:
             # In a resumed run, what was passed earlier was reported earlier.
             self._told = {
                 name
-                for name, used, most in self._exceeded()
+                for name, used, most in self._measure()
                 if used >= most * machine.limits.warn_at
             }
         commands = feed(self._add_cost(answer))
-        for name, used, most in self._exceeded():
+        for name, used, most in self._measure():
             if used > most and machine.is_active:
                 return feed(LimitHit(name, most))
             if used >= most * machine.limits.warn_at and name not in self._told:
@@ -101,7 +101,7 @@ class Budgets:
         cost = ceil(self._price(answer.usage) * NANODOLLARS)
         return replace(answer, usage=replace(answer.usage, cost=cost))
 
-    def _exceeded(self) -> Iterator[tuple[str, float, float]]:
+    def _measure(self) -> Iterator[tuple[str, float, float]]:
         """Yield name, amount used and maximum of each limit that is set."""
         limits, used = self._machine.limits, self._machine.usage
         if limits.max_tokens is not None:

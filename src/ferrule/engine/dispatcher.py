@@ -352,7 +352,7 @@ class Dispatcher:
         """Return the result that a hook has somebody else produce, instead of the tool."""
         try:
             given = ToolResult(call.id, call.tool, True, timestamp=int(self._clock.now() * 1000))
-            return self._bound(replace(given, data=await answer.produce()), given)
+            return self._bound_hook_result(replace(given, data=await answer.produce()), given)
         except ToolFailed as error:
             return self._fail(
                 call, error.error_type, f"`{call.tool}` was not run: {error.message}", started
@@ -372,7 +372,7 @@ class Dispatcher:
                 return result
             why = "" if changed.success else changed.error_message or ""
             context.record(CallHooked(result.call_id, _hook_name(hook), "result", why))
-            return self._bound(changed, result)
+            return self._bound_hook_result(changed, result)
         except JournalError:
             raise
         except Exception as error:  # noqa: BLE001  boundary: a hook that cannot check a result withholds it
@@ -583,7 +583,7 @@ class Dispatcher:
         kept = bound_text(message, self._cap)
         return str(kept.data) + "".join(kept.notes)
 
-    def _bound(self, changed: ToolResult, result: ToolResult) -> ToolResult:
+    def _bound_hook_result(self, changed: ToolResult, result: ToolResult) -> ToolResult:
         """Bound a hook's result like any other and give it the call's own id and tool."""
         changed = replace(changed, call_id=result.call_id, tool=result.tool)
         if not changed.success:

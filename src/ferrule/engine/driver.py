@@ -38,7 +38,7 @@ from ferrule.core.commands import (
 )
 from ferrule.core.errors import ProviderError
 from ferrule.core.identity import Identity
-from ferrule.core.join_policy import cancelled_before_start
+from ferrule.core.join_policy import build_cancelled_result
 from ferrule.core.machine import Machine
 from ferrule.core.value_class import frozen
 from ferrule.models.client import Exchange
@@ -519,7 +519,7 @@ class Driver:
         """Stop a running call; answer one that has not started."""
         if self._going.cancel(stop.call.id, stop.reason):
             return []
-        return self.feed(events.ToolAnswered(cancelled_before_start(stop.call, stop.reason)))
+        return self.feed(events.ToolAnswered(build_cancelled_result(stop.call, stop.reason)))
 
     async def _settle_call(self, command: ResolveOutcome) -> list[Command]:
         """Find out what came of a call that an ended process left open, and feed it."""
@@ -532,7 +532,7 @@ class Driver:
     def _context(self, call: ToolCall, prepared: PreparedCall) -> Context:
         """Build the context that is given to a call's hooks and handler."""
 
-        async def nested(tool: str, arguments: dict[str, Any]) -> ToolResult:
+        async def call_nested(tool: str, arguments: dict[str, Any]) -> ToolResult:
             return await self.call(tool, arguments, by=f"call {call.id}")
 
         seconds = prepared.tool.reliability.timeout if prepared.tool else None
@@ -542,7 +542,7 @@ class Driver:
             self.memory,
             self._resources,
             progress=lambda text: self.log.show(Progress(call.id, text)),
-            call=nested,
+            call=call_nested,
             deadline=None if seconds == math.inf else seconds,
             tell=lambda text: self.inbox.put(text, call.tool),
             on_close=self.cleanup.add,

@@ -54,7 +54,7 @@ class ModelConnection:
             model, self.connect, options or self.options, tool_mode or self.tool_mode
         )
 
-    def sharing_client_of(self, other: ModelConnection) -> ModelConnection:
+    def share_client_of(self, other: ModelConnection) -> ModelConnection:
         """Return a connection like this one that shares another one's client."""
         return self.with_model(other.model)
 

@@ -151,7 +151,7 @@ class _AgentModel:
         catalog = driver.dispatcher.catalog
         if catalog is self.agent.catalog:
             return await self._open(driver, (), "")
-        from .registration.exchange import GrowingExchange
+        from .registration.exchange import RegistrationExchange
         from .registration.session_catalog import SessionCatalog
 
         assert isinstance(catalog, SessionCatalog)
@@ -160,11 +160,11 @@ class _AgentModel:
             return await self._open(driver, added, tool_mode)
 
         dispatcher = driver.dispatcher
-        growing = GrowingExchange(
+        exchange = RegistrationExchange(
             open, catalog, lambda: catalog.specs(dispatcher.is_usable), dispatcher.tool_discovery
         )
-        await growing.open()
-        return growing
+        await exchange.open()
+        return exchange
 
     async def _open(self, driver: Driver, added: tuple[ToolSpec, ...], tool_mode: str) -> Exchange:
         """Open the exchange with `added` tools behind the agent's, perhaps in another tool mode."""

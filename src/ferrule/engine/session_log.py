@@ -128,11 +128,11 @@ class SessionLog:
         for observer in self._observers:
             observer(item)
 
-    def text(self, piece: str) -> None:
+    def add_text(self, piece: str) -> None:
         """Show a piece of the answer, as the model client received it."""
         self.show(TextDelta(piece))
 
-    def reasoning(self, piece: str) -> None:
+    def add_reasoning(self, piece: str) -> None:
         """Show a piece of the model's reasoning, as the model client received it."""
         self.show(ReasoningDelta(piece))
 

@@ -201,7 +201,7 @@ class AnswerBuilder:
     @classmethod
     def for_sink(cls, sink: Sink | None) -> AnswerBuilder:
         """Return an answer whose pieces go to the sink, if there is one."""
-        return cls() if sink is None else cls(sink.text, sink.reasoning)
+        return cls() if sink is None else cls(sink.add_text, sink.add_reasoning)
 
     def add_text(self, piece: str) -> None:
         self.text.append(piece)

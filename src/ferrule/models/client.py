@@ -104,11 +104,11 @@ class ModelOptions:
 class Sink(Protocol):
     """Receives an answer while it arrives. Its methods return quickly and never raise."""
 
-    def text(self, piece: str) -> None:
+    def add_text(self, piece: str) -> None:
         """Receive a piece of the answer's text."""
         ...
 
-    def reasoning(self, piece: str) -> None:
+    def add_reasoning(self, piece: str) -> None:
         """Receive a piece of the model's reasoning."""
         ...
 

@@ -128,7 +128,7 @@ def weigh_message(message: Message) -> int:
     return total
 
 
-def truncation_warning(sent_weight: int, read_tokens: int) -> str:
+def describe_truncation(sent_weight: int, read_tokens: int) -> str:
     """Return a warning if the server read far fewer tokens than were sent, else "".
 
     Four characters of `sent_weight` are at least one token for every tokenizer in use. Repetitive

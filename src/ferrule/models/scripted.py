@@ -226,9 +226,9 @@ class ScriptedExchange:
             raise step.error
         if sink:
             for piece in _split_words(step.reasoning):
-                sink.reasoning(piece)
+                sink.add_reasoning(piece)
             for piece in _split_words(step.text):
-                sink.text(piece)
+                sink.add_text(piece)
         stop = step.stop or ("calls" if step.calls else "end")
         return ModelAnswered(step.text, step.calls, step.reasoning, step.usage, stop)
 

@@ -109,11 +109,11 @@ def _path_rules(case: AnalysedCall, family: str, kind: str, root: str) -> Iterat
     """Yield rules for each path, then for its folder; nothing above the workspace is offered."""
     paths = [need.value for need in case.needs if need.kind == kind and need.value]
     for path in paths:
-        yield f"{family}(/{_escaped(path)})"
+        yield f"{family}(/{_escape_wildcards(path)})"
     for path in paths:
         folder = path if path == root else posixpath.dirname(path)
-        yield f"{family}(/{_escaped(folder).rstrip('/')}/**)"
+        yield f"{family}(/{_escape_wildcards(folder).rstrip('/')}/**)"
 
 
-def _escaped(path: str) -> str:
+def _escape_wildcards(path: str) -> str:
     return re.sub(r"([\\*?\[\]!#])", r"\\\1", path)

@@ -103,7 +103,7 @@ class Grants:
             self._session.clear()
             self._publish()
 
-    def remembered(self) -> tuple[str, ...]:
+    def list_remembered(self) -> tuple[str, ...]:
         """Return the remembered rules as text, sorted."""
         return tuple(sorted(self._remembered))
 
@@ -135,7 +135,7 @@ class Grants:
         """Apply a change to what other processes may have written meanwhile; replace the file."""
         try:
             file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-            with _locked(file.with_name(file.name + ".lock")):
+            with _lock_file(file.with_name(file.name + ".lock")):
                 entries = _read(file)
                 kept = [entry for entry in entries if _rule_of(entry) != drop or not drop]
                 if add and all(_rule_of(entry) != add for entry in kept):
@@ -206,7 +206,7 @@ def _replace_file(file: Path, text: str) -> None:
 
 
 @contextmanager
-def _locked(file: Path) -> Generator[None]:
+def _lock_file(file: Path) -> Generator[None]:
     descriptor = os.open(file, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX)

@@ -526,8 +526,8 @@ def describe_decision(decision: Decision) -> list[str]:
     return lines
 
 
-def _never_called(**_: object) -> None:
+def _do_nothing(**_: object) -> None:
     return None
 
 
-_NO_TOOL = Tool(name="", description="", arguments=cast("Any", None), handler=_never_called)
+_NO_TOOL = Tool(name="", description="", arguments=cast("Any", None), handler=_do_nothing)

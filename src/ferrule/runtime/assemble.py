@@ -197,7 +197,7 @@ def assemble(
     Raises:
         ConfigError: A setting is wrong; the error names it and where it is written.
     """
-    settings = load_settings(workspace=options.get("workspace"), flags=_settings_given(options))
+    settings = load_settings(workspace=options.get("workspace"), flags=_collect_settings(options))
     signer = _load_signer(settings)
     for text in settings.notices:
         notice(text)
@@ -316,7 +316,7 @@ def find_session_model(session: str) -> str:
         return store.find(session).model
 
 
-def _settings_given(options: dict[str, Any]) -> dict[str, Any]:
+def _collect_settings(options: dict[str, Any]) -> dict[str, Any]:
     """Return the settings among the options, by key. An unset option is None or an empty tuple."""
     given: dict[str, Any] = {}
     for name, value in options.items():

@@ -141,7 +141,10 @@ class HotReloader:
         own = self._watched.hash_files()
         if (seen.state, seen.digest) == (self._seen.state, self._seen.digest) and own == self._own:
             return None
-        files = [*_differing(self._seen.files, seen.files), *_differing(self._own, own)]
+        files = [
+            *_find_differences(self._seen.files, seen.files),
+            *_find_differences(self._own, own),
+        ]
         asks = seen.state == "changed" and seen.digest != self._seen.digest
         return ConfigurationChange(tuple(files), seen, asks)
 
@@ -251,7 +254,7 @@ class HotReloader:
         before = self._behind.pop(session.id)
         was = before.settings.repository
         seen = now.settings.repository
-        files = sorted({*files, *_differing(was.files, seen.files)})
+        files = sorted({*files, *_find_differences(was.files, seen.files)})
         tools = ToolChanges.compare(before.agent.catalog, now.agent.catalog, files)
         mode = session.mode
         now.agent.take_over(session, changed=(*tools.changed, *tools.gone))
@@ -298,7 +301,7 @@ def _provider(assembly: Assembly) -> object:
     return assembly.settings.provider(assembly.agent.model.partition(":")[0])
 
 
-def _differing(before: dict[str, Any], now: dict[str, Any]) -> list[str]:
+def _find_differences(before: dict[str, Any], now: dict[str, Any]) -> list[str]:
     return sorted(name for name in before.keys() | now.keys() if before.get(name) != now.get(name))
 
 

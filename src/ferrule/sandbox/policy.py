@@ -100,7 +100,7 @@ class AppliedProtections:
     enforcement: Mapping[Protection, Enforcement]
     mechanisms: Mapping[Protection, str] = field(default_factory=dict[Protection, str])
 
-    def missing(self, required: frozenset[Protection]) -> tuple[Protection, ...]:
+    def find_missing(self, required: frozenset[Protection]) -> tuple[Protection, ...]:
         """Return what is required and not fully enforced, in the order of declaration."""
         return tuple(
             aspect
@@ -113,7 +113,7 @@ class AppliedProtections:
 
         Its form is `{"kind": backend, "enforced": [protections], "not_enforced": [protections]}`.
         """
-        enforced = self._fully_enforced()
+        enforced = self._list_enforced()
         return {
             "kind": self.backend,
             "enforced": enforced,
@@ -122,7 +122,7 @@ class AppliedProtections:
 
     def describe(self) -> str:
         """Describe in one line the backend, what it enforces, and how far the rest is enforced."""
-        enforced = ", ".join(self._fully_enforced()) or "nothing"
+        enforced = ", ".join(self._list_enforced()) or "nothing"
         summary = f"commands are confined by `{self.backend}`: {enforced}"
         rest = [
             f"{aspect} {self.enforcement.get(aspect, Enforcement.NO)} "
@@ -132,7 +132,7 @@ class AppliedProtections:
         ]
         return f"{summary}; not in full: {'; '.join(rest)}" if rest else summary
 
-    def _fully_enforced(self) -> list[str]:
+    def _list_enforced(self) -> list[str]:
         return [
             str(aspect) for aspect in Protection if self.enforcement.get(aspect) is Enforcement.YES
         ]

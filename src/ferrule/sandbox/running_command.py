@@ -77,7 +77,7 @@ class Execution:
 
     @property
     def pid(self) -> int:
-        return int(self._reported("started")[0])
+        return int(self._get_reports("started")[0])
 
     @property
     def process_group(self) -> int:
@@ -212,7 +212,7 @@ class Execution:
 
     def _kill_orphaned_group(self) -> None:
         """End at least the program's own group if the supervisor was killed before it was done."""
-        started = self._reported("started")
+        started = self._get_reports("started")
         if started and "done" not in self._reports:
             try:
                 os.killpg(int(started[0]), signal.SIGKILL)
@@ -266,19 +266,19 @@ class Execution:
         if not self._output_pipes:
             self._outputs_closed.set()
 
-    def _reported(self, first: str) -> list[str]:
+    def _get_reports(self, first: str) -> list[str]:
         """Return what was reported under this keyword, line by line."""
         return self._reports.get(first, [])
 
     def _check_started(self) -> None:
-        if self._reported("started"):
+        if self._get_reports("started"):
             return
         self._release()
-        failed = self._reported("failed")
+        failed = self._get_reports("failed")
         if failed:
             raise start_failure(self.command.argv[0], int(failed[0]), self.command.program)
         name = shlex.quote(self.command.argv[0])
-        broken = self._reported("broken")
+        broken = self._get_reports("broken")
         if broken:
             raise SandboxSetupFailed(ErrorType.INTERNAL_ERROR, f"{name} was not run: {broken[0]}")
         raise ToolFailed(
@@ -289,11 +289,11 @@ class Execution:
 
     def _result(self) -> CommandResult:
         """Build the result from the supervisor's reports."""
-        status = next(map(int, self._reported("exited")), None)
+        status = next(map(int, self._get_reports("exited")), None)
         exit_code = status if status is not None and status >= 0 else None
         signal_name = _signal_name(-status) if status is not None and status < 0 else ""
         ended_at = self._ended_at or self._started_at
-        alive = [*self._reported("alive")]
+        alive = [*self._get_reports("alive")]
         if "done" not in self._reports:
             name = self.command.argv[0]
             alive.append(f"`{name}` and what it started (their supervisor ended early)")
@@ -304,9 +304,9 @@ class Execution:
             stopped_by_sink=self._stopped,
             killed=self._killed,
             duration_ms=int((ended_at - self._started_at) * 1000),
-            leftover_processes=tuple(self._reported("left")),
+            leftover_processes=tuple(self._get_reports("left")),
             surviving_processes=tuple(alive),
-            refused_names=tuple(dict.fromkeys(self._reported("refused"))),
+            refused_names=tuple(dict.fromkeys(self._get_reports("refused"))),
         )
 
 

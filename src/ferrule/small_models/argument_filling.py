@@ -165,16 +165,16 @@ class ArgumentFiller:
     async def _fill_required(self, request: Request, given: dict[str, Any]) -> None:
         slots = [slot for slot in self._slots if slot.required]
         self._take_choices(request, given)
-        for slot in _unfilled(slots, given):
+        for slot in _find_unfilled(slots, given):
             if slot.kind == "object":
                 given[slot.name] = await self._fill_object(slot, request)
         self._take_numbers(request, given)
-        for slot in _unfilled(slots, given):
+        for slot in _find_unfilled(slots, given):
             for span in find_evident(slot, request)[:1]:
                 given[slot.name] = span.text
                 request.take(span)
-        for slot in _in_order(_unfilled(slots, given)):
-            others = [other for other in _unfilled(slots, given) if other is not slot]
+        for slot in _in_order(_find_unfilled(slots, given)):
+            others = [other for other in _find_unfilled(slots, given) if other is not slot]
             if slot.kind == "array":
                 given[slot.name] = await self._fill_list(slot, request, given)
             else:
@@ -200,7 +200,7 @@ class ArgumentFiller:
 
     def _take_numbers(self, request: Request, given: dict[str, Any]) -> None:
         """Fill numeric slots with the numbers that the request settles."""
-        unfilled = _unfilled(self._slots, given)
+        unfilled = _find_unfilled(self._slots, given)
         for slot in unfilled:
             if slot.kind != "array" or not slot.required or slot.item is None:
                 continue
@@ -287,7 +287,7 @@ class ArgumentFiller:
         return await inner.fill_from(request)
 
 
-def _unfilled(slots: Sequence[Slot], given: dict[str, Any]) -> list[Slot]:
+def _find_unfilled(slots: Sequence[Slot], given: dict[str, Any]) -> list[Slot]:
     return [slot for slot in slots if slot.name not in given]
 
 

@@ -105,7 +105,7 @@ def find_values(slot: Slot, request: Request, others: Sequence[Slot] = ()) -> li
     if slot.kind == "boolean":
         return read_boolean(slot, request) or [Value(True), Value(False)]
     if slot.kind in ("integer", "number"):
-        return find_numbers(slot, request) or _counted_as_one(slot, request)
+        return find_numbers(slot, request) or _count_as_one(slot, request)
     if slot.kind != "string":
         return []
     if slot.role == "path":
@@ -131,7 +131,7 @@ def _strings(slot: Slot, request: Request, others: Sequence[Slot]) -> list[Value
     return find_directed(slot, found, request) or found
 
 
-def _counted_as_one(slot: Slot, request: Request) -> list[Value]:
+def _count_as_one(slot: Slot, request: Request) -> list[Value]:
     """Return 1 for one of the unit that the slot counts: `the next month`, `every hour`."""
     for index, word in enumerate(request.stems[1:], 1):
         before = request.atoms[index - 1].text.lower()
@@ -218,7 +218,7 @@ def _texts(slot: Slot, request: Request, others: Sequence[Slot]) -> list[Span]:
     found = found or find_kind(slot, request)
     if not found and _DESIGNATED & frozenset(content_stems(slot.name)[-1:]):
         found = _codes(request)
-    found = found or _quoted(slot, request, others) or find_places(slot, request, others)
+    found = found or _find_quotations(slot, request, others) or find_places(slot, request, others)
     if not found and _FORMULAS & slot.words:
         found = [formula for formula in request.formulas if request.is_free(formula)]
     if found:
@@ -229,7 +229,7 @@ def _texts(slot: Slot, request: Request, others: Sequence[Slot]) -> list[Span]:
     return _plain_words(slot, request, free)
 
 
-def _quoted(slot: Slot, request: Request, others: Sequence[Slot]) -> list[Span]:
+def _find_quotations(slot: Slot, request: Request, others: Sequence[Slot]) -> list[Span]:
     """Return the quotations, if they rather than names are what the slot is for."""
     quoted = request.free_atoms("quoted")
     texts = [other for other in others if other.kind == "string" and other.role != "path"]

@@ -195,7 +195,7 @@ class SmallModelExchange:
         parts = [said, *(_quote(result, said) for result in results)]
         text = "\n\n".join(part for part in parts if part)
         if sink is not None:
-            sink.text(text)
+            sink.add_text(text)
         return replace(answer, text=text, stop="end", way="constrained")
 
     async def _answer_in_words(

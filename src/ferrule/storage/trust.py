@@ -128,7 +128,7 @@ class TrustStore:
                 code="trust_changed",
                 hint="look at it again",
             )
-        with self._locked():
+        with self._lock_file():
             known = self._load()
             known[seen.workspace] = {
                 "digest": seen.digest,
@@ -144,7 +144,7 @@ class TrustStore:
         root = os.path.realpath(workspace)
         if root not in self._load():
             return False
-        with self._locked():
+        with self._lock_file():
             known = self._load()
             found = known.pop(root, None) is not None
             self._store(known)
@@ -208,7 +208,7 @@ class TrustStore:
         paths.write_private(self._file, text + "\n")
 
     @contextmanager
-    def _locked(self) -> Generator[None]:
+    def _lock_file(self) -> Generator[None]:
         paths.make_private_folder(self._file.parent)
         lock = self._file.with_name(self._file.name + ".lock")
         descriptor = os.open(lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)

@@ -131,12 +131,12 @@ class ArtifactConformance:
         assert artifacts.read(MINE, kept.reference, 0, 3) == b"one"
 
     def test_parts_that_raise_leave_nothing_behind(self, artifacts: ArtifactStore) -> None:
-        def broken() -> Iterator[bytes]:
+        def break_off() -> Iterator[bytes]:
             yield b"half of it"
             raise RuntimeError("the source is gone")
 
         with pytest.raises(RuntimeError, match="the source is gone"):
-            artifacts.put(MINE, broken())
+            artifacts.put(MINE, break_off())
         assert artifacts.list(MINE) == []
         with pytest.raises(ArtifactMissing):
             artifacts.find(MINE, "art-" + hashlib.sha256(b"half of it").hexdigest())
@@ -147,12 +147,12 @@ class ArtifactConformance:
     ) -> None:
         data = b"much" * CHUNK_SIZE
 
-        def broken() -> Iterator[bytes]:
+        def break_off() -> Iterator[bytes]:
             yield data
             raise gone("the source is gone")
 
         with pytest.raises(gone, match="the source is gone"):
-            artifacts.put(MINE, broken())
+            artifacts.put(MINE, break_off())
         assert artifacts.list(MINE) == []
         kept = artifacts.put(MINE, [data])
         assert b"".join(artifacts.read_chunks(MINE, kept.reference)) == data

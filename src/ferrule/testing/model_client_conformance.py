@@ -83,11 +83,11 @@ class RecordingSink:
     notices: list[tuple[str, str]] = field(default_factory=list[tuple[str, str]])
     text_received: asyncio.Event = field(default_factory=asyncio.Event)
 
-    def text(self, piece: str) -> None:
+    def add_text(self, piece: str) -> None:
         self.pieces.append(piece)
         self.text_received.set()
 
-    def reasoning(self, piece: str) -> None:
+    def add_reasoning(self, piece: str) -> None:
         self.thoughts.append(piece)
 
     def notice(self, topic: str, text: str) -> None:
@@ -157,7 +157,7 @@ class ModelClientConformance:
     ) -> None:
         """Run a test's steps against these replies, with a time limit."""
 
-        async def told() -> None:
+        async def run_story() -> None:
             talk = Conversation(self, replies)
             async with asyncio.timeout(TEST_SECONDS), talk.server:
                 try:
@@ -165,9 +165,9 @@ class ModelClientConformance:
                 finally:
                     await talk.transport.close()
 
-        asyncio.run(told())
+        asyncio.run(run_story())
 
-    def ask_both_ways(
+    def ask_whole_and_streamed(
         self, said: ServerAnswer
     ) -> tuple[ModelAnswered, ModelAnswered, RecordingSink]:
         """Return the same answer in one piece and streamed, and the sink of the stream."""
@@ -185,13 +185,13 @@ class ModelClientConformance:
 
     def test_text_reaches_the_sink_in_order_and_joined_is_the_answer(self) -> None:
         said = ServerAnswer(("Drei", " ☃", " 🙂", "\n\n", "Ende."))
-        whole, streamed, listener = self.ask_both_ways(said)
+        whole, streamed, listener = self.ask_whole_and_streamed(said)
         assert whole == streamed
         assert streamed.text == "".join(listener.pieces) == "Drei ☃ 🙂\n\nEnde."
         assert (streamed.stop, streamed.calls, streamed.usage) == ("end", (), Usage(1000, 7))
 
     def test_reasoning_is_kept_apart_from_the_text(self) -> None:
-        whole, streamed, listener = self.ask_both_ways(
+        whole, streamed, listener = self.ask_whole_and_streamed(
             ServerAnswer(("3",), reasoning=("one ", "and two"))
         )
         assert whole == streamed
@@ -207,7 +207,7 @@ class ModelClientConformance:
             ),
             stop="calls",
         )
-        whole, streamed, _ = self.ask_both_ways(said)
+        whole, streamed, _ = self.ask_whole_and_streamed(said)
         assert whole == streamed
         assert [call.tool for call in streamed.calls] == [
             "math::add",
@@ -218,14 +218,14 @@ class ModelClientConformance:
         assert streamed.stop == "calls"
 
     def test_text_and_calls_may_come_in_one_answer(self) -> None:
-        whole, streamed, _ = self.ask_both_ways(
+        whole, streamed, _ = self.ask_whole_and_streamed(
             ServerAnswer(("Let me add.",), (ServerCall(id="x1"),), stop="calls")
         )
         assert whole == streamed
         assert (streamed.text, len(streamed.calls)) == ("Let me add.", 1)
 
     def test_missing_ids_stay_empty_and_calls_stay_apart(self) -> None:
-        whole, streamed, _ = self.ask_both_ways(
+        whole, streamed, _ = self.ask_whole_and_streamed(
             ServerAnswer(calls=(ServerCall(), ServerCall()), stop="calls")
         )
         assert whole == streamed
@@ -237,7 +237,7 @@ class ModelClientConformance:
         said = ServerAnswer(
             calls=(ServerCall(arguments={"a": 1, "b": {"c": ["ä", None]}}),), stop="calls"
         )
-        whole, streamed, _ = self.ask_both_ways(said)
+        whole, streamed, _ = self.ask_whole_and_streamed(said)
         assert whole == streamed
         assert streamed.calls[0].arguments == '{"a":1,"b":{"c":["ä",null]}}'
 
@@ -245,7 +245,7 @@ class ModelClientConformance:
     def test_broken_arguments_are_kept_as_they_are(self, broken: str) -> None:
         if not self.string_arguments:
             pytest.skip("this format has no string arguments")
-        whole, streamed, _ = self.ask_both_ways(
+        whole, streamed, _ = self.ask_whole_and_streamed(
             ServerAnswer(calls=(ServerCall(arguments=broken, id="x"),), stop="calls")
         )
         assert whole == streamed
@@ -254,14 +254,14 @@ class ModelClientConformance:
     def test_a_call_that_was_cut_off_is_returned_as_it_stands(self) -> None:
         if not self.string_arguments:
             pytest.skip("this format has no partial calls")
-        whole, streamed, _ = self.ask_both_ways(
+        whole, streamed, _ = self.ask_whole_and_streamed(
             ServerAnswer(calls=(ServerCall(arguments='{"a":1,"b', id="x"),), stop="length")
         )
         assert whole == streamed
         assert (streamed.stop, streamed.calls[0].arguments) == ("length", '{"a":1,"b')
 
     def test_an_answer_cut_at_the_limit_says_so(self) -> None:
-        whole, streamed, _ = self.ask_both_ways(ServerAnswer(("so far",), stop="length"))
+        whole, streamed, _ = self.ask_whole_and_streamed(ServerAnswer(("so far",), stop="length"))
         assert (whole.stop, streamed.stop) == ("length", "length")
 
     def test_the_answer_does_not_depend_on_how_the_bytes_are_cut(self) -> None:

@@ -162,11 +162,11 @@ class Outside:
             same
             and note.stat().st_mtime == self.written
             and self.process.poll() is None
-            and not any(map(_knocked, (self.tcp, self.udp, *self.listening)))
+            and not any(map(_has_visitor, (self.tcp, self.udp, *self.listening)))
         )
 
 
-def _knocked(server: socket.socket) -> bool:
+def _has_visitor(server: socket.socket) -> bool:
     server.setblocking(False)
     try:
         if server.type == socket.SOCK_DGRAM:
@@ -247,8 +247,8 @@ class SandboxConformance:
                 one.close()
 
     @pytest.fixture
-    async def opened(self, root: Path) -> AsyncIterator[Callable[..., Sandbox]]:
-        """Open sandboxes (`opened(limits=…)`) whose policy requires nothing, for any backend."""
+    async def open_with(self, root: Path) -> AsyncIterator[Callable[..., Sandbox]]:
+        """Open sandboxes (`open_with(limits=…)`) whose policy requires nothing, for any backend."""
         made: list[Sandbox] = []
 
         def opens(**changes: object) -> Sandbox:
@@ -263,10 +263,10 @@ class SandboxConformance:
     # Every sandbox
 
     async def test_a_command_works_in_the_workspace(
-        self, opened: Callable[..., Sandbox], root: Path
+        self, open_with: Callable[..., Sandbox], root: Path
     ) -> None:
         ended, said = await run_script(
-            opened(),
+            open_with(),
             "cat note.txt; echo new > made.txt; mkdir folder; mv made.txt folder/; cat",
             b"in",
         )
@@ -282,9 +282,9 @@ class SandboxConformance:
         ("script", "code", "name"), [("exit 7", 7, ""), ("kill -9 $$", None, "SIGKILL")]
     )
     async def test_how_it_ended_is_told(
-        self, opened: Callable[..., Sandbox], script: str, code: int | None, name: str
+        self, open_with: Callable[..., Sandbox], script: str, code: int | None, name: str
     ) -> None:
-        ended, _ = await run_script(opened(), script)
+        ended, _ = await run_script(open_with(), script)
         if name and not self.reports_signals:
             code, name = 137, ""
         assert (ended.exit_code, ended.signal, ended.timed_out, ended.killed) == (
@@ -295,30 +295,30 @@ class SandboxConformance:
         )
 
     async def test_what_is_over_time_is_gone_with_all_it_started(
-        self, opened: Callable[..., Sandbox], root: Path
+        self, open_with: Callable[..., Sandbox], root: Path
     ) -> None:
         holds = (
             "exec 9> held.lock; flock 9; (trap '' TERM; setsid sleep 1000 & sleep 1000) & echo "
             "started; wait"
         )
-        ended, said = await run_script(opened(), holds, timeout=3)
+        ended, said = await run_script(open_with(), holds, timeout=3)
         assert (ended.timed_out, said, ended.surviving_processes) == (True, "started\n", ())
         assert _free(root / "held.lock")
 
     async def test_what_is_left_behind_is_ended(
-        self, opened: Callable[..., Sandbox], root: Path
+        self, open_with: Callable[..., Sandbox], root: Path
     ) -> None:
         ended, _ = await run_script(
-            opened(), "exec 9> held.lock; flock 9; setsid sleep 1000 > /dev/null 2>&1 & exit 0"
+            open_with(), "exec 9> held.lock; flock 9; setsid sleep 1000 > /dev/null 2>&1 & exit 0"
         )
         assert ended.exit_code == 0 and ended.surviving_processes == ()
         assert _free(root / "held.lock")
 
     async def test_ending_is_idempotent_and_waits_agree(
-        self, opened: Callable[..., Sandbox], root: Path
+        self, open_with: Callable[..., Sandbox], root: Path
     ) -> None:
         directory = os.open(root, os.O_RDONLY)
-        running = await opened().start(make_command("sleep 1000", directory))
+        running = await open_with().start(make_command("sleep 1000", directory))
         os.close(directory)
         first = await running.end()
         assert first.killed and await running.end() == await running.wait() == first
@@ -340,14 +340,14 @@ class SandboxConformance:
     )
     async def test_an_attempt_on_what_is_claimed_does_not_come_through(
         self,
-        opened: Callable[..., Sandbox],
+        open_with: Callable[..., Sandbox],
         root: Path,
         outside: Outside,
         aspect: Protection,
         attempt: str,
     ) -> None:
-        sandbox = opened()
-        _claimed(sandbox, aspect)
+        sandbox = open_with()
+        _require_claim(sandbox, aspect)
         _needs_python(attempt)
         before = _names(root)
         script = attempt.format(**outside.placeholders())
@@ -357,11 +357,11 @@ class SandboxConformance:
         assert (root / ".env").read_text() == "SECRET" and (
             root / ".ferrule/settings"
         ).read_text() == "SECRET"
-        assert _reserved(_names(root) - before) == set()
+        assert _select_reserved(_names(root) - before) == set()
 
-    async def test_memory_is_bounded(self, opened: Callable[..., Sandbox]) -> None:
-        sandbox = opened(limits=ResourceLimits(memory=64 << 20))
-        _claimed(sandbox, Protection.MEMORY)
+    async def test_memory_is_bounded(self, open_with: Callable[..., Sandbox]) -> None:
+        sandbox = open_with(limits=ResourceLimits(memory=64 << 20))
+        _require_claim(sandbox, Protection.MEMORY)
         _needs_python(_PYTHON)
         one = (
             f"{_PYTHON} -c 'x = bytearray(40 << 20); import time; print(len(x), flush=True); "
@@ -370,9 +370,9 @@ class SandboxConformance:
         _, said = await run_script(sandbox, f"{one} & {one} & {one} & wait; echo over")
         assert said.count("41943040") < 3
 
-    async def test_processes_are_bounded(self, opened: Callable[..., Sandbox]) -> None:
-        sandbox = opened(limits=ResourceLimits(processes=20))
-        _claimed(sandbox, Protection.PROCESSES)
+    async def test_processes_are_bounded(self, open_with: Callable[..., Sandbox]) -> None:
+        sandbox = open_with(limits=ResourceLimits(processes=20))
+        _require_claim(sandbox, Protection.PROCESSES)
         _, said = await run_script(
             sandbox,
             (
@@ -383,16 +383,16 @@ class SandboxConformance:
         assert said.count("one\n") < 20
 
     async def test_a_file_cannot_grow_beyond_its_bound(
-        self, opened: Callable[..., Sandbox], root: Path
+        self, open_with: Callable[..., Sandbox], root: Path
     ) -> None:
-        sandbox = opened(limits=ResourceLimits(file_size=1 << 20))
+        sandbox = open_with(limits=ResourceLimits(file_size=1 << 20))
         await run_script(sandbox, "head -c 3000000 /dev/zero > large")
         if sandbox.protections().backend == "none":
             pytest.skip("this sandbox backend does not confine commands")
         assert (root / "large").stat().st_size <= 1 << 20
 
 
-def _claimed(sandbox: Sandbox, aspect: Protection) -> None:
+def _require_claim(sandbox: Sandbox, aspect: Protection) -> None:
     applied = sandbox.protections()
     if applied.enforcement.get(aspect) is not Enforcement.YES:
         pytest.skip(
@@ -409,7 +409,7 @@ def _names(root: Path) -> set[str]:
     return {str(path.relative_to(root)) for path in root.rglob("*")}
 
 
-def _reserved(names: set[str]) -> set[str]:
+def _select_reserved(names: set[str]) -> set[str]:
 
     return {
         name

@@ -16,18 +16,18 @@ from typing import TYPE_CHECKING
 from ferrule.core.lazy_names import lazy_names
 
 if TYPE_CHECKING:
-    from .outcome_probe import NOT_HAPPENED, happened
+    from .outcome_probe import NOT_HAPPENED, report_effect
     from .reliability import Reliability, read_policies
     from .toolset import describe, rename
 
-__all__ = ["NOT_HAPPENED", "Reliability", "describe", "happened", "read_policies", "rename"]
+__all__ = ["NOT_HAPPENED", "Reliability", "describe", "read_policies", "rename", "report_effect"]
 
 __getattr__, __dir__ = lazy_names(
     __name__,
     {
         ".outcome_probe": (
             "NOT_HAPPENED",
-            "happened",
+            "report_effect",
         ),
         ".reliability": (
             "Reliability",

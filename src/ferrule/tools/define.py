@@ -208,14 +208,14 @@ class SchemaArguments:
 
     def _problems(self, error: Any, values: Mapping[str, Any]) -> list[str]:
         """Describe an error; undeclared arguments are listed with the nearest parameter name."""
-        extra = _undeclared(error, values)
+        extra = _find_undeclared(error, values)
         named = unknown_arguments(dict.fromkeys(extra), self._names)
         # A part of the schema may forbid what the whole schema declares: then the validator's own
         # message is right.
         return named if extra and len(named) == len(extra) else [_problem(error)]
 
 
-def _undeclared(error: Any, values: Mapping[str, Any]) -> list[str]:
+def _find_undeclared(error: Any, values: Mapping[str, Any]) -> list[str]:
     """Return the names of arguments that a validation error says are not allowed."""
     if list(error.instance_path) or list(error.schema_path)[-1:] != ["additionalProperties"]:
         return []

@@ -65,7 +65,7 @@ def make_api_names(names: Iterable[str]) -> dict[str, str]:
                 crowded.append((name, base))
     taken = set(mapped.values())
     for name, base in sorted(crowded):
-        mapped[name] = _hashed(base, name, taken)
+        mapped[name] = _append_hash(base, name, taken)
         taken.add(mapped[name])
     return {name: mapped[name] for name in names}
 
@@ -75,10 +75,10 @@ def make_free_api_name(name: str, taken: set[str]) -> str:
     base = _UNSAFE.sub("_", name.replace("::", "__"))
     if len(base) <= API_NAME_LIMIT and base not in taken:
         return base
-    return _hashed(base, name, taken)
+    return _append_hash(base, name, taken)
 
 
-def _hashed(base: str, name: str, taken: set[str]) -> str:
+def _append_hash(base: str, name: str, taken: set[str]) -> str:
     digest = sha256(name.encode()).hexdigest()
     # A longer hash if the name with a shorter one is registered, by chance or to be called in its
     # place.

@@ -1,10 +1,10 @@
 """Find out whether a call happened if the process died while it ran.
 
-    async def sent(values, context):
+    async def find_mail(values, context):
         found = await outbox.find(reference=f"{context.identity.session}-{context.call_id}")
-        return happened({"id": found.id}) if found else NOT_HAPPENED
+        return report_effect({"id": found.id}) if found else NOT_HAPPENED
 
-    @tool(side_effect="external", probe=sent)
+    @tool(side_effect="external", probe=find_mail)
     async def send(to: str, text: str, context: Context) -> dict[str, str]: ...
 
 A probe only looks. It gets the checked arguments of the call and a context with the same session
@@ -48,6 +48,6 @@ UNKNOWN = ProbeResult(None)
 Probe = Callable[[Mapping[str, Any], Context], Awaitable[ProbeResult]]
 
 
-def happened(value: Any = None) -> ProbeResult:
+def report_effect(value: Any = None) -> ProbeResult:
     """Report that the call took effect, with its result."""
     return ProbeResult(True, value)

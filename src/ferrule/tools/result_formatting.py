@@ -58,10 +58,10 @@ def format_results(
     items = tuple(tools)
     own = settings_by_position(items, formatters or {}, "formatters")
     shared = result_formatter or _FORMATTERS.get(output_format)
-    return tuple(_formatted(tool, own.get(n, shared)) for n, tool in enumerate(items))
+    return tuple(_add_formatter(tool, own.get(n, shared)) for n, tool in enumerate(items))
 
 
-def _formatted(tool: Tool, formatter: Formatter | None) -> Tool:
+def _add_formatter(tool: Tool, formatter: Formatter | None) -> Tool:
     if formatter is None:
         return tool
     show = partial(formatter, tool)

@@ -107,7 +107,7 @@ def select(
         ConfigError: An entry of either list names no tool and no group.
     """
     items = tuple(tools)
-    selected = _all_or_named(items, enabled, "enabled_tools")
+    selected = _select_positions(items, enabled, "enabled_tools")
     selected -= _find_named(items, without, "disabled_tools")
     removed = {tool.full_name for number, tool in enumerate(items) if number not in selected}
     return tuple(
@@ -134,7 +134,7 @@ def _with_annotations(tool: Tool, changed: Mapping[str, Any]) -> Tool:
     return replace(tool, annotations={**tool.annotations, **changed})
 
 
-def _all_or_named(items: Tools, names: Iterable[str] | None, setting: str) -> set[int]:
+def _select_positions(items: Tools, names: Iterable[str] | None, setting: str) -> set[int]:
     if names is None:
         return set(range(len(items)))
     return _find_named(items, names, setting)
@@ -324,7 +324,7 @@ def mark_deferred(
     if not isinstance(defer, bool):  # pyright: ignore[reportUnnecessaryIsInstance]  said by people
         raise ConfigError(f"defer_loading: found {defer!r}", hint="say true or false")
     items = tuple(tools)
-    selected = _all_or_named(items, names, "defer_loading")
+    selected = _select_positions(items, names, "defer_loading")
     return tuple(
         _set_deferred(tool, defer) if number in selected else tool
         for number, tool in enumerate(items)

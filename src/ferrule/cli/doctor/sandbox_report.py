@@ -36,7 +36,8 @@ def check_required(
     why = "`sandbox.mode: off`: commands run with all the rights you have"
     step = "set `sandbox.mode` to `ask` or `required`"
     missing = (
-        MissingProtection(aspect, why, step) for aspect in backend.protections.missing(required)
+        MissingProtection(aspect, why, step)
+        for aspect in backend.protections.find_missing(required)
     )
     raise MissingProtections(tuple(missing), backend)
 

@@ -125,10 +125,10 @@ def _output(data: Any) -> str:
 
 def find_parameters(words: Sequence[str], chosen: Mapping[str, str]) -> tuple[Word, ...]:
     """Turn words into parameters: the `chosen` ones (name to word), or those likely to vary."""
-    return _as_chosen(words, chosen) if chosen else _detected(words)
+    return _apply_choices(words, chosen) if chosen else _detect_parameters(words)
 
 
-def _as_chosen(words: Sequence[str], chosen: Mapping[str, str]) -> tuple[Word, ...]:
+def _apply_choices(words: Sequence[str], chosen: Mapping[str, str]) -> tuple[Word, ...]:
     for name, value in chosen.items():
         if not re.fullmatch(r"[a-z][a-z0-9_]{0,39}", name):
             raise ConfigError(
@@ -168,7 +168,7 @@ def _part(word: str, value: str) -> str | None:
     return found["before"] if found is not None and found["value"] == value else None
 
 
-def _detected(words: Sequence[str]) -> tuple[Word, ...]:
+def _detect_parameters(words: Sequence[str]) -> tuple[Word, ...]:
     made: list[Word] = [words[0]]
     names: dict[str, str] = {}
     runs_code = _base(words[0]) in SHELLS | INTERPRETERS | RUNNERS
@@ -221,11 +221,11 @@ async def find_secrets(words: Sequence[Word], output: str) -> tuple[str, bool]:
         like a secret.
     """
     fixed = [word if isinstance(word, str) else f"{word.before}{word.value}" for word in words]
-    why = _named_secret(fixed) or await _refused({"command": fixed})
-    return why, bool(await _refused({"output": output}))
+    why = _named_secret(fixed) or await _find_refusal({"command": fixed})
+    return why, bool(await _find_refusal({"output": output}))
 
 
-async def _refused(values: Mapping[str, Any]) -> str:
+async def _find_refusal(values: Mapping[str, Any]) -> str:
     guard = no_secrets_in_arguments()
     answer = await guard.run(
         Occasion(
@@ -274,7 +274,7 @@ def render_tool_file(seen: RecordedCommand, words: Sequence[Word], *, with_outpu
     ]
     program = str(words[0])
     arguments = {part.name: int(part.value) if part.is_number else part.value for part in parts}
-    output = _tested(seen.output) if with_output else "(what it said)"
+    output = _shorten_output(seen.output) if with_output else "(what it said)"
     texts = [word if isinstance(word, str) else f"{word.before}<{word.name}>" for word in words]
     shown = " ".join(" ".join(texts).replace("`", "'").split())
     lines = [
@@ -321,7 +321,7 @@ def _script(
     return [
         "def run(args):",
         *(guarded if bare else []),
-        f"    words = [{', '.join(map(_spelled, words[1:]))}]",
+        f"    words = [{', '.join(map(_render_word, words[1:]))}]",
         f"    ran = exec.run({_json(program)}, words, {seen.timeout_ms}{folder})",
         '    if not ran["ok"]:',
         '        said = ran["stderr"] or ran["stdout"]',
@@ -333,7 +333,7 @@ def _script(
     ]
 
 
-def _spelled(word: Word) -> str:
+def _render_word(word: Word) -> str:
     if isinstance(word, str):
         return _json(word)
     value = f"args[{_json(word.name)}]"
@@ -373,7 +373,7 @@ def _tests(
     return lines
 
 
-def _tested(output: str) -> str:
+def _shorten_output(output: str) -> str:
     """Return as many whole lines of the output as a test should contain."""
     if len(output) <= MAX_TESTED_OUTPUT:
         return output
@@ -382,10 +382,10 @@ def _tested(output: str) -> str:
 
 def _json(value: Any) -> str:
     """Encode a value so that YAML and Starlark both read it: JSON, with more characters escaped."""
-    return _UNQUOTABLE.sub(_escaped, json.dumps(value, ensure_ascii=False))
+    return _UNQUOTABLE.sub(_escape_character, json.dumps(value, ensure_ascii=False))
 
 
-def _escaped(found: re.Match[str]) -> str:
+def _escape_character(found: re.Match[str]) -> str:
     code = ord(found[0])
     # A lone surrogate is not a character: the bytes were not text.
     return "\\ufffd" if 0xD800 <= code < 0xE000 else f"\\u{code:04x}"

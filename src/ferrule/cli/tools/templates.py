@@ -121,9 +121,9 @@ def render_python_tool(name: str, fields: Sequence[Field], description: str = ""
             )
     ordered = sorted(fields, key=lambda field: not field.required)
     literal = any("Literal[" in field.type.to_annotation() for field in fields)
-    said = _quoted(description or PLACEHOLDER)
+    said = _escape_for_docstring(description or PLACEHOLDER)
     about = [
-        f"        {field.name}: {_quoted(field.description)}"
+        f"        {field.name}: {_escape_for_docstring(field.description)}"
         for field in ordered
         if field.description
     ]
@@ -143,7 +143,7 @@ def render_python_tool(name: str, fields: Sequence[Field], description: str = ""
             "",
             "",
             '@tool(side_effect="none")',
-            _definition(name, [_signed(field) for field in ordered]),
+            _definition(name, [_render_parameter(field) for field in ordered]),
             *docstring,
             f"    return {{{values}}}",
             "",
@@ -160,7 +160,7 @@ def _definition(name: str, parameters: Sequence[str]) -> str:
     )
 
 
-def _signed(field: Field) -> str:
+def _render_parameter(field: Field) -> str:
     kind = field.type.to_annotation()
     if field.required:
         return f"{field.name}: {kind}"
@@ -169,7 +169,7 @@ def _signed(field: Field) -> str:
     return f"{field.name}: {kind} = {_literal(field.default)}"
 
 
-def _quoted(text: str) -> str:
+def _escape_for_docstring(text: str) -> str:
     """Escape a text for a docstring."""
     return re.sub(r'"(?="|$)', r"\"", text.replace("\\", "\\\\"))
 

@@ -148,11 +148,11 @@ class Card:
 
     def to_text(self) -> str:
         """Return everything as text for a person, one fact a line, to be compared line by line."""
-        lines = ["agent", *(f"  {line}" for line in _indented(self.head).splitlines())]
+        lines = ["agent", *(f"  {line}" for line in _format_json(self.head).splitlines())]
         for skill in self.skills:
             lines += [
                 f"skill {json.dumps(skill.id)}",
-                *(f"  {line}" for line in _indented(skill.raw).splitlines()),
+                *(f"  {line}" for line in _format_json(skill.raw).splitlines()),
             ]
         return "\n".join(lines) + "\n"
 
@@ -208,5 +208,5 @@ def _hash(value: Any) -> str:
     return hashlib.sha256(text.encode()).hexdigest()
 
 
-def _indented(value: Any) -> str:
+def _format_json(value: Any) -> str:
     return json.dumps(value, indent=1, sort_keys=True, ensure_ascii=True)

@@ -130,13 +130,13 @@ class _EntryReader:
         self._where = where
 
     def text(self, key: str, default: str = "") -> str:
-        return self._typed(key, str, "a text", default)
+        return self._get_typed(key, str, "a text", default)
 
     def flag(self, key: str) -> bool:
-        return self._typed(key, bool, "true or false", False)
+        return self._get_typed(key, bool, "true or false", False)
 
     def texts(self, key: str) -> tuple[str, ...]:
-        found = self._typed(key, (list, tuple), "a list of texts", [])
+        found = self._get_typed(key, (list, tuple), "a list of texts", [])
         if not all(isinstance(text, str) for text in found):
             raise ConfigError(f"{self._where}: `{key}` must be a list of texts")
         return tuple(found)
@@ -186,7 +186,7 @@ class _EntryReader:
         except ConfigError as error:
             raise ConfigError(f"{self._where}: {error.detail}", hint=error.hint) from error
 
-    def _typed(self, key: str, kind: Any, expected: str, default: Any) -> Any:
+    def _get_typed(self, key: str, kind: Any, expected: str, default: Any) -> Any:
         found = self._given.get(key, default)
         if not isinstance(found, kind):
             raise ConfigError(f"{self._where}: `{key}` must be {expected}")

@@ -167,7 +167,7 @@ def _read_headers(
     fields: Fields, auth: tuple[Auth, ...], problems: Problems
 ) -> Iterator[tuple[str, Template]]:
     seen: set[str] = set()
-    for name, node in fields.mapping("headers"):
+    for name, node in fields.get_pairs("headers"):
         if not isinstance(node.value, (str, int)) or isinstance(node.value, bool):
             problems.add(node, f"the header `{name}` must be text")
             continue

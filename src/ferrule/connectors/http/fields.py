@@ -138,7 +138,7 @@ class Fields:
                 self._problems.add(node, f"`{name}` must be a list of texts")
         return nodes
 
-    def mapping(self, name: str) -> list[tuple[str, Node]]:
+    def get_pairs(self, name: str) -> list[tuple[str, Node]]:
         """Return keys and values of a mapping."""
         if not self.is_given(name):
             return []

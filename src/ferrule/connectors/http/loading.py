@@ -235,8 +235,8 @@ def read_choice(name: str, entry: Any, where: str) -> tuple[str, ImportChoice]:
     choice = ImportChoice(
         namespace=name,
         server=fields.text("server"),
-        variables=_text_mapping(fields, "variables", problems),
-        auth=_text_mapping(fields, "auth", problems),
+        variables=_read_text_mapping(fields, "variables", problems),
+        auth=_read_text_mapping(fields, "auth", problems),
         tags=_text_list(fields, "tags"),
         without_tags=_text_list(fields, "without_tags"),
         operations=_text_list(fields, "operations"),
@@ -254,9 +254,9 @@ def _text_list(fields: Fields, name: str) -> tuple[str, ...]:
     return tuple(node.value for node in fields.texts(name))
 
 
-def _text_mapping(fields: Fields, name: str, problems: Problems) -> dict[str, str]:
+def _read_text_mapping(fields: Fields, name: str, problems: Problems) -> dict[str, str]:
     found: dict[str, str] = {}
-    for key, node in fields.mapping(name):
+    for key, node in fields.get_pairs(name):
         if isinstance(node.value, str):
             found[key] = node.value
         else:

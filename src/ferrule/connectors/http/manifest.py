@@ -172,7 +172,7 @@ class _Reader:
     # ---- what the tools share
 
     def _read_auth(self, fields: Fields, secrets: Secrets | None) -> None:
-        for name, node in fields.mapping("auth"):
+        for name, node in fields.get_pairs("auth"):
             entry = Fields(node, AUTH_KEYS, f"the auth entry `{name}`", self._problems)
             # Known even if it cannot be used: a reference to it is no mistake.
             self._auth[name] = Auth(name, "bearer", "")

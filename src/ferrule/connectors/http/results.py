@@ -222,7 +222,8 @@ def status_failure(request: RequestInfo, response: Response, redactor: Redactor)
         retry_after = parse_retry_after(response.headers.get("retry-after"), time.time())
     message = (
         f"`{request.tool}`: HTTP {status}, "
-        f"{_meaning(request, status)}{_wait_note(retry_after)}{_outcome_note(request, status)}"
+        f"{_explain_status(request, status)}{_wait_note(retry_after)}"
+        f"{_outcome_note(request, status)}"
         f"{_server_words(response, redactor)}"
     )
     return ToolFailed(
@@ -253,7 +254,7 @@ _MEANINGS = {
 }
 
 
-def _meaning(request: RequestInfo, status: int) -> str:
+def _explain_status(request: RequestInfo, status: int) -> str:
     auth = " and ".join(f"`{name}`" for name in request.auth)
     if status == 401:
         if auth:

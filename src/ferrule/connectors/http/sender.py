@@ -125,10 +125,10 @@ class Sender:
             if next_target.host != target.host:
                 refusal = refuse_redirect(following.url)
                 if refusal:
-                    raise _denied(next_target, refusal)
+                    raise _build_denial(next_target, refusal)
             if not following.same_origin:
                 if redactor.redact_text(following.url) != following.url:
-                    raise _denied(next_target, "the redirect to it carries a secret")
+                    raise _build_denial(next_target, "the redirect to it carries a secret")
                 credentials = None
                 request = replace(request, cookies=())
             request = replace(
@@ -148,7 +148,7 @@ class Sender:
     ) -> Response:
         refusal = self.reachable.refuse_host(*target.origin)
         if refusal is not None:
-            raise _denied(target, refusal)
+            raise _build_denial(target, refusal)
         environment = os.environ if self.environment is None else self.environment
         proxy = find_proxy(*target.origin, None, environment)
         authenticated = request if auth is None else request.with_auth(auth)
@@ -166,7 +166,7 @@ class Sender:
                 finally:
                     writer.transport.abort()
         except AddressesRefused as why:
-            raise _denied(target, str(why)) from None
+            raise _build_denial(target, str(why)) from None
         except TimeoutError:
             raise NoResponse(
                 f"no connection with `{target.authority}` within {CONNECT_SECONDS:g} s", sent=sent
@@ -230,10 +230,10 @@ def _next_request(request: PreparedRequest, response: Response) -> NextRequest |
         if why.allowed:
             message = f"`{why.target.authority}` was not asked: {why}"
             raise ToolFailed(ErrorType.IO_ERROR, message) from None
-        raise _denied(why.target, str(why)) from None
+        raise _build_denial(why.target, str(why)) from None
 
 
-def _denied(target: Target, why: str) -> ToolFailed:
+def _build_denial(target: Target, why: str) -> ToolFailed:
     return ToolFailed(ErrorType.PERMISSION_DENIED, f"`{target.authority}` was not asked: {why}")
 
 

@@ -191,7 +191,7 @@ class _Preview:
     endpoint: Endpoint
 
     async def __call__(self, values: Mapping[str, Any], context: Any) -> str:
-        request = prepare_request(self.endpoint, _without_added(values))
+        request = prepare_request(self.endpoint, _drop_added(values))
         lines = [f"{request.method} {request.url}"]
         lines += [f"{name}: {value}" for name, value in request.headers.items()]
         lines += [f"Cookie: {name}=…" for name, _ in request.cookies]
@@ -201,7 +201,7 @@ class _Preview:
         return "\n".join(lines)
 
 
-def _without_added(values: Mapping[str, Any]) -> dict[str, Any]:
+def _drop_added(values: Mapping[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in values.items() if name not in (URL_KEY, _NAME)}
 
 
@@ -272,7 +272,7 @@ class _Handler:
         """
         approved_url = values.get(URL_KEY)
         try:
-            request = prepare_request(self.tool.endpoint, _without_added(values))
+            request = prepare_request(self.tool.endpoint, _drop_added(values))
         except TemplateError as problem:
             raise ToolFailed(
                 ErrorType.VALIDATION_FAILED, f"`{self.tool.name}`: {problem}"

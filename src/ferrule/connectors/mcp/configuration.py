@@ -244,10 +244,10 @@ class _EntryReader:
         self._where = where
 
     def text(self, key: str) -> str:
-        return self._typed(key, str, "a text", "")
+        return self._get_typed(key, str, "a text", "")
 
     def flag(self, key: str, default: bool) -> bool:
-        return self._typed(key, bool, "true or false", default)
+        return self._get_typed(key, bool, "true or false", default)
 
     def seconds(self, key: str, default: float) -> float:
         found = self._given.get(key, default)
@@ -258,13 +258,13 @@ class _EntryReader:
         return float(found)
 
     def texts(self, key: str) -> tuple[str, ...]:
-        found = self._typed(key, (list, tuple), "a list of texts", [])
+        found = self._get_typed(key, (list, tuple), "a list of texts", [])
         if not all(isinstance(text, str) for text in found):
             raise ConfigError(f"{self._where}: `{key}` must be a list of texts")
         return tuple(found)
 
     def texts_by_name(self, key: str) -> dict[str, str]:
-        found = self._typed(key, Mapping, "a mapping of names to texts", {})
+        found = self._get_typed(key, Mapping, "a mapping of names to texts", {})
         if not all(
             isinstance(name, str) and isinstance(value, str) for name, value in found.items()
         ):
@@ -317,7 +317,7 @@ class _EntryReader:
         texts = {key: str(fields.get(key, "")) for key in ("client_id", "scope", "metadata_url")}
         return OAuth(client_secret=secret, port=port, **texts)
 
-    def _typed(self, key: str, kind: Any, expected: str, default: Any) -> Any:
+    def _get_typed(self, key: str, kind: Any, expected: str, default: Any) -> Any:
         found = self._given.get(key, default)
         if not isinstance(found, kind):
             raise ConfigError(f"{self._where}: `{key}` must be {expected}")

@@ -124,7 +124,7 @@ class Manifest:
         for tool in self.tools:
             lines += [
                 f"tool {tool.name}",
-                *(f"  {line}" for line in _indented(tool.raw).splitlines()),
+                *(f"  {line}" for line in _format_json(tool.raw).splitlines()),
             ]
         return "\n".join(lines) + "\n"
 
@@ -207,5 +207,5 @@ def _problem(raw: Mapping[str, Any]) -> str:
     return ""
 
 
-def _indented(value: Any) -> str:
+def _format_json(value: Any) -> str:
     return json.dumps(value, indent=1, sort_keys=True, ensure_ascii=True)

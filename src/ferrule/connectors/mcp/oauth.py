@@ -57,7 +57,7 @@ class FileTokenStorage:
     async def get_tokens(self) -> Any:
         from mcp.shared.auth import OAuthToken
 
-        return _validated(OAuthToken, self._load().get("tokens"))
+        return _validate_stored(OAuthToken, self._load().get("tokens"))
 
     async def set_tokens(self, tokens: Any) -> None:
         self._store("tokens", tokens)
@@ -65,7 +65,7 @@ class FileTokenStorage:
     async def get_client_info(self) -> Any:
         from mcp.shared.auth import OAuthClientInformationFull
 
-        return _validated(OAuthClientInformationFull, self._load().get("client"))
+        return _validate_stored(OAuthClientInformationFull, self._load().get("client"))
 
     async def set_client_info(self, client_info: Any) -> None:
         self._store("client", client_info)
@@ -92,7 +92,7 @@ class FileTokenStorage:
         paths.write_private(self._file, json.dumps(stored, indent=1, sort_keys=True) + "\n")
 
 
-def _validated(kind: Any, stored: Any) -> Any:
+def _validate_stored(kind: Any, stored: Any) -> Any:
     return None if stored is None else kind.model_validate(stored)
 
 
@@ -199,7 +199,7 @@ async def sign_in(
     try:
         local_port = listener.sockets[0].getsockname()[1]
 
-        async def returned() -> _Redirect:
+        async def await_redirect() -> _Redirect:
             async with asyncio.timeout(SIGN_IN_SECONDS):
                 return await redirects.get()
 
@@ -209,7 +209,7 @@ async def sign_in(
                 server,
                 filled,
                 show_sign_in=show_sign_in,
-                wait_for_redirect=returned,
+                wait_for_redirect=await_redirect,
                 redirect_url=address,
             )
         )

@@ -85,7 +85,7 @@ async def _render(
         console,
         lambda numbers: (
             numbers.tools.count_stopped(owner),
-            numbers.tools.last_stopped(owner),
+            numbers.tools.list_stopped(owner),
             numbers.tools.sandboxes(owner),
         ),
     )

@@ -139,11 +139,11 @@ def routes(console: Console) -> list[BaseRoute]:
     return [
         Route("/runs", page),
         Route("/runs/list", rows),
-        Route("/waiting", partial(_waiting, console)),
+        Route("/waiting", partial(_show_waiting, console)),
     ]
 
 
-async def _waiting(console: Console, request: Request) -> Response:
+async def _show_waiting(console: Console, request: Request) -> Response:
     now = str(len(console.open_sessions.list_questions(console.require_viewer(request))))
     if request.query_params.get("shown") == now:
         return Response(status_code=204)

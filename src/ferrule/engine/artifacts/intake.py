@@ -233,7 +233,7 @@ async def make_stoppable(chunks: Chunks, work: Callable[[Iterator[bytes]], T]) -
     """
     stopped = threading.Event()
 
-    def watched(parts: Iterator[bytes]) -> Iterator[bytes]:
+    def read_until_stopped(parts: Iterator[bytes]) -> Iterator[bytes]:
         for part in parts:
             if stopped.is_set():
                 raise InterruptedError("the call was stopped")
@@ -242,7 +242,7 @@ async def make_stoppable(chunks: Chunks, work: Callable[[Iterator[bytes]], T]) -
     def whole() -> T:
         parts = chunks.encode_parts()
         try:
-            return work(watched(parts))
+            return work(read_until_stopped(parts))
         finally:
             # A store that refused the rest did not read to the end.
             parts.close()

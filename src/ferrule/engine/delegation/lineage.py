@@ -34,13 +34,13 @@ class Budget:
         if self._above is not None:
             self._above.spend(tokens)
 
-    def remaining(self) -> int | None:
+    def compute_remaining(self) -> int | None:
         """Return what is left here and in all above; None if nothing limits it.
 
         It is below 0 if more was used.
         """
         found = [] if self._most is None else [self._most - self._used]
-        above = None if self._above is None else self._above.remaining()
+        above = None if self._above is None else self._above.compute_remaining()
         return min([*found, above] if above is not None else found, default=None)
 
 
@@ -62,9 +62,9 @@ class SharedBudget:
         self.budgets["max_cost"].spend(usage.cost)
         self.budgets["max_calls"].spend(calls)
 
-    def remaining(self, name: str) -> int | None:
+    def compute_remaining(self, name: str) -> int | None:
         """Return what is left of a limit here and in all above; None if nothing limits it."""
-        return self.budgets[name].remaining()
+        return self.budgets[name].compute_remaining()
 
     def find_exhausted(self) -> str:
         """Return a limit that forbids another request to a model; "" if there is none.
@@ -72,7 +72,7 @@ class SharedBudget:
         After the last call the model may still answer.
         """
         for name in self.budgets:
-            left = self.remaining(name)
+            left = self.compute_remaining(name)
             if left is not None and (left < 0 or (left == 0 and name != "max_calls")):
                 return name
         return ""

@@ -271,7 +271,7 @@ class DelegatedTask:
         shown = {**answer, "answer": changed}
         if isinstance(changed, dict):
             shown = cast("dict[str, Any]", changed)
-        return _bound(shown, self.driver.lineage.limits.max_output_bytes)
+        return _shorten_answer(shown, self.driver.lineage.limits.max_output_bytes)
 
     def _limits(self) -> Limits:
         """Return the tighter of what is left of the run's limits and the sub-agent's own.
@@ -281,10 +281,10 @@ class DelegatedTask:
         own = self.definition.limits or _UNLIMITED
         above = self.driver.lineage
         seconds = _min_of(above.remaining_seconds(), own.max_seconds)
-        tokens = _min_of(above.shared.remaining("max_tokens"), own.max_tokens)
-        nano = above.shared.remaining("max_cost")
+        tokens = _min_of(above.shared.compute_remaining("max_tokens"), own.max_tokens)
+        nano = above.shared.compute_remaining("max_cost")
         cost = _min_of(None if nano is None else nano / NANODOLLARS, own.max_cost)
-        calls = _min_of(above.shared.remaining("max_calls"), own.max_calls)
+        calls = _min_of(above.shared.compute_remaining("max_calls"), own.max_calls)
         bounds = {
             "max_seconds": seconds,
             "max_tokens": tokens,
@@ -320,7 +320,7 @@ def _build_answer(work: DelegatedTask, result: RunResult) -> dict[str, Any]:
     }
 
 
-def _bound(answer: dict[str, Any], cap: int) -> dict[str, Any]:
+def _shorten_answer(answer: dict[str, Any], cap: int) -> dict[str, Any]:
     """Shorten the answer until the whole fits the limit of a result, and say so."""
     text = answer.get("answer")
     if len(encode_json(answer).encode("utf-8", "replace")) <= cap or not isinstance(text, str):

@@ -176,12 +176,12 @@ class Worker:
             return await step(job)
 
         @DBOS.workflow(name=SCHEDULED)
-        async def scheduled(at: datetime, job: dict[str, Any]) -> None:
+        async def enqueue_scheduled(at: datetime, job: dict[str, Any]) -> None:
             due = Job.of({**job, "run": f"{DBOS.workflow_id}-run"}).with_name()
             handed: Any = queue_options(due)
             await DBOS.enqueue_workflow_with_options_async(handed, due.as_dict())
 
-        del workflow, scheduled
+        del workflow, enqueue_scheduled
 
     async def _work(self, given: dict[str, Any]) -> dict[str, Any]:
         """Work a job and return its outcome.

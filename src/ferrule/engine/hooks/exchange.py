@@ -29,10 +29,10 @@ class _HoldingSink:
     def __init__(self, sink: Sink) -> None:
         self.notice = sink.notice
 
-    def text(self, piece: str) -> None:
+    def add_text(self, piece: str) -> None:
         """Hold it back until the hooks have seen the whole answer."""
 
-    def reasoning(self, piece: str) -> None:
+    def add_reasoning(self, piece: str) -> None:
         """Hold it back."""
 
 
@@ -110,7 +110,7 @@ class HookedExchange:
         if self._hooks.for_event("completion.post"):
             answer = await self._judge(answer)
             if sink is not None and answer.text:
-                sink.text(answer.text)
+                sink.add_text(answer.text)
         return answer
 
     async def _fit_exchange(self, asked: Sequence[Message], own: bool) -> None:

@@ -22,7 +22,7 @@ OpenExchange = Callable[[tuple[ToolSpec, ...], str], Awaitable[Exchange]]
 """Opens an exchange with these tools behind the agent's own, in a tool mode ("": the agent's)."""
 
 
-class GrowingExchange:
+class RegistrationExchange:
     """An `Exchange` that is opened anew, with more tools, once the catalog has grown.
 
     `searching` is told of each request and of what a provider's own search found for its answer.

@@ -57,7 +57,10 @@ class SessionCatalog(Catalog):
             return
         with self._adding:
             joined = dict(self._added)
-            taken = {*self._base.api_names().values(), *(wire for _, wire in joined.values())}
+            taken = {
+                *self._base.api_names().values(),
+                *(api_name for _, api_name in joined.values()),
+            }
             for item in made:
                 earlier = self._base.get(item.full_name) or _tool(joined.get(item.full_name))
                 if earlier is not None or item.full_name in taken:
@@ -66,9 +69,9 @@ class SessionCatalog(Catalog):
                         f"there is a tool `{item.full_name}` already{source}",
                         hint="choose another name",
                     )
-                wire = make_free_api_name(item.full_name, taken)
-                joined[item.full_name] = (item, wire)
-                taken.add(wire)
+                api_name = make_free_api_name(item.full_name, taken)
+                joined[item.full_name] = (item, api_name)
+                taken.add(api_name)
             self._gained += tuple(name for name in joined if name not in self._added)
             self._added = joined
             self.version += 1
@@ -91,8 +94,8 @@ class SessionCatalog(Catalog):
         names = self.api_names() if self._gained else {}
         found = ((self.get(name), names.get(name, "")) for name in self._gained)
         return tuple(
-            ToolSpec(tool.full_name, wire, tool.description, tool.schema_json(), tool.examples)
-            for tool, wire in found
+            ToolSpec(tool.full_name, api_name, tool.description, tool.schema_json(), tool.examples)
+            for tool, api_name in found
             if tool is not None and shown(tool)
         )
 
@@ -101,7 +104,7 @@ class SessionCatalog(Catalog):
         found = self._base.get(name) or _tool(self._added.get(name))
         if found is not None:
             return found
-        return next((tool for tool, wire in self._added.values() if wire == name), None)
+        return next((tool for tool, api_name in self._added.values() if api_name == name), None)
 
     def nearest(self, name: str, count: int = 3) -> list[str]:
         """See `Catalog.nearest`."""
@@ -115,7 +118,7 @@ class SessionCatalog(Catalog):
         """See `Catalog.api_names`; added tools come last."""
         return {
             **self._base.api_names(),
-            **{name: wire for name, (_, wire) in self._added.items()},
+            **{name: api_name for name, (_, api_name) in self._added.items()},
         }
 
     def __iter__(self) -> Iterator[Tool]:

@@ -84,7 +84,7 @@ class Recording:
             opened.model,
             opened.system,
             opened.tools,
-            tuple(reading.told),
+            tuple(reading.messages),
             tuple(reading.answers),
             tuple(reading.results),
             tuple(tuple(calls) for calls in reading.made),
@@ -96,7 +96,7 @@ class _Reading:
         self.session = ""
         self.opened: events.SessionOpened | None = None
         self.made: list[list[ToolCall]] = []
-        self.told: list[RecordedMessage] = []
+        self.messages: list[RecordedMessage] = []
         self.answers: list[ModelAnswered] = []
         self.results: list[tuple[ToolCall, ToolResult]] = []
         self._calls: dict[str, ToolCall] = {}
@@ -114,14 +114,14 @@ class _Reading:
             case events.SessionOpened():
                 self.opened = self.opened or event
             case events.RunStarted():
-                self.told.append(
+                self.messages.append(
                     RecordedMessage(event.text, event.limits, None, event.join, event.require)
                 )
                 self.made.append([])
-            case events.RunFinished() if self.told:
-                self.told[-1] = replace(self.told[-1], finished=event)
+            case events.RunFinished() if self.messages:
+                self.messages[-1] = replace(self.messages[-1], finished=event)
             case events.ContextAdded():
-                self.told.append(RecordedMessage(event.text))
+                self.messages.append(RecordedMessage(event.text))
             case events.DirectCall():
                 self._calls[event.call.id] = event.call
             case events.ToolAnswered():
@@ -193,7 +193,7 @@ class _RecordedExchange:
             )
         answer = self._answers.popleft()
         if sink is not None and answer.text:
-            sink.text(answer.text)
+            sink.add_text(answer.text)
         return answer
 
 
@@ -238,10 +238,10 @@ class RecordedTools:
         """Answer the call, so that nothing runs; `after` replaces the answer."""
         asked = self._asked.get(context.call_id, (tool.full_name, canonical_json(dict(values))))
 
-        async def nothing() -> None:
+        async def keep_asked() -> None:
             self._asked[context.call_id] = asked
 
-        return Answer(nothing)
+        return Answer(keep_asked)
 
     async def after(self, tool: Tool, result: ToolResult, context: Context) -> ToolResult:
         """Return the recorded result for this call."""

@@ -136,7 +136,7 @@ async def rerun(
                 continue
             session.limits = message.limits
             session.join = message.join
-            session.require = _existing_required(message.require, agent.catalog)
+            session.require = _select_existing(message.require, agent.catalog)
             seen.clear()
             try:
                 await session.run(message.text)
@@ -157,7 +157,7 @@ async def rerun(
     )
 
 
-def _existing_required(recorded: tuple[str, ...], catalog: Catalog) -> tuple[str, ...]:
+def _select_existing(recorded: tuple[str, ...], catalog: Catalog) -> tuple[str, ...]:
     """Return the recorded run's required tools that still exist; others are reported as missing."""
     there = (
         ALTERNATIVE_SEPARATOR.join(

@@ -100,7 +100,7 @@ def _stand_in(name: str, decided: GateDecision | None) -> Tool:
 
 @cache
 def _make_stand_in(name: str, effect: SideEffect, risk: Risk) -> Tool:
-    def gone(**_: Any) -> None:
+    def refuse_call(**_: Any) -> None:
         raise NotImplementedError(f"`{name}` is known from a journal alone")
 
     namespace, _, short = name.rpartition("::")
@@ -109,7 +109,7 @@ def _make_stand_in(name: str, effect: SideEffect, risk: Risk) -> Tool:
         description="",
         # Never used: its parameters are unknown.
         arguments=cast("Any", None),
-        handler=gone,
+        handler=refuse_call,
         side_effect=effect,
         risk=risk,
         namespace=namespace,

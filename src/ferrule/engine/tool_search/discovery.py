@@ -307,13 +307,13 @@ class ToolDiscovery:
         for one in made:
             if one.tool_kind == "tool_search":
                 query, result = _to_events(
-                    one, self.option.provider_variant, self._promoted_by_provider(one.references)
+                    one, self.option.provider_variant, self._select_promoted(one.references)
                 )
                 self._found_by_provider.update(result.promoted)
                 self.record(query)
                 self.record(result)
 
-    def _promoted_by_provider(self, references: Iterable[str]) -> tuple[str, ...]:
+    def _select_promoted(self, references: Iterable[str]) -> tuple[str, ...]:
         tools = ((name, self.catalog.get(name)) for name in references)
         return tuple(name for name, tool in tools if tool is not None and self.usable(tool))
 
@@ -321,7 +321,7 @@ class ToolDiscovery:
         """Restore what a journal says was discovered."""
         for event in journal:
             if isinstance(event, ToolSearchResult) and event.mode == NATIVE:
-                self._found_by_provider.update(self._promoted_by_provider(event.promoted))
+                self._found_by_provider.update(self._select_promoted(event.promoted))
             elif isinstance(event, ToolSearchResult):
                 self.promote(event.promoted)
             elif isinstance(event, ModelAnswered):
@@ -330,7 +330,7 @@ class ToolDiscovery:
 
     # ---- who searches
 
-    async def choose_mode(self, model_client: ModelClient, way: str) -> str:
+    async def choose_mode(self, model_client: ModelClient, tool_mode: str) -> str:
         """Choose who searches for this model.
 
         Raises ConfigError if it must be the provider and the provider has no search; ProviderError.
@@ -338,7 +338,7 @@ class ToolDiscovery:
         self.mode = CLIENT
         if self.option.mode == CLIENT or not self.option.can_be_native:
             return self.mode
-        if way in ("auto", NATIVE):
+        if tool_mode in ("auto", NATIVE):
             able = await model_client.capabilities()
             if able.tool_search and able.tools is not False:
                 self.mode = NATIVE

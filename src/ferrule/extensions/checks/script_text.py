@@ -93,7 +93,7 @@ class ScriptText:
 
         Each has its line, its name, and the nearest known member or "".
         """
-        bound = self._all_bound()
+        bound = self._find_all_bound()
         known = {
             space: members
             for space, members in list_namespaces().items()
@@ -109,7 +109,7 @@ class ScriptText:
                 suggestion = f"{space}.{near[0]}" if near else ""
                 yield node.lineno, f"{space}.{node.attr}", suggestion
 
-    def _all_bound(self) -> set[str]:
+    def _find_all_bound(self) -> set[str]:
         bound: set[str] = set()
         for node in ast.walk(self._tree):
             if isinstance(node, ast.arg):

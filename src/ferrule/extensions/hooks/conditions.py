@@ -89,11 +89,11 @@ def parse_condition(
         _check_names(tree, events)
     except SyntaxError as error:
         problem = f"not a condition: {error.msg}"
-        message = _located(where, line, column, error.lineno, error.offset, problem)
+        message = _add_place(where, line, column, error.lineno, error.offset, problem)
         raise ConfigError(message) from error
     except _Refused as error:
         node = error.node
-        message = _located(where, line, column, node.lineno, node.col_offset + 1, error.reason)
+        message = _add_place(where, line, column, node.lineno, node.col_offset + 1, error.reason)
         raise ConfigError(
             message, hint="`ferrule.extensions.hooks.conditions` documents the language"
         ) from error
@@ -132,7 +132,7 @@ def evaluate(condition: ParsedCondition, event: str, payload: Mapping[str, Any])
     return value
 
 
-def _located(
+def _add_place(
     where: str, line: int, column: int, row: int | None, offset: int | None, message: str
 ) -> str:
     """Put the place of a problem before its message; `row` and `offset` are Python's."""
@@ -318,13 +318,13 @@ def _get_item(value: Any, key: Any) -> Any:
     raise ConditionError(f"there is no item {key!r} in what is neither an object nor a list")
 
 
-def _ordered(compare: Callable[[Any, Any], bool]) -> Callable[[Any, Any], bool]:
-    def checked(a: Any, b: Any) -> bool:
+def _require_order(compare: Callable[[Any, Any], bool]) -> Callable[[Any, Any], bool]:
+    def compare_ordered(a: Any, b: Any) -> bool:
         if isinstance(a, str) is not isinstance(b, str):
             raise ConditionError(f"{type(a).__name__} and {type(b).__name__} have no order")
         return bool(compare(a, b))
 
-    return checked
+    return compare_ordered
 
 
 def _contains(a: Any, b: Any) -> bool:
@@ -395,10 +395,10 @@ _FUNCTIONS: dict[str, tuple[int, Callable[..., Any]]] = {
 _COMPARE: dict[type[ast.cmpop], Callable[[Any, Any], bool]] = {
     ast.Eq: lambda a, b: a == b,
     ast.NotEq: lambda a, b: a != b,
-    ast.Lt: _ordered(lambda a, b: a < b),
-    ast.LtE: _ordered(lambda a, b: a <= b),
-    ast.Gt: _ordered(lambda a, b: a > b),
-    ast.GtE: _ordered(lambda a, b: a >= b),
+    ast.Lt: _require_order(lambda a, b: a < b),
+    ast.LtE: _require_order(lambda a, b: a <= b),
+    ast.Gt: _require_order(lambda a, b: a > b),
+    ast.GtE: _require_order(lambda a, b: a >= b),
     ast.In: _contains,
     ast.NotIn: lambda a, b: not _contains(a, b),
 }

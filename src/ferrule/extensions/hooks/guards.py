@@ -133,12 +133,12 @@ def writes_within(*folders: str, within: Iterable[str] = (), priority: int = PRI
         if not call.writes or call.side_effect in ("execute", "undeclared", "external"):
             return block(
                 f"it is unknown where `{call.name}` writes, and writes are limited to "
-                f"{_listed(allowed)}"
+                f"{_join_names(allowed)}"
             )
         for path in call.writes:
             name = _relative_name(path, occasion.workspace)
             if name is None or not any(_is_below(name, folder or "") for folder in allowed):
-                return block(f"`{path}` is not in {_listed(allowed)}")
+                return block(f"`{path}` is not in {_join_names(allowed)}")
         return None
 
     return _make_guard("writes_within", judge, priority)
@@ -177,7 +177,7 @@ def command_policy(
         if decision.verdict == "deny":
             return block(decision.reason)
         if allowed and decision.verdict != "allow":
-            return block(f"only these commands run here: {_listed(allowed)}")
+            return block(f"only these commands run here: {_join_names(allowed)}")
         for command in call.commands:
             analysis = _analyse(command)
             if isinstance(analysis, str):
@@ -266,5 +266,5 @@ def _is_below(name: str, folder: str) -> bool:
     return folder in ("", ".") or name == folder or name.startswith(folder.rstrip("/") + "/")
 
 
-def _listed(names: Iterable[str | None]) -> str:
+def _join_names(names: Iterable[str | None]) -> str:
     return ", ".join(f"`{name}`" for name in names)

@@ -67,7 +67,7 @@ def _outside(path: str) -> ToolFailed:
     )
 
 
-def _missing(path: str, names: list[str]) -> ToolFailed:
+def _build_not_found(path: str, names: list[str]) -> ToolFailed:
     listed = ", ".join(map(quote_path, names[:10])) or "no files besides `SKILL.md`"
     return ToolFailed(
         ErrorType.NOT_FOUND, f"not found: the skill has no {quote_path(path)}; it has {listed}"
@@ -95,7 +95,7 @@ class DiskSkillFiles:
             return self.tree.read(join_below(self.folder, path), limit=MOST_BYTES)
         except ToolFailed as error:
             if error.error_type is ErrorType.NOT_FOUND:
-                raise _missing(path, self.list_names()) from None
+                raise _build_not_found(path, self.list_names()) from None
             raise
 
 
@@ -119,7 +119,7 @@ class TrustedSkillFiles:
     def read(self, path: str) -> bytes:
         data = self.files.get(join_below(self.folder, path))
         if data is None:
-            raise _missing(path, self.list_names())
+            raise _build_not_found(path, self.list_names())
         if len(data) > MOST_BYTES:
             raise ToolFailed(
                 ErrorType.LIMIT, f"{quote_path(path)} has {len(data)} bytes, more than {MOST_BYTES}"

@@ -241,20 +241,20 @@ class _Slot:
     """One script's slot among those that compute. Released while a built-in is served."""
 
     def __init__(self, pool: WorkerPool) -> None:
-        self._pool_named = pool
+        self._pool = pool
         self._is_held = True
 
     def release(self) -> None:
-        self._pool_named.release_slot()
+        self._pool.release_slot()
         self._is_held = False
 
     def reclaim(self) -> None:
-        self._pool_named.reclaim_slot()
+        self._pool.reclaim_slot()
         self._is_held = True
 
     def close(self) -> None:
         if self._is_held:
-            self._pool_named.release_slot()
+            self._pool.release_slot()
 
 
 class _Call:
@@ -405,7 +405,7 @@ _pools_lock = threading.Lock()
 
 def shared_pool() -> WorkerPool:
     """Return the shared pool of this process. It is closed when the process ends."""
-    return _pool_named("shared")
+    return _get_pool("shared")
 
 
 def background_pool() -> WorkerPool:
@@ -413,10 +413,10 @@ def background_pool() -> WorkerPool:
 
     Neither pool takes slots of the other.
     """
-    return _pool_named("beside")
+    return _get_pool("beside")
 
 
-def _pool_named(name: str) -> WorkerPool:
+def _get_pool(name: str) -> WorkerPool:
     with _pools_lock:
         pool = _pools.get(name)
         if pool is None:

@@ -217,13 +217,13 @@ def parse_bundle(kind: str, document: Document, data: bytes) -> tuple[Bundle, li
             f"the plugin `{name}` needs a name in kebab-case and a description",
             hint="write `name: my-plugin`",
         )
-    requires = get_texts(fields, _used_spelling(fields, "requires", "depends_on")) or ()
+    requires = get_texts(fields, _find_used_spelling(fields, "requires", "depends_on")) or ()
     bundle = Bundle(kind, name, description, fields, _when(fields, data), requires)
     return bundle, find_unknown_keys(fields, KEYS, "a bundle")
 
 
 def _when(fields: Node, data: bytes) -> ParsedCondition | None:
-    key = _used_spelling(fields, "when", "condition")
+    key = _find_used_spelling(fields, "when", "condition")
     text = get_text(fields, key)
     place = get_field(fields, key)
     if not text or place is None:
@@ -231,7 +231,7 @@ def _when(fields: Node, data: bytes) -> ParsedCondition | None:
     return parse_condition(text, place.file, *locate_text(place, data), (TurnStart.event,))
 
 
-def _used_spelling(fields: Node, name: str, other: str) -> str:
+def _find_used_spelling(fields: Node, name: str, other: str) -> str:
     """Return which of two spellings is used. Raises ConfigError for both."""
     if get_field(fields, name) is None:
         return other
@@ -260,7 +260,7 @@ def collect_conditions(
     by_file: dict[str, BundleCondition] = {}
     for bundle in bundles:
         try:
-            group = _with_required(bundle, by_name)
+            group = _collect_required(bundle, by_name)
         except ConfigError as error:
             errors.append(error)
             continue
@@ -270,7 +270,7 @@ def collect_conditions(
     return by_file, errors
 
 
-def _with_required(bundle: Bundle, by_name: Mapping[str, Bundle]) -> list[Bundle]:
+def _collect_required(bundle: Bundle, by_name: Mapping[str, Bundle]) -> list[Bundle]:
     """Return a bundle and all that it requires, directly or not.
 
     Raises ConfigError if one is missing, or requires itself.

@@ -175,7 +175,7 @@ def load_python_tools(
     return PythonTools(tuple(contents), loaded.errors)
 
 
-def _located(error: ConfigError, where: str) -> ConfigError:
+def _add_place(error: ConfigError, where: str) -> ConfigError:
     """Put the place of the setting before an error."""
     return ConfigError(f"{where}: {error.detail}", hint=error.hint)
 
@@ -203,7 +203,7 @@ def _read_sources(
             else:
                 files.append(_workspace_file(name, snapshot))
         except ConfigError as error:
-            errors.append(_located(error, where))
+            errors.append(_add_place(error, where))
     return files, modules
 
 

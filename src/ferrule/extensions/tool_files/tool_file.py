@@ -329,7 +329,7 @@ def _case(item: Node) -> ToolCase:
             "with",
             hint="or what it `leaves` in files and what it `asks` for",
         )
-    asks = _mapping(item, "asks")
+    asks = _read_mapping(item, "asks")
     if not all(isinstance(arguments, list) for arguments in asks.values()):
         raise item.error(
             "`asks` maps a built-in to the list of its arguments",
@@ -337,8 +337,8 @@ def _case(item: Node) -> ToolCase:
         )
     return ToolCase(
         where=item.where,
-        arguments=_mapping(item, "arguments"),
-        answers=_mapping(item, "answers"),
+        arguments=_read_mapping(item, "arguments"),
+        answers=_read_mapping(item, "answers"),
         returns=given.get("returns"),
         fails=str(given["fails"]) if "fails" in given else None,
         name=get_text(item, "name"),
@@ -352,7 +352,7 @@ def _case(item: Node) -> ToolCase:
 
 def _texts(node: Node, name: str, *, allow_none: bool = False) -> dict[str, Any]:
     """Return a mapping from paths below the folder of a test to texts."""
-    found = _mapping(node, name)
+    found = _read_mapping(node, name)
     for path, text in found.items():
         if not isinstance(text, str) and not (allow_none and text is None):
             raise node.error(f"`{name}`: what `{path}` holds must be text", hint="put it in quotes")
@@ -372,7 +372,7 @@ def _entries(node: Node, name: str) -> list[Node]:
     return found.items
 
 
-def _mapping(node: Node, name: str) -> dict[str, Any]:
+def _read_mapping(node: Node, name: str) -> dict[str, Any]:
     found = get_field(node, name)
     if found is None:
         return {}

@@ -132,7 +132,7 @@ class WebClient:
         target = request.target
         reason = self.domains.refusal_reason(target.host)
         if reason is not None:
-            raise _denied(target, reason)
+            raise _build_denial(target, reason)
         try:
             proxy = find_proxy(target.secure, target.host, target.port, None, self._environment)
             check_address = partial(self.domains.address_refusal_reason, target.host)
@@ -144,17 +144,17 @@ class WebClient:
             finally:
                 writer.transport.abort()
         except AddressesRefused as error:
-            raise _denied(target, str(error)) from None
+            raise _build_denial(target, str(error)) from None
         except ssl.SSLError as problem:
             reason = getattr(problem, "verify_message", "") or problem.reason or problem
-            raise _failed(target, f"no trusted connection: {reason}") from None
+            raise _build_failure(target, f"no trusted connection: {reason}") from None
         except (MalformedResponse, ConfigError) as problem:
-            raise _failed(target, str(problem)) from None
+            raise _build_failure(target, str(problem)) from None
         except TimeoutError:
             raise
         except (OSError, asyncio.IncompleteReadError) as problem:
             reason = getattr(problem, "strerror", None) or str(problem)
-            raise _failed(target, reason or "the connection broke") from None
+            raise _build_failure(target, reason or "the connection broke") from None
 
 
 async def _read_answer(request: Request, reader: asyncio.StreamReader) -> dict[str, Any]:
@@ -191,7 +191,7 @@ def _next_request(request: Request, answer: Mapping[str, Any]) -> Request | None
         )
     except RedirectRefused as error:
         target = error.target or request.target
-        refuse = _failed if error.allowed else _denied
+        refuse = _build_failure if error.allowed else _build_denial
         raise refuse(target, str(error)) from None
     if following is None:
         return None
@@ -223,12 +223,12 @@ def _check_headers(headers: Mapping[str, str]) -> dict[str, str]:
     return {name: str(value) for name, value in headers.items()}
 
 
-def _denied(target: Target, reason: str) -> ToolFailed:
+def _build_denial(target: Target, reason: str) -> ToolFailed:
     return ToolFailed(
         ErrorType.PERMISSION_DENIED,
         f"network sandbox: `{target.url[:200]}` was not requested: {reason}",
     )
 
 
-def _failed(target: Target, reason: str) -> ToolFailed:
+def _build_failure(target: Target, reason: str) -> ToolFailed:
     return ToolFailed(ErrorType.IO_ERROR, f"`{target.authority}` could not be reached: {reason}")

@@ -42,11 +42,11 @@ from ferrule.models.request_encoding import (
     ToolNames,
     arguments_as_object,
     describe_tool,
+    describe_truncation,
     encode_json_bytes,
     encode_utf8,
     name_options,
     parse_object,
-    truncation_warning,
     weigh_message,
     weigh_text,
 )
@@ -261,7 +261,7 @@ class AnthropicExchange:
                 "paused",
                 f"the provider paused {MAX_PAUSES} times: the answer is taken as it stands",
             )
-        warning = truncation_warning(
+        warning = describe_truncation(
             self._encoded_messages.weight + self._prefix.weight, message.spent.input
         )
         if warning:

@@ -324,7 +324,7 @@ def _read_certain(
     raw, stop = reading
     if any(grammar.has_marks(text) for _, text in raw):
         return None
-    if len({_spelling(parameter) for parameter, _ in raw}) > 1:
+    if len({_find_spelling(parameter) for parameter, _ in raw}) > 1:
         return None
     return _make_call(body, opened, grammar, raw, stop, tools), stop
 
@@ -433,7 +433,7 @@ def _clean_readings(
     return clean
 
 
-def _spelling(parameter: re.Match[str]) -> str:
+def _find_spelling(parameter: re.Match[str]) -> str:
     """Return how the mark that opens a value is spelled.
 
     Within a call, a mark in a second spelling may be text.

@@ -130,11 +130,11 @@ def _read_apertus(
     return ParsedBody(found, rest=end if ending is BodyEnding.OPEN else None)
 
 
-def _closing(opener: str) -> str:
+def _build_closing_pattern(opener: str) -> str:
     return f"</{re.escape(opener[1:-1])}>"
 
 
-def _closing_named(opener: str) -> str:
+def _build_closing_pattern_of_named(opener: str) -> str:
     """Return the pattern that closes `<function=f>` or `<invoke name="f">`."""
     if opener.endswith("/>"):
         return ""  # a call without arguments: it ends where it begins
@@ -149,19 +149,19 @@ BETWEEN_CALLS = rf"</(?P<wrapper>{_WRAPPER})>\s*(?:<(?P=wrapper)>)?|<(?:{_WRAPPE
 TAGGED = CallForm(
     "tagged",
     rf"<(?:{_WRAPPER})>",
-    _closing,
+    _build_closing_pattern,
     read_body,
 )
 FUNCTION = CallForm(
     "function",
     r"""<function(?:=|\s+name=)\s?["']?[\w.:/$-]{1,64}["']?\s?/?>""",
-    _closing_named,
+    _build_closing_pattern_of_named,
     _read_marked_opener,
 )
 INVOKE = CallForm(
     "invoke",
     rf"""<{PREFIX}invoke\s+name=\s?["']?[\w.:/$-]{{1,64}}["']?\s?/?>""",
-    _closing_named,
+    _build_closing_pattern_of_named,
     _read_marked_opener,
 )
 BARRED = CallForm(

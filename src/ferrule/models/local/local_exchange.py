@@ -219,7 +219,7 @@ class _CompletionAnswer:
             if piece:
                 self.text.append(piece)
                 if sink is not None:
-                    sink.text(piece)
+                    sink.add_text(piece)
             self.stop = choice.get("finish_reason") or self.stop
         usage = chunk.get("usage")
         if usage:

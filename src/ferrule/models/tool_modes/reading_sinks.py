@@ -51,21 +51,21 @@ class LazyReadingSink:
         self._held = ""
         self._reading: ReadingSink | None = None
 
-    def text(self, piece: str) -> None:
+    def add_text(self, piece: str) -> None:
         if self._reading is not None:
-            self._reading.text(piece)
+            self._reading.add_text(piece)
         elif COULD_OPEN_MARK.search(piece) or self._thinking:
-            self._start_reading().text(piece)
+            self._start_reading().add_text(piece)
         else:
             self._passed.append(piece)
             self._pass_on(piece)
 
-    def reasoning(self, piece: str) -> None:
+    def add_reasoning(self, piece: str) -> None:
         self._thinking = False
         if self._reading is not None:
-            self._reading.reasoning(piece)
+            self._reading.add_reasoning(piece)
         elif self._outer is not None:
-            self._outer.reasoning(piece)
+            self._outer.add_reasoning(piece)
 
     def notice(self, topic: str, text: str) -> None:
         if self._outer is not None:
@@ -78,7 +78,7 @@ class LazyReadingSink:
         if not self._passed and COULD_OPEN_MARK.search(answer.text):
             return self._start_reading().finish(answer)
         if self._held and self._outer is not None:
-            self._outer.text(self._held)
+            self._outer.add_text(self._held)
         return None
 
     def _pass_on(self, piece: str) -> None:
@@ -87,7 +87,7 @@ class LazyReadingSink:
         shown = text.rstrip()
         self._held = text[len(shown) :]
         if shown and self._outer is not None:
-            self._outer.text(shown)
+            self._outer.add_text(shown)
 
     def _start_reading(self) -> ReadingSink:
         reader = self._make_reader()
@@ -129,7 +129,7 @@ class ReadingSink:
         self._fed = fed
         self._ahead = ahead
 
-    def text(self, piece: str) -> None:
+    def add_text(self, piece: str) -> None:
         self._fed = True
         self._pass_on(self._reader.feed(piece))
 
@@ -140,12 +140,12 @@ class ReadingSink:
             certain = certain[shown:]
             self._ahead = "" if certain else self._ahead[shown:]
         if certain and self._outer is not None:
-            self._outer.text(certain)
+            self._outer.add_text(certain)
 
-    def reasoning(self, piece: str) -> None:
+    def add_reasoning(self, piece: str) -> None:
         self._reader.expect_separate_reasoning()
         if self._outer is not None:
-            self._outer.reasoning(piece)
+            self._outer.add_reasoning(piece)
 
     def notice(self, topic: str, text: str) -> None:
         if self._outer is not None:
@@ -154,10 +154,10 @@ class ReadingSink:
     def finish(self, answer: ModelAnswered) -> dialects.Reading:
         """Return the reading of the whole answer, and pass on what was still held back."""
         if not self._fed and answer.text:
-            self.text(answer.text)
+            self.add_text(answer.text)
         reading = self._reader.finish(cut=answer.stop == "length")
         if self._outer is not None and reading.reasoning:
-            self._outer.reasoning(reading.reasoning)
+            self._outer.add_reasoning(reading.reasoning)
         self._pass_on(self._reader.remainder)
         return reading
 

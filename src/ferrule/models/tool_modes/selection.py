@@ -368,7 +368,7 @@ class FallbackExchange:
         """
         self._fall_back("is ignored: the model was asked to call a tool and did not", sink)
         if sink is not None and answer.text:
-            sink.text("\n\n")
+            sink.add_text("\n\n")
         again = await self.ask(history, schema=schema, sink=sink)
         return replace(again, usage=answer.usage + again.usage)
 
@@ -418,7 +418,7 @@ class FallbackExchange:
         if self._fallback != "reject" and COULD_OPEN_MARK.search(again.text):
             again = self._read_whole(again)
         if sink is not None and again.text:
-            sink.text(again.text)
+            sink.add_text(again.text)
         return replace(again, usage=answer.usage + again.usage)
 
     async def _ask_aside(self, question: Sequence[Message], sink: Sink | None) -> ModelAnswered:
@@ -431,7 +431,7 @@ class FallbackExchange:
         for topic, text in aside.notices:
             self._notify(sink, topic, text)
         if sink is not None and answer.calls and answer.text:
-            sink.text(f"\n\n{answer.text}")
+            sink.add_text(f"\n\n{answer.text}")
         return answer
 
     def _notify(self, sink: Sink | None, topic: str, text: str) -> None:

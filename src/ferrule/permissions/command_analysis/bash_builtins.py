@@ -71,9 +71,9 @@ def find_doubts(words: Sequence[Word]) -> Iterator[str]:
         names = [word for word in rest if not word.text.startswith("-")]
         yield from _plain(program, names if program == "unset" else names[1:2])
     elif program in ("test", "["):
-        yield from _tested(program, rest)
+        yield from _judge_test(program, rest)
     elif program in _DECLARES:
-        yield from _declared(program, rest)
+        yield from _judge_declaration(program, rest)
     elif program == "let" and not all(
         word.is_known and _NUMBERS.fullmatch(word.text) for word in rest
     ):
@@ -83,10 +83,10 @@ def find_doubts(words: Sequence[Word]) -> Iterator[str]:
     elif program == "env" and any(word.text.startswith("BASH_FUNC_") for word in rest):
         yield "`env` hands a function on"
     else:
-        yield from _changes_meaning(program, rest)
+        yield from _find_meaning_changes(program, rest)
 
 
-def _changes_meaning(program: str, rest: Sequence[Word]) -> Iterator[str]:
+def _find_meaning_changes(program: str, rest: Sequence[Word]) -> Iterator[str]:
     texts = [word.text for word in rest]
     unknown = any(not word.is_known for word in rest)
     letters = "".join(text[1:] for text in texts if text.startswith(("-", "+")))
@@ -134,7 +134,7 @@ def _plain(program: str, names: Sequence[Word]) -> Iterator[str]:
             yield why
 
 
-def _tested(program: str, rest: Sequence[Word]) -> Iterator[str]:
+def _judge_test(program: str, rest: Sequence[Word]) -> Iterator[str]:
     names = [name for word, name in pairwise(rest) if word.text in ("-v", "-R")]
     plain = all(name.is_known and _PLAIN_NAME.fullmatch(name.text) for name in names)
     if not plain or any(word.splits for word in rest):
@@ -147,7 +147,7 @@ def _tested(program: str, rest: Sequence[Word]) -> Iterator[str]:
         yield f"`{program}` may evaluate the name that it is given"
 
 
-def _declared(program: str, rest: Sequence[Word]) -> Iterator[str]:
+def _judge_declaration(program: str, rest: Sequence[Word]) -> Iterator[str]:
     letters = "".join(word.text[1:] for word in rest if word.text.startswith(("-", "+")))
     if program in ("declare", "typeset", "local") and set(letters) & set("in"):
         yield f"`{program}` evaluates the values of a variable from now on"

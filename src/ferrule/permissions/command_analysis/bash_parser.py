@@ -171,7 +171,7 @@ class Parser:
         nodes = self._list(self.done)
         if self.at < len(self.text):
             self._refuse(f"`{self.text[self.at : self.at + 20]}` stands where nothing can")
-        self._ended()
+        self._require_heredocs_read()
         return nodes
 
     # ---- characters
@@ -233,7 +233,7 @@ class Parser:
             self._refuse(f"`{word}` is missing")
         self.at += len(word)
 
-    def _ended(self) -> None:
+    def _require_heredocs_read(self) -> None:
         if self._pending:
             self._refuse("a here-document is not ended")
 
@@ -316,9 +316,9 @@ class Parser:
         self._skip()
         start = self.at
         if self._here("(("):
-            return self._redirected(start, self._arithmetic_command())
+            return self._add_redirections(start, self._arithmetic_command())
         if self._peek() == "(":
-            return self._redirected(start, self._subshell())
+            return self._add_redirections(start, self._subshell())
         word = self._word_here()
         if word == "coproc":
             return self._coproc()
@@ -326,7 +326,7 @@ class Parser:
             return self._function_word(start)
         compound = self._compounds().get(word)
         if compound is not None:
-            return self._redirected(start, compound())
+            return self._add_redirections(start, compound())
         if word and word != "time":  # after a `|` it is a program
             self._refuse(f"`{word}` stands where a command begins")
         return self._simple()
@@ -343,7 +343,7 @@ class Parser:
             "[[": self._test,
         }
 
-    def _redirected(self, start: int, compound: Compound) -> Compound:
+    def _add_redirections(self, start: int, compound: Compound) -> Compound:
         raw = self.text[start : self.at]
         return replace(compound, raw=raw, redirections=self._redirections())
 
@@ -363,7 +363,7 @@ class Parser:
         self._skip()
         if self._peek() != ")":
             self._refuse("`)` is missing")
-        self._ended()
+        self._require_heredocs_read()
         self.at += 1
 
     def _if(self) -> Compound:
@@ -807,7 +807,7 @@ class Parser:
                 builder.add_quoted(here)
                 self.at += 1
         builder.finish(None)
-        return _reading(builder, self.text)
+        return _build_parsed_word(builder, self.text)
 
     # ---- words
 
@@ -837,7 +837,7 @@ class Parser:
                     self._refuse("a process substitution stands in a pattern")
                 self._process(builder)
             elif extended and self._begins_extended(start):
-                self._extended(builder)
+                self._parse_extended_pattern(builder)
             elif here in _META:
                 self._check_end_of_word(here, start)
                 if open_ones:
@@ -850,7 +850,7 @@ class Parser:
         raw = self.text[start : self.at]
         tilde = _TILDE.match(raw.replace("\\\n", ""))
         builder.finish(self.home if tilde else None)
-        return _reading(builder, raw)
+        return _build_parsed_word(builder, raw)
 
     def _begins_extended(self, start: int) -> bool:
         """Return whether the `(` of an extended pattern is here, in a word from `start`."""
@@ -884,7 +884,7 @@ class Parser:
             builder.add_bare(run.group())
             self.at = run.end()
 
-    def _extended(self, builder: WordBuilder) -> None:
+    def _parse_extended_pattern(self, builder: WordBuilder) -> None:
         match = re.compile(r"\([A-Za-z0-9_.|*?/-]*\)").match(self.text, self.at)
         if match is None:
             self._refuse("an extended pattern is not plain")
@@ -1003,15 +1003,15 @@ class Parser:
                 builder.evaluated.append(text)
         else:
             self.at += 2
-            builder.add_script(self._enclosed())
+            builder.add_script(self._parse_enclosed())
         builder.add_unknown(splits=not quoted)
 
     def _process(self, builder: WordBuilder) -> None:
         self.at += 2
-        builder.add_script(self._enclosed())
+        builder.add_script(self._parse_enclosed())
         builder.add_unknown(splits=True)
 
-    def _enclosed(self) -> Script:
+    def _parse_enclosed(self) -> Script:
         """Parse commands up to and including the `)` that ends them."""
         start = self.at
         waiting = self._pending
@@ -1096,7 +1096,7 @@ def _without_newline(escaped: re.Match[str]) -> str:
 _FUNCTION = re.compile(r"[^\s'\"\\$`]+")
 
 
-def _reading(builder: WordBuilder, raw: str) -> ParsedWord:
+def _build_parsed_word(builder: WordBuilder, raw: str) -> ParsedWord:
     word = Word(builder.text, raw, builder.splits)
     return ParsedWord(word, builder.inside, tuple(builder.evaluated), builder.plain)
 

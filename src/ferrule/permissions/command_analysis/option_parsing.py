@@ -68,12 +68,12 @@ class OptionTable:
         if style == "single":
             other = name[1:] if name.startswith("--") else f"-{name}"
             return (self.options[other],) if other in self.options else ()
-        found = {option.names: option for option in self._beginning(name)}
+        found = {option.names: option for option in self._find_by_prefix(name)}
         if not found and name.startswith("--no-") and f"--{name[5:]}" in self.options:
             return (Option((name,)),)
         return tuple(found.values())
 
-    def _beginning(self, name: str) -> Iterator[Option]:
+    def _find_by_prefix(self, name: str) -> Iterator[Option]:
         for known in self._long:
             if known.startswith(name):
                 yield self.options[known]

@@ -68,7 +68,7 @@ def find_paths(
     closure = possible_folders(parts, start)
     for part in parts:
         folders = absolute_folders(part, start, closure)
-        for named in _named_by(part):
+        for named in _find_named_paths(part):
             if part.wrapped_program in DIRECTORY_COMMANDS:
                 named = replace(named, is_cd_target=True)
             yield named, folders
@@ -77,7 +77,7 @@ def find_paths(
             yield named, closure
 
 
-def _named_by(part: CommandPart) -> Iterator[NamedPath]:
+def _find_named_paths(part: CommandPart) -> Iterator[NamedPath]:
     for redirect in part.redirects:
         yield NamedPath(redirect.target.text, redirect.write)
     texts = [word.text for word in part.words_after_wrappers]
@@ -107,7 +107,9 @@ def _roles(part: CommandPart, program: str, rest: Sequence[str]) -> Iterator[tup
             yield word, "code" if follows_flag else "any"
             follows_flag = _CODE_FLAG.fullmatch(word) is not None
         return
-    judged = () if part.renamed or not _is_installed(part) else _judged(part, program, rest)
+    judged = (
+        () if part.renamed or not _is_installed(part) else _judge_arguments(part, program, rest)
+    )
     known: set[int] = set()
     for piece in judged:
         if piece.sure:
@@ -127,7 +129,9 @@ def _is_installed(part: CommandPart) -> bool:
     return "/" not in program or program.startswith(("/usr/bin/", "/bin/"))
 
 
-def _judged(part: CommandPart, program: str, rest: Sequence[str]) -> Sequence[JudgedArgument]:
+def _judge_arguments(
+    part: CommandPart, program: str, rest: Sequence[str]
+) -> Sequence[JudgedArgument]:
     """Judge the arguments, up to where the shell could turn them into other words."""
     verb = ""
     start = 0
@@ -275,12 +279,12 @@ def _judge(
     absolute = posixpath.normpath(posixpath.join(folder, text))
     if root and (absolute == root or absolute.startswith(root + "/")):
         name = absolute[len(root) + 1 :]
-        return _refused(named, name, names) if name else None
+        return _find_refusal(named, name, names) if name else None
     if not root and not text.startswith("/") and ".." not in text.split("/"):
-        return _refused(named, posixpath.normpath(text), names)
+        return _find_refusal(named, posixpath.normpath(text), names)
     if not (text.startswith("/") or ".." in text.split("/") or folder != root):
         return None
-    secret = _refused(named, absolute.lstrip("/"), names)
+    secret = _find_refusal(named, absolute.lstrip("/"), names)
     if named.may_be_elsewhere:
         return secret
     return secret or Finding("outside_workspace", f"`{_visible(text)}` lies outside the workspace")
@@ -291,10 +295,10 @@ def _judge_tail(named: NamedPath, names: ProtectedNames | None) -> Finding | Non
     if named.text.strip(UNKNOWN + "/") == "":
         return None
     filled = re.sub("[\0-\3]+", "x", named.text).lstrip("/")
-    return _refused(named, posixpath.normpath(filled), names)
+    return _find_refusal(named, posixpath.normpath(filled), names)
 
 
-def _refused(named: NamedPath, name: str, names: ProtectedNames | None) -> Finding | None:
+def _find_refusal(named: NamedPath, name: str, names: ProtectedNames | None) -> Finding | None:
     if names is None or any(mark in name for mark in (ANY, ONE, BRACE)):
         return None
     why = names.check(name, write=named.is_written)

@@ -510,7 +510,7 @@ def _judge_option(
     program: str, verb: str, argument: ParsedArgument, start: int, closed: bool
 ) -> JudgedArgument:
     options = argument.options or ()
-    meanings = [_meaning(program, verb, option) for option in options]
+    meanings = [_explain_option(program, verb, option) for option in options]
     unknown = closed and not options and not argument.sure
     hazard = unknown or any(does_more for does_more, _ in meanings)
     role = meanings[0][1] if len(meanings) == 1 else "any"
@@ -523,7 +523,7 @@ def _judge_option(
 
 
 @cache
-def _meaning(program: str, verb: str, option: Option) -> tuple[bool, Role]:
+def _explain_option(program: str, verb: str, option: Option) -> tuple[bool, Role]:
     """Return whether an option does more than the program's name says, and what its value is."""
     known = program_of(program, verb)
     if known is None:

@@ -220,13 +220,13 @@ class CommandWalk:
             fed_by = (*fed_by, *(part.wrapped_program or "?" for part in self.parts[first:]))
 
     def _compound(self, node: Compound, fed_by: tuple[str, ...]) -> None:
-        self._evaluated(node.evaluated)
+        self._note_evaluation(node.evaluated)
         for reading in (*node.loose, *node.patterns):
             self._inside(reading)
         self.loose += [reading.word for reading in node.loose]
         if node.sets:
             self._sets(node.sets, True)
-        opened, fed = self._opened(node.redirections)
+        opened, fed = self._collect_redirections(node.redirections)
         if fed or any(not redirect.write for redirect in opened):
             fed_by = (*fed_by, "?")
         for script in node.scripts:
@@ -247,7 +247,7 @@ class CommandWalk:
         for reading in node.words:
             self._inside(reading)
         started = {part.wrapped_program for part in self.parts[first:]}
-        opened, fed = self._opened(node.redirections)
+        opened, fed = self._collect_redirections(node.redirections)
         part = CommandPart(
             node.raw,
             tuple(reading.word for reading in node.words),
@@ -257,21 +257,21 @@ class CommandWalk:
         )
         part = self._add(part)
         if started & FETCHERS and part.wrapped_program in RUN_INPUT:
-            self._fetched(part)
+            self._note_download_run(part)
         self._fed(part, fed, started)
 
     def _inside(self, reading: ParsedWord) -> None:
-        self._evaluated(reading.evaluated)
+        self._note_evaluation(reading.evaluated)
         for script in reading.inside:
             with self.folders.within("substitution"):
                 self.visit_all(script, ())
 
-    def _evaluated(self, texts: Iterable[str]) -> None:
+    def _note_evaluation(self, texts: Iterable[str]) -> None:
         for text in texts:
             self.doubts.append(f"`{text[:80]}` evaluates what a variable holds")
 
     def _assignment(self, assignment: Assignment) -> None:
-        self._evaluated(assignment.evaluated)
+        self._note_evaluation(assignment.evaluated)
         for value in assignment.values:
             self._inside(value)
             self.loose.append(value.word)
@@ -281,12 +281,14 @@ class CommandWalk:
         if why := explain_special_variable(name):
             self.doubts.append(why)
 
-    def _opened(self, redirections: Sequence[Redirection]) -> tuple[list[Redirect], list[Word]]:
+    def _collect_redirections(
+        self, redirections: Sequence[Redirection]
+    ) -> tuple[list[Redirect], list[Word]]:
         """Return the files that redirections open, and the texts that they feed."""
         opened: list[Redirect] = []
         fed: list[Word] = []
         for redirection in redirections:
-            self._evaluated(redirection.evaluated)
+            self._note_evaluation(redirection.evaluated)
             for reading in (redirection.file, redirection.fed):
                 if reading is not None:
                     self._inside(reading)
@@ -319,15 +321,15 @@ class CommandWalk:
             raise _OverLimit(f"it holds more than {MAX_PARTS} commands")
         self.labels.update(labels_of(words))
         if part.wrapped_program in RUN_INPUT and FETCHERS & set(part.fed_by):
-            self._fetched(part)
-        self._started_by(part)
+            self._note_download_run(part)
+        self._judge_what_is_started(part)
         return part
 
-    def _fetched(self, part: CommandPart) -> None:
+    def _note_download_run(self, part: CommandPart) -> None:
         self.labels.add("curl_pipe_shell")
         self.doubts.append(f"`{part.wrapped_program}` would run what was just fetched")
 
-    def _started_by(self, part: CommandPart) -> None:
+    def _judge_what_is_started(self, part: CommandPart) -> None:
         """Judge what a runner starts, the text given to a shell, and what built-ins evaluate."""
         words = part.words
         runner = part.program in RUNNERS
@@ -335,7 +337,7 @@ class CommandWalk:
             for index in range(1, len(words)):
                 self.labels.update(labels_of([word.text for word in words[index:]]))
                 if FETCHERS & set(part.fed_by) and program_name(words[index].text) in SHELLS:
-                    self._fetched(part)
+                    self._note_download_run(part)
         for index, word in enumerate(words):
             if index and not runner:
                 break

@@ -100,7 +100,7 @@ def explain_os_error(error: OSError, path: str, verb: str = "open") -> ToolFaile
 
 
 @contextmanager
-def explaining_os_errors(
+def explain_os_errors(
     path: str, verb: str, near: Callable[[], list[str]] = list[str]
 ) -> Generator[None]:
     """Turn every OSError of the block into a ToolFailed about `path`.

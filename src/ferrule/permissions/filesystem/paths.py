@@ -38,13 +38,13 @@ def split_below_root(path: str, roots: tuple[str, ...]) -> tuple[str, ...]:
     """
     _check_text(path)
     if path.startswith("\\"):
-        raise _denied(path, f"names a drive or a server; {_USE_RELATIVE}")
+        raise _build_denial(path, f"names a drive or a server; {_USE_RELATIVE}")
     _check_start(path, path)
     if "\\" in path:
         raise _invalid(path, "contains a backslash; write `/` between folders")
     found = _below_root(path, roots) if path.startswith("/") else _resolve(path)
     if found is None:
-        raise _denied(path, f"leads out of the workspace; {_USE_RELATIVE}")
+        raise _build_denial(path, f"leads out of the workspace; {_USE_RELATIVE}")
     # Again, for `./~/x`: the name must mean the same to whoever reads it next.
     _check_start("/".join(found), path)
     return found
@@ -71,9 +71,9 @@ def _check_text(path: str) -> None:
 
 def _check_start(text: str, path: str) -> None:
     if _DRIVE.match(text):
-        raise _denied(path, f"names a drive or a server; {_USE_RELATIVE}")
+        raise _build_denial(path, f"names a drive or a server; {_USE_RELATIVE}")
     if _HOME.match(text):
-        raise _denied(path, f"starts with `~`, which is not expanded; {_USE_RELATIVE}")
+        raise _build_denial(path, f"starts with `~`, which is not expanded; {_USE_RELATIVE}")
 
 
 def _below_root(path: str, roots: tuple[str, ...]) -> tuple[str, ...] | None:
@@ -102,7 +102,7 @@ def _resolve(path: str) -> tuple[str, ...] | None:
     return tuple(found)
 
 
-def _denied(path: str, reason: str) -> ToolFailed:
+def _build_denial(path: str, reason: str) -> ToolFailed:
     return ToolFailed(ErrorType.PERMISSION_DENIED, f"{quote_path(path)} {reason}")
 
 

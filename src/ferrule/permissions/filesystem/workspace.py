@@ -39,7 +39,7 @@ from . import atomic_write, open_beneath, paths, regular_files
 from .entry import FileEntry
 from .folder_trees import FolderTree, FoundFile
 from .hard_links import HardLinkCheck
-from .os_errors import explaining_os_errors
+from .os_errors import explain_os_errors
 from .paths import quote_path
 from .regular_files import ABSENT, stat_name
 
@@ -156,7 +156,7 @@ class Workspace:
     def stat(self, path: str) -> FileEntry:
         """Return what a path is. A link is described, not followed."""
         name = self.check_name(path, write=False)
-        with self._told(path, name, "look at"):
+        with self._explain_errors(path, name, "look at"):
             return FileEntry.from_stat(name, self._status(name))
 
     def entries(self, path: str = "", *, left_out: list[str] | None = None) -> list[FileEntry]:
@@ -167,7 +167,8 @@ class Workspace:
         name = self.check_name(path, write=False)
         found = self._scan(path, name)
         return [
-            FileEntry.from_stat(below, status) for below, status in self._allowed(found, left_out)
+            FileEntry.from_stat(below, status)
+            for below, status in self._select_readable(found, left_out)
         ]
 
     def walk(
@@ -200,7 +201,7 @@ class Workspace:
     def open(self, path: str) -> BinaryIO:
         """Open a regular file for reading. FIFOs, devices, sockets and folders are refused."""
         name = self.check_name(path, write=False)
-        with self._told(path, name, "read"), self._parent(name) as (folder, last):
+        with self._explain_errors(path, name, "read"), self._parent(name) as (folder, last):
             file = os.fdopen(regular_files.open_regular(folder, last, path), "rb")
             try:
                 self._check_linked(os.fstat(file.fileno()), path)
@@ -211,7 +212,7 @@ class Workspace:
 
     def read(self, path: str, *, limit: int = READ_LIMIT) -> bytes:
         """Return the content of a file. Raises ToolFailed(limit) if it exceeds `limit` bytes."""
-        with self.open(path) as file, self._told(path, "", "read"):
+        with self.open(path) as file, self._explain_errors(path, "", "read"):
             data = file.read(limit + 1)
             if len(data) > limit:
                 size = os.fstat(file.fileno()).st_size
@@ -250,7 +251,7 @@ class Workspace:
             ToolFailed: io_error if the file has other content than expected: nothing is changed.
         """
         name = self.check_name(path, write=True)
-        with self._told(path, name, "write"), self._parent(name) as (folder, last):
+        with self._explain_errors(path, name, "write"), self._parent(name) as (folder, last):
             before = regular_files.stat_regular(folder, last, path)
             if before is None and not create:
                 raise regular_files.os_error(errno.ENOENT)
@@ -264,7 +265,7 @@ class Workspace:
         """Create a folder unless it exists; with `parents`, those above it too."""
         name = self.check_name(path, write=True)
         parts = _split(name)
-        with self._told(path, name, "create"):
+        with self._explain_errors(path, name, "create"):
             for depth in range(1 if parents else len(parts), len(parts) + 1):
                 with open_beneath.folder_descriptor(
                     self._open_folder, self._tree.root, parts[: depth - 1]
@@ -289,12 +290,15 @@ class Workspace:
             raise ToolFailed(
                 ErrorType.VALIDATION_FAILED, f"{quote_path(source)} cannot be moved into itself"
             )
-        with self._told(source, old, "move"), self._parent(old) as (from_folder, old_last):
+        with (
+            self._explain_errors(source, old, "move"),
+            self._parent(old) as (from_folder, old_last),
+        ):
             status = stat_name(from_folder, old_last)
             if stat.S_ISDIR(status.st_mode):
                 self._check_below(source, old, new)
             with (
-                self._told(target, new, "create"),
+                self._explain_errors(target, new, "create"),
                 self._parent(new) as (to_folder, new_last),
                 self._commit,
             ):
@@ -311,7 +315,7 @@ class Workspace:
         With `recursive` any folder is deleted, unless it contains names on the lists.
         """
         name = self._permit_change(path)
-        with self._told(path, name, "delete"), self._parent(name) as (folder, last):
+        with self._explain_errors(path, name, "delete"), self._parent(name) as (folder, last):
             status = stat_name(folder, last)
             if not stat.S_ISDIR(status.st_mode):
                 os.unlink(last, dir_fd=folder)
@@ -324,13 +328,13 @@ class Workspace:
     def open_descriptor(self, path: str = "") -> int:
         """Open a folder as the working directory of a child. The caller closes the descriptor."""
         name = self.check_name(path, write=False)
-        with self._told(path, name, "enter"):
+        with self._explain_errors(path, name, "enter"):
             return self._open_folder(self._tree.root, _split(name), os.O_RDONLY)
 
     # Inside
 
     def _scan(self, path: str, name: str) -> list[FoundFile]:
-        with self._told(path, name, "list"):
+        with self._explain_errors(path, name, "list"):
             try:
                 return self._tree.list_folder(_split(name))
             except NotADirectoryError:
@@ -366,8 +370,8 @@ class Workspace:
         ) as descriptor:
             yield descriptor, last
 
-    def _told(self, path: str, name: str, verb: str) -> AbstractContextManager[None]:
-        return explaining_os_errors(path, verb, lambda: self._similar_names(name))
+    def _explain_errors(self, path: str, name: str, verb: str) -> AbstractContextManager[None]:
+        return explain_os_errors(path, verb, lambda: self._similar_names(name))
 
     def _similar_names(self, name: str) -> list[str]:
         """Return names in the same folder that are spelled like a missing one."""
@@ -387,7 +391,7 @@ class Workspace:
     def _is_readable(self, below: tuple[str, ...]) -> bool:
         return self.names.check("/".join(below), write=False) is None
 
-    def _allowed(
+    def _select_readable(
         self, found: list[FoundFile], left_out: list[str] | None
     ) -> Iterator[tuple[str, os.stat_result]]:
         for below, status in found:
@@ -404,7 +408,7 @@ class Workspace:
         left_out: list[str] | None,
         limit: int,
     ) -> Iterator[FileEntry]:
-        waiting = list(self._allowed(first, left_out))[::-1]  # a stack, the next one last
+        waiting = list(self._select_readable(first, left_out))[::-1]  # a stack, the next one last
         count = 0
         while waiting:
             name, status = waiting.pop()
@@ -426,7 +430,7 @@ class Workspace:
                 if left_out is not None:
                     left_out.append(name)
                 continue
-            waiting += list(self._allowed(below, left_out))[::-1]
+            waiting += list(self._select_readable(below, left_out))[::-1]
 
     def _check_linked(self, status: os.stat_result, path: str) -> None:
         if self._linked or self._name_count.are_all_names_readable(status):

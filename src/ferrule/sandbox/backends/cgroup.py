@@ -52,10 +52,10 @@ def find_groups(
     if bounds.memory is None and bounds.processes is None:
         return ControlGroups()
     lines = [line.split(":", 2) for line in own_groups.splitlines() if line.count(":") >= 2]
-    return _unified(bounds, name, lines, root) or _separate(bounds, name, lines, root)
+    return _open_unified(bounds, name, lines, root) or _separate(bounds, name, lines, root)
 
 
-def _unified(
+def _open_unified(
     bounds: ResourceLimits, name: str, lines: list[list[str]], root: Path
 ) -> ControlGroups | None:
     path = next((path for number, _, path in lines if number == "0"), None)

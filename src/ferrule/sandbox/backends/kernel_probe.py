@@ -51,7 +51,7 @@ class Refused(Exception):
     """The kernel refused a system call. The text names the call and the error."""
 
 
-def checked(name: str, answer: int) -> int:
+def check_answer(name: str, answer: int) -> int:
     """Return a system call's answer; raise Refused if it is an error."""
     if answer < 0:
         number = ctypes.get_errno()
@@ -62,7 +62,7 @@ def checked(name: str, answer: int) -> int:
 def system_call(name: str, number: int, *arguments: object) -> int:
     """Make a system call by its number, for which the C library has no function."""
     libc.syscall.restype = ctypes.c_long
-    return checked(name, libc.syscall(ctypes.c_long(number), *arguments))
+    return check_answer(name, libc.syscall(ctypes.c_long(number), *arguments))
 
 
 def in_child(step: Callable[[Report], None]) -> tuple[Findings, str]:
@@ -104,7 +104,7 @@ def _send(writer: int, key: str, value: Finding) -> None:
 
 def unshare(flags: int, name: str) -> None:
     """Put this process into new namespaces."""
-    checked(f"unshare({name})", libc.unshare(flags))
+    check_answer(f"unshare({name})", libc.unshare(flags))
 
 
 def mount(
@@ -112,7 +112,9 @@ def mount(
 ) -> None:
     """Mount a file system, or change a mount."""
     encoded = [None if word is None else word.encode() for word in (source, target, kind, data)]
-    checked(f"mount({kind or target})", libc.mount(*encoded[:3], ctypes.c_ulong(flags), encoded[3]))
+    check_answer(
+        f"mount({kind or target})", libc.mount(*encoded[:3], ctypes.c_ulong(flags), encoded[3])
+    )
 
 
 def enter_user_namespace() -> None:
@@ -131,7 +133,7 @@ def namespaces(report: Report) -> None:
     others(report)
 
 
-def locking(report: Report) -> None:
+def probe_locks(report: Report) -> None:
     """Make a user namespace inside the current one, and copy the mounts in it."""
     enter_user_namespace()
     unshare(NEW_NS, "mount")
@@ -171,7 +173,7 @@ def _mount_by_descriptor() -> None:
         "move_mount", _MOVE_MOUNT, tree, b"", _HERE, b"/tmp", ctypes.c_uint(_FROM_EMPTY_PATH)
     )
     os.close(tree)
-    checked("umount", libc.umount2(b"/tmp", 2))
+    check_answer("umount", libc.umount2(b"/tmp", 2))
 
 
 def overlay(report: Report) -> None:
@@ -200,7 +202,7 @@ def seccomp(report: Report) -> None:
     number = _SECCOMP.get(platform.machine())
     if number is None:
         raise Refused(f"seccomp: no table for {platform.machine()}")
-    checked("prctl(no_new_privs)", libc.prctl(_NO_NEW_PRIVILEGES, 1, 0, 0, 0))
+    check_answer("prctl(no_new_privs)", libc.prctl(_NO_NEW_PRIVILEGES, 1, 0, 0, 0))
     report("no_new_privileges", True)
     allow = ctypes.create_string_buffer(struct.pack("HBBI", 0x06, 0, 0, 0x7FFF0000))
     program = struct.pack("HxxxxxxP", 1, ctypes.addressof(allow))
@@ -217,7 +219,7 @@ def callers(report: Report) -> None:
 
     That is how a mediator learns names.
     """
-    checked("capset", libc.capset(struct.pack("=Ii", 0x20080522, 0), bytes(24)))
+    check_answer("capset", libc.capset(struct.pack("=Ii", 0x20080522, 0), bytes(24)))
     word = ctypes.create_string_buffer(b"ferrule")
     reader, writer = os.pipe()
     child = os.fork()
@@ -229,7 +231,7 @@ def callers(report: Report) -> None:
     here = struct.pack("PN", ctypes.addressof(read), 8)
     there = struct.pack("PN", ctypes.addressof(word), 8)
     try:
-        checked(
+        check_answer(
             "process_vm_readv",
             libc.process_vm_readv(child, here, ctypes.c_ulong(1), there, ctypes.c_ulong(1), 0),
         )
@@ -296,7 +298,7 @@ def _write(path: str, text: str) -> None:
 def main() -> None:
     """Print what the steps named as arguments found, as one line of JSON.
 
-    Without arguments all steps run but `locking`.
+    Without arguments all steps run but `probe_locks`.
     """
     findings: dict[str, object] = {}
     why: dict[str, str] = {}
@@ -307,7 +309,7 @@ def main() -> None:
         "callers": callers,
         "cgroup": cgroups,
         "overlay": overlay,
-        "locking": locking,
+        "locking": probe_locks,
     }
     asked = sys.argv[1:] or [name for name in steps if name != "locking"]
     for name in asked:

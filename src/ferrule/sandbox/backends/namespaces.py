@@ -156,7 +156,7 @@ class NamespaceBackend:
             proxy_environment=self._proxy_environment(),
         )
         self.adapt_launch(launch)
-        execution = Execution(command, applied, resources.told, resources.finish)
+        execution = Execution(command, applied, resources.take_report, resources.finish)
         try:
             await execution.start(launcher, launch)
         except BaseException:
@@ -237,7 +237,7 @@ class _CommandResources:
             (self._folder / "upper").mkdir()
             shutil.copystat(confinement.policy.root, self._folder / "upper")
 
-    def told(self, word: str, rest: str, descriptors: list[int]) -> bool:
+    def take_report(self, word: str, rest: str, descriptors: list[int]) -> bool:
         """Take a report of the supervisor or of pid 1."""
         if word == "made":
             self.confinement.note_created(rest)

@@ -53,13 +53,13 @@ def choose_backend(
         backend for backend in available_backends(policy, probes) if backend.name in startable
     ]
     for backend in backends:
-        if backend.protections.missing(policy.require):
+        if backend.protections.find_missing(policy.require):
             continue
         if policy.preview and not _can_preview(backend, probes):
             continue
         return backend
-    best = min(backends, key=lambda backend: len(backend.protections.missing(policy.require)))
-    missing = best.protections.missing(policy.require)
+    best = min(backends, key=lambda backend: len(backend.protections.find_missing(policy.require)))
+    missing = best.protections.find_missing(policy.require)
     if not missing:
         why = _refusal(probes, "overlay")
         raise MissingProtections(

@@ -139,7 +139,7 @@ def parse_request(lines: list[bytes]) -> RequestHead:
     fields = _parse_fields(lines[1:])
     if len(_values(fields, "host")) > 1:
         raise MalformedMessage("there are two `Host` fields")
-    framing = _request_framing(fields, modern)
+    framing = _parse_request_framing(fields, modern)
     if method == "CONNECT":
         host, port = split_authority(target)
         if port is None:
@@ -167,7 +167,7 @@ def parse_response(lines: list[bytes], method: str) -> ResponseHead:
     fields = _parse_fields(lines[1:])
     has_no_body = status < 200 or status in (204, 304) or method == "HEAD"
     return ResponseHead(
-        status, match[3] or "", fields, 0 if has_no_body else _framing(fields, BodyEnd.CLOSE)
+        status, match[3] or "", fields, 0 if has_no_body else _parse_framing(fields, BodyEnd.CLOSE)
     )
 
 
@@ -223,13 +223,13 @@ def _parse_fields(lines: list[bytes]) -> Fields:
     return tuple(found)
 
 
-def _request_framing(fields: Fields, modern: bool) -> Framing:
+def _parse_request_framing(fields: Fields, modern: bool) -> Framing:
     if not modern and _has(fields, "transfer-encoding"):
         raise MalformedMessage("HTTP/1.0 has no `Transfer-Encoding`")
-    return _framing(fields, 0)
+    return _parse_framing(fields, 0)
 
 
-def _framing(fields: Fields, otherwise: Framing) -> Framing:
+def _parse_framing(fields: Fields, otherwise: Framing) -> Framing:
     """Return where a body ends, if only one reading is possible (RFC 9112, section 6.3)."""
     codings = _values(fields, "transfer-encoding")
     lengths = _values(fields, "content-length")

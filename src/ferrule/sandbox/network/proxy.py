@@ -241,12 +241,12 @@ class _Conversation:
         """Raise TimeoutError after too much silence. Bytes either way restart the clock."""
         loop = asyncio.get_running_loop()
 
-        def moved() -> None:
+        def reschedule() -> None:
             if not clock.expired():
                 clock.reschedule(loop.time() + self.patience.idle)
 
         async with asyncio.timeout(self.patience.idle) as clock:
-            self.client.on_activity = server.on_activity = moved
+            self.client.on_activity = server.on_activity = reschedule
             try:
                 yield
             finally:

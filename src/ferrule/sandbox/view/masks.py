@@ -241,7 +241,7 @@ class MaskScanner:
     def _absolute(self, name: str) -> str:
         return f"{self.root.rstrip('/')}/{name}"
 
-    def known(self, name: str) -> _Folder | None:
+    def get_folder(self, name: str) -> _Folder | None:
         return self._folders.get(name)
 
     def needs(self, name: str, last: str, what: FileType, below: str) -> MaskRequirement | None:
@@ -272,7 +272,7 @@ class _Walk:
         waiting = [("", "")]
         while waiting:
             name, below = waiting.pop()
-            known = self._known(name, below)
+            known = self._load_folder(name, below)
             if known is None:
                 continue
             if known.unreadable and not name:
@@ -293,12 +293,12 @@ class _Walk:
             _Candidate(name, FileType.FOLDER, MaskRequirement(MaskKind.EMPTY_FOLDER), (0, 0))
         )
 
-    def _known(self, name: str, below: str) -> _Folder | None:
+    def _load_folder(self, name: str, below: str) -> _Folder | None:
         """Return what is in a folder, from before if it did not change.
 
         None if it is gone or no folder any more.
         """
-        before = self.scanner.known(name)
+        before = self.scanner.get_folder(name)
         if before and before.below == below:
             self._count += before.entries
             return before

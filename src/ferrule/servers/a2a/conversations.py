@@ -197,14 +197,14 @@ class Conversations:
         return known
 
     async def _run_task(self, task: Task, conversation: _Conversation, text: str) -> None:
-        def shown(item: Live) -> None:
+        def show_progress(item: Live) -> None:
             if isinstance(item, Progress):
                 task.updates.put_nowait(TaskUpdate("words", item.text[:_LINE]))
 
         session = conversation.session
         async with conversation.turn:
             session.set_approver(task)
-            stop_observing = session.observe(shown)
+            stop_observing = session.observe(show_progress)
             try:
                 result = await session.run(text)
                 end = TaskUpdate("done", result.text)

@@ -34,21 +34,21 @@ def parse_prompt(blocks: object) -> str:
 
 
 def _read_block(block: object) -> str:
-    fields = _mapping(block, "a content block")
+    fields = _require_object(block, "a content block")
     match fields.get("type"):
         case "text":
             return _text(fields, "text")
         case "resource_link":
             return _link(_text(fields, "uri"), str(fields.get("name") or ""))
         case "resource":
-            return _embedded(_mapping(fields.get("resource"), "`resource`"))
+            return _render_embedded_text(_require_object(fields.get("resource"), "`resource`"))
         case "image" | "audio" as kind:
             raise ConfigError(f"this agent does not accept {kind}: models are sent text only")
         case other:
             raise ConfigError(f"unknown type of content: {str(other)[:40]!r}")
 
 
-def _embedded(resource: Mapping[str, Any]) -> str:
+def _render_embedded_text(resource: Mapping[str, Any]) -> str:
     uri = _text(resource, "uri")
     if "text" not in resource:
         raise ConfigError(
@@ -79,7 +79,7 @@ def _quote(text: str) -> str:
     return " ".join(escape_invisible(text).split()).replace('"', "'")[:1000]
 
 
-def _mapping(value: object, what: str) -> Mapping[str, Any]:
+def _require_object(value: object, what: str) -> Mapping[str, Any]:
     if not isinstance(value, dict):
         raise ConfigError(f"{what} must be an object")
     return cast("dict[str, Any]", value)

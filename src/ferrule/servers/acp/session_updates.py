@@ -100,13 +100,13 @@ class SessionUpdates:
         self.window: int | None = None
         self._tell: dict[type, Callable[[Any], Iterator[Update]]] = {
             TextDelta: self._text,
-            ReasoningDelta: self._reasoning,
+            ReasoningDelta: self._on_reasoning_delta,
             Progress: self._progress,
-            ModelAnswered: self._answered,
-            ModelFailed: self._failed,
+            ModelAnswered: self._on_model_answered,
+            ModelFailed: self._on_model_failed,
             DirectCall: self._direct,
-            CallEvaluated: self._evaluated,
-            CallHooked: self._hooked,
+            CallEvaluated: self._on_call_evaluated,
+            CallHooked: self._on_call_hooked,
             PersonAnswered: self._person,
             FilesSeen: self._files,
             Noticed: self._notice,
@@ -123,7 +123,7 @@ class SessionUpdates:
             self._machine.feed(item)
         tell = self._tell.get(type(item))
         told = [] if tell is None else list(tell(item))
-        return [*told, *self._settled()] if self._calls else told
+        return [*told, *self._end_settled_calls()] if self._calls else told
 
     def from_journal(self, item: Live) -> list[Update]:
         """Return the updates for an event of the journal: as live, plus the person's messages."""
@@ -141,7 +141,7 @@ class SessionUpdates:
         left, self._calls = self._calls, {}
         return [_call_update(name, status="failed", content=[text_content(said)]) for name in left]
 
-    def _settled(self) -> Iterator[Update]:
+    def _end_settled_calls(self) -> Iterator[Update]:
         for shown in [*self._calls.values()]:
             if shown.slot is not None and shown.slot.result is not None:
                 yield from self._end_call(shown, shown.slot.result)
@@ -152,13 +152,13 @@ class SessionUpdates:
         self._streamed.add("text")
         yield _chunk("agent_message_chunk", item.text, f"answer-{self._answers + 1}")
 
-    def _reasoning(self, item: ReasoningDelta) -> Iterator[Update]:
+    def _on_reasoning_delta(self, item: ReasoningDelta) -> Iterator[Update]:
         self._streamed.add("reasoning")
         yield _chunk("agent_thought_chunk", item.text, f"thought-{self._answers + 1}")
 
-    def _answered(self, item: ModelAnswered) -> Iterator[Update]:
+    def _on_model_answered(self, item: ModelAnswered) -> Iterator[Update]:
         if item.reasoning and "reasoning" not in self._streamed:
-            yield from self._reasoning(ReasoningDelta(item.reasoning))
+            yield from self._on_reasoning_delta(ReasoningDelta(item.reasoning))
         if item.text and "text" not in self._streamed:
             yield from self._text(TextDelta(item.text))
         self._streamed.clear()
@@ -169,7 +169,7 @@ class SessionUpdates:
         if used and self.window:
             yield {"sessionUpdate": "usage_update", "used": used, "size": self.window}
 
-    def _failed(self, item: ModelFailed) -> Iterator[Update]:
+    def _on_model_failed(self, item: ModelFailed) -> Iterator[Update]:
         # What was streamed of the failed answer stays; the next answer is sent from its beginning.
         self._streamed.clear()
         yield from ()
@@ -198,11 +198,11 @@ class SessionUpdates:
             "rawInput": self._redactor.redact_value(raw_input(call)),
         }
 
-    def _evaluated(self, item: CallEvaluated) -> Iterator[Update]:
+    def _on_call_evaluated(self, item: CallEvaluated) -> Iterator[Update]:
         if item.verdict == "allow":
-            yield from self._running(item.call_id)
+            yield from self._mark_running(item.call_id)
 
-    def _hooked(self, item: CallHooked) -> Iterator[Update]:
+    def _on_call_hooked(self, item: CallHooked) -> Iterator[Update]:
         shown = self._calls.get(item.call_id)
         if shown is None or item.verdict != "change" or not item.arguments:
             return
@@ -216,9 +216,9 @@ class SessionUpdates:
 
     def _person(self, item: PersonAnswered) -> Iterator[Update]:
         if item.choice != "deny":
-            yield from self._running(item.call_id)
+            yield from self._mark_running(item.call_id)
 
-    def _running(self, call_id: str) -> Iterator[Update]:
+    def _mark_running(self, call_id: str) -> Iterator[Update]:
         if call_id in self._calls:
             yield _call_update(call_id, status="in_progress")
 

@@ -4,7 +4,7 @@ Modules: `approvals`, `artifacts`, `blocks`, `client`, `command`, `handlers`, `h
 `peer`, `requests`, `results`, `server`, `sessions`, `stdio`, `tool_list`.
 """
 
-from .blocks import Block, audio, embedded, image, link, text
+from .blocks import Block, audio, embed_content, image, link, text
 from .client import Client, client_of, elicitation, roots, sampling
 from .offers import Offers, Prompt, PromptArgument, Resource, Template
 from .server import McpServer
@@ -21,7 +21,7 @@ __all__ = [
     "audio",
     "client_of",
     "elicitation",
-    "embedded",
+    "embed_content",
     "image",
     "link",
     "roots",

@@ -27,7 +27,7 @@ def audio(data: bytes, media_type: str = "audio/wav") -> Block:
     return {"type": "audio", "data": _base64(data), "mimeType": media_type}
 
 
-def embedded(uri: str, content: str | bytes, media_type: str = "text/plain") -> Block:
+def embed_content(uri: str, content: str | bytes, media_type: str = "text/plain") -> Block:
     """Return a resource with its content."""
     return {"type": "resource", "resource": contents(uri, content, media_type)}
 

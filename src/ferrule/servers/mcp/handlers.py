@@ -388,14 +388,14 @@ def _mark_complete(
     """Mark answers as complete, which only the newer version of the protocol knows."""
     from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 
-    async def answered(context: Any, params: Any) -> Any:
+    async def answer_request(context: Any, params: Any) -> Any:
         answer: Any = await handler(context, params)
         modern = context.protocol_version in MODERN_PROTOCOL_VERSIONS
         if modern and isinstance(answer, Mapping):
             return {"resultType": "complete", **cast("Mapping[str, Any]", answer)}
         return answer
 
-    return answered
+    return answer_request
 
 
 def _methods(service: Service) -> list[tuple[str, Any, Any]]:

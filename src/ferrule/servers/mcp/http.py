@@ -114,7 +114,7 @@ class Endpoint:
             max_sessions=MAX_CLIENTS,
         )
 
-    def running(self) -> AbstractAsyncContextManager[None]:
+    def open(self) -> AbstractAsyncContextManager[None]:
         """Return the context in which requests can be served."""
         return self._sessions.run()
 
@@ -138,7 +138,7 @@ class Endpoint:
     def _watch(self, scope: Scope, given: bytes | None, owner: str, send: Send) -> Send:
         """Notice sessions that begin and end from the answers they get."""
 
-        async def watched(message: Message) -> None:
+        async def send_and_note_session(message: Message) -> None:
             if message["type"] == "http.response.start":
                 named = next(
                     (value for name, value in message["headers"] if name.lower() == _SESSION), None
@@ -152,7 +152,7 @@ class Endpoint:
                     self._on_leave(("http", given.decode("latin-1")))
             await send(message)
 
-        return watched
+        return send_and_note_session
 
 
 def identify_client(context: Any) -> ClientIdentity | None:

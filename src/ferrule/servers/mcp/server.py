@@ -141,7 +141,7 @@ class McpServer:
         except BaseException:
             given.close()
             raise
-        async with self.running():
+        async with self.open():
             ready(http.endpoint_url(address))
             return await serve(
                 app, host, taken, listening=given, on_stopping=self._service.end_subscriptions
@@ -156,7 +156,7 @@ class McpServer:
     ) -> Application:
         """Return the ASGI application, for a server of your own.
 
-        It serves while `running` is entered. See `runtime.http.http_security.HttpGuard` for the
+        It serves while `open` is entered. See `runtime.http.http_security.HttpGuard` for the
         arguments.
         """
         if self._endpoint is not None:
@@ -167,11 +167,11 @@ class McpServer:
         return HttpGuard(self._endpoint, token=token, hosts=hosts, origins=origins)
 
     @asynccontextmanager
-    async def running(self) -> AsyncGenerator[None]:
+    async def open(self) -> AsyncGenerator[None]:
         """Context in which the application serves. At its end every call is ended and journaled."""
         if self._endpoint is None:
             raise ConfigError("this server has no application yet", hint="call `app` first")
-        async with self._endpoint.running():
+        async with self._endpoint.open():
             try:
                 yield
             finally:

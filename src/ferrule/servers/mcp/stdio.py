@@ -50,7 +50,7 @@ async def open_streams() -> AsyncGenerator[tuple[Any, Any]]:
     """
     from mcp.server.stdio import stdio_server
 
-    async with _until_terminated(), _open_input() as lines:
+    async with _cancel_when_terminated(), _open_input() as lines:
         given: Any = lines
         async with stdio_server(stdin=given) as (read, write):
             yield read, write
@@ -94,7 +94,7 @@ def _can_read_input() -> bool:
 
 
 @asynccontextmanager
-async def _until_terminated() -> AsyncGenerator[None]:
+async def _cancel_when_terminated() -> AsyncGenerator[None]:
     loop = asyncio.get_running_loop()
     task = asyncio.current_task()
     told = list[int]()

@@ -152,7 +152,7 @@ async def send_refusal(send: Send, refused: RequestRefused) -> None:
 def shape_errors(app: Application) -> Application:
     """Wrap `app` so that refusals in plain text (from the HTTP guard) become error objects."""
 
-    async def shaping(scope: Scope, receive: Receive, send: Send) -> None:
+    async def serve_shaped(scope: Scope, receive: Receive, send: Send) -> None:
         started: list[Message] = []
 
         async def send_shaped(message: Message) -> None:
@@ -175,7 +175,7 @@ def shape_errors(app: Application) -> Application:
 
         await app(scope, receive, send_shaped)
 
-    return shaping
+    return serve_shaped
 
 
 def _plain(message: Message) -> bool:

@@ -143,10 +143,10 @@ class _StreamingSink:
 
     relay: ModelRelay
 
-    def text(self, piece: str) -> None:
+    def add_text(self, piece: str) -> None:
         self.relay.emit(TextPiece(piece))
 
-    def reasoning(self, piece: str) -> None:
+    def add_reasoning(self, piece: str) -> None:
         self.relay.emit(ThinkingPiece(piece))
 
     def notice(self, topic: str, text: str) -> None:

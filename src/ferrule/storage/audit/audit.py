@@ -243,7 +243,7 @@ class AuditReader:
         """Return the calls that this record settles."""
         event = record.event
         self._last = record
-        requested = self._requested(record)
+        requested = self._draft_calls(record)
         self._machine.feed(event)
         for draft in requested:
             draft.slot = self._machine.find_slot(draft.call.id)
@@ -259,16 +259,16 @@ class AuditReader:
             for draft in left:
                 del self._open[draft.call.id]
             settled += left
-        return [_audited(draft, record) for draft in settled]
+        return [_build_audited_call(draft, record) for draft in settled]
 
     def finish(self) -> list[AuditedCall]:
         """Return the calls that are open."""
         last = self._last
         if last is None:
             return []
-        return [_audited(draft, last) for draft in self._open.values()]
+        return [_build_audited_call(draft, last) for draft in self._open.values()]
 
-    def _requested(self, record: JournalRecord) -> list[_Draft]:
+    def _draft_calls(self, record: JournalRecord) -> list[_Draft]:
         event = record.event
         if isinstance(event, SessionOpened):
             self._model = event.model
@@ -309,10 +309,10 @@ class AuditReader:
 def _note_on(draft: _Draft, record: JournalRecord, event: _CallEvent) -> None:
     match event:
         case CallEvaluated():
-            draft.decisions.append(_decided(record, event))
+            draft.decisions.append(_build_gate_decision(record, event))
             draft.result = draft.result or event.result
         case PersonAnswered():
-            draft.answers.append(_answered(record, event, draft))
+            draft.answers.append(_build_approval_answer(record, event, draft))
         case CallHooked():
             values = (event.hook, event.verdict, event.reason, event.arguments, event.digest)
             draft.hooks.append(HookAction(record.seq, *values))
@@ -333,7 +333,7 @@ def _result(draft: _Draft) -> ToolResult | None:
     return draft.slot.result
 
 
-def _decided(record: JournalRecord, event: CallEvaluated) -> GateDecision:
+def _build_gate_decision(record: JournalRecord, event: CallEvaluated) -> GateDecision:
     return GateDecision(
         record.seq,
         record.time,
@@ -350,7 +350,9 @@ def _decided(record: JournalRecord, event: CallEvaluated) -> GateDecision:
     )
 
 
-def _answered(record: JournalRecord, event: PersonAnswered, draft: _Draft) -> ApprovalAnswer:
+def _build_approval_answer(
+    record: JournalRecord, event: PersonAnswered, draft: _Draft
+) -> ApprovalAnswer:
     bound = bool(draft.decisions) and event.digest == draft.decisions[-1].digest != ""
     return ApprovalAnswer(
         record.seq,
@@ -378,7 +380,7 @@ def _tool_answer(record: JournalRecord, event: ConsentAnswered, draft: _Draft) -
     )
 
 
-def _audited(draft: _Draft, last: JournalRecord) -> AuditedCall:
+def _build_audited_call(draft: _Draft, last: JournalRecord) -> AuditedCall:
     request = draft.record
     call = AuditedCall(
         session=request.session,

@@ -71,13 +71,13 @@ class Checkpoint:
     @property
     def message(self) -> bytes:
         """The bytes that are signed."""
-        return _PREFIX + encode_json(self._unsigned()).encode("utf-8", "surrogatepass")
+        return _PREFIX + encode_json(self._build_body()).encode("utf-8", "surrogatepass")
 
     def to_line(self) -> str:
         """Return the line, without its newline."""
-        return encode_json({**self._unsigned(), "signature": self.signature})
+        return encode_json({**self._build_body(), "signature": self.signature})
 
-    def _unsigned(self) -> dict[str, Any]:
+    def _build_body(self) -> dict[str, Any]:
         return {
             "ferrule": "checkpoint",
             "format": FORMAT,
@@ -119,14 +119,14 @@ def read_checkpoints(path: Path) -> list[Checkpoint]:
             f"cannot read the checkpoints `{path}`: {error.strerror}", code="checkpoints"
         ) from error
     if lines and lines[-1]:
-        raise _broken(path, len(lines), "was cut off")
+        raise _build_error(path, len(lines), "was cut off")
     points: list[Checkpoint] = []
     previous = NO_PREVIOUS
     for number, line in enumerate(lines[:-1], 1):
         point = _parse_line(path, number, line)
         if point.previous != previous:
             what = "does not follow the line before: lines were changed, removed or inserted"
-            raise _broken(path, number, what)
+            raise _build_error(path, number, what)
         points.append(point)
         previous = sha256(line).hexdigest()
     return points
@@ -138,14 +138,14 @@ def _parse_line(path: Path, number: int, line: bytes) -> Checkpoint:
     except ValueError:
         row = None
     if not isinstance(row, dict) or cast("dict[str, Any]", row).get("ferrule") != "checkpoint":
-        raise _broken(path, number, "is not a checkpoint")
+        raise _build_error(path, number, "is not a checkpoint")
     row = cast("dict[str, Any]", row)
     is_typed = all(type(row.get(name)) is kind for name, kind in _KINDS.items())
     if row.get("format") != FORMAT or not is_typed:
-        raise _broken(path, number, "is not a checkpoint that this version can read")
+        raise _build_error(path, number, "is not a checkpoint that this version can read")
     point = Checkpoint(**{name: row[name] for name in _KINDS}, line=number)
     if _encode(point) != line:
-        raise _broken(path, number, "was changed")
+        raise _build_error(path, number, "was changed")
     return point
 
 
@@ -153,7 +153,7 @@ def _encode(point: Checkpoint) -> bytes:
     return point.to_line().encode("utf-8", "surrogatepass")
 
 
-def _broken(path: Path, number: int, what: str) -> JournalError:
+def _build_error(path: Path, number: int, what: str) -> JournalError:
     return JournalError(f"checkpoints `{path}`: line {number} {what}", code="checkpoints_corrupt")
 
 

@@ -59,7 +59,7 @@ def _lines(call: AuditedCall, cap: int) -> Iterator[str]:
     for hook in call.hooks:
         yield from _hook(hook, cap)
     for confined in call.confined:
-        yield from _confined(confined)
+        yield from _explain_confinement(confined)
     for agent in call.agents:
         yield f"  delegated  to the session {agent}"
     yield from _outcome(call, cap)
@@ -139,7 +139,7 @@ def _hook(hook: HookAction, cap: int) -> Iterator[str]:
         yield f"             {_cut(hook.reason, cap)}"
 
 
-def _confined(confined: Confinement) -> Iterator[str]:
+def _explain_confinement(confined: Confinement) -> Iterator[str]:
     sandbox = "not confined" if confined.sandbox == "none" else f"`{confined.sandbox}`"
     yield f"  sandbox    {sandbox}, for `{confined.program}` (event {confined.event})"
     yield f"             enforced: {', '.join(confined.enforced) or 'nothing'}"

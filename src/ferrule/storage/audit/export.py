@@ -138,25 +138,25 @@ def read_export(lines: Iterable[str], verifier: Verifier | None = None) -> Itera
     record: dict[str, Any] = {}
     for line in lines:
         if record.get("type") == "end":
-            raise _refused(chain.lines + 1, "follows the end")
+            raise _build_refusal(chain.lines + 1, "follows the end")
         before = chain.hash
         record = _read_line(line, chain)
         if record.get("type") == "end":
             _check_end(record, chain, before, verifier)
         yield record
     if record.get("type") != "end":
-        raise _refused(chain.lines + 1, "and what may follow it are missing")
+        raise _build_refusal(chain.lines + 1, "and what may follow it are missing")
 
 
 def _read_line(line: str, chain: _Chain) -> dict[str, Any]:
     text, _, _ = line.rpartition(_CHAIN)
     number = chain.lines + 1
     if not text or chain.add(text + "}") != line:
-        raise _refused(number, "was changed, moved or inserted, or one before it was removed")
+        raise _build_refusal(number, "was changed, moved or inserted, or one before it was removed")
     try:
         record = json.loads(text + "}")
     except ValueError as error:
-        raise _refused(number, f"is not JSON ({error})") from error
+        raise _build_refusal(number, f"is not JSON ({error})") from error
     if number == 1:
         _check_first(record)
     return record
@@ -164,18 +164,18 @@ def _read_line(line: str, chain: _Chain) -> dict[str, Any]:
 
 def _check_first(record: dict[str, Any]) -> None:
     if record.get("ferrule") != "audit":
-        raise _refused(1, "is not the first line of an audit export", "journal_foreign")
+        raise _build_refusal(1, "is not the first line of an audit export", "journal_foreign")
     version = record.get("format")
     if version != FORMAT:
         what = f"says format {version}, this version reads {FORMAT}"
-        raise _refused(1, what, "journal_newer")
+        raise _build_refusal(1, what, "journal_newer")
 
 
 def _check_end(
     record: dict[str, Any], chain: _Chain, before: bytes, verifier: Verifier | None
 ) -> None:
     if record.get("lines") != chain.lines:
-        raise _refused(chain.lines, f"says that there are {record.get('lines')} lines")
+        raise _build_refusal(chain.lines, f"says that there are {record.get('lines')} lines")
     if verifier is None:
         return
     try:
@@ -184,8 +184,8 @@ def _check_end(
         signature = b""
     is_signed = verifier.is_valid(_PREFIX + before.hex().encode(), signature)
     if record.get("key") != verifier.name or not is_signed:
-        raise _refused(chain.lines, "is not signed with this key")
+        raise _build_refusal(chain.lines, "is not signed with this key")
 
 
-def _refused(number: int, what: str, code: str = "journal_corrupt") -> JournalError:
+def _build_refusal(number: int, what: str, code: str = "journal_corrupt") -> JournalError:
     return JournalError(f"line {number} {what}", code=code)

@@ -106,13 +106,13 @@ def read_jsonl(lines: Iterable[str]) -> Iterator[JournalRecord]:
             record = _read_line(line, number, last, ends, record)
             yield record
     if not number:
-        raise _refused(1, "the file is empty", "journal_foreign")
+        raise _build_refusal(1, "the file is empty", "journal_foreign")
     if ends and not last:
-        raise _refused(2, "no event follows")
+        raise _build_refusal(2, "no event follows")
     for session, end in last.items():
         if ends and not end.ended:
             missing = f"event {end.seq + 1} of `{session}` and what may follow it are missing"
-            raise _refused(number + 1, missing, session=session, event=end.seq + 1)
+            raise _build_refusal(number + 1, missing, session=session, event=end.seq + 1)
 
 
 def import_jsonl(
@@ -170,13 +170,15 @@ def check_header(line: str) -> dict[str, Any]:
     except ValueError:
         header = None
     if not isinstance(header, dict) or cast(dict[str, Any], header).get("ferrule") != "journal":
-        raise _refused(1, "not a Ferrule export", "journal_foreign")
+        raise _build_refusal(1, "not a Ferrule export", "journal_foreign")
     header = cast(dict[str, Any], header)
     version = header.get("format")
     if type(version) is not int or not 0 < version <= FORMAT:
-        raise _refused(1, f"format {version}, this version reads up to {FORMAT}", "journal_newer")
+        raise _build_refusal(
+            1, f"format {version}, this version reads up to {FORMAT}", "journal_newer"
+        )
     if "ends" in header and line != encode_json(header) + "\n":
-        raise _refused(1, "it was changed")
+        raise _build_refusal(1, "it was changed")
     return header
 
 
@@ -204,22 +206,22 @@ def _read_line(
 
 def _check_ended(number: int, before: JournalRecord, last: dict[str, _SessionEnd]) -> None:
     if not last[before.session].ended:
-        raise _refused(number, f"event {before.seq + 1} of `{before.session}` is missing")
+        raise _build_refusal(number, f"event {before.seq + 1} of `{before.session}` is missing")
 
 
 def _parse_line(line: str, number: int) -> dict[str, Any]:
     try:
         row: Any = json.loads(line)
     except ValueError as error:
-        raise _refused(number, f"not JSON ({error})") from error
+        raise _build_refusal(number, f"not JSON ({error})") from error
     if not isinstance(row, dict):
-        raise _refused(number, "not an event")
+        raise _build_refusal(number, "not an event")
     row = cast(dict[str, Any], row)
     wrong = [key for key, kind in _KEYS.items() if type(row.get(key)) is not kind]
     if not isinstance(row.get("body"), dict):
         wrong.append("body")
     if wrong:
-        raise _refused(number, f"`{wrong[0]}` is missing or of a wrong type")
+        raise _build_refusal(number, f"`{wrong[0]}` is missing or of a wrong type")
     return row
 
 
@@ -231,29 +233,31 @@ def _check_line(
     owner = (row["tenant"], row["user"])
     end = last.setdefault(session, _SessionEnd(0, hash_chain.FIRST_HASH, owner))
 
-    def broken(what: str, event: int = seq) -> JournalError:
-        return _refused(number, f"event {seq} of `{session}` {what}", session=session, event=event)
+    def build_event_refusal(what: str, event: int = seq) -> JournalError:
+        return _build_refusal(
+            number, f"event {seq} of `{session}` {what}", session=session, event=event
+        )
 
     if owner != end.owner:
-        raise broken("has another owner")
+        raise build_event_refusal("has another owner")
     if end.ended:
-        raise broken("follows the end of the session", end.seq + 1)
+        raise build_event_refusal("follows the end of the session", end.seq + 1)
     if seq != end.seq + 1:
-        raise broken(f"where event {end.seq + 1} should be", end.seq + 1)
+        raise build_event_refusal(f"where event {end.seq + 1} should be", end.seq + 1)
     # The body comes last in the line, as it was stored; encoded again it could differ.
     body = line.rstrip().partition(_BODY)[2].removesuffix("}") or encode_json(row["body"])
     digest = _hash_row(row, end.hash, body)
     if digest.hex() != row["hash"]:
-        raise broken("was changed")
+        raise build_event_refusal("was changed")
     end.seq = seq
     end.hash = digest
     end.ended = ends and row.get("end") is True
     event = event_from_json(row["kind"], row["body"])
     record = JournalRecord(session, seq, row["time"], row["run"], event, row["hash"], *owner, body)
     if "end" in row and not ends:
-        raise _refused(1, "it was changed: the events say that there are end marks")
+        raise _build_refusal(1, "it was changed: the events say that there are end marks")
     if ends and _format_line(record, row["kind"], body, end.ended) != line:
-        raise broken("was changed")
+        raise build_event_refusal("was changed")
     return record
 
 
@@ -264,7 +268,7 @@ def _hash_row(row: dict[str, Any], previous: bytes, body: str) -> bytes:
     return hash_chain.hash_row(previous, text.encode("utf-8", "replace"))
 
 
-def _refused(
+def _build_refusal(
     number: int, what: str, code: str = "journal_corrupt", *, session: str = "", event: int = 0
 ) -> JournalError:
     error = JournalError(f"line {number}: {what}", code=code)

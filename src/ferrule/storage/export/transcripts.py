@@ -114,7 +114,7 @@ def _line(step: Step, cap: int) -> str:
         case OpeningStep():
             return f"# {step.session}  {step.model}  {step.workspace}  {format_time(step.time)}"
         case MessageStep():
-            return "\n> " + _indented(step.text, 2).lstrip()
+            return "\n> " + _indent_lines(step.text, 2).lstrip()
         case ContextStep():
             return f"+ {_cut(step.text, cap)}"
         case AnswerStep():
@@ -132,7 +132,7 @@ def _details(step: CallStep, cap: int) -> str:
         return ""
     body = _body(step, cap).rstrip("\n")
     # A single line is already in the outcome.
-    return f"\n{_indented(body, 4)}" if "\n" in body else ""
+    return f"\n{_indent_lines(body, 4)}" if "\n" in body else ""
 
 
 def _outcome(step: CallStep) -> str:
@@ -161,7 +161,7 @@ def _cut(text: str, cap: int) -> str:
     return text if len(text) <= cap else f"{text[:cap]}\n[{len(text) - cap} more characters]"
 
 
-def _indented(text: str, width: int) -> str:
+def _indent_lines(text: str, width: int) -> str:
     return "\n".join(f"{' ' * width}{line}".rstrip() for line in text.split("\n"))
 
 
@@ -189,17 +189,17 @@ def format_time(time: int) -> str:
 def _block(step: Step, cap: int) -> str:
     match step:
         case OpeningStep():
-            return _heading(step)
+            return _render_heading(step)
         case MessageStep():
-            return f"## {step.number}. {format_time(step.time)}\n\n{_quoted(step.text)}"
+            return f"## {step.number}. {format_time(step.time)}\n\n{_quote_lines(step.text)}"
         case ContextStep():
-            return f"Context:\n\n{_fenced(_cut(step.text, cap))}"
+            return f"Context:\n\n{_fence_text(_cut(step.text, cap))}"
         case AnswerStep():
             return step.text
         case CallStep():
             text = f"Tool {_code(_outcome(step))}"
             if step.result and step.result.success:
-                text += f"\n\n{_fenced(_body(step, cap))}"
+                text += f"\n\n{_fence_text(_body(step, cap))}"
             return text
         case NoticeStep():
             return f"Note, {step.topic}: {_code(step.text)}"
@@ -207,7 +207,7 @@ def _block(step: Step, cap: int) -> str:
             return f"*{_statistics(step)}*"
 
 
-def _heading(step: OpeningStep) -> str:
+def _render_heading(step: OpeningStep) -> str:
     text = f"# Session {step.session}\n\n- opened: {format_time(step.time)}"
     if step.model:
         text += f"\n- model: {_code(step.model)}"
@@ -216,7 +216,7 @@ def _heading(step: OpeningStep) -> str:
     return text
 
 
-def _quoted(text: str) -> str:
+def _quote_lines(text: str) -> str:
 
     return "\n".join(f"> {line}".rstrip() for line in text.split("\n"))
 
@@ -229,7 +229,7 @@ def _code(text: str) -> str:
     return f"{ticks} {text} {ticks}"
 
 
-def _fenced(text: str) -> str:
+def _fence_text(text: str) -> str:
     # Longer than any fence inside, so that a result cannot end its own block.
     fence = "`" * max(3, 1 + _longest_ticks(text))
     return f"{fence}text\n{text}\n{fence}"

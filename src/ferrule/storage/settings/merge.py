@@ -75,9 +75,9 @@ class MergedSettings:
 
     def _add_from_project(self, key: str, setting: Setting, entry: Entry) -> None:
         if setting.project == "never" or key.startswith("providers."):
-            raise _refused(entry.where, f"`{key}` cannot be set by a repository")
+            raise _build_refusal(entry.where, f"`{key}` cannot be set by a repository")
         if entry.value in setting.refused_for_projects:
-            raise _refused(
+            raise _build_refusal(
                 entry.where, f"`{key}` = `{entry.value}` cannot be chosen by a repository"
             )
         current = self.values.get(key)
@@ -138,7 +138,7 @@ def _narrow(current: tuple[str, ...], wanted: tuple[str, ...]) -> tuple[tuple[st
     return kept, f"{', '.join(added)} not added, a repository can only narrow it"
 
 
-def _refused(where: str, what: str) -> ConfigError:
+def _build_refusal(where: str, what: str) -> ConfigError:
     return ConfigError(
         f"{where}: {what}",
         code="setting_not_for_projects",

@@ -92,12 +92,12 @@ def _read_group(group: Node, prefix: str, entries: Entries) -> None:
         elif setting.kind in ("models", "providers"):
             _read_map(setting, value, entries)
         elif path in entries:
-            raise _set_twice(key, path, entries)
+            raise _build_set_twice_error(key, path, entries)
         else:
             entries[path] = _entry(setting, path, value)
 
 
-def _set_twice(key: Node, path: str, entries: Entries) -> ConfigError:
+def _build_set_twice_error(key: Node, path: str, entries: Entries) -> ConfigError:
     return key.error(f"`{path}` is set twice", hint=f"it is also set at {entries[path].where}")
 
 
@@ -109,9 +109,9 @@ def _read_map(setting: Setting, node: Node, entries: Entries) -> None:
     rows = MODEL_SETTINGS if setting.kind == "models" else PROVIDER_SETTINGS
     by_key = {row.key: row for row in rows}
     aliases = MODEL_ALIASES if setting.kind == "models" else {}
-    for name, (_, group) in _mapping(node, setting.key).items():
+    for name, (_, group) in _require_mapping(node, setting.key).items():
         prefix = f"{setting.key}.{name}"
-        for written, (key_node, value) in _mapping(group, prefix).items():
+        for written, (key_node, value) in _require_mapping(group, prefix).items():
             key = aliases.get(written, written)
             path = f"{prefix}.{key}"
             if written in ("api_key", "key", "token"):
@@ -123,13 +123,13 @@ def _read_map(setting: Setting, node: Node, entries: Entries) -> None:
                 known = [f"{prefix}.{known_key}" for known_key in by_key]
                 raise unknown_setting_error(key_node.where, f"{prefix}.{written}", known)
             if path in entries:
-                raise _set_twice(key_node, path, entries)
+                raise _build_set_twice_error(key_node, path, entries)
             entries[path] = _entry(by_key[key], path, value)
 
 
-def _mapping(node: Node, path: str) -> dict[str, tuple[Node, Node]]:
+def _require_mapping(node: Node, path: str) -> dict[str, tuple[Node, Node]]:
     if node.pairs is None:
-        raise node.error(f"`{path}` = {_shown(node.value)}: must contain `key: value` lines")
+        raise node.error(f"`{path}` = {_format_value(node.value)}: must contain `key: value` lines")
     return node.pairs
 
 
@@ -137,7 +137,7 @@ def _entry(setting: Setting, path: str, node: Node) -> Entry:
     if setting.kind == "names" and node.items is not None:
         places = tuple(item.where for item in node.items)
         names = tuple(
-            _typed(setting, path, item.value, item.where, item=True) for item in node.items
+            _check_type(setting, path, item.value, item.where, item=True) for item in node.items
         )
         return Entry(names, node.where, places)
     if setting.kind == "actions":
@@ -149,8 +149,8 @@ def _entry(setting: Setting, path: str, node: Node) -> Entry:
     if setting.kind in ("policy", "policies"):
         return _policy(setting, path, node)
     if setting.kind == "loading":
-        return _loading(path, node)
-    return Entry(_typed(setting, path, node.value, node.where), node.where)
+        return _read_loading_modes(path, node)
+    return Entry(_check_type(setting, path, node.value, node.where), node.where)
 
 
 def _objects(path: str, node: Node) -> Entry:
@@ -177,7 +177,7 @@ def _policy(setting: Setting, path: str, node: Node) -> Entry:
     return Entry(value, node.where)
 
 
-def _loading(path: str, node: Node) -> Entry:
+def _read_loading_modes(path: str, node: Node) -> Entry:
     """Read a list of entries as `(name, mode)`; the default mode is `always`."""
     if node.items is None:
         raise node.error(
@@ -186,7 +186,7 @@ def _loading(path: str, node: Node) -> Entry:
         )
     found: list[tuple[str, str]] = []
     for item in node.items:
-        pairs = _mapping(item, path)
+        pairs = _require_mapping(item, path)
         for key, (key_node, _) in pairs.items():
             if key not in ("name", "loading_mode"):
                 raise key_node.error(
@@ -198,7 +198,7 @@ def _loading(path: str, node: Node) -> Entry:
             raise item.error(f"`{path}`: an entry without a tool", hint="write `name: …`")
         if mode not in ("", None, "always", "deferred"):
             raise pairs["loading_mode"][1].error(
-                f"`{path}`: `{name}` has loading_mode {_shown(mode)}",
+                f"`{path}`: `{name}` has loading_mode {_format_value(mode)}",
                 hint="use `always` or `deferred`",
             )
         found.append((name, mode or "always"))
@@ -220,18 +220,19 @@ def _plain(node: Node) -> Any:
 
 def _actions(setting: Setting, path: str, node: Node) -> Entry:
     pairs: list[tuple[str, tuple[str, ...]]] = []
-    for prefix, (_, actions) in _mapping(node, path).items():
+    for prefix, (_, actions) in _require_mapping(node, path).items():
         found = actions.items if actions.items is not None else [actions]
         for item in found:
             if item.value not in setting.choices:
                 raise item.error(
-                    f"`{path}`: found {_shown(item.value)}", hint=f"use {_listed(setting.choices)}"
+                    f"`{path}`: found {_format_value(item.value)}",
+                    hint=f"use {_join_choices(setting.choices)}",
                 )
         pairs.append((prefix, tuple(cast(str, item.value) for item in found)))
     return Entry(tuple(pairs), node.where)
 
 
-def _typed(setting: Setting, path: str, value: Any, where: str, *, item: bool = False) -> Any:
+def _check_type(setting: Setting, path: str, value: Any, where: str, *, item: bool = False) -> Any:
     """Check a value as YAML (or a program) gives it.
 
     Text is never taken for a number, nor a number for text.
@@ -240,11 +241,11 @@ def _typed(setting: Setting, path: str, value: Any, where: str, *, item: bool = 
         return None
     if setting.kind == "names" and isinstance(value, list | tuple):
         items = cast(Sequence[Any], value)
-        return tuple(_typed(setting, path, one, where, item=True) for one in items)
+        return tuple(_check_type(setting, path, one, where, item=True) for one in items)
     accepted = _accept(setting, value, item)
     if accepted is None:
-        expected = _expected(setting, item)
-        raise ConfigError(f"{where}: `{path}` = {_shown(value)}: must be {expected}")
+        expected = _describe_expected(setting, item)
+        raise ConfigError(f"{where}: `{path}` = {_format_value(value)}: must be {expected}")
     _check_range(setting, path, accepted, where)
     return accepted
 
@@ -268,8 +269,8 @@ def _accept(setting: Setting, value: Any, item: bool) -> Any:
             return None
 
 
-def _expected(setting: Setting, item: bool) -> str:
-    choices = f"one of {_listed(setting.choices)}"
+def _describe_expected(setting: Setting, item: bool) -> str:
+    choices = f"one of {_join_choices(setting.choices)}"
     if item and setting.choices:
         return choices
     return _EXPECTED.get("text" if item else setting.kind, choices)
@@ -353,7 +354,7 @@ def read_flags(flags: Mapping[str, Any]) -> Entries:
         if isinstance(value, str):
             entries[setting.key] = parse_text(setting, value, where)
         elif value is not None:
-            entries[setting.key] = Entry(_typed(setting, setting.key, value, where), where)
+            entries[setting.key] = Entry(_check_type(setting, setting.key, value, where), where)
     return entries
 
 
@@ -364,12 +365,12 @@ def parse_text(setting: Setting, text: str, where: str) -> Entry:
             node = parse_yaml(text.encode("utf-8", "replace"), where)
             return Entry(_entry(setting, setting.key, node).value, where)
         names = tuple(name.strip() for name in text.split(",") if name.strip())
-        return Entry(_typed(setting, setting.key, names, where), where)
+        return Entry(_check_type(setting, setting.key, names, where), where)
     value: Any = text.strip()
     if setting.kind in ("flag", "integer", "number", "seconds", "thinking"):
         node = parse_yaml(value.encode("utf-8", "replace"), where)
         value = node.value if not isinstance(node.value, dict | list) else text
-    return Entry(_typed(setting, setting.key, value, where), where)
+    return Entry(_check_type(setting, setting.key, value, where), where)
 
 
 # ---- messages
@@ -388,11 +389,11 @@ def unknown_setting_error(where: str, path: str, known: Iterable[str] = ()) -> C
     return ConfigError(f"{where}: unknown setting `{path}`", code="setting_unknown", hint=hint)
 
 
-def _listed(choices: Iterable[str]) -> str:
+def _join_choices(choices: Iterable[str]) -> str:
     return ", ".join(f"`{choice}`" for choice in choices)
 
 
-def _shown(value: Any) -> str:
+def _format_value(value: Any) -> str:
     if isinstance(value, dict):
         return "a map"
     if isinstance(value, list | tuple):

@@ -138,7 +138,7 @@ class _Builder:
         if name == "SequenceStartEvent":
             value, size = self._sequence(events, depth)
         elif name != "ScalarEvent":
-            value, size = self._mapping(events, depth)
+            value, size = self._build_mapping(events, depth)
         elif event.implicit[0]:
             value = _scalar(event.value)
         else:
@@ -154,7 +154,7 @@ class _Builder:
             nodes.append(self._node(event, events, depth + 1))
         return nodes, 1 + sum(node.size for node in nodes)
 
-    def _mapping(
+    def _build_mapping(
         self, events: Iterator[Any], depth: int
     ) -> tuple[dict[str, tuple[Node, Node]], int]:
         pairs: dict[str, tuple[Node, Node]] = {}

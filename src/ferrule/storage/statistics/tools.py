@@ -193,7 +193,7 @@ class ToolStatistics:
                 merged.setdefault(day, Counter()).update(counts)
         return dict(sorted(merged.items()))
 
-    def last_stopped(self, owner: Owner | None = None) -> list[FinishedCall]:
+    def list_stopped(self, owner: Owner | None = None) -> list[FinishedCall]:
         """Return the last calls that were stopped, newest first."""
         merged = Newest[FinishedCall](KEPT_CALLS)
         for numbers in self._select(owner):

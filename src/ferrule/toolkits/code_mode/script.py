@@ -167,7 +167,7 @@ class _Script:
             return await snapshot.resume(await self._settle(snapshot.pending_call_ids))
         if isinstance(snapshot, monty.AsyncNameLookupSnapshot):
             if snapshot.object_id is None and snapshot.variable_name in self.bindings:
-                return await snapshot.resume(value=_function_named(snapshot.variable_name))
+                return await snapshot.resume(value=_make_function(snapshot.variable_name))
             return await snapshot.resume()
         if snapshot.is_os_function:
             # Files, environment, clock, imports: Monty's own refusal is an exception that the
@@ -253,7 +253,7 @@ A script that gets the same answers does the same.
 """
 
 
-def _function_named(name: str) -> Any:
+def _make_function(name: str) -> Any:
     def function() -> None: ...
 
     function.__name__ = name

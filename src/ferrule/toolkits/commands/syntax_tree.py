@@ -136,7 +136,7 @@ def _read_piece(node: Node, home: str, root: str) -> tuple[str, bool]:
     return reader(node, home, root) if reader else (UNKNOWN, True)
 
 
-def _unquoted(node: Node, home: str, root: str) -> tuple[str, bool]:
+def _decode_unquoted(node: Node, home: str, root: str) -> tuple[str, bool]:
     raw = _text(node)
     out: list[str] = []
     index = 0
@@ -151,11 +151,11 @@ def _unquoted(node: Node, home: str, root: str) -> tuple[str, bool]:
     return "".join(out), False
 
 
-def _single_quoted(node: Node, home: str, root: str) -> tuple[str, bool]:
+def _decode_single_quoted(node: Node, home: str, root: str) -> tuple[str, bool]:
     return _text(node)[1:-1], False
 
 
-def _double_quoted(node: Node, home: str, root: str) -> tuple[str, bool]:
+def _decode_double_quoted(node: Node, home: str, root: str) -> tuple[str, bool]:
     """Read bytes between expansions literally: the grammar does not give every blank a node."""
     source = node.text or b""
     start = node.start_byte
@@ -176,7 +176,7 @@ def _unescape(data: bytes) -> str:
     return re.sub(r'\\([$`"\\\n])', lambda match: "" if match[1] == "\n" else match[1], text)
 
 
-def _ansi_quoted(node: Node, home: str, root: str) -> tuple[str, bool]:
+def _decode_ansi_quoted(node: Node, home: str, root: str) -> tuple[str, bool]:
     return decode_ansi_quotes(_text(node)[2:-1]), False
 
 
@@ -221,15 +221,15 @@ def _text(node: Node) -> str:
 
 
 _READERS: dict[str, Callable[[Node, str, str], tuple[str, bool]]] = {
-    "word": _unquoted,
-    "variable_name": _unquoted,
-    "test_operator": _unquoted,
+    "word": _decode_unquoted,
+    "variable_name": _decode_unquoted,
+    "test_operator": _decode_unquoted,
     "number": _number,
     "file_descriptor": _number,
-    "raw_string": _single_quoted,
-    "string": _double_quoted,
-    "translated_string": _double_quoted,
-    "ansi_c_string": _ansi_quoted,
+    "raw_string": _decode_single_quoted,
+    "string": _decode_double_quoted,
+    "translated_string": _decode_double_quoted,
+    "ansi_c_string": _decode_ansi_quoted,
     "concatenation": _concatenation,
     "simple_expansion": _variable,
     "expansion": _variable,

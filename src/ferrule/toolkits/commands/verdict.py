@@ -71,14 +71,14 @@ def _read_mapping(answer: Mapping[str, Any], request: Mapping[str, Any]) -> Verd
             )
     reason = str(answer.get("reason") or "")
     deny = answer.get("deny")
-    context = _optional_mapping(answer, "policy_context") or {}
+    context = _get_optional_mapping(answer, "policy_context") or {}
     if deny or answer.get("allow") is False:
         return Verdict(
             denial_reason=deny if isinstance(deny, str) else reason or _DEFAULT_REASON,
             context=context,
         )
-    changed = _optional_mapping(answer, "request")
-    patch = _optional_mapping(answer, "patch")
+    changed = _get_optional_mapping(answer, "request")
+    patch = _get_optional_mapping(answer, "patch")
     if patch:
         changed = _apply_patch(changed or request, patch)
     if changed is not None:
@@ -110,7 +110,7 @@ def _drop_duplicate(request: Mapping[str, Any]) -> dict[str, Any]:
     return kept
 
 
-def _optional_mapping(answer: Mapping[str, Any], key: str) -> Mapping[str, Any] | None:
+def _get_optional_mapping(answer: Mapping[str, Any], key: str) -> Mapping[str, Any] | None:
     value = answer.get(key)
     if value is not None and not isinstance(value, Mapping):
         raise ConfigError(

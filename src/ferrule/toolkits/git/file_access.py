@@ -54,7 +54,7 @@ def make_wall(program: str, folder: Path, *, writes: bool) -> LandlockAccess | N
             ("/sys/devices/system/cpu", _READ),
             *device_rules(),
             *((f"/{name}", READ_RIGHTS) for name in SYSTEM),
-            *_installed(program),
+            *_find_installation(program),
         )
     )
 
@@ -76,7 +76,9 @@ def extend_for_web(
 def extend_for_ssh(outer: LandlockAccess | None, program: str) -> LandlockAccess | None:
     """Extend a wall for fetching by SSH: TCP, the person's keys, known hosts, name resolution."""
     keys = os.path.expanduser("~/.ssh")  # noqa: PTH111  a path as text, like the others
-    return _extend(outer, [(keys, _READ), *_installed(program), *_name_resolution()], tcp=True)
+    return _extend(
+        outer, [(keys, _READ), *_find_installation(program), *_name_resolution()], tcp=True
+    )
 
 
 def _extend(
@@ -87,7 +89,7 @@ def _extend(
     return replace(outer, rules=(*outer.rules, *more), tcp=tcp)
 
 
-def _installed(program: str) -> list[PathRule]:
+def _find_installation(program: str) -> list[PathRule]:
     """Return a program outside of the system folders: its file, and the folders of its parts."""
     real = Path(program).resolve()
     if real.parts[1] in SYSTEM:

@@ -46,7 +46,7 @@ def _flags(names: str, *, content: bool = False) -> dict[str, Option]:
     return {name: Option(content=content) for name in names.split()}
 
 
-def _valued(
+def _build_options(
     names: str, value: str, *, optional: bool = False, content: bool = False
 ) -> dict[str, Option]:
     return {name: Option(value, optional, content) for name in names.split()}
@@ -57,7 +57,7 @@ _DIFF: dict[str, Option] = {
         "-s --no-patch --numstat --shortstat --name-only --name-status --summary --quiet "
         "--exit-code"
     ),
-    **_valued("--stat --dirstat", _WORD, optional=True),
+    **_build_options("--stat --dirstat", _WORD, optional=True),
     **_flags(
         "-p -u --patch --patch-with-stat --patch-with-raw --raw --check --full-index "
         "--binary -a --text -R "
@@ -68,23 +68,23 @@ _DIFF: dict[str, Option] = {
         "--irreversible-delete -D",
         content=True,
     ),
-    **_valued("-U --unified --inter-hunk-context", _NUMBER, content=True),
-    **_valued("-S -G", _TEXT, content=True),
-    **_valued("-M --find-renames --find-copies", _PERCENT, optional=True, content=True),
-    **_valued("--word-diff", "color|plain|porcelain|none", optional=True, content=True),
-    **_valued("--diff-algorithm", "patience|minimal|histogram|myers", content=True),
-    **_valued("--diff-filter", "[A-Za-z]{1,12}", content=True),
-    **_valued("--abbrev", _NUMBER, optional=True),
-    **_valued("--color", "never|auto", optional=False),
+    **_build_options("-U --unified --inter-hunk-context", _NUMBER, content=True),
+    **_build_options("-S -G", _TEXT, content=True),
+    **_build_options("-M --find-renames --find-copies", _PERCENT, optional=True, content=True),
+    **_build_options("--word-diff", "color|plain|porcelain|none", optional=True, content=True),
+    **_build_options("--diff-algorithm", "patience|minimal|histogram|myers", content=True),
+    **_build_options("--diff-filter", "[A-Za-z]{1,12}", content=True),
+    **_build_options("--abbrev", _NUMBER, optional=True),
+    **_build_options("--color", "never|auto", optional=False),
 }
 _SHOWN: dict[str, Option] = {
     **_flags(
         "--oneline --no-decorate --abbrev-commit --no-abbrev-commit --no-notes "
         "--no-expand-tabs --parents"
     ),
-    **_valued("--decorate", "short|full|auto|no", optional=True),
-    **_valued("--format --pretty", _FORMAT, optional=True),
-    **_valued("--date", r"[^\0\n]{1,80}"),
+    **_build_options("--decorate", "short|full|auto|no", optional=True),
+    **_build_options("--format --pretty", _FORMAT, optional=True),
+    **_build_options("--date", r"[^\0\n]{1,80}"),
 }
 _LOG: dict[str, Option] = {
     **_flags(
@@ -97,9 +97,13 @@ _LOG: dict[str, Option] = {
         "--cherry-pick --cherry-mark --cherry --boundary --simplify-by-decoration --full-history "
         "--ancestry-path --children --walk-reflogs -g --no-walk --source"
     ),
-    **_valued("-n --max-count --skip --min-parents --max-parents", _NUMBER),
-    **_valued("--since --after --until --before --author --committer --grep --grep-reflog", _TEXT),
-    **_valued("--branches --tags --remotes --glob --exclude", r"[^\0\n]{1,200}", optional=True),
+    **_build_options("-n --max-count --skip --min-parents --max-parents", _NUMBER),
+    **_build_options(
+        "--since --after --until --before --author --committer --grep --grep-reflog", _TEXT
+    ),
+    **_build_options(
+        "--branches --tags --remotes --glob --exclude", r"[^\0\n]{1,200}", optional=True
+    ),
 }
 
 OPTIONS: dict[Subcommand, dict[str, Option]] = {
@@ -108,10 +112,10 @@ OPTIONS: dict[Subcommand, dict[str, Option]] = {
             "-s --short -b --branch --no-branch --long --show-stash --no-show-stash --ahead-behind "
             "--no-ahead-behind --renames --no-renames"
         ),
-        **_valued("--porcelain", "v?[12]", optional=True),
-        **_valued("-u --untracked-files", "no|normal|all", optional=True),
-        **_valued("--ignored", "traditional|no|matching", optional=True),
-        **_valued("--find-renames", _PERCENT, optional=True),
+        **_build_options("--porcelain", "v?[12]", optional=True),
+        **_build_options("-u --untracked-files", "no|normal|all", optional=True),
+        **_build_options("--ignored", "traditional|no|matching", optional=True),
+        **_build_options("--find-renames", _PERCENT, optional=True),
     },
     "diff": {
         **_DIFF,
@@ -124,15 +128,15 @@ OPTIONS: dict[Subcommand, dict[str, Option]] = {
             "-l -t -s -e --show-email -w -f --show-name -n --show-number -b --root --porcelain -p "
             "--line-porcelain --first-parent --no-color --show-stats"
         ),
-        **_valued(
+        **_build_options(
             "-L",
             r"(?:/[^\0\n]{1,200}/|:[^\0\n]{1,200}|\+?\d{1,9})?(?:,(?:/[^\0\n]{1,200}/|[+-]?\d{1,9}))?",
         ),
-        **_valued("-M", _NUMBER, optional=True),
-        **_valued("--date", r"[^\0\n]{1,80}"),
-        **_valued("--abbrev", _NUMBER, optional=True),
-        **_valued("--since --until", _TEXT),
-        **_valued("--ignore-rev", r"[0-9A-Za-z_./^~@{}-]{1,200}"),
+        **_build_options("-M", _NUMBER, optional=True),
+        **_build_options("--date", r"[^\0\n]{1,80}"),
+        **_build_options("--abbrev", _NUMBER, optional=True),
+        **_build_options("--since --until", _TEXT),
+        **_build_options("--ignore-rev", r"[0-9A-Za-z_./^~@{}-]{1,200}"),
     },
 }
 

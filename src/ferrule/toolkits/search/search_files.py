@@ -61,7 +61,7 @@ class _Search:
     found: SearchResult = field(default_factory=SearchResult)
     stopped: threading.Event = field(default_factory=threading.Event)
 
-    def time_left(self) -> float:
+    def get_seconds_left(self) -> float:
         return max(0.05, self.deadline - asyncio.get_running_loop().time())
 
     async def run(self) -> SearchResult:
@@ -93,7 +93,7 @@ class _Search:
                 self.pattern.wider,
                 batch,
                 directory=self.directory,
-                timeout=self.time_left(),
+                timeout=self.get_seconds_left(),
             )
         self.found.searched += len(batch)
         reader = self._read(candidates)
@@ -104,7 +104,7 @@ class _Search:
                 # One more than wanted tells "exactly as many" from "there may be more".
                 wanted=self.wanted - self.found.matches + 1,
                 directory=self.directory,
-                timeout=self.time_left(),
+                timeout=self.get_seconds_left(),
             )
             for (name, content), some in zip(group, hits, strict=False):
                 if self._add(name, content, some):
@@ -159,7 +159,7 @@ class _Search:
             [base_names.encode("utf-8", "surrogateescape")],
             wanted=len(names),
             directory=self.directory,
-            timeout=self.time_left(),
+            timeout=self.get_seconds_left(),
         )
         if not hits:
             self.found.warnings.append(

@@ -34,7 +34,7 @@ from .units import convert
 __all__ = ["TOOLS", "Recognized", "Recognizer", "Word", "stdlib_tools"]
 
 
-def _grouped(*tools: Tool) -> tuple[Tool, ...]:
+def _add_namespace_group(*tools: Tool) -> tuple[Tool, ...]:
     """Give each tool its full name as key, in the group of its namespace.
 
     `add` alone would say too little.
@@ -45,7 +45,7 @@ def _grouped(*tools: Tool) -> tuple[Tool, ...]:
     return tuple(grouped)
 
 
-TOOLS: tuple[Tool, ...] = _grouped(
+TOOLS: tuple[Tool, ...] = _add_namespace_group(
     calc, evaluate, match, count_char, sha256, query, add_to_date, between, describe, convert, ocr
 )
 

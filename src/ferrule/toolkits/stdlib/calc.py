@@ -107,18 +107,18 @@ def _sum(reader: _Reader) -> Fraction:
 
 
 def _product(reader: _Reader) -> Fraction:
-    value = _signed(reader)
+    value = _parse_signed(reader)
     while sign := reader.take("*", "/", "//", "%"):
-        value = check_size(_apply(sign, value, _signed(reader)), "the result")
+        value = check_size(_apply(sign, value, _parse_signed(reader)), "the result")
     return value
 
 
-def _signed(reader: _Reader) -> Fraction:
+def _parse_signed(reader: _Reader) -> Fraction:
     reader.depth += 1
     if reader.depth > MAX_DEPTH:
         raise reader.error(f"more than {MAX_DEPTH} brackets or signs within each other")
     sign = reader.take("+", "-")
-    value = _signed(reader) if sign else _power(reader)
+    value = _parse_signed(reader) if sign else _power(reader)
     reader.depth -= 1
     return -value if sign == "-" else value
 
@@ -127,7 +127,7 @@ def _power(reader: _Reader) -> Fraction:
     base = _atom(reader)
     if not reader.take("^", "**"):
         return base
-    return _raise_to_power(base, _signed(reader))
+    return _raise_to_power(base, _parse_signed(reader))
 
 
 def _raise_to_power(base: Fraction, exponent: Fraction) -> Fraction:

@@ -238,10 +238,10 @@ class _Parser:
                 continue
             if not deep:
                 self._expect(".", "")
-            found.append(_Segment((self._dotted(),), deep))
+            found.append(_Segment((self._parse_dot_selector(),), deep))
         return found
 
-    def _dotted(self) -> Selector:
+    def _parse_dot_selector(self) -> Selector:
         if self._take("*"):
             return _select_children
         name = self._match(_NAME)
@@ -263,7 +263,7 @@ class _Parser:
         if self._take("?"):
             return _filter(self._tests())
         if self._next_character() in ("'", '"'):
-            return _member(self._quoted())
+            return _member(self._parse_quoted_name())
         return self._numbers()
 
     def _numbers(self) -> Selector:
@@ -300,13 +300,13 @@ class _Parser:
     def _literal(self) -> Any:
         self._skip_blanks()
         if self._next_character() in ("'", '"'):
-            return self._quoted()
+            return self._parse_quoted_name()
         written = self._match(_LITERAL)
         if not written:
             raise self._error("text in quotes, a number, true, false or null is missing")
         return json.loads(written)
 
-    def _quoted(self) -> str:
+    def _parse_quoted_name(self) -> str:
         written = self._match(_QUOTED)
         if written.startswith("'"):
             # The same text as JSON: single quotes need no escape there, double quotes do.

@@ -129,16 +129,16 @@ def _step(value: Any, token: str, place: str) -> Any:
         if token in members:
             return members[token]
         names = ", ".join(f"`{name[:40]}`" for name in islice(members, 20))
-        raise _missing(token, place, f"an object with {names or 'no members'}")
+        raise _build_not_found(token, place, f"an object with {names or 'no members'}")
     if isinstance(value, list):
         items = cast("list[Any]", value)
         if _INDEX.fullmatch(token) and len(token) < 10 and int(token) < len(items):
             return items[int(token)]
-        raise _missing(token, place, f"an array of {len(items)} (its first is `0`)")
-    raise _missing(token, place, "a single value")
+        raise _build_not_found(token, place, f"an array of {len(items)} (its first is `0`)")
+    raise _build_not_found(token, place, "a single value")
 
 
-def _missing(token: str, place: str, what: str) -> ToolFailed:
+def _build_not_found(token: str, place: str, what: str) -> ToolFailed:
     return ToolFailed(
         ErrorType.NOT_FOUND,
         f"there is no `{token[:60]}` at {place[:200] or 'the top'}, which is {what}; name "

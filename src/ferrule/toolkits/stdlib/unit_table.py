@@ -275,10 +275,10 @@ def _rows() -> Iterator[tuple[str, Unit]]:
         yield from ((name, unit) for name in names)
     for plain in (True, False):
         for names, dimension, factor in _PREFIXED:
-            yield from _prefixed(names.split(), dimension, Fraction(factor), plain=plain)
+            yield from _add_prefixes(names.split(), dimension, Fraction(factor), plain=plain)
 
 
-def _prefixed(
+def _add_prefixes(
     names: list[str], dimension: str, factor: Fraction, *, plain: bool
 ) -> Iterator[tuple[str, Unit]]:
     for sign, (word, power) in _PREFIXES.items():

@@ -111,7 +111,9 @@ class ToolSearch:
                 return _from_mapping(cast("Mapping[object, Any]", value))
             case _:
                 shapes = f"true, false, {_join_quoted(VARIANTS)} or a mapping"
-                raise ConfigError(f"tool_search: found {_shown(value)}", hint=f"say {shapes}")
+                raise ConfigError(
+                    f"tool_search: found {_format_value(value)}", hint=f"say {shapes}"
+                )
 
     @property
     def can_be_native(self) -> bool:
@@ -224,14 +226,16 @@ def _check_choice(field: str, value: object, known: Sequence[str]) -> str:
 
 
 def _value_error(field: str, value: object, wanted: str) -> ConfigError:
-    return ConfigError(f"tool_search: `{field}` is {_shown(value)}", hint=f"it must be {wanted}")
+    return ConfigError(
+        f"tool_search: `{field}` is {_format_value(value)}", hint=f"it must be {wanted}"
+    )
 
 
 def _join_quoted(words: Sequence[str]) -> str:
     return ", ".join(f'"{word}"' for word in words if word)
 
 
-def _shown(value: object) -> str:
+def _format_value(value: object) -> str:
     shown = repr(value)
     if len(shown) > 60:
         shown = shown[:60] + "…"

@@ -31,7 +31,7 @@ from ferrule.servers.mcp import (
     audio,
     client_of,
     elicitation,
-    embedded,
+    embed_content,
     image,
     roots,
     sampling,
@@ -80,7 +80,7 @@ async def test_audio_content(context: Context) -> None:
 async def test_embedded_resource(context: Context) -> None:
     """Bring a resource along."""
     client_of(context).show(
-        embedded("test://embedded-resource", "This is an embedded resource content.")
+        embed_content("test://embedded-resource", "This is an embedded resource content.")
     )
 
 
@@ -90,7 +90,9 @@ async def test_multiple_content_types(context: Context) -> str:
     client = client_of(context)
     client.show(image(PNG))
     client.show(
-        embedded("test://mixed-content-resource", '{"test":"data","value":123}', "application/json")
+        embed_content(
+            "test://mixed-content-resource", '{"test":"data","value":123}', "application/json"
+        )
     )
     return "Multiple content types test:"
 
@@ -357,7 +359,7 @@ async def asking(client: Client) -> str:
 
 
 def about(client: Client, resourceUri: str) -> list[dict[str, Any]]:
-    content = embedded(resourceUri, "Embedded resource content for testing.")
+    content = embed_content(resourceUri, "Embedded resource content for testing.")
     return [
         {"role": "user", "content": content},
         {"role": "user", "content": text("Please process the embedded resource above.")},
@@ -467,7 +469,7 @@ async def main(folder: Path) -> None:
         headers = [*scope.get("headers", ()), (b"authorization", f"Bearer {TOKEN}".encode())]
         await door({**scope, "headers": headers}, receive, send)
 
-    async with ours.running():
+    async with ours.open():
         print(f"http://127.0.0.1:{port}/mcp", flush=True)
         await serve(with_token, "127.0.0.1", port, listening=listening)
     await agent.close()

@@ -157,7 +157,7 @@ class Place:
             hosts=accepted_hosts("127.0.0.1", port),
             origins=accepted_origins("127.0.0.1", port),
         )
-        async with server.running():
+        async with server.open():
             task = asyncio.create_task(serve(app, "127.0.0.1", port, listening=listening))
             try:
                 yield f"http://127.0.0.1:{port}/mcp"

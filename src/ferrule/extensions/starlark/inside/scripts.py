@@ -90,7 +90,7 @@ class Interpreter:
         library = self._library
         module = library.Module()
         parsed, spaces = self._parsed[digest]
-        names, opening = self._opening(spaces, pure)
+        names, opening = self._build_opening(spaces, pure)
         for name in names:
             module.add_callable(_internal_name(name), self._functions[name])
         try:
@@ -105,7 +105,7 @@ class Interpreter:
         except (TypeError, ValueError, RecursionError) as error:
             raise ScriptError("error", f"its result cannot be written as JSON: {error}") from None
 
-    def _opening(self, wanted: frozenset[str], pure: bool) -> tuple[list[str], Any]:
+    def _build_opening(self, wanted: frozenset[str], pure: bool) -> tuple[list[str], Any]:
         """Return the built-ins of a module, and the text that puts them into namespaces.
 
         Namespaces that a script does not mention (`wanted`) are left out: each call would pay for

@@ -121,7 +121,7 @@ def apply_steps(steps: Iterable[Step], sources: Mapping[Step, int] | None = None
             else:
                 ACTIONS[action](place, detail)
         except OSError as error:
-            raise _failed(step, error) from error
+            raise _build_failure(step, error) from error
 
 
 def folders_above_masks(steps: Iterable[Step]) -> frozenset[str]:
@@ -138,7 +138,7 @@ def folders_above_masks(steps: Iterable[Step]) -> frozenset[str]:
     return frozenset(folders)
 
 
-def _failed(step: Step, error: OSError) -> StepFailed:
+def _build_failure(step: Step, error: OSError) -> StepFailed:
     return StepFailed(
         f"`{' '.join(step).strip()}`: {error.strerror} ({error.filename or 'no such place'})"
     )
@@ -148,7 +148,7 @@ def _copy_source(step: Step) -> int:
     try:
         return _clone(_AT_FDCWD, os.fsencode(step[2]), ATTRIBUTES[step[0]])
     except OSError as error:
-        raise _failed(step, error) from error
+        raise _build_failure(step, error) from error
 
 
 def _mount_copy(step: Step, sources: Mapping[Step, int] | None) -> None:
@@ -241,8 +241,8 @@ def _pts(place: str, _: str) -> None:
 
 
 def _overlay(place: str, folder: str) -> None:
-    lower = _escaped(place)
-    upper = _escaped(folder)
+    lower = _escape_separators(place)
+    upper = _escape_separators(folder)
     options = f"lowerdir={lower},upperdir={upper}/upper,workdir={upper}/work,userxattr"
     call_libc(
         "mount",
@@ -254,7 +254,7 @@ def _overlay(place: str, folder: str) -> None:
     )
 
 
-def _escaped(path: str) -> str:
+def _escape_separators(path: str) -> str:
     return path.replace("\\", "\\\\").replace(":", "\\:").replace(",", "\\,")
 
 

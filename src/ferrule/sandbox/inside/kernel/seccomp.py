@@ -137,63 +137,67 @@ def assemble_filter(
     """
     target = machine or system_calls.machine()
 
-    def named(names: str, answer: int, *when: ArgumentTest) -> list[Rule]:
+    def build_rules(names: str, answer: int, *when: ArgumentTest) -> list[Rule]:
         numbers = [system_calls.number(name, target) for name in names.split()]
         return [Rule(number, answer, *when) for number in numbers if number is not None]
 
-    rules = named(_ABSENT, refuse(ENOSYS)) + named(_FORBIDDEN, refuse(EPERM))
-    rules += _no_gained_rights(named, mediate)
-    rules += named("clone", refuse(EPERM), _has_any_bit(0, _NEW_NAMESPACE))
-    rules += named("unshare", refuse(EPERM), _has_any_bit(0, _NEW_NAMESPACE | _NEW_TIME))
-    rules += named("ioctl", refuse(EPERM), ArgumentTest(1, *_FORBIDDEN_CONTROLS))
-    rules += named("personality", refuse(EPERM), ArgumentTest(0, *_PERSONALITIES, one_of=False))
+    rules = build_rules(_ABSENT, refuse(ENOSYS)) + build_rules(_FORBIDDEN, refuse(EPERM))
+    rules += _no_gained_rights(build_rules, mediate)
+    rules += build_rules("clone", refuse(EPERM), _has_any_bit(0, _NEW_NAMESPACE))
+    rules += build_rules("unshare", refuse(EPERM), _has_any_bit(0, _NEW_NAMESPACE | _NEW_TIME))
+    rules += build_rules("ioctl", refuse(EPERM), ArgumentTest(1, *_FORBIDDEN_CONTROLS))
+    rules += build_rules(
+        "personality", refuse(EPERM), ArgumentTest(0, *_PERSONALITIES, one_of=False)
+    )
     # No process may change the limits of another: pid 1 needs its own.
     for high in (False, True):
-        rules += named(
+        rules += build_rules(
             "prlimit64",
             refuse(EPERM),
             ArgumentTest(0, 0, one_of=False),
             ArgumentTest(2, 0, high=high, one_of=False),
         )
-    rules += named(
+    rules += build_rules(
         "socket",
         refuse(EACCES if allow_unix_only else EAFNOSUPPORT),
         *_other_families(allow_unix_only),
     )
     if not allow_unix_only:
-        rules += named(
+        rules += build_rules(
             "socket",
             refuse(EAFNOSUPPORT),
             ArgumentTest(0, _AF_NETLINK),
             ArgumentTest(2, 0, one_of=False),
         )
-    rules += named("socketpair", refuse(EAFNOSUPPORT), ArgumentTest(0, _AF_UNIX, one_of=False))
+    rules += build_rules(
+        "socketpair", refuse(EAFNOSUPPORT), ArgumentTest(0, _AF_UNIX, one_of=False)
+    )
     if not by_name:
-        rules += named("socket", refuse(EACCES), ArgumentTest(0, _AF_UNIX))
+        rules += build_rules("socket", refuse(EACCES), ArgumentTest(0, _AF_UNIX))
     if not connect:
         # A datagram socket reaches any name without connecting, and `sendmsg` hides the name in
         # memory.
-        rules += named(
+        rules += build_rules(
             "socket socketpair",
             refuse(EACCES),
             ArgumentTest(0, _AF_UNIX),
             ArgumentTest(1, _STREAM, _SEQPACKET, mask=_TYPE, one_of=False),
         )
-        rules += named("connect", refuse(EACCES))
-        rules += named(_INTERPROCESS, refuse(ENOSYS))
+        rules += build_rules("connect", refuse(EACCES))
+        rules += build_rules(_INTERPROCESS, refuse(ENOSYS))
     if mediate and removals:
-        rules += named(_REMOVING, NOTIFY)
+        rules += build_rules(_REMOVING, NOTIFY)
     if mediate and opens:
         # Before the narrower rules for the same calls: the first one that fits answers.
-        rules += named(f"truncate {_ATTRIBUTES}", NOTIFY)
-        rules += named(_NEWER_ATTRIBUTES, refuse(ENOSYS))
-        rules += named("ioctl", refuse(ENOTTY), ArgumentTest(1, *_FILE_CONTROLS, mask=0xFF00))
-        rules += named("open", NOTIFY, ArgumentTest(1, 0, mask=_O_PATH))
-        rules += named("openat", NOTIFY, ArgumentTest(2, 0, mask=_O_PATH))
+        rules += build_rules(f"truncate {_ATTRIBUTES}", NOTIFY)
+        rules += build_rules(_NEWER_ATTRIBUTES, refuse(ENOSYS))
+        rules += build_rules("ioctl", refuse(ENOTTY), ArgumentTest(1, *_FILE_CONTROLS, mask=0xFF00))
+        rules += build_rules("open", NOTIFY, ArgumentTest(1, 0, mask=_O_PATH))
+        rules += build_rules("openat", NOTIFY, ArgumentTest(2, 0, mask=_O_PATH))
     if mediate:
-        rules += named(_CREATING, NOTIFY)
-        rules += named("open", NOTIFY, ArgumentTest(1, _O_CREAT, mask=_O_CREAT | _O_PATH))
-        rules += named("openat", NOTIFY, ArgumentTest(2, _O_CREAT, mask=_O_CREAT | _O_PATH))
+        rules += build_rules(_CREATING, NOTIFY)
+        rules += build_rules("open", NOTIFY, ArgumentTest(1, _O_CREAT, mask=_O_CREAT | _O_PATH))
+        rules += build_rules("openat", NOTIFY, ArgumentTest(2, _O_CREAT, mask=_O_CREAT | _O_PATH))
     return bpf.assemble(system_calls.AUDIT_ARCH[target], rules, system_calls.LAST)
 
 

@@ -111,7 +111,7 @@ class Caller:
 
     def open_working_folder(self) -> int:
         """Return a new handle of the folder that its relative names begin in."""
-        return self._checked(file_calls.openat(self._folder, b"cwd", O_PATH | os.O_CLOEXEC, 0))
+        return self._check_result(file_calls.openat(self._folder, b"cwd", O_PATH | os.O_CLOEXEC, 0))
 
     def open_descriptor(self, number: int) -> int:
         """Return a new handle of the file behind one of its descriptors, of any kind."""
@@ -123,7 +123,7 @@ class Caller:
             return self.duplicate_descriptor(number)
         if found == -ENOENT:
             raise CallRefused(EBADF)
-        return self._checked(found)
+        return self._check_result(found)
 
     def duplicate_descriptor(self, number: int) -> int:
         """Return its descriptor itself, shared: for sockets, which cannot be opened again."""
@@ -154,7 +154,7 @@ class Caller:
         """
         stat = file_calls.openat(self._folder, b"stat", os.O_RDONLY | os.O_CLOEXEC, 0)
         try:
-            line = os.read(self._checked(stat), PAGE)
+            line = os.read(self._check_result(stat), PAGE)
         except ProcessLookupError:
             raise CallerGone from None
         finally:
@@ -164,7 +164,7 @@ class Caller:
 
     def _field(self, name: bytes) -> bytes:
         if self._status < 0:
-            self._status = self._checked(
+            self._status = self._check_result(
                 file_calls.openat(self._folder, b"status", os.O_RDONLY | os.O_CLOEXEC, 0)
             )
         try:
@@ -177,7 +177,7 @@ class Caller:
         start = found + len(name)
         return lines[start : lines.index(b"\n", start)]
 
-    def _checked(self, result: int) -> int:
+    def _check_result(self, result: int) -> int:
         if result in (-ENOENT, -ESRCH):
             raise CallerGone
         if result < 0:

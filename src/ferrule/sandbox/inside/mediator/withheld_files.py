@@ -86,7 +86,7 @@ class WithheldFiles:
             return
         level = self._level(folder)
         if level < HIDDEN and name:
-            path = _joined(folder, name)
+            path = _join_path(folder, name)
             if path in self._hidden:
                 level = HIDDEN
             elif path in self._read_only:
@@ -114,7 +114,7 @@ class WithheldFiles:
         """
         if self._empty:
             return None
-        cover = self._hidden.get(_joined(folder, name)) or self._files.get(
+        cover = self._hidden.get(_join_path(folder, name)) or self._files.get(
             (status.st_dev, status.st_ino)
         )
         if cover is None or self._level(folder) == HIDDEN:
@@ -145,5 +145,5 @@ class WithheldFiles:
         return level
 
 
-def _joined(folder: bytes, name: bytes) -> bytes:
+def _join_path(folder: bytes, name: bytes) -> bytes:
     return folder.rstrip(b"/") + b"/" + name
