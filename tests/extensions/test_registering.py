@@ -18,10 +18,11 @@ from script_rooms import Room
 
 from ferrule import Agent
 from ferrule.core.calls import ErrorType, ToolResult
-from ferrule.core.errors import ToolDefinitionError
-from ferrule.core.events import DirectCall, ModelAnswered, Noticed, PersonAnswered
+from ferrule.core.errors import ProviderError, ToolDefinitionError
+from ferrule.core.events import DirectCall, Noticed, PersonAnswered
+from ferrule.core.messages import UserMessage
 from ferrule.engine.hooks.events import Action, CompletionPre, ToolPre, block, modify
-from ferrule.engine.registration.exchange import GrowingExchange
+from ferrule.engine.registration.exchange import RegistrationExchange
 from ferrule.engine.registration.registration import MAX_LIMIT, RegistrationLimits
 from ferrule.engine.registration.session_catalog import SessionCatalog
 from ferrule.engine.session import Session
@@ -38,8 +39,10 @@ from ferrule.extensions.tool_files.registration_tools import (
 from ferrule.extensions.web.domains import AllowedDomains
 from ferrule.extensions.web.fetch import WebClient
 from ferrule.hooks import hook
-from ferrule.models.client import ToolSpec
-from ferrule.models.scripted import Scripted, calls, says
+from ferrule.models.capabilities import Capabilities
+from ferrule.models.client import Exchange, ToolSpec
+from ferrule.models.scripted import Scripted, calls, fails, says
+from ferrule.models.tool_modes.selection import open_exchange
 from ferrule.permissions.approvals import ApprovalAnswer, ApprovalRequest
 from ferrule.tools.catalog import Catalog
 from ferrule.tools.decorator import tool
@@ -747,34 +750,28 @@ async def test_hooks_that_change_questions_and_a_growing_list_of_tools_get_along
     assert wire.histories[-1][0].text == "changed in turn 3"
 
 
-class Falling:
-    """An exchange that is in another way than it was opened in."""
-
-    def __init__(self, way: str) -> None:
-        self.way = way
-        self.notices: list[tuple[str, str]] = [("fallback", way)]
-
-    async def ask(self, history: Any, **more: Any) -> ModelAnswered:
-        self.way = "text"
-        return ModelAnswered("", ())
-
-
 @pytest.mark.proves("registering.stable-prefix")
-async def test_a_way_that_a_provider_refused_is_not_tried_again(growing: Room) -> None:
-    ways: list[tuple[int, str]] = []
+async def test_a_tool_mode_that_a_provider_refused_is_not_tried_again() -> None:
+    refusal = ProviderError("no tools here", code="tools_unsupported", retryable=False)
+    model = Scripted(
+        [fails(refusal), says("one"), says("two"), says("three")],
+        capabilities=Capabilities(True, False),
+    )
+    asked: list[str] = []
 
-    async def open_with(added: tuple[ToolSpec, ...], way: str) -> Falling:
-        ways.append((len(added), way))
-        return Falling(way or "native")
+    async def open_with(added: tuple[ToolSpec, ...], tool_mode: str) -> Exchange:
+        asked.append(tool_mode)
+        specs = (ToolSpec("look", "look", "Look.", look.schema_json()), *added)
+        return (await open_exchange(model, tool_mode or "auto", "", specs))[0]
 
     catalog = SessionCatalog(Catalog())
-    grown = GrowingExchange(open_with, catalog, lambda: catalog.specs(lambda one: True))
-    for name in ("a", "b", "c"):
-        await grown.ask([])
+    exchange = RegistrationExchange(open_with, catalog, lambda: catalog.specs(lambda one: True))
+    for name in ("a", "b"):
+        await exchange.ask([UserMessage("go")])
         catalog.add(replace(look, name=name))
-    await grown.ask([])
-    assert ways == [(0, ""), (1, "text"), (2, "text"), (3, "text")]
-    assert grown.notices == [("fallback", "native"), *[("fallback", "text")] * 3]
+    await exchange.ask([UserMessage("go")])
+    assert asked == ["", "text", "text"]
+    assert [topic for topic, _ in exchange.notices] == ["fallback"]
 
 
 # ---- a session that goes on elsewhere

@@ -186,6 +186,19 @@ class ToolModeOpener(Protocol):
         ...
 
 
+def tool_mode_of(exchange: Exchange | None) -> str:
+    """Return the tool mode that an exchange is in now; "" if it does not say.
+
+    An exchange that wraps another one has it as `inner`.
+    """
+    while exchange is not None:
+        tool_mode = getattr(exchange, "tool_mode", "")
+        if tool_mode:
+            return tool_mode
+        exchange = getattr(exchange, "inner", None)
+    return ""
+
+
 @runtime_checkable
 class HasToolModes(Protocol):
     """A model client with tool modes that are not those of `models.tool_modes`.

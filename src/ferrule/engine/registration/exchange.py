@@ -14,7 +14,7 @@ from typing import Any
 from ferrule.core.events import ModelAnswered
 from ferrule.core.messages import Message
 from ferrule.engine.tool_search.discovery import ToolDiscovery
-from ferrule.models.client import Exchange, Sink, ToolSpec
+from ferrule.models.client import Exchange, Sink, ToolSpec, tool_mode_of
 
 from .session_catalog import SessionCatalog
 
@@ -42,7 +42,7 @@ class RegistrationExchange:
         self._inner: Exchange | None = None
         self._discovered: tuple[str, ...] = ()
         self._version = -1
-        self._first = self._way = ""
+        self._first = self._tool_mode = ""
         self.notices: list[tuple[str, str]] = []
 
     async def open(self) -> Exchange:
@@ -55,11 +55,11 @@ class RegistrationExchange:
         version = self._catalog.version
         self._discovered = self._catalog.discovered
         # A tool mode that the provider has refused is not tried again.
-        tool_mode = getattr(self._inner, "way", "")
+        tool_mode = tool_mode_of(self._inner)
         if tool_mode != self._first:
-            self._way = tool_mode
-        self._inner = await self._open(self._specs(), self._way)
-        self._first = self._first or getattr(self._inner, "way", "")
+            self._tool_mode = tool_mode
+        self._inner = await self._open(self._specs(), self._tool_mode)
+        self._first = self._first or tool_mode_of(self._inner)
         self._version = version
         return self._inner
 
