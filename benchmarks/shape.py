@@ -66,9 +66,8 @@ PLAIN = words(
 """Words that only look like participles."""
 NOUNS = words(
     """
-    beginning building encoding ending framing heading listing mapping meaning nothing
-    reasoning recording sampling setting spelling spending string thing thinking timing
-    warning
+    beginning building encoding ending framing heading mapping meaning recording sampling
+    setting spelling spending string timing warning
     """
 )
 """Nouns in -ing: exact names of what is returned."""

@@ -33,9 +33,9 @@ def resources(folder: Path) -> list[object]:
 
 
 async def outcomes(
-    text: str, pool: WorkerPool, *, beside: tuple[ToolFile, ...] = ()
+    text: str, pool: WorkerPool, *, others: tuple[ToolFile, ...] = ()
 ) -> list[CaseOutcome]:
-    return await run_cases(tool(text), CaseEnvironment(TOOLS, resources, pool), beside=beside)
+    return await run_cases(tool(text), CaseEnvironment(TOOLS, resources, pool), others=others)
 
 
 READ = """
@@ -173,7 +173,7 @@ async def test_a_test_may_call_the_other_tools_of_the_repository(
           return meta.call_tool("other", {})
     tests: [{ files: { a: x }, contains: x! }]
     """
-    (found,) = await outcomes(text, shared_workers, beside=(other,))
+    (found,) = await outcomes(text, shared_workers, others=(other,))
     assert found.passed, found
 
 

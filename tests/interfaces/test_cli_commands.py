@@ -274,7 +274,7 @@ def test_a_model_is_probed(folder: Path, ferrule: Any, script: Any) -> None:
     out = ferrule("models", "probe", model).out
     assert "tools        yes\n" in out and "tool mode    native\n" in out
     made = json.loads(ferrule("models", "probe", model, "--json").out)
-    assert (made["model"], made["tools"], made["way"]) == (model, True, "native")
+    assert (made["model"], made["tools"], made["tool_mode"]) == (model, True, "native")
     assert ferrule("models", "probe", "nobody:x").code == 2
 
 

@@ -1,4 +1,4 @@
-"""Makes `source` importable for the tests of this folder."""
+"""Makes `source` and `shape` (of `benchmarks`) importable for the tests of this folder."""
 
 from __future__ import annotations
 
@@ -6,3 +6,4 @@ import sys
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parent))
+sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "benchmarks"))

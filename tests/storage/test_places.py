@@ -18,7 +18,7 @@ from ferrule.storage.artifacts.files import FileArtifactStore
 from ferrule.storage.journal.sqlite import SqliteJournal
 from ferrule.storage.locations import create_artifact_store, create_journal
 from ferrule.storage.settings.settings import load_settings
-from ferrule.storage.store_urls import expand_variables, is_url, redact_url, reject_password
+from ferrule.storage.store_urls import expand_variables, is_url, redact_url, refuse_password
 
 DATABASE = "postgresql://ferrule:${DB_PASSWORD}@db.example.com/ferrule"
 
@@ -121,7 +121,7 @@ def test_settings_take_an_address_that_names_its_secret(address: str, tmp_path: 
     own.write_text(f'journal: "{address}"\nartifacts: {{store: "{address}"}}\n')
     found = load_settings(user_file=own, environment={})
     assert found.journal == address and found["artifacts.store"] == address
-    reject_password(address, "here")
+    refuse_password(address, "here")
 
 
 def test_a_file_stays_a_path_in_settings(tmp_path: Path) -> None:

@@ -56,7 +56,7 @@ def probe(model: str, as_json: bool) -> None:
     capabilities, tool_mode = asyncio.run(_probe_model(model))
     if as_json:
         # `way` is the name of the tool mode in this format.
-        content = {"model": model, "way": tool_mode, **asdict(capabilities)}
+        content = {"model": model, "tool_mode": tool_mode, **asdict(capabilities)}
         click.echo(json.dumps(content, indent=2))
         return
     answers = {True: "yes", False: "no", None: "unknown"}

@@ -180,7 +180,7 @@ def _names_tools(tool_filter: object) -> bool:
     )
 
 
-def reject_hosted_tools(tools: Sequence[Mapping[str, Any]], model: str) -> None:
+def refuse_hosted_tools(tools: Sequence[Mapping[str, Any]], model: str) -> None:
     """Refuse hosted tools, for clients that have none.
 
     Raises:

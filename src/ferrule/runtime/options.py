@@ -29,7 +29,6 @@ _SETTINGS = (
         help="How much is allowed without asking.",
     ),
     click.option(
-        "--way",
         "--tool-mode",
         "tool_mode",
         type=click.Choice(["auto", "native", "constrained", "text", "commands", "none"]),

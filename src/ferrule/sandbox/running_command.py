@@ -68,7 +68,7 @@ class Execution:
     _control: socket.socket | None = None
     _reports: dict[str, list[str]] = field(default_factory=dict[str, list[str]])
     _partial_line: bytes = b""
-    _watcher: asyncio.Task[CommandResult] | None = None
+    _watching: asyncio.Task[CommandResult] | None = None
     _stopped: bool = False
     _killed: bool = False
     _timed_out: bool = False
@@ -86,13 +86,13 @@ class Execution:
 
     def add_done_callback(self, call: Callable[[Execution], object]) -> None:
         """Have `call` called once everything is gone. Only after `start`."""
-        assert self._watcher is not None
-        self._watcher.add_done_callback(lambda _: call(self))
+        assert self._watching is not None
+        self._watching.add_done_callback(lambda _: call(self))
 
     async def wait(self) -> CommandResult:
         """Wait until everything is gone. Cancelling the wait ends nothing."""
-        assert self._watcher is not None
-        return await asyncio.shield(self._watcher)
+        assert self._watching is not None
+        return await asyncio.shield(self._watching)
 
     async def end(self) -> CommandResult:
         """End everything that it started: SIGTERM, the command's grace period, SIGKILL."""
@@ -133,7 +133,7 @@ class Execution:
         finally:
             os.close(record)
         self._check_started()
-        self._watcher = asyncio.create_task(self._watch(), name=f"ferrule command {self.pid}")
+        self._watching = asyncio.create_task(self._watch(), name=f"ferrule command {self.pid}")
 
     async def _hand_over(self, launcher: Launcher, record: int) -> None:
         loop = asyncio.get_running_loop()

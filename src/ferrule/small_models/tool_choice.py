@@ -98,7 +98,7 @@ LearnedWeights = tuple[list[float], list[list[float]]]
 
 @frozen
 class ToolOffer:
-    """A tool as a candidate: its wire name, its description, its slots, and example requests."""
+    """A tool as a candidate: its API name, its description, its slots, and example requests."""
 
     name: str
     description: str

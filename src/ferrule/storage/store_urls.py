@@ -44,7 +44,7 @@ def expand_variables(url: str, environment: Mapping[str, str] | None = None) -> 
     return _VARIABLE.sub(fill, url)
 
 
-def reject_password(url: str, where: str) -> None:
+def refuse_password(url: str, where: str) -> None:
     """Refuse a URL that contains a password instead of the name of a variable that holds it.
 
     Raises:

@@ -448,9 +448,9 @@ class ModelClientConformance:
 
     def test_a_server_that_is_not_there_is_unreachable(self) -> None:
         async def story(talk: Conversation) -> None:
-            wire = self.make_client("http://127.0.0.1:1", talk.transport)
+            client = self.make_client("http://127.0.0.1:1", talk.transport)
             with pytest.raises(ProviderError) as raised:
-                await wire.open("", [], ModelOptions()).ask(HELLO)
+                await client.open("", [], ModelOptions()).ask(HELLO)
             assert (raised.value.code, len(talk.waits)) == ("unreachable", 3)
             assert raised.value.hint
 

@@ -228,7 +228,7 @@ async def _run_tests(tools: list[ToolFile]) -> list[CaseOutcome]:
     bench = workbench_for_tests()
     outcomes: list[CaseOutcome] = []
     for tool in tools:
-        outcomes += await run_cases(tool, bench, beside=tools)
+        outcomes += await run_cases(tool, bench, others=tools)
     return outcomes
 
 

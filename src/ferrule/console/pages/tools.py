@@ -152,7 +152,7 @@ async def _render_tool(
             for rule in (*gate.rules.deny, *gate.rules.ask, *gate.rules.allow)
             if _concerns(rule, tool)
         ],
-        "wire": console.assembly.agent.catalog.api_name(tool),
+        "api_name": console.assembly.agent.catalog.api_name(tool),
     }
     return console.render_page(request, "tool.html", status=status, **{**values, **more})
 

@@ -91,7 +91,7 @@ class ContextOptions:
 
 
 async def measure_window(
-    wire: ModelClient, options: ModelOptions, system: str, specs: Iterable[ToolSpec]
+    model_client: ModelClient, options: ModelOptions, system: str, specs: Iterable[ToolSpec]
 ) -> WindowSurroundings:
     """Measure the window and what system text and tools take of it.
 
@@ -100,12 +100,12 @@ async def measure_window(
     texts = (part for spec in specs for part in (spec.name, spec.description, spec.schema))
     tools = sum(map(estimate_text_tokens, texts))
     try:
-        if isinstance(wire, HasRequestedWindow):
-            window = await wire.requested_window(options)
+        if isinstance(model_client, HasRequestedWindow):
+            window = await model_client.requested_window(options)
         else:
-            known = (await wire.capabilities()).context or 0
+            known = (await model_client.capabilities()).context or 0
             asked = options.num_ctx or 0
             window = min(known or asked, asked or known)
     except ProviderError:
         window = None
-    return WindowSurroundings(wire.model, window or 0, estimate_text_tokens(system), tools)
+    return WindowSurroundings(model_client.model, window or 0, estimate_text_tokens(system), tools)

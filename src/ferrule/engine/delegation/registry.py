@@ -49,8 +49,8 @@ class SubAgentRegistry:
         """Close the clients of sub-agents' own models; they are opened again when needed."""
         clients = list(self._clients.values())
         self._clients = {}
-        for wire in clients:
-            await wire.close()
+        for model_client in clients:
+            await model_client.close()
 
     def is_read_only(self, agent: str, tools: Iterable[str] | None, catalog: Catalog) -> bool:
         """Whether no tool that a sub-agent could use changes anything."""

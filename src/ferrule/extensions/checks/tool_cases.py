@@ -71,15 +71,15 @@ class CaseEnvironment:
 
 
 async def run_cases(
-    file: ToolFile, environment: CaseEnvironment, *, beside: Iterable[ToolFile] = ()
+    file: ToolFile, environment: CaseEnvironment, *, others: Iterable[ToolFile] = ()
 ) -> list[CaseOutcome]:
     """Run every test and example of a file, one after another.
 
-    `beside` are the other tools of the repository.
+    `others` are the other tools of the repository.
     """
     if file.script is None:
         return []
-    others = [tool for tool in beside if tool.name != file.name]
+    others = [tool for tool in others if tool.name != file.name]
     outcomes = [await _run_case(file, case, environment, others) for case in file.cases]
     for number, example in enumerate(file.examples, 1):
         name = str(example.get("request") or f"example {number}")

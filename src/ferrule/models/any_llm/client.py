@@ -27,7 +27,7 @@ from ferrule.core.messages import AssistantMessage, Message, ToolMessage, UserMe
 from ferrule.models.answer_building import AnswerBuilder, drop_calls, objects_in
 from ferrule.models.client import Capabilities, ModelOptions, Sink, ToolSpec
 from ferrule.models.exact_json import seal, unseal
-from ferrule.models.hosted_tools import reject_hosted_tools
+from ferrule.models.hosted_tools import refuse_hosted_tools
 from ferrule.models.http.retry import retry
 from ferrule.models.openai.chat_answers import ChatStreamParser, parse_answer
 from ferrule.models.provider_errors import error_from_object
@@ -109,7 +109,7 @@ class AnyLLM:
 
     def open(self, system: str, tools: Sequence[ToolSpec], options: ModelOptions) -> AnyExchange:
         if options.provider_tools:
-            reject_hosted_tools(options.provider_tools, self.model)
+            refuse_hosted_tools(options.provider_tools, self.model)
         return AnyExchange(self, system, tools, options)
 
     async def load_client(self) -> LibraryClient:

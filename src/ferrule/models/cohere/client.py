@@ -26,7 +26,7 @@ from ferrule.core.messages import AssistantMessage, Message, ToolMessage, UserMe
 from ferrule.models.answer_building import AnswerBuilder, drop_calls
 from ferrule.models.client import Capabilities, ModelOptions, Sink, ToolSpec
 from ferrule.models.exact_json import seal, unseal
-from ferrule.models.hosted_tools import reject_hosted_tools
+from ferrule.models.hosted_tools import refuse_hosted_tools
 from ferrule.models.http.server_sent_events import EventSplitter
 from ferrule.models.http.streaming import parse_stream
 from ferrule.models.http.transport import Transport
@@ -110,7 +110,7 @@ class Cohere:
         return self._capabilities
 
     def open(self, system: str, tools: Sequence[ToolSpec], options: ModelOptions) -> CohereExchange:
-        reject_hosted_tools(options.provider_tools, self.model)
+        refuse_hosted_tools(options.provider_tools, self.model)
         return CohereExchange(self, system, tools, options)
 
     async def close(self) -> None:

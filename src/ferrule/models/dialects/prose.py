@@ -61,7 +61,7 @@ class Prose:
             self._tokens_at = len(self._space_before)
         self._space_before += token
 
-    def add_gap(self) -> None:
+    def add_break(self) -> None:
         """Mark a place at which something stood that is not text."""
         if self._tokens_at is not None:
             self._space_before = self._space_before[: self._tokens_at]

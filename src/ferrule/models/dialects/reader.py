@@ -24,10 +24,10 @@ from .regions import (
     BareRegion,
     DoubtfulRegion,
     FencedBlock,
-    Gap,
     HeadlessReasoningRegion,
     Item,
     MarkedRegion,
+    Omission,
     Problem,
     ReasoningRegion,
     ReasoningText,
@@ -490,7 +490,7 @@ class ReplyReader:
     def _open_tail(self, mark: str, rest: str, end: bool) -> bool:
         """Drop the end of a call where none is open."""
         self._rest = rest
-        self._take(Gap())
+        self._take(Omission())
         return True
 
     def _open_think(self, mark: str, rest: str, end: bool) -> bool:
@@ -508,7 +508,7 @@ class ReplyReader:
             return self._take_literally(mark, rest)
         self._rest = rest
         if self._thought:
-            self._take(Gap())
+            self._take(Omission())
             return True
         before = "".join(self._pieces)[: self._position() - len(mark)]
         self._set_aside += self._calls
@@ -535,7 +535,7 @@ class ReplyReader:
                 harmony.CALL, f"{mark} to={tool}", self._tools, said=mark + header
             )
             return self._begin(region, rest, "harmony")
-        self._take(Gap())
+        self._take(Omission())
         if channel == "analysis":
             return self._begin(ReasoningRegion(mark, head=True, closes=harmony.MESSAGE_END), rest)
         self._rest = rest
@@ -550,7 +550,7 @@ class ReplyReader:
 
     def _open_noise(self, mark: str, rest: str, end: bool) -> bool:
         self._rest = rest
-        self._take(Gap())
+        self._take(Omission())
         return True
 
     def _open_bare(self, mark: str, rest: str, end: bool) -> bool:
@@ -641,16 +641,16 @@ class ReplyReader:
             case FoundCall():
                 self._dialect = self._dialect or name
                 self._calls.append(item)
-                self._prose.add_gap()
+                self._prose.add_break()
                 self._after_call, self._head = True, False
             case ReasoningText(text):
                 self._thought = True
                 self._thoughts.append(text)
-                self._prose.add_gap()
+                self._prose.add_break()
             case Problem(text):
                 self._problems.append(text)
-            case Gap():
-                self._prose.add_gap()
+            case Omission():
+                self._prose.add_break()
             case TurnEnd(token):
                 self._prose.add_end_token(token)
             case FencedBlock():

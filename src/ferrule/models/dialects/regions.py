@@ -52,7 +52,7 @@ class FencedBlock:
 
 
 @frozen
-class Gap:
+class Omission:
     """A place at which something stood that is neither text nor a call: a header, a wrapper."""
 
 
@@ -63,7 +63,7 @@ class TurnEnd:
     token: str
 
 
-Item = str | FoundCall | ReasoningText | Problem | FencedBlock | Gap | TurnEnd
+Item = str | FoundCall | ReasoningText | Problem | FencedBlock | Omission | TurnEnd
 
 
 @dataclass(slots=True)
@@ -206,7 +206,7 @@ class MarkedRegion:
             # This is the beginning of a call and does not just mention one: a person sees neither
             # its mark nor what came after it.
             problem = f"a call was begun and not finished, and left out of the text: {text.strip()}"
-            return RegionOutcome([Gap(), Problem(problem.strip(": "))])
+            return RegionOutcome([Omission(), Problem(problem.strip(": "))])
         items: list[Item] = [self._said]
         if "|" in self._opener or "｜" in self._opener or self._opener.startswith("["):
             items.append(Problem(f"`{self._opener}` led to no call and was left in the text"))
@@ -302,7 +302,7 @@ class DoubtfulRegion:
         if not text:
             return RegionOutcome([])
         problem = f"left out of the text, as it may belong to a call that cannot be read: {text}"
-        return RegionOutcome([Gap(), Problem(problem)])
+        return RegionOutcome([Omission(), Problem(problem)])
 
 
 _PROBE = re.compile(r"[ \t]*(?:\{\s*[\"']|\[\s*\{|\[\s*[A-Za-z_][\w.]*\(|[A-Za-z_][\w.]*\()")

@@ -27,7 +27,7 @@ from ferrule.models.answer_building import (
 )
 from ferrule.models.capabilities import read_ollama_show
 from ferrule.models.client import Capabilities, ModelOptions, Sink, ToolSpec
-from ferrule.models.hosted_tools import reject_hosted_tools
+from ferrule.models.hosted_tools import refuse_hosted_tools
 from ferrule.models.http.server_sent_events import LineSplitter
 from ferrule.models.http.streaming import parse_stream
 from ferrule.models.http.transport import Transport
@@ -103,7 +103,7 @@ class Ollama:
 
     def open(self, system: str, tools: Sequence[ToolSpec], options: ModelOptions) -> OllamaExchange:
         if options.provider_tools:
-            reject_hosted_tools(options.provider_tools, self.model)
+            refuse_hosted_tools(options.provider_tools, self.model)
         return OllamaExchange(self, system, tools, options)
 
     async def close(self) -> None:

@@ -16,7 +16,7 @@ from typing import Any
 
 from ferrule.core.errors import ConfigError
 from ferrule.models.client import Capabilities, ModelOptions, ToolSpec
-from ferrule.models.hosted_tools import reject_hosted_tools
+from ferrule.models.hosted_tools import refuse_hosted_tools
 from ferrule.models.http.transport import Transport
 
 from .chat_exchange import ChatExchange, EncodedTools, list_models, read_capabilities
@@ -90,7 +90,7 @@ class OpenAIChat:
     def open(self, system: str, tools: Sequence[ToolSpec], options: ModelOptions) -> ChatExchange:
 
         if options.provider_tools:
-            reject_hosted_tools(options.provider_tools, self.model)
+            refuse_hosted_tools(options.provider_tools, self.model)
         encoded = self._tools
         if encoded is None or encoded.tools is not tools:
             encoded = EncodedTools(tools)

@@ -33,7 +33,7 @@ _CALL_NOT_RUN = (
 
 
 def find_call_in_text(answer: ModelAnswered, names: ToolNames) -> str:
-    """Return the wire name of the tool that an answer calls in its text; "" if there is no call.
+    """Return the API name of the tool that an answer calls in its text; "" if there is no call.
 
     Everything in the text that could be a call must call an offered tool by its exact name.
     """

@@ -94,13 +94,13 @@ async def open_exchange(
             `allow` runs them, `allow_once` runs those of the first such answer, `reject` runs none.
 
     Raises:
-        ConfigError: If `way` or `native_fallback` is none of these.
+        ConfigError: If `tool_mode` or `native_fallback` is none of these.
         ProviderError: If the model cannot be asked for its capabilities.
     """
     if tool_mode not in ("auto", *TOOL_MODES):
         raise ConfigError(
             f"`{tool_mode}` is not a tool mode",
-            code="way",
+            code="tool_mode",
             hint=f"use one of auto, {', '.join(TOOL_MODES)}",
         )
     if native_fallback not in ("allow", "allow_once", "reject"):
@@ -246,7 +246,7 @@ class FallbackExchange:
     ) -> ModelAnswered:
         """Ask the model in the tool mode in use; fall back to the next one if it is refused.
 
-        See `Exchange.ask`. The answer's `tool_mode` is the tool mode it came in.
+        See `Exchange.ask`. The answer's `way` is the tool mode it came in.
         """
         while True:
             native = self.tool_mode == "native"

@@ -41,7 +41,7 @@ def become_command(session: SandboxRecord, channel: socket.socket, orders: socke
         channel.send(HERE)
         close_others(channel.fileno(), orders.fileno())
         namespaces.set_resource_limits(session.limits)
-        namespaces.forbid_gaining_rights()
+        namespaces.deny_new_rights()
         _run(session, channel, orders)
     except BaseException as error:  # noqa: BLE001  the last frame of this process: who waits must hear why
         channel.send(describe_failure(error))

@@ -90,7 +90,7 @@ def _become(
         signal.set_wakeup_fd(-1)
         signal.pthread_sigmask(signal.SIG_SETMASK, ())
         namespaces.set_resource_limits(session.limits)
-        namespaces.forbid_gaining_rights()
+        namespaces.deny_new_rights()
         namespaces.drop_capabilities()
         _confine(session, listener)
         os.execve(launch.program, launch.argv, launch.environment)

@@ -101,21 +101,23 @@ class OfferedModels:
 
         An error is reported and does not keep the others open.
         """
-        wires, self._clients = list(self._clients.values()), {}
-        for wire in wires:
+        model_clients, self._clients = list(self._clients.values()), {}
+        for model_client in model_clients:
             try:
-                await wire.close()
+                await model_client.close()
             except FerruleError as error:
                 self._assembly.notice(error.detail)
 
     def _create_agent(self, model: str, user: tuple[str, str]) -> Agent:
         base = self._assembly.agent
-        wire = self.client(model)
+        model_client = self.client(model)
         tenant, name = user
         made = base.copy_for_user(name, tenant=tenant) if self._named else base.copy()
         if model != self._own:
             mine = self._assembly.settings.for_model(model)
-            made.change_model(wire, options=self.options(model), tool_mode=self.tool_mode(model))
+            made.change_model(
+                model_client, options=self.options(model), tool_mode=self.tool_mode(model)
+            )
             made.limits = mine.limits
             if not mine.tools_enabled or mine.tool_mode == "none":
                 made.catalog = Catalog()

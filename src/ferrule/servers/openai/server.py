@@ -192,11 +192,11 @@ class OpenAiServer:
             if chosen.uses_agent:
                 agent = self.models.agent(chosen.model, visitor)
                 return await self._agents.run(agent, options, visitor, asked, emit)
-            wire = self.models.client(chosen.model)
+            model_client = self.models.client(chosen.model)
             # Tools that the provider runs are for the agent only, whose gate decides on them.
             lent = replace(options, provider_tools=())
             return await ModelRelay(
-                wire, self.models.tool_mode(chosen.model), lent, asked, emit
+                model_client, self.models.tool_mode(chosen.model), lent, asked, emit
             ).answer()
 
         return work

@@ -20,7 +20,7 @@ from ferrule.core.limits import Limits
 from ferrule.core.value_class import frozen
 from ferrule.permissions.rules import RuleSet
 from ferrule.storage import paths
-from ferrule.storage.store_urls import is_url, reject_password
+from ferrule.storage.store_urls import is_url, refuse_password
 from ferrule.storage.trust import PROJECT_FILE, ConfigurationSnapshot, TrustStore, is_python_file
 
 from .merge import LAYER_ORDER, MergedSettings, Origin, find_setting
@@ -222,7 +222,7 @@ def load_settings(
     for key in ("journal.path", "artifacts.store"):
         location = merged.values[key]
         if is_url(location):
-            reject_password(location, merged.origins[key].where or key)
+            refuse_password(location, merged.origins[key].where or key)
     return Settings(
         values=merged.values,
         origins=merged.origins,

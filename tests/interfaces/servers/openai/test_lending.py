@@ -81,7 +81,7 @@ async def test_a_model_without_a_tools_field_calls_in_the_way_that_it_manages(
     )
     (call,) = made.choices[0].message.tool_calls
     assert (call.function.name, call.function.arguments) == ("get_weather", '{"city":"Paris"}')
-    assert made.ferrule["way"] == way
+    assert made.ferrule["tool_mode"] == way
     wire = place.assembly.agent.model_client
     assert wire.opened[0].tools == () and "get_weather" in wire.opened[0].system
 
@@ -273,7 +273,7 @@ async def test_the_way_that_the_settings_name_for_a_model_is_kept(place: Any, we
     made = await client.chat.completions.create(
         model="scripted:test", messages=asking(), tools=[weather]
     )
-    assert made.ferrule["way"] == "text"
+    assert made.ferrule["tool_mode"] == "text"
 
 
 @pytest.mark.proves("serve.openai.calls")

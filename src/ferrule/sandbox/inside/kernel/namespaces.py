@@ -93,7 +93,7 @@ def drop_bounding_set() -> None:
             break  # beyond the last one
 
 
-def forbid_gaining_rights() -> None:
+def deny_new_rights() -> None:
     """Prevent that anything executed from here on gains rights.
 
     Being user 0 gives none, nor does the owner of a program.
