@@ -385,7 +385,7 @@ async def test_a_deferred_tool_is_not_there_is_refused_is_found_is_sent_once_and
         ("orbit", "orbit of Ceres"),
     ]  # fmt: skip
     assert ran.results[0].error_type is ErrorType.NOT_FOUND
-    # A wire is opened again when tools join; its last opening holds what the next question sends.
+    # A model client is opened again when tools join; its last opening holds what the next question sends.
     openings: list[list[str]] = [
         [spec.name for spec in one.tools] for one in agent.model_client.opened
     ]  # type: ignore[attr-defined]
@@ -403,7 +403,7 @@ def text(size: int) -> str:
     return ("123456789\n" * (size // 10 + 1))[:size]
 
 
-def told(history: Sequence[Message]) -> str:
+def last_text(history: Sequence[Message]) -> str:
     """What the model reads of the last result."""
     last = history[-1]
     assert isinstance(last, ToolMessage)
@@ -422,17 +422,17 @@ async def test_a_model_gets_a_stub_at_the_threshold_and_reads_twenty_thousand_by
     seen: dict[str, str] = {}
 
     def large(history: Sequence[Message]) -> Step:
-        seen["inline"] = told(history)
+        seen["inline"] = last_text(history)
         return calls(("text", {"size": 32_768}))
 
     def fetch(history: Sequence[Message]) -> Step:
-        seen["stub"] = told(history)
+        seen["stub"] = last_text(history)
         return calls(
-            ("artifact_fetch", {"ref": record(told(history))["artifact"], "max_bytes": 20_000})
+            ("artifact_fetch", {"ref": record(last_text(history))["artifact"], "max_bytes": 20_000})
         )
 
     def done(history: Sequence[Message]) -> Step:
-        seen["part"] = told(history)
+        seen["part"] = last_text(history)
         return says("done")
 
     mine = agent_of(

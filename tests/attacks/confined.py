@@ -29,18 +29,18 @@ T = TypeVar("T")
 
 
 class Confined:
-    """Runs shell texts in `root` under a policy, held by the best rung or by `rung`."""
+    """Runs shell texts in `root` under a policy, held by the best backend or by `backend`."""
 
-    def __init__(self, policy: SandboxPolicy, rung: SandboxBackend | None = None) -> None:
+    def __init__(self, policy: SandboxPolicy, backend: SandboxBackend | None = None) -> None:
         self.root = policy.root
-        self._rung = rung
+        self._backend = backend
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, name="confined")
         self._thread.start()
         self.sandbox = self._do(self._make(policy))
 
     async def _make(self, policy: SandboxPolicy) -> Sandbox:
-        return Sandbox(policy, backend=self._rung)
+        return Sandbox(policy, backend=self._backend)
 
     def _do(self, work: Coroutine[Any, Any, T]) -> T:
         return asyncio.run_coroutine_threadsafe(work, self._loop).result(timeout=180)
@@ -51,13 +51,13 @@ class Confined:
         """How it ended and what it printed, both outputs together."""
         return self._do(self._run(text, timeout, home, more))
 
-    def together(self, stay: list[str], end: list[str], go: Path, *, home: Path) -> bytes:
+    def run_at_once(self, stay: list[str], end: list[str], go: Path, *, home: Path) -> bytes:
         """What commands printed that ran at once. Those of `stay` begin first; `go` is made when
         all of `end` are over.
         """
-        return self._do(self._together(stay, end, go, home))
+        return self._do(self._run_at_once(stay, end, go, home))
 
-    async def _together(self, stay: list[str], end: list[str], go: Path, home: Path) -> bytes:
+    async def _run_at_once(self, stay: list[str], end: list[str], go: Path, home: Path) -> bytes:
         staying = [asyncio.create_task(self._run(text, 20, home, {})) for text in stay]
         shown = [(await self._run(text, 20, home, {}))[1] for text in end]
         go.parent.mkdir(parents=True, exist_ok=True)
@@ -109,17 +109,17 @@ def attacked() -> Iterator[World]:
 
 
 @contextmanager
-def confined_by(world: World, rung: str) -> Iterator[Confined]:
-    """Commands in a world, held by this rung; skipped where the machine does not have it."""
+def confined_by(world: World, backend: str) -> Iterator[Confined]:
+    """Commands in a world, held by this backend; skipped where the machine does not have it."""
     policy = SandboxPolicy(
         world.root,
         readable=(str(world.library),),
         writable=(str(world.shared),),
         limits=ResourceLimits(memory=1 << 30, processes=128, file_size=1 << 28),
     )
-    found = next((one for one in available_backends(policy, probe()) if one.name == rung), None)
+    found = next((one for one in available_backends(policy, probe()) if one.name == backend), None)
     if found is None:
-        pytest.skip(f"this machine cannot start `{rung}`: {dict(probe().why)}")
+        pytest.skip(f"this machine cannot start `{backend}`: {dict(probe().why)}")
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("HOME", str(world.home))
         patch.setenv("DEPLOY_TOKEN", world.canary().strip())

@@ -41,9 +41,9 @@ def attacked_world() -> Iterator[SandboxWorld]:
 
 
 @pytest.fixture(scope="module")
-def confined(attacked_world: SandboxWorld, rung: str) -> Iterator[Confined]:
-    """A sandbox around it; a test that takes it names the backends (`parametrize("rung", …,
+def confined(attacked_world: SandboxWorld, backend: str) -> Iterator[Confined]:
+    """A sandbox around it; a test that takes it names the backends (`parametrize("backend", …,
     scope="module")`).
     """
-    with confined_by(attacked_world, rung) as built:
+    with confined_by(attacked_world, backend) as built:
         yield built

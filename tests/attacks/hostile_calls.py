@@ -180,14 +180,14 @@ def _others(tool: Tool, tried: str, index: int, *, every: bool) -> Iterator[dict
         yield {**values, name: option}
 
 
-# ---- what every door is asked
+# ---- what every interface is asked
 
 SIX = ("read_file", "write_file", "list_files", "search_files", "run_command", "git_command")
 
 
 def six(world: World) -> list[Attack]:
     """Every row through six tools. Commands only where their text is enough to refuse them, see
-    `test_doors`.
+    `test_interfaces`.
     """
     found: list[Attack] = []
     for index, row in enumerate(PATHS):

@@ -290,7 +290,7 @@ class World:
         self._settle()
 
     def _take_away(self, path: str) -> None:
-        was, kept = self._before.get(path), self._kept_at(path)
+        was, kept = self._before.get(path), self._rebase(path)
         now = os.lstat(path) if os.path.lexists(path) else None
         if now is None:
             return
@@ -307,7 +307,7 @@ class World:
             os.unlink(path)
 
     def _put_back(self, path: str) -> None:
-        kept = self._kept_at(path)
+        kept = self._rebase(path)
         if not os.path.lexists(kept):
             return  # a socket: its listener makes it anew
         if kept.is_symlink():
@@ -318,7 +318,7 @@ class World:
         else:
             shutil.copy2(kept, path)
 
-    def _kept_at(self, path: str) -> Path:
+    def _rebase(self, path: str) -> Path:
         return self._kept / os.path.relpath(path, self.base)
 
     def _settle(self) -> None:

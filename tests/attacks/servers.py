@@ -30,8 +30,8 @@ BOBS = "the-token-of-bob-himself"
 CANARY = "canary-7f3a"
 IMPATIENT = """
 import sys
-from ferrule.runtime.http import http_security as door, server as serving
-serving.HEAD_SECONDS, door.BODY_SECONDS = 1.5, 4.0
+from ferrule.runtime.http import http_security as interface, server as serving
+serving.HEAD_SECONDS, interface.BODY_SECONDS = 1.5, 4.0
 from ferrule.cli.entry import main
 main()
 """
@@ -42,7 +42,7 @@ Sent = dict[str, Any]
 
 
 @dataclass
-class Face:
+class Interface:
     """A server, and the request that makes it work."""
 
     name: str
@@ -107,12 +107,12 @@ def said_to_agent(method: str, parameters: Any) -> Sent:
     return posted("/a2a", body, a2a_version="1.0")
 
 
-def all_faces() -> list[Face]:
+def all_interfaces() -> list[Interface]:
     form = {"content_type": "application/x-www-form-urlencoded"}
     message = {"role": "ROLE_USER", "messageId": "m1", "parts": [{"text": "go"}]}
     chat = {"model": "ferrule", "messages": [{"role": "user", "content": "go"}]}
     return [
-        Face(
+        Interface(
             "console",
             ("console",),
             lambda: posted("/playground", b"text=go", **form),
@@ -120,21 +120,21 @@ def all_faces() -> list[Face]:
             "jinja2",
             LISTS,
         ),
-        Face(
+        Interface(
             "a2a",
             ("a2a",),
             lambda: said_to_agent("SendMessage", {"message": message}),
             lambda: said_to_agent("GetTask", {"id": "none"}),
             "a2a",
         ),
-        Face(
+        Interface(
             "openai",
             ("openai",),
             lambda: posted("/v1/chat/completions", chat),
             lambda: got("/v1/models"),
             "starlette",
         ),
-        Face(
+        Interface(
             "mcp",
             ("mcp", "--http"),
             lambda: spoken_to("tools/call", name="list_files", arguments={}),
@@ -144,22 +144,24 @@ def all_faces() -> list[Face]:
     ]
 
 
-def start(face: Face, folder: Path) -> None:
-    face.folder = folder
+def start(interface: Interface, folder: Path) -> None:
+    interface.folder = folder
     (folder / "work").mkdir(exist_ok=True)
     (folder / "work" / "note.txt").write_text(CANARY)
     for number in range(400):
         # So many that a list of them is a large result.
         (folder / "work" / f"{number:03}{'x' * 120}").touch()
-    (folder / "token").write_text(f"{TOKEN}\nbob {BOBS}\n" if face.name == "console" else TOKEN)
+    (folder / "token").write_text(
+        f"{TOKEN}\nbob {BOBS}\n" if interface.name == "console" else TOKEN
+    )
     (folder / "token").chmod(0o600)
-    (folder / "script.json").write_text(face.script)
+    (folder / "script.json").write_text(interface.script)
     words = [
         sys.executable,
         "-c",
         IMPATIENT,
         "serve",
-        *face.command,
+        *interface.command,
         "--port",
         "0",
         "--token-file",
@@ -170,12 +172,12 @@ def start(face: Face, folder: Path) -> None:
         str(folder / "journal.db"),
         "-C",
         str(folder / "work"),
-        *face.options,
+        *interface.options,
     ]
     kept = {
         name: value for name, value in os.environ.items() if not name.startswith(("FERRULE", "XDG"))
     }
-    face.process = subprocess.Popen(
+    interface.process = subprocess.Popen(
         words,
         cwd=folder / "work",
         env={**kept, "HOME": str(folder)},
@@ -185,53 +187,55 @@ def start(face: Face, folder: Path) -> None:
     )
 
 
-def found(face: Face) -> None:
+def found(interface: Interface) -> None:
     """Wait until it says where it is."""
-    assert face.process is not None and face.process.stdout is not None
-    for line in face.process.stdout:
-        face.said.append(line)
+    assert interface.process is not None and interface.process.stdout is not None
+    for line in interface.process.stdout:
+        interface.said.append(line)
         if match := re.search(r"http://127\.0\.0\.1:(\d+)", line):
-            face.port = int(match[1])
+            interface.port = int(match[1])
             break
     else:
-        raise AssertionError(f"{face.name} did not start: {''.join(face.said)}")
+        raise AssertionError(f"{interface.name} did not start: {''.join(interface.said)}")
     # Read on, or a server that has much to say waits for us.
-    face.reading = threading.Thread(
-        target=face.said.extend, args=(face.process.stdout,), daemon=True
+    interface.reading = threading.Thread(
+        target=interface.said.extend, args=(interface.process.stdout,), daemon=True
     )
-    face.reading.start()
+    interface.reading.start()
 
 
-def end(face: Face) -> int:
+def end(interface: Interface) -> int:
     """Tell a server to end, and wait until it has; its exit code."""
-    assert face.process is not None and face.process.stdout is not None
-    if face.process.poll() is None:
-        face.process.send_signal(signal.SIGTERM)
-    code = face.process.wait(timeout=60)
-    if face.reading is not None:
-        face.reading.join(timeout=60)
-    face.process.stdout.close()
+    assert interface.process is not None and interface.process.stdout is not None
+    if interface.process.poll() is None:
+        interface.process.send_signal(signal.SIGTERM)
+    code = interface.process.wait(timeout=60)
+    if interface.reading is not None:
+        interface.reading.join(timeout=60)
+    interface.process.stdout.close()
     return code
 
 
 @contextlib.contextmanager
-def running(faces: Sequence[Face], folder: Callable[[str], Path]) -> Iterator[dict[str, Face]]:
+def running(
+    interfaces: Sequence[Interface], folder: Callable[[str], Path]
+) -> Iterator[dict[str, Interface]]:
     """Those of them that can be had here, by name."""
-    faces = [
-        face
-        for face in faces
-        if importlib.util.find_spec(face.needs) and importlib.util.find_spec("uvicorn")
+    interfaces = [
+        interface
+        for interface in interfaces
+        if importlib.util.find_spec(interface.needs) and importlib.util.find_spec("uvicorn")
     ]
     try:
-        for face in faces:
-            start(face, folder(face.name))
-        for face in faces:
-            found(face)
-        yield {face.name: face for face in faces}
+        for interface in interfaces:
+            start(interface, folder(interface.name))
+        for interface in interfaces:
+            found(interface)
+        yield {interface.name: interface for interface in interfaces}
     finally:
-        for face in faces:
-            if face.process is not None:
-                end(face)
+        for interface in interfaces:
+            if interface.process is not None:
+                end(interface)
 
 
 @dataclass
@@ -241,12 +245,12 @@ class Answer:
     body: str
 
 
-def spelled(face: Face, sent: Sent, **headers: str | list[str] | None) -> bytes:
+def spelled(interface: Interface, sent: Sent, **headers: str | list[str] | None) -> bytes:
     """A request as it goes over the wire; `headers` in the place of the right ones, None for
     none.
     """
     whole: dict[str, Any] = {
-        "host": face.host,
+        "host": interface.host,
         "authorization": f"Bearer {TOKEN}",
         "content-length": str(len(sent["body"])),
         **{name.replace("_", "-"): value for name, value in {**sent["headers"], **headers}.items()},
@@ -258,9 +262,9 @@ def spelled(face: Face, sent: Sent, **headers: str | list[str] | None) -> bytes:
     return "\r\n".join([*lines, "", ""]).encode() + sent["body"]
 
 
-def exchanged(face: Face, *pieces: bytes) -> Answer | None:
+def exchanged(interface: Interface, *pieces: bytes) -> Answer | None:
     """What comes back on one connection; None if it was closed without an answer."""
-    with socket.create_connection(("127.0.0.1", face.port), timeout=30) as speaking:
+    with socket.create_connection(("127.0.0.1", interface.port), timeout=30) as speaking:
         with contextlib.suppress(ConnectionError):
             for piece in pieces:
                 speaking.sendall(piece)
@@ -276,11 +280,11 @@ def exchanged(face: Face, *pieces: bytes) -> Answer | None:
             return Answer(answer.status, headers, "")
 
 
-def wait_for_run(face: Face, answer: Answer) -> str:
+def wait_for_run(interface: Interface, answer: Answer) -> str:
     """Watch the run that a page of the console began until it is over; its session."""
     session = answer.headers["location"].partition("a=")[2]
-    with socket.create_connection(("127.0.0.1", face.port), timeout=60) as watching:
-        watching.sendall(spelled(face, got(f"/stream?session={session}&cursor=0")))
+    with socket.create_connection(("127.0.0.1", interface.port), timeout=60) as watching:
+        watching.sendall(spelled(interface, got(f"/stream?session={session}&cursor=0")))
         told = b""
         while b"event: run.finished" not in told:
             more = watching.recv(65_536)

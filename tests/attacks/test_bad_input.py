@@ -1,4 +1,4 @@
-"""Bad input through the public doors: a clear error of the right type and exit code, a next step,
+"""Bad input through the public interfaces: a clear error of the right type and exit code, a next step,
 nothing lost, no traceback.
 """
 

@@ -1,8 +1,8 @@
-"""A person's deny rules for paths hold in commands through every door, and commits work through
-every door.
+"""A person's deny rules for paths hold in commands through every interface, and commits work through
+every interface.
 
 The commands are those of a script in the workspace, so that no text that the gate sees names a
-path: what holds is the sandbox. A door is whatever makes an agent out of settings or for a program;
+path: what holds is the sandbox. An interface is whatever makes an agent out of settings or for a program;
 one that is not in the table fails a test.
 """
 
@@ -21,7 +21,17 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from servers import Face, all_faces, end, exchanged, found, spelled, spoken_to, start, wait_for_run
+from servers import (
+    Interface,
+    all_interfaces,
+    end,
+    exchanged,
+    found,
+    spelled,
+    spoken_to,
+    start,
+    wait_for_run,
+)
 
 import ferrule
 from ferrule.engine.agent import Agent
@@ -162,7 +172,7 @@ def git(root: Path, *words: str) -> str:
     ).stdout
 
 
-def kept(root: Path) -> dict[str, bytes]:
+def read_protected(root: Path) -> dict[str, bytes]:
     """What no command may change."""
     watched = [
         *root.glob("private/**/*"),
@@ -180,7 +190,7 @@ def made_in_spite(root: Path) -> list[str]:
     return [str(path) for path in names if path.exists() or path.is_symlink()]
 
 
-# ---- the doors
+# ---- the interfaces
 
 MAIN = "from ferrule.cli.entry import main; main()"
 CALL = {"tool": "run_command", "arguments": {"command": [PYTHON, "probe.py"]}}
@@ -188,7 +198,7 @@ SCRIPT = json.dumps([{"call": [CALL]}, {"say": "done"}] * 3)
 
 
 @dataclass(frozen=True)
-class Door:
+class AgentMaker:
     """`modules` are those of the package that make agents for it. `go` runs the script through it,
     in the folder `base / "work"`.
 
@@ -289,30 +299,30 @@ def call_tool(base: Path) -> str:
     )
 
 
-def served(name: str, *sent: Callable[[Face], Any]) -> Callable[[Path], str]:
+def served(name: str, *sent: Callable[[Interface], Any]) -> Callable[[Path], str]:
     """Through a server: its own request that makes the model work, or a call of the tool."""
 
     def go(base: Path) -> str:
-        face = next(one for one in all_faces() if one.name == name)
-        face.script = SCRIPT
-        face.options = tuple(word for rule in DENY for word in ("--deny", rule))
-        face.options += tuple(word for rule in ALLOW for word in ("--allow", rule))
-        start(face, base)
+        interface = next(one for one in all_interfaces() if one.name == name)
+        interface.script = SCRIPT
+        interface.options = tuple(word for rule in DENY for word in ("--deny", rule))
+        interface.options += tuple(word for rule in ALLOW for word in ("--allow", rule))
+        start(interface, base)
         try:
-            found(face)
+            found(interface)
             deed = (
-                face.deed()
+                interface.deed()
                 if name != "mcp"
                 else spoken_to("tools/call", name="run_command", arguments=CALL["arguments"])
             )
-            answer = exchanged(face, spelled(face, deed))
+            answer = exchanged(interface, spelled(interface, deed))
             assert answer is not None and answer.status < 400, answer
             if name == "console":
                 # A page is answered at once: its run goes on.
-                wait_for_run(face, answer)
+                wait_for_run(interface, answer)
             return answer.body
         finally:
-            end(face)
+            end(interface)
 
     return go
 
@@ -365,25 +375,25 @@ def acp(base: Path) -> str:
     return "".join(said)
 
 
-# A chat is seated as a run is, and needs a terminal.
+# A chat is assembled as a run is, and needs a terminal.
 _CLI = "cli.terminal_agent"
-DOORS = (
-    Door("library", (), library),
-    Door("library with a policy", (), library_with_policy),
-    Door("run", (_CLI, "runtime.assemble"), run),
-    Door("tools call", (_CLI,), call_tool),
-    Door("mcp", ("servers.mcp.command",), served("mcp")),
-    Door("openai", ("servers.openai.command",), served("openai")),
-    Door("a2a", ("servers.a2a.command",), served("a2a")),
-    Door("acp", ("servers.acp.conversation",), acp),
-    Door("console", ("console.setup",), served("console")),
+AGENT_MAKERS = (
+    AgentMaker("library", (), library),
+    AgentMaker("library with a policy", (), library_with_policy),
+    AgentMaker("run", (_CLI, "runtime.assemble"), run),
+    AgentMaker("tools call", (_CLI,), call_tool),
+    AgentMaker("mcp", ("servers.mcp.command",), served("mcp")),
+    AgentMaker("openai", ("servers.openai.command",), served("openai")),
+    AgentMaker("a2a", ("servers.a2a.command",), served("a2a")),
+    AgentMaker("acp", ("servers.acp.conversation",), acp),
+    AgentMaker("console", ("console.setup",), served("console")),
 )
 ALIKE = {
     "runtime.hot_reload": "makes what its face made, anew, by the same function",
     "cli.distributed": "workers take what `assemble` made",
     "extensions.checks.tool_cases": "runs the person's own checks with a model, in a folder made for it",
 }
-"""Modules that make agents and are no door of their own."""
+"""Modules that make agents and are no interface of their own."""
 
 OFTEN = ("library", "library with a policy", "run", "mcp")
 
@@ -399,21 +409,23 @@ def holds() -> bool:
 @pytest.mark.skipif(not holds(), reason="this machine cannot hold commands")
 @pytest.mark.proves("sandbox.path-rules", "sandbox.commits")
 @pytest.mark.parametrize(
-    "door", [door for door in DOORS if ALL or door.name in OFTEN], ids=lambda door: door.name
+    "maker",
+    [maker for maker in AGENT_MAKERS if ALL or maker.name in OFTEN],
+    ids=lambda maker: maker.name,
 )
-def test_path_rules_hold_in_commands_and_commits_work(door: Door, tmp_path: Path) -> None:
+def test_path_rules_hold_in_commands_and_commits_work(maker: AgentMaker, tmp_path: Path) -> None:
     root = tmp_path / "work"
     make(root)
     (tmp_path / ".gitconfig").write_text("[user]\n\tname = Person\n\temail = person@example.org\n")
-    before = kept(root)
+    before = read_protected(root)
     with contextlib.suppress(KeyError):
         os.environ.pop("FERRULE_SANDBOX_MODE")
-    said = door.go(tmp_path)
+    said = maker.go(tmp_path)
     said += "".join(journaled(tmp_path))
     (tmp_path / "said.txt").write_text(said)
     assert "began" in said and "ended" in said and SHOWN in said, said[-3000:]
     assert HIDDEN not in said
-    assert kept(root) == before
+    assert read_protected(root) == before
     assert made_in_spite(root) == []
     assert "made:by-a-command" in said, said[:2000]
     # The commands went back to an earlier commit later on.
@@ -422,21 +434,21 @@ def test_path_rules_hold_in_commands_and_commits_work(door: Door, tmp_path: Path
 
 @pytest.mark.skipif(not ALL, reason="the usual backend is tried above")
 @pytest.mark.proves("sandbox.path-rules", "sandbox.commits")
-@pytest.mark.parametrize("rung", ["namespaces", "bubblewrap", "landlock"])
+@pytest.mark.parametrize("backend", ["namespaces", "bubblewrap", "landlock"])
 def test_path_rules_hold_on_every_backend(
-    rung: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    backend: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     chosen = [
-        one for one in available_backends(SandboxPolicy(Path("/")), probe()) if one.name == rung
+        one for one in available_backends(SandboxPolicy(Path("/")), probe()) if one.name == backend
     ]
     if not chosen:
-        pytest.skip(f"this machine has no `{rung}`")
+        pytest.skip(f"this machine has no `{backend}`")
     monkeypatch.setattr(session_sandbox, "choose_backend", lambda policy, probes: chosen[0])  # pyright: ignore[reportUnknownLambdaType, reportUnknownArgumentType]
-    test_path_rules_hold_in_commands_and_commits_work(DOORS[0], tmp_path)
+    test_path_rules_hold_in_commands_and_commits_work(AGENT_MAKERS[0], tmp_path)
 
 
 @pytest.mark.proves("sandbox.path-rules")
-def test_every_maker_of_agents_is_a_door_of_the_table() -> None:
+def test_every_maker_of_agents_is_a_maker_of_the_table() -> None:
     package = Path(ferrule.__file__).parent
     makers = {
         ".".join(path.relative_to(package).with_suffix("").parts)
@@ -444,7 +456,7 @@ def test_every_maker_of_agents_is_a_door_of_the_table() -> None:
         if re.search(r"\b(?:assemble|Agent)\(", text := path.read_text())
         and _makes_agents(ast.parse(text))
     }
-    known = {module for door in DOORS for module in door.modules} | ALIKE.keys()
+    known = {module for maker in AGENT_MAKERS for module in maker.modules} | ALIKE.keys()
     assert makers == known
 
 

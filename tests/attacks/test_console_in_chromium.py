@@ -21,7 +21,7 @@ from typing import Any
 from urllib.parse import quote
 
 import pytest
-from servers import BOBS, TOKEN, Face, all_faces, exchanged, got, posted, running, spelled
+from servers import BOBS, TOKEN, Interface, all_interfaces, exchanged, got, posted, running, spelled
 
 CHROMIUM = (
     shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
@@ -91,7 +91,7 @@ SCRIPT = [
 class Eyes:
     """A page in Chromium, and what happened on it that must not."""
 
-    face: Face
+    interface: Interface
     page: Any
     wrong: list[str] = field(default_factory=list[str])
 
@@ -125,8 +125,8 @@ class Eyes:
 
 
 @pytest.fixture(scope="module")
-def console(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Face]:
-    (only,) = (face for face in all_faces() if face.name == "console")
+def console(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Interface]:
+    (only,) = (interface for interface in all_interfaces() if interface.name == "console")
     only.script = json.dumps(SCRIPT)
 
     def furnished(name: str) -> Path:
@@ -136,12 +136,12 @@ def console(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Face]:
         (folder / "work" / NAME).write_text(MARKUP)
         return folder
 
-    with running([only], furnished) as faces:
-        yield faces["console"]
+    with running([only], furnished) as interfaces:
+        yield interfaces["console"]
 
 
 @pytest.fixture(scope="module")
-def eyes(console: Face) -> Iterator[Eyes]:
+def eyes(console: Interface) -> Iterator[Eyes]:
     from playwright.sync_api import sync_playwright
 
     with sync_playwright() as playwright:
@@ -157,10 +157,10 @@ def eyes(console: Face) -> Iterator[Eyes]:
             browser.close()
 
 
-def until(face: Face, session: str, kind: str) -> None:
+def until(interface: Interface, session: str, kind: str) -> None:
     """Wait until this happened in the session."""
-    with socket.create_connection(("127.0.0.1", face.port), timeout=60) as watching:
-        watching.sendall(spelled(face, got(f"/stream?session={session}&cursor=0")))
+    with socket.create_connection(("127.0.0.1", interface.port), timeout=60) as watching:
+        watching.sendall(spelled(interface, got(f"/stream?session={session}&cursor=0")))
         told = b""
         while f"event: {kind}\n".encode() not in told:
             more = watching.recv(65_536)
@@ -170,16 +170,16 @@ def until(face: Face, session: str, kind: str) -> None:
 
 @pytest.mark.proves("console.inert")
 def test_markup_of_others_is_text_wherever_it_is_shown(eyes: Eyes) -> None:
-    face = eyes.face
+    interface = eyes.interface
     form = posted(
         "/playground",
         f"text={quote(MARKUP)}".encode(),
         content_type="application/x-www-form-urlencoded",
     )
-    begun = exchanged(face, spelled(face, form, connection="close"))
+    begun = exchanged(interface, spelled(interface, form, connection="close"))
     assert begun is not None and begun.status == 303
     session = begun.headers["location"].partition("a=")[2]
-    until(face, session, "approval.requested")
+    until(interface, session, "approval.requested")
 
     shown = eyes.open(f"/runs/{session}")
     assert "<script>alert(1)</script>" in shown and "onerror=alert(1)" in shown
@@ -307,21 +307,21 @@ class Elsewhere(BaseHTTPRequestHandler):
 @pytest.mark.proves("console.csrf")
 @pytest.mark.parametrize("name", ["127.0.0.1", "localhost"])
 def test_a_page_of_another_server_reads_nothing_and_changes_nothing(eyes: Eyes, name: str) -> None:
-    face, before = eyes.face, eyes.face.sessions()
+    interface, before = eyes.interface, eyes.interface.sessions()
     with ThreadingHTTPServer(("127.0.0.1", 0), Elsewhere) as other:
         serving = threading.Thread(target=other.serve_forever)
         serving.start()
         page = eyes.page.context.new_page()
         page.set_default_timeout(60_000)
         try:
-            page.goto(f"http://{name}:{other.server_port}/?target=http://{face.host}")
+            page.goto(f"http://{name}:{other.server_port}/?target=http://{interface.host}")
             came = page.evaluate("window.tried")
         finally:
             page.close()
             other.shutdown()
             serving.join()
     assert set(came.values()) == {"refused"}, came
-    assert face.sessions() == before
+    assert interface.sessions() == before
     # Whoever is signed in is so still, and nobody else; a page of ours gets in.
     assert "operator" in eyes.open("/runs")
     assert eyes.page.evaluate("fetch('/runs').then((answer) => answer.ok)") is True

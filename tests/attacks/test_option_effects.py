@@ -40,7 +40,7 @@ pytestmark = pytest.mark.skipif(
 
 
 @pytest.fixture(scope="module")
-def room() -> Iterator[tuple[Path, Confined]]:
+def options_folder() -> Iterator[tuple[Path, Confined]]:
     """A folder with what programs are tried on, and a sandbox that holds them in it."""
     made = Path(tempfile.mkdtemp(prefix="ferrule-options-", dir=Path.home())).resolve()
     template = made / "template"
@@ -73,10 +73,10 @@ def chosen() -> list[Case]:
 
 
 def did_something(
-    room: tuple[Path, Confined], rows: list[Case]
+    options_folder: tuple[Path, Confined], rows: list[Case]
 ) -> list[tuple[Case, str, list[str]]]:
     """Those that left or changed a file or ran the canary."""
-    made, confined = room
+    made, confined = options_folder
     (made / "cases.json").write_text(json.dumps([row.words for row in rows]))
     words = (
         PYTHON,
@@ -94,10 +94,10 @@ def did_something(
     ]
 
 
-def check(room: tuple[Path, Confined], rows: list[Case]) -> None:
+def check(options_folder: tuple[Path, Confined], rows: list[Case]) -> None:
     effects: list[tuple[Case, str, list[str]]] = []
     for start in range(0, len(rows), 2000):
-        effects += did_something(room, rows[start : start + 2000])
+        effects += did_something(options_folder, rows[start : start + 2000])
     missed = [
         f"{case.words}: {kind} {names}"
         for case, kind, names in effects
@@ -109,15 +109,17 @@ def check(room: tuple[Path, Confined], rows: list[Case]) -> None:
 
 
 @pytest.mark.proves("command.options-oracle")
-def test_what_a_real_program_did_is_judged_to_do_more(room: tuple[Path, Confined]) -> None:
-    check(room, chosen())
+def test_what_a_real_program_did_is_judged_to_do_more(
+    options_folder: tuple[Path, Confined],
+) -> None:
+    check(options_folder, chosen())
 
 
 @pytest.mark.proves("command.options-oracle")
 def test_scripts_of_sed_and_awk_that_did_something_are_judged_to(
-    room: tuple[Path, Confined],
+    options_folder: tuple[Path, Confined],
 ) -> None:
     rows = list(dict.fromkeys(scripts(5, 20_000 if ALL else 200)))
-    check(room, rows)
+    check(options_folder, rows)
     plain = [row for row in rows if not find_hazards(row.words)]
     assert len(plain) > len(rows) // 20

@@ -332,7 +332,7 @@ QUICK = [
 @pytest.mark.proves("properties.any-answer-one-result-per-call")
 @settings(max_examples=120, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(st.lists(ANSWERS, min_size=1, max_size=5), st.sampled_from(["native", "text", "commands"]))
-def test_any_answer_of_a_model_leaves_one_result_per_call_and_a_history_every_wire_takes(
+def test_any_answer_of_a_model_leaves_one_result_per_call_and_a_history_every_provider_takes(
     answers: list[Step], way: str
 ) -> None:
     history, started = asyncio.run(converse(answers, way))
@@ -384,14 +384,14 @@ def check_pairs(history: list[Message]) -> None:
     assert waiting == []
 
 
-async def encoded(wire: Any, history: list[Message]) -> list[dict[str, Any]]:
-    """The messages as this wire sends them: an exchange's own encoder, without a request."""
+async def encoded(model_client: Any, history: list[Message]) -> list[dict[str, Any]]:
+    """The messages as this model client sends them: an exchange's own encoder, without a request."""
     from ferrule.models.request_encoding import EncodedHistory
 
-    exchange = wire.open("system", (), ModelOptions())
+    exchange = model_client.open("system", (), ModelOptions())
     transcript = EncodedHistory("system", exchange._encode_message)
     transcript.extend(history)
-    await wire.close()
+    await model_client.close()
     return json.loads(b"[" + bytes(transcript.json) + b"]")
 
 

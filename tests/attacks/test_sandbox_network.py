@@ -81,12 +81,12 @@ def confined(request: pytest.FixtureRequest, folder: Path, index: int) -> Iterat
     policy = SandboxPolicy(
         folder / "project", readable=(PACKAGES,), network=(f"localhost:{index}",)
     )
-    rung = next(
+    backend = next(
         (one for one in available_backends(policy, probe()) if one.name == request.param), None
     )
-    if rung is None:
+    if backend is None:
         pytest.skip(f"this machine cannot start `{request.param}`: {dict(probe().why)}")
-    built = Confined(policy, rung)
+    built = Confined(policy, backend)
     yield built
     built.close()
 

@@ -21,8 +21,8 @@ import pytest
 from servers import (
     CANARY,
     TOKEN,
-    Face,
-    all_faces,
+    Interface,
+    all_interfaces,
     end,
     exchanged,
     found,
@@ -41,14 +41,14 @@ NAMES = ("console", "a2a", "openai", "mcp")
 
 
 @pytest.fixture(scope="module")
-def servers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Face]]:
+def servers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Interface]]:
     """All that can be had here."""
-    with running(all_faces(), tmp_path_factory.mktemp) as faces:
-        yield faces
+    with running(all_interfaces(), tmp_path_factory.mktemp) as interfaces:
+        yield interfaces
 
 
 @pytest.fixture(params=NAMES)
-def face(request: pytest.FixtureRequest, servers: dict[str, Face]) -> Face:
+def interface(request: pytest.FixtureRequest, servers: dict[str, Interface]) -> Interface:
     if request.param not in servers:
         pytest.skip(f"what `serve {request.param}` needs is not installed here")
     return servers[request.param]
@@ -56,7 +56,7 @@ def face(request: pytest.FixtureRequest, servers: dict[str, Face]) -> Face:
 
 # ---- the table
 
-ATTACKS: dict[str, tuple[int, Callable[[Face], dict[str, Any]]]] = {
+ATTACKS: dict[str, tuple[int, Callable[[Interface], dict[str, Any]]]] = {
     "no token": (401, lambda _: {"authorization": None}),
     "another token": (401, lambda _: {"authorization": "Bearer the-token-of-the-ownex"}),
     "the beginning of the token": (401, lambda _: {"authorization": f"Bearer {TOKEN[:-1]}"}),
@@ -69,29 +69,35 @@ ATTACKS: dict[str, tuple[int, Callable[[Face], dict[str, Any]]]] = {
     ),
     "the token in a cookie": (
         401,
-        lambda face: {"authorization": None, "cookie": f"ferrule-{face.port}={TOKEN}"},
+        lambda interface: {"authorization": None, "cookie": f"ferrule-{interface.port}={TOKEN}"},
     ),
     "a cookie that nobody was given": (
         401,
-        lambda face: {"authorization": None, "cookie": f"ferrule-{face.port}=" + "a" * 43},
+        lambda interface: {
+            "authorization": None,
+            "cookie": f"ferrule-{interface.port}=" + "a" * 43,
+        },
     ),
     "a page of another site": (403, lambda _: {"origin": "https://evil.example"}),
     "a page of no site": (403, lambda _: {"origin": "null"}),
     "a page on another port of this machine": (403, lambda _: {"origin": "http://127.0.0.1:1"}),
     "a page of ours and another one": (
         403,
-        lambda face: {"origin": [f"http://{face.host}", "https://evil.example"]},
+        lambda interface: {"origin": [f"http://{interface.host}", "https://evil.example"]},
     ),
     "a link of another site": (403, lambda _: {"sec_fetch_site": "cross-site"}),
     "a link on another port of this machine": (403, lambda _: {"sec_fetch_site": "same-site"}),
-    "a rebound name": (421, lambda face: {"host": f"evil.example:{face.port}"}),
-    "a name under ours": (421, lambda face: {"host": f"127.0.0.1.evil.example:{face.port}"}),
-    "our name with a dot": (421, lambda face: {"host": f"localhost.:{face.port}"}),
+    "a rebound name": (421, lambda interface: {"host": f"evil.example:{interface.port}"}),
+    "a name under ours": (
+        421,
+        lambda interface: {"host": f"127.0.0.1.evil.example:{interface.port}"},
+    ),
+    "our name with a dot": (421, lambda interface: {"host": f"localhost.:{interface.port}"}),
     "our name without a port": (421, lambda _: {"host": "127.0.0.1"}),
     "our name on another port": (421, lambda _: {"host": "127.0.0.1:1"}),
-    "all addresses as a name": (421, lambda face: {"host": f"0.0.0.0:{face.port}"}),
+    "all addresses as a name": (421, lambda interface: {"host": f"0.0.0.0:{interface.port}"}),
     "an empty name": (421, lambda _: {"host": ""}),
-    "two names": (400, lambda face: {"host": [face.host, "evil.example"]}),
+    "two names": (400, lambda interface: {"host": [interface.host, "evil.example"]}),
     "no name": (400, lambda _: {"host": None}),
     "a length that is none": (400, lambda _: {"content_length": "-1"}),
     "two lengths": (400, lambda _: {"content_length": ["3", "4"]}),
@@ -101,66 +107,73 @@ ATTACKS: dict[str, tuple[int, Callable[[Face], dict[str, Any]]]] = {
 
 @pytest.mark.proves("serve.attacks")
 @pytest.mark.parametrize("attack", ATTACKS)
-def test_it_is_refused_and_nothing_was_done(face: Face, attack: str) -> None:
+def test_it_is_refused_and_nothing_was_done(interface: Interface, attack: str) -> None:
     status, change = ATTACKS[attack]
-    before = face.sessions()
-    answer = exchanged(face, spelled(face, face.deed(), **change(face)))
+    before = interface.sessions()
+    answer = exchanged(interface, spelled(interface, interface.deed(), **change(interface)))
     assert answer is not None and answer.status == status
-    assert face.sessions() == before
+    assert interface.sessions() == before
     assert CANARY not in answer.body and TOKEN not in answer.body
 
 
 @pytest.mark.proves("serve.attacks")
-def test_what_the_attacks_are_made_of_works_when_it_is_sent_as_it_should_be(face: Face) -> None:
-    before = face.sessions()
-    looked = exchanged(face, spelled(face, face.look(), connection="close"))
-    assert looked is not None and looked.status == 200 and face.sessions() == before
-    done = exchanged(face, spelled(face, face.deed(), connection="close"))
+def test_what_the_attacks_are_made_of_works_when_it_is_sent_as_it_should_be(
+    interface: Interface,
+) -> None:
+    before = interface.sessions()
+    looked = exchanged(interface, spelled(interface, interface.look(), connection="close"))
+    assert looked is not None and looked.status == 200 and interface.sessions() == before
+    done = exchanged(interface, spelled(interface, interface.deed(), connection="close"))
     assert done is not None and done.status in (200, 303), done
-    assert face.sessions() > before
+    assert interface.sessions() > before
 
 
 @pytest.mark.proves("serve.attacks")
-def test_a_token_in_the_address_is_no_token(face: Face) -> None:
-    sent = face.deed()
+def test_a_token_in_the_address_is_no_token(interface: Interface) -> None:
+    sent = interface.deed()
     sent["path"] += f"?token={TOKEN}&access_token={TOKEN}"
-    before = face.sessions()
-    answer = exchanged(face, spelled(face, sent, authorization=None))
-    assert answer is not None and answer.status == 401 and face.sessions() == before
+    before = interface.sessions()
+    answer = exchanged(interface, spelled(interface, sent, authorization=None))
+    assert answer is not None and answer.status == 401 and interface.sessions() == before
 
 
 @pytest.mark.proves("serve.attacks")
 @pytest.mark.parametrize("way", ["told", "untold"])
-def test_a_body_without_end_is_broken_off(face: Face, way: str) -> None:
-    before = face.sessions()
+def test_a_body_without_end_is_broken_off(interface: Interface, way: str) -> None:
+    before = interface.sessions()
     if way == "told":
         pieces = [
-            spelled(face, {**face.deed(), "body": b""}, content_length=str(10**12)),
+            spelled(interface, {**interface.deed(), "body": b""}, content_length=str(10**12)),
             *[b"x" * 65_536] * 160,
         ]
     else:
         head = spelled(
-            face, {**face.deed(), "body": b""}, content_length=None, transfer_encoding="chunked"
+            interface,
+            {**interface.deed(), "body": b""},
+            content_length=None,
+            transfer_encoding="chunked",
         )
         pieces = [head, *[b"10000\r\n" + b"x" * 65_536 + b"\r\n"] * 160]
-    answer = exchanged(face, *pieces)
+    answer = exchanged(interface, *pieces)
     # Where the rest of what we sent was still on its way, the answer may be lost with the
     # connection.
     assert answer is None or answer.status == 413
-    assert face.sessions() == before
+    assert interface.sessions() == before
 
 
 @pytest.mark.proves("serve.attacks")
 def test_a_request_with_two_ends_is_refused_and_what_hides_behind_it_is_not_read(
-    face: Face,
+    interface: Interface,
 ) -> None:
-    before = face.sessions()
-    hidden = spelled(face, face.deed())
-    sent = {**face.look(), "body": b"0\r\n\r\n"}
-    head = spelled(face, sent, transfer_encoding="chunked", content_length=str(5 + len(hidden)))
-    answer = exchanged(face, head + hidden)
+    before = interface.sessions()
+    hidden = spelled(interface, interface.deed())
+    sent = {**interface.look(), "body": b"0\r\n\r\n"}
+    head = spelled(
+        interface, sent, transfer_encoding="chunked", content_length=str(5 + len(hidden))
+    )
+    answer = exchanged(interface, head + hidden)
     assert answer is not None and answer.status == 400 and answer.headers["connection"] == "close"
-    assert face.sessions() == before
+    assert interface.sessions() == before
 
 
 @pytest.mark.proves("serve.attacks")
@@ -174,21 +187,21 @@ def test_a_request_with_two_ends_is_refused_and_what_hides_behind_it_is_not_read
         b"{}\r\n\r\n",
     ],
 )
-def test_what_is_not_http_is_not_answered_as_if_it_were(face: Face, noise: bytes) -> None:
-    answer = exchanged(face, noise + b"\r\n\r\n")
+def test_what_is_not_http_is_not_answered_as_if_it_were(interface: Interface, noise: bytes) -> None:
+    answer = exchanged(interface, noise + b"\r\n\r\n")
     assert answer is None or answer.status in (400, 421)
 
 
 @pytest.mark.proves("serve.attacks")
-def test_there_are_no_web_sockets(face: Face) -> None:
+def test_there_are_no_web_sockets(interface: Interface) -> None:
     upgrade = {
         "connection": "upgrade",
         "upgrade": "websocket",
         "sec_websocket_version": "13",
         "sec_websocket_key": "a" * 24,
     }
-    for path in ("/", "/stream", face.deed()["path"]):
-        answer = exchanged(face, spelled(face, got(path), **upgrade, authorization=None))
+    for path in ("/", "/stream", interface.deed()["path"]):
+        answer = exchanged(interface, spelled(interface, got(path), **upgrade, authorization=None))
         assert answer is not None and answer.status in (401, 303, 404)
 
 
@@ -196,13 +209,13 @@ def test_there_are_no_web_sockets(face: Face) -> None:
 @pytest.mark.parametrize(
     "method", ["PUT", "DELETE", "PATCH", "TRACE", "OPTIONS", "CONNECT", "GET", "HEAD", "post"]
 )
-def test_another_method_does_not_do_it(face: Face, method: str) -> None:
-    before = face.sessions()
-    sent = {**face.deed(), "method": method}
+def test_another_method_does_not_do_it(interface: Interface, method: str) -> None:
+    before = interface.sessions()
+    sent = {**interface.deed(), "method": method}
     for more in ({}, {"x_http_method_override": "POST"}):
-        answer = exchanged(face, spelled(face, sent, connection="close", **more))
+        answer = exchanged(interface, spelled(interface, sent, connection="close", **more))
         assert answer is None or answer.status < 500
-    assert face.sessions() == before
+    assert interface.sessions() == before
 
 
 @pytest.mark.proves("serve.attacks")
@@ -230,9 +243,9 @@ def test_another_method_does_not_do_it(face: Face, method: str) -> None:
         "*",
     ],
 )
-def test_a_path_leads_nowhere_but_to_what_there_is(face: Face, path: str) -> None:
+def test_a_path_leads_nowhere_but_to_what_there_is(interface: Interface, path: str) -> None:
     for more in ({}, {"authorization": None}):
-        answer = exchanged(face, spelled(face, got(path), connection="close", **more))
+        answer = exchanged(interface, spelled(interface, got(path), connection="close", **more))
         assert (
             answer is None
             or (
@@ -248,18 +261,18 @@ def test_a_path_leads_nowhere_but_to_what_there_is(face: Face, path: str) -> Non
 
 @pytest.mark.proves("serve.slow")
 def test_clients_that_never_finish_are_given_up_and_others_are_served_meanwhile(
-    servers: dict[str, Face],
+    servers: dict[str, Interface],
 ) -> None:
     held: list[socket.socket] = []
-    for face in servers.values():
-        whole = spelled(face, face.deed())
-        nearly = whole[: -len(face.deed()["body"]) - 2 or None]
+    for interface in servers.values():
+        whole = spelled(interface, interface.deed())
+        nearly = whole[: -len(interface.deed()["body"]) - 2 or None]
         for piece in (b"", whole[:20], nearly, whole[:-1]):
-            speaking = socket.create_connection(("127.0.0.1", face.port), timeout=60)
+            speaking = socket.create_connection(("127.0.0.1", interface.port), timeout=60)
             speaking.sendall(piece)
             held.append(speaking)
-    for face in servers.values():
-        answer = exchanged(face, spelled(face, face.look(), connection="close"))
+    for interface in servers.values():
+        answer = exchanged(interface, spelled(interface, interface.look(), connection="close"))
         assert answer is not None and answer.status == 200
     for speaking in held:
         with speaking:
@@ -271,8 +284,8 @@ def test_clients_that_never_finish_are_given_up_and_others_are_served_meanwhile(
 
 
 @pytest.mark.proves("serve.slow")
-def test_a_byte_now_and_then_does_not_keep_a_connection(face: Face) -> None:
-    with socket.create_connection(("127.0.0.1", face.port), timeout=0.2) as speaking:
+def test_a_byte_now_and_then_does_not_keep_a_connection(interface: Interface) -> None:
+    with socket.create_connection(("127.0.0.1", interface.port), timeout=0.2) as speaking:
         speaking.sendall(b"GET / HTTP/1.1\r\n")
         for _ in range(300):
             # Each wait for an answer is a wait between two bytes, too.
@@ -288,16 +301,16 @@ def test_a_byte_now_and_then_does_not_keep_a_connection(face: Face) -> None:
 
 
 @pytest.mark.proves("serve.headers")
-def test_every_answer_says_that_nothing_of_others_may_run_in_it(face: Face) -> None:
+def test_every_answer_says_that_nothing_of_others_may_run_in_it(interface: Interface) -> None:
     changes: list[dict[str, Any]] = [
         {},
         {"authorization": None},
         {"origin": "null"},
         {"host": "evil.example"},
     ]
-    for sent in (face.look(), got("/nothing-here"), got("/.well-known/agent-card.json")):
+    for sent in (interface.look(), got("/nothing-here"), got("/.well-known/agent-card.json")):
         for change in changes:
-            answer = exchanged(face, spelled(face, sent, connection="close", **change))
+            answer = exchanged(interface, spelled(interface, sent, connection="close", **change))
             assert answer is not None
             for name, value in HEADERS:
                 assert value.decode() in answer.headers[name.decode()]
@@ -316,16 +329,18 @@ async def _open(scope: Any, receive: Any, send: Any) -> None:
 
 @contextlib.asynccontextmanager
 async def served(**more: Any) -> Any:
-    """An application that answers without end, behind a door; its port, and the task that
+    """An application that answers without end, behind an HTTP guard; its port, and the task that
     serves.
     """
     with server.listen("127.0.0.1", 0) as listening:
         port = server.bound_port(listening)
         hosts = server.accepted_hosts("127.0.0.1", port)
         signing = BrowserSignIn(server.accepted_origins("127.0.0.1", port))
-        door = HttpGuard(_open, token={TOKEN: Principal("ada")}, hosts=hosts, browsers=signing)
+        http_guard = HttpGuard(
+            _open, token={TOKEN: Principal("ada")}, hosts=hosts, browsers=signing
+        )
         task = asyncio.create_task(
-            server.serve(door, "127.0.0.1", port, listening=listening, **more)
+            server.serve(http_guard, "127.0.0.1", port, listening=listening, **more)
         )
         try:
             yield port, task
@@ -388,22 +403,22 @@ async def test_a_reader_that_does_not_read_is_left(monkeypatch: pytest.MonkeyPat
 
 @pytest.mark.proves("serve.ends")
 def test_a_server_that_is_told_to_end_ends_its_streams_and_goes(tmp_path: Path) -> None:
-    (face,) = (one for one in all_faces() if one.name == "console")
-    if not importlib.util.find_spec(face.needs):
+    (interface,) = (one for one in all_interfaces() if one.name == "console")
+    if not importlib.util.find_spec(interface.needs):
         pytest.skip("what `serve console` needs is not installed here")
-    start(face, tmp_path)
-    found(face)
+    start(interface, tmp_path)
+    found(interface)
     try:
-        with socket.create_connection(("127.0.0.1", face.port), timeout=60) as watching:
-            watching.sendall(spelled(face, got("/stream")))
+        with socket.create_connection(("127.0.0.1", interface.port), timeout=60) as watching:
+            watching.sendall(spelled(interface, got("/stream")))
             assert b" 200 " in watching.recv(4096)
-            assert face.process is not None
-            face.process.send_signal(signal.SIGTERM)
+            assert interface.process is not None
+            interface.process.send_signal(signal.SIGTERM)
             while watching.recv(65_536):
                 pass
     finally:
-        code = end(face)
-    assert code == 143 and "Traceback" not in "".join(face.said)
+        code = end(interface)
+    assert code == 143 and "Traceback" not in "".join(interface.said)
 
 
 @pytest.mark.proves("serve.ends")

@@ -15,9 +15,9 @@ from servers import (
     BOBS,
     TOKEN,
     Answer,
-    Face,
+    Interface,
     Sent,
-    all_faces,
+    all_interfaces,
     exchanged,
     got,
     posted,
@@ -31,24 +31,27 @@ if importlib.util.find_spec("jinja2") is None:
 
 
 @pytest.fixture(scope="module")
-def console(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Face]:
-    only = [face for face in all_faces() if face.name == "console"]
-    with running(only, tmp_path_factory.mktemp) as faces:
-        yield faces["console"]
+def console(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Interface]:
+    only = [interface for interface in all_interfaces() if interface.name == "console"]
+    with running(only, tmp_path_factory.mktemp) as interfaces:
+        yield interfaces["console"]
 
 
-def signed_in(face: Face, token: str = BOBS) -> tuple[str, str]:
+def signed_in(interface: Interface, token: str = BOBS) -> tuple[str, str]:
     """A cookie and the token that pages send back."""
     form = posted(
         "/login",
         urlencode({"token": token}).encode(),
         content_type="application/x-www-form-urlencoded",
     )
-    answer = exchanged(face, spelled(face, form, authorization=None, origin=f"http://{face.host}"))
+    answer = exchanged(
+        interface, spelled(interface, form, authorization=None, origin=f"http://{interface.host}")
+    )
     assert answer is not None and answer.status == 303
     cookie = answer.headers["set-cookie"].partition(";")[0]
     page = exchanged(
-        face, spelled(face, got("/runs"), authorization=None, cookie=cookie, connection="close")
+        interface,
+        spelled(interface, got("/runs"), authorization=None, cookie=cookie, connection="close"),
     )
     assert page is not None and page.status == 200
     found = re.search(r'name="csrf" content="([^"]+)"', page.body)
@@ -57,7 +60,7 @@ def signed_in(face: Face, token: str = BOBS) -> tuple[str, str]:
 
 
 @pytest.mark.proves("console.csrf")
-def test_a_cookie_alone_changes_nothing(console: Face) -> None:
+def test_a_cookie_alone_changes_nothing(console: Interface) -> None:
     cookie, csrf = signed_in(console)
     _, others = signed_in(console)
     before = console.sessions()
@@ -95,7 +98,7 @@ def test_a_cookie_alone_changes_nothing(console: Face) -> None:
 
 @pytest.mark.proves("console.login")
 def test_signing_in_gives_a_cookie_that_is_not_the_token_and_leads_only_to_our_pages(
-    console: Face,
+    console: Interface,
 ) -> None:
     for wanted, led in [
         ("/runs/x?a=b", "/runs/x?a=b"),
@@ -121,7 +124,7 @@ def test_signing_in_gives_a_cookie_that_is_not_the_token_and_leads_only_to_our_p
 
 
 @pytest.mark.proves("console.login")
-def test_nobody_is_signed_in_by_another_site_or_with_a_wrong_token(console: Face) -> None:
+def test_nobody_is_signed_in_by_another_site_or_with_a_wrong_token(console: Interface) -> None:
     for change in (
         {"sec_fetch_site": "cross-site"},
         {"origin": "https://evil.example"},
@@ -151,7 +154,7 @@ def test_nobody_is_signed_in_by_another_site_or_with_a_wrong_token(console: Face
 
 
 @pytest.mark.proves("console.login")
-def test_signing_out_ends_the_cookie_on_the_server_too(console: Face) -> None:
+def test_signing_out_ends_the_cookie_on_the_server_too(console: Interface) -> None:
     cookie, csrf = signed_in(console)
     mine: dict[str, Any] = {"authorization": None, "cookie": cookie, "connection": "close"}
     out = posted("/logout", b"")
@@ -163,14 +166,14 @@ def test_signing_out_ends_the_cookie_on_the_server_too(console: Face) -> None:
 
 
 @pytest.fixture(scope="module")
-def artifact(console: Face) -> tuple[str, str]:
+def artifact(console: Interface) -> tuple[str, str]:
     """A session of the owner's, and the reference of a large result in it."""
-    face = console
-    begun = exchanged(face, spelled(face, face.deed(), connection="close"))
+    interface = console
+    begun = exchanged(interface, spelled(interface, interface.deed(), connection="close"))
     assert begun is not None
-    session = wait_for_run(face, begun)
+    session = wait_for_run(interface, begun)
     listed = exchanged(
-        face, spelled(face, got(f"/artifacts?session={session}"), connection="close")
+        interface, spelled(interface, got(f"/artifacts?session={session}"), connection="close")
     )
     assert listed is not None
     found = re.search(r"ref=([^&\"]+)", listed.body)
@@ -180,7 +183,7 @@ def artifact(console: Face) -> tuple[str, str]:
 
 @pytest.mark.proves("console.artifacts.safe")
 def test_artifacts_are_had_by_those_whose_they_are_and_by_no_trick(
-    console: Face, artifact: tuple[str, str]
+    console: Interface, artifact: tuple[str, str]
 ) -> None:
     session, reference = artifact
 

@@ -88,7 +88,7 @@ class Twins:
 
 
 def assert_valid(history: list[Message]) -> None:
-    """What all wires ask for: a person begins, every call is followed by exactly its results."""
+    """What all model clients ask for: a person begins, every call is followed by exactly its results."""
     owed: list[str] = []
     assert isinstance(history[0], UserMessage)
     for message in history:
@@ -100,7 +100,7 @@ def assert_valid(history: list[Message]) -> None:
     assert not owed
 
 
-def told(steps: list[Event | int]) -> Twins:
+def play_steps(steps: list[Event | int]) -> Twins:
     twins = Twins(Machine(), Machine(), [])
     for step in (RunStarted("the task", limits=Limits(max_turns=50)), *steps):
         twins.step(step)
@@ -113,7 +113,7 @@ def told(steps: list[Event | int]) -> Twins:
 def test_any_cut_leaves_a_valid_history_and_undoing_it_gives_every_byte_back(
     steps: list[Event | int],
 ) -> None:
-    twins = told(steps)
+    twins = play_steps(steps)
     one = twins.one
     assert one.compaction.full_history(one.history) == twins.plain.history
     if one.is_active:
@@ -133,7 +133,7 @@ def test_any_cut_leaves_a_valid_history_and_undoing_it_gives_every_byte_back(
 def test_the_same_events_read_from_a_journal_give_the_same_messages(
     steps: list[Event | int],
 ) -> None:
-    twins = told(steps)
+    twins = play_steps(steps)
     again = Machine()
     again.rebuild(
         [
@@ -146,7 +146,7 @@ def test_the_same_events_read_from_a_journal_give_the_same_messages(
 
 def three_rounds() -> Machine:
     """task, (call, result) three times: messages 1 to 7."""
-    twins = told([1, 1, 1])
+    twins = play_steps([1, 1, 1])
     assert len(twins.one.history) == 7
     return twins.one
 

@@ -109,10 +109,10 @@ def through_json(event: Any) -> Any:
 def test_an_event_written_and_read_is_the_same_event(cls: Any) -> None:
     @settings(max_examples=40)
     @given(events_of(cls))
-    def whole_way(event: Any) -> None:
+    def check_round_trip(event: Any) -> None:
         assert through_json(event) == event
 
-    whole_way()
+    check_round_trip()
 
 
 @pytest.mark.proves("events.identity")

@@ -73,7 +73,7 @@ def asked(join: int, *names: str, access: Access | None = None, ask: str = "") -
     return machine
 
 
-def told(machine: Machine) -> list[tuple[str, bool]]:
+def read_results(machine: Machine) -> list[tuple[str, bool]]:
     """What the model reads of the round, in its order."""
     return [(m.call_id, m.success) for m in machine.history if isinstance(m, ToolMessage)]
 
@@ -111,7 +111,7 @@ def test_joining_all_gives_two_results_and_one_error_in_call_order() -> None:
     assert machine.feed(good("c")) == []
     assert machine.feed(bad("b")) == []
     assert machine.feed(good("a")) == [AskModel(2)]
-    assert told(machine) == [("a", True), ("b", False), ("c", True)]
+    assert read_results(machine) == [("a", True), ("b", False), ("c", True)]
 
 
 @pytest.mark.proves("join.first-success")
@@ -120,7 +120,7 @@ def test_the_first_success_ends_the_rest_each_of_which_has_its_result_in_call_or
     assert machine.feed(bad("c")) == []
     assert machine.feed(good("b")) == [StopCall(call("a"), WHY)]
     assert machine.feed(bad("a", ErrorType.CANCELLED)) == [AskModel(2)]
-    assert told(machine) == [("a", False), ("b", True), ("c", False)]
+    assert read_results(machine) == [("a", False), ("b", True), ("c", False)]
 
 
 @pytest.mark.proves("join.first-success")
@@ -136,7 +136,7 @@ def test_a_call_that_succeeds_although_it_was_to_be_stopped_keeps_what_it_found(
     machine.feed(good("a"))
     assert machine.feed(good("b")) == []
     assert machine.feed(bad("c", ErrorType.CANCELLED)) == [AskModel(2)]
-    assert told(machine) == [("a", True), ("b", True), ("c", False)]
+    assert read_results(machine) == [("a", True), ("b", True), ("c", False)]
 
 
 @pytest.mark.proves("join.number")
@@ -165,7 +165,7 @@ def test_a_question_to_a_person_is_taken_back_and_their_late_yes_runs_nothing() 
     assert machine.feed(good("a")) == [StopCall(call("b"), WHY)]
     machine.feed(ToolAnswered(build_cancelled_result(call("b"), WHY)))
     assert machine.feed(PersonAnswered("b", "once", "d")) == []
-    assert told(machine) == [("a", True), ("b", False)]
+    assert read_results(machine) == [("a", True), ("b", False)]
 
 
 def test_the_next_round_is_joined_anew() -> None:
@@ -290,6 +290,6 @@ def test_in_any_order_of_things_every_call_has_one_result_and_the_run_goes_on(
         driver.step()
     assert driver.machine.phase is RunPhase.FINISHED
     made = [c.id for e in driver.machine.history for c in getattr(e, "calls", ())]
-    assert [call_id for call_id, _ in told(driver.machine)] == made
+    assert [call_id for call_id, _ in read_results(driver.machine)] == made
     driver.machine.feed(Cancelled("the end"))
     assert not driver.machine.open_calls()

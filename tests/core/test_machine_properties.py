@@ -1,4 +1,4 @@
-"""Any order of events, any cancel point: one result per call, a history every wire accepts, the
+"""Any order of events, any cancel point: one result per call, a history every model client accepts, the
 same state again.
 """
 

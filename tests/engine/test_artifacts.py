@@ -114,10 +114,10 @@ async def test_the_notes_of_a_result_count_too() -> None:
 @pytest.mark.proves("artifacts.stub-in-history")
 async def test_the_model_reads_the_stub_and_then_parts_and_the_journal_holds_the_hash() -> None:
     journal = SqliteJournal(":memory:")
-    wire = Scripted([calls(("rows", {"count": 5000})), says("ok")])
-    ours = Agent(wire, TOOLS, storage=Storage(artifacts=True, journal=journal))
+    model_client = Scripted([calls(("rows", {"count": 5000})), says("ok")])
+    ours = Agent(model_client, TOOLS, storage=Storage(artifacts=True, journal=journal))
     result = await ours.run("go")
-    seen = wire.histories[-1]
+    seen = model_client.histories[-1]
     told = next(message for message in seen if isinstance(message, ToolMessage))
     assert len(told.text) < 1500
     shown = json.loads(told.text.splitlines()[0])
@@ -473,8 +473,8 @@ def peak():
         return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024
 
 async def main():
-    wire = Scripted([calls(("dump", {"mebi": 1})), calls(("dump", {"mebi": 200})), says("ok")])
-    agent = Agent(wire, [dump], storage=Storage(artifacts=True, journal=":memory:"))
+    model_client = Scripted([calls(("dump", {"mebi": 1})), calls(("dump", {"mebi": 200})), says("ok")])
+    agent = Agent(model_client, [dump], storage=Storage(artifacts=True, journal=":memory:"))
     session = agent.session()
     small = await session.call("dump", mebi=1)
     await session.call("artifact_read", ref=small.data["artifact"], mode="grep", pattern="^8")
@@ -600,14 +600,16 @@ async def test_raw_bytes_in_the_place_of_a_stub_are_not_sent_and_are_an_error_an
     None
 ):
     journal = SqliteJournal(":memory:")
-    wire = Scripted([calls(("text", {"size": 50_000})), says("never")])
-    ours = Agent(wire, TOOLS, storage=Storage(artifacts=True, journal=journal), hooks=[unstubbed])
+    model_client = Scripted([calls(("text", {"size": 50_000})), says("never")])
+    ours = Agent(
+        model_client, TOOLS, storage=Storage(artifacts=True, journal=journal), hooks=[unstubbed]
+    )
     with pytest.raises(ContextLeak) as raised:
         await ours.run("go")
     assert (raised.value.code, raised.value.exit_code) == ("context_leak", 1)
     assert "32768 raw bytes" in str(raised.value)
     assert leaks(journal) == [raised.value.detail]
-    assert len(wire.histories) == 1
+    assert len(model_client.histories) == 1
 
 
 @pytest.mark.proves("artifacts.context-leak")

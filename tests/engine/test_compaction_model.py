@@ -24,12 +24,12 @@ PAGE = "The garden has beans, leeks, onions, marrows, sorrel and thyme in row {n
 )
 @pytest.mark.proves("compaction.real-model")
 async def test_a_conversation_longer_than_the_window_of_a_real_model_goes_on() -> None:
-    wire = Local(n_ctx=WINDOW)
+    model_client = Local(n_ctx=WINDOW)
     options = ModelOptions(temperature=0.0, max_tokens=8)
 
     journal = SqliteJournal(":memory:")
     agent = Agent(
-        wire,
+        model_client,
         instructions="Be brief.",
         storage=Storage(journal=journal),
         model_options=options,
@@ -41,7 +41,7 @@ async def test_a_conversation_longer_than_the_window_of_a_real_model_goes_on() -
     machine = session.driver.machine
     whole = machine.compaction.full_history(machine.history)
     with pytest.raises(ProviderError) as refused:
-        await wire.open("Be brief.", (), options).ask([*whole, UserMessage("And?")])
+        await model_client.open("Be brief.", (), options).ask([*whole, UserMessage("And?")])
     assert refused.value.code == "context_overflow"
 
     records = list(journal.records(session.id))
@@ -50,4 +50,4 @@ async def test_a_conversation_longer_than_the_window_of_a_real_model_goes_on() -
     assert {event.window for event in made} == {WINDOW}
     assert replay(records).same
     await session.close()
-    await wire.close()
+    await model_client.close()

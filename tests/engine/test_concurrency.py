@@ -122,7 +122,7 @@ async def test_128_runs_of_different_people_over_one_catalog_keep_results_journa
     def read_again(number: int) -> Step:
         return calls(("artifact_fetch", {"ref": refs[number], "max_bytes": 600}))
 
-    def kept(history: Sequence[Message]) -> Step:
+    def answer_next(history: Sequence[Message]) -> Step:
         number = asked_for(history)
         last = history[-1]
         if isinstance(last, UserMessage):
@@ -133,7 +133,7 @@ async def test_128_runs_of_different_people_over_one_catalog_keep_results_journa
             return read_again(number)
         return says(f"answer {number}")
 
-    model = Scripted([kept] * (3 * RUNS))
+    model = Scripted([answer_next] * (3 * RUNS))
     with SqliteJournal(tmp_path / "journal.db") as journal:
 
         async def one(number: int) -> None:

@@ -1,4 +1,4 @@
-"""Delegation through the public door: scripted models, real tools, a real gate and a real
+"""Delegation through the public API: scripted models, real tools, a real gate and a real
 journal.
 """
 
@@ -133,8 +133,13 @@ def agent_of(agent: Agent, session: str) -> str:
 
 @pytest.mark.proves("delegation.whole-way")
 async def test_an_agent_does_the_task_in_a_session_of_its_own_and_its_answer_is_data() -> None:
-    wire_steps = [ask(), calls(("add", {"a": 2, "b": 3})), says("five"), says("It is five.")]
-    ours = parent(wire_steps)
+    model_client_steps = [
+        ask(),
+        calls(("add", {"a": 2, "b": 3})),
+        says("five"),
+        says("It is five."),
+    ]
+    ours = parent(model_client_steps)
     result = await ours.run("2 + 3?")
     assert result.text == "It is five."
     answer = result.results[0].data
@@ -397,7 +402,7 @@ async def test_an_agent_in_its_mode_may_never_do_what_its_session_may_not(
 # ---- hooks
 
 
-def told(payloads: list[Any]) -> list[tuple[Any, ...]]:
+def summarize_payloads(payloads: list[Any]) -> list[tuple[Any, ...]]:
     return [(type(one).__name__, one.agent_type, bool(one.agent_id)) for one in payloads]
 
 
@@ -412,7 +417,7 @@ async def test_hooks_of_the_session_see_the_agents_calls_and_know_whose_they_are
     ours = parent([ask(), calls(("add", {"a": 1, "b": 1})), says("two"), says("ok")], hooks=[watch])
     result = await ours.run("go")
     child = result.results[0].data["session"]
-    assert told(seen) == [
+    assert summarize_payloads(seen) == [
         ("SessionStart", "", False), ("ToolPre", "", False), ("DelegationPre", "", False),
         ("SessionStart", "adder", True), ("ToolPre", "adder", True), ("ToolPost", "adder", True),
         ("DelegationPost", "", False), ("ToolPost", "", False),
@@ -883,7 +888,7 @@ async def test_an_agent_can_work_in_the_background_and_its_answer_is_awaited() -
     # The agent and its session ask the same script: the order of the two is what the gates say.
     steps = Turns({"go": [ask(wait=False), polls, then, says("ok")], "what is 2 + 3?": [gate]})
     ours = parent([], journal=SqliteJournal(":memory:"))
-    ours.change_model(steps.wire())
+    ours.change_model(steps.model_client())
     result = await ours.run("go")
     started, polled, awaited = result.results
     assert (started.data["status"], polled.data["status"]) == ("started", "running")
@@ -899,7 +904,7 @@ class Turns:
     def __init__(self, scripts: dict[str, list[Any]]) -> None:
         self._left = {first: list(steps) for first, steps in scripts.items()}
 
-    def wire(self) -> ModelClient:
+    def model_client(self) -> ModelClient:
         return Scripted([self._step] * 50)
 
     async def _step(self, history: Any) -> Any:
@@ -920,7 +925,7 @@ async def test_an_agent_in_the_background_never_outlives_its_run() -> None:
 
     steps = Turns({"go": [ask(wait=False), ends], "what is 2 + 3?": [gate]})
     ours = parent([])
-    ours.change_model(steps.wire())
+    ours.change_model(steps.model_client())
     session = ours.session()
     assert (await session.run("go")).text == "I am done"
     [child] = children(ours)
@@ -1087,7 +1092,7 @@ async def test_a_hook_can_say_that_the_work_did_not_pass() -> None:
     assert "not like this" in (failed.error_message or "")
 
 
-# ---- other doors
+# ---- other interfaces
 
 
 @pytest.mark.proves("delegation.every-door")
@@ -1198,7 +1203,7 @@ async def test_a_person_is_asked_one_question_at_a_time_whoever_has_it() -> None
         {"go": [both, says("ok")], "t0": [look_at, says("x")], "t1": [look_at, says("y")]}
     )
     ours = parent([], ask=["Read(a)"], approver=Slow())
-    ours.change_model(steps.wire())
+    ours.change_model(steps.model_client())
     await ours.run("go")
     assert (len(asked), RAN) == (2, ["a", "a"])
 

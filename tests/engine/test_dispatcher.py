@@ -719,7 +719,7 @@ def test_an_evaluation_carries_what_the_machine_and_the_journal_need(catalog: Ca
 
 
 @pytest.mark.proves("names.one-to-one")
-def test_a_tool_called_by_its_wire_name_is_gated_by_its_full_name(trace: Trace) -> None:
+def test_a_tool_called_by_its_api_name_is_gated_by_its_full_name(trace: Trace) -> None:
     @tool(namespace="fs")
     def look() -> str:
         trace.append("looked")

@@ -1,4 +1,4 @@
-"""Words for the model on the way, and what is closed with a session: through the public door."""
+"""Words for the model on the way, and what is closed with a session: through the public API."""
 
 from __future__ import annotations
 

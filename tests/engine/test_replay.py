@@ -117,7 +117,7 @@ async def cancelled(session: Session) -> None:
         await task
 
 
-async def told(session: Session) -> None:
+async def record_session(session: Session) -> None:
     session.tell("a word on the way")
     await session.run("go")
     session.tell("data", source="clock")
@@ -143,7 +143,7 @@ CASES = {
     "a run that was cancelled": (lambda: Scripted([calls(("endless", {}))]), cancelled, None),
     "words on the way": (
         lambda: Scripted([calls(("add", {"a": 1, "b": 1})), says("two"), says("still two")]),
-        told,
+        record_session,
         None,
     ),
     "the same call without end": (

@@ -1,4 +1,4 @@
-"""Runs through the public door against servers: an Ollama that misbehaves, and the real llama.cpp
+"""Runs through the public API against servers: an Ollama that misbehaves, and the real llama.cpp
 over HTTP.
 """
 
@@ -52,9 +52,9 @@ async def test_an_ollama_that_ignores_tool_choice_and_sends_objects_is_understoo
 async def test_a_server_that_cuts_from_the_front_is_reported_in_stream_and_journal() -> None:
     journal = SqliteJournal(":memory:")
     async with OllamaDouble([says("I see no tools.")], memory=600) as server:
-        wire = Ollama("llama3.2", base_url=server.url)
+        model_client = Ollama("llama3.2", base_url=server.url)
         agent = Agent(
-            wire, [weather], storage=Storage(journal=journal), instructions="word " * 4000
+            model_client, [weather], storage=Storage(journal=journal), instructions="word " * 4000
         )
         _, items = await run(agent, "Weather in Ghent?")
         notices = [item for item in items if isinstance(item, Noticed)]
@@ -87,10 +87,10 @@ async def test_a_template_that_drops_the_tools_is_said_where_native_calls_are_fo
     llama_url: str,
 ) -> None:
     """SmolLM2's template takes the tools field and shows the model nothing of it."""
-    wire = OpenAIChat("smollm2", base_url=f"{llama_url}/v1", api_key="none")
+    model_client = OpenAIChat("smollm2", base_url=f"{llama_url}/v1", api_key="none")
     journal = SqliteJournal(":memory:")
     agent = Agent(
-        wire,
+        model_client,
         [*tools.TOOLS, weather],
         storage=Storage(journal=journal),
         tool_calling="native",
@@ -104,10 +104,13 @@ async def test_a_template_that_drops_the_tools_is_said_where_native_calls_are_fo
 @pytest.mark.model
 @pytest.mark.proves("llama-cpp.run")
 async def test_the_real_llama_cpp_server_is_asked_in_a_way_it_can(llama_url: str) -> None:
-    wire = OpenAIChat("smollm2", base_url=f"{llama_url}/v1", api_key="none")
-    assert (await wire.capabilities()).tools is not True
+    model_client = OpenAIChat("smollm2", base_url=f"{llama_url}/v1", api_key="none")
+    assert (await model_client.capabilities()).tools is not True
     agent = Agent(
-        wire, [weather], storage=Storage(journal=SqliteJournal(":memory:")), model_options=SHORT
+        model_client,
+        [weather],
+        storage=Storage(journal=SqliteJournal(":memory:")),
+        model_options=SHORT,
     )
     _, items = await run(agent, "What is the weather in Paris?")
     answers = [item for item in items if isinstance(item, ModelAnswered)]

@@ -1,4 +1,4 @@
-"""Whole runs through the public door, with a scripted model and real tools."""
+"""Whole runs through the public API, with a scripted model and real tools."""
 
 from __future__ import annotations
 

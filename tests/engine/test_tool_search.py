@@ -80,9 +80,9 @@ def agent_of(
 
 def offered(agent: Agent) -> list[list[str]]:
     """The names that each opening of the conversation sent."""
-    wire = agent.model_client
-    assert isinstance(wire, Scripted)
-    return [[spec.name for spec in opening.tools] for opening in wire.opened]
+    model_client = agent.model_client
+    assert isinstance(model_client, Scripted)
+    return [[spec.name for spec in opening.tools] for opening in model_client.opened]
 
 
 def events(agent: Agent, session: str) -> list[Event]:
@@ -95,9 +95,11 @@ def searches(found: Sequence[Event]) -> list[Event]:
 
 def answer(agent: Agent, place: int = -1) -> Any:
     """What the model read of its last call, as JSON."""
-    wire = agent.model_client
-    assert isinstance(wire, Scripted)
-    read = [message for message in wire.histories[place] if isinstance(message, ToolMessage)]
+    model_client = agent.model_client
+    assert isinstance(model_client, Scripted)
+    read = [
+        message for message in model_client.histories[place] if isinstance(message, ToolMessage)
+    ]
     return json.loads(read[-1].text)
 
 

@@ -53,9 +53,13 @@ def agent_of(
     option: Any, *, native: bool = False, tools: Sequence[Tool] = TOOLS, **more: Any
 ) -> Agent:
     able = SEARCHES_ITSELF if native else None
-    wire = Scripted([calls(("tool_search", {"query": "deploy"})), says("done")], capabilities=able)
+    model_client = Scripted(
+        [calls(("tool_search", {"query": "deploy"})), says("done")], capabilities=able
+    )
     return Agent(
-        wire, tools, **grouped(tool_search=option, journal=SqliteJournal(":memory:"), **more)
+        model_client,
+        tools,
+        **grouped(tool_search=option, journal=SqliteJournal(":memory:"), **more),
     )
 
 
@@ -193,9 +197,9 @@ async def test_native_with_a_model_that_cannot_points_at_client_mode_and_sends_n
 
 @pytest.mark.proves("tool-search.native-refused")
 async def test_gpt_4o_is_told_that_client_mode_does_it() -> None:
-    wire = OpenAIResponses("gpt-4o", api_key="k", base_url="https://api.openai.com/v1")
+    model_client = OpenAIResponses("gpt-4o", api_key="k", base_url="https://api.openai.com/v1")
     agent = Agent(
-        wire,
+        model_client,
         TOOLS,
         tool_calling=ToolCalling(search={"mode": "native"}),
         storage=Storage(journal=SqliteJournal(":memory:")),

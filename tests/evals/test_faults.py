@@ -50,12 +50,14 @@ async def test_it_does_so_behind_the_messages_format_as_well(kind: str) -> None:
         )
 
 
-async def finishes(wire: ModelClient, server: FaultServer, kind: str, seeds: Iterable[int]) -> None:
+async def finishes(
+    model_client: ModelClient, server: FaultServer, kind: str, seeds: Iterable[int]
+) -> None:
     """Runs of a kind, the odd seeds streamed, each judged by its last words and by what was
     ordered.
     """
     tools = [tool(function, side_effect="none") for function in orders.TOOLS]
-    agent = Agent(wire, tools, tool_calling="native", storage=Storage(journal=":memory:"))
+    agent = Agent(model_client, tools, tool_calling="native", storage=Storage(journal=":memory:"))
     try:
         for seed in seeds:
             orders.PLACED.clear()
@@ -87,7 +89,7 @@ def spoken(answer: Answer) -> dict[str, Any]:
     return whole(answer)["choices"][0]["message"]
 
 
-def told(kind: str, seed: int, *reports: tuple[str, str]) -> tuple[Play, list[Answer]]:
+def play_reports(kind: str, seed: int, *reports: tuple[str, str]) -> tuple[Play, list[Answer]]:
     """A model that is told the same of every answer, and its answers."""
     play = Play(kind, seed)
     history: list[dict[str, Any]] = [{"role": "user", "content": play.order.request()}]
@@ -118,24 +120,26 @@ def wrong(answer: Answer) -> bool:
 @pytest.mark.parametrize("kind", KINDS)
 def test_the_same_seed_is_the_same_model(kind: str) -> None:
     for seed in range(5):
-        assert told(kind, seed, ("tool", "x"))[1] == told(kind, seed, ("tool", "x"))[1]
+        assert (
+            play_reports(kind, seed, ("tool", "x"))[1] == play_reports(kind, seed, ("tool", "x"))[1]
+        )
 
 
 @pytest.mark.parametrize("role", ["tool", "user"])
 def test_a_model_that_is_told_what_is_wrong_makes_the_call_as_it_should_be(role: str) -> None:
     seed = first_seed("invented-name")
-    _, answers = told("invented-name", seed, (role, FAILED))
+    _, answers = play_reports("invented-name", seed, (role, FAILED))
     assert [wrong(answer) for answer in answers] == [True, False]
 
 
 def test_a_model_that_must_be_told_three_times_is_right_after_the_third() -> None:
-    _, answers = told("near-name-3", first_seed("near-name-3"), *[("tool", FAILED)] * 3)
+    _, answers = play_reports("near-name-3", first_seed("near-name-3"), *[("tool", FAILED)] * 3)
     assert [wrong(answer) for answer in answers] == [True, True, True, False]
 
 
 def test_a_model_that_is_only_asked_to_go_on_makes_its_mistake_until_it_gives_up() -> None:
     seed = first_seed("invented-name")
-    play, answers = told("invented-name", seed, *[("user", "Please continue.")] * 8)
+    play, answers = play_reports("invented-name", seed, *[("user", "Please continue.")] * 8)
     assert all(wrong(answer) for answer in answers)
     assert (
         play.gave_up

@@ -1,4 +1,4 @@
-"""Makes `script_runs` and `script_rooms` importable for the tests of this folder, and gives them
+"""Makes `script_runs` and `script_sessions` importable for the tests of this folder, and gives them
 workers of their own.
 """
 
@@ -14,8 +14,8 @@ from ferrule.extensions.starlark.pool import WorkerPool
 
 sys.path.insert(0, str(Path(__file__).parent))
 
-from script_rooms import Room
 from script_runs import Runs
+from script_sessions import ScriptSession
 
 
 @pytest.fixture(scope="module")
@@ -40,12 +40,14 @@ def pool() -> Iterator[WorkerPool]:
 
 
 @pytest.fixture
-async def room(tmp_path: Path, shared_workers: WorkerPool) -> AsyncIterator[Room]:
+async def script_session(
+    tmp_path: Path, shared_workers: WorkerPool
+) -> AsyncIterator[ScriptSession]:
     folder = tmp_path / "work"
     folder.mkdir()
     (folder / "a.txt").write_bytes(b"one\r\ntwo\n\nlast")
     (folder / ".env").write_text("SECRET=1")
-    made = Room(folder, shared_workers)
+    made = ScriptSession(folder, shared_workers)
     yield made
     if made.session is not None:
         await made.session.close()

@@ -15,8 +15,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from script_rooms import Room
 from script_runs import PATIENT
+from script_sessions import ScriptSession
 
 from ferrule import Agent, Storage, tool
 from ferrule.core.calls import ErrorType, ToolResult
@@ -71,12 +71,14 @@ def gate() -> Gate:
 SLOW = "said = meta.call_tool('gate', {})\nreturn {'said': said, 'n': args.get('n')}"
 
 
-def opened(room: Room, *tools: Tool) -> Session:
-    return room.open(*tools, *TASK_TOOLS)
+def opened(script_session: ScriptSession, *tools: Tool) -> Session:
+    return script_session.open(*tools, *TASK_TOOLS)
 
 
-def slow(room: Room, body: str = SLOW, name: str = "slow", **fields: str) -> Tool:
-    return room.tool(body, name, **{"async": "true", **fields})
+def slow(
+    script_session: ScriptSession, body: str = SLOW, name: str = "slow", **fields: str
+) -> Tool:
+    return script_session.tool(body, name, **{"async": "true", **fields})
 
 
 async def begun(session: Session, name: str = "slow", **arguments: Any) -> str:
@@ -91,8 +93,10 @@ async def ended(session: Session, task_id: str) -> dict[str, Any]:
 
 
 @pytest.mark.proves("async.answers-at-once")
-async def test_an_async_tool_answers_at_once_and_its_script_goes_on(room: Room, gate: Gate) -> None:
-    session = opened(room, slow(room), gate.tool)
+async def test_an_async_tool_answers_at_once_and_its_script_goes_on(
+    script_session: ScriptSession, gate: Gate
+) -> None:
+    session = opened(script_session, slow(script_session), gate.tool)
     task_id = await begun(session, n=3)
     await gate.until_reached()
     running = (await session.call("task_poll", task_id=task_id)).data
@@ -108,33 +112,39 @@ async def test_an_async_tool_answers_at_once_and_its_script_goes_on(room: Room, 
 
 
 @pytest.mark.proves("async.answers-at-once")
-async def test_each_call_of_an_async_tool_has_exactly_one_result(room: Room, gate: Gate) -> None:
+async def test_each_call_of_an_async_tool_has_exactly_one_result(
+    script_session: ScriptSession, gate: Gate
+) -> None:
     steps = [calls(("slow", {"n": 1}), ("slow", {"n": 2})), says("done")]
     agent = Agent(
         Scripted(steps),
-        [slow(room), gate.tool, *TASK_TOOLS],
-        **grouped(journal=room.journal, **room.options),
+        [slow(script_session), gate.tool, *TASK_TOOLS],
+        **grouped(journal=script_session.journal, **script_session.options),
     )
-    session = room.session = agent.session()
+    session = script_session.session = agent.session()
     result = await session.run("go")
     assert [one.data["status"] for one in result.results] == ["running", "running"]
     gate.passed.set()
     for one in result.results:
         assert (await ended(session, one.data["task_id"]))["status"] == "done"
-    answered = [event.result.call_id for event in room.events() if isinstance(event, ToolAnswered)]
+    answered = [
+        event.result.call_id for event in script_session.events() if isinstance(event, ToolAnswered)
+    ]
     assert len(answered) == len(set(answered))
     assert all(one.call_id in answered for one in result.results)
 
 
 @pytest.mark.proves("async.told")
 async def test_the_model_hears_of_the_end_with_its_next_question_and_not_of_the_result(
-    room: Room, gate: Gate
+    script_session: ScriptSession, gate: Gate
 ) -> None:
     model = Scripted([calls(("slow", {})), says("started"), says("heard")])
     agent = Agent(
-        model, [slow(room), gate.tool, *TASK_TOOLS], **grouped(journal=room.journal, **room.options)
+        model,
+        [slow(script_session), gate.tool, *TASK_TOOLS],
+        **grouped(journal=script_session.journal, **script_session.options),
     )
-    session = room.session = agent.session()
+    session = script_session.session = agent.session()
     first = await session.run("go")
     task_id = first.results[0].data["task_id"]
     told = asyncio.Event()
@@ -142,15 +152,17 @@ async def test_the_model_hears_of_the_end_with_its_next_question_and_not_of_the_
     gate.passed.set()
     await asyncio.wait_for(told.wait(), PATIENT)
     await session.run("and now?")
-    (notice,) = [event for event in room.events() if isinstance(event, NoticeGiven)]
+    (notice,) = [event for event in script_session.events() if isinstance(event, NoticeGiven)]
     assert notice.source == "slow"
     assert notice.text == f"{task_id} (`slow`) is done; `task_await` gives what came of it"
     assert notice.text in session.driver.machine.history[-2].text
 
 
 @pytest.mark.proves("async.told")
-async def test_who_waits_for_a_task_is_not_told_a_second_time(room: Room, gate: Gate) -> None:
-    session = opened(room, slow(room), gate.tool)
+async def test_who_waits_for_a_task_is_not_told_a_second_time(
+    script_session: ScriptSession, gate: Gate
+) -> None:
+    session = opened(script_session, slow(script_session), gate.tool)
     task_id = await begun(session)
     await gate.until_reached()
     waiting = asyncio.create_task(ended(session, task_id))
@@ -160,24 +172,26 @@ async def test_who_waits_for_a_task_is_not_told_a_second_time(room: Room, gate: 
         await asyncio.sleep(0)
     gate.passed.set()
     assert (await waiting)["status"] == "done"
-    assert [event for event in room.events() if isinstance(event, NoticeGiven)] == []
+    assert [event for event in script_session.events() if isinstance(event, NoticeGiven)] == []
 
 
 @pytest.mark.proves("async.same-gate")
-async def test_what_a_task_does_passes_the_gate_of_its_session(room: Room) -> None:
-    room.options["deny"] = ["write_file"]
-    session = opened(room, slow(room, "fs.write('b.txt', 'x')\nreturn 1"))
+async def test_what_a_task_does_passes_the_gate_of_its_session(
+    script_session: ScriptSession,
+) -> None:
+    script_session.options["deny"] = ["write_file"]
+    session = opened(script_session, slow(script_session, "fs.write('b.txt', 'x')\nreturn 1"))
     found = await ended(session, await begun(session))
     assert (found["status"], found["error_type"]) == ("failed", "permission_denied")
-    assert not (room.folder / "b.txt").exists()
+    assert not (script_session.folder / "b.txt").exists()
 
 
 @pytest.mark.proves("async.same-gate")
-async def test_an_async_tool_that_is_denied_starts_nothing(room: Room) -> None:
-    room.options["deny"] = ["slow"]
-    session = opened(room, slow(room, "return 1"))
+async def test_an_async_tool_that_is_denied_starts_nothing(script_session: ScriptSession) -> None:
+    script_session.options["deny"] = ["slow"]
+    session = opened(script_session, slow(script_session, "return 1"))
     assert (await session.call("slow")).error_type is ErrorType.PERMISSION_DENIED
-    assert room.notices("task") == []
+    assert script_session.notices("task") == []
 
 
 @pytest.mark.proves("async.failures")
@@ -191,9 +205,9 @@ async def test_an_async_tool_that_is_denied_starts_nothing(room: Room) -> None:
     ],
 )
 async def test_however_a_task_fails_it_says_why(
-    room: Room, body: str, fields: dict[str, str], error_type: str, said: str
+    script_session: ScriptSession, body: str, fields: dict[str, str], error_type: str, said: str
 ) -> None:
-    session = opened(room, slow(room, body, **fields))
+    session = opened(script_session, slow(script_session, body, **fields))
     found = await ended(session, await begun(session))
     assert (found["status"], found["error_type"]) == ("failed", error_type)
     assert said in found["error"]
@@ -203,7 +217,9 @@ async def test_however_a_task_fails_it_says_why(
 
 
 @pytest.mark.proves("async.tool-post")
-async def test_hooks_see_the_result_of_a_task_and_not_its_launch(room: Room, gate: Gate) -> None:
+async def test_hooks_see_the_result_of_a_task_and_not_its_launch(
+    script_session: ScriptSession, gate: Gate
+) -> None:
     heard: list[ToolPost] = []
 
     @hook("tool.post", when='name == "slow"')
@@ -211,8 +227,8 @@ async def test_hooks_see_the_result_of_a_task_and_not_its_launch(room: Room, gat
         heard.append(result)
         return modify({"result": result.result["said"] + ", redacted"})
 
-    room.options["hooks"] = [redact]
-    session = opened(room, slow(room), gate.tool)
+    script_session.options["hooks"] = [redact]
+    session = opened(script_session, slow(script_session), gate.tool)
     started = await session.call("slow", n=7)
     assert started.data == {"task_id": started.data["task_id"], "status": "running"}
     assert heard == []
@@ -225,7 +241,9 @@ async def test_hooks_see_the_result_of_a_task_and_not_its_launch(room: Room, gat
 
 
 @pytest.mark.proves("async.tool-post")
-async def test_a_hook_withholds_the_result_of_a_task_or_learns_of_its_failure(room: Room) -> None:
+async def test_a_hook_withholds_the_result_of_a_task_or_learns_of_its_failure(
+    script_session: ScriptSession,
+) -> None:
     heard: list[tuple[bool, str, str]] = []
 
     @hook("tool.post", when='name == "slow" and get(get(payload, "arguments", None), "n", 0) == 1')
@@ -233,8 +251,11 @@ async def test_a_hook_withholds_the_result_of_a_task_or_learns_of_its_failure(ro
         heard.append((result.success, result.error, result.message))
         return block("not for you")
 
-    room.options["hooks"] = [judge]
-    session = opened(room, slow(room, "if args.get('bad'):\n    fail('broken')\nreturn 'secret'"))
+    script_session.options["hooks"] = [judge]
+    session = opened(
+        script_session,
+        slow(script_session, "if args.get('bad'):\n    fail('broken')\nreturn 'secret'"),
+    )
     found = await ended(session, await begun(session, n=1))
     assert (found["status"], found["error_type"]) == ("failed", "permission_denied")
     assert "withheld by the hook `judge`: not for you" in found["error"]
@@ -261,10 +282,12 @@ class AroundCalls:
 
 
 @pytest.mark.proves("async.tool-post")
-async def test_a_hook_of_a_program_sees_the_result_of_a_task_too(room: Room, gate: Gate) -> None:
+async def test_a_hook_of_a_program_sees_the_result_of_a_task_too(
+    script_session: ScriptSession, gate: Gate
+) -> None:
     around = AroundCalls()
-    room.options["hooks"] = [around]
-    session = opened(room, slow(room), gate.tool)
+    script_session.options["hooks"] = [around]
+    session = opened(script_session, slow(script_session), gate.tool)
     task_id = await begun(session, n=7)
     gate.passed.set()
     assert (await ended(session, task_id))["result"] == "OPEN"
@@ -273,15 +296,17 @@ async def test_a_hook_of_a_program_sees_the_result_of_a_task_too(room: Room, gat
 
 
 @pytest.mark.proves("async.tool-post")
-async def test_hooks_see_that_a_task_could_not_be_started(room: Room, gate: Gate) -> None:
+async def test_hooks_see_that_a_task_could_not_be_started(
+    script_session: ScriptSession, gate: Gate
+) -> None:
     heard: list[tuple[bool, str]] = []
 
     @hook("tool.post", when='name == "slow"')
     def hear(result: ToolPost) -> None:
         heard.append((result.success, result.error))
 
-    room.options["hooks"] = [hear]
-    session = opened(room, slow(room), gate.tool)
+    script_session.options["hooks"] = [hear]
+    session = opened(script_session, slow(script_session), gate.tool)
     for _ in range(16):
         await begun(session)
     refused = await session.call("slow")
@@ -292,7 +317,7 @@ async def test_hooks_see_that_a_task_could_not_be_started(room: Room, gate: Gate
 @pytest.mark.proves("async.answers-at-once")
 @pytest.mark.parametrize(("outcome", "fits"), [(3, True), ("three", False)])
 async def test_a_function_promises_the_outcome_of_its_task_and_not_the_launch(
-    room: Room, outcome: Any, fits: bool
+    script_session: ScriptSession, outcome: Any, fits: bool
 ) -> None:
     @tool(side_effect="none")
     async def count() -> int | Launch:
@@ -307,14 +332,14 @@ async def test_a_function_promises_the_outcome_of_its_task_and_not_the_launch(
     agent = Agent(
         Scripted([says("seen")]),
         [count, *TASK_TOOLS],
-        **grouped(journal=room.journal, **room.options),
+        **grouped(journal=script_session.journal, **script_session.options),
     )
-    session = room.session = agent.session()
+    session = script_session.session = agent.session()
     started = await session.call("count")
     assert (started.data["status"], started.notes) == ("running", ())
     assert (await ended(session, started.data["task_id"]))["result"] == outcome
     await session.run("and now?")
-    told = [event.text for event in room.events() if isinstance(event, NoticeGiven)]
+    told = [event.text for event in script_session.events() if isinstance(event, NoticeGiven)]
     assert any("does not fit the tool's own schema" in text for text in told) is not fits
 
 
@@ -323,22 +348,22 @@ async def test_a_function_promises_the_outcome_of_its_task_and_not_the_launch(
 
 @pytest.mark.proves("async.ends")
 async def test_a_task_ends_with_its_session_and_leaves_nothing(
-    room: Room, gate: Gate, pool: WorkerPool
+    script_session: ScriptSession, gate: Gate, pool: WorkerPool
 ) -> None:
-    room.pool = pool
-    session = opened(room, slow(room), gate.tool)
+    script_session.pool = pool
+    session = opened(script_session, slow(script_session), gate.tool)
     task_id = await begun(session)
     await gate.until_reached()
     await session.close()
     assert gate.stopped.is_set()
-    assert list_task_outcomes(room.events()) == {task_id: "cancelled"}
+    assert list_task_outcomes(script_session.events()) == {task_id: "cancelled"}
     assert pool._computing == 0
-    room.session = None
+    script_session.session = None
 
 
 @pytest.mark.proves("async.ends")
-async def test_a_task_can_be_stopped(room: Room, gate: Gate) -> None:
-    session = opened(room, slow(room), gate.tool)
+async def test_a_task_can_be_stopped(script_session: ScriptSession, gate: Gate) -> None:
+    session = opened(script_session, slow(script_session), gate.tool)
     task_id = await begun(session)
     await gate.until_reached()
     found = (await session.call("task_cancel", task_id=task_id)).data
@@ -347,24 +372,28 @@ async def test_a_task_can_be_stopped(room: Room, gate: Gate) -> None:
 
 
 @pytest.mark.proves("async.ends")
-async def test_a_task_goes_on_when_the_run_that_began_it_is_over(room: Room, gate: Gate) -> None:
+async def test_a_task_goes_on_when_the_run_that_began_it_is_over(
+    script_session: ScriptSession, gate: Gate
+) -> None:
     steps = [calls(("slow", {})), says("done")]
     agent = Agent(
         Scripted(steps),
-        [slow(room), gate.tool, *TASK_TOOLS],
-        **grouped(journal=room.journal, **room.options),
+        [slow(script_session), gate.tool, *TASK_TOOLS],
+        **grouped(journal=script_session.journal, **script_session.options),
     )
-    session = room.session = agent.session()
+    session = script_session.session = agent.session()
     result = await session.run("go")
-    assert any(isinstance(event, RunFinished) for event in room.events())
+    assert any(isinstance(event, RunFinished) for event in script_session.events())
     await gate.until_reached()
     gate.passed.set()
     assert (await ended(session, result.results[0].data["task_id"]))["result"]["said"] == "open"
 
 
 @pytest.mark.proves("async.bounded")
-async def test_only_so_many_tasks_of_a_session_run(room: Room, gate: Gate) -> None:
-    session = opened(room, slow(room), gate.tool)
+async def test_only_so_many_tasks_of_a_session_run(
+    script_session: ScriptSession, gate: Gate
+) -> None:
+    session = opened(script_session, slow(script_session), gate.tool)
     started = [await begun(session) for _ in range(MAX_RUNNING)]
     result = await session.call("slow")
     assert (result.success, result.error_type) == (False, ErrorType.LIMIT)
@@ -375,8 +404,8 @@ async def test_only_so_many_tasks_of_a_session_run(room: Room, gate: Gate) -> No
 
 
 @pytest.mark.proves("async.bounded")
-async def test_a_large_result_of_a_task_is_cut_and_says_so(room: Room) -> None:
-    session = opened(room, slow(room, "return 'é' * 100000"))
+async def test_a_large_result_of_a_task_is_cut_and_says_so(script_session: ScriptSession) -> None:
+    session = opened(script_session, slow(script_session, "return 'é' * 100000"))
     found = await ended(session, await begun(session))
     assert found["result"] == "é" * 24576
     assert found["notes"] == ["[output truncated at 49152 bytes of 200000]"]
@@ -386,11 +415,13 @@ async def test_a_large_result_of_a_task_is_cut_and_says_so(room: Room) -> None:
 
 
 @pytest.mark.proves("async.own-session")
-async def test_tasks_of_other_sessions_are_not_found(room: Room, gate: Gate) -> None:
-    session = opened(room, slow(room), gate.tool)
+async def test_tasks_of_other_sessions_are_not_found(
+    script_session: ScriptSession, gate: Gate
+) -> None:
+    session = opened(script_session, slow(script_session), gate.tool)
     task_id = await begun(session)
-    assert room.agent is not None
-    other = room.agent.session()
+    assert script_session.agent is not None
+    other = script_session.agent.session()
     for name in ("task_poll", "task_await", "task_cancel"):
         for wrong in (task_id, "task_1", "", task_id[:-1], "task_" + "0" * 20):
             assert (await other.call(name, task_id=wrong)).error_type is ErrorType.NOT_FOUND
@@ -447,15 +478,19 @@ def test_a_task_whose_process_was_killed_is_unknown_ever_after(tmp_path: Path) -
 
 
 @pytest.mark.proves("async.unknown-after-crash")
-async def test_the_journal_says_when_a_task_began_and_how_it_ended(room: Room, gate: Gate) -> None:
-    session = opened(room, slow(room), slow(room, "fail('x')", "broken"), gate.tool)
+async def test_the_journal_says_when_a_task_began_and_how_it_ended(
+    script_session: ScriptSession, gate: Gate
+) -> None:
+    session = opened(
+        script_session, slow(script_session), slow(script_session, "fail('x')", "broken"), gate.tool
+    )
     first, second = await begun(session), await begun(session, "broken")
     await ended(session, second)
-    assert list_task_outcomes(room.events()) == {first: "unknown", second: "failed"}
+    assert list_task_outcomes(script_session.events()) == {first: "unknown", second: "failed"}
     gate.passed.set()
     await ended(session, first)
-    assert list_task_outcomes(room.events()) == {first: "done", second: "failed"}
-    assert re.fullmatch(r"task_[0-9a-f]{20} \(`slow`\) started", room.notices("task")[0])
+    assert list_task_outcomes(script_session.events()) == {first: "done", second: "failed"}
+    assert re.fullmatch(r"task_[0-9a-f]{20} \(`slow`\) started", script_session.notices("task")[0])
 
 
 # ---- the catalog
@@ -476,12 +511,12 @@ def test_the_tools_for_tasks_are_there_only_with_an_async_tool_and_once() -> Non
 
 
 @pytest.mark.proves("async.tools")
-async def test_a_script_asks_after_a_task_like_a_model(room: Room) -> None:
+async def test_a_script_asks_after_a_task_like_a_model(script_session: ScriptSession) -> None:
     body = (
         "id = meta.call_tool('slow', {})['task_id']\nreturn [task.wait(id)['result'], "
         "task.poll(id)['status']]"
     )
-    session = opened(room, room.tool(body), slow(room, "return 5"))
+    session = opened(script_session, script_session.tool(body), slow(script_session, "return 5"))
     assert (await session.call("mine")).data == [5, "done"]
 
 

@@ -9,7 +9,7 @@ from hashlib import sha256
 from typing import Any
 
 import pytest
-from script_rooms import Room
+from script_sessions import ScriptSession
 
 from ferrule import Agent, Storage, tool
 from ferrule.core.calls import ErrorType
@@ -30,22 +30,26 @@ from ferrule.tools.definition import Tool
 
 
 @pytest.mark.proves("starlark.fs")
-async def test_a_file_is_read_to_the_byte(room: Room) -> None:
-    assert await room.value("return fs.read('a.txt')") == "one\r\ntwo\n\nlast"
+async def test_a_file_is_read_to_the_byte(script_session: ScriptSession) -> None:
+    assert await script_session.value("return fs.read('a.txt')") == "one\r\ntwo\n\nlast"
 
 
 @pytest.mark.proves("starlark.fs")
-async def test_a_file_larger_than_a_result_is_read_in_pieces(room: Room) -> None:
+async def test_a_file_larger_than_a_result_is_read_in_pieces(script_session: ScriptSession) -> None:
     text = "ü€\x01" * 60_000
-    (room.folder / "big.txt").write_text(text)
-    assert await room.value("t = fs.read('big.txt')\nreturn [len(t), hash.sha256(t)]") == [
+    (script_session.folder / "big.txt").write_text(text)
+    assert await script_session.value(
+        "t = fs.read('big.txt')\nreturn [len(t), hash.sha256(t)]"
+    ) == [
         len(text),
         sha256(text.encode()).hexdigest(),
     ]
 
 
 @pytest.mark.proves("starlark.fs")
-async def test_a_script_can_do_with_files_what_the_matrix_says(room: Room) -> None:
+async def test_a_script_can_do_with_files_what_the_matrix_says(
+    script_session: ScriptSession,
+) -> None:
     body = """
 found = {}
 found["write"] = fs.write("new/b.txt", "1\\n2\\n3\\n")
@@ -68,7 +72,7 @@ fs.remove("new", recursive=True)
 found["gone"] = fs.exists("new")
 return found
 """
-    assert await room.value(body) == {
+    assert await script_session.value(body) == {
         "write": 6,
         "append": 8,
         "lines": ["0", "one", "two", "3", "4"],
@@ -82,10 +86,12 @@ return found
 
 
 @pytest.mark.proves("starlark.fs")
-async def test_a_part_of_an_answer_is_never_taken_for_the_whole(room: Room) -> None:
+async def test_a_part_of_an_answer_is_never_taken_for_the_whole(
+    script_session: ScriptSession,
+) -> None:
     for number in range(400):
-        (room.folder / f"{number:03}{'x' * 200}").touch()
-    result = await room.run("return len(fs.find())")
+        (script_session.folder / f"{number:03}{'x' * 200}").touch()
+    result = await script_session.run("return len(fs.find())")
     assert result.error_type is ErrorType.LIMIT
     assert "larger than a result may be" in (result.error_message or "")
 
@@ -104,61 +110,65 @@ async def test_a_part_of_an_answer_is_never_taken_for_the_whole(room: Room) -> N
         "return fs.move('a.txt', '.git/hooks/post-checkout')",
     ],
 )
-async def test_a_script_may_not_touch_what_no_tool_may_touch(room: Room, body: str) -> None:
-    (room.folder.parent / "outside.txt").write_text("outside")
-    result = await room.run(body)
+async def test_a_script_may_not_touch_what_no_tool_may_touch(
+    script_session: ScriptSession, body: str
+) -> None:
+    (script_session.folder.parent / "outside.txt").write_text("outside")
+    result = await script_session.run(body)
     assert not result.success
     assert result.error_type in (ErrorType.PERMISSION_DENIED, ErrorType.VALIDATION_FAILED)
-    assert (room.folder / ".env").read_text() == "SECRET=1"
+    assert (script_session.folder / ".env").read_text() == "SECRET=1"
     assert "outside" not in (result.error_message or "").replace("outside.txt", "").replace(
         "outside the", ""
     )
 
 
 @pytest.mark.proves("starlark.through-the-gate")
-async def test_a_deny_rule_for_a_tool_holds_for_scripts(room: Room) -> None:
-    room.options["deny"] = ["write_file"]
-    result = await room.run("return fs.write('b.txt', 'x')")
+async def test_a_deny_rule_for_a_tool_holds_for_scripts(script_session: ScriptSession) -> None:
+    script_session.options["deny"] = ["write_file"]
+    result = await script_session.run("return fs.write('b.txt', 'x')")
     assert (result.success, result.error_type) == (False, ErrorType.PERMISSION_DENIED)
-    assert not (room.folder / "b.txt").exists()
+    assert not (script_session.folder / "b.txt").exists()
 
 
 @pytest.mark.proves("starlark.through-the-gate")
-async def test_what_a_person_would_be_asked_is_asked_for_scripts_too(room: Room) -> None:
-    room.options["mode"] = "default"  # And nobody is there to answer.
-    result = await room.run("return fs.write('b.txt', 'x')")
+async def test_what_a_person_would_be_asked_is_asked_for_scripts_too(
+    script_session: ScriptSession,
+) -> None:
+    script_session.options["mode"] = "default"  # And nobody is there to answer.
+    result = await script_session.run("return fs.write('b.txt', 'x')")
     assert (result.success, result.error_type) == (False, ErrorType.PERMISSION_DENIED)
-    assert not (room.folder / "b.txt").exists()
+    assert not (script_session.folder / "b.txt").exists()
 
 
 @pytest.mark.proves("starlark.through-the-gate")
-async def test_what_a_script_does_stands_in_the_journal(room: Room) -> None:
-    await room.value("fs.write('b.txt', 'x')\nreturn fs.read('b.txt')")
-    assert room.session is not None
+async def test_what_a_script_does_stands_in_the_journal(script_session: ScriptSession) -> None:
+    await script_session.value("fs.write('b.txt', 'x')\nreturn fs.read('b.txt')")
+    assert script_session.session is not None
     calls = [
         event.call.tool
-        for record in room.journal.records(room.session.id)
+        for record in script_session.journal.records(script_session.session.id)
         if (event := record.event) and hasattr(event, "call")
     ]
     assert calls == ["mine", "write_file", "read_text"]
 
 
-async def test_a_tool_that_the_run_has_not_is_named(room: Room) -> None:
+async def test_a_tool_that_the_run_has_not_is_named(script_session: ScriptSession) -> None:
     agent = Agent(
         Scripted([]),
-        [room.tool("return fs.read('a.txt')")],
-        workspace=room.folder,
-        storage=Storage(journal=room.journal),
+        [script_session.tool("return fs.read('a.txt')")],
+        workspace=script_session.folder,
+        storage=Storage(journal=script_session.journal),
     )
-    room.session = agent.session()
-    result = await room.session.call("mine")
+    script_session.session = agent.session()
+    result = await script_session.session.call("mine")
     assert result.error_type is ErrorType.NOT_FOUND
     assert "there is no tool `read_text`" in (result.error_message or "")
     other = Agent(
         Scripted([]),
-        [room.tool("return fs.exists('a.txt')")],
-        workspace=room.folder,
-        storage=Storage(journal=room.journal),
+        [script_session.tool("return fs.exists('a.txt')")],
+        workspace=script_session.folder,
+        storage=Storage(journal=script_session.journal),
     )
     session = other.session()
     assert (await session.call("mine")).error_type is ErrorType.NOT_FOUND
@@ -175,16 +185,16 @@ FULL = command_tools(CommandOptions(output_format="value"))
 @pytest.mark.proves("starlark.exec")
 @pytest.mark.parametrize("commands", [PLAIN, FULL], ids=["plain", "full"])
 async def test_a_command_is_run_and_its_outcome_is_a_dictionary(
-    room: Room, commands: tuple[Tool, ...]
+    script_session: ScriptSession, commands: tuple[Tool, ...]
 ) -> None:
-    room.commands = commands
-    room.options["resources"] = [CommandPolicy(shell_allowed=True)]
+    script_session.commands = commands
+    script_session.options["resources"] = [CommandPolicy(shell_allowed=True)]
     body = """
 good = exec.run("printf", ["hi"], 15000)
 bad = exec.run("ls", ["does-not-exist"])
 return [good["ok"], good["stdout"], good["exit_code"], bad["ok"], bad["exit_code"], "does-not-exist" in bad["stdout"] + bad["stderr"], sorted(good)]
 """
-    assert await room.value(body) == [
+    assert await script_session.value(body) == [
         True,
         "hi",
         0,
@@ -221,43 +231,49 @@ ENDINGS = [
 @pytest.mark.proves("starlark.exec-status")
 @FORMS
 async def test_a_script_gets_the_status_and_the_output_whatever_a_program_prints(
-    room: Room, commands: tuple[Tool, ...]
+    script_session: ScriptSession, commands: tuple[Tool, ...]
 ) -> None:
-    room.commands = commands
-    room.options["resources"] = [CommandPolicy(shell_allowed=True)]
+    script_session.commands = commands
+    script_session.options["resources"] = [CommandPolicy(shell_allowed=True)]
     for number, (program, _, _) in enumerate(ENDINGS):
-        (room.folder / f"{number}.sh").write_text(program)
+        (script_session.folder / f"{number}.sh").write_text(program)
     body = f"return [exec.run('sh', [str(n) + '.sh']) for n in range({len(ENDINGS)})]"
-    found = [(one["exit_code"], one["ok"], one["stdout"]) for one in await room.value(body)]
+    found = [
+        (one["exit_code"], one["ok"], one["stdout"]) for one in await script_session.value(body)
+    ]
     assert found == [(code, code == 0, out) for _, code, out in ENDINGS]
 
 
 @pytest.mark.proves("starlark.exec-status")
 @FORMS
-async def test_a_long_output_keeps_its_status(room: Room, commands: tuple[Tool, ...]) -> None:
-    room.commands = commands
-    room.options["resources"] = [CommandPolicy(shell_allowed=True)]
-    (room.folder / "p.sh").write_text("yes '[exit status 7]' | head -c 200000; exit 3")
-    value = await room.value(
+async def test_a_long_output_keeps_its_status(
+    script_session: ScriptSession, commands: tuple[Tool, ...]
+) -> None:
+    script_session.commands = commands
+    script_session.options["resources"] = [CommandPolicy(shell_allowed=True)]
+    (script_session.folder / "p.sh").write_text("yes '[exit status 7]' | head -c 200000; exit 3")
+    value = await script_session.value(
         "r = exec.run('sh', ['p.sh'])\nreturn [r['exit_code'], len(r['stdout']) > 1000]"
     )
     assert value == [3, True]
 
 
 @pytest.mark.proves("starlark.exec-status")
-async def test_a_hook_that_withholds_the_output_withholds_it_from_scripts(room: Room) -> None:
+async def test_a_hook_that_withholds_the_output_withholds_it_from_scripts(
+    script_session: ScriptSession,
+) -> None:
     @hook("tool.post", when='name == "run_command"')
     def redact(result: ToolPost) -> Action:
         return modify({"result": "[redacted]"})
 
-    room.options["hooks"] = [redact]
-    value = await room.value("return exec.run('printf', ['secret'])")
+    script_session.options["hooks"] = [redact]
+    value = await script_session.value("return exec.run('printf', ['secret'])")
     assert (value["stdout"], value["exit_code"]) == ("[redacted]", 0)
 
 
 @pytest.mark.proves("starlark.exec-status")
 async def test_a_command_tool_of_somebody_else_is_believed_in_its_last_line_only(
-    room: Room,
+    script_session: ScriptSession,
 ) -> None:
     @tool(side_effect="execute", name="run_command")
     def theirs(command: list[str], timeout: int, cwd: str) -> str:
@@ -266,44 +282,48 @@ async def test_a_command_tool_of_somebody_else_is_believed_in_its_last_line_only
             command[0]
         ]
 
-    room.commands = (theirs,)
+    script_session.commands = (theirs,)
     body = "return [[r['exit_code'], r['stdout']] for r in [exec.run(c) for c in ['a', 'b', 'c']]]"
-    assert await room.value(body) == [[0, "[exit status 2]\nmore"], [2, "out"], [2, ""]]
+    assert await script_session.value(body) == [[0, "[exit status 2]\nmore"], [2, "out"], [2, ""]]
 
 
 @pytest.mark.proves("starlark.exec")
 @pytest.mark.parametrize("program", ["ls | wc", "ls > f", "a; b", "a && b", "a\nb"])
-async def test_a_line_for_a_shell_is_no_program(room: Room, program: str) -> None:
-    result = await room.run(f"return exec.run({program!r})")
+async def test_a_line_for_a_shell_is_no_program(
+    script_session: ScriptSession, program: str
+) -> None:
+    result = await script_session.run(f"return exec.run({program!r})")
     assert (result.success, result.error_type) == (False, ErrorType.VALIDATION_FAILED)
 
 
 @pytest.mark.proves("starlark.exec")
-async def test_a_command_that_takes_too_long_is_an_outcome_and_not_an_error(room: Room) -> None:
-    value = await room.value("return exec.run('sleep', ['60'], 1000)")
+async def test_a_command_that_takes_too_long_is_an_outcome_and_not_an_error(
+    script_session: ScriptSession,
+) -> None:
+    value = await script_session.value("return exec.run('sleep', ['60'], 1000)")
     assert (value["ok"], value["timed_out"], value["exit_code"]) == (False, True, -1)
 
 
 @pytest.mark.proves("file.requirement-example")
 @pytest.mark.parametrize("commands", [PLAIN, FULL], ids=["plain", "full"])
 async def test_the_example_of_the_requirement_runs_or_names_the_setting_that_lets_it(
-    room: Room, commands: tuple[Tool, ...]
+    script_session: ScriptSession, commands: tuple[Tool, ...]
 ) -> None:
-    room.commands = commands
+    script_session.commands = commands
     body = "return exec.run('bash', ['-lc', args['command']], 15000)"
-    refused = await room.run(body, {"command": "printf hi"})
+    refused = await script_session.run(body, {"command": "printf hi"})
     assert refused.error_type is ErrorType.PERMISSION_DENIED
     assert "`commands.shell: true`" in (refused.error_message or "")
-    assert room.session is not None
-    await room.session.close()
-    room.session = None
-    room.options["resources"] = [CommandPolicy(shell_allowed=True)]
-    assert (await room.value(body, {"command": "printf hi"}))["stdout"] == "hi"
+    assert script_session.session is not None
+    await script_session.session.close()
+    script_session.session = None
+    script_session.options["resources"] = [CommandPolicy(shell_allowed=True)]
+    assert (await script_session.value(body, {"command": "printf hi"}))["stdout"] == "hi"
 
 
 @pytest.mark.proves("starlark.exec")
 async def test_the_time_of_a_command_is_in_milliseconds_and_0_is_the_longest_there_is(
-    room: Room,
+    script_session: ScriptSession,
 ) -> None:
     asked: list[float] = []
 
@@ -313,107 +333,125 @@ async def test_the_time_of_a_command_is_in_milliseconds_and_0_is_the_longest_the
         asked.append(timeout)
         return ""
 
-    room.commands = (heard,)
+    script_session.commands = (heard,)
     body = "return exec.run('true', [], args['milliseconds'])['ok']"
     for milliseconds in (1, 15, 999, 1000, 1001, 30_000, 0):
-        await room.value(body, {"milliseconds": milliseconds})
+        await script_session.value(body, {"milliseconds": milliseconds})
     assert asked == [0.001, 0.015, 0.999, 1, 1.001, 30, 3600]
     for wrong in (-1, 3_600_001, "soon", True):
-        result = await room.run(body, {"milliseconds": wrong})
+        result = await script_session.run(body, {"milliseconds": wrong})
         assert result.error_type is ErrorType.VALIDATION_FAILED
         assert "milliseconds from 1 to 3600000" in (result.error_message or "")
 
 
 @pytest.mark.proves("starlark.exec")
-async def test_a_command_is_ended_after_its_milliseconds(room: Room) -> None:
-    value = await room.value("return exec.run('sleep', ['60'], 50)")
+async def test_a_command_is_ended_after_its_milliseconds(script_session: ScriptSession) -> None:
+    value = await script_session.value("return exec.run('sleep', ['60'], 50)")
     assert value["timed_out"]
 
 
 @pytest.mark.proves("starlark.through-the-gate")
-async def test_a_command_that_a_rule_denies_is_not_run(room: Room) -> None:
-    room.options["deny"] = ["Bash(touch *)"]
-    result = await room.run("return exec.run('touch', ['made'])")
+async def test_a_command_that_a_rule_denies_is_not_run(script_session: ScriptSession) -> None:
+    script_session.options["deny"] = ["Bash(touch *)"]
+    result = await script_session.run("return exec.run('touch', ['made'])")
     assert result.error_type is ErrorType.PERMISSION_DENIED
-    assert not (room.folder / "made").exists()
+    assert not (script_session.folder / "made").exists()
 
 
 # ---- cache, log, env, delegate, meta
 
 
 @pytest.mark.proves("starlark.cache")
-async def test_the_cache_lasts_for_the_session_and_is_the_files_own(room: Room) -> None:
+async def test_the_cache_lasts_for_the_session_and_is_the_files_own(
+    script_session: ScriptSession,
+) -> None:
     body = (
         'n = cache.get("n", 0) + 1\ncache.set("n", n)\nreturn [n, cache.has("n"), '
         'cache.get("other")]'
     )
-    room.open(room.tool(body), room.tool(body, "theirs"))
-    assert room.session is not None
+    script_session.open(script_session.tool(body), script_session.tool(body, "theirs"))
+    assert script_session.session is not None
     assert [
-        (await room.session.call(name)).data[0] for name in ("mine", "mine", "theirs", "mine")
+        (await script_session.session.call(name)).data[0]
+        for name in ("mine", "mine", "theirs", "mine")
     ] == [
         1,
         2,
         1,
         3,
     ]
-    assert room.agent is not None
-    fresh = room.agent.session()
+    assert script_session.agent is not None
+    fresh = script_session.agent.session()
     assert (await fresh.call("mine")).data == [1, True, None]
     await fresh.close()
 
 
 @pytest.mark.proves("starlark.cache")
-async def test_the_cache_is_bounded(room: Room) -> None:
-    result = await room.run("cache.set('a', 'x' * 2000000)\nreturn 1")
+async def test_the_cache_is_bounded(script_session: ScriptSession) -> None:
+    result = await script_session.run("cache.set('a', 'x' * 2000000)\nreturn 1")
     assert result.error_type is ErrorType.LIMIT
     assert "cache" in (result.error_message or "")
 
 
-async def test_the_cache_forgets_what_is_deleted(room: Room) -> None:
+async def test_the_cache_forgets_what_is_deleted(script_session: ScriptSession) -> None:
     body = (
         'cache.set("a", 1)\ncache.set("b", 2)\ncache.delete("a")\nhad = [cache.has("a"), '
         'cache.has("b")]\ncache.clear()\nreturn had + [cache.has("b")]'
     )
-    assert await room.value(body) == [False, True, False]
+    assert await script_session.value(body) == [False, True, False]
 
 
 @pytest.mark.proves("starlark.print")
-async def test_printed_lines_are_shown_to_the_person_and_not_to_the_model(room: Room) -> None:
-    assert await room.value("print('step', 1)\nlog.warn('odd', code=7)\nreturn 'done'") == "done"
-    assert room.shown == ["mine: step 1", "mine: warn: odd code=7"]
+async def test_printed_lines_are_shown_to_the_person_and_not_to_the_model(
+    script_session: ScriptSession,
+) -> None:
+    assert (
+        await script_session.value("print('step', 1)\nlog.warn('odd', code=7)\nreturn 'done'")
+        == "done"
+    )
+    assert script_session.shown == ["mine: step 1", "mine: warn: odd code=7"]
 
 
 @pytest.mark.proves("starlark.print-journal")
 async def test_printed_lines_stand_in_the_journal_between_the_calls_they_were_printed_between(
-    room: Room,
+    script_session: ScriptSession,
 ) -> None:
-    await room.value(
+    await script_session.value(
         "print('before')\nfs.exists('a.txt')\nlog('after', n=1)\nlog.error('odd')\nreturn 1"
     )
     said = [
         event.text if isinstance(event, Noticed) else event.call.tool
-        for event in room.events()
+        for event in script_session.events()
         if isinstance(event, (Noticed, DirectCall))
     ]
     assert said == ["mine", "mine: before", "stat_path", "mine: after n=1", "mine: error: odd"]
-    assert room.notices(PROGRESS_TOPIC) == ["mine: before", "mine: after n=1", "mine: error: odd"]
+    assert script_session.notices(PROGRESS_TOPIC) == [
+        "mine: before",
+        "mine: after n=1",
+        "mine: error: odd",
+    ]
 
 
 @pytest.mark.proves("starlark.print-journal")
-async def test_the_journal_keeps_a_bounded_part_of_what_is_printed_and_says_so(room: Room) -> None:
-    await room.value("print('x' * 5000)\nfor n in range(500):\n    print(n)\nreturn 1")
-    kept = room.notices(PROGRESS_TOPIC)
+async def test_the_journal_keeps_a_bounded_part_of_what_is_printed_and_says_so(
+    script_session: ScriptSession,
+) -> None:
+    await script_session.value("print('x' * 5000)\nfor n in range(500):\n    print(n)\nreturn 1")
+    kept = script_session.notices(PROGRESS_TOPIC)
     assert len(kept) == 201
     assert kept[0].endswith("x [3006 more characters]")
     assert kept[-1] == "mine: [more than 200 lines; the rest is not kept]"
 
 
 @pytest.mark.proves("starlark.print-journal")
-async def test_a_model_is_told_nothing_of_what_a_script_prints(room: Room) -> None:
+async def test_a_model_is_told_nothing_of_what_a_script_prints(
+    script_session: ScriptSession,
+) -> None:
     model = Scripted([calls(("mine", {})), says("done")])
     agent = Agent(
-        model, [room.tool("print('hidden words')\nreturn 1")], storage=Storage(journal=room.journal)
+        model,
+        [script_session.tool("print('hidden words')\nreturn 1")],
+        storage=Storage(journal=script_session.journal),
     )
     session = agent.session()
     await session.run("go")
@@ -422,33 +460,41 @@ async def test_a_model_is_told_nothing_of_what_a_script_prints(room: Room) -> No
 
 
 @pytest.mark.proves("starlark.built-ins")
-async def test_time_chance_and_waiting_are_answered_by_the_run(room: Room) -> None:
+async def test_time_chance_and_waiting_are_answered_by_the_run(
+    script_session: ScriptSession,
+) -> None:
     body = (
         "sleep(1)\nreturn [type(time.now()), len(uuid.v4()), [random(1, 2) in (1, 2) for i in "
         "range(20)]]"
     )
-    assert await room.value(body) == ["float", 36, [True] * 20]
+    assert await script_session.value(body) == ["float", 36, [True] * 20]
 
 
 @pytest.mark.proves("starlark.env")
-async def test_a_script_sees_the_environment_that_child_processes_see(room: Room) -> None:
-    room.world = ScriptEnvironment(variables={"LANG": "C", "API_TOKEN": "secret", "OTHER": "x"})
+async def test_a_script_sees_the_environment_that_child_processes_see(
+    script_session: ScriptSession,
+) -> None:
+    script_session.world = ScriptEnvironment(
+        variables={"LANG": "C", "API_TOKEN": "secret", "OTHER": "x"}
+    )
     body = "return [env('LANG'), env('API_TOKEN'), env('OTHER', 'none')]"
-    assert await room.value(body) == ["C", None, "none"]
+    assert await script_session.value(body) == ["C", None, "none"]
 
 
 @pytest.mark.proves("starlark.seams")
-async def test_delegate_and_meta_are_refused_where_the_run_has_none(room: Room) -> None:
+async def test_delegate_and_meta_are_refused_where_the_run_has_none(
+    script_session: ScriptSession,
+) -> None:
     for body in ("return delegate('do it')", "return meta.tool_register('x', {})"):
-        room.session = None
-        result = await room.run(body)
+        script_session.session = None
+        result = await script_session.run(body)
         assert result.error_type is ErrorType.PERMISSION_DENIED
-        assert room.session is not None
-        await room.session.close()
+        assert script_session.session is not None
+        await script_session.session.close()
 
 
 @pytest.mark.proves("starlark.seams")
-async def test_delegate_and_meta_reach_what_the_run_gives(room: Room) -> None:
+async def test_delegate_and_meta_reach_what_the_run_gives(script_session: ScriptSession) -> None:
     heard: list[Any] = []
 
     async def delegate(context: Context, given: Mapping[str, Any]) -> Any:
@@ -459,7 +505,7 @@ async def test_delegate_and_meta_reach_what_the_run_gives(room: Room) -> None:
         heard.append((action, dict(given)))
         return "ok"
 
-    room.world = ScriptEnvironment(delegate=delegate, meta=meta)
+    script_session.world = ScriptEnvironment(delegate=delegate, meta=meta)
     body = """
 meta.tool_register("t", {"script": "s"})
 meta.hook_register("h", on=["tool.pre"])
@@ -467,7 +513,7 @@ meta.list_tools("a*")
 delegate({"task": "b", "agent": "x"})
 return delegate("a", tools=["read_file"])["text"]
 """
-    assert await room.value(body) == "done"
+    assert await script_session.value(body) == "done"
     assert heard == [
         ("tool_register", {"script": "s", "name": "t"}),
         ("hook_register", {"on": ["tool.pre"], "name": "h"}),
@@ -478,26 +524,30 @@ return delegate("a", tools=["read_file"])["text"]
 
 
 @pytest.mark.proves("starlark.seams")
-async def test_another_tool_is_called_through_the_gate_and_its_error_is_text(room: Room) -> None:
+async def test_another_tool_is_called_through_the_gate_and_its_error_is_text(
+    script_session: ScriptSession,
+) -> None:
     @tool(side_effect="none")
     def add(a: int, b: int) -> int:
         """Add."""
         return a + b
 
-    room.options["deny"] = ["write_file"]
+    script_session.options["deny"] = ["write_file"]
     body = (
         "return [meta.call_tool('add', {'a': 1, 'b': 2}), meta.call_tool('write_file', "
         "{'path': 'x', 'content': ''})]"
     )
-    room.open(room.tool(body), add)
-    value = await room.value(body)
+    script_session.open(script_session.tool(body), add)
+    value = await script_session.value(body)
     assert value[0] == 3
     assert value[1].startswith("error (permission_denied): ")
 
 
 @pytest.mark.proves("starlark.nesting")
-async def test_a_tool_that_calls_itself_ends_at_a_depth_and_is_one_result(room: Room) -> None:
-    value = await room.value(
+async def test_a_tool_that_calls_itself_ends_at_a_depth_and_is_one_result(
+    script_session: ScriptSession,
+) -> None:
+    value = await script_session.value(
         "return [args['n'], meta.call_tool('mine', {'n': args['n'] + 1})]", {"n": 0}
     )
     levels = 0
@@ -532,8 +582,10 @@ def test_every_asked_name_is_answered_and_no_other() -> None:
         ("return http.get('https://example.com', timeout_seconds=0)", "timeout_seconds"),
     ],
 )
-async def test_wrong_use_of_a_built_in_is_said(room: Room, body: str, said: str) -> None:
-    result = await room.run(body)
+async def test_wrong_use_of_a_built_in_is_said(
+    script_session: ScriptSession, body: str, said: str
+) -> None:
+    result = await script_session.run(body)
     assert not result.success
     assert said in (result.error_message or "")
 

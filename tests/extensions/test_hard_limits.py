@@ -9,8 +9,8 @@ import os
 import signal
 
 import pytest
-from script_rooms import Room
 from script_runs import PATIENT, descriptors
+from script_sessions import ScriptSession
 
 from ferrule import Agent, Permissions, Storage
 from ferrule.core.calls import ErrorType, ToolResult
@@ -48,7 +48,7 @@ will do.
 
 
 async def through_an_agent(
-    room: Room, body: str, *, kill: WorkerPool | None = None
+    script_session: ScriptSession, body: str, *, kill: WorkerPool | None = None
 ) -> list[ToolResult]:
     """A model calls the bad tool, then a good one. With `kill`, workers are killed as soon as the
     script says something.
@@ -57,13 +57,15 @@ async def through_an_agent(
     # What needs a moment for its own sake must not be stopped for that on a busy machine.
     endless = body == ENDLESS or "sleep" in body or "re.search" in body
     milliseconds = "500" if endless and kill is None else str(PATIENT * 1000)
-    bad = room.tool(descend.replace("\n", "\n    ").rstrip() + "\n" + body, timeout_ms=milliseconds)
-    good = room.tool("return 'fine'", "good")
+    bad = script_session.tool(
+        descend.replace("\n", "\n    ").rstrip() + "\n" + body, timeout_ms=milliseconds
+    )
+    good = script_session.tool("return 'fine'", "good")
     steps = [calls(("mine", {})), calls(("good", {})), says("done")]
     agent = Agent(
         Scripted(steps),
         [bad, good],
-        storage=Storage(journal=room.journal),
+        storage=Storage(journal=script_session.journal),
         permissions=Permissions(mode="bypassPermissions"),
     )
     session = agent.session()
@@ -85,11 +87,11 @@ async def through_an_agent(
 @pytest.mark.proves("starlark.hard-limits")
 @pytest.mark.parametrize("case", BAD)
 async def test_a_script_that_goes_too_far_is_one_typed_error_and_the_next_call_is_fine(
-    room: Room, pool: WorkerPool, case: str
+    script_session: ScriptSession, pool: WorkerPool, case: str
 ) -> None:
     body, error_type, said = BAD[case]
-    room.pool = pool
-    bad, good = await through_an_agent(room, body)
+    script_session.pool = pool
+    bad, good = await through_an_agent(script_session, body)
     if error_type is not None:
         assert (bad.success, bad.error_type) == (False, error_type), bad.error_message
         assert said in (bad.error_message or "")
@@ -99,10 +101,10 @@ async def test_a_script_that_goes_too_far_is_one_typed_error_and_the_next_call_i
 
 @pytest.mark.proves("starlark.hard-limits")
 async def test_a_worker_that_is_killed_from_outside_is_one_typed_error_and_the_next_call_is_fine(
-    room: Room, pool: WorkerPool
+    script_session: ScriptSession, pool: WorkerPool
 ) -> None:
-    room.pool = pool
-    bad, good = await through_an_agent(room, "print('here')\n" + ENDLESS, kill=pool)
+    script_session.pool = pool
+    bad, good = await through_an_agent(script_session, "print('here')\n" + ENDLESS, kill=pool)
     assert (bad.success, bad.error_type) == (False, ErrorType.INTERNAL_ERROR)
     assert "ended by signal 9" in (bad.error_message or "")
     assert (good.success, good.data) == (True, "fine")
@@ -110,19 +112,19 @@ async def test_a_worker_that_is_killed_from_outside_is_one_typed_error_and_the_n
 
 @pytest.mark.proves("starlark.hard-limits")
 async def test_no_process_and_no_descriptor_is_left_of_scripts_that_went_too_far(
-    room: Room,
+    script_session: ScriptSession,
 ) -> None:
-    pool = room.pool = WorkerPool()
-    room.journal.records("")  # The journal has its file open from here on.
-    await through_an_agent(room, "return 1")
+    pool = script_session.pool = WorkerPool()
+    script_session.journal.records("")  # The journal has its file open from here on.
+    await through_an_agent(script_session, "return 1")
     pool.close()
     before = descriptors()
-    pool = room.pool = WorkerPool()
+    pool = script_session.pool = WorkerPool()
     pids: set[int] = set()
     for body, _, _ in BAD.values():
-        await through_an_agent(room, body)
+        await through_an_agent(script_session, body)
         pids |= set(pool.pids)
-    await through_an_agent(room, "print('here')\n" + ENDLESS, kill=pool)
+    await through_an_agent(script_session, "print('here')\n" + ENDLESS, kill=pool)
     pids |= set(pool.pids)
     pool.close()
     assert pids

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from script_rooms import Room
+from script_sessions import ScriptSession
 
 from ferrule import Agent
 from ferrule.engine.hooks.events import Action, Custom, block, modify
@@ -276,19 +276,24 @@ async def _delegate(context: Context, given: Mapping[str, Any]) -> Any:
 
 @pytest.mark.proves("starlark.matrix")
 @pytest.mark.parametrize("member", MATRIX)
-async def test_each_member_does_what_the_matrix_says(room: Room, member: str) -> None:
+async def test_each_member_does_what_the_matrix_says(
+    script_session: ScriptSession, member: str
+) -> None:
     expression, expected = MATRIX[member]
     before, _, last = expression.rpartition("=> ")
-    room.world = ScriptEnvironment(
+    script_session.world = ScriptEnvironment(
         delegate=_delegate,
         meta=handle_meta_call,
         variables={"LANG": "C", "API_TOKEN": "secret"},
         arguments=["--fast", "x"],
     )
     if member.startswith("meta."):
-        room.options["registration"] = RegistrationLimits()
-        room.open(room.tool(f"{before}return {last}"), *make_registration_tools(room.pool))
-    result = await room.run(f"{before}return {last}")
+        script_session.options["registration"] = RegistrationLimits()
+        script_session.open(
+            script_session.tool(f"{before}return {last}"),
+            *make_registration_tools(script_session.pool),
+        )
+    result = await script_session.run(f"{before}return {last}")
     if member in REFUSED:
         assert not result.success
         assert expected in (result.error_message or "")
@@ -304,16 +309,16 @@ async def test_each_member_does_what_the_matrix_says(room: Room, member: str) ->
 
 @pytest.mark.proves("starlark.surroundings")
 async def test_a_script_learns_nothing_of_the_machine_that_a_person_did_not_give(
-    room: Room,
+    script_session: ScriptSession,
 ) -> None:
     body = "return [os.cwd(), os.hostname(), os.args()]"
-    assert await room.value(body) == [".", "localhost", []]
+    assert await script_session.value(body) == [".", "localhost", []]
 
 
 @pytest.mark.proves("starlark.surroundings")
-async def test_a_script_learns_what_a_person_gave(room: Room) -> None:
-    room.world = ScriptEnvironment(arguments=("a",), hostname="build-7")
-    assert await room.value("return [os.hostname(), os.args()]") == ["build-7", ["a"]]
+async def test_a_script_learns_what_a_person_gave(script_session: ScriptSession) -> None:
+    script_session.world = ScriptEnvironment(arguments=("a",), hostname="build-7")
+    assert await script_session.value("return [os.hostname(), os.args()]") == ["build-7", ["a"]]
 
 
 @pytest.mark.proves("starlark.assert-and-log")
@@ -329,9 +334,9 @@ async def test_a_script_learns_what_a_person_gave(room: Room) -> None:
     ],
 )
 async def test_an_assertion_that_does_not_hold_fails_with_its_text_and_line(
-    room: Room, line: str, said: str
+    script_session: ScriptSession, line: str, said: str
 ) -> None:
-    result = await room.run("pass\n" + line)
+    result = await script_session.run("pass\n" + line)
     assert not result.success
     message = result.error_message or ""
     assert ".harness/tools/mine.md:5: " in message
@@ -339,48 +344,60 @@ async def test_an_assertion_that_does_not_hold_fails_with_its_text_and_line(
 
 
 @pytest.mark.proves("starlark.assert-and-log")
-async def test_what_looks_like_an_assertion_or_a_log_within_text_stays_as_it_is(room: Room) -> None:
+async def test_what_looks_like_an_assertion_or_a_log_within_text_stays_as_it_is(
+    script_session: ScriptSession,
+) -> None:
     body = "assert(True, 'x'); return ['assert(1)', 'log(1)', log == log]"
-    assert await room.value(body) == ["assert(1)", "log(1)", True]
+    assert await script_session.value(body) == ["assert(1)", "log(1)", True]
 
 
 @pytest.mark.proves("starlark.assert-and-log")
-async def test_a_script_may_have_a_log_of_its_own(room: Room) -> None:
+async def test_a_script_may_have_a_log_of_its_own(script_session: ScriptSession) -> None:
     body = "def log(x):\n    return [x]\nreturn log(3)"
-    assert await room.value(body) == [3]
+    assert await script_session.value(body) == [3]
 
 
 @pytest.mark.proves("starlark.ctx")
-async def test_a_turns_store_is_shared_by_files_and_gone_with_the_next_message(room: Room) -> None:
-    one = room.tool("ctx.set('k', 'v')\nreturn ctx.snapshot()", "one")
-    two = room.tool("return ctx.get('k', 'gone')", "two")
+async def test_a_turns_store_is_shared_by_files_and_gone_with_the_next_message(
+    script_session: ScriptSession,
+) -> None:
+    one = script_session.tool("ctx.set('k', 'v')\nreturn ctx.snapshot()", "one")
+    two = script_session.tool("return ctx.get('k', 'gone')", "two")
     steps = [calls(("one", {})), calls(("two", {})), says("a"), calls(("two", {})), says("b")]
-    agent = Agent(Scripted(steps), [one, two], **grouped(journal=room.journal, **room.options))
-    room.session = agent.session()
-    first = await room.session.run("go")
-    second = await room.session.run("on")
+    agent = Agent(
+        Scripted(steps),
+        [one, two],
+        **grouped(journal=script_session.journal, **script_session.options),
+    )
+    script_session.session = agent.session()
+    first = await script_session.session.run("go")
+    second = await script_session.session.run("on")
     assert [one.data for one in first.results] == [{"k": "v"}, "v"]
     assert [one.data for one in second.results] == ["gone"]
 
 
 @pytest.mark.proves("starlark.ctx")
 @pytest.mark.parametrize("store", ["cache", "ctx"])
-async def test_a_store_is_bounded(room: Room, store: str) -> None:
-    result = await room.run(f"for n in range(2000):\n    {store}.set(str(n), n)\nreturn 1")
+async def test_a_store_is_bounded(script_session: ScriptSession, store: str) -> None:
+    result = await script_session.run(
+        f"for n in range(2000):\n    {store}.set(str(n), n)\nreturn 1"
+    )
     assert (result.success, str(result.error_type)) == (False, "limit")
 
 
 @pytest.mark.proves("starlark.metrics")
-async def test_counters_are_shared_by_files_for_the_session_and_bounded(room: Room) -> None:
-    room.open(
-        room.tool("return metrics.incr('a')"),
-        room.tool("metrics.incr('a')\nreturn metrics.snapshot()", "theirs"),
-        room.tool("for n in range(2000):\n    metrics.incr(str(n))", "many"),
+async def test_counters_are_shared_by_files_for_the_session_and_bounded(
+    script_session: ScriptSession,
+) -> None:
+    script_session.open(
+        script_session.tool("return metrics.incr('a')"),
+        script_session.tool("metrics.incr('a')\nreturn metrics.snapshot()", "theirs"),
+        script_session.tool("for n in range(2000):\n    metrics.incr(str(n))", "many"),
     )
-    assert room.session is not None
-    assert (await room.session.call("mine")).data == 1
-    assert (await room.session.call("theirs")).data == {"a": 2}
-    assert str((await room.session.call("many")).error_type) == "limit"
+    assert script_session.session is not None
+    assert (await script_session.session.call("mine")).data == 1
+    assert (await script_session.session.call("theirs")).data == {"a": 2}
+    assert str((await script_session.session.call("many")).error_type) == "limit"
 
 
 @pytest.mark.proves("starlark.fs")
@@ -397,11 +414,13 @@ async def test_counters_are_shared_by_files_for_the_session_and_bounded(room: Ro
         ("**/**/**/**/**/**/**/**/z.py", []),
     ],
 )
-async def test_a_glob_goes_by_names_of_folders(room: Room, pattern: str, found: list[str]) -> None:
+async def test_a_glob_goes_by_names_of_folders(
+    script_session: ScriptSession, pattern: str, found: list[str]
+) -> None:
     for name in ("a.py", "b/c.py", "b/d/e.py"):
-        (room.folder / name).parent.mkdir(parents=True, exist_ok=True)
-        (room.folder / name).touch()
-    assert sorted(await room.value(f"return fs.glob('{pattern}')")) == found
+        (script_session.folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (script_session.folder / name).touch()
+    assert sorted(await script_session.value(f"return fs.glob('{pattern}')")) == found
 
 
 @pytest.mark.proves("starlark.through-the-gate")
@@ -417,24 +436,28 @@ async def test_a_glob_goes_by_names_of_folders(room: Room, pattern: str, found: 
         "parallel.launch('read_text', {'path': '.env'})\nfail(parallel.wait_any()['error_type'])",
     ],
 )
-async def test_new_ways_to_files_are_refused_what_the_old_ones_are(room: Room, body: str) -> None:
-    result = await room.run(body)
+async def test_new_ways_to_files_are_refused_what_the_old_ones_are(
+    script_session: ScriptSession, body: str
+) -> None:
+    result = await script_session.run(body)
     assert not result.success
     assert "SECRET" not in (result.error_message or "")
-    assert not (room.folder / "b.txt").exists()
-    assert (room.folder / ".env").read_text() == "SECRET=1"
+    assert not (script_session.folder / "b.txt").exists()
+    assert (script_session.folder / ".env").read_text() == "SECRET=1"
 
 
 @pytest.mark.proves("starlark.emit")
-async def test_an_emitted_event_reaches_hooks_and_their_word_comes_back(room: Room) -> None:
+async def test_an_emitted_event_reaches_hooks_and_their_word_comes_back(
+    script_session: ScriptSession,
+) -> None:
     @hook("custom.deployed")
     def judge(event: Custom) -> Action:
         return (
             block("not today") if event.data == "now" else modify({"data": [event.data, "later"]})
         )
 
-    room.options["hooks"] = [judge]
-    value = await room.value(
+    script_session.options["hooks"] = [judge]
+    value = await script_session.value(
         "return [emit('custom.deployed', 'now'), emit('custom.deployed', 'x')]"
     )
     assert "not today" in value[0]["blocked"]
@@ -443,6 +466,8 @@ async def test_an_emitted_event_reaches_hooks_and_their_word_comes_back(room: Ro
 
 @pytest.mark.proves("starlark.emit")
 @pytest.mark.parametrize("event", ["tool.pre", "custom.*", "custom", "session.end"])
-async def test_a_script_emits_events_of_its_own_only(room: Room, event: str) -> None:
-    result = await room.run(f"emit('{event}', 1)")
+async def test_a_script_emits_events_of_its_own_only(
+    script_session: ScriptSession, event: str
+) -> None:
+    result = await script_session.run(f"emit('{event}', 1)")
     assert (result.success, str(result.error_type)) == (False, "validation_failed")

@@ -7,8 +7,8 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from script_rooms import Room
 from script_runs import PATIENT
+from script_sessions import ScriptSession
 
 from ferrule import tool
 from ferrule.core.calls import ErrorType
@@ -62,11 +62,11 @@ def gates() -> Gates:
 
 
 @pytest.fixture
-def begin(room: Room, gates: Gates) -> Callable[[str], asyncio.Task[Any]]:
+def begin(script_session: ScriptSession, gates: Gates) -> Callable[[str], asyncio.Task[Any]]:
     """Starts a script as a call, and lets the test go on beside it."""
 
     def begun(body: str) -> asyncio.Task[Any]:
-        session = room.open(room.tool(body), gates.tool)
+        session = script_session.open(script_session.tool(body), gates.tool)
         return asyncio.create_task(session.call("mine"))
 
     return begun
@@ -128,14 +128,14 @@ return [one['ok'] for one in parallel.wait_all([b])]"""
 
 
 @pytest.mark.proves("starlark.parallel")
-async def test_dependents_of_a_failure_fail_and_are_not_made(room: Room) -> None:
+async def test_dependents_of_a_failure_fail_and_are_not_made(script_session: ScriptSession) -> None:
     body = """
 a = parallel.launch('read_text', {'path': 'nowhere.txt'})
 b = parallel.launch('write_file', {'path': 'b.txt', 'content': 'x'}, [a])
 c = parallel.launch('write_file', {'path': 'c.txt', 'content': 'x'}, depends_on=b)
 d = parallel.launch('stat_path', {'path': 'a.txt'})
 return [[one['id'], one['is_error'], one['error_type'], one['error']] for one in parallel.wait_all()]"""
-    found = await room.value(body)
+    found = await script_session.value(body)
     assert [one[:3] for one in found] == [
         ["async_tool_1", True, "not_found"],
         ["async_tool_2", True, "cancelled"],
@@ -143,8 +143,8 @@ return [[one['id'], one['is_error'], one['error_type'], one['error']] for one in
         ["async_tool_4", False, "none"],
     ]
     assert found[1][3] == "not made: async_tool_1 (`read_text`) failed"
-    assert not (room.folder / "b.txt").exists()
-    made = [event.call.tool for event in room.events() if isinstance(event, DirectCall)]
+    assert not (script_session.folder / "b.txt").exists()
+    made = [event.call.tool for event in script_session.events() if isinstance(event, DirectCall)]
     assert sorted(made) == ["mine", "read_text", "stat_path"]
 
 
@@ -164,9 +164,9 @@ async def test_only_so_many_calls_go_on_at_once(
 
 
 @pytest.mark.proves("starlark.parallel-bounds")
-async def test_a_script_launches_a_bounded_number_of_calls(room: Room) -> None:
+async def test_a_script_launches_a_bounded_number_of_calls(script_session: ScriptSession) -> None:
     body = "for n in range(1001):\n    parallel.launch('nothing', {})\nreturn 1"
-    assert (await room.run(body)).error_type is ErrorType.LIMIT
+    assert (await script_session.run(body)).error_type is ErrorType.LIMIT
 
 
 @pytest.mark.proves("starlark.parallel-ends")
@@ -182,10 +182,12 @@ async def test_nothing_that_was_launched_outlives_the_script(
 
 @pytest.mark.proves("starlark.parallel-ends")
 async def test_a_script_that_is_cancelled_or_out_of_time_takes_its_calls_with_it(
-    room: Room, gates: Gates
+    script_session: ScriptSession, gates: Gates
 ) -> None:
     body = LAUNCH + "parallel.wait_all()"
-    session = room.open(room.tool(body), room.tool(body, "timed", timeout_ms="300"), gates.tool)
+    session = script_session.open(
+        script_session.tool(body), script_session.tool(body, "timed", timeout_ms="300"), gates.tool
+    )
     call = asyncio.create_task(session.call("mine"))
     await gates.until(3)
     call.cancel()
@@ -198,14 +200,14 @@ async def test_a_script_that_is_cancelled_or_out_of_time_takes_its_calls_with_it
 
 
 @pytest.mark.proves("starlark.parallel")
-async def test_a_launched_call_passes_the_gate(room: Room) -> None:
-    room.options["deny"] = ["write_file"]
+async def test_a_launched_call_passes_the_gate(script_session: ScriptSession) -> None:
+    script_session.options["deny"] = ["write_file"]
     body = (
         "parallel.launch('write_file', {'path': 'b.txt', 'content': ''})\nreturn "
         "parallel.wait_any()['error_type']"
     )
-    assert await room.value(body) == "permission_denied"
-    assert not (room.folder / "b.txt").exists()
+    assert await script_session.value(body) == "permission_denied"
+    assert not (script_session.folder / "b.txt").exists()
 
 
 @pytest.mark.proves("starlark.parallel")
@@ -220,19 +222,25 @@ async def test_a_launched_call_passes_the_gate(room: Room) -> None:
         ("parallel.launch(1)", "the name of a tool"),
     ],
 )
-async def test_wrong_use_of_parallel_is_said(room: Room, body: str, said: str) -> None:
-    result = await room.run(body)
+async def test_wrong_use_of_parallel_is_said(
+    script_session: ScriptSession, body: str, said: str
+) -> None:
+    result = await script_session.run(body)
     assert not result.success
     assert said in (result.error_message or "")
 
 
 @pytest.mark.proves("starlark.parallel")
-async def test_a_tool_that_is_a_script_can_be_launched_many_times(room: Room) -> None:
+async def test_a_tool_that_is_a_script_can_be_launched_many_times(
+    script_session: ScriptSession,
+) -> None:
     body = (
         "for n in range(12):\n    parallel.launch('square', {'n': n})\nreturn [one['result'] for "
         "one in parallel.wait_all()]"
     )
-    session = room.open(room.tool(body), room.tool("return args['n'] * args['n']", "square"))
+    session = script_session.open(
+        script_session.tool(body), script_session.tool("return args['n'] * args['n']", "square")
+    )
     result = await session.call("mine")
     assert result.data == [n * n for n in range(12)], result.error_message
 
@@ -278,6 +286,8 @@ async def test_a_join_of_two_waits_for_two_and_a_join_of_all_for_all(
 
 
 @pytest.mark.proves("join.scripts")
-async def test_another_join_is_an_error_that_lists_what_there_is(room: Room) -> None:
-    result = await room.open(room.tool("parallel.join('any')")).call("mine")
+async def test_another_join_is_an_error_that_lists_what_there_is(
+    script_session: ScriptSession,
+) -> None:
+    result = await script_session.open(script_session.tool("parallel.join('any')")).call("mine")
     assert "join = 'any'; use `all`, `first_success`" in (result.error_message or "")

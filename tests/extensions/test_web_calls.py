@@ -42,7 +42,7 @@ def text(line: str = POST, keys: str = "side_effect: none\n") -> bytes:
 
 
 @asynccontextmanager
-async def asking(
+async def open_asker(
     pool: WorkerPool, folder: Path, data: bytes, **options: Any
 ) -> AsyncGenerator[Callable[..., Any]]:
     """`ask(url)` has the tool `t` ask; `ask.journal` is all that was written down."""
@@ -81,7 +81,7 @@ async def test_a_script_posts_text_or_json(shared_workers: WorkerPool, tmp_path:
     ) as server:
         answers: list[Any] = []
         for line in lines:
-            async with asking(shared_workers, tmp_path, text(line)) as ask:
+            async with open_asker(shared_workers, tmp_path, text(line)) as ask:
                 answers.append((await ask(f"http://localhost:{server.port}/")).data)
     assert [json.loads(one["body"])["got"] for one in answers] == ['{"a":1}', "text"]
     sent = [request.headers["content-type"] for request in server.requests]
@@ -97,7 +97,7 @@ async def test_a_body_of_many_results_comes_whole(
     line = "return len(http.get(args['url'])['body'])"
     async with (
         HttpDouble(lambda request: Reply(pieces=[whole.encode()])) as server,
-        asking(shared_workers, tmp_path, text(line)) as ask,
+        open_asker(shared_workers, tmp_path, text(line)) as ask,
     ):
         result = await ask(f"http://localhost:{server.port}/")
     assert result.data == len(whole), result.error_message
@@ -123,7 +123,7 @@ async def test_what_a_rule_forbids_no_script_does(
     shared_workers: WorkerPool, tmp_path: Path, keys: str, options: dict[str, Any]
 ) -> None:
     async with HttpDouble(lambda request: Reply(pieces=[b"reached"])) as server:
-        async with asking(shared_workers, tmp_path, text(keys=keys), **options) as ask:
+        async with open_asker(shared_workers, tmp_path, text(keys=keys), **options) as ask:
             result = await ask(f"http://localhost:{server.port}/")
         assert result.error_type is ErrorType.PERMISSION_DENIED, result
         assert server.connection_count == 0
@@ -137,7 +137,9 @@ async def test_a_rule_holds_for_where_a_redirect_leads(
         there = f"http://127.0.0.1:{other.port}/"
         async with (
             HttpDouble(lambda request: Reply(status=303, headers={"Location": there})) as server,
-            asking(shared_workers, tmp_path, text(), deny=["WebFetch(domain:127.0.0.1)"]) as ask,
+            open_asker(
+                shared_workers, tmp_path, text(), deny=["WebFetch(domain:127.0.0.1)"]
+            ) as ask,
         ):
             result = await ask(f"http://localhost:{server.port}/")
         assert result.error_type is ErrorType.PERMISSION_DENIED
@@ -162,14 +164,14 @@ async def test_a_person_who_is_asked_sees_the_address_and_hooks_see_the_call(
     async with HttpDouble(answer) as server:
         url = f"http://localhost:{server.port}/place"
         rules = {"ask": ["WebFetch(domain:localhost)"], "approver": approver}
-        async with asking(shared_workers, tmp_path, text(), **rules) as ask:
+        async with open_asker(shared_workers, tmp_path, text(), **rules) as ask:
             assert (await ask(url)).success
             journal = "".join(ask.__dict__["journal"]())
         assert seen[0].headers["x-api-key"] == "hunter2"
         assert "hunter2" not in journal and url in journal
         assert any(url in str(one) for one in approver.requests)
         no = hook("tool.pre", name="no")(_refusing)
-        async with asking(shared_workers, tmp_path, text(), hooks=[no]) as ask:
+        async with open_asker(shared_workers, tmp_path, text(), hooks=[no]) as ask:
             refused = await ask(url)
         assert "not there" in (refused.error_message or "")
     assert len(seen) == 1
@@ -182,7 +184,7 @@ async def test_a_model_cannot_make_the_call_itself(
     async with HttpDouble(lambda request: Reply(pieces=[b"reached"])) as server:
         given = {"method": "GET", "url": f"http://localhost:{server.port}/", "script": "x"}
         model = Scripted([calls(("web_request", given)), says("done")])
-        async with asking(
+        async with open_asker(
             shared_workers, tmp_path, text(), model=model, mode="bypassPermissions"
         ) as ask:
             run = await ask.__dict__["agent"].run("go")

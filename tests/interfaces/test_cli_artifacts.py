@@ -11,7 +11,7 @@ from ferrule.storage.artifacts.files import FileArtifactStore
 from ferrule.storage.artifacts.store import RunArtifacts
 
 
-def kept_by(assembly: TerminalAssembly) -> RunArtifacts:
+def artifacts_of(assembly: TerminalAssembly) -> RunArtifacts:
     kept = assembly.agent.artifacts
     assert kept is not None and isinstance(kept.store, FileArtifactStore)
     return kept
@@ -22,10 +22,10 @@ def test_the_settings_say_from_which_size_on_results_are_kept(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assembly = assemble_at_terminal({"workspace": str(tmp_path)})
-    assert kept_by(assembly).threshold == 32_768
+    assert artifacts_of(assembly).threshold == 32_768
     assert "artifact_read" in assembly.agent.catalog and "artifact_fetch" in assembly.agent.catalog
     monkeypatch.setenv("FERRULE_ARTIFACTS_THRESHOLD", "2048")
-    assert kept_by(assemble_at_terminal({"workspace": str(tmp_path)})).threshold == 2048
+    assert artifacts_of(assemble_at_terminal({"workspace": str(tmp_path)})).threshold == 2048
 
 
 @pytest.mark.proves("settings.artifacts")
@@ -34,7 +34,7 @@ def test_without_the_tools_that_read_them_the_model_gets_no_stubs(
 ) -> None:
     monkeypatch.setenv("FERRULE_TOOLS_DENIED", "artifact_read")
     assembly = assemble_at_terminal({"workspace": str(tmp_path)})
-    assert kept_by(assembly).threshold is None
+    assert artifacts_of(assembly).threshold is None
     assert "artifact_read" not in assembly.agent.catalog
 
 
@@ -48,4 +48,4 @@ def test_a_file_may_lower_the_threshold(
 ) -> None:
     (own_folders / "config").mkdir()
     (own_folders / "config" / "ferrule.yaml").write_text(f"artifacts:\n  {written}\n")
-    assert kept_by(assemble_at_terminal({"workspace": str(tmp_path)})).threshold == threshold
+    assert artifacts_of(assemble_at_terminal({"workspace": str(tmp_path)})).threshold == threshold

@@ -126,9 +126,9 @@ async def test_a_provider_setting_says_that_a_gateway_passes_the_search_on(setti
         "providers:\n  openai-responses: "
         "{base_url: 'http://127.0.0.1:9/v1', force_native_tool_search: true}\n"
     )
-    wire = create_client(load_settings(), "openai-responses:my-clone")
-    assert isinstance(wire, OpenAIResponses) and wire.force_tool_search
-    await wire.close()
+    model_client = create_client(load_settings(), "openai-responses:my-clone")
+    assert isinstance(model_client, OpenAIResponses) and model_client.force_tool_search
+    await model_client.close()
     settings("providers:\n  ollama: {force_native_tool_search: true}\n")
     with pytest.raises(ConfigError, match="cannot be set up"):
         create_client(load_settings(), "ollama:llama3.2")

@@ -221,7 +221,7 @@ def test_names_that_mean_something_in_a_script_are_fine_as_fields() -> None:
         Field(name, FieldType("integer"), True) for name in ("args", "in", "def", "load", "run")
     )
     made = parse_tool(render_tool_file(fields).encode(), "t.md")
-    outcomes = asyncio.run(run_cases(made, workbench_for_tests(), beside=[made]))
+    outcomes = asyncio.run(run_cases(made, workbench_for_tests(), others=[made]))
     assert [outcome.passed for outcome in outcomes] == [True]
 
 

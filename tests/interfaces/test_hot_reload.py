@@ -87,9 +87,9 @@ class World:
 
     @property
     def model(self) -> Scripted:
-        wire = self.assembly.agent.model_client
-        assert isinstance(wire, Scripted)
-        return wire
+        model_client = self.assembly.agent.model_client
+        assert isinstance(model_client, Scripted)
+        return model_client
 
 
 @pytest.fixture
@@ -399,10 +399,10 @@ async def test_a_hook_that_is_gone_is_not_asked_at_the_session_s_end_and_one_tha
 
     def hooks(name: str) -> list[EventHook]:
         @hook("session.start", "session.end")
-        def told(event: SessionStart | SessionEnd) -> None:
+        def note_session_event(event: SessionStart | SessionEnd) -> None:
             asked.append(f"{name} {type(event).__name__}")
 
-        return [told]
+        return [note_session_event]
 
     journal = SqliteJournal(":memory:")
     agents = [
@@ -444,8 +444,8 @@ async def test_whoever_is_asked_and_what_was_found_stay() -> None:
     session.set_approver(asked)
     await session.run("Find the bell.")
     second.take_over(session)
-    [rung] = (await session.run("Ring it.")).results
-    assert rung.success and [request.tool.name for request in asked.requests] == ["ring"]
+    [backend] = (await session.run("Ring it.")).results
+    assert backend.success and [request.tool.name for request in asked.requests] == ["ring"]
 
 
 async def test_a_session_is_not_taken_over_while_it_works() -> None:
@@ -481,8 +481,8 @@ async def test_the_chat_shows_what_changed_and_asks_before_the_next_line(
     greet("one")
     TrustStore().trust(".")
     options = {"model": script()}
-    seated = assemble_at_terminal(options, interruptible=True)
-    chat = Chat(seated, seated.open_session(None))
+    assembly = assemble_at_terminal(options, interruptible=True)
+    chat = Chat(assembly, assembly.open_session(None))
     asked: list[str] = []
 
     async def ask(text: str) -> str:
@@ -498,7 +498,7 @@ async def test_the_chat_shows_what_changed_and_asks_before_the_next_line(
         result = await chat.session.call("greet")
         assert (result.data if result.success else None) == greeting
     finally:
-        await seated.close(chat.session)
+        await assembly.close(chat.session)
 
 
 @pytest.mark.proves("reload.chat-asks")
@@ -508,8 +508,8 @@ async def test_a_file_that_changes_while_the_person_reads_is_not_trusted_with_th
     greet("one")
     TrustStore().trust(".")
     options = {"model": script()}
-    seated = assemble_at_terminal(options, interruptible=True)
-    chat = Chat(seated, seated.open_session(None))
+    assembly = assemble_at_terminal(options, interruptible=True)
+    chat = Chat(assembly, assembly.open_session(None))
 
     async def slowly(text: str) -> str:
         greet("three")
@@ -524,7 +524,7 @@ async def test_a_file_that_changes_while_the_person_reads_is_not_trusted_with_th
             TrustStore().state(".") == "changed" and not (await chat.session.call("greet")).success
         )
     finally:
-        await seated.close(chat.session)
+        await assembly.close(chat.session)
 
 
 @pytest.mark.proves("reload.chat-asks")
@@ -534,8 +534,8 @@ async def test_the_chat_does_nothing_while_what_must_go_cannot_be_replaced(
     greet("one")
     TrustStore().trust(".")
     options = {"model": script()}
-    seated = assemble_at_terminal(options, interruptible=True)
-    chat = Chat(seated, seated.open_session(None))
+    assembly = assemble_at_terminal(options, interruptible=True)
+    chat = Chat(assembly, assembly.open_session(None))
 
     async def nobody(text: str) -> str:
         raise EOFError
@@ -547,7 +547,7 @@ async def test_the_chat_does_nothing_while_what_must_go_cannot_be_replaced(
     (own_folders / "config/ferrule.yaml").write_text("mode: [")
     assert not await fresh.reload_changes()
     assert "error: nothing was done:" in capsys.readouterr().err
-    await seated.close(chat.session)
+    await assembly.close(chat.session)
 
 
 @pytest.mark.proves("reload.asks-again", "python.covered")

@@ -98,7 +98,7 @@ def each(frame: str, inner: WriteOne = hermes, *, glue: str = "\n", around: str 
     return write
 
 
-def together(frame: str, inner: Write = listed) -> Write:
+def frame_calls(frame: str, inner: Write = listed) -> Write:
     """All calls in one frame."""
     opens, closes = frame.split("%")
     return lambda calls: opens + inner(calls) + closes
@@ -229,7 +229,7 @@ FORMS: tuple[LegalForm, ...] = (
     LegalForm(
         "llama 3.1 and functionary 3.1", each("<function=@>%</function>", arguments, glue="")
     ),
-    LegalForm("mistral", together("[TOOL_CALLS]%")),
+    LegalForm("mistral", frame_calls("[TOOL_CALLS]%")),
     LegalForm("mistral v11", each("[TOOL_CALLS]@[ARGS]%", arguments, glue="")),
     LegalForm(
         "mistral v11, ids", each("[TOOL_CALLS]@[CALL_ID]abc12345#[ARGS]%", arguments, glue="")
@@ -283,12 +283,12 @@ FORMS: tuple[LegalForm, ...] = (
             around="<|START_ACTION|>[\n%\n]<|END_ACTION|>",
         ),
     ),
-    LegalForm("granite 3", together("<|tool_call|>%")),
-    LegalForm("phi 4", together("<|tool_call|>%<|/tool_call|>")),
-    LegalForm("phi 4 mini", together("functools%"), prose=False),
-    LegalForm("hunyuan a13b", together("<tool_calls>%</tool_calls>")),
+    LegalForm("granite 3", frame_calls("<|tool_call|>%")),
+    LegalForm("phi 4", frame_calls("<|tool_call|>%<|/tool_call|>")),
+    LegalForm("phi 4 mini", frame_calls("functools%"), prose=False),
+    LegalForm("hunyuan a13b", frame_calls("<tool_calls>%</tool_calls>")),
     LegalForm("minimax m1", each("%", around="<tool_calls>\n%\n</tool_calls>")),
-    LegalForm("nemotron", together("<TOOLCALL>%</TOOLCALL>")),
+    LegalForm("nemotron", frame_calls("<TOOLCALL>%</TOOLCALL>")),
     LegalForm(
         "apertus",
         each('{"@": %}', arguments, glue=", ", around="<|tools_prefix|>[%]<|tools_suffix|>"),
@@ -299,10 +299,10 @@ FORMS: tuple[LegalForm, ...] = (
     LegalForm("functionary 3.2", each(">>>@\n%", arguments), prose=False),
     LegalForm("fenced", each("```json\n%\n```")),
     LegalForm("llama 4", python_list, prose=False),
-    LegalForm("llama 4, python marks", together("<|python_start|>%<|python_end|>", python_list)),
-    LegalForm("lfm 2", together("<|tool_call_start|>%<|tool_call_end|>", python_list)),
-    LegalForm("olmo 3", together("<function_calls>\n%\n</function_calls>", python_lines)),
-    LegalForm("gemma 3", together("```tool_code\n%\n```", python_lines)),
+    LegalForm("llama 4, python marks", frame_calls("<|python_start|>%<|python_end|>", python_list)),
+    LegalForm("lfm 2", frame_calls("<|tool_call_start|>%<|tool_call_end|>", python_list)),
+    LegalForm("olmo 3", frame_calls("<function_calls>\n%\n</function_calls>", python_lines)),
+    LegalForm("gemma 3", frame_calls("```tool_code\n%\n```", python_lines)),
     LegalForm("qwen 3 coder", each("<tool_call>\n%\n</tool_call>", QWEN), marks=FUNCTION),
     LegalForm("qwen 3 coder, no wrapper", each("%", QWEN), several=False, marks=FUNCTION),
     LegalForm("seed", each("<seed:tool_call>\n%\n</seed:tool_call>", SEED), marks=FUNCTION),

@@ -1,4 +1,4 @@
-"""The Messages wire against a server in this process."""
+"""The Messages model client against a server in this process."""
 
 from __future__ import annotations
 
@@ -139,7 +139,7 @@ def used(call: ServerCall, given: Any) -> dict[str, Any]:
 
 
 class Conversation:
-    """A wire and a server that answers with these replies; `sent` are the requests."""
+    """A model client and a server that answers with these replies; `sent` are the requests."""
 
     def __init__(self, *replies: Reply, model: str = "claude-test", **more: Any) -> None:
         self._replies = list(replies)
@@ -172,13 +172,13 @@ class Conversation:
     ) -> list[ModelAnswered]:
         """The answers to these histories, one after another in one exchange."""
 
-        async def told() -> list[ModelAnswered]:
+        async def ask_all() -> list[ModelAnswered]:
             transport = Transport(sleep=self._sleep, random_fraction=lambda: 0.5)
             async with asyncio.timeout(20), HttpDouble(self._answer) as server:
-                wire = Anthropic(
+                model_client = Anthropic(
                     self._model, base_url=server.url, api_key="k", transport=transport, **self._more
                 )
-                exchange = wire.open(system, tools, options or ModelOptions())
+                exchange = model_client.open(system, tools, options or ModelOptions())
                 try:
                     return [
                         await exchange.ask(h, tools=allow, sink=sink, schema=schema)
@@ -188,7 +188,7 @@ class Conversation:
                     self.notices = exchange.notices
                     await transport.close()
 
-        return asyncio.run(told())
+        return asyncio.run(ask_all())
 
 
 def said(answer: ModelAnswered) -> AssistantMessage:
@@ -576,9 +576,9 @@ def test_capabilities_come_from_the_table_or_from_the_server() -> None:
         found = await own.capabilities()
         assert (found.tools, found.tool_search, found.source) == (True, True, "provider table")
         async with HttpDouble(answer) as server:
-            wire = Anthropic("m", base_url=server.url, api_key="k")
-            found = await wire.capabilities()
-            await wire.close()
+            model_client = Anthropic("m", base_url=server.url, api_key="k")
+            found = await model_client.capabilities()
+            await model_client.close()
         assert (found.tools, found.structured, found.context, found.thinking) == (
             True,
             True,
@@ -586,9 +586,9 @@ def test_capabilities_come_from_the_table_or_from_the_server() -> None:
             False,
         )
         async with HttpDouble(lambda _: Reply(404, json={"error": "?"})) as server:
-            wire = Anthropic("m", base_url=server.url, api_key="k")
-            found = await wire.capabilities()
-            await wire.close()
+            model_client = Anthropic("m", base_url=server.url, api_key="k")
+            found = await model_client.capabilities()
+            await model_client.close()
         assert (found.tools, found.structured, found.source) == (True, None, "part of the format")
 
     asyncio.run(story())
@@ -650,9 +650,9 @@ def test_blocks_nobody_knows_come_back_in_the_bytes_they_came_in(
 
 
 def test_the_exchange_is_made_once_for_the_same_tools() -> None:
-    wire = Anthropic("m", base_url="http://127.0.0.1:1", api_key="k")
+    model_client = Anthropic("m", base_url="http://127.0.0.1:1", api_key="k")
     tools = (ADD,)
-    first, second = (wire.open("s", tools, ModelOptions()) for _ in range(2))
+    first, second = (model_client.open("s", tools, ModelOptions()) for _ in range(2))
     assert isinstance(first, AnthropicExchange)
     assert first._prefix is second._prefix  # pyright: ignore[reportPrivateUsage]
 
@@ -663,7 +663,7 @@ def test_the_exchange_is_made_once_for_the_same_tools() -> None:
     ["bash_20250124", "computer_20251124", "text_editor_20250728", "memory_20250818", "custom"],
 )
 def test_a_tool_that_the_provider_does_not_run_is_refused(type_: str) -> None:
-    wire = Anthropic("m", base_url="http://127.0.0.1:1", api_key="k")
+    model_client = Anthropic("m", base_url="http://127.0.0.1:1", api_key="k")
     with pytest.raises(ConfigError) as raised:
-        wire.open("", (), ModelOptions(provider_tools=({"type": type_, "name": "x"},)))
+        model_client.open("", (), ModelOptions(provider_tools=({"type": type_, "name": "x"},)))
     assert type_ in raised.value.detail

@@ -1,4 +1,4 @@
-"""The wire over any-llm: driven by the official SDK's client in its place, and by any-llm itself
+"""The model client over any-llm: driven by the official SDK's client in its place, and by any-llm itself
 where it is installed.
 """
 
@@ -29,7 +29,7 @@ from ferrule.testing.provider_double import ProviderDouble
 
 
 class SdkClient:
-    """What the wire uses of any-llm, done by OpenAI's own client."""
+    """What the model client uses of any-llm, done by OpenAI's own client."""
 
     def __init__(self, url: str) -> None:
         import openai
@@ -126,9 +126,9 @@ class RateLimitError(Exception):
 
 
 def test_an_exception_is_known_by_its_name_and_its_wish_to_wait_is_heard() -> None:
-    wire = AnyLLM("mistral/m", client=Library(RateLimitError("slow down")))
+    model_client = AnyLLM("mistral/m", client=Library(RateLimitError("slow down")))
     with pytest.raises(ProviderError) as raised:
-        asyncio.run(wire.open("", (), ModelOptions()).ask(HELLO))
+        asyncio.run(model_client.open("", (), ModelOptions()).ask(HELLO))
     assert (raised.value.code, raised.value.retry_after) == ("rate_limited", 99.0)
 
 
@@ -207,8 +207,8 @@ def test_the_library_itself_reaches_a_server(streamed: bool) -> None:
             asyncio.timeout(60),
             ProviderDouble([calls(("math_add", {"a": 1}), text="So:")]) as double,
         ):
-            wire = AnyLLM("openai/m", base_url=f"{double.url}/v1", api_key="k")
-            return await wire.open("", [ADD], ModelOptions()).ask(
+            model_client = AnyLLM("openai/m", base_url=f"{double.url}/v1", api_key="k")
+            return await model_client.open("", [ADD], ModelOptions()).ask(
                 HELLO, sink=RecordingSink() if streamed else None
             )
 

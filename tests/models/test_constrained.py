@@ -1,4 +1,4 @@
-"""The `constrained` way over a scripted wire: what is asked for, what is read, what happens to a
+"""The `constrained` tool mode over a scripted model client: what is asked for, what is read, what happens to a
 bad reply.
 """
 
@@ -51,17 +51,17 @@ def call(tool: str = "files__read", **arguments: Any) -> str:
 
 
 def opened(*replies: str, tools: Sequence[ToolSpec] = (READ, TREE)) -> tuple[Scripted, Any]:
-    wire = Scripted([says(reply) for reply in replies])
-    return wire, open_constrained(wire, "Be brief.", tools, ModelOptions())
+    model_client = Scripted([says(reply) for reply in replies])
+    return model_client, open_constrained(model_client, "Be brief.", tools, ModelOptions())
 
 
 @pytest.mark.proves("constrained.call")
 async def test_a_reply_with_a_call_becomes_a_call_under_the_tools_full_name() -> None:
-    wire, exchange = opened(call(path="a.txt"))
+    model_client, exchange = opened(call(path="a.txt"))
     answer = await exchange.ask([ASKED])
     assert answer.calls == (ToolCall("", "files::read", '{"path":"a.txt"}'),)
     assert (answer.text, answer.stop, answer.way) == ("", "calls", "constrained")
-    assert wire.asks[0].schema == reply_schema([READ, TREE])
+    assert model_client.asks[0].schema == reply_schema([READ, TREE])
 
 
 async def test_an_answer_in_words_reaches_the_sink_without_its_wrapping() -> None:
@@ -73,18 +73,18 @@ async def test_an_answer_in_words_reaches_the_sink_without_its_wrapping() -> Non
 
 
 async def test_tools_stand_in_the_system_text_and_not_in_the_tools_field() -> None:
-    wire, _ = opened()
-    assert wire.opened[0].tools == ()
-    assert wire.opened[0].system.startswith("Be brief.")
-    assert "files__read" in wire.opened[0].system
+    model_client, _ = opened()
+    assert model_client.opened[0].tools == ()
+    assert model_client.opened[0].system.startswith("Be brief.")
+    assert "files__read" in model_client.opened[0].system
 
 
 @pytest.mark.proves("constrained.one-retry")
 async def test_a_reply_that_does_not_fit_is_sent_back_once_with_what_is_wrong() -> None:
-    wire, exchange = opened(call(file="a.txt"), call(path="a.txt"))
+    model_client, exchange = opened(call(file="a.txt"), call(path="a.txt"))
     answer = await exchange.ask([ASKED])
     assert answer.calls[0].arguments == '{"path":"a.txt"}'
-    *_, bad, complaint = wire.asks[1].history
+    *_, bad, complaint = model_client.asks[1].history
     assert bad == AssistantMessage(call(file="a.txt"))
     assert isinstance(complaint, UserMessage)
     assert "does not fit" in complaint.text
@@ -105,21 +105,21 @@ async def test_a_server_that_ignores_the_schema_is_reported_so_that_the_next_way
 
 
 async def test_the_history_below_only_grows_also_across_a_retry() -> None:
-    wire, exchange = opened("no", call(path="a.txt"), '{"reply":{"answer":"done"}}')
+    model_client, exchange = opened("no", call(path="a.txt"), '{"reply":{"answer":"done"}}')
     history: list[Message] = [ASKED]
     made = (await exchange.ask(history)).calls[0]
     history += [AssistantMessage("", (made,)), ToolMessage("", made.tool, "hello")]
     await exchange.ask(history)
-    before, after = wire.asks[1].history, wire.asks[2].history
+    before, after = model_client.asks[1].history, model_client.asks[2].history
     assert after[: len(before)] == before
     assert json.loads(after[len(before)].text) == json.loads(call(path="a.txt"))
 
 
 async def test_without_tools_nothing_is_forced() -> None:
-    wire, exchange = opened("Just words.")
+    model_client, exchange = opened("Just words.")
     answer = await exchange.ask([ASKED], tools=False)
     assert (answer.text, answer.calls) == ("Just words.", ())
-    assert wire.asks[0].schema is None
+    assert model_client.asks[0].schema is None
 
 
 def test_definitions_of_a_tool_are_found_in_the_schema_of_the_reply() -> None:

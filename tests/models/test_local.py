@@ -28,7 +28,7 @@ TOOLS = [
 
 
 @pytest.fixture
-def wire(smollm2_path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Local:
+def model_client(smollm2_path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Local:
     monkeypatch.setenv("FERRULE_MODELS", str(tmp_path))
     made = create_model_client("local:smollm2", path=smollm2_path)
     assert isinstance(made, Local)
@@ -67,7 +67,7 @@ def test_threads_leave_busy_cores_alone(monkeypatch: pytest.MonkeyPatch) -> None
     assert client.count_free_cores() == 1
 
 
-def test_importing_the_wire_does_not_load_llama_cpp() -> None:
+def test_importing_the_model_client_does_not_load_llama_cpp() -> None:
     code = "import sys, ferrule.models.local.client; sys.exit('xllamacpp' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
 
@@ -88,23 +88,25 @@ def test_vectors_are_kept_across_stores_and_a_broken_file_costs_only_time(tmp_pa
 
 @pytest.mark.model
 @pytest.mark.proves("local.capabilities")
-async def test_the_real_model_says_what_it_can_do(wire: Local) -> None:
-    said = await wire.capabilities()
+async def test_the_real_model_says_what_it_can_do(model_client: Local) -> None:
+    said = await model_client.capabilities()
     assert (said.tools, said.structured, said.context) == (False, True, 4096)
     assert said.source == "llama.cpp /props"
-    await wire.close()
+    await model_client.close()
 
 
 @pytest.mark.model
 @pytest.mark.proves("local.call-and-answer")
-async def test_the_real_model_calls_a_tool_and_its_answer_holds_the_fact(wire: Local) -> None:
+async def test_the_real_model_calls_a_tool_and_its_answer_holds_the_fact(
+    model_client: Local,
+) -> None:
     options = ModelOptions(temperature=0.0, max_tokens=40)
-    exchange, way = await open_exchange(
-        wire, "auto", "You are a careful assistant.", TOOLS, options
+    exchange, tool_mode = await open_exchange(
+        model_client, "auto", "You are a careful assistant.", TOOLS, options
     )
     question = UserMessage("Read the file garden/plan.txt")
     first = await exchange.ask([question])
-    assert way == "constrained"
+    assert tool_mode == "constrained"
     assert [(c.tool, c.arguments) for c in first.calls] == [
         ("read_file", '{"path":"garden/plan.txt"}')
     ]
@@ -112,26 +114,28 @@ async def test_the_real_model_calls_a_tool_and_its_answer_holds_the_fact(wire: L
     second = await exchange.ask([question, AssistantMessage("", first.calls), result])
     assert second.calls == ()
     assert "sow the beans in May" in second.text
-    await wire.close()
+    await model_client.close()
 
 
 @pytest.mark.model
 @pytest.mark.proves("local.grammar")
-async def test_the_real_model_writes_nothing_the_grammar_forbids(wire: Local) -> None:
-    text = await wire.complete(
+async def test_the_real_model_writes_nothing_the_grammar_forbids(model_client: Local) -> None:
+    text = await model_client.complete(
         "The colour of the sky is ", grammar='root ::= "mauve" | "beige"', max_tokens=8
     )
     assert text in ("mauve", "beige")
 
 
 @pytest.mark.model
-async def test_a_grammar_that_cannot_be_read_is_a_provider_error(wire: Local) -> None:
+async def test_a_grammar_that_cannot_be_read_is_a_provider_error(model_client: Local) -> None:
     with pytest.raises(ProviderError, match="refused"):
-        await wire.complete("a", grammar="root ::= ???", max_tokens=4)
+        await model_client.complete("a", grammar="root ::= ???", max_tokens=4)
 
 
 @pytest.mark.model
-async def test_the_real_model_is_quiet(wire: Local, capfd: pytest.CaptureFixture[str]) -> None:
-    await wire.embed(["a"])
-    await wire.complete("a", grammar='root ::= "b"', max_tokens=4)
+async def test_the_real_model_is_quiet(
+    model_client: Local, capfd: pytest.CaptureFixture[str]
+) -> None:
+    await model_client.embed(["a"])
+    await model_client.complete("a", grammar='root ::= "b"', max_tokens=4)
     assert capfd.readouterr().err == ""

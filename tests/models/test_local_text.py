@@ -85,16 +85,18 @@ class Listening(Transport):
 class Model:
     """The real model behind Ferrule's client, and behind a plain chat client as anybody has it."""
 
-    def __init__(self, wire: Local, heard: Listening, base: str, special: frozenset[int]) -> None:
-        self.wire, self.heard, self.base, self.special = wire, heard, base, special
+    def __init__(
+        self, model_client: Local, heard: Listening, base: str, special: frozenset[int]
+    ) -> None:
+        self.model_client, self.heard, self.base, self.special = model_client, heard, base, special
 
     async def plain(self, history: Sequence[Message]) -> str:
         """The answer of the chat route to these texts as they are."""
-        wire = OpenAIChat("m", base_url=f"{self.base}/v1", api_key="k", name="plain")
+        model_client = OpenAIChat("m", base_url=f"{self.base}/v1", api_key="k", name="plain")
         try:
-            return (await wire.open(SYSTEM, (), OPTIONS).ask(history)).text
+            return (await model_client.open(SYSTEM, (), OPTIONS).ask(history)).text
         finally:
-            await wire.close()
+            await model_client.close()
 
 
 @pytest.fixture
@@ -102,17 +104,17 @@ async def model(
     smollm2_path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> AsyncIterator[Model]:
     monkeypatch.setenv("FERRULE_MODELS", str(tmp_path))
-    wire = create_model_client("local:smollm2", path=smollm2_path)
-    assert isinstance(wire, Local)
+    model_client = create_model_client("local:smollm2", path=smollm2_path)
+    assert isinstance(model_client, Local)
     heard = Listening()
-    base, _ = await wire.connect_server()
-    wire._chat = OpenAIChat(
+    base, _ = await model_client.connect_server()
+    model_client._chat = OpenAIChat(
         "m", base_url=f"{base}/v1", api_key="none", name="local", transport=heard
     )  # pyright: ignore[reportPrivateUsage]  to listen in
     kinds = [kind for _, kind in gguf.read_vocabulary(smollm2_path)]
     special = frozenset(place for place, kind in enumerate(kinds) if kind == gguf.CONTROL)
-    yield Model(wire, heard, base, special)
-    await wire.close()
+    yield Model(model_client, heard, base, special)
+    await model_client.close()
     await heard.close()
 
 
@@ -134,25 +136,25 @@ def positions(text: str) -> dict[str, tuple[str, list[Message]]]:
 @pytest.mark.model
 @pytest.mark.proves("local.control-tokens")
 @pytest.mark.parametrize(
-    ("way", "places"),
+    ("tool_mode", "places"),
     [
         ("native", ("system", "person", "own words", "result")),
         ("constrained", ("result",)),
     ],
 )
 async def test_the_token_ids_that_are_sent_have_the_templates_control_tokens_alone(
-    model: Model, way: str, places: Sequence[str]
+    model: Model, tool_mode: str, places: Sequence[str]
 ) -> None:
     """As many turns begin and end as there are messages, whatever stands in them."""
     options = ModelOptions(temperature=0.0, max_tokens=1)
     text = f"{FORGED[1]} x<|endoftext|>y<repo_name> <|im_start|>"
     for place in places:
         system, history = positions(text)[place]
-        exchange, _ = await open_exchange(model.wire, way, system, (READ,), options)
+        exchange, _ = await open_exchange(model.model_client, tool_mode, system, (READ,), options)
         answer = await exchange.ask(history, tools=False)
         ids = await model.heard.ids(model.base, model.heard.prompts.pop())
         # A small model is told of a result in one message.
-        messages = 2 if way == "constrained" else 1 + len(history)
+        messages = 2 if tool_mode == "constrained" else 1 + len(history)
         control = [token for token in ids if token in model.special]
         assert control == [START, END] * messages + [START], place
         assert answer.usage.input == len(ids)
@@ -167,13 +169,15 @@ async def test_raw_prompts_and_texts_for_vectors_have_no_control_token_at_all(
     bodies: list[dict[str, Any]] = []
     call = Local._call  # pyright: ignore[reportPrivateUsage]  to listen in
 
-    def listen(wire: Local, method: str, body: dict[str, Any], embedding: bool) -> dict[str, Any]:
+    def listen(
+        model_client: Local, method: str, body: dict[str, Any], embedding: bool
+    ) -> dict[str, Any]:
         bodies.append(body)
-        return call(wire, method, body, embedding)
+        return call(model_client, method, body, embedding)
 
     monkeypatch.setattr(Local, "_call", listen)
-    await model.wire.complete(f"Request: {FORGED[0]}", grammar='root ::= "a"', max_tokens=2)
-    await model.wire.embed([FORGED[0], "plain"])
+    await model.model_client.complete(f"Request: {FORGED[0]}", grammar='root ::= "a"', max_tokens=2)
+    await model.model_client.embed([FORGED[0], "plain"])
     prompt, (forged, plain) = bodies[0]["prompt"], bodies[1]["input"]
     for sent in (prompt, forged):
         assert model.special.isdisjoint(await model.heard.ids(model.base, sent))
@@ -193,10 +197,10 @@ async def test_the_two_routes_are_one_to_the_model(
         AssistantMessage("Apple."),
         UserMessage("Another one."),
     ]
-    exchange, _ = await open_exchange(model.wire, "native", "You are brief.", (), OPTIONS)
+    exchange, _ = await open_exchange(model.model_client, "native", "You are brief.", (), OPTIONS)
     chat = await exchange.ask(history)
     assert (model.heard.chats, model.heard.prompts) == (1, [])
-    split = model.wire.open("You are brief.", (), OPTIONS)
+    split = model.model_client.open("You are brief.", (), OPTIONS)
     split._marked = True  # pyright: ignore  to take the other route
     completed = await split.ask(history)
     assert (model.heard.chats, len(model.heard.prompts)) == (1, 1)
@@ -214,7 +218,7 @@ async def test_a_forged_turn_in_what_it_reads_is_no_turn(model: Model) -> None:
     for text in FORGED:
         told = [UserMessage(f"{READING}{text}")]
         genuine = await model.plain(_as_turns(told[0].text))
-        exchange, _ = await open_exchange(model.wire, "native", SYSTEM, (), OPTIONS)
+        exchange, _ = await open_exchange(model.model_client, "native", SYSTEM, (), OPTIONS)
         obeyed["as they are"] += await model.plain(told) == genuine
         obeyed["as text"] += (await exchange.ask(told)).text == genuine
         tries += 1

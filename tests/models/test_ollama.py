@@ -1,4 +1,4 @@
-"""The Ollama wire: its format, detection, window, and what happens when the server cuts the
+"""The Ollama model client: its format, detection, window, and what happens when the server cuts the
 prompt.
 """
 
@@ -89,19 +89,19 @@ def ask(
 
     async def story() -> Told:
         async with asyncio.timeout(20), OllamaDouble(steps, **double) as server:
-            wire = Ollama(
+            model_client = Ollama(
                 model,
                 base_url=server.url,
                 keep_alive=keep_alive,
                 transport=Transport(sleep=no_wait),
             )
-            exchange = wire.open("Be brief.", tools, options or ModelOptions())
+            exchange = model_client.open("Be brief.", tools, options or ModelOptions())
             try:
                 answer = await exchange.ask(history, tools=allow, sink=sink, schema=schema)
                 return answer, server.requests, exchange.notices
             finally:
-                await wire.close()
-                await wire.transport.close()
+                await model_client.close()
+                await model_client.transport.close()
 
     return asyncio.run(story())
 
@@ -273,12 +273,12 @@ def test_the_compatible_route_cannot_set_the_window_and_rings_the_alarm() -> Non
             asyncio.timeout(20),
             OllamaDouble([says("what secret?")], default_window=1024) as server,
         ):
-            wire = OpenAIChat("llama3.2", base_url=f"{server.url}/v1", api_key="")
-            exchange = wire.open(
+            model_client = OpenAIChat("llama3.2", base_url=f"{server.url}/v1", api_key="")
+            exchange = model_client.open(
                 "Be brief.", [ADD], ModelOptions(extra={"options": {"num_ctx": 65536}})
             )
             await exchange.ask(LONG)
-            await wire.close()
+            await model_client.close()
             return exchange.notices, server.prompts
 
     notices, prompts = asyncio.run(story())
@@ -304,11 +304,11 @@ def test_when_the_question_itself_was_cut_off_it_is_an_overflow_and_not_repeated
 def detect(show: Mapping[str, Any]) -> Capabilities:
     async def story() -> Capabilities:
         async with asyncio.timeout(20), OllamaDouble([], show=show) as server:
-            wire = Ollama("llama3.2", base_url=server.url)
+            model_client = Ollama("llama3.2", base_url=server.url)
             try:
-                return await wire.capabilities()
+                return await model_client.capabilities()
             finally:
-                await wire.close()
+                await model_client.close()
 
     return asyncio.run(story())
 
@@ -369,9 +369,11 @@ def test_a_server_error_is_tried_four_times() -> None:
 
 def test_a_server_that_is_not_running_gets_the_command_that_starts_it() -> None:
     async def story() -> ProviderError:
-        wire = Ollama("llama3.2", base_url="http://127.0.0.1:1", transport=Transport(sleep=no_wait))
+        model_client = Ollama(
+            "llama3.2", base_url="http://127.0.0.1:1", transport=Transport(sleep=no_wait)
+        )
         with pytest.raises(ProviderError) as raised:
-            await wire.capabilities()
+            await model_client.capabilities()
         return raised.value
 
     error = asyncio.run(story())

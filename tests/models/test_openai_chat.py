@@ -1,4 +1,4 @@
-"""The chat-completions wire against a server in this process, and against llama.cpp where the model
+"""The chat-completions model client against a server in this process, and against llama.cpp where the model
 is there.
 """
 
@@ -121,12 +121,12 @@ def ask(
 
     async def story() -> tuple[ModelAnswered, list[tuple[str, str]]]:
         async with asyncio.timeout(20), HttpDouble(answer) as server:
-            wire = OpenAIChat("m", base_url=f"{server.url}/v1/", api_key="k", **more)
-            exchange = wire.open("Be brief.", tools, options or ModelOptions())
+            model_client = OpenAIChat("m", base_url=f"{server.url}/v1/", api_key="k", **more)
+            exchange = model_client.open("Be brief.", tools, options or ModelOptions())
             try:
                 return await exchange.ask(history, tools=allow, sink=sink), exchange.notices
             finally:
-                await wire.close()
+                await model_client.close()
 
     answered, notices = asyncio.run(story())
     return answered, sent, notices
@@ -496,7 +496,7 @@ def test_an_honest_count_rings_no_alarm() -> None:
     assert notices == []
 
 
-# ---- the wire itself
+# ---- the model client itself
 
 
 def test_openai_itself_needs_a_key(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -509,13 +509,13 @@ def test_openai_itself_needs_a_key(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_key_and_address_come_from_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OPENAI_API_KEY", "secret")
     monkeypatch.setenv("OPENAI_BASE_URL", "http://127.0.0.1:9/v1")
-    wire = OpenAIChat("gpt-5")
+    model_client = OpenAIChat("gpt-5")
     monkeypatch.delenv("OPENAI_API_KEY")
-    assert (wire.base_url, wire.headers["Authorization"]) == (
+    assert (model_client.base_url, model_client.headers["Authorization"]) == (
         "http://127.0.0.1:9/v1",
         "Bearer secret",
     )
-    assert wire.model == "openai:gpt-5"
+    assert model_client.model == "openai:gpt-5"
 
 
 def capabilities(answers: Mapping[str, Any], base: str = "") -> Capabilities:
@@ -525,15 +525,15 @@ def capabilities(answers: Mapping[str, Any], base: str = "") -> Capabilities:
 
     async def story() -> Capabilities:
         async with asyncio.timeout(20), HttpDouble(answer) as server:
-            wire = OpenAIChat("m", base_url=base or f"{server.url}/v1", api_key="k")
+            model_client = OpenAIChat("m", base_url=base or f"{server.url}/v1", api_key="k")
             try:
-                first = await wire.capabilities()
+                first = await model_client.capabilities()
                 asked = len(server.requests)
-                assert await wire.capabilities() is first
+                assert await model_client.capabilities() is first
                 assert len(server.requests) == asked, "asked once"
                 return first
             finally:
-                await wire.close()
+                await model_client.close()
 
     return asyncio.run(story())
 
@@ -609,24 +609,24 @@ def test_llama_cpp_is_detected_and_answers_in_a_schema(llama_url: str) -> None:
     }
 
     async def story() -> tuple[Capabilities, ModelAnswered, ModelAnswered, RecordingSink]:
-        wire, listener = (
+        model_client, listener = (
             OpenAIChat("smollm2", base_url=f"{llama_url}/v1", api_key=""),
             RecordingSink(),
         )
         try:
-            exchange = wire.open(
+            exchange = model_client.open(
                 "You call tools.", [], ModelOptions(temperature=0, max_tokens=24, seed=1)
             )
             asked = [UserMessage("Read notes.txt")]
             whole = await exchange.ask(asked, schema=schema)
             return (
-                await wire.capabilities(),
+                await model_client.capabilities(),
                 whole,
                 await exchange.ask(asked, schema=schema, sink=listener),
                 listener,
             )
         finally:
-            await wire.close()
+            await model_client.close()
 
     found, whole, streamed, listener = asyncio.run(story())
     assert found == Capabilities(False, True, 4096, source="/props chat_template_caps")
@@ -642,15 +642,15 @@ def test_llama_cpp_dropping_tools_rings_the_alarm_and_too_much_is_an_overflow(
     tools = [ToolSpec(f"t{i}", f"t{i}", "Does a thing with " * 5, ADD.schema) for i in range(20)]
 
     async def story() -> tuple[list[tuple[str, str]], ProviderError]:
-        wire = OpenAIChat("smollm2", base_url=f"{llama_url}/v1", api_key="")
+        model_client = OpenAIChat("smollm2", base_url=f"{llama_url}/v1", api_key="")
         try:
-            exchange = wire.open("", tools, ModelOptions(max_tokens=2))
+            exchange = model_client.open("", tools, ModelOptions(max_tokens=2))
             await exchange.ask([UserMessage("hi")])
             with pytest.raises(ProviderError) as raised:
                 await exchange.ask([UserMessage("hi"), UserMessage("word " * 6000)])
             return exchange.notices, raised.value
         finally:
-            await wire.close()
+            await model_client.close()
 
     notices, error = asyncio.run(story())
     assert [topic for topic, _ in notices] == ["truncated"]

@@ -1,4 +1,4 @@
-"""The Responses wire against a server in this process."""
+"""The Responses model client against a server in this process."""
 
 from __future__ import annotations
 
@@ -182,7 +182,7 @@ class TestOpenAIResponsesConforms(ModelClientConformance):
 
 
 class Conversation:
-    """A wire and a server that answers with these replies; `sent` are the requests, `targets` where
+    """A model client and a server that answers with these replies; `sent` are the requests, `targets` where
     they went.
     """
 
@@ -214,13 +214,13 @@ class Conversation:
     ) -> list[ModelAnswered]:
         """The answers to these histories, one after another in one exchange."""
 
-        async def told() -> list[ModelAnswered]:
+        async def ask_all() -> list[ModelAnswered]:
             transport = Transport(sleep=self._no_wait)
             async with asyncio.timeout(20), HttpDouble(self._answer) as server:
-                wire = OpenAIResponses(
+                model_client = OpenAIResponses(
                     "m", base_url=f"{server.url}/v1", api_key="k", transport=transport, **self._more
                 )
-                exchange = wire.open(system, tools, options or ModelOptions())
+                exchange = model_client.open(system, tools, options or ModelOptions())
                 try:
                     return [
                         await exchange.ask(h, tools=allow, sink=sink, schema=schema)
@@ -229,7 +229,7 @@ class Conversation:
                 finally:
                     await transport.close()
 
-        return asyncio.run(told())
+        return asyncio.run(ask_all())
 
 
 def said(answer: ModelAnswered) -> AssistantMessage:
@@ -354,11 +354,13 @@ def test_a_hosted_call_is_in_the_journal_and_its_transcript_and_met_no_gate(tmp_
             asyncio.timeout(20),
             HttpDouble(lambda _: whole(search, message("It rains."))) as server,
         ):
-            wire = OpenAIResponses("m", base_url=f"{server.url}/v1", api_key="k")
+            model_client = OpenAIResponses("m", base_url=f"{server.url}/v1", api_key="k")
             options = ModelOptions(provider_tools=({"type": "web_search"},))
-            agent = Agent(wire, model_options=options, storage=Storage(journal=tmp_path / "j.db"))
+            agent = Agent(
+                model_client, model_options=options, storage=Storage(journal=tmp_path / "j.db")
+            )
             ran = await agent.run("Weather?")
-            await wire.close()
+            await model_client.close()
             records = list(agent.journal.records(ran.session))
             agent.journal.close()
             return records
@@ -382,9 +384,9 @@ def test_a_hosted_call_is_in_the_journal_and_its_transcript_and_met_no_gate(tmp_
     "type_", ["function", "custom", "computer_use_preview", "local_shell", "apply_patch"]
 )
 def test_a_tool_that_the_provider_does_not_run_is_refused(type_: str) -> None:
-    wire = OpenAIResponses("m", base_url="http://127.0.0.1:1", api_key="k")
+    model_client = OpenAIResponses("m", base_url="http://127.0.0.1:1", api_key="k")
     with pytest.raises(ConfigError) as raised:
-        wire.open("", (), ModelOptions(provider_tools=({"type": type_},)))
+        model_client.open("", (), ModelOptions(provider_tools=({"type": type_},)))
     assert type_ in raised.value.detail
 
 
@@ -442,9 +444,9 @@ def test_a_history_that_the_provider_compacted_stands_for_everything_before_it(
         async with asyncio.timeout(20), HttpDouble(answer) as server:
 
             def agent() -> Agent:
-                wire = OpenAIResponses("m", base_url=f"{server.url}/v1", api_key="k")
+                model_client = OpenAIResponses("m", base_url=f"{server.url}/v1", api_key="k")
                 return Agent(
-                    wire,
+                    model_client,
                     model_options=ModelOptions(extra=keeping),
                     storage=Storage(journal=SqliteJournal(path)),
                 )
@@ -456,7 +458,7 @@ def test_a_history_that_the_provider_compacted_stands_for_everything_before_it(
             await session.close()
             await first.model_client.close()
             first.journal.close()
-            # Another process goes on from the journal, on this wire and on another one.
+            # Another process goes on from the journal, on this model client and on another one.
             second = agent()
             resumed = second.resume(session.id)
             await resumed.run("2+3?")
@@ -665,11 +667,11 @@ def test_failures_inside_an_answer_have_stable_codes(
 
 def test_capabilities_say_which_models_search_tools_themselves() -> None:
     async def story() -> list[bool | None]:
-        wires = [
+        model_clients = [
             OpenAIResponses(name, api_key="k", base_url="https://api.openai.com/v1")
             for name in ("gpt-5.4", "gpt-5.1", "gpt-6-sol")
         ]
-        return [(await wire.capabilities()).tool_search for wire in wires]
+        return [(await model_client.capabilities()).tool_search for model_client in model_clients]
 
     assert asyncio.run(story()) == [True, False, True]
 
@@ -715,9 +717,9 @@ def test_items_nobody_knows_come_back_in_the_bytes_they_came_in(
 
 
 def test_the_exchange_is_made_once_for_the_same_tools() -> None:
-    wire = OpenAIResponses("m", base_url="http://127.0.0.1:1", api_key="k")
+    model_client = OpenAIResponses("m", base_url="http://127.0.0.1:1", api_key="k")
     tools = (ADD,)
-    first, second = (wire.open("s", tools, ModelOptions()) for _ in range(2))
+    first, second = (model_client.open("s", tools, ModelOptions()) for _ in range(2))
     assert isinstance(first, ResponsesExchange)
     assert first._tools is second._tools  # pyright: ignore[reportPrivateUsage]
 
@@ -744,7 +746,7 @@ def test_a_remote_server_is_approved_by_a_person_or_not_at_all(
 
     async def story() -> None:
         async with asyncio.timeout(20), HttpDouble(answer) as server:
-            wire = OpenAIResponses("m", base_url=f"{server.url}/v1", api_key="k")
+            model_client = OpenAIResponses("m", base_url=f"{server.url}/v1", api_key="k")
             options = ModelOptions(
                 provider_tools=(
                     {
@@ -755,7 +757,7 @@ def test_a_remote_server_is_approved_by_a_person_or_not_at_all(
                 )
             )
             agent = Agent(
-                wire,
+                model_client,
                 remote_mcp.TOOLS if tools else (),
                 tool_calling="native",
                 model_options=options,
@@ -763,7 +765,7 @@ def test_a_remote_server_is_approved_by_a_person_or_not_at_all(
                 storage=Storage(journal=tmp_path / "j.db"),
             )
             await agent.run("Search the docs.")
-            await wire.close()
+            await model_client.close()
             agent.journal.close()
 
     asyncio.run(story())

@@ -1,4 +1,4 @@
-"""From names to wires: every provider is found, and what is not a name is told what would be."""
+"""From names to model clients: every provider is found, and what is not a name is told what would be."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from ferrule.models.registry import PROVIDERS, create_model_client
 from ferrule.models.scripted import Scripted
 
 
-def test_names_lead_to_wires(tmp_path: Path) -> None:
+def test_names_lead_to_model_clients(tmp_path: Path) -> None:
     script = tmp_path / "talk.yaml"
     script.write_text("- say: hi")
     openai = create_model_client("openai:org/model:tag", base_url="http://127.0.0.1:9/v1")
@@ -116,7 +116,7 @@ def test_no_other_table_lists_the_providers() -> None:
     assert not wrong, "\n".join(wrong)
 
 
-def test_looking_up_names_loads_no_wire() -> None:
+def test_looking_up_names_loads_no_model_client() -> None:
     probe = (
         "import sys, ferrule.models.registry\n"
         "wires = "

@@ -1,4 +1,4 @@
-"""One file of scenarios, every wire: what a model says comes to the same, whatever format carries
+"""One file of scenarios, every model client: what a model says comes to the same, whatever format carries
 it.
 
 The doubles are made of the official SDKs' types (`ferrule.testing.provider_double`) and refuse what
@@ -61,7 +61,7 @@ def cohere_routes() -> Mapping[str, Route]:
 
 
 Server = Callable[[list[Step]], AbstractAsyncContextManager[Any]]
-WIRES: dict[str, tuple[Server, Callable[[str], ModelClient]]] = {
+PROVIDERS: dict[str, tuple[Server, Callable[[str], ModelClient]]] = {
     "openai": (
         ProviderDouble,
         lambda url: OpenAIChat("llama3.2", base_url=f"{url}/v1", api_key="k"),
@@ -107,7 +107,7 @@ def repeat(text: str) -> str:
 
 
 TOOLS = [add, wipe, break_down, repeat]
-WIRE_NAMES = {"words::repeat.it": "words__repeat_it"}
+API_NAMES = {"words::repeat.it": "words__repeat_it"}
 
 
 def step(said: Mapping[str, Any]) -> Step:
@@ -118,7 +118,7 @@ def step(said: Mapping[str, Any]) -> Step:
     calls = tuple(
         ToolCall(
             call.get("id", ""),
-            WIRE_NAMES.get(call["tool"], call["tool"]),
+            API_NAMES.get(call["tool"], call["tool"]),
             encode_json(call["arguments"]),
         )
         for call in said.get("call", ())
@@ -129,21 +129,21 @@ def step(said: Mapping[str, Any]) -> Step:
 
 def outcome(
     server: Server,
-    wire_of: Callable[[str], ModelClient],
+    model_client_of: Callable[[str], ModelClient],
     scenario: Mapping[str, Any],
     *,
     streamed: bool,
     folder: Path,
 ) -> dict[str, Any]:
-    """How the scenario ends over this wire."""
+    """How the scenario ends over this model client."""
 
-    async def told() -> dict[str, Any]:
+    async def run_scenario() -> dict[str, Any]:
         journal = SqliteJournal(folder / "journal.db")
         steps = [step(said) for said in scenario["model"]]
         async with asyncio.timeout(60), server(steps) as double:
-            wire = wire_of(double.url)
+            model_client = model_client_of(double.url)
             agent = Agent(
-                wire,
+                model_client,
                 TOOLS,
                 tool_calling="native",
                 storage=Storage(journal=journal),
@@ -159,7 +159,7 @@ def outcome(
                         results += session.driver.machine.results()
             finally:
                 await session.close()
-                await wire.close()
+                await model_client.close()
             if isinstance(double, ProviderDouble):
                 assert double.refusals == []
         events = [record.event for record in journal.records(session.id)]
@@ -173,7 +173,7 @@ def outcome(
             )
         return ended
 
-    return asyncio.run(told())
+    return asyncio.run(run_scenario())
 
 
 async def one_run(session: Any, message: str, streamed: bool) -> dict[str, Any]:
@@ -190,18 +190,18 @@ async def one_run(session: Any, message: str, streamed: bool) -> dict[str, Any]:
 
 @pytest.mark.proves("wire.same-scenarios")
 @pytest.mark.parametrize("streamed", [False, True], ids=["whole", "streamed"])
-@pytest.mark.parametrize("wire", WIRES)
+@pytest.mark.parametrize("model_client", PROVIDERS)
 @pytest.mark.parametrize("scenario", SCRIPTED, ids=[scenario["name"] for scenario in SCRIPTED])
-def test_the_outcome_is_the_same_on_every_wire(
-    scenario: dict[str, Any], wire: str, streamed: bool, tmp_path: Path
+def test_the_outcome_is_the_same_for_every_provider(
+    scenario: dict[str, Any], model_client: str, streamed: bool, tmp_path: Path
 ) -> None:
-    if wire in scenario.get("not_on", ()):
-        pytest.skip(f"the format of {wire} cannot say this")
-    if wire == "cohere" and find_spec("cohere") is None:
+    if model_client in scenario.get("not_on", ()):
+        pytest.skip(f"the format of {model_client} cannot say this")
+    if model_client == "cohere" and find_spec("cohere") is None:
         pytest.skip("`cohere` is not installed: its types make the double")
-    server, wire_of = WIRES[wire]
+    server, model_client_of = PROVIDERS[model_client]
     assert (
-        outcome(server, wire_of, scenario, streamed=streamed, folder=tmp_path)
+        outcome(server, model_client_of, scenario, streamed=streamed, folder=tmp_path)
         == scenario["outcome"]
     )
 
@@ -218,7 +218,9 @@ OVER_CHAT: dict[str, ModelAnswered] = {}
 PLAIN_ADD: ToolSpec = replace(ADD, name="add", api_name="add")
 
 
-def answered(wire: ModelClient, scenario: Mapping[str, Any], *, streamed: bool) -> ModelAnswered:
+def answered(
+    model_client: ModelClient, scenario: Mapping[str, Any], *, streamed: bool
+) -> ModelAnswered:
     history: list[Any] = [UserMessage(scenario["user"])]
     for said in scenario.get("model", ()):
         made = step(said)
@@ -228,12 +230,12 @@ def answered(wire: ModelClient, scenario: Mapping[str, Any], *, streamed: bool) 
             for n, call in enumerate(made.calls)
         ]
 
-    async def told() -> ModelAnswered:
+    async def run_scenario() -> ModelAnswered:
         tools = [PLAIN_ADD] if "model" in scenario else []
         options = ModelOptions(temperature=0.0, max_tokens=64 if "schema" in scenario else 24)
         async with asyncio.timeout(240):
             try:
-                exchange = wire.open("You answer briefly.", tools, options)
+                exchange = model_client.open("You answer briefly.", tools, options)
                 sink = RecordingSink() if streamed else None
                 found = await exchange.ask(history, schema=scenario.get("schema"), sink=sink)
                 if "then" in scenario:
@@ -243,23 +245,23 @@ def answered(wire: ModelClient, scenario: Mapping[str, Any], *, streamed: bool) 
                     found = await exchange.ask([*history, UserMessage(scenario["then"])], sink=sink)
                 return found
             finally:
-                await wire.close()
+                await model_client.close()
 
-    return asyncio.run(told())
+    return asyncio.run(run_scenario())
 
 
 @pytest.mark.model
 @pytest.mark.proves("wire.same-scenarios")
 @pytest.mark.parametrize("streamed", [False, True], ids=["whole", "streamed"])
-@pytest.mark.parametrize("wire", ["openai-responses", "anthropic"])
+@pytest.mark.parametrize("model_client", ["openai-responses", "anthropic"])
 @pytest.mark.parametrize("scenario", REAL, ids=[scenario["name"] for scenario in REAL])
 def test_a_real_server_answers_the_same_on_every_route(
-    scenario: dict[str, Any], wire: str, streamed: bool, llama_url: str
+    scenario: dict[str, Any], model_client: str, streamed: bool, llama_url: str
 ) -> None:
-    if wire in scenario.get("not_on", ()):
-        pytest.skip(f"llama.cpp cannot do this on the route of {wire}")
+    if model_client in scenario.get("not_on", ()):
+        pytest.skip(f"llama.cpp cannot do this on the route of {model_client}")
     expected = scenario["outcome"]
-    found = answered(ROUTES[wire](llama_url), scenario, streamed=streamed)
+    found = answered(ROUTES[model_client](llama_url), scenario, streamed=streamed)
     if "reply" in expected:
         assert json.loads(found.text) == expected["reply"]
         return

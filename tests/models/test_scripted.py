@@ -1,4 +1,4 @@
-"""The scripted wire: it says what the script says, remembers what it was asked, and minds what is
+"""The scripted model client: it says what the script says, remembers what it was asked, and minds what is
 left.
 """
 
@@ -23,10 +23,10 @@ HELLO = [UserMessage("hello")]
 
 
 def played(
-    wire: Scripted, times: int = 1, sink: RecordingSink | None = None
+    model_client: Scripted, times: int = 1, sink: RecordingSink | None = None
 ) -> list[ModelAnswered]:
     async def run() -> list[ModelAnswered]:
-        exchange = wire.open("system", [ADD], ModelOptions())
+        exchange = model_client.open("system", [ADD], ModelOptions())
         return [await exchange.ask(HELLO, sink=sink) for _ in range(times)]
 
     return asyncio.run(run())
@@ -70,8 +70,8 @@ def test_a_step_can_look_at_the_history_and_wait() -> None:
             return says(f"{len(history)} messages")
 
         steps: list[Script] = [waits, lambda history: says(str(history[0]))]
-        async with Scripted(steps) as wire:
-            exchange = wire.open("", [], ModelOptions())
+        async with Scripted(steps) as model_client:
+            exchange = model_client.open("", [], ModelOptions())
             asked = asyncio.create_task(exchange.ask(HELLO))
             gate.set()
             return [(await asked).text, (await exchange.ask(HELLO)).text]
@@ -80,22 +80,26 @@ def test_a_step_can_look_at_the_history_and_wait() -> None:
 
 
 def test_it_remembers_what_it_was_given() -> None:
-    wire = Scripted([says("a"), says("b")])
+    model_client = Scripted([says("a"), says("b")])
 
     async def story() -> None:
-        exchange = wire.open("be brief", [ADD], ModelOptions(seed=1))
+        exchange = model_client.open("be brief", [ADD], ModelOptions(seed=1))
         history: list[Message] = list(HELLO)
         await exchange.ask(history)
         history.append(AssistantMessage("a"))
         await exchange.ask(history, tools=False, schema={"type": "object"})
 
     asyncio.run(story())
-    assert wire.histories == [tuple(HELLO), (*HELLO, AssistantMessage("a"))]
-    assert [(ask.tools, ask.schema) for ask in wire.asks] == [
+    assert model_client.histories == [tuple(HELLO), (*HELLO, AssistantMessage("a"))]
+    assert [(ask.tools, ask.schema) for ask in model_client.asks] == [
         (True, None),
         (False, {"type": "object"}),
     ]
-    assert (wire.opened[0].system, wire.opened[0].tools, wire.opened[0].options.seed) == (
+    assert (
+        model_client.opened[0].system,
+        model_client.opened[0].tools,
+        model_client.opened[0].options.seed,
+    ) == (
         "be brief",
         (ADD,),
         1,
@@ -103,21 +107,21 @@ def test_it_remembers_what_it_was_given() -> None:
 
 
 def test_asked_once_too_often_it_says_so() -> None:
-    wire = Scripted([says("a")])
+    model_client = Scripted([says("a")])
     with pytest.raises(ScriptError) as raised:
-        played(wire, 2)
+        played(model_client, 2)
     assert raised.value.code == "script_over"
     assert isinstance(raised.value, AssertionError)
-    asyncio.run(wire.close())
+    asyncio.run(model_client.close())
 
 
 def test_steps_left_over_are_an_error_at_the_end() -> None:
-    wire = Scripted([says("a"), says("b")])
-    played(wire)
+    model_client = Scripted([says("a"), says("b")])
+    played(model_client)
     with pytest.raises(ScriptError, match="1 of 2 steps") as raised:
-        asyncio.run(wire.close())
+        asyncio.run(model_client.close())
     assert raised.value.code == "script_left"
-    asyncio.run(wire.close())
+    asyncio.run(model_client.close())
 
 
 def test_an_error_in_the_test_is_not_hidden_by_what_is_left() -> None:
@@ -130,10 +134,10 @@ def test_an_error_in_the_test_is_not_hidden_by_what_is_left() -> None:
 
 
 def test_a_script_that_was_used_up_closes_quietly() -> None:
-    wire = Scripted([says("a")])
-    played(wire)
-    wire.assert_finished()
-    asyncio.run(wire.close())
+    model_client = Scripted([says("a")])
+    played(model_client)
+    model_client.assert_finished()
+    asyncio.run(model_client.close())
 
 
 YAML = """
@@ -153,9 +157,9 @@ def test_a_script_can_be_a_file(tmp_path: Path, form: str) -> None:
 
     path = tmp_path / f"talk.{form}"
     path.write_text(YAML if form == "yaml" else json.dumps(yaml.safe_load(YAML)))
-    wire = Scripted.load(path)
-    assert wire.model == f"scripted:{path}"
-    assert played(wire, 3) == [
+    model_client = Scripted.load(path)
+    assert model_client.model == f"scripted:{path}"
+    assert played(model_client, 3) == [
         ModelAnswered("", (ToolCall("", "add", '{"a":1}'),), stop="calls"),
         ModelAnswered(
             "two at once",

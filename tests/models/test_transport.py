@@ -25,7 +25,7 @@ Story = Callable[[HttpDouble, Transport], Awaitable[Any]]
 JSON = {"Content-Type": "application/json"}
 
 
-def told(
+def run_story(
     handler: Handler,
     story: Story,
     transport: Transport | None = None,
@@ -46,7 +46,7 @@ def told(
 
 def failing(handler: Handler, story: Story, transport: Transport | None = None) -> ProviderError:
     with pytest.raises(ProviderError) as raised:
-        told(handler, story, transport)
+        run_story(handler, story, transport)
     return raised.value
 
 
@@ -61,14 +61,14 @@ def echo(request: Request) -> Reply:
 
 
 def test_a_post_carries_its_body_and_brings_the_answer() -> None:
-    answer = told(echo, post)
+    answer = run_story(echo, post)
     assert answer.body == b'{"method":"POST","target":"/v1/x?y=1","body":"{\\"a\\":1}"}'
     assert (answer.status, answer.headers["content-type"]) == (200, "application/json")
 
 
 @pytest.mark.parametrize("framing", ["chunked", "length", "close"])
 def test_every_way_to_end_a_body_is_understood(framing: Any) -> None:
-    body = told(
+    body = run_story(
         lambda _: Reply(
             pieces=[b"ab", b"", b"cd"] if framing != "chunked" else [b"ab", b"cd"], framing=framing
         ),
@@ -81,7 +81,7 @@ def test_a_large_body_goes_and_comes_whole() -> None:
     async def story(server: HttpDouble, transport: Transport) -> bytes:
         return (await transport.post(server.url, b"x" * 3_000_000, {})).body
 
-    assert told(lambda r: Reply(pieces=[r.body], framing="length"), story) == b"x" * 3_000_000
+    assert run_story(lambda r: Reply(pieces=[r.body], framing="length"), story) == b"x" * 3_000_000
 
 
 def test_a_stream_can_be_left_to_wait_without_losing_bytes() -> None:
@@ -91,7 +91,7 @@ def test_a_stream_can_be_left_to_wait_without_losing_bytes() -> None:
             await server.request_received.wait()
             return first + await stream.read()
 
-    assert told(lambda _: Reply(pieces=[b"y" * 400_000] * 10), story) == b"y" * 4_000_000
+    assert run_story(lambda _: Reply(pieces=[b"y" * 400_000] * 10), story) == b"y" * 4_000_000
 
 
 @pytest.mark.proves("http.connection-reuse")
@@ -101,7 +101,7 @@ def test_one_connection_serves_many_requests_one_after_another() -> None:
             await post(server, transport)
         return server.connection_count
 
-    assert told(echo, story) == 1
+    assert run_story(echo, story) == 1
 
 
 def test_requests_at_once_get_connections_of_their_own() -> None:
@@ -112,7 +112,7 @@ def test_requests_at_once_get_connections_of_their_own() -> None:
         assert [a.body for a in answers] == [b"%d" % i for i in range(20)]
         return server.connection_count
 
-    assert 1 < told(lambda r: Reply(pieces=[r.body]), story) <= 20
+    assert 1 < run_story(lambda r: Reply(pieces=[r.body]), story) <= 20
 
 
 @pytest.mark.proves("http.connection-reuse")
@@ -123,12 +123,12 @@ def test_a_connection_that_the_server_closed_while_idle_is_replaced() -> None:
         await post(server, transport)
         return (await post(server, transport)).body, server.connection_count
 
-    assert told(lambda _: replies.pop(0), story) == (b"2", 2)
+    assert run_story(lambda _: replies.pop(0), story) == (b"2", 2)
 
 
 def test_a_transport_works_in_one_loop_after_another() -> None:
     transport = Transport()
-    assert [told(echo, post, transport).status for _ in range(2)] == [200, 200]
+    assert [run_story(echo, post, transport).status for _ in range(2)] == [200, 200]
 
 
 # ---- cancelling
@@ -150,7 +150,7 @@ def cancelled(reply: Reply, streamed: bool) -> None:
             await task
         await server.client_left.wait()
 
-    told(lambda _: reply, story)
+    run_story(lambda _: reply, story)
 
 
 @pytest.mark.proves("http.cancel-closes")
@@ -176,7 +176,7 @@ def test_when_the_cancellation_goes_on_the_socket_is_already_closed() -> None:
             await task
         return before - len(os.listdir("/proc/self/fd"))
 
-    assert told(lambda _: Reply(hold_head=True), story) == 1
+    assert run_story(lambda _: Reply(hold_head=True), story) == 1
 
 
 @pytest.mark.proves("http.cancel-closes")
@@ -189,7 +189,7 @@ def test_leaving_a_stream_early_closes_its_connection_and_spares_the_others() ->
         await server.client_left.wait()
         return (await post(server, transport)).body
 
-    assert told(lambda _: replies.pop(0), story) == b"next"
+    assert run_story(lambda _: replies.pop(0), story) == b"next"
 
 
 # ---- errors
@@ -259,7 +259,7 @@ def test_a_redirect_is_an_answer_and_is_not_followed() -> None:
         answer = await transport.post(server.url, b"", {"Authorization": "Bearer k"})
         return answer.status, len(server.requests)
 
-    assert told(lambda _: Reply(307, headers={"Location": "http://127.0.0.1:1/"}), story) == (
+    assert run_story(lambda _: Reply(307, headers={"Location": "http://127.0.0.1:1/"}), story) == (
         307,
         1,
     )
@@ -270,12 +270,12 @@ def test_a_redirect_is_an_answer_and_is_not_followed() -> None:
 )
 def test_an_address_that_is_none_is_refused_before_anything_is_sent(url: str) -> None:
     with pytest.raises(ConfigError):
-        told(echo, lambda s, t: t.get(url))
+        run_story(echo, lambda s, t: t.get(url))
 
 
 def test_a_key_with_a_line_break_is_refused_and_not_shown() -> None:
     with pytest.raises(ConfigError) as raised:
-        told(echo, lambda s, t: t.post(s.url, b"", {"Authorization": "Bearer secret\r\nX: y"}))
+        run_story(echo, lambda s, t: t.post(s.url, b"", {"Authorization": "Bearer secret\r\nX: y"}))
     assert "secret" not in str(raised.value)
 
 
@@ -322,7 +322,7 @@ def server_tls(certificate: Path) -> ssl.SSLContext:
 @pytest.mark.proves("http.tls-verified")
 def test_a_certificate_nobody_vouches_for_is_refused(certificate: Path) -> None:
     with pytest.raises(ProviderError) as raised:
-        told(echo, post, tls=server_tls(certificate))
+        run_story(echo, post, tls=server_tls(certificate))
     assert (raised.value.code, raised.value.retryable) == ("tls", False)
     assert "SSL_CERT_FILE" in raised.value.hint
 
@@ -331,14 +331,16 @@ def test_a_certificate_nobody_vouches_for_is_refused(certificate: Path) -> None:
 def test_a_bundle_that_is_named_is_trusted(
     certificate: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    assert told(echo, post, Transport(ca_file=certificate), server_tls(certificate)).status == 200
+    assert (
+        run_story(echo, post, Transport(ca_file=certificate), server_tls(certificate)).status == 200
+    )
     monkeypatch.setenv("SSL_CERT_FILE", str(certificate))
-    assert told(echo, post, tls=server_tls(certificate)).status == 200
+    assert run_story(echo, post, tls=server_tls(certificate)).status == 200
 
 
 def test_a_bundle_that_is_not_there_is_named(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="nowhere"):
-        told(
+        run_story(
             echo,
             lambda s, t: t.get("https://127.0.0.1:1/"),
             Transport(ca_file=tmp_path / "nowhere"),
@@ -354,7 +356,7 @@ def test_cancelling_closes_a_tls_connection_too(certificate: Path) -> None:
             await task
         await server.client_left.wait()
 
-    told(
+    run_story(
         lambda _: Reply(hold_head=True),
         story,
         Transport(ca_file=certificate),
@@ -374,7 +376,7 @@ def test_a_proxy_gets_the_whole_address_and_its_own_credentials() -> None:
             await proxied.close()
         return server.requests[0]
 
-    request = told(echo, story)
+    request = run_story(echo, story)
     assert (request.target, request.headers["host"]) == ("http://model.test/v1?x", "model.test")
     assert request.headers["proxy-authorization"] == "Basic bWU6cEBzcw=="
 
@@ -422,7 +424,7 @@ def tunnelled(certificate: Path, tunnel: Tunnel | None = None) -> tuple[Any, byt
             proxy.close()
             await asyncio.gather(*way.pumps)
 
-    return told(echo, story, tls=server_tls(certificate))
+    return run_story(echo, story, tls=server_tls(certificate))
 
 
 def test_https_goes_through_a_tunnel_and_the_proxy_sees_no_key(certificate: Path) -> None:

@@ -105,15 +105,15 @@ def ask(manner: Manner, *, asks: int = 1) -> tuple[list[ModelAnswered], list[str
 
     async def story() -> list[ModelAnswered]:
         async with asyncio.timeout(20), gateway.double:
-            wire = gateway.client()
+            model_client = gateway.client()
             try:
-                exchange, way = await open_exchange(
-                    wire, "auto", "Be brief.", [ADD], ModelOptions()
+                exchange, tool_mode = await open_exchange(
+                    model_client, "auto", "Be brief.", [ADD], ModelOptions()
                 )
-                assert way == "native"
+                assert tool_mode == "native"
                 return [await exchange.ask(HELLO, sink=listener) for _ in range(asks)]
             finally:
-                await wire.close()
+                await model_client.close()
 
     answers = asyncio.run(story())
     return answers, [text for topic, text in listener.notices if topic == "fallback"], gateway
@@ -199,11 +199,11 @@ def test_a_probe_says_whether_tools_work_and_how_it_knows(manner: Manner, able: 
 
     async def story() -> tuple[bool | None, str]:
         async with asyncio.timeout(20), gateway.double:
-            wire = gateway.client()
+            model_client = gateway.client()
             try:
-                found = await probe_capabilities(wire)
+                found = await probe_capabilities(model_client)
                 return found.tools, found.source
             finally:
-                await wire.close()
+                await model_client.close()
 
     assert asyncio.run(story()) == (able, "live probe")

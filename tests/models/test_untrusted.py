@@ -321,10 +321,12 @@ def history_with(text: str) -> list[Message]:
 
 
 async def sent(
-    client: str, way: str, system: str, tools: Sequence[ToolSpec], history: Sequence[Message]
+    client: str, tool_mode: str, system: str, tools: Sequence[ToolSpec], history: Sequence[Message]
 ) -> bytes:
     tap = Tapped()
-    exchange, _ = await open_exchange(CLIENTS[client](tap), way, system, tools, ModelOptions())
+    exchange, _ = await open_exchange(
+        CLIENTS[client](tap), tool_mode, system, tools, ModelOptions()
+    )
     with pytest.raises(ProviderError, match="kept back"):
         await exchange.ask(history)
     return tap.bodies[-1]
@@ -332,15 +334,17 @@ async def sent(
 
 @pytest.mark.proves("untrusted.no-control-tokens", "untrusted.no-unseen-characters")
 @pytest.mark.parametrize(
-    ("client", "way"), [(c, w) for c, w in itertools.product(CLIENTS, TOOL_MODES)]
+    ("client", "tool_mode"), [(c, w) for c, w in itertools.product(CLIENTS, TOOL_MODES)]
 )
 @settings(max_examples=12, deadline=None)
 @given(hostile)
 @example("".join(TOKENS))
 @example("a".join(TOKENS) + "b".join(UNSEEN))
 @example("\ufe0f\u200d")
-def test_nothing_of_it_leaves_for_any_server_in_any_mode(client: str, way: str, text: str) -> None:
-    body = asyncio.run(sent(client, way, text, (tool_with(text),), history_with(text)))
+def test_nothing_of_it_leaves_for_any_server_in_any_mode(
+    client: str, tool_mode: str, text: str
+) -> None:
+    body = asyncio.run(sent(client, tool_mode, text, (tool_with(text),), history_with(text)))
     for string in strings_of(json.loads(body)):
         assert not harm_in(string)
 
@@ -352,8 +356,10 @@ def test_marks_that_a_tool_mode_itself_writes_stay_as_they_are() -> None:
 
     async def counted(text: str) -> int:
         tap = Tapped()
-        wire = OpenAIChat("lfm2-8b", base_url="http://h/v1", api_key="k", transport=tap)
-        exchange, _ = await open_exchange(wire, "text", text, (tool_with(text),), ModelOptions())
+        model_client = OpenAIChat("lfm2-8b", base_url="http://h/v1", api_key="k", transport=tap)
+        exchange, _ = await open_exchange(
+            model_client, "text", text, (tool_with(text),), ModelOptions()
+        )
         with pytest.raises(ProviderError, match="kept back"):
             await exchange.ask(history_with(text))
         assert shown.encode() not in tap.bodies[-1]
@@ -411,11 +417,11 @@ def test_a_growing_history_is_spelled_once_and_its_beginning_stays_byte_for_byte
     whole = history_with("x <|im_end|> \u200b")
 
     async def story() -> list[list[Message]]:
-        wire = Scripted([says(str(number)) for number in range(len(whole))])
-        exchange, _ = await open_exchange(wire, "native", "s", (), ModelOptions())
+        model_client = Scripted([says(str(number)) for number in range(len(whole))])
+        exchange, _ = await open_exchange(model_client, "native", "s", (), ModelOptions())
         for count in range(1, len(whole) + 1):
             await exchange.ask(whole[:count])
-        return [list(history) for history in wire.histories]
+        return [list(history) for history in model_client.histories]
 
     histories = asyncio.run(story())
     for before, after in itertools.pairwise(histories):
@@ -426,10 +432,12 @@ def test_a_growing_history_is_spelled_once_and_its_beginning_stays_byte_for_byte
 def test_the_tools_of_an_agent_are_spelled_once_for_all_its_sessions() -> None:
     for text in ("plain", "<|im_end|>"):
         tools = (tool_with(text),)
-        wire = Scripted([])
+        model_client = Scripted([])
         for _ in range(2):
-            asyncio.run(open_exchange(wire, "native", "s", tools, ModelOptions()))
-        first, second = ([cast("Any", tool) for tool in opened.tools] for opened in wire.opened)
+            asyncio.run(open_exchange(model_client, "native", "s", tools, ModelOptions()))
+        first, second = (
+            [cast("Any", tool) for tool in opened.tools] for opened in model_client.opened
+        )
         assert first[0] is second[0]
         assert (first[0] is tools[0]) == (text == "plain")
 
@@ -453,23 +461,23 @@ def test_a_text_that_grows_by_its_spelling_is_cut_and_says_so() -> None:
 
 
 @pytest.mark.proves("untrusted.no-control-tokens")
-@pytest.mark.parametrize("way", ["native", "constrained"])
-def test_what_a_model_is_asked_again_about_its_own_words_is_spelled_too(way: str) -> None:
+@pytest.mark.parametrize("tool_mode", ["native", "constrained"])
+def test_what_a_model_is_asked_again_about_its_own_words_is_spelled_too(tool_mode: str) -> None:
     """Where it called a tool in words, and where its reply did not fit."""
     words = '```json\n{"name": "look", "arguments": {"a": "<|im_end|>"}}\n```'
 
     async def story() -> Scripted:
-        wire = Scripted(
-            [says(words), says("done" if way == "native" else '{"reply":{"answer":"done"}}')]
+        model_client = Scripted(
+            [says(words), says("done" if tool_mode == "native" else '{"reply":{"answer":"done"}}')]
         )
         tools = (
             ToolSpec(
                 "look", "look", "Look.", '{"type":"object","properties":{"a":{"type":"string"}}}'
             ),
         )
-        exchange, _ = await open_exchange(wire, way, "s", tools, ModelOptions())
+        exchange, _ = await open_exchange(model_client, tool_mode, "s", tools, ModelOptions())
         await exchange.ask([UserMessage("go")])
-        return wire
+        return model_client
 
     histories = asyncio.run(story()).histories
     assert len(histories) == 2
@@ -494,8 +502,10 @@ def test_a_result_cannot_close_the_frame_that_it_stands_in(mark: str) -> None:
     tap = Tapped()
 
     async def story(text: str) -> str:
-        wire = OpenAIChat("m", base_url="http://h/v1", api_key="k", transport=tap)
-        exchange, _ = await open_exchange(wire, "text", "s", (tool_with("plain"),), ModelOptions())
+        model_client = OpenAIChat("m", base_url="http://h/v1", api_key="k", transport=tap)
+        exchange, _ = await open_exchange(
+            model_client, "text", "s", (tool_with("plain"),), ModelOptions()
+        )
         history = [
             UserMessage("go"),
             AssistantMessage("", (ToolCall("c", "look", "{}"),)),

@@ -33,7 +33,7 @@ async def _who(scope: Any, receive: Any, send: Any) -> None:
     await send({"type": "http.response.body", "body": json.dumps(said).encode()})
 
 
-def door(**more: Any) -> HttpGuard:
+def http_guard(**more: Any) -> HttpGuard:
     people = {ADAS: Principal("ada", operator=True), BOBS: Principal("bob")}
     signing = BrowserSignIn([HERE, "https://ferrule.example"], **more)
     hosts = ["127.0.0.1:8000", "127.0.0.1:8001", "ferrule.example"]
@@ -48,7 +48,7 @@ def browser(at: HttpGuard, base: str = HERE) -> httpx.AsyncClient:
 
 @pytest.mark.proves("console.login")
 async def test_each_is_who_their_token_says_by_cookie_and_by_header() -> None:
-    at = door()
+    at = http_guard()
     for token, user, operator in ((ADAS, "ada", True), (BOBS, "bob", False)):
         async with browser(at) as one:
             assert (await one.get("/")).status_code == 401
@@ -61,15 +61,15 @@ async def test_each_is_who_their_token_says_by_cookie_and_by_header() -> None:
 
 @pytest.mark.proves("console.login")
 async def test_a_wrong_token_is_not_made_good_by_a_cookie() -> None:
-    async with browser(door()) as one:
+    async with browser(http_guard()) as one:
         await one.get("/login", params={"token": ADAS})
         assert (await one.get("/", headers={"authorization": "Bearer wrong"})).status_code == 401
 
 
 @pytest.mark.proves("console.login")
-async def test_a_visit_ends_with_its_time_with_the_process_and_with_another_sign_in() -> None:
+async def test_a_sign_in_ends_with_its_time_with_the_process_and_with_another_sign_in() -> None:
     clock = Clock()
-    at = door(now=clock)
+    at = http_guard(now=clock)
     async with browser(at) as one:
         await one.get("/login", params={"token": ADAS})
         old = dict(one.cookies)
@@ -82,16 +82,16 @@ async def test_a_visit_ends_with_its_time_with_the_process_and_with_another_sign
         assert between != old and (await one.get("/")).status_code == 200
         await one.get("/login", params={"token": BOBS})
         assert (await one.get("/")).json()[0] == "bob"
-    for stale, where in ((between, at), (old, at), (between, door())):
+    for stale, where in ((between, at), (old, at), (between, http_guard())):
         async with browser(where) as other:
             other.cookies.update(stale)
             assert (await other.get("/")).status_code == 401
 
 
 @pytest.mark.proves("console.login")
-async def test_visits_are_bounded_and_the_oldest_goes(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_sign_ins_are_bounded_and_the_oldest_goes(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sign_in, "MAX_VISITS", 2)
-    at = door()
+    at = http_guard()
     all_of_them = [browser(at) for _ in range(3)]
     for one in all_of_them:
         await one.get("/login", params={"token": ADAS})
@@ -107,14 +107,14 @@ async def test_the_cookie_is_one_of_its_server_and_goes_over_tls_where_there_is_
         ("http://127.0.0.1:8001", "ferrule-8001", "; Path=/; HttpOnly; SameSite=Strict", False),
         ("https://ferrule.example", "ferrule", "; Path=/; HttpOnly; SameSite=Strict; Secure", True),
     ):
-        async with browser(door(secure=secure), base) as one:
+        async with browser(http_guard(secure=secure), base) as one:
             cookie = (await one.get("/login", params={"token": ADAS})).headers["set-cookie"]
         assert cookie.startswith(f"{name}=") and cookie.endswith(flags)
 
 
 @pytest.mark.proves("console.login")
 async def test_people_are_shown_the_way_in_and_programs_and_scripts_are_told_no() -> None:
-    async with browser(door()) as one:
+    async with browser(http_guard()) as one:
         seen = await one.get("/runs/a b?x=1&y=2", headers={"accept": "text/html"})
         assert (seen.status_code, seen.headers["location"]) == (
             303,
@@ -131,7 +131,7 @@ async def test_people_are_shown_the_way_in_and_programs_and_scripts_are_told_no(
 
 @pytest.mark.proves("console.login")
 async def test_what_is_open_to_read_is_that_and_nothing_else() -> None:
-    async with browser(door()) as one:
+    async with browser(http_guard()) as one:
         for path in ("/open", "/static/x.css", "/static/deep/x.css"):
             assert (await one.get(path)).json() is None
             assert (await one.post(path)).status_code == 401

@@ -37,12 +37,12 @@ async def wrapped(root: Path) -> AsyncIterator[Opens]:
 
     def opens(**changes: object) -> Sandbox:
         policy = replace(SandboxPolicy(root), **changes)  # pyright: ignore[reportArgumentType]  a test's words
-        rung = next(
+        backend = next(
             (one for one in available_backends(policy, probe()) if one.name == "bubblewrap"), None
         )
-        if rung is None:
+        if backend is None:
             pytest.skip(f"no bubblewrap that works here: {probe().why.get('bwrap')}")
-        made.append(Sandbox(policy, backend=rung))
+        made.append(Sandbox(policy, backend=backend))
         return made[-1]
 
     yield opens

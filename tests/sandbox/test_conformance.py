@@ -1,4 +1,4 @@
-"""Every rung that can be started here runs the suite of a sandbox."""
+"""Every backend that can be started here runs the suite of a sandbox."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from ferrule.sandbox.sandbox import Sandbox
 from ferrule.testing.sandbox_conformance import SandboxConformance
 
 
-def on(rung: str, policy: SandboxPolicy) -> Sandbox:
-    found = next((one for one in available_backends(policy, probe()) if one.name == rung), None)
-    if found is None or rung not in STARTABLE_BACKENDS:
-        pytest.skip(f"this machine cannot start `{rung}`: {dict(probe().why)}")
+def on(backend: str, policy: SandboxPolicy) -> Sandbox:
+    found = next((one for one in available_backends(policy, probe()) if one.name == backend), None)
+    if found is None or backend not in STARTABLE_BACKENDS:
+        pytest.skip(f"this machine cannot start `{backend}`: {dict(probe().why)}")
     return Sandbox(policy, backend=found)
 
 

@@ -54,12 +54,12 @@ async def landlocked(root: Path) -> AsyncIterator[Opens]:
 
     def opens(**changes: object) -> Sandbox:
         policy = replace(SandboxPolicy(root, require=frozenset()), **changes)  # pyright: ignore[reportArgumentType]  a test's words
-        rung = next(
+        backend = next(
             (one for one in available_backends(policy, probe()) if one.name == "landlock"), None
         )
-        if rung is None:
+        if backend is None:
             pytest.skip("no Landlock here, or nothing that can mediate")
-        made.append(Sandbox(policy, backend=rung))
+        made.append(Sandbox(policy, backend=backend))
         return made[-1]
 
     yield opens

@@ -9,7 +9,7 @@ import os
 from pathlib import Path
 
 import pytest
-from rung_sandboxes import Opens, opens, root
+from backend_sandboxes import Opens, opens, root
 from shelled import says
 
 from ferrule.sandbox.backends import namespaces

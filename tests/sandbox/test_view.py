@@ -1,4 +1,4 @@
-"""What a command in the namespaces rung sees, may change and may be: asked by a real shell."""
+"""What a command in the namespaces backend sees, may change and may be: asked by a real shell."""
 
 from __future__ import annotations
 

@@ -258,7 +258,7 @@ async def test_a_tool_that_needs_what_the_request_lacks_comes_after_one_that_fit
 
 
 class SmallScripted(Scripted):
-    """A scripted wire with the powers of a small model."""
+    """A scripted model client with the powers of a small model."""
 
     tool_modes: ClassVar = {"constrained": open_small_model_exchange}
     powers = Model()
@@ -275,12 +275,12 @@ def spec(name: str, description: str, parameters: dict[str, Any]) -> ToolSpec:
 
 
 async def test_a_message_becomes_one_call_and_results_become_words_with_the_fact() -> None:
-    wire = SmallScripted([says("28 seeds were planted.")])
+    model_client = SmallScripted([says("28 seeds were planted.")])
     tools = [
         spec("plant", "Plant seeds in rows.", PLANT),
         spec("weather", "Tell the weather.", schema([])),
     ]
-    exchange = open_small_model_exchange(wire, "", tools, ModelOptions())
+    exchange = open_small_model_exchange(model_client, "", tools, ModelOptions())
     question = UserMessage("Plant 'kale' in 4 rows at a depth of 7 cm")
     first = await exchange.ask([question])
     assert [c.tool for c in first.calls] == ["garden::plant"]
@@ -292,14 +292,14 @@ async def test_a_message_becomes_one_call_and_results_become_words_with_the_fact
 
 
 async def test_a_client_with_a_tool_mode_of_its_own_opens_it_for_that_mode_alone() -> None:
-    wire, tools = SmallScripted([says("`/rest`")]), [spec("rest", "Rest.", schema([]))]
+    model_client, tools = SmallScripted([says("`/rest`")]), [spec("rest", "Rest.", schema([]))]
     question = UserMessage("Rest")
-    helped, _ = await open_exchange(wire, "constrained", "", tools)
+    helped, _ = await open_exchange(model_client, "constrained", "", tools)
     assert [call.tool for call in (await helped.ask([question])).calls] == ["garden::rest"]
-    assert not wire.asks
-    plain, _ = await open_exchange(wire, "commands", "", tools)
+    assert not model_client.asks
+    plain, _ = await open_exchange(model_client, "commands", "", tools)
     await plain.ask([question])
-    assert len(wire.asks) == 1
+    assert len(model_client.asks) == 1
 
 
 async def test_help_for_a_client_that_completes_no_raw_prompts_is_refused() -> None:
@@ -308,7 +308,7 @@ async def test_help_for_a_client_that_completes_no_raw_prompts_is_refused() -> N
         open_small_model_exchange(Scripted([]), "", tools, ModelOptions())
 
 
-async def test_a_set_of_tools_is_learned_once_for_all_exchanges_of_a_wire() -> None:
+async def test_a_set_of_tools_is_learned_once_for_all_exchanges_of_a_model_client() -> None:
     texts: list[str] = []
 
     class Counting(SmallScripted):
@@ -316,12 +316,12 @@ async def test_a_set_of_tools_is_learned_once_for_all_exchanges_of_a_wire() -> N
             texts.extend(texts_)
             return await self.powers.embed(texts_, keep=keep)
 
-    wire, tools = (
+    model_client, tools = (
         Counting([]),
         [spec("plant", "Plant seeds.", PLANT), spec("rest", "Rest.", schema([]))],
     )
     for _ in range(2):
-        await open_small_model_exchange(wire, "", tools, ModelOptions()).ask(
+        await open_small_model_exchange(model_client, "", tools, ModelOptions()).ask(
             [UserMessage("Plant 'kale' in 4 rows, 7 cm deep")]
         )
     assert len(texts) - len(set(texts)) == 1  # the request itself
@@ -329,22 +329,22 @@ async def test_a_set_of_tools_is_learned_once_for_all_exchanges_of_a_wire() -> N
 
 @pytest.mark.proves("small.window")
 async def test_a_long_result_is_cut_for_the_model_and_says_so() -> None:
-    wire = SmallScripted([says("Much.")])
+    model_client = SmallScripted([says("Much.")])
     exchange = open_small_model_exchange(
-        wire, "", [spec("read", "Read.", schema([]))], ModelOptions()
+        model_client, "", [spec("read", "Read.", schema([]))], ModelOptions()
     )
     await exchange.ask(
         [UserMessage("Read"), AssistantMessage(""), ToolMessage("c", "garden::read", "x" * 50_000)]
     )
-    seen = wire.asks[0].history[-1].text
+    seen = model_client.asks[0].history[-1].text
     assert len(seen) < 2500
     assert "more characters" in seen
 
 
 async def test_without_tools_a_small_model_just_talks() -> None:
-    wire = SmallScripted([says("Hello.")])
+    model_client = SmallScripted([says("Hello.")])
     exchange = open_small_model_exchange(
-        wire, "", [spec("read", "Read.", schema([]))], ModelOptions()
+        model_client, "", [spec("read", "Read.", schema([]))], ModelOptions()
     )
     answer = await exchange.ask([UserMessage("Read it")], tools=False)
     assert (answer.text, answer.calls) == ("Hello.", ())
@@ -352,9 +352,9 @@ async def test_without_tools_a_small_model_just_talks() -> None:
 
 @pytest.mark.proves("small.failure-is-told")
 async def test_a_failure_is_told_as_it_is_and_the_model_is_not_asked() -> None:
-    wire = SmallScripted([])
+    model_client = SmallScripted([])
     exchange = open_small_model_exchange(
-        wire, "", [spec("read", "Read.", schema([]))], ModelOptions()
+        model_client, "", [spec("read", "Read.", schema([]))], ModelOptions()
     )
     failed = ToolMessage(
         "c", "garden::read", '{"success":false,"error_message":"not found: x"}', success=False
@@ -364,9 +364,9 @@ async def test_a_failure_is_told_as_it_is_and_the_model_is_not_asked() -> None:
 
 
 async def test_words_that_say_nothing_of_the_result_are_left_out() -> None:
-    wire = SmallScripted([says("I have no access to gardens.")])
+    model_client = SmallScripted([says("I have no access to gardens.")])
     exchange = open_small_model_exchange(
-        wire, "", [spec("read", "Read.", schema([]))], ModelOptions()
+        model_client, "", [spec("read", "Read.", schema([]))], ModelOptions()
     )
     answer = await exchange.ask(
         [UserMessage("Read"), AssistantMessage(""), ToolMessage("c", "garden::read", "rain")]

@@ -36,7 +36,7 @@ def test_the_same_name_in_another_namespace_is_another_tool() -> None:
 
 @given(st.permutations(["delta", "alpha", "web::x", "charlie", "b.c", "b_c"]))
 @pytest.mark.proves("catalog.sorted")
-def test_the_order_of_registration_changes_nothing_on_the_wire(order: list[str]) -> None:
+def test_the_order_of_registration_changes_nothing_in_requests(order: list[str]) -> None:
     made = [
         named(n.split("::")[-1], namespace=n.split("::")[0] if "::" in n else "") for n in order
     ]
@@ -58,7 +58,7 @@ def test_a_plain_function_becomes_a_tool() -> None:
 
 
 @pytest.mark.proves("names.one-to-one")
-def test_a_tool_is_found_by_its_full_name_and_by_its_wire_name() -> None:
+def test_a_tool_is_found_by_its_full_name_and_by_its_api_name() -> None:
     catalog = Catalog([named("read", namespace="fs"), named("a.b"), named("a_b")])
     for item in catalog:
         assert catalog.get(item.full_name) is item
@@ -67,7 +67,7 @@ def test_a_tool_is_found_by_its_full_name_and_by_its_wire_name() -> None:
 
 
 @pytest.mark.proves("names.one-to-one")
-def test_a_wire_name_asked_for_early_does_not_hide_a_tool_added_later() -> None:
+def test_a_api_name_asked_for_early_does_not_hide_a_tool_added_later() -> None:
     catalog = Catalog([named("first")])
     assert catalog.api_names() == {"first": "first"}
     catalog.add(named("second", namespace="x"))

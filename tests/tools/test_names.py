@@ -1,4 +1,4 @@
-"""Names on the wire: what providers accept, one to one."""
+"""Names in requests: what providers accept, one to one."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ names = st.one_of(words, st.tuples(words, words).map("::".join))
 
 @given(st.sets(names, min_size=1, max_size=12))
 @pytest.mark.proves("names.one-to-one", "names.accepted-by-providers")
-def test_names_on_the_wire_are_accepted_and_one_to_one(full: set[str]) -> None:
-    wire = make_api_names(full)
-    assert wire.keys() == full
-    assert len(set(wire.values())) == len(full)
-    assert all(ACCEPTED.fullmatch(name) for name in wire.values())
+def test_api_names_are_accepted_and_one_to_one(full: set[str]) -> None:
+    model_client = make_api_names(full)
+    assert model_client.keys() == full
+    assert len(set(model_client.values())) == len(full)
+    assert all(ACCEPTED.fullmatch(name) for name in model_client.values())
 
 
 @given(st.lists(names, min_size=1, max_size=8, unique=True), st.randoms(use_true_random=False))
@@ -39,7 +39,9 @@ def test_the_order_of_the_tools_changes_no_name(full: list[str], random: object)
 @pytest.mark.proves("names.accepted-kept")
 def test_a_name_that_providers_accept_stays_as_it_is(full: set[str], other: str) -> None:
     assert {
-        name: wire for name, wire in make_api_names({*full, other}).items() if name in full
+        name: model_client
+        for name, model_client in make_api_names({*full, other}).items()
+        if name in full
     } == {n: n for n in full}
 
 
@@ -53,18 +55,18 @@ def test_a_namespace_and_a_server_are_joined_by_two_underscores() -> None:
 @pytest.mark.proves("names.one-to-one")
 def test_a_tool_that_imitates_the_hash_of_another_does_not_get_its_name() -> None:
     imitation = f"a_b_{sha256(b'a.b').hexdigest()[:8]}"
-    wire = make_api_names(["a.b", "a_b", imitation])
-    assert wire["a_b"] == "a_b"
-    assert wire[imitation] == imitation
-    assert wire["a.b"] not in ("a_b", imitation)
+    model_client = make_api_names(["a.b", "a_b", imitation])
+    assert model_client["a_b"] == "a_b"
+    assert model_client[imitation] == imitation
+    assert model_client["a.b"] not in ("a_b", imitation)
 
 
 @pytest.mark.proves("names.accepted-by-providers")
 def test_a_long_name_is_cut_and_stays_unique() -> None:
     one, other = "n" * 100 + "1", "n" * 100 + "2"
-    wire = make_api_names([one, other])
-    assert len(set(wire.values())) == 2
-    assert all(len(name) == 64 for name in wire.values())
+    model_client = make_api_names([one, other])
+    assert len(set(model_client.values())) == 2
+    assert all(len(name) == 64 for name in model_client.values())
 
 
 @pytest.mark.proves("names.checked")

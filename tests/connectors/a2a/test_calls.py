@@ -411,7 +411,7 @@ def late(monkeypatch: pytest.MonkeyPatch) -> Any:
     bounds: list[asyncio.Timeout] = []
     real = asyncio.timeout
 
-    def kept(seconds: float | None) -> asyncio.Timeout:
+    def note_bound(seconds: float | None) -> asyncio.Timeout:
         made = real(seconds)
         if seconds == BOUND:
             bounds.append(made)
@@ -424,7 +424,7 @@ def late(monkeypatch: pytest.MonkeyPatch) -> Any:
 
         session.observe(shown)
 
-    monkeypatch.setattr(asyncio, "timeout", kept)
+    monkeypatch.setattr(asyncio, "timeout", note_bound)
     return look
 
 

@@ -61,9 +61,11 @@ class Collected:
 
     def agent(self, steps: list[Any], tools: list[Any] | None = None, **options: Any) -> Agent:
         options.setdefault("resources", [self.telemetry])
-        wire = Scripted(steps, model="openai:gpt-test")
+        model_client = Scripted(steps, model="openai:gpt-test")
         return Agent(
-            wire, tools or [], **grouped(bus=self.bus, journal=":memory:", user="ada", **options)
+            model_client,
+            tools or [],
+            **grouped(bus=self.bus, journal=":memory:", user="ada", **options),
         )
 
     @property

@@ -1,4 +1,4 @@
-"""Hooks on events through the public door: an Agent with a scripted model, real tools, real
+"""Hooks on events through the public API: an Agent with a scripted model, real tools, real
 journal.
 """
 

@@ -99,7 +99,7 @@ async def test_files_of_a_trusted_skill_are_the_bytes_that_were_trusted(place: A
 
 
 @pytest.mark.proves("skills.resources")
-async def test_files_of_a_skill_in_the_workspace_have_one_door(place: Any) -> None:
+async def test_files_of_a_skill_in_the_workspace_are_reached_by_one_tool(place: Any) -> None:
     place.skill(".agents/skills", "a")
     place.put(".agents/skills/a/x.md", "text")
     result = await place.session().call("skill", name="a", path="x.md")

@@ -27,7 +27,7 @@ from grouped_options import grouped
 
 
 class As:
-    """The application as somebody sees it whom the door let in."""
+    """The application as somebody sees it whom the HTTP guard let in."""
 
     def __init__(self, app: Any, visitor: Visitor) -> None:
         self._app, self._visitor = app, visitor
@@ -76,13 +76,13 @@ def served(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Any
         mode: str = "default",
         **given: Any,
     ) -> AsyncIterator[Serving]:
-        wires = {name: Scripted(steps, model=name) for name, steps in scripts.items()}
+        model_clients = {name: Scripted(steps, model=name) for name, steps in scripts.items()}
         notices: list[str] = []
         store = SqliteJournal(journal or tmp_path / "journal.db")
 
         def make(setup: SessionSetup, _: Journal | None, bus: Bus | None) -> Assembly:
             agent = Agent(
-                wires[setup.model or next(iter(wires))],
+                model_clients[setup.model or next(iter(model_clients))],
                 tools,
                 **grouped(
                     workspace=setup.workspace or workspace,
@@ -104,7 +104,7 @@ def served(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Any
         finally:
             await close_console(console)
             store.close()
-        for wire in wires.values():
-            wire.assert_finished()
+        for model_client in model_clients.values():
+            model_client.assert_finished()
 
     return serve

@@ -48,12 +48,14 @@ def look(at: str) -> str:
 
 @asynccontextmanager
 async def at_an_address(app: Any) -> AsyncIterator[int]:
-    """The application behind the door, on a port."""
+    """The application behind the HTTP guard, on a port."""
     listening = listen("127.0.0.1", 0)
     port = bound_port(listening)
     signing = BrowserSignIn(accepted_origins("127.0.0.1", port))
-    door = HttpGuard(app, token=PEOPLE, hosts=accepted_hosts("127.0.0.1", port), browsers=signing)
-    task = asyncio.create_task(serve(door, "127.0.0.1", port, listening=listening))
+    http_guard = HttpGuard(
+        app, token=PEOPLE, hosts=accepted_hosts("127.0.0.1", port), browsers=signing
+    )
+    task = asyncio.create_task(serve(http_guard, "127.0.0.1", port, listening=listening))
     try:
         yield port
     finally:
@@ -74,7 +76,7 @@ async def on_air(
 
 
 @dataclass
-class Told:
+class StreamMessage:
     """One message of the stream."""
 
     kind: str
@@ -97,16 +99,16 @@ class Watcher:
     text: str = ""
     kept: bytes = b""
     retry: int = 0
-    told: list[Told] = field(default_factory=list[Told])
+    told: list[StreamMessage] = field(default_factory=list[StreamMessage])
 
-    async def next(self) -> Told:
+    async def next(self) -> StreamMessage:
         """The next message. Raises EOFError when the stream has ended."""
         async with asyncio.timeout(30):
             while True:
                 block = await self.block()
                 fields = dict(line.partition(": ")[::2] for line in block.splitlines())
                 if "data" in fields:
-                    message = Told(
+                    message = StreamMessage(
                         fields["event"], fields.get("id", ""), json.loads(fields["data"])
                     )
                     self.told.append(message)
@@ -123,7 +125,7 @@ class Watcher:
         block, _, self.kept = self.kept.partition(b"\n\n")
         return block.decode()
 
-    async def until(self, kind: str) -> list[Told]:
+    async def until(self, kind: str) -> list[StreamMessage]:
         """Messages up to the first one of this kind."""
         found = [await self.next()]
         while found[-1].kind != kind:
@@ -315,7 +317,7 @@ async def test_a_slow_reader_is_told_exactly_what_it_missed(
         assert any(message.kind == "bus.dropped" for message in slow.told)
 
 
-def _accounted(told: list[Told], published: dict[str, int]) -> None:
+def _accounted(told: list[StreamMessage], published: dict[str, int]) -> None:
     """Of every session, each event was either read or named as lost, in order and never both."""
     seen: dict[str, list[int]] = {session: [] for session in published}
     for message in told:
@@ -445,7 +447,7 @@ async def test_streams_end_with_the_bus_of_the_server(served: Callable[..., Any]
 
 
 @pytest.mark.proves("console.stream.ends")
-async def test_signing_out_ends_the_streams_of_that_visit(
+async def test_signing_out_ends_the_streams_of_that_sign_in(
     served: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     import httpx

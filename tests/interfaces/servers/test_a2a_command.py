@@ -79,7 +79,7 @@ async def serving(folder: Path, environment: dict[str, str], *words: str) -> Asy
 
 
 @asynccontextmanager
-async def asking(served: Served, folder: Path, **more: Any) -> AsyncIterator[Any]:
+async def open_client_session(served: Served, folder: Path, **more: Any) -> AsyncIterator[Any]:
     """A session of an agent of ours whose tool asks the one that is served."""
     peer = A2aPeer("other", url=served.url, plain_http=True, auth=Auth("OTHER_TOKEN"), **more)
     async with connect([peer], approvals=PeerApprovals(folder / "a2a")) as peers:
@@ -111,7 +111,7 @@ async def test_our_own_client_asks_is_asked_back_and_is_answered(
         folder, environment, "-m", model, "--name", "Scribe", "--skill", "write: Writes."
     ) as served:
         monkeypatch.setenv("OTHER_TOKEN", served.token)
-        async with asking(served, tmp_path) as session:
+        async with open_client_session(served, tmp_path) as session:
             assert [tool.full_name for tool in session.driver.dispatcher.catalog] == [
                 "other__write"
             ]
@@ -185,7 +185,7 @@ async def test_a_signed_card_is_taken_by_peers_that_know_the_key_and_no_other(
         known, wrong = tmp_path / "known.json", tmp_path / "wrong.json"
         known.write_text(served.keys)
         wrong.write_text(json.dumps(public_keys(other)))
-        async with asking(served, tmp_path, keys=str(known)) as session:
+        async with open_client_session(served, tmp_path, keys=str(known)) as session:
             result = await session.call("other__ask", message="Who are you?")
             assert result.data["answer"] == "I am."
         peer = A2aPeer("stranger", url=served.url, plain_http=True, keys=str(wrong))

@@ -109,7 +109,7 @@ class Place:
         self.server = made
         return made
 
-    async def asking(self, **more: Any) -> Session:
+    async def open_client_session(self, **more: Any) -> Session:
         """A session of another agent, whose tool asks the one that is served."""
         assert self.server is not None
         peer = A2aPeer(
@@ -141,14 +141,16 @@ async def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterato
 @pytest.mark.proves("serve.a2a.answers")
 async def test_a_message_is_a_run_of_the_agent_and_its_answer_an_artifact(place: Place) -> None:
     await place.serve(says("On the third shelf."))
-    result = await (await place.asking()).call("librarian__find", message="Where is Moby Dick?")
+    result = await (await place.open_client_session()).call(
+        "librarian__find", message="Where is Moby Dick?"
+    )
     assert result.data == {"agent": "librarian", "answer": "On the third shelf."}
 
 
 @pytest.mark.proves("serve.a2a.answers")
 async def test_a_context_is_a_session_that_remembers(place: Place) -> None:
     server = await place.serve(says("one"), says("two"))
-    session = await place.asking()
+    session = await place.open_client_session()
     for answer in ("one", "two"):
         result = await session.call("librarian__find", message="again")
         assert result.data["answer"] == answer
@@ -167,7 +169,7 @@ async def test_a_call_that_must_be_allowed_waits_for_whoever_sent_the_task(
     place: Place, words: str, shelved: list[str]
 ) -> None:
     await place.serve(calls(("shelve", {"book": "Moby Dick"})), says("That was it."))
-    session = await place.asking()
+    session = await place.open_client_session()
     first = await session.call("librarian__find", message="shelve it")
     assert first.data["state"] == "input-required" and place.done == []
     assert "Allow `shelve` to run?" in first.data["wants"] and "Moby Dick" in first.data["wants"]
@@ -178,14 +180,14 @@ async def test_a_call_that_must_be_allowed_waits_for_whoever_sent_the_task(
 @pytest.mark.proves("serve.a2a.approval")
 async def test_critical_risk_is_no_question_for_a_message(place: Place) -> None:
     await place.serve(calls(("burn", {})), says("I may not."))
-    result = await (await place.asking()).call("librarian__find", message="burn it")
+    result = await (await place.open_client_session()).call("librarian__find", message="burn it")
     assert result.data["answer"] == "I may not." and place.done == []
 
 
 @pytest.mark.proves("serve.a2a.cancel")
 async def test_a_cancelled_task_ends_the_run_and_what_it_does(place: Place) -> None:
     server = await place.serve(calls(("wait", {})))
-    session = await place.asking()
+    session = await place.open_client_session()
     session.observe(lambda one: place.begun.set() if isinstance(one, Progress) else None)
     calling = asyncio.create_task(session.call("librarian__find", message="wait"))
     async with asyncio.timeout(20):
@@ -206,12 +208,12 @@ async def test_a_cancelled_task_ends_the_run_and_what_it_does(place: Place) -> N
 @pytest.mark.proves("serve.a2a.answers")
 async def test_what_goes_wrong_inside_stays_inside(place: Place) -> None:
     await place.serve()
-    result = await (await place.asking()).call("librarian__find", message="anything")
+    result = await (await place.open_client_session()).call("librarian__find", message="anything")
     assert result.error_type is ErrorType.TOOL_ERROR
     assert str(result.error_message).endswith("the agent cannot work now (script_over)")
 
 
-# ---- the door
+# ---- the HTTP guard
 
 
 async def knock(
@@ -330,9 +332,9 @@ async def test_nonsense_is_an_error_and_the_next_message_is_answered(
     server = await place.serve(says("still here"))
     answer = await knock(server, content=body, headers={"a2a-version": "1.0"})
     assert answer.status_code < 500 or "error" in answer.text
-    assert (await (await place.asking()).call("librarian__find", message="there?")).data[
-        "answer"
-    ] == "still here"
+    assert (
+        await (await place.open_client_session()).call("librarian__find", message="there?")
+    ).data["answer"] == "still here"
 
 
 @pytest.mark.proves("serve.a2a.tags")

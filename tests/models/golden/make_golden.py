@@ -1,4 +1,4 @@
-"""Writes the golden files of the Messages and Responses wires: answers that the official SDKs' own
+"""Writes the golden files of the Messages and Responses model clients: answers that the official SDKs' own
 types took.
 
     python tests/models/golden/make_golden.py            # needs the packages `anthropic` and `openai`

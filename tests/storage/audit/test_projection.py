@@ -232,7 +232,7 @@ async def test_what_held_a_program_is_recorded_for_each_call(tmp_path: Path) -> 
     assert f"`{held.sandbox}`" in "\n".join(explain(found[0])) or held.sandbox == "none"
 
 
-def told(*events: Any) -> list[AuditedCall]:
+def project(*events: Any) -> list[AuditedCall]:
     with SqliteJournal(":memory:") as journal:
         journal.append("s1", "r1", events, identity=ME)
         return list(audit_calls(journal.records("s1")))
@@ -247,11 +247,11 @@ ALLOWED = CallEvaluated("c1", "allow", "allowed", "note", "d1")
 
 @pytest.mark.proves("audit.unknown-outcome")
 def test_a_call_that_had_started_when_the_process_died_is_called_unknown() -> None:
-    (call,) = told(*ASKED, ALLOWED, CallStarted("c1", "d1"))
+    (call,) = project(*ASKED, ALLOWED, CallStarted("c1", "d1"))
     assert (call.outcome, call.finished) == ("unknown", None)
-    (call,) = told(*ASKED, ALLOWED)
+    (call,) = project(*ASKED, ALLOWED)
     assert (call.outcome, call.started) == ("open", None)
-    (call,) = told(
+    (call,) = project(
         *ASKED, ALLOWED, CallStarted("c1", "d1"), Recovered("it died"), RunFinished("cancelled")
     )
     assert call.outcome == "unknown" and "outcome unknown" in call.message
@@ -267,7 +267,7 @@ def test_calls_without_an_id_or_with_one_that_was_taken_get_the_machines_names()
         CallEvaluated(name, "refuse", result=ToolResult(name, "add", False))
         for name in ("call_1_0", "c1", "c1_2")
     ]
-    assert [call.call_id for call in told(RunStarted("go"), answer, *evaluated)] == [
+    assert [call.call_id for call in project(RunStarted("go"), answer, *evaluated)] == [
         "call_1_0",
         "c1",
         "c1_2",
@@ -276,7 +276,7 @@ def test_calls_without_an_id_or_with_one_that_was_taken_get_the_machines_names()
 
 def test_a_direct_call_says_who_made_it() -> None:
     direct = DirectCall(ToolCall("d1", "note", "{}"), by="call c7")
-    (call,) = told(
+    (call,) = project(
         direct, CallEvaluated("d1", "refuse", "no", result=ToolResult("d1", "note", False))
     )
     assert (call.by, call.run) == ("call c7", "r1") and "by call c7" in explain(call)[1]
@@ -294,7 +294,7 @@ def test_what_a_person_answered_about_a_sandbox_stands_with_the_calls_that_were_
         CallEvaluated("c2", "ask", "high risk", digest="d2"),
         CallStarted("c1", "d1"),
     )
-    first, second = told(ASKED[0], asked, *evaluated, consent)
+    first, second = project(ASKED[0], asked, *evaluated, consent)
     (answer,) = first.answers
     assert (answer.scope, answer.by, answer.question, answer.bound) == (
         "session",

@@ -48,7 +48,7 @@ def examples(number: int) -> settings:
 
 
 @pytest.fixture(scope="module")
-def kept(recorded: Any, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
+def journal_of_three(recorded: Any, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
     """A journal of three sessions, and the one in the middle."""
     path = tmp_path_factory.mktemp("kept") / "journal.db"
     with SqliteJournal(path) as journal:
@@ -58,8 +58,8 @@ def kept(recorded: Any, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path,
 
 
 @pytest.fixture
-def copy(kept: tuple[Path, str], tmp_path: Path) -> Path:
-    return Path(shutil.copy(kept[0], tmp_path / "journal.db"))
+def copy(journal_of_three: tuple[Path, str], tmp_path: Path) -> Path:
+    return Path(shutil.copy(journal_of_three[0], tmp_path / "journal.db"))
 
 
 def edited(path: Path, *statements: str) -> None:
@@ -77,9 +77,9 @@ def verified(path: Path, *sessions: str) -> Verification:
 
 @pytest.mark.proves("audit.verify.whole")
 def test_an_untouched_journal_has_no_findings_and_says_what_it_cannot_know(
-    kept: tuple[Path, str],
+    journal_of_three: tuple[Path, str],
 ) -> None:
-    done = verified(kept[0])
+    done = verified(journal_of_three[0])
     assert (
         done.is_intact and len(done.sessions) == 3 and all(one.events > 5 for one in done.sessions)
     )
@@ -251,9 +251,9 @@ def test_what_no_chain_holds_is_checked_too(copy: Path, statements: str) -> None
 @examples(120)
 @given(where=st.floats(0, 1, exclude_max=True), flip=st.integers(1, 255))
 def test_a_byte_of_the_file_is_either_noticed_or_means_nothing(
-    kept: tuple[Path, str], where: float, flip: int
+    journal_of_three: tuple[Path, str], where: float, flip: int
 ) -> None:
-    data = bytearray(kept[0].read_bytes())
+    data = bytearray(journal_of_three[0].read_bytes())
     data[int(where * len(data))] ^= flip
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "journal.db"
@@ -262,7 +262,7 @@ def test_a_byte_of_the_file_is_either_noticed_or_means_nothing(
             with SqliteJournal(path) as journal:
                 if not verify_sessions(journal).is_intact:
                     return
-                assert read_all(journal) == before(kept[0])
+                assert read_all(journal) == before(journal_of_three[0])
         except FerruleError:
             return
 
@@ -283,15 +283,15 @@ def before(path: Path, known: dict[Path, Any] = {}) -> Any:  # noqa: B006  read 
 
 
 @pytest.fixture(scope="module")
-def exported(kept: tuple[Path, str]) -> list[str]:
-    with SqliteJournal(kept[0]) as journal:
-        return list(export_jsonl(journal.records(kept[1])))
+def exported(journal_of_three: tuple[Path, str]) -> list[str]:
+    with SqliteJournal(journal_of_three[0]) as journal:
+        return list(export_jsonl(journal.records(journal_of_three[1])))
 
 
 @pytest.fixture(scope="module")
-def audit_lines(kept: tuple[Path, str]) -> list[str]:
-    with SqliteJournal(kept[0]) as journal:
-        return list(export_audit(journal, [kept[1]]))
+def audit_lines(journal_of_three: tuple[Path, str]) -> list[str]:
+    with SqliteJournal(journal_of_three[0]) as journal:
+        return list(export_audit(journal, [journal_of_three[1]]))
 
 
 def tampered(lines: list[str], draw: random.Random) -> tuple[bytes, int]:
@@ -333,7 +333,7 @@ def tampered(lines: list[str], draw: random.Random) -> tuple[bytes, int]:
 @examples(150)
 @given(draw=st.randoms(use_true_random=False))
 def test_any_single_change_of_an_export_is_named_at_its_line_and_event(
-    exported: list[str], kept: tuple[Path, str], draw: random.Random
+    exported: list[str], journal_of_three: tuple[Path, str], draw: random.Random
 ) -> None:
     data, line = tampered(exported, draw)
     with tempfile.TemporaryDirectory() as folder:
@@ -342,7 +342,7 @@ def test_any_single_change_of_an_export_is_named_at_its_line_and_event(
         (finding,) = verify_file(path).findings
     assert re.search(rf"line {line}\b", finding.text) and finding.event == line - 1, finding.text
     # Of a first event that cannot be read nobody knows whose it is.
-    assert finding.session == kept[1] or line == 2
+    assert finding.session == journal_of_three[1] or line == 2
 
 
 @pytest.mark.proves("audit.verify.export")
@@ -397,13 +397,15 @@ def test_a_file_of_another_kind_is_no_finding_but_an_error(tmp_path: Path) -> No
 
 
 @pytest.mark.proves("audit.export.redaction")
-def test_redaction_replaces_texts_and_keeps_every_digest(kept: tuple[Path, str]) -> None:
+def test_redaction_replaces_texts_and_keeps_every_digest(
+    journal_of_three: tuple[Path, str],
+) -> None:
     def redact(text: str) -> str:
         return text.replace("milk", "[redacted]")
 
-    with SqliteJournal(kept[0]) as journal:
-        plain = list(read_export(export_audit(journal, [kept[1]])))
-        clean_lines = list(export_audit(journal, [kept[1]], redact=redact))
+    with SqliteJournal(journal_of_three[0]) as journal:
+        plain = list(read_export(export_audit(journal, [journal_of_three[1]])))
+        clean_lines = list(export_audit(journal, [journal_of_three[1]], redact=redact))
     clean = list(read_export(clean_lines))
     assert "milk" not in "".join(clean_lines) and "[redacted]" in "".join(clean_lines)
     assert (plain[0]["redacted"], clean[0]["redacted"]) == (False, True)
@@ -424,20 +426,20 @@ def test_redaction_replaces_texts_and_keeps_every_digest(kept: tuple[Path, str])
 
 
 @pytest.mark.proves("audit.export.redaction")
-def test_an_export_ends_where_redaction_fails(kept: tuple[Path, str]) -> None:
+def test_an_export_ends_where_redaction_fails(journal_of_three: tuple[Path, str]) -> None:
     def broken(text: str) -> str:
         raise ValueError("cannot tell")
 
-    with SqliteJournal(kept[0]) as journal:
-        lines: Iterator[str] = export_audit(journal, [kept[1]], redact=broken)
+    with SqliteJournal(journal_of_three[0]) as journal:
+        lines: Iterator[str] = export_audit(journal, [journal_of_three[1]], redact=broken)
         said = [next(lines), next(lines)]
         with pytest.raises(ValueError, match="cannot tell"):
             next(lines)
     assert "milk" not in "".join(said)
 
 
-def test_a_session_that_is_not_there_is_no_finding(kept: tuple[Path, str]) -> None:
-    with SqliteJournal(kept[0]) as journal, pytest.raises(SessionNotFound):
+def test_a_session_that_is_not_there_is_no_finding(journal_of_three: tuple[Path, str]) -> None:
+    with SqliteJournal(journal_of_three[0]) as journal, pytest.raises(SessionNotFound):
         verify_sessions(journal, ["nobody"])
 
 

@@ -90,7 +90,7 @@ class World:
             "wait_command", handle_id=record["handle_id"], timeout_ms=PATIENT * 1000
         )
 
-    async def until_told(self, word: str) -> str:
+    async def wait_for_notice(self, word: str) -> str:
         """The first notice with this word in it."""
         async with asyncio.timeout(PATIENT):
             while not (found := [text for text in self.told if word in text]):
@@ -102,7 +102,7 @@ class World:
     def commands(self) -> SessionCommands:
         return SessionCommands.from_context(self.context())
 
-    def kept(self) -> list[Path]:
+    def list_left_files(self) -> list[Path]:
         """What lies in the state folder beside locks."""
         above = Path(os.environ["FERRULE_STATE"]) / "commands"
         return [path for path in above.rglob("*") if path.is_file() and path.suffix != ".lock"]

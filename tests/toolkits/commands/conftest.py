@@ -21,4 +21,4 @@ async def world(tmp_path: Path) -> AsyncIterator[World]:
     yield made
     for closer in reversed(made.closers):
         await closer()
-    assert made.kept() == []
+    assert made.list_left_files() == []

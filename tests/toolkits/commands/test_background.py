@@ -82,7 +82,7 @@ async def test_after_its_time_a_command_goes_on_and_its_end_is_told(world: World
     assert Path(record["output_path"]).read_text() == "first\n"
     assert alive(record["pid"]) and record["handle_id"] and record["stdout_path"]
     await asyncio.to_thread(gate.write_text, "middle\n")
-    told = await world.until_told("exit status 3")
+    told = await world.wait_for_notice("exit status 3")
     assert record["command_id"] in told and told.endswith("first\nmiddle\nlast\n")
     final = await world.wait(record)
     assert (final["status"], final["stdout"], final["exit_code"]) == (
@@ -120,7 +120,7 @@ async def test_standard_input_and_timeout_hold_in_the_background(world: World) -
     record = await world.run(
         f"{HIDDEN} cat; sleep 1000", stdin="given\n", background=True, timeout_ms=500
     )
-    told = await world.until_told("ended by its timeout after 0.5 s")
+    told = await world.wait_for_notice("ended by its timeout after 0.5 s")
     assert "given" in told
     final = await world.wait(record)
     assert (final["status"], final["timed_out"], final["exit_code"]) == ("timed_out", True, -1)
@@ -138,7 +138,7 @@ async def test_what_is_new_is_told_at_each_interval_with_the_last_of_it(world: W
     with await asyncio.to_thread(steps.open, "w", buffering=1) as writer:
         for word in ("alpha", "beta"):
             writer.write(word + "\n")
-            told = await world.until_told(word[-3:])
+            told = await world.wait_for_notice(word[-3:])
             assert told.endswith(word[-3:] + "\n") and "is still running" in told
 
 
@@ -264,11 +264,11 @@ async def test_the_end_of_the_session_ends_what_runs_and_removes_what_was_kept(
     await world.run(["echo", "kept"])
     record = await world.run(f"{HIDDEN} wait; sleep 1000", background=True)
     pids = [*(await until(world, record, 1)), record["pid"]]
-    assert world.kept()
+    assert world.list_left_files()
     assert len(world.closers) == 1
     await world.closers[0]()
     assert not any(alive(pid) for pid in pids)
-    assert world.kept() == [] and world.told == []
+    assert world.list_left_files() == [] and world.told == []
     # A session that goes on after it was closed starts anew, and is closed anew.
     await world.run(["echo", "again"])
     assert len(world.closers) == 2
@@ -314,7 +314,7 @@ def test_the_end_of_the_event_loop_ends_what_runs(tmp_path: Path) -> None:
     pid, world = asyncio.run(leave())
     assert not alive(pid)
     asyncio.run(world.commands.close())
-    assert world.kept() == []
+    assert world.list_left_files() == []
 
 
 @pytest.mark.proves("command.most-running")
@@ -367,7 +367,7 @@ async def test_only_the_newest_finished_commands_are_kept(world: World) -> None:
         await world.call("read_command_output", command_id=first["command_id"])
     assert not Path(first["output_path"]).exists()
     assert (await world.call("read_command_output", command_id=last["command_id"]))["eof"]
-    assert len(world.kept()) == 3 * MAX_KEPT
+    assert len(world.list_left_files()) == 3 * MAX_KEPT
 
 
 async def test_a_command_that_kills_its_supervisor_has_no_exit_status_and_that_is_said(

@@ -114,7 +114,7 @@ async def test_without_a_sandbox_that_is_required_nothing_runs(
             await world.run(["touch", "made"])
         assert raised.value.error_type is ErrorType.PERMISSION_DENIED
     assert not (world.folder / "made").exists()
-    assert world.kept() == []
+    assert world.list_left_files() == []
 
 
 @pytest.mark.proves("command.sandbox-gap")

@@ -298,7 +298,7 @@ async def test_files_are_bounded_and_that_is_said_while_the_end_is_still_shown(
     assert record["success"]
     assert "more than its files may hold" in record["output_incomplete"]
     assert record["byte_count"] == 20_000_004
-    assert sum(path.stat().st_size for path in world.kept()) <= 100_000
+    assert sum(path.stat().st_size for path in world.list_left_files()) <= 100_000
     assert record["stdout"].endswith("end\n")
 
 
@@ -358,7 +358,7 @@ async def test_a_program_that_cannot_be_started_leaves_no_files(world: World) ->
     for command in (["no-such-program"], ["./broken"], ["a\0b"]):
         with pytest.raises(ToolFailed):
             await world.run(command)
-    assert world.kept() == []
+    assert world.list_left_files() == []
 
 
 def test_options_that_make_no_sense_are_errors_of_their_author() -> None:

@@ -163,7 +163,7 @@ def test_a_shell_runs_where_it_is_asked_for_and_allowed(folder: Path) -> None:
         (["find", ".", "-exec", "sh", "-c", "echo hi", ";"], {}),
     ],
 )
-def test_no_door_leads_to_a_shell_that_is_not_allowed(
+def test_no_option_leads_to_a_shell_that_is_not_allowed(
     folder: Path, command: object, more: Mapping[str, Any]
 ) -> None:
     error = refusal(folder, command, OPEN, **more)

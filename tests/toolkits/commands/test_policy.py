@@ -60,7 +60,7 @@ async def test_git_push_is_blocked_with_the_allowed_prefixes_as_a_list_and_in_a_
     assert "not among the allowed commands" in record["reason"]
     in_shell = await guarded.run("git push")
     assert blocked(in_shell) and in_shell["command"] == "git push"
-    assert guarded.kept() == []
+    assert guarded.list_left_files() == []
 
 
 @pytest.mark.proves("command.prefixes")
@@ -211,7 +211,7 @@ async def test_false_and_text_deny_with_the_reason_and_nothing_runs(
         record = await world.run(command)
         assert blocked(record) and reason in record["reason"]
     assert not (world.folder / "made").exists()
-    assert world.kept() == []
+    assert world.list_left_files() == []
 
 
 @pytest.mark.proves("command.policy-function")

@@ -127,7 +127,7 @@ def pair(tmp_path_factory: pytest.TempPathFactory, world_class: Any) -> Pair:
     return Pair(tmp_path_factory.mktemp("pair"), world_class)
 
 
-def told(world: Any, calls: list[tuple[str, dict[str, Any]]]) -> list[str]:
+def find_foreign(world: Any, calls: list[tuple[str, dict[str, Any]]]) -> list[str]:
     """The answers that hold something of the foreign repository that the call itself did not."""
     found: list[str] = []
     for name, arguments in calls:
@@ -160,7 +160,7 @@ def try_all(pair: Pair) -> None:
     before = snapshot(pair.foreign)
     for plant in sampled(pair):
         world = pair.planted(plant)
-        assert told(world, [*pair.calls(), *pair.writes()]) == [], plant.id
+        assert find_foreign(world, [*pair.calls(), *pair.writes()]) == [], plant.id
     assert snapshot(pair.foreign) == before
 
 
@@ -212,17 +212,17 @@ def test_the_refusal_names_what_leads_outside(pair: Pair, name: str) -> None:
     assert f"`.git/{path.relative_to(real)}` is " in said
 
 
-@pytest.mark.parametrize("rung", ["namespaces", "bubblewrap", "landlock"])
+@pytest.mark.parametrize("backend", ["namespaces", "bubblewrap", "landlock"])
 @pytest.mark.proves("git.stays-inside")
-def test_a_command_cannot_make_hard_links_to_another_repository(pair: Pair, rung: str) -> None:
+def test_a_command_cannot_make_hard_links_to_another_repository(pair: Pair, backend: str) -> None:
     """Hard links cannot be told from those of a local clone: what holds is that no command makes
     one, even of what it may read.
     """
     world = pair.planted(Plant("nothing", nothing))
     policy = SandboxPolicy(world.root, readable=(str(pair.foreign),))
-    chosen = [one for one in available_backends(policy, probe()) if one.name == rung]
+    chosen = [one for one in available_backends(policy, probe()) if one.name == backend]
     if not chosen:
-        pytest.skip(f"this machine has no `{rung}`")
+        pytest.skip(f"this machine has no `{backend}`")
     objects = [path for path in (pair.foreign / ".git/objects").rglob("*") if path.is_file()]
     script = "; ".join(
         f"cat {path} > /dev/null && echo seen; ln {path} .git/objects/info/; ln {path} x"

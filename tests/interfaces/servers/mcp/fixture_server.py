@@ -4,7 +4,7 @@ resources of an ordinary agent.
     python fixture_server.py FOLDER
 
 Writes the address that it serves on to standard output. The suite brings no token, so one is put
-into each request on its way to the door; the door's other rules hold.
+into each request on its way to the HTTP guard; the HTTP guard's other rules hold.
 """
 
 from __future__ import annotations
@@ -351,7 +351,7 @@ DATA = [
 ]
 
 
-async def asking(client: Client) -> str:
+async def ask_context(client: Client) -> str:
     answer = (
         await client.ask(user_context=elicitation("What context?", {"context": {"type": "string"}}))
     )["user_context"]
@@ -388,7 +388,7 @@ PROMPTS = [
             {"role": "user", "content": text("Please analyze the image above.")},
         ],
     ),
-    Prompt("test_input_required_result_prompt", "Asks first.", asking),
+    Prompt("test_input_required_result_prompt", "Asks first.", ask_context),
 ]
 OFFERS = Offers(
     prompts=PROMPTS,
@@ -459,7 +459,7 @@ async def main(folder: Path) -> None:
     listening = listen("127.0.0.1", 0)
     port = bound_port(listening)
     agent, ours = made(folder)
-    door = ours.app(
+    http_guard = ours.app(
         token=TOKEN,
         hosts=accepted_hosts("127.0.0.1", port),
         origins=accepted_origins("127.0.0.1", port),
@@ -467,7 +467,7 @@ async def main(folder: Path) -> None:
 
     async def with_token(scope: Any, receive: Any, send: Any) -> None:
         headers = [*scope.get("headers", ()), (b"authorization", f"Bearer {TOKEN}".encode())]
-        await door({**scope, "headers": headers}, receive, send)
+        await http_guard({**scope, "headers": headers}, receive, send)
 
     async with ours.open():
         print(f"http://127.0.0.1:{port}/mcp", flush=True)

@@ -21,7 +21,7 @@ LINES = 40_000
 WHOLE = "".join(f"book {at:06}\n" for at in range(LINES))
 
 
-def keeping(place: Place, **more: object) -> McpServer:
+def serve_with_artifacts(place: Place, **more: object) -> McpServer:
     return place.server(place.agent(artifacts=place.folder / "artifacts", **more))
 
 
@@ -39,7 +39,7 @@ async def large(client: Client) -> str:
 async def test_a_large_result_is_a_stub_with_a_link_to_what_can_be_read_in_parts(
     place: Place, era: str
 ) -> None:
-    async with place.client(keeping(place), era) as client:
+    async with place.client(serve_with_artifacts(place), era) as client:
         uri = await large(client)
         (template,) = (await client.list_resource_templates()).resource_templates
         assert template.uri_template == "ferrule-artifact:///{reference}{?offset,size}"
@@ -57,7 +57,7 @@ async def test_a_large_result_is_a_stub_with_a_link_to_what_can_be_read_in_parts
 
 @pytest.mark.proves("serve.mcp.artifacts")
 async def test_reading_is_a_call_in_the_journal_and_rules_hold_for_it(place: Place) -> None:
-    async with place.client(keeping(place), NEW) as client:
+    async with place.client(serve_with_artifacts(place), NEW) as client:
         uri = await large(client)
         await client.read_resource(uri)
     assert [event.call.tool for event in place.events(DirectCall)] == [
@@ -89,7 +89,7 @@ async def test_reading_is_a_call_in_the_journal_and_rules_hold_for_it(place: Pla
     ],
 )
 async def test_addresses_that_lead_nowhere_are_refused(place: Place, address: str) -> None:
-    async with place.client(keeping(place), NEW) as client:
+    async with place.client(serve_with_artifacts(place), NEW) as client:
         with pytest.raises(MCPError) as raised:
             await client.read_resource(address)
     assert raised.value.code == -32602 and raised.value.data == {"uri": address}
@@ -98,7 +98,7 @@ async def test_addresses_that_lead_nowhere_are_refused(place: Place, address: st
 @pytest.mark.proves("serve.mcp.artifacts-apart")
 @ERAS
 async def test_two_clients_do_not_see_each_others_artifacts(place: Place, era: str) -> None:
-    server = keeping(place)
+    server = serve_with_artifacts(place)
     async with (
         place.client(server, era, name="one") as one,
         place.client(server, era, name="two") as two,
@@ -117,7 +117,7 @@ async def test_two_clients_do_not_see_each_others_artifacts(place: Place, era: s
 async def test_over_http_persons_and_connections_are_kept_apart(place: Place, era: str) -> None:
     tokens = {TOKEN: Principal("ann"), f"{TOKEN}-2": Principal("bob", tenant="other")}
     async with (
-        place.http(keeping(place), tokens) as url,
+        place.http(serve_with_artifacts(place), tokens) as url,
         place.over_http(url, era, name="same") as ann,
         place.over_http(url, era, name="same", token=f"{TOKEN}-2") as bob,
     ):
@@ -133,7 +133,7 @@ async def test_over_http_persons_and_connections_are_kept_apart(place: Place, er
 
 @pytest.mark.proves("serve.mcp.artifacts-apart")
 async def test_clients_that_only_claim_a_name_are_listed_no_artifacts(place: Place) -> None:
-    async with place.http(keeping(place)) as url:
+    async with place.http(serve_with_artifacts(place)) as url:
         async with place.over_http(url, NEW) as client:
             uri = await large(client)
             assert (await client.list_resources()).resources == []

@@ -1,4 +1,4 @@
-"""Serving over HTTP: the door, connections that break and end, and streams that are nobody
+"""Serving over HTTP: the HTTP guard, connections that break and end, and streams that are nobody
 else's.
 """
 

@@ -34,7 +34,7 @@ async def price(title: Annotated[str, "What to look for."]) -> Book:
 
 @pytest.mark.proves("serve.mcp.tools")
 @ERAS
-async def test_tools_are_listed_with_wire_names_schemas_and_annotations(
+async def test_tools_are_listed_with_api_names_schemas_and_annotations(
     place: Place, era: str
 ) -> None:
     async with place.client(place.server(place.agent(price)), era) as client:

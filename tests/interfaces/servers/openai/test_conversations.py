@@ -23,7 +23,7 @@ from ferrule.servers.openai.conversations import (
 )
 
 
-class Kept:
+class ConversationWorld:
     """Conversations over a real agent, and which sessions were left."""
 
     def __init__(self, folder: Path, **bounds: int) -> None:
@@ -48,7 +48,7 @@ class Kept:
 async def test_one_session_too_many_is_closed_and_goes_on_from_the_journal_when_it_is_asked_for(
     tmp_path: Path,
 ) -> None:
-    kept = Kept(tmp_path, max_open=1)
+    kept = ConversationWorld(tmp_path, max_open=1)
     first, second = await kept.one("a"), await kept.one("b")
     kept.conversations.put("a", first)
     kept.conversations.put("b", second)
@@ -71,7 +71,7 @@ async def test_one_session_too_many_is_closed_and_goes_on_from_the_journal_when_
 async def test_what_was_taken_is_not_found_again_and_what_is_too_much_is_forgotten(
     tmp_path: Path,
 ) -> None:
-    kept = Kept(tmp_path, max_known=2)
+    kept = ConversationWorld(tmp_path, max_known=2)
     made = [await kept.one(name) for name in "abc"]
     for name, one in zip("abc", made, strict=True):
         kept.conversations.put(name, one)

@@ -147,9 +147,9 @@ async def test_a_client_that_sends_all_again_goes_on_in_the_session_and_nothing_
         "When?",
         "Which?",
     ]
-    wire = place.assembly.agent.model_client
+    model_client = place.assembly.agent.model_client
     # The model reads what its own call returned, which the client never had.
-    assert [m.text for m in wire.histories[-1] if isinstance(m, ToolMessage)] == [
+    assert [m.text for m in model_client.histories[-1] if isinstance(m, ToolMessage)] == [
         "1: sow the beans in May"
     ]
 
@@ -194,12 +194,12 @@ async def test_who_asks_once_more_from_an_earlier_point_gets_a_fork_that_knows_w
     assert [one.choices[0].message.content for one in (second, third)] == ["Broad.", "Runner."]
     assert first.ferrule["session"] == second.ferrule["session"] != third.ferrule["session"]
     # What the call returned before the fork is in its history, and what was said after that is not.
-    wire = place.assembly.agent.model_client
-    assert [m.text for m in wire.histories[-1] if isinstance(m, ToolMessage)] == [
+    model_client = place.assembly.agent.model_client
+    assert [m.text for m in model_client.histories[-1] if isinstance(m, ToolMessage)] == [
         "1: sow the beans in May"
     ]
-    assert wire.histories[-1] == wire.histories[-2]
-    assert [one.options.temperature for one in wire.opened] == [None, 1, None]
+    assert model_client.histories[-1] == model_client.histories[-2]
+    assert [one.options.temperature for one in model_client.opened] == [None, 1, None]
     opened = [one[0].event for one in place.events()]
     assert {one.forked.partition(":")[0] for one in opened} == {"", first.ferrule["session"]}
     last = turns("When?", said, "Which?", "Runner.", "Sure?")
@@ -481,9 +481,9 @@ async def test_settings_of_a_request_reach_the_model_and_stop_ends_the_text(
     assert made.choices[0].message.content == "one "
     second = await client.chat.completions.create(model="ferrule", messages=turns("a", "one ", "b"))
     assert second.ferrule["session"] == made.ferrule["session"]
-    wire = place.assembly.agent.model_client
-    assert isinstance(wire, Scripted)
-    options = [one.options for one in wire.opened]
+    model_client = place.assembly.agent.model_client
+    assert isinstance(model_client, Scripted)
+    options = [one.options for one in model_client.opened]
     assert [(one.temperature, one.max_tokens, one.seed) for one in options] == [
         (0.5, 7, 3),
         (None, None, None),

@@ -276,7 +276,7 @@ def test_points_differ_by_who_asks_what_and_how_but_not_by_white_space_around_a_
     assert len({point, *others}) == 7
 
 
-# ---- the door
+# ---- the HTTP guard
 
 
 @pytest.mark.proves("serve.openai.door")

@@ -1,4 +1,4 @@
-"""Which way of holding commands is taken, and what is said of each: made-up machines."""
+"""Which sandbox backend is chosen, and what each says of itself: made-up machines."""
 
 from __future__ import annotations
 
@@ -62,27 +62,30 @@ NOTHING = replace(NO_NAMESPACES, landlock_abi=0)
 
 
 def holds(
-    probes: Probes, rung: str, policy: SandboxPolicy = POLICY
+    probes: Probes, backend: str, policy: SandboxPolicy = POLICY
 ) -> dict[Protection, Enforcement]:
     return dict(
         next(
-            one for one in available_backends(policy, probes) if one.name == rung
+            one for one in available_backends(policy, probes) if one.name == backend
         ).protections.enforcement
     )
 
 
 @pytest.mark.proves("sandbox.rung.order")
-def test_the_best_rung_comes_first_and_none_is_always_last() -> None:
-    assert [rung.name for rung in available_backends(POLICY, replace(FULL, bwrap="/usr/bin/bwrap"))] == [
+def test_the_best_backend_comes_first_and_none_is_always_last() -> None:
+    assert [backend.name for backend in available_backends(POLICY, replace(FULL, bwrap="/usr/bin/bwrap"))] == [
         "namespaces", "bubblewrap", "landlock", "none",
     ]  # fmt: skip
     assert [
-        rung.name for rung in available_backends(POLICY, Probes(platform="darwin", seatbelt=True))
+        backend.name
+        for backend in available_backends(POLICY, Probes(platform="darwin", seatbelt=True))
     ] == [
         "seatbelt",
         "none",
     ]
-    assert [rung.name for rung in available_backends(POLICY, Probes(platform="win32"))] == ["none"]
+    assert [backend.name for backend in available_backends(POLICY, Probes(platform="win32"))] == [
+        "none"
+    ]
     assert choose_backend(POLICY, FULL).name == "namespaces"
 
 
@@ -139,9 +142,9 @@ BWRAP = replace(
 def test_where_only_bubblewrap_may_make_namespaces_all_that_is_required_by_default_is_held() -> (
     None
 ):
-    rung = choose_backend(POLICY, BWRAP)
-    assert rung.name == "bubblewrap" and rung.protections.find_missing(DEFAULT_REQUIRED) == ()
-    assert set(rung.protections.enforcement.values()) == {Enforcement.YES}
+    backend = choose_backend(POLICY, BWRAP)
+    assert backend.name == "bubblewrap" and backend.protections.find_missing(DEFAULT_REQUIRED) == ()
+    assert set(backend.protections.enforcement.values()) == {Enforcement.YES}
     without = replace(BWRAP, cgroup="")
     assert choose_backend(POLICY, without).protections.find_missing(ALL_PROTECTIONS) == (
         Protection.MEMORY,
@@ -178,7 +181,7 @@ def test_bubblewrap_does_not_claim_new_names_where_nothing_trustworthy_can_media
 @pytest.mark.proves("sandbox.rung.truth")
 def test_a_bubblewrap_that_commands_could_replace_is_not_used() -> None:
     probes = replace(NO_NAMESPACES, bwrap="/work/.venv/lib/bwrap")
-    assert "bubblewrap" not in [rung.name for rung in available_backends(POLICY, probes)]
+    assert "bubblewrap" not in [backend.name for backend in available_backends(POLICY, probes)]
 
 
 @pytest.mark.proves("sandbox.rung.truth")
@@ -187,12 +190,12 @@ def test_a_bubblewrap_that_commands_could_replace_is_not_used() -> None:
     [(1, False), (2, False), (3, False), (4, False), (5, False), (6, True), (7, True)],
 )
 def test_an_older_landlock_claims_less(abi: int, scoped: bool) -> None:
-    rung = next(
+    backend = next(
         r
         for r in available_backends(POLICY, replace(NO_NAMESPACES, landlock_abi=abi))
         if r.name == "landlock"
     )
-    found, how = rung.protections.enforcement, rung.protections.mechanisms
+    found, how = backend.protections.enforcement, backend.protections.mechanisms
     assert ("can be signalled" in how[Protection.SIGNALS]) is not scoped
     assert {found[a] for a in (Protection.NAMES, Protection.SIGNALS, Protection.FILE_READS)} == {
         Enforcement.PARTLY
@@ -204,9 +207,9 @@ def test_an_older_landlock_claims_less(abi: int, scoped: bool) -> None:
 
 @pytest.mark.proves("sandbox.rung.truth")
 @pytest.mark.parametrize("lacking", ["seccomp_notify", "callers", "no_new_privileges"])
-def test_landlock_is_no_rung_where_nothing_can_mediate(lacking: str) -> None:
+def test_landlock_is_no_backend_where_nothing_can_mediate(lacking: str) -> None:
     probes = replace(NO_NAMESPACES, **{lacking: False})
-    assert [rung.name for rung in available_backends(POLICY, probes)] == ["none"]
+    assert [backend.name for backend in available_backends(POLICY, probes)] == ["none"]
 
 
 @pytest.mark.proves("sandbox.rung.landlock")
@@ -238,8 +241,8 @@ def test_landlock_alone_is_enough_only_where_little_is_required() -> None:
 def test_no_aspect_is_claimed_where_nobody_tried_it(platform: str) -> None:
     probes = Probes(platform=platform, seatbelt=platform == "darwin")
     assert all(
-        Enforcement.YES not in rung.protections.enforcement.values()
-        for rung in available_backends(POLICY, probes)
+        Enforcement.YES not in backend.protections.enforcement.values()
+        for backend in available_backends(POLICY, probes)
     )
     with pytest.raises(MissingProtections) as raised:
         choose_backend(POLICY, probes, startable=EVERY)
@@ -311,7 +314,7 @@ def test_what_is_chosen_holds_all_that_is_required_on_any_machine(
 ) -> None:
     policy = replace(POLICY, require=required)
     try:
-        rung = choose_backend(policy, probes, startable=EVERY)
+        backend = choose_backend(policy, probes, startable=EVERY)
     except MissingProtections as gap:
         assert gap.missing
         for other in available_backends(policy, probes):
@@ -321,9 +324,11 @@ def test_what_is_chosen_holds_all_that_is_required_on_any_machine(
             required
         )
     else:
-        assert rung.protections.find_missing(required) == ()
+        assert backend.protections.find_missing(required) == ()
         assert (
-            set(rung.protections.enforcement) == set(rung.protections.mechanisms) == ALL_PROTECTIONS
+            set(backend.protections.enforcement)
+            == set(backend.protections.mechanisms)
+            == ALL_PROTECTIONS
         )
 
 
@@ -353,8 +358,10 @@ def a_gap(probes: Probes = NOTHING) -> MissingProtections:
 async def test_a_person_is_asked_once_in_a_session_however_many_commands_wait() -> None:
     person, gap = Person("session"), a_gap()
     consent = ReducedProtectionApproval(person, ME)
-    rungs = await asyncio.gather(*(accept_or_raise(POLICY, gap, "ask", consent) for _ in range(5)))
-    assert [rung.name for rung in rungs] == ["none"] * 5
+    backends = await asyncio.gather(
+        *(accept_or_raise(POLICY, gap, "ask", consent) for _ in range(5))
+    )
+    assert [backend.name for backend in backends] == ["none"] * 5
     (request,) = person.asked
     assert "network" in request.reason and request.risk == "critical" and request.identity == ME
     assert "sysctl" in request.preview and [offer.choice for offer in request.offers] == ["session"]
@@ -395,9 +402,11 @@ async def test_where_nobody_sits_a_gap_is_an_error_also_with_yes_to_everything(
 async def test_the_mode_says_whether_a_gap_is_a_question(mode: SandboxMode, asked: int) -> None:
     person = Person("session")
     try:
-        rung = await accept_or_raise(POLICY, a_gap(), mode, ReducedProtectionApproval(person, ME))
+        backend = await accept_or_raise(
+            POLICY, a_gap(), mode, ReducedProtectionApproval(person, ME)
+        )
     except MissingProtections:
         assert mode == "required"
     else:
-        assert rung.name == "none"
+        assert backend.name == "none"
     assert len(person.asked) == asked

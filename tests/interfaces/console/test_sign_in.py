@@ -1,4 +1,4 @@
-"""Visits that outlive a process: who signed in is known again after a restart with the same token,
+"""Sign-ins that outlive a process: who signed in is known again after a restart with the same token,
 and nobody else is.
 """
 
@@ -30,9 +30,9 @@ async def app(scope: Any, receive: Any, send: Any) -> None:
 def server(people: dict[str, Principal], now: float = 1000.0, **more: Any) -> httpx.AsyncClient:
     """A browser before a server that began just now."""
     browsers = BrowserSignIn(["http://127.0.0.1:8000"], people=people, now=lambda: now, **more)
-    door = HttpGuard(app, token=people, hosts=["127.0.0.1:8000"], browsers=browsers)
+    http_guard = HttpGuard(app, token=people, hosts=["127.0.0.1:8000"], browsers=browsers)
     return httpx.AsyncClient(
-        transport=httpx.ASGITransport(app=door), base_url="http://127.0.0.1:8000"
+        transport=httpx.ASGITransport(app=http_guard), base_url="http://127.0.0.1:8000"
     )
 
 
@@ -57,7 +57,7 @@ async def test_a_browser_goes_on_after_a_restart_with_the_same_tokens() -> None:
 
 
 @pytest.mark.proves("console.visit-outlives-restart")
-async def test_another_token_ends_the_visits_of_the_old_one() -> None:
+async def test_another_token_ends_the_sign_ins_of_the_old_one() -> None:
     async with (
         server(PEOPLE) as before,
         server({OWNER: PEOPLE[OWNER], "ada-token-renewed-1": Principal("ada")}) as after,
@@ -68,7 +68,7 @@ async def test_another_token_ends_the_visits_of_the_old_one() -> None:
 
 
 @pytest.mark.proves("console.visit-outlives-restart")
-async def test_a_visit_that_is_over_stays_over() -> None:
+async def test_a_sign_in_that_is_over_stays_over() -> None:
     async with server(PEOPLE) as browser, server(PEOPLE, 1000.0 + 13 * 3600) as later:
         said = await signed_in(browser, OWNER)
         later.cookies = httpx.Cookies(browser.cookies)
@@ -81,7 +81,7 @@ async def test_a_visit_that_is_over_stays_over() -> None:
         assert (await browser.get("/")).status_code == 401
 
 
-async def test_without_known_tokens_a_visit_ends_with_the_process() -> None:
+async def test_without_known_tokens_a_sign_in_ends_with_the_process() -> None:
     async with (
         server(PEOPLE) as known_to,
         httpx.AsyncClient(

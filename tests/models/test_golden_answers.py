@@ -36,9 +36,9 @@ from ferrule.tools.decorator import tool
 
 GOLDEN = Path(__file__).parent / "golden"
 CASES = [
-    (wire, path.stem)
-    for wire in ("anthropic", "openai-responses")
-    for path in sorted((GOLDEN / wire).glob("*.json"))
+    (model_client, path.stem)
+    for model_client in ("anthropic", "openai-responses")
+    for path in sorted((GOLDEN / model_client).glob("*.json"))
 ]
 NOT_REPLAYED = {("anthropic", "refusal"), ("openai-responses", "refusal"), ("anthropic", "pause")}
 SPENT = {"anthropic": Usage(2316, 77, 2048, 256), "openai-responses": Usage(2316, 77)}
@@ -158,16 +158,16 @@ EXPECTED: dict[
 }
 
 
-def golden(wire: str, case: str, *, streamed: bool) -> bytes:
-    return (GOLDEN / wire / f"{case}.{'sse' if streamed else 'json'}").read_bytes()
+def golden(model_client: str, case: str, *, streamed: bool) -> bytes:
+    return (GOLDEN / model_client / f"{case}.{'sse' if streamed else 'json'}").read_bytes()
 
 
-def parts(wire: str, case: str) -> list[tuple[Any, bytes]]:
+def parts(model_client: str, case: str) -> list[tuple[Any, bytes]]:
     """The blocks or items of a case, and the bytes in which its files spell them."""
-    listed = json.loads(golden(wire, case, streamed=False))[
-        "content" if wire == "anthropic" else "output"
+    listed = json.loads(golden(model_client, case, streamed=False))[
+        "content" if model_client == "anthropic" else "output"
     ]
-    escaped = b'": ' in golden(wire, case, streamed=False)[:12]
+    escaped = b'": ' in golden(model_client, case, streamed=False)[:12]
     if escaped:
         return [(part, json.dumps(part).encode()) for part in listed]
     return [
@@ -176,9 +176,9 @@ def parts(wire: str, case: str) -> list[tuple[Any, bytes]]:
     ]
 
 
-def folded(wire: str, chunks: list[bytes]) -> ModelAnswered:
+def folded(model_client: str, chunks: list[bytes]) -> ModelAnswered:
     """A stream, folded without a server."""
-    return _folded_message(chunks) if wire == "anthropic" else _folded_output(chunks)
+    return _folded_message(chunks) if model_client == "anthropic" else _folded_output(chunks)
 
 
 def _folded_message(chunks: list[bytes]) -> ModelAnswered:
@@ -227,11 +227,13 @@ LAST = {
 }
 
 
-def exchanged(wire: str, case: str, *, streamed: bool) -> tuple[ModelAnswered, bytes]:
+def exchanged(model_client: str, case: str, *, streamed: bool) -> tuple[ModelAnswered, bytes]:
     """The golden answer over HTTP, stored and read again, and the request that follows it."""
     kind = "text/event-stream" if streamed else "application/json"
-    first = Reply(pieces=[golden(wire, case, streamed=streamed)], headers={"content-type": kind})
-    replies, sent = [first, LAST[wire]], list[bytes]()
+    first = Reply(
+        pieces=[golden(model_client, case, streamed=streamed)], headers={"content-type": kind}
+    )
+    replies, sent = [first, LAST[model_client]], list[bytes]()
 
     def answer(request: Request) -> Reply:
         sent.append(request.body)
@@ -239,7 +241,7 @@ def exchanged(wire: str, case: str, *, streamed: bool) -> tuple[ModelAnswered, b
 
     async def story() -> ModelAnswered:
         async with asyncio.timeout(20), HttpDouble(answer) as server:
-            client = MAKE[wire](server.url)
+            client = MAKE[model_client](server.url)
             try:
                 found = await client.open("Be brief.", [ADD], ModelOptions()).ask(
                     HELLO, sink=RecordingSink() if streamed else None
@@ -261,7 +263,7 @@ def exchanged(wire: str, case: str, *, streamed: bool) -> tuple[ModelAnswered, b
 
     if case == "pause":
         # It goes on with the next answer: what is looked at here is the first part alone.
-        return folded(wire, [golden(wire, case, streamed=True)]), b""
+        return folded(model_client, [golden(model_client, case, streamed=True)]), b""
     return asyncio.run(story()), sent[-1]
 
 
@@ -273,10 +275,10 @@ def stored(answer: ModelAnswered) -> ModelAnswered:
     return found
 
 
-def turn_of(wire: str, request: bytes) -> list[Any]:
+def turn_of(model_client: str, request: bytes) -> list[Any]:
     """The blocks or items of the answer in a request."""
     sent = json.loads(request)
-    if wire == "anthropic":
+    if model_client == "anthropic":
         return sent["messages"][1]["content"]
     # What the provider compacted stands for the question, too.
     return sent["input"] if sent["input"][0].get("type") == "compaction" else sent["input"][1:]
@@ -284,28 +286,34 @@ def turn_of(wire: str, request: bytes) -> list[Any]:
 
 @pytest.mark.proves("wire.golden")
 @pytest.mark.parametrize("streamed", [False, True], ids=["whole", "streamed"])
-@pytest.mark.parametrize(("wire", "case"), CASES)
-def test_a_golden_answer_is_read_as_what_it_says(wire: str, case: str, streamed: bool) -> None:
-    found, _ = exchanged(wire, case, streamed=streamed)
+@pytest.mark.parametrize(("model_client", "case"), CASES)
+def test_a_golden_answer_is_read_as_what_it_says(
+    model_client: str, case: str, streamed: bool
+) -> None:
+    found, _ = exchanged(model_client, case, streamed=streamed)
     calls = [(call.id, call.arguments) for call in found.calls]
     made = [(call.tool_kind, call.name, call.status) for call in found.provider_calls]
-    assert (found.text, found.reasoning, calls, found.stop, made) == EXPECTED[wire, case]
-    assert found.usage == SPENT[wire]
+    assert (found.text, found.reasoning, calls, found.stop, made) == EXPECTED[model_client, case]
+    assert found.usage == SPENT[model_client]
 
 
 @pytest.mark.proves("wire.blocks-byte-exact")
 @pytest.mark.parametrize("streamed", [False, True], ids=["whole", "streamed"])
-@pytest.mark.parametrize(("wire", "case"), [one for one in CASES if one not in NOT_REPLAYED])
-def test_a_golden_answer_goes_back_byte_for_byte(wire: str, case: str, streamed: bool) -> None:
-    _, request = exchanged(wire, case, streamed=streamed)
-    sent, expected = turn_of(wire, request), parts(wire, case)
+@pytest.mark.parametrize(
+    ("model_client", "case"), [one for one in CASES if one not in NOT_REPLAYED]
+)
+def test_a_golden_answer_goes_back_byte_for_byte(
+    model_client: str, case: str, streamed: bool
+) -> None:
+    _, request = exchanged(model_client, case, streamed=streamed)
+    sent, expected = turn_of(model_client, request), parts(model_client, case)
     assert sent[: len(expected)] == [part for part, _ in expected]
     for part, spelled in expected:
         # Blocks that Anthropic streams in pieces have no bytes of their own; all others keep
         # theirs.
         if (
             not streamed
-            or wire != "anthropic"
+            or model_client != "anthropic"
             or part["type"].endswith("_result")
             or part["type"] == "redacted_thinking"
         ):
@@ -313,41 +321,44 @@ def test_a_golden_answer_goes_back_byte_for_byte(wire: str, case: str, streamed:
 
 
 @pytest.mark.proves("wire.cut-at-every-byte")
-@pytest.mark.parametrize(("wire", "case"), CASES)
-def test_a_golden_stream_may_be_cut_at_every_byte(wire: str, case: str) -> None:
-    data = golden(wire, case, streamed=True)
+@pytest.mark.parametrize(("model_client", "case"), CASES)
+def test_a_golden_stream_may_be_cut_at_every_byte(model_client: str, case: str) -> None:
+    data = golden(model_client, case, streamed=True)
     whole = EventSplitter()
     expected = whole.feed(data) + whole.close()
     for at in range(1, len(data)):
         stream = EventSplitter()
         assert stream.feed(data[:at]) + stream.feed(data[at:]) + stream.close() == expected, at
-    assert folded(wire, [data[i : i + 1] for i in range(len(data))]) == folded(wire, [data])
+    assert folded(model_client, [data[i : i + 1] for i in range(len(data))]) == folded(
+        model_client, [data]
+    )
 
 
 @pytest.mark.proves("wire.cut-at-every-byte")
 @pytest.mark.parametrize(
-    ("wire", "case"), [("anthropic", "thinking"), ("openai-responses", "mcp_approval")]
+    ("model_client", "case"), [("anthropic", "thinking"), ("openai-responses", "mcp_approval")]
 )
 def test_a_golden_stream_that_ends_early_is_never_taken_for_a_whole_one(
-    wire: str, case: str
+    model_client: str, case: str
 ) -> None:
-    data = golden(wire, case, streamed=True)
-    expected = folded(wire, [data])
+    data = golden(model_client, case, streamed=True)
+    expected = folded(model_client, [data])
     for at in range(len(data)):
         try:
-            assert folded(wire, [data[:at]]) == expected
+            assert folded(model_client, [data[:at]]) == expected
         except ProviderError as error:
             assert error.code in ("interrupted", "not_understood"), at
 
 
 @pytest.mark.proves("wire.replayed-after-resume")
-@pytest.mark.parametrize("wire", ["anthropic", "openai-responses"])
-def test_a_resumed_session_sends_the_same_bytes(wire: str, tmp_path: Path) -> None:
-    case = {"anthropic": "thinking", "openai-responses": "tools"}[wire]
+@pytest.mark.parametrize("model_client", ["anthropic", "openai-responses"])
+def test_a_resumed_session_sends_the_same_bytes(model_client: str, tmp_path: Path) -> None:
+    case = {"anthropic": "thinking", "openai-responses": "tools"}[model_client]
     first = Reply(
-        pieces=[golden(wire, case, streamed=False)], headers={"content-type": "application/json"}
+        pieces=[golden(model_client, case, streamed=False)],
+        headers={"content-type": "application/json"},
     )
-    replies, sent = [first, LAST[wire], LAST[wire]], list[bytes]()
+    replies, sent = [first, LAST[model_client], LAST[model_client]], list[bytes]()
 
     def answer(request: Request) -> Reply:
         if request.method == "GET":
@@ -365,7 +376,7 @@ def test_a_resumed_session_sends_the_same_bytes(wire: str, tmp_path: Path) -> No
         async with asyncio.timeout(20), HttpDouble(answer) as server:
             for message in ("What is 1+2?", "And?"):
                 agent = Agent(
-                    MAKE[wire](server.url),
+                    MAKE[model_client](server.url),
                     [math_add],
                     tool_calling="native",
                     storage=Storage(journal=tmp_path / "j.db"),
@@ -380,8 +391,8 @@ def test_a_resumed_session_sends_the_same_bytes(wire: str, tmp_path: Path) -> No
     names: list[str] = []
     asyncio.run(story())
     end = sent[1].rindex(b"]")
-    assert sent[2].startswith(sent[1][: end - 2 if wire == "anthropic" else end])
-    for _, spelled in parts(wire, case):
+    assert sent[2].startswith(sent[1][: end - 2 if model_client == "anthropic" else end])
+    for _, spelled in parts(model_client, case):
         assert spelled in sent[2]
 
 
@@ -409,18 +420,22 @@ def test_the_golden_files_are_what_their_script_makes_of_the_sdks_types() -> Non
 @with_sdks
 @pytest.mark.proves("wire.requests-fit-the-sdk")
 @pytest.mark.parametrize("streamed", [False, True], ids=["whole", "streamed"])
-@pytest.mark.parametrize(("wire", "case"), [one for one in CASES if one not in NOT_REPLAYED])
+@pytest.mark.parametrize(
+    ("model_client", "case"), [one for one in CASES if one not in NOT_REPLAYED]
+)
 def test_the_request_after_a_golden_answer_fits_the_sdks_types(
-    wire: str, case: str, streamed: bool
+    model_client: str, case: str, streamed: bool
 ) -> None:
     from ferrule.testing.provider_double import check_messages, check_responses
 
-    _, request = exchanged(wire, case, streamed=streamed)
-    (check_messages if wire == "anthropic" else check_responses)(json.loads(request))
+    _, request = exchanged(model_client, case, streamed=streamed)
+    (check_messages if model_client == "anthropic" else check_responses)(json.loads(request))
 
 
 @with_sdks
-@pytest.mark.parametrize("case", [case for wire, case in CASES if wire == "anthropic"])
+@pytest.mark.parametrize(
+    "case", [case for model_client, case in CASES if model_client == "anthropic"]
+)
 def test_the_sdk_puts_a_stream_together_as_we_do(case: str) -> None:
     import anthropic
 

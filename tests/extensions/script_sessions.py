@@ -24,7 +24,7 @@ from ferrule.tools.definition import Tool
 from grouped_options import grouped
 
 
-class Room:
+class ScriptSession:
     """A session whose tools are made of scripts. `shown` are lines for the person."""
 
     def __init__(

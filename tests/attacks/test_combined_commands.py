@@ -1,4 +1,4 @@
-"""Commands of one session that work together reach no more than one alone: on each rung, whoever of
+"""Commands of one session that work together reach no more than one alone: on each backend, whoever of
 them ends first.
 
 Each row is shown to do its harm where nothing holds it, or says why that cannot be shown. `make
@@ -21,16 +21,16 @@ import pytest
 
 sys.path.insert(0, str(Path(__file__).parent))
 
+from combined_rows import PRELUDE, TOGETHER, Together
 from confined import Confined
 from sandbox_world import World
-from together_rows import PRELUDE, TOGETHER, Together
 
 from ferrule.sandbox.backends import bubblewrap
 from ferrule.sandbox.backends.probes import probe
 from ferrule.sandbox.backends.selection import available_backends
 from ferrule.sandbox.policy import SandboxPolicy
 
-RUNGS = ("namespaces", "bubblewrap", "landlock")
+BACKENDS = ("namespaces", "bubblewrap", "landlock")
 SHARE = 1 if os.environ.get("FERRULE_TEST_ATTACKS") == "all" else 15
 
 
@@ -43,14 +43,14 @@ def texts(world: World, row: Together, scripts: tuple[str, ...]) -> list[str]:
 
 
 @pytest.mark.proves("sandbox.attacks.together")
-@pytest.mark.parametrize("rung", RUNGS, scope="module")
+@pytest.mark.parametrize("backend", BACKENDS, scope="module")
 @pytest.mark.parametrize("row", TOGETHER[::SHARE], ids=lambda row: row.id)
 def test_commands_that_work_together_reach_nothing(
     attacked_world: World, confined: Confined, row: Together
 ) -> None:
     tmp = confined.sandbox.scratch_folder
     assert tmp is not None
-    shown = confined.together(
+    shown = confined.run_at_once(
         texts(attacked_world, row, row.stay),
         texts(attacked_world, row, row.end),
         tmp[0] / row.id / "go",
@@ -130,7 +130,9 @@ def test_where_mounts_cannot_be_locked_no_folder_is_handed_on(
             if row.id not in ("by-stream-read", "by-datagram-make"):
                 continue
             stay, end = texts(attacked_world, row, row.stay), texts(attacked_world, row, row.end)
-            shown = held.together(stay, end, scratch[0] / row.id / "go", home=attacked_world.home)
+            shown = held.run_at_once(
+                stay, end, scratch[0] / row.id / "go", home=attacked_world.home
+            )
             assert b"Permission denied" in shown
             assert not attacked_world.harm(shown), shown
         pairs = attacked_world.text(

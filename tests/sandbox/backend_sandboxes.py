@@ -1,4 +1,4 @@
-"""A sandbox on each rung that this machine offers, for tests of what holds on all of them."""
+"""A sandbox on each backend that this machine offers, for tests of what holds on all of them."""
 
 from __future__ import annotations
 
@@ -13,23 +13,23 @@ from ferrule.sandbox.backends.selection import available_backends
 from ferrule.sandbox.policy import SandboxPolicy
 from ferrule.sandbox.sandbox import Sandbox
 
-RUNGS = ("namespaces", "bubblewrap", "landlock")
+BACKENDS = ("namespaces", "bubblewrap", "landlock")
 Opens = Callable[[Path], Sandbox]
 
 
-@pytest.fixture(params=RUNGS)
+@pytest.fixture(params=BACKENDS)
 async def opens(request: pytest.FixtureRequest) -> AsyncIterator[Opens]:
-    """Makes sandboxes of one rung, closed at the end."""
+    """Makes sandboxes of one backend, closed at the end."""
     made: list[Sandbox] = []
 
     def open_one(root: Path) -> Sandbox:
         policy = replace(SandboxPolicy(root), require=frozenset())
-        rung = next(
+        backend = next(
             (one for one in available_backends(policy, probe()) if one.name == request.param), None
         )
-        if rung is None:
+        if backend is None:
             pytest.skip(f"this machine cannot start `{request.param}`: {dict(probe().why)}")
-        made.append(Sandbox(policy, backend=rung))
+        made.append(Sandbox(policy, backend=backend))
         return made[-1]
 
     yield open_one

@@ -60,23 +60,25 @@ class Heard:
 
 def ask(steps: Sequence[Script], **options: Any) -> tuple[ModelAnswered, Heard, Scripted]:
     """One question to a model with native tools, streamed."""
-    wire, heard = Scripted(steps, capabilities=Capabilities(True)), Heard()
+    model_client, heard = Scripted(steps, capabilities=Capabilities(True)), Heard()
     fallback = options.pop("native_fallback", "allow")
 
     async def main() -> ModelAnswered:
-        exchange, _ = await open_exchange(wire, "auto", "S", SPECS, native_fallback=fallback)
+        exchange, _ = await open_exchange(
+            model_client, "auto", "S", SPECS, native_fallback=fallback
+        )
         return await exchange.ask(ASK, sink=heard, **options)
 
-    return asyncio.run(main()), heard, wire
+    return asyncio.run(main()), heard, model_client
 
 
 @pytest.mark.proves("ways.native-words")
 @pytest.mark.parametrize("words", IN_WORDS)
 def test_a_call_in_words_is_not_run_and_the_model_is_told_so_once(words: str) -> None:
-    answer, heard, wire = ask([says(words), MEANT])
+    answer, heard, model_client = ask([says(words), MEANT])
     assert answer.calls == (ToolCall("id1", "read_file", '{"path":"a"}'),)
     assert (answer.text, answer.stop, "".join(heard.words)) == (words, "calls", words)
-    first, second = wire.histories
+    first, second = model_client.histories
     told = second[-1]
     assert first == ASK and second[:-1] == (*ASK, AssistantMessage(words))
     assert isinstance(told, UserMessage) and "nothing was run" in told.text
@@ -112,8 +114,8 @@ def test_words_of_the_second_answer_follow_those_of_the_first() -> None:
 def test_nothing_is_asked_where_no_offered_tool_is_called_and_nothing_else_shown(
     words: str,
 ) -> None:
-    answer, heard, wire = ask([says(words)])
-    assert (answer.text, answer.calls, heard.notices, len(wire.asks)) == (words, (), [], 1)
+    answer, heard, model_client = ask([says(words)])
+    assert (answer.text, answer.calls, heard.notices, len(model_client.asks)) == (words, (), [], 1)
 
 
 @pytest.mark.proves("ways.native-words", "ways.fallback-off")
@@ -123,8 +125,8 @@ def test_nothing_is_asked_with_fallback_off_without_tools_or_for_a_schema() -> N
         {"tools": False},
         {"schema": {"type": "object"}},
     ):
-        answer, _, wire = ask([says(FENCED)], **options)
-        assert (answer.text, answer.calls, len(wire.asks)) == (FENCED, (), 1)
+        answer, _, model_client = ask([says(FENCED)], **options)
+        assert (answer.text, answer.calls, len(model_client.asks)) == (FENCED, (), 1)
 
 
 @pytest.mark.proves("ways.native-words")
@@ -138,9 +140,11 @@ def test_an_answer_stands_where_the_second_question_fails() -> None:
 
 @pytest.mark.proves("ways.empty-answer")
 def test_an_empty_answer_is_asked_for_again_as_it_was() -> None:
-    answer, heard, wire = ask([says("", usage=Usage(10, 0)), says("Hello.", usage=Usage(10, 2))])
+    answer, heard, model_client = ask(
+        [says("", usage=Usage(10, 0)), says("Hello.", usage=Usage(10, 2))]
+    )
     assert (answer.text, "".join(heard.words), answer.usage) == ("Hello.", "Hello.", Usage(20, 2))
-    assert wire.histories == [ASK, ASK]
+    assert model_client.histories == [ASK, ASK]
     assert heard.notices == [("retry", "the answer was empty: asked again")]
     assert ask([says(""), MEANT])[0].calls == (ToolCall("id1", "read_file", '{"path":"a"}'),)
     tagged = '<tool_call>\n{"name": "read_file", "arguments": {"path": "a"}}\n</tool_call>'
@@ -150,8 +154,8 @@ def test_an_empty_answer_is_asked_for_again_as_it_was() -> None:
 @pytest.mark.proves("ways.empty-answer")
 def test_a_second_empty_answer_and_one_that_was_cut_or_withheld_are_taken_as_they_are() -> None:
     for steps in ([says(""), says("")], [says("", stop="length")], [says("", stop="filter")]):
-        answer, _, wire = ask(steps)
-        assert (answer.text, answer.calls, len(wire.asks)) == ("", (), len(steps))
+        answer, _, model_client = ask(steps)
+        assert (answer.text, answer.calls, len(model_client.asks)) == ("", (), len(steps))
 
 
 @pytest.mark.proves("ways.native-words")

@@ -1,4 +1,4 @@
-"""The table of paths and the table of commands through every door: the same refusal everywhere, and
+"""The table of paths and the table of commands through every interface: the same refusal everywhere, and
 nothing is reached.
 
 Doors: the dispatcher (every parameter of every tool), a model's native calls, calls written as
@@ -312,14 +312,14 @@ NO = Nobody()
 # blocks
 
 SHARE = 1 if os.environ.get("FERRULE_TEST_ATTACKS") == "all" else 10
-"""One attack of so many through each door. Behind all doors is the dispatcher, which meets the
+"""One attack of so many through each interface. Behind all interfaces is the dispatcher, which meets the
 whole product above.
 """
 
 
-def share(world: World, door: int) -> list[Attack]:
-    """The attacks that a door gets: another part for each of the five."""
-    return six(world)[door % SHARE :: SHARE]
+def share(world: World, interface: int) -> list[Attack]:
+    """The attacks that an interface gets: another part for each of the five."""
+    return six(world)[interface % SHARE :: SHARE]
 
 
 def prose(index: int, attack: Attack) -> str:
@@ -352,11 +352,11 @@ class Through:
         self.made = 0
         self._next = says("")
         ours = agent(world, Scripted([self._answer] * 10_000), tool_mode=way)
-        self._wire: Any = ours.model_client
+        self._model_client: Any = ours.model_client
         self.watcher = Watcher(world, ours, ours.session())
 
     def _answer(self, history: Sequence[Message]) -> Step:
-        self._wire.asks.clear()
+        self._model_client.asks.clear()
         answer, self._next = self._next, says("ok")
         return answer
 
@@ -403,34 +403,34 @@ def carries(call: ToolCall, attack: Attack) -> bool:
 
 @pytest.mark.proves("attacks.every-door")
 async def test_a_models_native_call_reaches_nothing(world: World) -> None:
-    door = Through(world, "native")
+    interface = Through(world, "native")
     tried = share(world, 0)
     for attack in tried:
-        await door.make(attack, calls((attack.tool.name, attack.arguments)))
-    assert door.made == len(tried) >= (243 * 4 + 147 * 2) // SHARE
-    await door.watcher.conclude()
+        await interface.make(attack, calls((attack.tool.name, attack.arguments)))
+    assert interface.made == len(tried) >= (243 * 4 + 147 * 2) // SHARE
+    await interface.watcher.conclude()
 
 
 @pytest.mark.proves("attacks.every-door")
 async def test_a_call_written_as_prose_reaches_nothing(world: World) -> None:
-    door = Through(world, "text")
+    interface = Through(world, "text")
     tried = share(world, 1)
     for index, attack in enumerate(tried):
-        await door.make(attack, says(prose(index, attack)))
-    assert door.made > 0.9 * len(tried), "most of this was not read as calls: it proves little"
-    await door.watcher.conclude()
+        await interface.make(attack, says(prose(index, attack)))
+    assert interface.made > 0.9 * len(tried), "most of this was not read as calls: it proves little"
+    await interface.watcher.conclude()
 
 
 @pytest.mark.proves("attacks.every-door")
 async def test_a_backticked_command_or_a_tagged_block_reaches_nothing(world: World) -> None:
-    door = Through(world, "commands")
+    interface = Through(world, "commands")
     tried = [
         attack for attack in share(world, 2) if attack.tool.name != "git_command"
     ]  # it takes a list: no command can
     for index, attack in enumerate(tried):
-        await door.make(attack, says(command(index, attack)))
-    assert door.made > 0.8 * len(tried), "most of this was not read as calls: it proves little"
-    await door.watcher.conclude()
+        await interface.make(attack, says(command(index, attack)))
+    assert interface.made > 0.8 * len(tried), "most of this was not read as calls: it proves little"
+    await interface.watcher.conclude()
 
 
 # ---- (e), (f) the chat's slash commands and `ferrule tools call`
@@ -608,13 +608,13 @@ async def test_without_rules_every_command_needs_a_person(world: World) -> None:
 async def test_hostile_commands_written_as_a_command_of_the_model_or_typed_into_the_chat(
     world: World, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    door = Through(world, "commands")
+    interface = Through(world, "commands")
     tool = BY_NAME["run_command"]
     chat = Chat(
         TerminalAssembly(
             agent(world), load_settings(workspace=world.root), print, terminal=Terminal()
         ),
-        door.watcher.session,
+        interface.watcher.session,
     )
     world.unharmed()
     tried = 0
@@ -624,18 +624,18 @@ async def test_hostile_commands_written_as_a_command_of_the_model_or_typed_into_
                 # It becomes this very call, and that call is refused: a reader that finds none
                 # would prove nothing.
                 tried += 1
-                await door.make(
+                await interface.make(
                     Attack(row, tool, {"command": row.command}, "refused"),
                     says(f"`/run {row.command}`"),
                 )
-                assert door.made == tried, row.id
+                assert interface.made == tried, row.id
             await SLASH["run"].run(chat, row.command)
             shown = capsys.readouterr()
-            door.watcher.harm += world.unharmed(shown.out, shown.err)
-            records = door.watcher.records()
+            interface.watcher.harm += world.unharmed(shown.out, shown.err)
+            records = interface.watcher.records()
             assert not any(isinstance(record.event, CallStarted) for record in records), row.id
     assert tried >= 30
-    await door.watcher.conclude()
+    await interface.watcher.conclude()
 
 
 # ---- the tables themselves

@@ -1,4 +1,4 @@
-"""The desk: runs that belong to the server, what they ask, and what people do with them."""
+"""Open sessions: runs that belong to the server, what they ask, and what people do with them."""
 
 from __future__ import annotations
 
@@ -427,12 +427,12 @@ async def test_sessions_of_others_are_theirs_in_the_journal_and_share_the_model(
 async def test_a_session_that_is_being_let_go_is_opened_again_only_then(served: Any) -> None:
     async def leave_open(context: Context) -> str:
         """Leave something open."""
-        context.on_close(closing)
+        context.on_close(close_slowly)
         return "open"
 
     begun, may_end = asyncio.Event(), asyncio.Event()
 
-    async def closing() -> None:
+    async def close_slowly() -> None:
         begun.set()
         await may_end.wait()
 

@@ -1,6 +1,6 @@
 """The same attacks where the machine offers less: under bubblewrap, and under Landlock alone.
 
-A sample of the table, so that each kind is there; `make attacks` takes every row. A row that a rung
+A sample of the table, so that each kind is there; `make attacks` takes every row. A row that a backend
 does not hold is named with the reason, and shown to be not held: a reason that is no longer true
 fails.
 """
@@ -19,7 +19,7 @@ from confined import Confined
 from sandbox_rows import ATTACKS, Attack
 from sandbox_world import World
 
-RUNGS = ("bubblewrap", "landlock")
+BACKENDS = ("bubblewrap", "landlock")
 NOT_HELD = {
     (
         "landlock",
@@ -33,14 +33,14 @@ ROWS = [
 
 
 @pytest.mark.proves("sandbox.attacks.lesser-rungs")
-@pytest.mark.parametrize("rung", RUNGS, scope="module")
+@pytest.mark.parametrize("backend", BACKENDS, scope="module")
 @pytest.mark.parametrize("attack", ROWS, ids=lambda attack: attack.id)
 def test_nothing_is_reached_where_the_machine_offers_less(
-    attacked_world: World, confined: Confined, rung: str, attack: Attack
+    attacked_world: World, confined: Confined, backend: str, attack: Attack
 ) -> None:
     ended, shown = confined.run(attacked_world.text(attack.script), home=attacked_world.home)
     reached = bool(attacked_world.harm(shown))
-    assert reached is ((rung, attack.id) in NOT_HELD), (
+    assert reached is ((backend, attack.id) in NOT_HELD), (
         ended,
         shown.decode(errors="replace")[-800:],
     )

@@ -1,4 +1,4 @@
-"""The reliability shell: timeout, attempts, waits."""
+"""The reliability policy of a handler: timeout, attempts, waits."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The desk of a served agent: its bounds, its questions, and what becomes of them."""
+"""Conversations with a served agent: their bounds, their questions, and what becomes of them."""
 
 from __future__ import annotations
 
@@ -12,23 +12,23 @@ import pytest
 from ferrule import tool
 from ferrule.engine.agent import Agent
 from ferrule.models.scripted import Scripted, calls, says
-from ferrule.servers.a2a import conversations as desk_module
+from ferrule.servers.a2a import conversations as conversations_module
 from ferrule.servers.a2a.conversations import Conversations, Task, TaskRefused, TaskUpdate
 from grouped_options import grouped
 
 
 @pytest.fixture
 async def made(tmp_path: Path) -> AsyncIterator[Any]:
-    desks: list[tuple[Conversations, Agent]] = []
+    opened: list[tuple[Conversations, Agent]] = []
 
     def make(*steps: Any, **more: Any) -> Conversations:
         agent = Agent(Scripted(list(steps)), **grouped(journal=tmp_path / "journal.db", **more))
-        desks.append((Conversations(agent), agent))
-        return desks[-1][0]
+        opened.append((Conversations(agent), agent))
+        return opened[-1][0]
 
     yield make
-    for desk, agent in desks:
-        await desk.close()
+    for conversations, agent in opened:
+        await conversations.close()
         await agent.close()
 
 
@@ -49,9 +49,9 @@ def act() -> str:
 async def test_a_question_that_nobody_answers_is_a_no(
     made: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(desk_module, "ANSWER_SECONDS", 0.05)
-    desk = made(calls(("act", {})), says("not allowed"), tools=[act])
-    task = await desk.start_task("t", "c", "act")
+    monkeypatch.setattr(conversations_module, "ANSWER_SECONDS", 0.05)
+    conversations = made(calls(("act", {})), says("not allowed"), tools=[act])
+    task = await conversations.start_task("t", "c", "act")
     assert (await end(task)).kind == "question"
     assert await end(task) == TaskUpdate("done", "not allowed")
 
@@ -79,8 +79,8 @@ async def test_only_words_that_begin_with_yes_are_a_yes(made: Any, words: str, r
         ran.append(1)
         return ""
 
-    desk = made(calls(("act", {})), says("over"), tools=[act])
-    task = await desk.start_task("t", "c", "act")
+    conversations = made(calls(("act", {})), says("over"), tools=[act])
+    task = await conversations.start_task("t", "c", "act")
     assert (await end(task)).kind == "question"
     task.receive(words)
     assert await end(task) == TaskUpdate("done", "over") and len(ran) == runs
@@ -90,31 +90,37 @@ async def test_only_words_that_begin_with_yes_are_a_yes(made: Any, words: str, r
 async def test_tasks_and_conversations_are_bounded(
     made: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(desk_module, "MAX_TASKS", 2)
-    monkeypatch.setattr(desk_module, "MAX_CONVERSATIONS", 2)
-    desk = made(
+    monkeypatch.setattr(conversations_module, "MAX_TASKS", 2)
+    monkeypatch.setattr(conversations_module, "MAX_CONVERSATIONS", 2)
+    conversations = made(
         calls(("act", {})), calls(("act", {})), says("a"), says("b"), says("c"), tools=[act]
     )
-    first, second = await desk.start_task("1", "one", "go"), await desk.start_task("2", "two", "go")
+    first, second = (
+        await conversations.start_task("1", "one", "go"),
+        await conversations.start_task("2", "two", "go"),
+    )
     assert (await end(first)).kind == (await end(second)).kind == "question"
     with pytest.raises(TaskRefused, match="2 tasks"):
-        await desk.start_task("3", "one", "go")
-    monkeypatch.setattr(desk_module, "MAX_TASKS", 9)
+        await conversations.start_task("3", "one", "go")
+    monkeypatch.setattr(conversations_module, "MAX_TASKS", 9)
     with pytest.raises(TaskRefused, match="2 sessions"):
-        await desk.start_task("3", "three", "go")
+        await conversations.start_task("3", "three", "go")
     first.receive("no")
     assert (await end(first)).kind == "done"
     assert first.work is not None
     await asyncio.wait([first.work])
-    assert (await end(await desk.start_task("3", "three", "go"))).kind == "done"
+    assert (await end(await conversations.start_task("3", "three", "go"))).kind == "done"
     second.receive("no")
     assert (await end(second)).kind == "done"
 
 
 @pytest.mark.proves("serve.a2a.answers")
 async def test_messages_of_one_conversation_are_worked_one_after_another(made: Any) -> None:
-    desk = made(calls(("act", {})), says("first"), says("second"), tools=[act])
-    first, second = await desk.start_task("1", "c", "go"), await desk.start_task("2", "c", "go on")
+    conversations = made(calls(("act", {})), says("first"), says("second"), tools=[act])
+    first, second = (
+        await conversations.start_task("1", "c", "go"),
+        await conversations.start_task("2", "c", "go on"),
+    )
     assert (await end(first)).kind == "question" and second.updates.empty()
     first.receive("yes")
     assert await end(first) == TaskUpdate("done", "first")
@@ -123,8 +129,8 @@ async def test_messages_of_one_conversation_are_worked_one_after_another(made: A
 
 @pytest.mark.proves("serve.a2a.cancel")
 async def test_a_cancelled_task_withdraws_its_question(made: Any) -> None:
-    desk = made(calls(("act", {})), tools=[act])
-    task = await desk.start_task("t", "c", "act")
+    conversations = made(calls(("act", {})), tools=[act])
+    task = await conversations.start_task("t", "c", "act")
     assert (await end(task)).kind == "question"
-    await desk.cancel_task("t")
-    assert (await end(task)).kind == "canceled" and desk.find_task("t") is None
+    await conversations.cancel_task("t")
+    assert (await end(task)).kind == "canceled" and conversations.find_task("t") is None

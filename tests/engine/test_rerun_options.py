@@ -1,4 +1,4 @@
-"""A recorded session run again has the aims it had: how calls are joined, and which tools must have
+"""A recorded session run again has the options it had: how calls are joined, and which tools must have
 succeeded.
 """
 

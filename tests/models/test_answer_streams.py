@@ -692,7 +692,7 @@ def cohere_double() -> Any:
 
 
 class AnyLibrary(Chat):
-    """any-llm hands on what OpenAI's client read: here that client is under the wire, over the same
+    """any-llm hands on what OpenAI's client read: here that client is under the model client, over the same
     bytes.
     """
 

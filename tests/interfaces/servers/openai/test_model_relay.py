@@ -21,7 +21,7 @@ FORCED = Capabilities(tools=False, structured=True)
 PARIS = ("get_weather", {"city": "Paris"})
 
 
-def asking(text: str = "Weather in Paris?") -> list[dict[str, Any]]:
+def user_message(text: str = "Weather in Paris?") -> list[dict[str, Any]]:
     return [{"role": "user", "content": text}]
 
 
@@ -32,7 +32,7 @@ async def test_a_call_comes_back_for_the_client_to_make_and_its_result_goes_to_t
     await place.serve(calls(PARIS, usage=Usage(9, 2)), says("Rain."))
     client = await place.client()
     first = await client.chat.completions.create(
-        model="scripted:test", messages=asking(), tools=[weather]
+        model="scripted:test", messages=user_message(), tools=[weather]
     )
     (choice,) = first.choices
     assert (choice.finish_reason, choice.message.content) == ("tool_calls", None)
@@ -43,7 +43,7 @@ async def test_a_call_comes_back_for_the_client_to_make_and_its_result_goes_to_t
     )
     assert first.usage.total_tokens == 11
     answered = {"role": "tool", "tool_call_id": call.id, "content": "18 degrees, rain"}
-    messages = [*asking(), choice.message, answered]
+    messages = [*user_message(), choice.message, answered]
     second = await client.chat.completions.create(
         model="scripted:test", messages=messages, tools=[weather]
     )
@@ -56,7 +56,7 @@ async def test_a_call_comes_back_for_the_client_to_make_and_its_result_goes_to_t
 
 @pytest.mark.proves("serve.openai.calls")
 @pytest.mark.parametrize(
-    ("capabilities", "reply", "way"),
+    ("capabilities", "reply", "tool_mode"),
     [
         (
             FORCED,
@@ -67,23 +67,23 @@ async def test_a_call_comes_back_for_the_client_to_make_and_its_result_goes_to_t
     ],
 )
 async def test_a_model_without_a_tools_field_calls_in_the_way_that_it_manages(
-    place: Any, weather: Any, capabilities: Capabilities, reply: Any, way: str
+    place: Any, weather: Any, capabilities: Capabilities, reply: Any, tool_mode: str
 ) -> None:
     said = (
         json.dumps(reply)
-        if way == "constrained"
+        if tool_mode == "constrained"
         else f"<tool_call>\n{json.dumps(reply)}\n</tool_call>"
     )
     await place.serve(says(said), capabilities=capabilities)
     client = await place.client()
     made = await client.chat.completions.create(
-        model="scripted:test", messages=asking(), tools=[weather]
+        model="scripted:test", messages=user_message(), tools=[weather]
     )
     (call,) = made.choices[0].message.tool_calls
     assert (call.function.name, call.function.arguments) == ("get_weather", '{"city":"Paris"}')
-    assert made.ferrule["tool_mode"] == way
-    wire = place.assembly.agent.model_client
-    assert wire.opened[0].tools == () and "get_weather" in wire.opened[0].system
+    assert made.ferrule["tool_mode"] == tool_mode
+    model_client = place.assembly.agent.model_client
+    assert model_client.opened[0].tools == () and "get_weather" in model_client.opened[0].system
 
 
 @pytest.mark.proves("serve.openai.stream")
@@ -93,7 +93,7 @@ async def test_calls_are_streamed_as_deltas_that_the_client_puts_together(
     await place.serve(calls(PARIS, ("get_weather", {"city": "Ghent"}), text="Two cities."))
     client = await place.client()
     async with client.chat.completions.stream(
-        model="scripted:test", messages=asking(), tools=[weather]
+        model="scripted:test", messages=user_message(), tools=[weather]
     ) as stream:
         made = await stream.get_final_completion()
     (choice,) = made.choices
@@ -111,11 +111,11 @@ async def test_what_a_model_thinks_aloud_stands_beside_its_words(place: Any) -> 
         says("Rain.", reasoning="It is November."), says("Rain.", reasoning="It is November.")
     )
     client = await place.client()
-    whole = await client.chat.completions.create(model="scripted:test", messages=asking())
+    whole = await client.chat.completions.create(model="scripted:test", messages=user_message())
     message = whole.choices[0].message
     assert (message.content, message.reasoning_content) == ("Rain.", "It is November.")
     stream = await client.chat.completions.create(
-        model="scripted:test", messages=asking(), stream=True
+        model="scripted:test", messages=user_message(), stream=True
     )
     deltas = [chunk.choices[0].delta async for chunk in stream]
     assert "".join(getattr(one, "reasoning_content", "") for one in deltas) == "It is November."
@@ -127,7 +127,7 @@ async def test_no_tool_may_be_called_where_the_client_says_none(place: Any, weat
     await place.serve(says("I cannot look."))
     client = await place.client()
     await client.chat.completions.create(
-        model="scripted:test", messages=asking(), tools=[weather], tool_choice="none"
+        model="scripted:test", messages=user_message(), tools=[weather], tool_choice="none"
     )
     (ask,) = place.assembly.agent.model_client.asks
     assert ask.tools is False
@@ -145,7 +145,7 @@ async def test_a_call_that_must_be_made_is_forced_where_none_comes(
     client = await place.client()
     other = {"type": "function", "function": {"name": "get_time"}}
     made = await client.chat.completions.create(
-        model="scripted:test", messages=asking(), tools=[weather, other], tool_choice=choice
+        model="scripted:test", messages=user_message(), tools=[weather, other], tool_choice=choice
     )
     message = made.choices[0].message
     assert message.content is None and [one.function.name for one in message.tool_calls] == [
@@ -167,7 +167,7 @@ async def test_a_required_call_that_no_model_made_is_an_error_and_no_answer(
     client = await place.client()
     with pytest.raises(openai.InternalServerError) as raised:
         await client.chat.completions.create(
-            model="scripted:test", messages=asking(), tools=[weather], tool_choice="required"
+            model="scripted:test", messages=user_message(), tools=[weather], tool_choice="required"
         )
     assert raised.value.code == "no_call"
 
@@ -177,7 +177,7 @@ async def test_one_call_at_a_time_where_the_client_wants_it_so(place: Any, weath
     await place.serve(calls(PARIS, ("get_weather", {"city": "Ghent"})))
     client = await place.client()
     made = await client.chat.completions.create(
-        model="scripted:test", messages=asking(), tools=[weather], parallel_tool_calls=False
+        model="scripted:test", messages=user_message(), tools=[weather], parallel_tool_calls=False
     )
     assert [one.function.arguments for one in made.choices[0].message.tool_calls] == [
         '{"city":"Paris"}'
@@ -193,11 +193,11 @@ async def test_the_form_of_a_reply_is_given_to_the_model(place: Any) -> None:
     await place.serve(says('{"rain":true}'), says("{}"))
     client = await place.client()
     made = await client.chat.completions.create(
-        model="scripted:test", messages=asking(), response_format=FORM
+        model="scripted:test", messages=user_message(), response_format=FORM
     )
     assert made.choices[0].message.content == '{"rain":true}'
     await client.chat.completions.create(
-        model="scripted:test", messages=asking(), response_format={"type": "json_object"}
+        model="scripted:test", messages=user_message(), response_format={"type": "json_object"}
     )
     assert [one.schema for one in place.assembly.agent.model_client.asks] == [
         SHAPE,
@@ -211,7 +211,7 @@ async def test_with_tools_a_form_holds_only_for_what_is_no_call(place: Any, weat
     client = await place.client()
     asked = {
         "model": "scripted:test",
-        "messages": asking(),
+        "messages": user_message(),
         "tools": [weather],
         "response_format": FORM,
     }
@@ -219,8 +219,8 @@ async def test_with_tools_a_form_holds_only_for_what_is_no_call(place: Any, weat
     assert first.choices[0].finish_reason == "tool_calls"
     second = await client.chat.completions.create(**asked)
     assert second.choices[0].message.content == '{"rain":true}'
-    wire = place.assembly.agent.model_client
-    assert [(one.tools, one.schema) for one in wire.asks] == [
+    model_client = place.assembly.agent.model_client
+    assert [(one.tools, one.schema) for one in model_client.asks] == [
         (True, None),
         (True, None),
         (False, SHAPE),
@@ -249,7 +249,7 @@ async def test_what_a_provider_refuses_has_the_status_that_a_client_acts_on(
     for stream in (False, True):
         with pytest.raises(kind) as raised:
             await client.chat.completions.create(
-                model="scripted:test", messages=asking(), stream=stream
+                model="scripted:test", messages=user_message(), stream=stream
             )
         assert raised.value.status_code == status and "sk-0123" not in str(raised.value)
         assert raised.value.response.headers["retry-after"] == "7"
@@ -271,7 +271,7 @@ async def test_the_way_that_the_settings_name_for_a_model_is_kept(place: Any, we
     await place.serve(says("none"), options={"tool_mode": "text"})
     client = await place.client()
     made = await client.chat.completions.create(
-        model="scripted:test", messages=asking(), tools=[weather]
+        model="scripted:test", messages=user_message(), tools=[weather]
     )
     assert made.ferrule["tool_mode"] == "text"
 
@@ -307,11 +307,11 @@ async def test_only_models_that_are_offered_can_be_asked_and_all_of_them_are_lis
     assert ids == ["ferrule", f"ferrule/scripted:{script}", "scripted:test", f"scripted:{script}"]
     for id_ in ids:
         assert (await client.models.retrieve(id_)).id == id_
-    made = await client.chat.completions.create(model=f"scripted:{script}", messages=asking())
+    made = await client.chat.completions.create(model=f"scripted:{script}", messages=user_message())
     assert made.choices[0].message.content == "I am another."
     for id_ in ("openai:gpt-5", "ferrule/openai:gpt-5", "http://evil.example/v1", "ferrule/", ""):
         with pytest.raises((openai.NotFoundError, openai.BadRequestError)) as raised:
-            await client.chat.completions.create(model=id_, messages=asking())
+            await client.chat.completions.create(model=id_, messages=user_message())
         assert raised.value.param == "model"
     with pytest.raises(openai.NotFoundError):
         await client.models.retrieve("openai:gpt-5")

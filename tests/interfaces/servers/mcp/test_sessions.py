@@ -30,52 +30,52 @@ async def test_the_quietest_client_makes_room_and_a_busy_one_does_not(
     place: Place, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("ferrule.servers.mcp.sessions.MAX_CLIENTS", 2)
-    visits = ClientSessions(place.agent())
-    first, second = visits.session_for(who("one"), "one"), visits.session_for(who("two"), "two")
-    assert visits.session_for(who("one"), "again") is first
-    third = visits.session_for(who("three"), "three")
-    assert set(visits) == {first, third}, "two was quiet longest"
-    assert visits.session_for(who("one"), "again") is first
+    sessions = ClientSessions(place.agent())
+    first, second = sessions.session_for(who("one"), "one"), sessions.session_for(who("two"), "two")
+    assert sessions.session_for(who("one"), "again") is first
+    third = sessions.session_for(who("three"), "three")
+    assert set(sessions) == {first, third}, "two was quiet longest"
+    assert sessions.session_for(who("one"), "again") is first
     nobody: Any = cast(Any, None)
     first.start_request(nobody, {}, forever)
     third.start_request(nobody, {}, forever)
     with pytest.raises(LimitExceeded, match="2 clients are served already"):
-        visits.session_for(who("four"), "four")
-    await visits.close()
-    assert not list(visits) and not first.is_busy and not second.is_busy
+        sessions.session_for(who("four"), "four")
+    await sessions.close()
+    assert not list(sessions) and not first.is_busy and not second.is_busy
 
 
 @pytest.mark.proves("serve.mcp.bounded")
 async def test_a_client_that_was_quiet_for_long_is_gone(
     place: Place,
 ) -> None:
-    visits = ClientSessions(place.agent())
-    first = visits.session_for(who("one"), "one")
-    visits.pool.idle_seconds = 0.0
-    visits.pool.sweep()
-    visits.pool.idle_seconds = None
-    assert visits.session_for(who("one"), "one") is not first
-    await visits.close()
+    sessions = ClientSessions(place.agent())
+    first = sessions.session_for(who("one"), "one")
+    sessions.pool.idle_seconds = 0.0
+    sessions.pool.sweep()
+    sessions.pool.idle_seconds = None
+    assert sessions.session_for(who("one"), "one") is not first
+    await sessions.close()
 
 
 @pytest.mark.proves("serve.mcp.calls")
 async def test_a_client_that_did_nothing_leaves_nothing_in_the_journal(place: Place) -> None:
-    visits = ClientSessions(place.agent())
-    visits.session_for(who("one"), "one")
-    await visits.close()
+    sessions = ClientSessions(place.agent())
+    sessions.session_for(who("one"), "one")
+    await sessions.close()
     assert place.events(Noticed) == []
 
 
 @pytest.mark.proves("serve.mcp.bounded")
 async def test_subscriptions_are_bounded(place: Place) -> None:
-    visits = ClientSessions(place.agent())
-    visit = visits.session_for(who("one"), "one")
+    sessions = ClientSessions(place.agent())
+    visit = sessions.session_for(who("one"), "one")
     for at in range(256):
         visit.subscribe(f"book://{at}")
     visit.subscribe("book://0")
     with pytest.raises(LimitExceeded):
         visit.subscribe("book://other")
-    await visits.close()
+    await sessions.close()
 
 
 @pytest.mark.proves("serve.mcp.bounded")

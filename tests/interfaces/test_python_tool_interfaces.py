@@ -1,8 +1,8 @@
-"""A project's Python tools are there at every door of the command line once its folder is trusted,
+"""A project's Python tools are there at every interface of the command line once its folder is trusted,
 and at none before.
 
 `tools.py` is the one that `ferrule init` makes, with a line more that leaves a mark where it is
-run. A door is asked as whoever stands before it asks: a command line, a message that makes the
+run. An interface is asked as whoever stands before it asks: a command line, a message that makes the
 model call, a client's own call.
 """
 
@@ -36,12 +36,12 @@ Told = list[str]
 
 async def chat(options: Options, told: Told) -> None:
     """What a line comes to there; the terminal itself is that of `test_chat`."""
-    seated = assemble_at_terminal(options)
-    session = seated.open_session(None)
+    assembly = assemble_at_terminal(options)
+    session = assembly.open_session(None)
     try:
         await session.run("go")
     finally:
-        await seated.close(session)
+        await assembly.close(session)
 
 
 async def acp(options: Options, told: Told) -> None:
@@ -173,7 +173,7 @@ NEEDS = {
     "acp": "json",
     "chat": "rich",
 }
-DOORS: dict[str, Callable[[Options, Told], Awaitable[None]]] = {
+INTERFACES: dict[str, Callable[[Options, Told], Awaitable[None]]] = {
     "chat": chat, "console": console, "mcp": mcp, "openai": openai, "a2a": a2a, "acp": acp,
 }  # fmt: skip
 COMMANDS = {
@@ -216,16 +216,16 @@ def journaled() -> str:
 
 @pytest.mark.proves("python.doors")
 @pytest.mark.parametrize("trusted", [True, False], ids=["trusted", "untrusted"])
-@pytest.mark.parametrize("door", DOORS)
-async def test_a_projects_python_tool_works_at_every_door_once_it_is_trusted_and_is_not_run_before(
-    door: str, trusted: bool, project: Path, model: str, capsys: pytest.CaptureFixture[str]
+@pytest.mark.parametrize("interface", INTERFACES)
+async def test_a_projects_python_tool_works_at_every_interface_once_it_is_trusted_and_is_not_run_before(
+    interface: str, trusted: bool, project: Path, model: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    if importlib.util.find_spec(NEEDS[door]) is None:
+    if importlib.util.find_spec(NEEDS[interface]) is None:
         pytest.skip("its extra is not installed here")
     if trusted:
         TrustStore().trust(".")
     told: Told = []
-    await DOORS[door]({"model": model, "workspace": "."}, told)
+    await INTERFACES[interface]({"model": model, "workspace": "."}, told)
     said = "".join([*told, *capsys.readouterr(), journaled()])
     assert project.exists() == trusted
     assert (PRICE in said) == trusted, said

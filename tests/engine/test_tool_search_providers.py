@@ -1,4 +1,4 @@
-"""Tool search over the wires: the provider's own against its SDK's types, and the bytes of request
+"""Tool search by provider: the provider's own against its SDK's types, and the bytes of request
 after request.
 """
 
@@ -108,21 +108,21 @@ class Provider:
         )
 
     @asynccontextmanager
-    async def wire(self) -> Any:
+    async def model_client(self) -> Any:
         async with self._double as server:
-            wire: ModelClient
+            model_client: ModelClient
             if self.kind == "anthropic":
-                wire = Anthropic(
+                model_client = Anthropic(
                     "m", base_url=server.url, api_key="k", force_native_tool_search=True
                 )
             elif self.kind == "responses":
-                wire = OpenAIResponses(
+                model_client = OpenAIResponses(
                     "m", base_url=f"{server.url}/v1", api_key="k", force_native_tool_search=True
                 )
             else:
-                wire = OpenAIChat("m", base_url=f"{server.url}/v1", api_key="k")
-            yield wire
-            await wire.close()
+                model_client = OpenAIChat("m", base_url=f"{server.url}/v1", api_key="k")
+            yield model_client
+            await model_client.close()
 
     def part(self, name: str) -> list[str]:
         """One member of every request, as the text it was sent as; "" where it was not."""
@@ -203,9 +203,11 @@ def hosted_search(kind: str, id: str, query: dict[str, Any], found: Sequence[str
     ]
 
 
-async def told(wire: ModelClient, text: str = "go", **options: Any) -> tuple[Any, list[Event]]:
+async def run_agent(
+    model_client: ModelClient, text: str = "go", **options: Any
+) -> tuple[Any, list[Event]]:
     """A run's outcome and its events."""
-    agent = Agent(wire, TOOLS, **grouped(journal=SqliteJournal(":memory:"), **options))
+    agent = Agent(model_client, TOOLS, **grouped(journal=SqliteJournal(":memory:"), **options))
     ran = await asyncio.wait_for(agent.run(text), 30)
     return ran, [record.event for record in agent.journal.records(ran.session)]
 
@@ -224,15 +226,15 @@ async def story_of(kind: str) -> tuple[Any, list[Event]]:
             calls(("deploy_service", {"env": "a"})),
             says("done"),
         ]
-        return await told(Scripted(steps), tool_search="bm25")
+        return await run_agent(Scripted(steps), tool_search="bm25")
     if kind == "chat":
         first = [some_calls(kind, ("s1", "tool_search", {"query": "deploy"}))]
         then = [some_calls(kind, ("c1", "deploy_service", {"env": "a"}))]
     else:
         search = hosted_search(kind, "s1", {"query": "deploy"}, ["deploy_service"])
         first, then = [], [[*search, a_call(kind, "c1", "deploy_service", {"env": "a"})]]
-    async with Provider(kind, [*first, *then, words(kind, "done")]).wire() as wire:
-        return await told(wire, tool_search="bm25", tool_mode="native")
+    async with Provider(kind, [*first, *then, words(kind, "done")]).model_client() as model_client:
+        return await run_agent(model_client, tool_search="bm25", tool_mode="native")
 
 
 @pytest.mark.proves("tool-search.events")
@@ -257,8 +259,8 @@ async def test_what_a_provider_searched_goes_back_byte_for_byte_and_is_never_dis
     search = hosted_search(kind, "s1", {"query": "deploy"}, ["deploy_service"])
     answers = [[*search, a_call(kind, "c1", "deploy_service", {"env": "a"})], words(kind, "done")]
     provider = Provider(kind, answers)
-    async with provider.wire() as wire:
-        agent = Agent(wire, TOOLS, storage=Storage(journal=SqliteJournal(":memory:")))
+    async with provider.model_client() as model_client:
+        agent = Agent(model_client, TOOLS, storage=Storage(journal=SqliteJournal(":memory:")))
         session = agent.session()
         if streamed:
             async for _ in session.stream("go"):
@@ -286,8 +288,8 @@ async def test_a_native_call_that_no_search_found_is_refused(kind: str) -> None:
         [a_call(kind, "c3", "paint_wall", {"env": "a"})],
         words(kind, "done"),
     ]
-    async with Provider(kind, answers).wire() as wire:
-        ran, _ = await told(wire)
+    async with Provider(kind, answers).model_client() as model_client:
+        ran, _ = await run_agent(model_client)
     assert [result.success for result in ran.results] == [False, False, True]
     assert ran.results[0].error_type is ErrorType.NOT_FOUND
     assert (
@@ -310,8 +312,10 @@ async def test_a_providers_search_that_failed_finds_nothing() -> None:
         "error_message": "?",
     }
     result = {"type": "tool_search_tool_result", "tool_use_id": "s1", "content": error}
-    async with Provider("anthropic", [[use, result, *words("anthropic", "no")]]).wire() as wire:
-        _, events = await told(wire, tool_search="regex")
+    async with Provider(
+        "anthropic", [[use, result, *words("anthropic", "no")]]
+    ).model_client() as model_client:
+        _, events = await run_agent(model_client, tool_search="regex")
     assert searches_in(events) == [
         ToolSearchQuery("s1", "tool_search_tool_regex", {"pattern": "("}, "regex", "native"),
         ToolSearchResult("s1", (), (), "regex", "native"),
@@ -326,8 +330,8 @@ async def test_a_native_session_goes_on_in_another_process_with_what_was_found(
     where = tmp_path / "j.db"
     search = hosted_search(kind, "s1", {"query": "deploy"}, ["deploy_service"])
     before, after = Provider(kind, [[*search, *words(kind, "found")]]), None
-    async with before.wire() as wire:
-        agent = Agent(wire, TOOLS, storage=Storage(journal=where))
+    async with before.model_client() as model_client:
+        agent = Agent(model_client, TOOLS, storage=Storage(journal=where))
         session = agent.session()
         await session.run("find it")
         await session.close()
@@ -335,8 +339,8 @@ async def test_a_native_session_goes_on_in_another_process_with_what_was_found(
     after = Provider(
         kind, [[a_call(kind, "c1", "deploy_service", {"env": "b"})], words(kind, "done")]
     )
-    async with after.wire() as wire:
-        agent = Agent(wire, TOOLS, storage=Storage(journal=where))
+    async with after.model_client() as model_client:
+        agent = Agent(model_client, TOOLS, storage=Storage(journal=where))
         again = agent.resume(session.id)
         ran = await again.run("deploy")
         await again.close()
@@ -356,8 +360,8 @@ async def test_what_ferrule_found_for_one_model_is_sent_whole_to_one_that_search
     agent = Agent(Scripted(steps), TOOLS, storage=Storage(journal=SqliteJournal(":memory:")))
     session = agent.session()
     await session.run("find it")
-    async with provider.wire() as wire:
-        agent.change_model(wire)
+    async with provider.model_client() as model_client:
+        agent.change_model(model_client)
         session.driver.reset_exchange()
         ran = await session.run("deploy")
     assert ran.results[0].data == "deploy_service in b"
@@ -388,9 +392,9 @@ SPECS = (
 
 
 async def tools_sent(
-    wire: ModelClient, respond: Callable[[], Any], variant: str
+    model_client: ModelClient, respond: Callable[[], Any], variant: str
 ) -> list[dict[str, Any]]:
-    exchange = wire.open("", SPECS, ModelOptions(tool_search=variant))
+    exchange = model_client.open("", SPECS, ModelOptions(tool_search=variant))
     await exchange.ask([UserMessage("hi")])
     return respond()
 
@@ -398,8 +402,8 @@ async def tools_sent(
 @pytest.mark.proves("tool-search.namespaces")
 async def test_openai_gets_its_search_first_and_the_tools_of_a_namespace_together() -> None:
     provider = Provider("responses", [words("responses", "hi")])
-    async with provider.wire() as wire:
-        sent = await tools_sent(wire, lambda: json.loads(provider.part("tools")[0]), "bm25")
+    async with provider.model_client() as model_client:
+        sent = await tools_sent(model_client, lambda: json.loads(provider.part("tools")[0]), "bm25")
     assert sent[0] == {"type": "tool_search", "execution": "server"}
     assert [one["name"] for one in sent[1:]] == ["look", "plain", "crm", "ops"]
     assert ["defer_loading" in one for one in sent[1:3]] == [False, True]
@@ -419,22 +423,22 @@ async def test_a_gateway_may_get_the_namespaces_as_a_list_in_the_search() -> Non
         return Reply(json=make_response(words("responses", "hi")))
 
     async with HttpDouble(handle) as server:
-        wire = OpenAIResponses(
+        model_client = OpenAIResponses(
             "my-clone",
             base_url=f"{server.url}/v1",
             api_key="k",
             flat_tool_search=True,
             strict=False,
         )
-        await tools_sent(wire, lambda: bodies[0]["tools"], "bm25")
-        await wire.close()
+        await tools_sent(model_client, lambda: bodies[0]["tools"], "bm25")
+        await model_client.close()
     sent = bodies[0]["tools"]
     assert sent[0] == {"type": "tool_search", "mode": "hosted", "namespaces": ["crm", "ops"]}
     assert [one.get("defer_loading", False) for one in sent[1:]] == [True, True, True, False, True]
 
 
 @pytest.mark.proves("tool-search.namespaces")
-async def test_a_call_in_a_history_that_another_wire_made_names_its_namespace() -> None:
+async def test_a_call_in_a_history_that_another_provider_made_names_its_namespace() -> None:
     from ferrule.core.calls import ToolCall
     from ferrule.core.messages import ToolMessage
 
@@ -445,8 +449,8 @@ async def test_a_call_in_a_history_that_another_wire_made_names_its_namespace() 
         ToolMessage("c2", "look", "ok"),
     ]
     provider = Provider("responses", [words("responses", "hi")])
-    async with provider.wire() as wire:
-        await wire.open("", SPECS, ModelOptions(tool_search="bm25")).ask(history)
+    async with provider.model_client() as model_client:
+        await model_client.open("", SPECS, ModelOptions(tool_search="bm25")).ask(history)
     items = json.loads(provider.part("input")[0])
     assert [item.get("namespace") for item in items if item.get("type") == "function_call"] == [
         "ops",
@@ -458,8 +462,10 @@ async def test_a_call_in_a_history_that_another_wire_made_names_its_namespace() 
 @pytest.mark.parametrize("variant", ["bm25", "regex"])
 async def test_anthropic_gets_its_search_first_and_every_deferred_tool_marked(variant: str) -> None:
     provider = Provider("anthropic", [words("anthropic", "hi")])
-    async with provider.wire() as wire:
-        sent = await tools_sent(wire, lambda: json.loads(provider.part("tools")[0]), variant)
+    async with provider.model_client() as model_client:
+        sent = await tools_sent(
+            model_client, lambda: json.loads(provider.part("tools")[0]), variant
+        )
     assert sent[0] == {
         "type": f"tool_search_tool_{variant}_20251119",
         "name": f"tool_search_tool_{variant}",
@@ -470,7 +476,7 @@ async def test_anthropic_gets_its_search_first_and_every_deferred_tool_marked(va
 
 
 @pytest.mark.proves("tool-search.namespaces")
-async def test_namespaces_and_servers_are_groups_on_the_wire_and_their_calls_come_home() -> None:
+async def test_namespaces_and_servers_are_groups_in_requests_and_their_calls_come_home() -> None:
     ops = [replace(deferred(f"deploy_{n}", "Deploy."), namespace="ops") for n in "ab"]
     crm = replace(deferred("crm__mail", "Mail."), source="mcp crm")
     search = hosted_search("responses", "s1", {"paths": ["ops"]}, [])
@@ -484,8 +490,10 @@ async def test_namespaces_and_servers_are_groups_on_the_wire_and_their_calls_com
     ]
     call = a_call("responses", "c1", "ops__deploy_b", {"env": "x"}) | {"namespace": "ops"}
     provider = Provider("responses", [[*search, call], words("responses", "done")])
-    async with provider.wire() as wire:
-        agent = Agent(wire, [look, *ops, crm], storage=Storage(journal=SqliteJournal(":memory:")))
+    async with provider.model_client() as model_client:
+        agent = Agent(
+            model_client, [look, *ops, crm], storage=Storage(journal=SqliteJournal(":memory:"))
+        )
         ran = await agent.run("go")
     groups = [one for one in json.loads(provider.part("tools")[0]) if one["type"] == "namespace"]
     assert [(one["name"], len(one["tools"])) for one in groups] == [("crm", 1), ("ops", 2)]
@@ -522,11 +530,13 @@ async def test_namespaces_and_servers_are_groups_on_the_wire_and_their_calls_com
 async def test_who_searches_is_known_by_the_models_name(model: str, able: bool) -> None:
     assert has_tool_search(model) is able
     if model.startswith("claude"):
-        wire: ModelClient = Anthropic(model, api_key="k", base_url="https://api.anthropic.com")
-        assert bool((await wire.capabilities()).tool_search) is able
+        model_client: ModelClient = Anthropic(
+            model, api_key="k", base_url="https://api.anthropic.com"
+        )
+        assert bool((await model_client.capabilities()).tool_search) is able
     elif model.startswith(("gpt-5", "gpt-4")):
-        wire = OpenAIResponses(model, api_key="k", base_url="https://api.openai.com/v1")
-        assert bool((await wire.capabilities()).tool_search) is able
+        model_client = OpenAIResponses(model, api_key="k", base_url="https://api.openai.com/v1")
+        assert bool((await model_client.capabilities()).tool_search) is able
 
 
 @pytest.mark.proves("tool-search.capabilities")
@@ -538,9 +548,12 @@ async def test_a_router_is_believed_by_the_models_name_or_by_the_persons_word() 
         forced = OpenAIResponses(
             "my-clone", base_url=address, api_key="k", force_native_tool_search=True
         )
-        found = [(await wire.capabilities()).tool_search for wire in (routed, unknown, forced)]
-        for wire in (routed, unknown, forced):
-            await wire.close()
+        found = [
+            (await model_client.capabilities()).tool_search
+            for model_client in (routed, unknown, forced)
+        ]
+        for model_client in (routed, unknown, forced):
+            await model_client.close()
     assert found == [True, False, True]
 
 
@@ -583,9 +596,9 @@ async def bodies_of(kind: str, rounds: list[list[str]]) -> Provider:
             ]
             answers.append([*hosted, *some_calls(kind, *(made or [(f"l{number}", "look", {})]))])
     provider = Provider(kind, [*answers, words(kind, "done")])
-    async with provider.wire() as wire:
+    async with provider.model_client() as model_client:
         agent = Agent(
-            wire,
+            model_client,
             [look, *many()],
             storage=Storage(journal=SqliteJournal(":memory:")),
             tool_calling=ToolCalling(search="bm25", mode="native"),
