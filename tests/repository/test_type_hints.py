@@ -16,6 +16,9 @@ import ferrule
 NOT_RESOLVED = (
     # Loaded by a fresh interpreter for each command, where every import counts.
     "ferrule.sandbox.inside",
+    # Commands load what they need when they run, so that help is quick.
+    "ferrule.cli",
+    "ferrule.servers.a2a.command",
     # Annotated with generic classes of libraries that are extras.
     "ferrule.servers.mcp.handlers",
     "ferrule.storage.journal.postgres_schema",

@@ -9,11 +9,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from ferrule.connectors.a2a import PeerApprovals
-from ferrule.connectors.a2a.approvals import configuration_text
-from ferrule.connectors.a2a.peers import fetch_peer_card
 from ferrule.core.errors import ConfigError, ToolFailed
-from ferrule.runtime.a2a_peers import load_configured_peers
 from ferrule.storage.settings.settings import load_settings
 
 from .confirmation import confirm
@@ -44,6 +40,8 @@ _workspace = click.option(
 @click.option("--json", "as_json", is_flag=True, help="Machine-readable.")
 def list_peers(workspace: str | None, as_json: bool) -> None:
     """List the agents: name, approval state, address. No agent is contacted."""
+    from ferrule.connectors.a2a import PeerApprovals
+
     approvals = PeerApprovals()
     rows = [
         {"name": peer.name, "state": approvals.get(peer).state, "url": peer.url}
@@ -66,6 +64,9 @@ def list_peers(workspace: str | None, as_json: bool) -> None:
 @_workspace
 def show(name: str, workspace: str | None) -> None:
     """Show what was approved of an agent, and what changed since. No agent is contacted."""
+    from ferrule.connectors.a2a import PeerApprovals
+    from ferrule.connectors.a2a.approvals import configuration_text
+
     peer = _find_peer(workspace, name)
     approvals = PeerApprovals()
     approval = approvals.get(peer)
@@ -86,6 +87,8 @@ def approve(name: str, workspace: str | None, yes: bool) -> int:
     The card is compared with what was approved before. A later change of the card withholds what
     changed until it is approved too.
     """
+    from ferrule.connectors.a2a import PeerApprovals
+
     peer = _find_peer(workspace, name)
     approvals = PeerApprovals()
     card = _fetch_card(peer)
@@ -108,6 +111,8 @@ def approve(name: str, workspace: str | None, yes: bool) -> int:
 @_workspace
 def revoke(name: str, workspace: str | None) -> None:
     """Withdraw the approval of an agent."""
+    from ferrule.connectors.a2a import PeerApprovals
+
     was_approved = PeerApprovals().revoke(_find_peer(workspace, name))
     outcome = "is no longer approved" if was_approved else "was not approved"
     click.echo(f"`{name}` {outcome}", err=True)
@@ -118,6 +123,8 @@ def revoke(name: str, workspace: str | None) -> None:
 @_workspace
 def test(name: str, workspace: str | None) -> int:
     """Fetch an approved agent's card, and compare it with the approved one. No task is sent."""
+    from ferrule.connectors.a2a import PeerApprovals
+
     peer = _find_peer(workspace, name)
     approvals = PeerApprovals()
     approval = approvals.get(peer)
@@ -152,6 +159,8 @@ def _fetch_card(peer: A2aPeer) -> Card:
     """Fetch an agent's card. A failure is a ConfigError, since a person asked for it."""
     import asyncio
 
+    from ferrule.connectors.a2a.peers import fetch_peer_card
+
     try:
         card = asyncio.run(fetch_peer_card(peer))
     except ToolFailed as error:
@@ -162,6 +171,7 @@ def _fetch_card(peer: A2aPeer) -> Card:
 
 
 def _load_peers(workspace: str | None) -> tuple[A2aPeer, ...]:
+    from ferrule.runtime.a2a_peers import load_configured_peers
 
     settings = load_settings(workspace=str(Path(workspace).absolute()) if workspace else None)
     loaded = load_configured_peers(settings)

@@ -5,19 +5,19 @@ from __future__ import annotations
 import sys
 from importlib import import_module
 from pathlib import Path
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import click
 
-from ferrule.engine.agent import Agent
-from ferrule.engine.distributed.job_run import MakeAgent
-from ferrule.engine.distributed.jobs import Job, Jobs
-from ferrule.engine.distributed.worker import Worker
-from ferrule.runtime.assemble import assemble, current_user
 from ferrule.runtime.options import SETTING_OPTIONS, common_options
-from ferrule.storage.journal.protocols import Journal
 
 from .terminal import escape_invisible
+
+if TYPE_CHECKING:
+    from ferrule.engine.agent import Agent
+    from ferrule.engine.distributed.job_run import MakeAgent
+    from ferrule.engine.distributed.jobs import Job, Jobs
+    from ferrule.storage.journal.protocols import Journal
 
 _database = click.option(
     "--database",
@@ -54,6 +54,8 @@ def worker(database: str, concurrency: int, per_tenant: int | None, factory: str
     Without --agent a job runs with the agent that `ferrule run` would make in the job's workspace
     on this machine. Nobody can be asked: a call that no rule allows is denied.
     """
+    from ferrule.engine.distributed.worker import Worker
+
     make_agent = _load_factory(factory) if factory else assemble_for_job
     queue_worker = Worker(database, make_agent, concurrency=concurrency, per_tenant=per_tenant)
     click.echo(
@@ -92,6 +94,7 @@ def assemble_for_job(job: Job, journal: Journal) -> Agent:
     It works in the job's workspace and uses the shared journal. Nobody is asked for approval, even
     if the worker runs in a terminal: the person there does not own the job.
     """
+    from ferrule.runtime.assemble import assemble
 
     def notice(text: str) -> None:
         click.echo(f"! {text}", err=True)
@@ -127,6 +130,8 @@ def assemble_for_job(job: Job, journal: Journal) -> Agent:
 @common_options
 def submit(prompt: tuple[str, ...], database: str, **given: Any) -> int:
     """Submit a message as a job for workers, and print the run's id."""
+    from ferrule.engine.distributed.jobs import Jobs
+
     if not (prompt or given["listing"] or given["cancel"]):
         raise click.UsageError("no prompt given; write one, or use --list or --cancel")
     if given["cron"] and (given["wait"] or given["delay"] or given["key"]):
@@ -158,6 +163,8 @@ def _print_jobs(jobs: Jobs) -> int:
 
 
 def _submit_job(jobs: Jobs, prompt: str, settings: dict[str, Any], given: dict[str, Any]) -> int:
+    from ferrule.engine.distributed.jobs import Job
+    from ferrule.runtime.assemble import current_user
 
     job = Job(
         prompt,

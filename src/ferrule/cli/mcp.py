@@ -9,14 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from ferrule.connectors.mcp import ServerApprovals
-from ferrule.connectors.mcp.approvals import configuration_text
-from ferrule.connectors.mcp.configuration import PERSONAL_FILE, read_server
-from ferrule.connectors.mcp.oauth import FileTokenStorage, sign_in
-from ferrule.connectors.mcp.server_client import probe_server
-from ferrule.connectors.mcp.spec import fill_variables
 from ferrule.core.errors import ConfigError
-from ferrule.runtime.mcp_servers import list_server_tools, load_configured_servers
 from ferrule.storage import paths
 from ferrule.storage.settings.settings import load_settings
 
@@ -55,6 +48,9 @@ _workspace = click.option(
 @click.option("--json", "as_json", is_flag=True, help="Machine-readable.")
 def list_servers(workspace: str | None, as_json: bool) -> None:
     """List the servers: name, origin, approval state, address or command. Nothing is started."""
+    from ferrule.connectors.mcp import ServerApprovals
+    from ferrule.runtime.mcp_servers import load_configured_servers
+
     loaded = load_configured_servers(_load_settings(workspace))
     approvals = ServerApprovals()
     rows = [_make_row(server, approvals.get(server).state) for server in loaded.servers]
@@ -81,6 +77,9 @@ def _make_row(server: McpServer, state: str) -> dict[str, Any]:
 @_workspace
 def show(name: str, workspace: str | None) -> None:
     """Show what was approved of a server, and what changed since. Nothing is started."""
+    from ferrule.connectors.mcp import ServerApprovals
+    from ferrule.connectors.mcp.approvals import configuration_text
+
     server = _find_server(_load_settings(workspace), name)
     approvals = ServerApprovals()
     approval = approvals.get(server)
@@ -101,6 +100,8 @@ def approve(name: str, workspace: str | None, yes: bool) -> int:
     The tools are compared with those approved before. A later change withholds the changed tools
     until they are approved too.
     """
+    from ferrule.connectors.mcp import ServerApprovals
+
     settings = _load_settings(workspace)
     server = _find_server(settings, name)
     approvals = ServerApprovals()
@@ -130,6 +131,8 @@ def approve(name: str, workspace: str | None, yes: bool) -> int:
 @_workspace
 def revoke(name: str, workspace: str | None) -> None:
     """Withdraw the approval of a server."""
+    from ferrule.connectors.mcp import ServerApprovals
+
     was_approved = ServerApprovals().revoke(_find_server(_load_settings(workspace), name))
     outcome = "is no longer approved" if was_approved else "was not approved"
     click.echo(f"`{name}` {outcome}", err=True)
@@ -140,6 +143,8 @@ def revoke(name: str, workspace: str | None) -> None:
 @_workspace
 def test(name: str, workspace: str | None) -> int:
     """Start an approved server; show its protocol version and its tools. No tool is called."""
+    from ferrule.connectors.mcp import ServerApprovals
+
     settings = _load_settings(workspace)
     server = _find_server(settings, name)
     if ServerApprovals().get(server).state in _NOT_STARTABLE:
@@ -184,6 +189,8 @@ def add(
 
     `ferrule mcp add git -- mcp-server-git --repository .`
     """
+    from ferrule.connectors.mcp.configuration import PERSONAL_FILE, read_server
+
     entry = _make_entry(command, url, env, header)
     if network:
         entry["network"] = list(network)
@@ -234,6 +241,9 @@ def _parse_pair(text: str) -> tuple[str, str]:
 @click.option("--out", is_flag=True, help="Sign out instead: delete this server's tokens.")
 def login(name: str, workspace: str | None, out: bool) -> int:
     """Sign in to a server that needs it, in your browser."""
+    from ferrule.connectors.mcp.oauth import FileTokenStorage
+    from ferrule.connectors.mcp.spec import fill_variables
+
     server = _find_server(_load_settings(workspace), name)
     filled = fill_variables(server)
     if server.oauth is None:
@@ -260,6 +270,8 @@ def _run(work: Coroutine[Any, Any, T]) -> T:
 
 
 async def _sign_in(server: McpServer, filled: Any) -> None:
+    from ferrule.connectors.mcp.oauth import sign_in
+    from ferrule.connectors.mcp.server_client import probe_server
 
     async def browse(url: str) -> None:
         _print(f"open this address to sign in:\n{url}", err=True)
@@ -269,6 +281,8 @@ async def _sign_in(server: McpServer, filled: Any) -> None:
 
 
 async def _list_tools(settings: Settings, server: McpServer) -> Manifest:
+    from ferrule.runtime.mcp_servers import list_server_tools
+
     manifest = await list_server_tools(settings, server)
     _warn(manifest.left_out)
     return manifest
@@ -281,6 +295,8 @@ def _load_settings(workspace: str | None) -> Settings:
 
 
 def _find_server(settings: Settings, name: str) -> McpServer:
+    from ferrule.runtime.mcp_servers import load_configured_servers
+
     servers = load_configured_servers(settings).servers
     for server in servers:
         if server.name == name:

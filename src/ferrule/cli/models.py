@@ -10,11 +10,6 @@ from typing import TYPE_CHECKING
 import click
 
 from ferrule.core.errors import ProviderError
-from ferrule.models.local.pull import find_model, installed_path, pull
-from ferrule.models.tool_modes.live_probe import probe_capabilities
-from ferrule.models.tool_modes.selection import choose_tool_mode
-from ferrule.runtime.assemble import create_client
-from ferrule.runtime.model_discovery import discover_models
 from ferrule.storage.settings.settings import load_settings
 
 from .terminal import escape_invisible
@@ -33,6 +28,8 @@ def models() -> None:
 def list_models(as_json: bool) -> None:
     """List the providers that can be reached from here, and their models."""
     import asyncio
+
+    from ferrule.runtime.model_discovery import discover_models
 
     rows = asyncio.run(discover_models())
     if as_json:
@@ -68,6 +65,9 @@ def probe(model: str, as_json: bool) -> None:
 
 
 async def _probe_model(model: str) -> tuple[Capabilities, str]:
+    from ferrule.models.tool_modes.live_probe import probe_capabilities
+    from ferrule.models.tool_modes.selection import choose_tool_mode
+    from ferrule.runtime.assemble import create_client
 
     client = create_client(load_settings(), model)
     capabilities = await probe_capabilities(client)
@@ -77,10 +77,12 @@ async def _probe_model(model: str) -> tuple[Capabilities, str]:
     return capabilities, choose_tool_mode(capabilities)
 
 
-@models.command("pull")
+@models.command()
 @click.argument("name", default="smollm2")
-def pull_model(name: str) -> None:
+def pull(name: str) -> None:
     """Download the embedded model (92 MB, once); checked by hash, resumed where it stopped."""
+    from ferrule.models.local.pull import find_model, installed_path, pull
+
     model = find_model(name)
     try:
         click.echo(f"{name} is installed: {installed_path(model)}", err=True)

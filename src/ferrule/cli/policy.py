@@ -10,7 +10,6 @@ import click
 from ferrule.runtime.options import common_options
 
 from .terminal import escape_invisible
-from .terminal_agent import assemble_at_terminal
 from .tools.command import find_tool, parse_arguments
 
 if TYPE_CHECKING:
@@ -32,6 +31,8 @@ def explain(name: str, arguments: tuple[str, ...], as_json: str | None, **option
 
     `ferrule policy explain run_command command="git push"`; exit code 0 allow, 7 ask, 4 deny.
     """
+    from .terminal_agent import assemble_at_terminal
+
     agent = assemble_at_terminal(options).agent
     tool = find_tool(agent.catalog, name)
     checked = tool.arguments.check(parse_arguments(tool.arguments.schema, arguments, as_json))
@@ -52,6 +53,8 @@ def test(file: Any, **options: Any) -> int:
     FILE has one case per line: `allow|ask|deny TOOL KEY=VALUE...`, quoted as in a shell; `#` starts
     a comment.
     """
+    from .terminal_agent import assemble_at_terminal
+
     agent = assemble_at_terminal(options).agent
     passed = 0
     failed = 0
@@ -93,6 +96,8 @@ def _test_case(agent: Agent, words: list[str]) -> str:
 @common_options
 def lint(**options: Any) -> int:
     """Report rules that can never match, are shadowed, or name no tool."""
+    from .terminal_agent import assemble_at_terminal
+
     agent = assemble_at_terminal(options).agent
     findings = agent.gate.rules.lint([tool.full_name for tool in agent.catalog])
     for finding in findings:

@@ -7,15 +7,16 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from ferrule.extensions.checks.tool_cases import CaseOutcome
-from ferrule.extensions.checks.tool_file import Problem
-
 from .terminal import encode_json as encode_json
 from .terminal import escape_invisible
+
+if TYPE_CHECKING:
+    from ferrule.extensions.checks.tool_cases import CaseOutcome
+    from ferrule.extensions.checks.tool_file import Problem
 
 FORMAT = 1
 _PROBLEM = {

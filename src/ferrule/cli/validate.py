@@ -6,11 +6,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from ferrule.connectors.http import check_repository_manifests
 from ferrule.core.errors import ConfigError
-from ferrule.extensions.checks.tool_file import convert_error
-from ferrule.extensions.checks.workspace import check_workspace
-from ferrule.runtime.shipped_tools import load_shipped_tools, names_added_by_runs
 from ferrule.storage.settings.settings import load_settings
 from ferrule.storage.trust import TrustStore
 
@@ -37,6 +33,8 @@ def validate(folder: str, as_json: bool, strict: bool, schema: bool) -> int:
     if schema:
         click.echo(encode_json(SCHEMA, indent=2))
         return 0
+    from ferrule.extensions.checks.workspace import check_workspace
+    from ferrule.runtime.shipped_tools import load_shipped_tools, names_added_by_runs
 
     names = [*(tool.full_name for tool in load_shipped_tools()), *names_added_by_runs()]
     checked = asyncio.run(check_workspace(folder, shipped=names))
@@ -47,6 +45,9 @@ def validate(folder: str, as_json: bool, strict: bool, schema: bool) -> int:
 
 def _check_http_manifests(folder: str) -> list[Problem]:
     """Check the manifests of HTTP tools, which `extensions` does not know."""
+    from ferrule.connectors.http import check_repository_manifests
+    from ferrule.extensions.checks.tool_file import convert_error
+
     snapshot = TrustStore().read(folder)
     if not any("/http/" in name for name in snapshot.files):
         return []

@@ -9,25 +9,10 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from ferrule.runtime.assemble import current_user
-from ferrule.runtime.http.http_security import HttpGuard
-from ferrule.runtime.http.server import (
-    accepted_hosts,
-    accepted_origins,
-    bound_port,
-    listen,
-    public_address,
-    serve,
-)
-from ferrule.runtime.http.sign_in import BrowserSignIn
 from ferrule.runtime.options import common_options, server_options
 
-from .app import make_app, render_login_page
-from .setup import build_console, close_console
-from .users import load_users
-
 if TYPE_CHECKING:
-    from ferrule.runtime.http.http_security import Application, Principal
+    from ferrule.runtime.http.http_security import Application, HttpGuard, Principal
 
 
 @click.command()
@@ -48,6 +33,12 @@ def console(host: str, port: int, url: str, token_file: Path | None, **options: 
 async def _serve(
     host: str, port: int, url: str, token_file: Path | None, options: dict[str, Any]
 ) -> int:
+    from ferrule.runtime.assemble import current_user
+    from ferrule.runtime.http.server import bound_port, listen, public_address, serve
+
+    from .app import make_app
+    from .setup import build_console, close_console
+    from .users import load_users
 
     people, made = load_users(token_file, current_user())
     # Before anything is built, so that an address that is taken or not allowed is an error only.
@@ -70,6 +61,11 @@ async def _serve(
 def _guard(
     app: Application, people: Mapping[str, Principal], host: str, port: int, url: str
 ) -> HttpGuard:
+    from ferrule.runtime.http.http_security import HttpGuard
+    from ferrule.runtime.http.server import accepted_hosts, accepted_origins, public_address
+    from ferrule.runtime.http.sign_in import BrowserSignIn
+
+    from .app import render_login_page
 
     secure = public_address(host, port, url).startswith("https://")
     signing = BrowserSignIn(

@@ -9,8 +9,6 @@ import click
 
 from ferrule.runtime.options import common_options
 
-from .loop import run_chat
-
 
 @click.command()
 @common_options
@@ -36,5 +34,6 @@ def chat(**options: Any) -> int:
         raise click.UsageError(
             "chat needs prompt-toolkit; install it: `pip install 'ferrule[cli]'`"
         )
+    from .loop import run_chat  # needs prompt_toolkit
 
     return asyncio.run(run_chat(options))

@@ -15,17 +15,14 @@ from pathlib import Path
 import click
 
 from ferrule.core.errors import FerruleError
-from ferrule.models.local.pull import model_path
 from ferrule.permissions.filesystem.open_beneath import open_by_openat2, select_open_folder
 from ferrule.runtime.sandbox_policy import make_sandbox_policy
 from ferrule.sandbox.backends import probes
 from ferrule.sandbox.policy import Protection
 from ferrule.storage import paths
 from ferrule.storage.settings.settings import load_settings
-from ferrule.toolkits.search.ripgrep import find_ripgrep
 
 from .findings import Finding
-from .sandbox_report import check_required, report_sandbox
 
 # `sandbox_report` loads an event loop, so the functions below import it when they run.
 
@@ -86,6 +83,7 @@ def _check_path_resolution() -> Iterable[Finding]:
 
 
 def _check_search() -> Iterable[Finding]:
+    from ferrule.toolkits.search.ripgrep import find_ripgrep
 
     found = find_ripgrep(outside=str(Path.cwd()))
     if found:
@@ -102,6 +100,7 @@ def _check_git() -> Iterable[Finding]:
 
 
 def _check_local_model() -> Iterable[Finding]:
+    from ferrule.models.local.pull import model_path
 
     if find_spec("xllamacpp") is None:
         detail = "llama.cpp is not installed; `pip install 'ferrule[local]'`"
@@ -124,6 +123,7 @@ def _check_terminal() -> Iterable[Finding]:
 
 
 def _check_sandbox() -> Iterable[Finding]:
+    from .sandbox_report import report_sandbox
 
     try:
         settings = load_settings()
@@ -136,6 +136,8 @@ def _check_sandbox() -> Iterable[Finding]:
 
 def _check_required(require: tuple[str, ...]) -> None:
     """Raise MissingProtections if commands lack these protections under the settings here."""
+    from .sandbox_report import check_required
+
     if require:
         settings = load_settings()
         check_required(

@@ -9,8 +9,6 @@ import click
 
 from ferrule.runtime.options import common_options, yes_to_option
 
-from .one_shot import run_once
-
 
 @click.command()
 @click.argument("prompt", nargs=-1)
@@ -56,6 +54,7 @@ def run(prompt: tuple[str, ...], print_: bool, **options: Any) -> int:
     text = build_prompt(prompt)
     if not text:
         raise click.UsageError("no prompt given; write one after `ferrule run`, or pipe one in")
+    from .one_shot import run_once
 
     return asyncio.run(run_once(text, options, session_id=options.get("resume_id")))
 

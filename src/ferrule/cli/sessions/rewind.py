@@ -11,12 +11,9 @@ import click
 from ferrule.cli.confirmation import has_terminal
 from ferrule.cli.terminal import escape_invisible
 from ferrule.core.events import RunFinished, SessionOpened
-from ferrule.engine.rewind.rewind import fork as forked
-from ferrule.engine.rewind.rewind import plan_rewind, restore_files
 from ferrule.permissions.filesystem.workspace import Workspace
 from ferrule.permissions.protected_names import DEFAULT_NAMES
 from ferrule.permissions.rule_evaluation import PermissionGate
-from ferrule.runtime.assemble import open_journal
 from ferrule.storage import paths
 from ferrule.storage.artifacts.files import FileArtifactStore
 from ferrule.storage.artifacts.store import Scope
@@ -50,6 +47,9 @@ def fork(session: str, run: int | None) -> int:
 
     The other session stays as it is.
     """
+    from ferrule.engine.rewind.rewind import fork as forked
+    from ferrule.runtime.assemble import open_journal
+
     with open_journal() as store:
         found = store.find(session).session
         runs = _summarize(store, found)[0] if run is None else run
@@ -76,6 +76,10 @@ def rewind(session: str, run: int, dry: bool, force: bool, yes: bool) -> int:
     Changes made by commands are not recorded and not restored. Files that no tool may touch stay as
     they are. Exit code 3: some files were left alone.
     """
+    from ferrule.engine.rewind.rewind import fork as forked
+    from ferrule.engine.rewind.rewind import plan_rewind, restore_files
+    from ferrule.runtime.assemble import open_journal
+
     artifacts = FileArtifactStore(paths.state() / "artifacts")
     with open_journal() as store:
         info = store.find(session)

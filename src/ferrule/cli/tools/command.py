@@ -10,11 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from ferrule.cli.run.one_shot import CALL_EXIT_CODES
 from ferrule.cli.terminal import encode_json as encode_json
 from ferrule.cli.terminal import escape_invisible
-from ferrule.cli.terminal_agent import assemble_at_terminal
-from ferrule.models.openai.strict_schema import compile_strict
 from ferrule.runtime.options import common_options, yes_to_option
 
 from .files import check, new, test
@@ -41,6 +38,8 @@ for _command in (check, test, new, promote, import_):
 @click.option("--json", "as_json", is_flag=True, help="Machine-readable.")
 def list_tools(as_json: bool, **options: Any) -> None:
     """List the tools: name, side effect, risk, first line of the description."""
+    from ferrule.cli.terminal_agent import assemble_at_terminal
+
     catalog = assemble_at_terminal(options).agent.catalog
     if as_json:
         rows = [
@@ -70,6 +69,9 @@ def list_tools(as_json: bool, **options: Any) -> None:
 @common_options
 def show(name: str, **options: Any) -> None:
     """Show a tool, its schema as the model gets it, and whether it can be sent in strict mode."""
+    from ferrule.cli.terminal_agent import assemble_at_terminal
+    from ferrule.models.openai.strict_schema import compile_strict
+
     tool = find_tool(assemble_at_terminal(options).agent.catalog, name)
     click.echo(
         f"{tool.full_name}  ({tool.source}; side effect {tool.side_effect}, risk {tool.risk})\n"
@@ -98,6 +100,9 @@ def call(
     text.
     """
     import asyncio
+
+    from ferrule.cli.run.one_shot import CALL_EXIT_CODES
+    from ferrule.cli.terminal_agent import assemble_at_terminal
 
     assembly = assemble_at_terminal(options)
     tool = find_tool(assembly.agent.catalog, name)

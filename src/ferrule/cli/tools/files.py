@@ -10,24 +10,23 @@ from __future__ import annotations
 import sys
 from difflib import get_close_matches
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
 from ferrule.cli.new_files import write_new_files as write_files
 from ferrule.cli.problem_report import format_count, print_report
-from ferrule.extensions.checks.files import check_file, is_checkable, parse_tools
-from ferrule.extensions.checks.tool_cases import CaseEnvironment, CaseOutcome, run_cases
-from ferrule.extensions.checks.tool_file import Problem
-from ferrule.extensions.checks.workspace import load_hook_hosts
-from ferrule.extensions.tool_files.tool_file import ToolFile
-from ferrule.runtime.shipped_tools import load_shipped_tools
 from ferrule.sandbox.policy import SandboxPolicy
 from ferrule.storage.trust import TrustStore
-from ferrule.toolkits.commands import CommandPolicy
 from ferrule.tools.names import check_name
 
 from . import templates
 from .fields import parse_fields
+
+if TYPE_CHECKING:
+    from ferrule.extensions.checks.tool_cases import CaseEnvironment, CaseOutcome
+    from ferrule.extensions.checks.tool_file import Problem
+    from ferrule.extensions.tool_files.tool_file import ToolFile
 
 _FOLDER = click.option(
     "-C",
@@ -77,6 +76,8 @@ def test(names: tuple[str, ...], workspace: str, as_json: bool) -> int:
     effect.
     """
     import asyncio
+
+    from ferrule.extensions.checks.files import parse_tools
 
     files = _choose(workspace, names, hooks=False)
     problems = [one for one in asyncio.run(_check(files)) if one.level == "error"]
@@ -150,6 +151,8 @@ def new(
 
 def _check_name_is_free(name: str, *, as_python: bool) -> None:
     """Raise UsageError for the name of a shipped tool or of a module of Python's own."""
+    from ferrule.runtime.shipped_tools import load_shipped_tools
+
     if any(tool.name == name for tool in load_shipped_tools()):
         raise click.UsageError(
             f"`{name}` is the name of a tool that ships with Ferrule. hint: choose another name;"
@@ -179,6 +182,8 @@ def _choose(workspace: str, names: tuple[str, ...], *, hooks: bool) -> dict[str,
     Raises:
         click.UsageError: There is no file or tool of a name.
     """
+    from ferrule.extensions.checks.files import is_checkable
+
     seen = TrustStore().read(workspace).files
     known = {name: data for name, data in seen.items() if is_checkable(name, hooks=hooks)}
     if not names:
@@ -201,6 +206,7 @@ def _stem(name: str) -> str:
 
 
 def _tool_names(files: dict[str, bytes], name: str) -> set[str]:
+    from ferrule.extensions.checks.files import parse_tools
 
     return {tool.name for tool in parse_tools(name, files[name])}
 
@@ -215,6 +221,8 @@ def _describe_unknown(name: str, known: dict[str, bytes]) -> str:
 
 
 async def _check(files: dict[str, bytes]) -> list[Problem]:
+    from ferrule.extensions.checks.files import check_file
+    from ferrule.extensions.checks.workspace import load_hook_hosts
 
     hosts = load_hook_hosts()
     problems: list[Problem] = []
@@ -224,6 +232,7 @@ async def _check(files: dict[str, bytes]) -> list[Problem]:
 
 
 async def _run_tests(tools: list[ToolFile]) -> list[CaseOutcome]:
+    from ferrule.extensions.checks.tool_cases import run_cases
 
     bench = workbench_for_tests()
     outcomes: list[CaseOutcome] = []
@@ -237,6 +246,9 @@ def workbench_for_tests() -> CaseEnvironment:
 
     Commands see the test's folder and the system.
     """
+    from ferrule.extensions.checks.tool_cases import CaseEnvironment
+    from ferrule.runtime.shipped_tools import load_shipped_tools
+    from ferrule.toolkits.commands import CommandPolicy
 
     def resources(folder: Path) -> list[object]:
         return [

@@ -9,8 +9,6 @@ from typing import Any
 import click
 
 from ferrule.cli.terminal import escape_invisible
-from ferrule.connectors.http import parse_manifest
-from ferrule.connectors.http.openapi import ImportChoice, import_document, parse_document
 from ferrule.core.calls import encode_json
 from ferrule.core.errors import ConfigError
 from ferrule.runtime.configured_sources import HTTP_FOLDER
@@ -85,6 +83,9 @@ def openapi(file: Path, out: Path | None, force: bool, **chosen: Any) -> None:
     Nothing is fetched, and no secret is needed. Operations that cannot become a tool are left out
     and named. Secrets stay references: set the variables that the manifest names.
     """
+    from ferrule.connectors.http import parse_manifest
+    from ferrule.connectors.http.openapi import import_document, parse_document
+
     if out is not None and out.exists() and not force:
         raise click.UsageError(f"`{out}` exists already; `--force` replaces it")
     try:
@@ -106,6 +107,7 @@ def openapi(file: Path, out: Path | None, force: bool, **chosen: Any) -> None:
 
 
 def _make_choice(chosen: dict[str, Any]) -> Any:
+    from ferrule.connectors.http.openapi import ImportChoice
 
     return ImportChoice(
         namespace=chosen["namespace"],

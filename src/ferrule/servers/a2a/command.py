@@ -5,22 +5,24 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from ferrule.core.calls import encode_json
 from ferrule.core.errors import ConfigError
-from ferrule.engine.session import Session
 from ferrule.extensions.skills.loading import load_skills
 from ferrule.permissions.protected_names import DEFAULT_NAMES
-from ferrule.runtime.assemble import Assembly, assemble
-from ferrule.runtime.http.server import bound_port, listen, load_token
 from ferrule.runtime.options import common_options, server_options
 from ferrule.storage import paths
 
-from .server import A2aServer, Skill
 from .signed_card import public_keys
+
+if TYPE_CHECKING:
+    from ferrule.engine.session import Session
+    from ferrule.runtime.assemble import Assembly
+
+    from .server import Skill
 
 PORT = 8321
 
@@ -59,6 +61,10 @@ def a2a(**options: Any) -> int:
 
 
 async def _serve(options: dict[str, Any]) -> int:
+    from ferrule.runtime.assemble import assemble
+    from ferrule.runtime.http.server import bound_port, listen, load_token
+
+    from .server import A2aServer
 
     def say(text: str) -> None:
         click.echo(text, err=True)
@@ -103,6 +109,8 @@ def parse_skills(words: Iterable[str], found: Iterable[Skill]) -> list[Skill]:
     Raises:
         ConfigError: a skill is not written as `ID: WORDS`, or its id is taken.
     """
+    from .server import Skill
+
     skills: dict[str, Skill] = {}
     for one in words:
         id_, colon, description = (part.strip() for part in one.partition(":"))
@@ -119,6 +127,8 @@ def parse_skills(words: Iterable[str], found: Iterable[Skill]) -> list[Skill]:
 
 def _find_skills(assembly: Assembly) -> Iterator[Skill]:
     """Yield the skills and sub-agents of the assembled agent, as the card lists them."""
+    from .server import Skill
+
     settings = assembly.settings
     agent = assembly.agent
     if settings["skills.enabled"]:

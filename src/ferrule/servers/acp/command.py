@@ -9,8 +9,6 @@ import click
 
 from ferrule.runtime.options import common_options, yes_to_option
 
-from .server import serve
-
 
 @click.command()
 @common_options
@@ -34,5 +32,6 @@ def acp(**options: Any) -> int:
         click.echo(
             "this command talks to an editor; docs/serve-acp.md explains the setup", err=True
         )
+    from .server import serve
 
     return asyncio.run(serve(options))

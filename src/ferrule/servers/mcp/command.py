@@ -8,16 +8,13 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from ferrule.core.invisible_characters import escape_invisible
-from ferrule.runtime.assemble import assemble
-from ferrule.runtime.http.server import load_token
 from ferrule.runtime.options import common_options, server_options, yes_to_option
-
-from .server import McpServer
 
 if TYPE_CHECKING:
     from ferrule.engine.session import Session
     from ferrule.runtime.assemble import Assembly
 
+    from .server import McpServer
 
 PORT = 8330
 
@@ -54,6 +51,8 @@ def mcp(
     """
     import asyncio
 
+    from ferrule.runtime.assemble import assemble
+
     quiet = bool(options.pop("quiet"))
 
     def say(sentence: str) -> None:
@@ -74,6 +73,7 @@ async def _serve(
     serving: dict[str, Any] | None,
     say: Any,
 ) -> int:
+    from .server import McpServer
 
     async def end(session: Session) -> None:
         await assembly.close_session(session, strict=False)
@@ -97,6 +97,7 @@ async def _serve(
 async def _over_http(
     server: McpServer, say: Any, *, host: str, port: int, url: str, token_file: Path | None
 ) -> int:
+    from ferrule.runtime.http.server import load_token
 
     token, made = load_token(token_file)
     if made:

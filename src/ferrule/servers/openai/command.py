@@ -7,11 +7,7 @@ from typing import Any
 
 import click
 
-from ferrule.runtime.assemble import assemble
-from ferrule.runtime.http.server import bound_port, listen, load_token
 from ferrule.runtime.options import common_options, server_options, yes_to_option
-
-from .server import OpenAiServer
 
 PORT = 8330
 
@@ -42,6 +38,10 @@ def openai(**options: Any) -> int:
 
 
 async def _serve(options: dict[str, Any]) -> int:
+    from ferrule.runtime.assemble import assemble
+    from ferrule.runtime.http.server import bound_port, listen, load_token
+
+    from .server import OpenAiServer
 
     def say(text: str) -> None:
         click.echo(text, err=True)
