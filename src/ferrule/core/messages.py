@@ -2,7 +2,7 @@
 
 Every model client encodes each message once. System text is not a message here: it belongs to the
 session and never changes within it, so that a provider's prefix cache stays valid (see
-`engine.system_text`).
+`engine.agent_parts`).
 """
 
 from __future__ import annotations

@@ -4,7 +4,8 @@ Packages: `artifacts`, `context`, `delegation`, `distributed`, `event_bus`, `hoo
 `registration`, `replay`, `rewind`, `telemetry`, `tool_search`.
 
 Modules:
-    agent, agent_options, agent_parts   what stays the same over many sessions, and its options
+    agent, agent_options, agent_parts   what stays the same over many sessions, and its options;
+                                        what the model is told first
     offered_tools, model_connection     an agent's tools as a model sees them, and its model
     session, session_builder            the facade that interfaces see, and how it is made
     agent_reload                        lets a session go on with another agent
@@ -17,7 +18,7 @@ Modules:
     recovery, cleanup                   what a crash left open, and what a session's end closes
     session_log, write_batching         events into the journal, of several sessions at once
     live_events, inbox                  what observers see, and what the model is told in a run
-    system_text, available_tools        what the model is told first, and which tools a run may use
+    available_tools                     which tools a run may use
     budgets, result_bounds              tokens, money and calls; sizes of results
     rule_names, clock                   rules that name no tool; the time
 """

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import signal
-from collections.abc import Awaitable, Iterator
+from collections.abc import Awaitable, Iterable, Iterator
 from typing import Any
 
 from prompt_toolkit import PromptSession
@@ -15,17 +15,29 @@ from prompt_toolkit.input.typeahead import clear_typeahead
 from prompt_toolkit.shortcuts import CompleteStyle
 
 from ferrule.cli.line_input import discard_typed_input
-from ferrule.cli.live_output import LiveOutput
+from ferrule.cli.live_output import LiveOutput, format_arguments
 from ferrule.cli.permission_prompt import TerminalApprover
 from ferrule.cli.run.one_shot import cancel_on_signals, format_missing_tools
 from ferrule.cli.terminal_agent import assemble_at_terminal
 from ferrule.core.errors import FerruleError, RunCancelled
+from ferrule.core.events import JournalRecord
 from ferrule.runtime.assemble import current_user, find_session_model
 from ferrule.storage import paths
+from ferrule.storage.export.steps import (
+    AnswerStep,
+    CallStep,
+    MessageStep,
+    NoticeStep,
+    Step,
+    StepReader,
+)
+from ferrule.tools.context import HIDDEN_TOPICS
 
-from .history import format_history
 from .hot_reload import ChatReloader
 from .slash_commands import COMMANDS, Chat, suggest_command
+
+MAX_RESULT_LINE = 200
+"""How many characters of a result's first line are shown."""
 
 _EXIT_COMMANDS = ("/exit", "/quit")
 RECALLED_LINES = 24
@@ -217,3 +229,41 @@ async def _interruptible(chat: Chat, work: Awaitable[Any], *, turn: bool = False
     finally:
         chat.stop_turn = None
         loop.remove_signal_handler(signal.SIGINT)
+
+
+def format_history(records: Iterable[JournalRecord]) -> list[str]:
+    """List a conversation's messages, answers, tool calls with their outcome, and notices.
+
+    Context that a person added beside messages is left out.
+    """
+    story = StepReader()
+    steps = [step for record in records for step in story.feed(record)]
+    return [line for step in (*steps, *story.finish()) for line in _lines(step)]
+
+
+def _lines(step: Step) -> list[str]:
+    match step:
+        case MessageStep():
+            return [f"› {step.text}"]
+        case AnswerStep():
+            return step.text.split("\n")
+        case CallStep():
+            return [f"▸ {step.call.tool} {format_arguments(step.call)}", f"  {_outcome(step)}"]
+        case NoticeStep() if step.topic not in HIDDEN_TOPICS:
+            return [f"! {step.topic}: {step.text}"]
+        case _:
+            return []
+
+
+def _outcome(step: CallStep) -> str:
+    if step.result is None:
+        return "✗ outcome unknown" if step.started else "✗ not run"
+    if not step.result.success:
+        return f"✗ {step.result.error_type}: {_first_line(step.result.error_message or '')}"
+    return f"✓ {_first_line(step.result.to_text())}"
+
+
+def _first_line(text: str) -> str:
+    line, more_lines, _ = text.strip().partition("\n")
+    is_cut = more_lines or len(line) > MAX_RESULT_LINE
+    return line[:MAX_RESULT_LINE] + ("…" if is_cut else "")

@@ -41,6 +41,7 @@ from ferrule.core.notices import PERSON_SOURCE
 from ferrule.engine.live_events import Live, Progress, ReasoningDelta, TextDelta
 from ferrule.permissions.filesystem.workspace import Workspace
 from ferrule.permissions.redaction import Redactor
+from ferrule.toolkits import tasks
 from ferrule.tools.context import HIDDEN_TOPICS
 from ferrule.tools.definition import Tool
 
@@ -56,7 +57,8 @@ from .call_updates import (
 )
 from .diffs import RecordedDiffs, first_line
 from .outbox import Update
-from .plan import Plan
+
+_TASK_STATES = ("pending", "in_progress", "completed")
 
 MAX_PROGRESS = 2_000
 """Characters of a running call's progress that are shown; older ones are dropped."""
@@ -276,3 +278,36 @@ def _chunk(kind: str, text: str, message_id: str) -> Update:
 
 def _call_update(call_id: str, **changed: Any) -> Update:
     return {"sessionUpdate": "tool_call_update", "toolCallId": call_id, **changed}
+
+
+class Plan:
+    """The plan an editor shows: the session's task list.
+
+    It is built from the results of its tools and not from their memory, so that a loaded session
+    shows the plan it had.
+    """
+
+    def __init__(self) -> None:
+        self._tasks: dict[str, tuple[str, str]] = {}
+
+    def update(
+        self, tool: Tool | None, values: Mapping[str, Any], result: ToolResult
+    ) -> dict[str, Any] | None:
+        """Return the plan as an update if this call changed it."""
+        if tool is None or not result.success:
+            return None
+        if tool.handler is tasks.add_task.handler and isinstance(result.data, str):
+            self._tasks[result.data] = (str(values.get("content", "")).strip(), "pending")
+        elif tool.handler is tasks.update_task.handler:
+            name = str(values.get("task_id", "")).strip()
+            status = str(values.get("status", ""))
+            if name not in self._tasks or status not in _TASK_STATES:
+                return None
+            self._tasks[name] = (self._tasks[name][0], status)
+        else:
+            return None
+        entries = [
+            {"content": content, "priority": "medium", "status": status}
+            for content, status in self._tasks.values()
+        ]
+        return {"sessionUpdate": "plan", "entries": entries}

@@ -10,7 +10,7 @@
     values    enumerated values of parameters that are in the query
     kinds     kinds of values in the query, recognised by their form: an address, a date, a file
 
-Words that people ask with (`query.py`) count less. The weights were fitted to one half of the
+Words that people ask with (`REQUEST_STEMS`) count less. The weights were fitted to one half of the
 requests over public function catalogs, checked on the other half, and rounded: what matters is that
 the scores compensate for each other. `benchmarks/search.py` prints the results on both halves. Not
 covered: meaning without a common word or synonym, and languages other than English beyond `plain`.
@@ -19,18 +19,42 @@ covered: meaning without a common word or synonym, and languages other than Engl
 from __future__ import annotations
 
 import math
+import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from itertools import pairwise
 
-from ferrule.tools.word_stems import content_stems, stems, tokens
+from ferrule.tools.word_stems import content_stems, stem, stems, tokens
 
 from .bm25 import Impacts, rarity
 from .document import Document
 from .inverted_index import InvertedIndex
-from .query import REQUEST_STEMS, value_kinds
 from .synonyms import SYNONYMS
 from .vocabulary import split_pieces
+
+_WORDS_OF_ASKING = """
+need want would like wish hope help please tell know show give provide see look find check
+interested able sure make think go try appreciate kindly assist assistance thank hello hi hey okay
+ok now well really something someone anything much many
+"""
+
+REQUEST_STEMS = frozenset(map(stem, _WORDS_OF_ASKING.split()))
+"""Stems of words that people ask with; few tools are about them."""
+
+_MONTH = "january|february|march|april|june|july|august|september|october|november|december"
+_FILE = "csv|docx?|jpe?g|json|log|md|pdf|png|py|svg|toml|txt|xlsx?|xml|ya?ml|zip"
+_KINDS = (
+    (r"https?://|www\.", "url"),
+    (r"\S@\S+\.\w", "email"),
+    (rf"\b\d{{4}}-\d\d-\d\d|\b\d{{1,2}}/\d{{1,2}}/\d{{2,4}}|\b(?:{_MONTH})\b", "date"),
+    (r"\b\d{1,2}:\d\d|\b\d{1,2} ?[ap]m\b", "time"),
+    (r"[$€£¥] ?\d|\b(?:dollars|euros|eur|gbp|usd)\b", "price amount currency"),
+    (rf"[\w-]\.(?:{_FILE})\b", "file"),
+    (r"\d\.\d{3,}[°\s]*[ns]?,\s*-?\d+\.\d{3,}", "coordinate latitude longitude"),
+)
+_SIGNS = tuple(
+    (re.compile(sign, re.IGNORECASE), tuple(map(stem, names.split()))) for sign, names in _KINDS
+)
 
 WEIGHTS = {
     "fields": 0.8,
@@ -131,3 +155,15 @@ class Ranking:
 def _add_weighted(found: dict[int, float], more: Mapping[int, float], weight: float) -> None:
     for number, value in more.items():
         found[number] = found.get(number, 0.0) + weight * value
+
+
+def value_kinds(query: str) -> list[str]:
+    """Return stems that name the kinds of values in a request.
+
+    A tool that takes an address, a date or a file mentions it somewhere.
+    """
+    found: list[str] = []
+    for sign, kind_stems in _SIGNS:
+        if sign.search(query):
+            found += kind_stems
+    return found
