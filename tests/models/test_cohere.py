@@ -19,7 +19,7 @@ from ferrule.engine.telemetry.names import provider_and_model
 from ferrule.models.client import Capabilities, ModelClient, ModelOptions, ToolSpec
 from ferrule.models.cohere.client import COHERE_URL, EMPTY_TEXT, Cohere
 from ferrule.models.http.transport import Transport
-from ferrule.models.prices import calculate_cost
+from ferrule.models.prices import find_price
 from ferrule.models.scripted import Step, calls, says
 from ferrule.testing.http_double import HttpDouble, Reply, Request
 from ferrule.testing.model_client_conformance import (
@@ -416,4 +416,5 @@ def test_the_address_and_the_key_are_where_the_sdk_looks(monkeypatch: pytest.Mon
 def test_telemetry_and_prices_know_the_provider() -> None:
     assert provider_and_model("cohere:command-a-03-2025") == ("cohere", "command-a-03-2025")
     pytest.importorskip("genai_prices", reason="`genai-prices` is not installed")
-    assert calculate_cost("cohere:command-a-03-2025", Usage(1000, 10))
+    price = find_price("cohere:command-a-03-2025")
+    assert price is not None and price(Usage(1000, 10))

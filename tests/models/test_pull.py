@@ -205,9 +205,3 @@ def test_an_unknown_name_is_answered_with_those_there_are() -> None:
     with pytest.raises(ConfigError, match="no local model") as unknown:
         pull.model_path("smollm3")
     assert "`smollm2`" in unknown.value.hint
-
-
-def test_a_model_can_be_removed(tiny: PullableModel) -> None:
-    there(tiny, WEIGHTS)
-    assert pull.remove_model(tiny)
-    assert not pull.remove_model(tiny)

@@ -250,7 +250,7 @@ async def test_a_tool_that_needs_what_the_request_lacks_comes_after_one_that_fit
     plant = ToolOffer("plant", "Handle a garden.", tuple(read_slots(PLANT)))
     visit = ToolOffer("visit", "Handle a garden.", ())
     chooser = ToolChooser([plant, visit])
-    chooser.learn(await Model().embed(chooser.prompts()))
+    chooser.use_weights(chooser.compute_weights(await Model().embed(chooser.prompts())))
     request = Request("Handle the garden")
     ranked = chooser.rank(request, (await Model().embed([request_prompt(request.text)]))[0])
     names = [offer.name for _, offer in ranked if offer]

@@ -246,14 +246,6 @@ class OpenSessions:
         await self._start_work(live, lambda: live.session.resume("the process that ran this ended"))
         return live
 
-    def steer_run(self, session: str, text: str) -> None:
-        """Send a message to a run in progress; the model reads it before its next answer.
-
-        Raises:
-            SessionActionError: no run is in progress here.
-        """
-        self._find_running(session).session.tell(_require_text(text))
-
     def stop_call(self, session: str, call: str) -> None:
         """Stop one call; the run continues.
 

@@ -42,16 +42,6 @@ Price = Callable[[Usage], Decimal]
 """Maps token usage to its cost in US dollars."""
 
 
-def calculate_cost(model: str, usage: Usage) -> Decimal | None:
-    """Return the cost in US dollars of one answer of `provider:model`, or None if it is unknown.
-
-    Raises:
-        ConfigError: The price file is broken.
-    """
-    price = find_price(model)
-    return None if price is None else price(usage)
-
-
 def find_price(model: str) -> Price | None:
     """Return the price function of a model, or None if its price is unknown.
 

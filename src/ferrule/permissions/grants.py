@@ -97,16 +97,6 @@ class Grants:
             self._publish()
         return known is not None
 
-    def end_session(self) -> None:
-        """Revoke the session grants."""
-        with self._lock:
-            self._session.clear()
-            self._publish()
-
-    def list_remembered(self) -> tuple[str, ...]:
-        """Return the remembered rules as text, sorted."""
-        return tuple(sorted(self._remembered))
-
     def _adopt(self, entries: list[Any]) -> None:
         remembered: dict[str, PermissionRule] = {}
         problems: list[str] = []

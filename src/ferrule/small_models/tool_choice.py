@@ -159,10 +159,6 @@ class ToolChooser:
         """Whether it has learned what it needs to rank."""
         return bool(self._weights)
 
-    def learn(self, vectors: Sequence[Sequence[float]]) -> None:
-        """Learn from the vectors of `prompts`, in order."""
-        self.use_weights(self.compute_weights(vectors))
-
     def use_weights(self, learned: LearnedWeights) -> None:
         """Take what another chooser of the same tools and the same model has learned."""
         self._middle, self._weights = learned

@@ -210,15 +210,6 @@ def pull(name: str | PullableModel, progress: Progress = lambda done, total: Non
     return place
 
 
-def remove_model(name: str | PullableModel) -> bool:
-    """Delete a fetched model. Return False if there was none."""
-    place = model_path(name)
-    there = place.is_file()
-    place.unlink(missing_ok=True)
-    place.with_name(f"{place.name}.checked").unlink(missing_ok=True)
-    return there
-
-
 def _has_hash(place: Path, size: int, sha256: str) -> bool:
     if place.stat().st_size != size:
         return False
