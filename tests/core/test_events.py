@@ -27,6 +27,7 @@ from ferrule.core.events import (
     event_to_json,
 )
 from ferrule.core.limits import Limits
+from ferrule.core.output import OutputRequest
 
 KINDS: list[Any] = [cls for cls in get_args(Event) if cls is not Unknown]
 
@@ -71,6 +72,8 @@ SPECIAL: dict[str, st.SearchStrategy[Any]] = {
     "promoted": texts,
     "query": st.dictionaries(text, text | count | texts.map(list), max_size=3),
     "events": count,
+    "problems": texts,
+    "final": st.booleans(),
     "number": count,
     "polls": st.booleans(),
     "asks": st.booleans(),
@@ -94,6 +97,8 @@ def events_of(cls: Any) -> st.SearchStrategy[Any]:
     for item in fields(cls):
         if item.name == "result":
             made["result"] = st.none() | results if optional_result else results
+        elif item.name == "output_request":
+            made["output_request"] = st.none() | st.builds(OutputRequest, text, count)
         else:
             made[item.name] = SPECIAL.get(item.name, text)
     return st.builds(cls, **made)

@@ -32,6 +32,7 @@ from ferrule.core.events import (
     ModelAnswered,
     ModelFailed,
     NoticeGiven,
+    OutputChecked,
     PersonAnswered,
     Recovered,
     RunFinished,
@@ -43,6 +44,7 @@ from ferrule.core.events import (
 from ferrule.core.limits import Limits
 from ferrule.core.machine import Machine
 from ferrule.core.messages import AssistantMessage, Message, ToolMessage, UserMessage
+from ferrule.core.output import OutputRequest
 
 IDS = st.sampled_from(["", "a", "b", "c", "call_1_0"])
 CALLS = st.builds(
@@ -60,8 +62,19 @@ EVALUATED = st.builds(
     access=ACCESS,
 )
 ANY_EVENT: st.SearchStrategy[Event] = st.one_of(
-    st.builds(RunStarted, st.just("hello")),
-    st.builds(ModelAnswered, st.sampled_from(["", "text"]), st.lists(CALLS, max_size=4).map(tuple)),
+    st.builds(
+        RunStarted,
+        st.just("hello"),
+        output_request=st.sampled_from([None, OutputRequest("{}", 0), OutputRequest("{}", 1)]),
+    ),
+    st.builds(
+        ModelAnswered,
+        st.sampled_from(["", "text"]),
+        st.lists(CALLS, max_size=4).map(tuple),
+        stop=st.sampled_from(["end", "length", "filter"]),
+        output=st.sampled_from(["", "{}"]),
+    ),
+    st.builds(OutputChecked, st.just("1"), st.sampled_from([(), ("no",)]), st.booleans()),
     st.builds(ModelFailed, st.just("down"), st.just("no server")),
     EVALUATED,
     st.builds(

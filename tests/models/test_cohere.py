@@ -6,6 +6,7 @@ import asyncio
 import json
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from typing import Any
 
 import httpx
@@ -392,10 +393,10 @@ def test_capabilities_are_what_the_server_says_of_the_model() -> None:
 
         return asyncio.run(story())
 
-    described = Capabilities(True, True, 288_000, source="/v1/models")
+    described = Capabilities(True, True, 288_000, source="/v1/models", structured_with_tools=False)
     assert asked(Reply(json=DESCRIPTION)) == (described, "/v1/models/a%2Fb")
     old = {**DESCRIPTION, "features": ["json_mode"]}
-    assert asked(Reply(json=old))[0] == Capabilities(False, False, 288_000, source="/v1/models")
+    assert asked(Reply(json=old))[0] == replace(described, tools=False, structured=False)
     assert asked(Reply(404, json={}))[0] == Capabilities(True, source="part of the format")
     with pytest.raises(ProviderError) as raised:
         asked(Reply(498, json={"message": "invalid token"}))

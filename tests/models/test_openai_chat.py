@@ -549,7 +549,9 @@ def capabilities(answers: Mapping[str, Any], base: str = "") -> Capabilities:
                     "chat_template_caps": {"supports_tools": False},
                 }
             },
-            Capabilities(False, True, 64, source="/props chat_template_caps"),
+            Capabilities(
+                False, True, 64, source="/props chat_template_caps", structured_with_tools=False
+            ),
         ),
         (
             {
@@ -558,11 +560,11 @@ def capabilities(answers: Mapping[str, Any], base: str = "") -> Capabilities:
                     "chat_template": "{% if tools %}<tool_call>{% endif %}",
                 }
             },
-            Capabilities(True, True, source="template markers"),
+            Capabilities(True, True, source="template markers", structured_with_tools=False),
         ),
         (
             {"/props": {"chat_template": "{{ messages }}"}},
-            Capabilities(None, True, source="template markers"),
+            Capabilities(None, True, source="template markers", structured_with_tools=False),
         ),
         (
             {
@@ -593,7 +595,9 @@ def test_a_provider_that_says_nothing_is_looked_up() -> None:
             "gpt-5-mini", base_url="https://api.openai.com/v1", api_key="k"
         ).capabilities()
 
-    assert asyncio.run(story()) == Capabilities(True, True, source="provider table")
+    assert asyncio.run(story()) == Capabilities(
+        True, True, source="provider table", structured_with_tools=True
+    )
 
 
 # ---- llama.cpp
@@ -629,7 +633,9 @@ def test_llama_cpp_is_detected_and_answers_in_a_schema(llama_url: str) -> None:
             await model_client.close()
 
     found, whole, streamed, listener = asyncio.run(story())
-    assert found == Capabilities(False, True, 4096, source="/props chat_template_caps")
+    assert found == Capabilities(
+        False, True, 4096, source="/props chat_template_caps", structured_with_tools=False
+    )
     assert json.loads(whole.text) == {"tool": "read_file"}
     assert streamed.text == "".join(listener.pieces) == whole.text
     assert streamed.usage.input > 5

@@ -32,7 +32,8 @@ them.
 """
 
 HEAVY = {
-    "pydantic": {"tools.pydantic_types", "connectors.mcp"},
+    "pydantic": {"tools.pydantic_types", "engine.output", "connectors.mcp"},
+    "pydantic_core": {"engine.output"},
     "any_llm": {"models"},
     "re2": {"toolkits.stdlib", "extensions.starlark.inside"},
     "pydantic_monty": {"toolkits.code_mode"},
@@ -53,12 +54,13 @@ HEAVY = {
         "tools.define",
         "tools.safe_patterns",
         "models.tool_modes",
+        "engine.output",
         "small_models",
         "extensions.hooks",
         "connectors.http",
     },
     "starlark": {"extensions.starlark"},
-    "jiter": {"models"},
+    "jiter": {"models", "engine.output"},
     "yaml": {"storage", "extensions", "sandbox", "cli", "console", "models"},
     "platformdirs": {"storage.paths"},
     "pathspec": {"toolkits", "permissions.rule_matching", "extensions.skills"},
@@ -73,7 +75,7 @@ HEAVY = {
     "dbos": {"engine.distributed"},
     "obstore": {"storage"},
     "opentelemetry": {"engine.telemetry.telemetry", "engine.telemetry.state"},
-    "typing_extensions": {"tools.pydantic_types"},
+    "typing_extensions": {"tools.pydantic_types", "engine.type_variables"},
     "model2vec": {"tools.search.embeddings"},
     "genai_prices": {"models.prices"},
 }

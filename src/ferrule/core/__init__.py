@@ -13,6 +13,7 @@ Modules:
     repeat_breaker         stops a model that repeats the same call
     join_policy            how many calls of a turn must succeed
     required_tools         tools that must succeed for a run to count as done
+    output                 what a run must end with, and answers that did not fit
     limits                 bounds of a run
     identity               who a run is for
     errors                 the exceptions

@@ -29,10 +29,11 @@ class RunPhase(StrEnum):
     IDLE = "idle"
     AWAITING_MODEL = "asking"
     RUNNING_CALLS = "working"
+    CHECKING_OUTPUT = "checking"
     FINISHED = "finished"
 
 
-ACTIVE_PHASES = (RunPhase.AWAITING_MODEL, RunPhase.RUNNING_CALLS)
+ACTIVE_PHASES = (RunPhase.AWAITING_MODEL, RunPhase.RUNNING_CALLS, RunPhase.CHECKING_OUTPUT)
 """The phases of a run that has not ended."""
 
 

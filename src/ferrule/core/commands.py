@@ -19,6 +19,16 @@ class AskModel:
 
 
 @frozen
+class CheckOutput:
+    """Check whether an answer gives the output that the run must end with.
+
+    Answered by `OutputChecked`.
+    """
+
+    text: str
+
+
+@frozen
 class EvaluateCall:
     """Look up, validate and decide about a call. Answered by `CallEvaluated`."""
 
@@ -86,5 +96,12 @@ class ResolveOutcome:
 
 
 Command = (
-    AskModel | EvaluateCall | RequestApproval | RunCall | StopCall | ResolveOutcome | FinishRun
+    AskModel
+    | CheckOutput
+    | EvaluateCall
+    | RequestApproval
+    | RunCall
+    | StopCall
+    | ResolveOutcome
+    | FinishRun
 )

@@ -15,6 +15,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from .calls import ErrorType
+from .output import OUTPUT_INVALID_CODE, OutputAttempt
 
 
 class ToolSignal(Exception):
@@ -195,6 +196,26 @@ class LimitReached(FerruleError):
         self.limit = limit
         """The limit's name: `max_turns`, `max_seconds`, `max_tokens`, `max_cost`, `max_calls`."""
         self.value = value
+        self.session = session
+
+
+class OutputInvalid(FerruleError):
+    """A run ended without a value that fits the agent's `output_type`."""
+
+    code = OUTPUT_INVALID_CODE
+    exit_code = 4
+
+    def __init__(
+        self,
+        detail: str,
+        *,
+        attempts: tuple[OutputAttempt, ...] = (),
+        code: str = "",
+        session: str = "",
+    ) -> None:
+        super().__init__(detail, code=code)
+        self.attempts = attempts
+        """Every answer that did not fit, with its problems, in order."""
         self.session = session
 
 

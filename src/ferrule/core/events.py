@@ -17,6 +17,7 @@ from typing import Any, ClassVar, NamedTuple, cast, get_args
 from .calls import ErrorType, ToolCall, ToolResult, encode_json
 from .errors import ConfigError
 from .limits import Limits
+from .output import OutputRequest
 from .record_events import (
     CallConfined,
     ConsentAnswered,
@@ -157,9 +158,9 @@ class SessionOpened:
 class RunStarted:
     """A person's message starts a run.
 
-    The limits, `join` (`core.join_policy`; 0 means all) and the required tools
-    (`core.required_tools`) are part of the event: a journal must rebuild to the same state whatever
-    the settings say later.
+    The limits, `join` (`core.join_policy`; 0 means all), the required tools
+    (`core.required_tools`) and the wanted output (`core.output`) are part of the event: a journal
+    must rebuild to the same state whatever the settings say later.
     """
 
     kind: ClassVar[str] = "run.started"
@@ -168,6 +169,7 @@ class RunStarted:
     limits: Limits = Limits()
     join: int = 0
     require: tuple[str, ...] = ()
+    output_request: OutputRequest | None = None
 
 
 @frozen
@@ -192,7 +194,8 @@ class ModelAnswered:
     """One complete answer of a model. `stop` is `end`, `calls`, `length` (cut) or `filter`.
 
     `way` is the tool mode (native, constrained, text, commands); `raw` is the provider's own JSON
-    if it must be replayed byte for byte; `provider_calls` are those that the provider ran itself.
+    if it must be replayed byte for byte; `provider_calls` are those that the provider ran itself;
+    `output` is the value that the model gave apart from its text, as JSON (`models.output_modes`).
     """
 
     kind: ClassVar[str] = "model.answered"
@@ -204,6 +207,23 @@ class ModelAnswered:
     way: str = "native"
     raw: str | None = None
     provider_calls: tuple[ProviderToolCall, ...] = ()
+    output: str = ""
+
+
+@frozen
+class OutputChecked:
+    """An answer was checked against the output that the run must end with.
+
+    Attributes:
+        output: The value that it gives, as compact JSON; empty if it does not fit.
+        problems: Why it does not fit, a sentence each: the place, what was found, what is wanted.
+        final: No other answer could help: the run ends.
+    """
+
+    kind: ClassVar[str] = "output.checked"
+    output: str = ""
+    problems: tuple[str, ...] = ()
+    final: bool = False
 
 
 @frozen
@@ -478,6 +498,7 @@ Event = (
     | DirectCall
     | ModelAnswered
     | ModelFailed
+    | OutputChecked
     | CallEvaluated
     | PersonAnswered
     | CallStarted
@@ -506,7 +527,16 @@ Event = (
 _BY_KIND: dict[str, Any] = {cls.kind: cls for cls in get_args(Event) if cls is not Unknown}
 _FIELD_NAMES: dict[type, tuple[str, ...]] = {
     cls: tuple(item.name for item in fields(cls))
-    for cls in (*_BY_KIND.values(), ToolCall, ProviderToolCall, ToolResult, Usage, Access, Limits)
+    for cls in (
+        *_BY_KIND.values(),
+        ToolCall,
+        ProviderToolCall,
+        ToolResult,
+        Usage,
+        Access,
+        Limits,
+        OutputRequest,
+    )
 }
 _NESTED: dict[str, Any] = {
     "call": ToolCall,
@@ -514,6 +544,7 @@ _NESTED: dict[str, Any] = {
     "access": Access,
     "result": ToolResult,
     "limits": Limits,
+    "output_request": OutputRequest,
 }
 
 
@@ -604,7 +635,7 @@ def _decode_field(cls: type, name: str, item: Any) -> object:
         return tuple(_decode_value(ToolCall, call) for call in item)
     if name == "provider_calls":
         return tuple(_decode_value(ProviderToolCall, call) for call in item)
-    if name in _NESTED and not (item is None and cls is CallEvaluated):
+    if name in _NESTED and not (item is None and cls in (CallEvaluated, RunStarted)):
         if type(item) is not dict:
             raise TypeError(f"{name} is not an object")
         return _decode_value(_NESTED[name], cast("dict[str, Any]", item))

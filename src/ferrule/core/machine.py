@@ -14,6 +14,8 @@ Rules of this file, each a promise with a test:
   that stopped early ends with an assistant message that says so.
 * A notice reaches the model once: with the results of the turn in which it arrived, else with the
   next message.
+* A run that must end with an output ends only with one that was checked and fits, or with an error.
+  An answer that does not fit goes back to the model; one that was cut is never checked.
 * Compaction takes messages out of `history` (which is a new list then), never out of the session:
   undoing it restores the full history (`compaction`).
 * Feeding the same events again gives the same state. So a journal is a session, and a crash costs
@@ -27,9 +29,10 @@ journaled before an effect and `ToolAnswered` after it.
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any, ClassVar
 
-from . import events, notices
+from . import events, notices, output
 from .call_states import (
     ACTIVE_PHASES,
     CallSlot,
@@ -42,7 +45,7 @@ from .call_states import (
     start_ready_calls,
 )
 from .calls import ErrorType, ToolResult
-from .commands import AskModel, Command, EvaluateCall, FinishRun, RunCall
+from .commands import AskModel, CheckOutput, Command, EvaluateCall, FinishRun, RunCall
 from .compaction import Compaction
 from .join_policy import MAX_PARALLEL_CALLS, stop_unneeded_calls
 from .limits import Limits
@@ -65,6 +68,12 @@ class Machine:
         self.compaction = Compaction()
         self.call_ids: set[str] = set()
         """The ids of all calls in this session: a new call must have another one."""
+        self.output_attempts: list[output.OutputAttempt] = []
+        """The answers of this run that did not give the output it must end with."""
+        self.output_request: output.OutputRequest | None = None
+        """The output that this run must end with."""
+        self._candidate = ""
+        self._finish = FinishRun("done")
         self._required: tuple[str, ...] = ()
         self._join = 0
         self._shows_envelopes = False
@@ -122,6 +131,8 @@ class Machine:
         self.usage = events.Usage()
         self._required = event.require
         self._join = event.join
+        self.output_request = event.output_request
+        self.output_attempts = []
         self._is_last_answer = False
         self._repeats = RepeatBreaker()
         self._slots = {slot.call.id: slot for slot in self._direct if slot.result is None}
@@ -171,6 +182,8 @@ class Machine:
         self._close_turn()
         if self._notices:
             notices.append_notices(self._notices, self.history)
+        if self._is_last_answer and self.output_request is not None:
+            self.history.append(UserMessage(output.describe_last_answer(self.output_request)))
         self.phase = RunPhase.AWAITING_MODEL
         self.turn += 1
         return [AskModel(self.turn, tools=not self._is_last_answer)]
@@ -184,13 +197,12 @@ class Machine:
         self.usage += event.usage
         event = assign_call_ids(event, self.call_ids, self.turn)
         calls = () if self._is_last_answer else event.calls
-        text = event.text if event.text or calls else "(no answer)"
-        self.history.append(AssistantMessage(text, calls, event.reasoning, event.raw))
         if not calls:
-            self.phase = RunPhase.FINISHED
-            at_limit = self.limits.max_turns if self._is_last_answer else 0
-            return [conclude_run(event, self.usage, at_limit, self._required, self._slots.values())]
+            return self._take_answer(event)
 
+        self.history.append(AssistantMessage(event.text, calls, event.reasoning, event.raw))
+        if event.output:
+            self._notices.append(events.NoticeGiven(output.NOT_TAKEN, "output"))
         self.phase = RunPhase.RUNNING_CALLS
         commands: list[Command] = []
         most = min(self.limits.max_calls_per_turn, MAX_PARALLEL_CALLS)
@@ -209,6 +221,47 @@ class Machine:
             else:
                 commands.append(EvaluateCall(call))
         return commands or self._advance()
+
+    def _take_answer(self, answer: events.ModelAnswered) -> list[Command]:
+        """Add an answer without calls; end the run with it, or have its output checked."""
+        text = "\n\n".join(part for part in (answer.text, answer.output) if part)
+        self.history.append(
+            AssistantMessage(text or "(no answer)", (), answer.reasoning, answer.raw)
+        )
+        at_limit = self.limits.max_turns if self._is_last_answer else 0
+        finish = conclude_run(answer, self.usage, at_limit, self._required, self._slots.values())
+        if self.output_request is None or answer.stop == "filter":
+            self.phase = RunPhase.FINISHED
+            return [finish]
+        self.phase = RunPhase.CHECKING_OUTPUT
+        self._candidate = answer.output or answer.text
+        self._finish = finish
+        if answer.stop == "length":
+            return self._send_back((output.CUT_PROBLEM,))
+        return [CheckOutput(self._candidate)]
+
+    def _on_output_checked(self, event: events.OutputChecked) -> list[Command]:
+        """End the run with the output, or send the answer back to the model."""
+        if self.phase is not RunPhase.CHECKING_OUTPUT:
+            return []
+        if event.problems:
+            return self._send_back(event.problems, final=event.final)
+        self.phase = RunPhase.FINISHED
+        return [replace(self._finish, text=event.output)]
+
+    def _send_back(self, problems: tuple[str, ...], *, final: bool = False) -> list[Command]:
+        """Tell the model why its answer does not fit, or end the run if it was told enough."""
+        request = self.output_request
+        assert request is not None
+        self.output_attempts.append(output.OutputAttempt(self._candidate, problems))
+        is_over = self.turn >= self.limits.max_turns and self.limits.on_limit != "answer"
+        is_told = len(self.output_attempts) > request.retries
+        if final or is_told or is_over or self._is_last_answer:
+            self.phase = RunPhase.FINISHED
+            detail = output.describe_failure(self.output_attempts)
+            return [FinishRun("failed", "", output.OUTPUT_INVALID_CODE, detail, self.usage)]
+        self.history.append(UserMessage(output.describe_problems(problems)))
+        return self._ask_model()
 
     def _on_model_failed(self, event: events.ModelFailed) -> list[Command]:
         if self.phase is not RunPhase.AWAITING_MODEL:
@@ -332,9 +385,16 @@ class Machine:
         for slot in self.open_calls():
             slot.abandon(error, reason)
         self._close_turn()
-        self.history.append(AssistantMessage(f"[no answer: the run was stopped: {reason}]"))
+        self._close_history(f"[no answer: the run was stopped: {reason}]")
         self.phase = RunPhase.FINISHED
         return [FinishRun(stop, "", code or stop, reason, self.usage, hint)]
+
+    def _close_history(self, text: str) -> None:
+        """End the history with an assistant message that says why there is no answer."""
+        if self.phase is RunPhase.CHECKING_OUTPUT:
+            unchecked = self.history.pop()
+            text = f"{unchecked.text}\n\n{text}"
+        self.history.append(AssistantMessage(text))
 
     def _on_run_finished(self, event: events.RunFinished) -> list[Command]:
         """Stop the run if it is still active."""
@@ -346,6 +406,8 @@ class Machine:
         commands = recover_calls(self.open_calls(), event)
         if self.phase is RunPhase.AWAITING_MODEL:
             return [*commands, AskModel(self.turn, tools=not self._is_last_answer)]
+        if self.phase is RunPhase.CHECKING_OUTPUT:
+            return [*commands, CheckOutput(self._candidate)]
         return commands or self._advance()
 
     def _on_call_probed(self, event: events.CallProbed) -> list[Command]:
@@ -365,6 +427,7 @@ class Machine:
         events.DirectCall: _on_direct_call,
         events.ModelAnswered: _on_model_answered,
         events.ModelFailed: _on_model_failed,
+        events.OutputChecked: _on_output_checked,
         events.CallEvaluated: _on_call_evaluated,
         events.PersonAnswered: _on_person_answered,
         events.CallStarted: _on_call_started,

@@ -1,7 +1,7 @@
 """One driver carries out what the machine says; one dispatcher is the only way to a tool.
 
 Packages: `artifacts`, `context`, `delegation`, `distributed`, `event_bus`, `hooks`,
-`registration`, `replay`, `rewind`, `telemetry`, `tool_search`.
+`output`, `registration`, `replay`, `rewind`, `telemetry`, `tool_search`.
 
 Modules:
     agent, agent_options, agent_parts   what stays the same over many sessions, and its options;
@@ -19,6 +19,7 @@ Modules:
     session_log, write_batching         events into the journal, of several sessions at once
     live_events, inbox                  what observers see, and what the model is told in a run
     available_tools                     which tools a run may use
+    type_variables                      what agents, sessions and results are generic in
     budgets, result_bounds              tokens, money and calls; sizes of results
     rule_names, clock                   rules that name no tool; the time
 """

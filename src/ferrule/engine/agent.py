@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import os
-from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
 from copy import copy
 from pathlib import Path
-from typing import Any, Never, Unpack
+from types import UnionType
+from typing import Any, Generic, Never, Unpack, overload
 
 from ferrule.core.errors import JournalError
 from ferrule.core.events import JournalRecord, SessionOpened
@@ -23,6 +24,7 @@ from ferrule.tools.catalog import Catalog, ToolLike
 
 from . import agent_parts as parts
 from . import delegation, hooks, registration, tool_search
+from . import output as typed_output
 from .agent_options import Host, Permissions, Storage, SubAgents, ToolCalling
 from .artifacts.intake import resolve_artifacts
 from .cleanup import Cleanup
@@ -31,10 +33,11 @@ from .hooks.call_hooks import Hook
 from .live_events import Live
 from .session import RunOptions, RunResult, Session, run_in_new_loop
 from .session_builder import build_session
+from .type_variables import DepsT, OutputT
 from .write_batching import WriteBatch
 
 
-class Agent:
+class Agent(Generic[DepsT, OutputT]):
     """What stays the same over many sessions. Cheap to make, no I/O until the first run.
 
         agent = Agent("ollama:llama3.2", tools=[get_weather])
@@ -62,7 +65,54 @@ class Agent:
             sub-agents.
         resources: Objects that tools find by their type with `Context.resource`.
         host: What the program around the agent provides.
+        output_type: What runs end with instead of text: a type, several, a function that takes the
+            value (its return is the output; `RetryCall` sends the value back) or a JSON Schema.
+        output_mode: How the model is held to it: `auto` chooses by what the model can do;
+            `schema`, `tool`, `grammar` and `prompt` force a way (`models.output_modes`).
+        output_retries: How often an answer that does not fit goes back to the model.
     """
+
+    @overload
+    def __init__(
+        self,
+        model: str | ModelClient,
+        tools: Iterable[ToolLike] | Catalog = ...,
+        *,
+        instructions: str = ...,
+        workspace: str | Path | Workspace | None = ...,
+        permissions: Permissions | None = ...,
+        limits: Limits | None = ...,
+        storage: Storage | None = ...,
+        tool_calling: ToolCalling | str | None = ...,
+        model_options: ModelOptions | None = ...,
+        hooks: Sequence[Hook | hooks.EventHook | hooks.Hooks] = ...,
+        agents: SubAgents | Iterable[delegation.SubAgent] | None = ...,
+        registration: registration.RegistrationLimits | None = ...,
+        context: ContextOptions | Mapping[str, Any] | str | None = ...,
+        run_options: RunOptions | None = ...,
+        resources: Iterable[object] = ...,
+        host: Host | None = ...,
+        output_type: type[OutputT]
+        | Callable[..., Awaitable[OutputT]]
+        | Callable[..., OutputT]
+        | Sequence[
+            type[OutputT] | Callable[..., Awaitable[OutputT]] | Callable[..., OutputT]
+        ] = ...,
+        output_mode: str = ...,
+        output_retries: int = ...,
+    ) -> None: ...
+
+    @overload
+    def __init__(
+        self: Agent[None, Any],
+        model: str | ModelClient,
+        tools: Iterable[ToolLike] | Catalog = ...,
+        *,
+        output_type: UnionType | Mapping[str, Any],
+        **options: Any,
+    ) -> None:
+        # A checker knows no type for these; `agent: Agent[None, Cat | Dog] = Agent(...)` names it.
+        ...
 
     def __init__(  # noqa: PLR0913  public: each option of an agent by its name
         self,
@@ -83,6 +133,9 @@ class Agent:
         run_options: RunOptions | None = None,
         resources: Iterable[object] = (),
         host: Host | None = None,
+        output_type: object = str,
+        output_mode: str = "auto",
+        output_retries: int = 2,
         **unknown: Never,
     ) -> None:
 
@@ -116,6 +169,12 @@ class Agent:
         self.interruptible = host.interruptible
         self.bus = host.bus
         self.context = parts.ContextOptions.parse(context)
+        self.output: typed_output.AgentOutput | None = None
+        """What runs must end with; None for text."""
+        if output_type is not str and output_type is not None:
+            from .output.output_check import create_agent_output
+
+            self.output = create_agent_output(output_type, output_mode, output_retries)
         self.resources: dict[type, object] = {type(item): item for item in resources}
         self.workspace: Workspace | None = None
         if workspace is not None:
@@ -190,7 +249,7 @@ class Agent:
         """Let sessions ask another model from their next request on (`Session.reset_model`)."""
         self.connection = self.connection.with_model(model, options=options, tool_mode=tool_mode)
 
-    def share_model(self, other: Agent) -> None:
+    def share_model(self, other: Agent[Any, Any]) -> None:
         """Ask another agent's model, through its connections."""
         self.connection = self.connection.share_client_of(other.connection)
 
@@ -206,7 +265,7 @@ class Agent:
 
     # ---- sessions
 
-    def session(self, *, id: str = "") -> Session:
+    def session(self, *, id: str = "") -> Session[OutputT]:
         """Return a new session with an empty history.
 
         Args:
@@ -235,7 +294,7 @@ class Agent:
         session.driver.open(opened)
         return session
 
-    def resume(self, session_id: str) -> Session:
+    def resume(self, session_id: str) -> Session[OutputT]:
         """Return a session from the journal; `Session.resume` finishes what was left open.
 
         Args:
@@ -254,7 +313,7 @@ class Agent:
             self.journal.release(found.session)
             raise
 
-    def _rebuild(self, name: str, records: list[JournalRecord]) -> Session:
+    def _rebuild(self, name: str, records: list[JournalRecord]) -> Session[OutputT]:
 
         opened = records[0].event
         if not isinstance(opened, SessionOpened):
@@ -278,7 +337,7 @@ class Agent:
         driver.open(None)
         return session
 
-    def take_over(self, session: Session, *, changed: Iterable[str] = ()) -> None:
+    def take_over(self, session: Session[Any], *, changed: Iterable[str] = ()) -> None:
         """Let another agent's session continue as this one's, from its next message on.
 
         The journal must be the same (`engine.agent_reload`).
@@ -296,7 +355,7 @@ class Agent:
 
     # ---- other agents like this one
 
-    def open_sub_agent(self, part: delegation.SubAgentParts) -> Session:
+    def open_sub_agent(self, part: delegation.SubAgentParts) -> Session[Any]:
         """Return the session of a sub-agent (`engine.delegation.delegation`).
 
         It is like this agent's in everything but `part`. Raises ConfigError.
@@ -324,7 +383,7 @@ class Agent:
 
     def copy_for_user(
         self, user: str, *, tenant: str = "", journal: Journal | None = None
-    ) -> Agent:
+    ) -> Agent[DepsT, OutputT]:
         """Return a copy of this agent whose sessions belong to somebody else.
 
         Args:
@@ -339,7 +398,7 @@ class Agent:
         copied.unclosed = set()
         return copied
 
-    def copy(self, *, instructions: str | None = None) -> Agent:
+    def copy(self, *, instructions: str | None = None) -> Agent[DepsT, OutputT]:
         """Return a copy of this agent, with other instructions if they are given."""
         copied = copy(self)
         if instructions is not None:
@@ -348,7 +407,7 @@ class Agent:
 
     def open_rehearsal(
         self, model: str | ModelClient, system: str, answers: Hook | None
-    ) -> tuple[Agent, Session]:
+    ) -> tuple[Agent[DepsT, OutputT], Session[OutputT]]:
         """Return a copy of this agent and a session of it, with a journal in memory.
 
         It is used by `engine.replay.rerun`. With `answers`, a hook that answers every call, no
@@ -372,7 +431,7 @@ class Agent:
 
     # ---- runs in a session of their own
 
-    async def run(self, text: str, **options: Unpack[RunOptions]) -> RunResult:
+    async def run(self, text: str, **options: Unpack[RunOptions]) -> RunResult[OutputT]:
         """Work one message to its end, in a session of its own. Raises as `Session.run`."""
         session = self.session()
         try:
@@ -380,11 +439,11 @@ class Agent:
         finally:
             await session.close()
 
-    def run_sync(self, text: str, **options: Unpack[RunOptions]) -> RunResult:
+    def run_sync(self, text: str, **options: Unpack[RunOptions]) -> RunResult[OutputT]:
         """`run` for programs without an event loop; inside one, it uses a thread of its own."""
         return run_in_new_loop(lambda: self._run_and_disconnect(text, options))
 
-    async def _run_and_disconnect(self, text: str, options: RunOptions) -> RunResult:
+    async def _run_and_disconnect(self, text: str, options: RunOptions) -> RunResult[OutputT]:
         try:
             return await self.run(text, **options)
         finally:
@@ -417,6 +476,6 @@ class Agent:
 
     def _build_session(
         self, session_id: str, system: str, machine: Machine | None = None
-    ) -> Session:
+    ) -> Session[OutputT]:
 
         return build_session(self, session_id, system, machine)

@@ -18,6 +18,7 @@ model is asked anew, with the whole history.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
+from typing import Any
 
 from ferrule.core.errors import ConfigError
 from ferrule.core.machine import Machine
@@ -87,7 +88,10 @@ def continue_catalog(tools: Catalog, before: Catalog) -> Catalog:
 
 
 def take_over_session(
-    session: Session, make: Callable[[str, str, Machine], Session], *, changed: Iterable[str] = ()
+    session: Session[Any],
+    make: Callable[[str, str, Machine], Session[Any]],
+    *,
+    changed: Iterable[str] = (),
 ) -> None:
     """Replace a session's driver by that of a session which `make` builds.
 

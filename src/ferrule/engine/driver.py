@@ -21,13 +21,14 @@ from contextlib import AbstractAsyncContextManager, AsyncExitStack, nullcontext
 from dataclasses import replace
 from functools import partial
 from secrets import token_hex
-from typing import Any, ClassVar, Protocol
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
 from ferrule.core import events
 from ferrule.core.call_states import assign_call_ids
 from ferrule.core.calls import ToolCall, ToolResult
 from ferrule.core.commands import (
     AskModel,
+    CheckOutput,
     Command,
     EvaluateCall,
     FinishRun,
@@ -58,6 +59,11 @@ from .live_events import Progress
 from .recovery import settle_call
 from .running_calls import RunningCalls, cancel_all
 from .session_log import SessionLog
+
+if TYPE_CHECKING:
+    from ferrule.core.output import OutputRequest
+
+    from .output.output_check import OutputCheck
 
 MAX_CONTINUATIONS = 3
 """How often extensions may continue one run; a hook that always objects must not do so for ever."""
@@ -217,6 +223,8 @@ class Driver:
         self.budgets: Budgets | None = None
         self.elapsed = 0.0
         self.is_running = False
+        self.output: OutputCheck | None = None
+        """Checks the outputs of the session; None if its runs end with text."""
         self.approver = host.approver
         self.extensions = tuple(extensions)
         self._model = model
@@ -454,11 +462,36 @@ class Driver:
         exchange = self._exchange
         history = self.machine.history
         sink = self.log if self.log.is_watched else None
-        answer = await exchange.ask(history, tools=command.tools, sink=sink)
+        request = self.machine.output_request
+        schema = None if request is None else self._find_output_check(request).output.schema
+        answer = await exchange.ask(history, tools=command.tools, schema=schema, sink=sink)
         if exchange.notices:
             self.log.add_notices(exchange.notices)
         self.context_window.record_usage(answer.usage, len(history) + 1)
         return answer
+
+    async def _check_output(self, command: CheckOutput) -> list[Command]:
+        """Check the answer against the output that the run must end with, and feed what came of it.
+
+        The journal has the answer before a function gets its value.
+        """
+        request = self.machine.output_request
+        assert request is not None
+        check = self._find_output_check(request)
+        if check.output.has_effects:
+            await self.log.flush_together()
+        checked = await check.run(command.text)
+        if check.repairs and not checked.problems:
+            self.log.notice("output", "; ".join(check.repairs))
+        return self.feed(checked)
+
+    def _find_output_check(self, request: OutputRequest) -> OutputCheck:
+        if self.output is None:
+            # Imported here: most sessions have no output type.
+            from .output.output_check import OutputCheck
+
+            self.output = OutputCheck.of_request(request)
+        return self.output
 
     async def _open_with_extensions(self) -> Exchange:
         """Return an exchange with the model, with every extension around it."""
@@ -581,6 +614,7 @@ class Driver:
 
     _STEPS: ClassVar[dict[type, Callable[[Driver, Any], Coroutine[Any, Any, list[Command]]]]] = {
         AskModel: _ask_model,
+        CheckOutput: _check_output,
         RunCall: _run_tool,
         RequestApproval: _ask_person,
         StopCall: _stop_tool,

@@ -8,17 +8,25 @@ from collections.abc import AsyncIterator, Callable, Coroutine, Mapping, Sequenc
 from dataclasses import replace
 from difflib import get_close_matches
 from itertools import chain
-from typing import Any, TypedDict, TypeVar, Unpack
+from typing import Any, Generic, TypedDict, TypeVar, Unpack, cast
 
 from ferrule.core.calls import ToolCall, ToolResult, encode_json
 from ferrule.core.commands import FinishRun
-from ferrule.core.errors import ConfigError, ContextLeak, LimitReached, ProviderError, RunCancelled
+from ferrule.core.errors import (
+    ConfigError,
+    ContextLeak,
+    LimitReached,
+    OutputInvalid,
+    ProviderError,
+    RunCancelled,
+)
 from ferrule.core.events import ContextCompacted, RunStarted, Usage
 from ferrule.core.identity import Identity
 from ferrule.core.join_policy import parse_join
 from ferrule.core.limits import Limits
 from ferrule.core.messages import Message
 from ferrule.core.notices import PERSON_SOURCE
+from ferrule.core.output import OUTPUT_INVALID_CODE
 from ferrule.core.required_tools import ALTERNATIVE_SEPARATOR, parse_required
 from ferrule.core.value_class import frozen
 from ferrule.permissions.approvals import Approver
@@ -32,16 +40,18 @@ from .context.options import ContextOptions
 from .context.usage import ContextUsage
 from .driver import Driver
 from .live_events import Live, Observer
+from .type_variables import OutputT
 
 T = TypeVar("T")
 
 
 @frozen
-class RunResult:
+class RunResult(Generic[OutputT]):
     """What a run ended with.
 
     Attributes:
-        text: The model's answer.
+        output: The value of the agent's `output_type`; without one, the text.
+        text: The model's answer; with an `output_type`, the output as JSON.
         stop: `done`, `limit` (only with `on_limit: answer`), or `failed`: a required tool never
             succeeded.
         results: The results of its calls, as they came.
@@ -53,6 +63,7 @@ class RunResult:
             None.
     """
 
+    output: OutputT
     text: str
     stop: str
     results: tuple[ToolResult, ...]
@@ -111,7 +122,7 @@ def explain_unknown_options(unknown: Sequence[str], options: Sequence[str]) -> s
     return f"unexpected {named}; did you mean {meant}? there are: {listed}"
 
 
-class Session:
+class Session(Generic[OutputT]):
     """Runs that share a history. Made by `Agent.session` and `Agent.resume`.
 
     One run at a time; close it to give its lease back. Everything an interface needs of a session
@@ -141,7 +152,9 @@ class Session:
 
     # ---- work
 
-    async def run(self, text: str, *, run: str = "", **options: Unpack[RunOptions]) -> RunResult:
+    async def run(
+        self, text: str, *, run: str = "", **options: Unpack[RunOptions]
+    ) -> RunResult[OutputT]:
         """Work one message to its end.
 
         Cancelling the awaiting task, or `cancel`, settles the run first: every call is answered and
@@ -155,6 +168,7 @@ class Session:
         Raises:
             ConfigError: An option is not valid, or another run is under way (`busy`).
             LimitReached: A limit was reached; the session can go on.
+            OutputInvalid: No answer fitted the agent's `output_type`.
             ProviderError: The model gave no answer.
             RunCancelled: Somebody cancelled it.
         """
@@ -175,12 +189,16 @@ class Session:
             or limits.max_calls is not None
         )
         self.driver.budgets = self._make_budgets(limits) if counted else None
-        started = RunStarted(text, self.model, limits, self.join, self.require)
+        output = self.driver.output
+        wanted = None if output is None else output.request
+        started = RunStarted(text, self.model, limits, self.join, self.require, wanted)
         if options or self.require:
             started = self._with_options(started, options)
         return self._build_result(await self._cancellable(self.driver.run(started, run)))
 
-    async def resume(self, reason: str = "the process that ran this ended") -> RunResult | None:
+    async def resume(
+        self, reason: str = "the process that ran this ended"
+    ) -> RunResult[OutputT] | None:
         """Finish the run that was open when the session was last left; None if there was none.
 
         Raises as `run`.
@@ -495,12 +513,15 @@ class Session:
                 )
         return replace(started, join=join, require=require)
 
-    def _build_result(self, finish: FinishRun) -> RunResult:
+    def _build_result(self, finish: FinishRun) -> RunResult[OutputT]:
         """Return the result of a run that ended well; raise what `run` raises for any other."""
         if finish.stop != "done" and not finish.missing:
             self._raise_failure(finish)
         machine = self.driver.machine
+        check = self.driver.output if machine.output_request is not None else None
+        output: Any = finish.text if check is None else check.value
         return RunResult(
+            cast("OutputT", output),
             finish.text,
             finish.stop,
             tuple(machine.results()),
@@ -519,18 +540,22 @@ class Session:
             raise LimitReached(name, value, session=self.id, hint=hint)
         if finish.stop == "cancelled":
             raise RunCancelled(finish.detail or "cancelled")
+        if finish.code == OUTPUT_INVALID_CODE:
+            attempts = tuple(self.driver.machine.output_attempts)
+            cause = self.driver.output.error if self.driver.output is not None else None
+            raise OutputInvalid(finish.detail, attempts=attempts, session=self.id) from cause
         if finish.stop == "failed":
             kind = ContextLeak if finish.code == ContextLeak.code else ProviderError
             raise kind(finish.detail, code=finish.code, hint=finish.hint)
 
 
-def run_in_new_loop(work: Callable[[], Coroutine[Any, Any, RunResult]]) -> RunResult:
+def run_in_new_loop(work: Callable[[], Coroutine[Any, Any, T]]) -> T:
     """Run for a caller without an event loop; inside one, in a thread of its own."""
     try:
         asyncio.get_running_loop()
     except RuntimeError:
         return asyncio.run(work())
-    outcome: list[RunResult | BaseException] = []
+    outcome: list[T | BaseException] = []
 
     def target() -> None:
         try:

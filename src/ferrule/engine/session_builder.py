@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import partial
-from typing import Protocol
+from typing import Any, Protocol
 
 from ferrule.core.identity import Identity
 from ferrule.core.limits import Limits
 from ferrule.core.machine import Machine
 from ferrule.core.value_class import frozen
-from ferrule.models.client import Exchange, ToolSpec
+from ferrule.models.client import Exchange, ModelOptions, ToolSpec
 from ferrule.models.tool_modes.selection import choose_tool_mode, open_exchange
 from ferrule.permissions.approvals import Approver
 from ferrule.permissions.filesystem.workspace import Workspace
@@ -21,6 +21,7 @@ from ferrule.tools import search as tool_ranking
 from ferrule.tools.catalog import Catalog
 
 from . import delegation, hooks, registration, tool_search
+from . import output as typed_output
 from .artifacts.intake import ArtifactIntake, guard_exchange
 from .cleanup import Cleanup
 from .clock import Clock
@@ -50,6 +51,7 @@ class SessionSource(Protocol):
     lineage: delegation.Lineage | None
     registration: registration.RegistrationLimits | None
     context: ContextOptions
+    output: typed_output.AgentOutput | None
     artifacts: RunArtifacts | None
     run_defaults: tuple[int, tuple[str, ...]]
     tenant: str
@@ -72,12 +74,12 @@ class SessionSource(Protocol):
     @property
     def journal(self) -> Journal: ...
 
-    def open_sub_agent(self, part: delegation.SubAgentParts) -> Session: ...
+    def open_sub_agent(self, part: delegation.SubAgentParts) -> Session[Any]: ...
 
 
 def build_session(
     agent: SessionSource, session_id: str, system: str, machine: Machine | None = None
-) -> Session:
+) -> Session[Any]:
     """Build a session that is not opened yet.
 
     Args:
@@ -124,6 +126,10 @@ def build_session(
         SessionHost(agent.approver, resources, agent.interruptible, agent.unclosed),
         extensions,
     )
+    if agent.output is not None:
+        from .output.output_check import OutputCheck
+
+        driver.output = OutputCheck(agent.output.type, agent.output.request)
     if discovery is not None:
         discovery.usable = dispatcher.is_usable
         discovery.record = driver.log.add
@@ -182,19 +188,58 @@ class _AgentModel:
             specs, options = discovery.offer(agent.offered_tools.specs(mode), added, options)
         if tool_mode == "auto" and not agent.fallback and specs:
             tool_mode = choose_tool_mode(await model.client.capabilities())
-        exchange, _ = await open_exchange(
-            model.client,
-            tool_mode,
-            self.system,
-            specs,
-            options,
-            driver.log.notice,
-            native_fallback="allow" if agent.fallback else "reject",
-        )
+        if agent.output is None:
+            exchange = await self._open_plain(driver, tool_mode, self.system, specs, options)
+        else:
+            exchange = await self._open_for_output(driver, tool_mode, specs, options, agent.output)
         intake = driver.dispatcher.artifact_intake
         if intake is None:
             return exchange
         return guard_exchange(exchange, intake, agent.catalog, driver.log.notice)
+
+    async def _open_plain(
+        self,
+        driver: Driver,
+        tool_mode: str,
+        system: str,
+        specs: Sequence[ToolSpec],
+        options: ModelOptions,
+    ) -> Exchange:
+        """Open an exchange in a tool mode."""
+        exchange, _ = await open_exchange(
+            self.agent.connection.client,
+            tool_mode,
+            system,
+            specs,
+            options,
+            driver.log.notice,
+            native_fallback="allow" if self.agent.fallback else "reject",
+        )
+        return exchange
+
+    async def _open_for_output(
+        self,
+        driver: Driver,
+        tool_mode: str,
+        specs: Sequence[ToolSpec],
+        options: ModelOptions,
+        output: typed_output.AgentOutput,
+    ) -> Exchange:
+        """Open an exchange whose answers are held to the output type."""
+        from ferrule.models.output_modes import OutputExchange, list_output_modes
+
+        modes = [output.mode]
+        native = tool_mode in ("auto", "native")
+        if output.mode == "auto":
+            capabilities = await self.agent.connection.client.capabilities()
+            native = native and capabilities.tools is not False
+            modes = list_output_modes(capabilities, has_tools=bool(specs), native=native)
+
+        async def open(section: str, added: tuple[ToolSpec, ...]) -> Exchange:
+            system = "\n\n".join(part for part in (self.system, section) if part)
+            return await self._open_plain(driver, tool_mode, system, (*specs, *added), options)
+
+        return OutputExchange(open, output.format, modes, specs, native=native)
 
 
 def _is_call_of_model(machine: Machine, call_id: str) -> bool:

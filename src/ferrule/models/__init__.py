@@ -4,8 +4,8 @@ Tool modes and dialects are here too. Nothing in this package knows how a tool i
 
 Packages: one per provider (`registry` names them), `dialects`, `http`, `tool_modes`.
 Modules: `answer_building`, `capabilities`, `client`, `exact_json`, `hosted_tools`, `leak_check`,
-`prices`, `provider_errors`, `reasoning_models`, `registry`, `request_encoding`, `scripted`,
-`untrusted_text`.
+`output_modes`, `prices`, `provider_errors`, `reasoning_models`, `registry`, `request_encoding`,
+`scripted`, `untrusted_text`.
 """
 
 from __future__ import annotations

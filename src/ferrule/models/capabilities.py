@@ -27,7 +27,11 @@ _TOOL_MARKERS = compile_lazily(
 """Signs that a chat template knows tools (systems.md 1.1, "Model capability detection")."""
 
 _KNOWN_PROVIDERS: tuple[tuple[str, str, Capabilities], ...] = (
-    ("https://api.openai.com/", r"gpt-3\.5|gpt-[4-9]|o[134]\b|chatgpt", Capabilities(True, True)),
+    (
+        "https://api.openai.com/",
+        r"gpt-3\.5|gpt-[4-9]|o[134]\b|chatgpt",
+        Capabilities(True, True, structured_with_tools=True),
+    ),
     ("https://api.deepseek.com", r"deepseek", Capabilities(True, False)),
     ("https://api.groq.com/", r"llama-[34]|gpt-oss|qwen|kimi", Capabilities(True)),
     (
@@ -37,7 +41,11 @@ _KNOWN_PROVIDERS: tuple[tuple[str, str, Capabilities], ...] = (
     ),
     ("https://api.x.ai/", r"grok", Capabilities(True, True)),
     ("https://api.anthropic.com/", r"claude-3-", Capabilities(True, False, 200_000)),
-    ("https://api.anthropic.com/", r"claude-", Capabilities(True, True, 200_000, True)),
+    (
+        "https://api.anthropic.com/",
+        r"claude-",
+        Capabilities(True, True, 200_000, True, structured_with_tools=True),
+    ),
 )
 """Servers that do not describe their models: start of the URL, models, their capabilities."""
 
@@ -69,7 +77,8 @@ def find_known_provider(base_url: str, model: str) -> Capabilities | None:
 def read_llama_props(props: Mapping[str, Any]) -> Capabilities | None:
     """Read llama.cpp's `/props`. Return None if this is not its answer.
 
-    llama.cpp turns schemas into grammars for every model, so `structured` is always true.
+    llama.cpp turns schemas into grammars for every model, so `structured` is always true. It takes
+    either a grammar or tools.
     """
     generation = _as_object(props.get("default_generation_settings"))
     if not generation and "chat_template" not in props:
@@ -79,16 +88,31 @@ def read_llama_props(props: Mapping[str, Any]) -> Capabilities | None:
     tools = caps.get("supports_tools")
     if isinstance(tools, bool):
         can_call = tools and caps.get("supports_tool_calls") is not False
-        return Capabilities(can_call, True, context, source="/props chat_template_caps")
+        return Capabilities(
+            can_call,
+            True,
+            context,
+            source="/props chat_template_caps",
+            structured_with_tools=False,
+        )
     template = props.get("chat_template")
     if isinstance(template, str) and template:
         tools = template_knows_tools(template)
-        return Capabilities(tools, True, context, source="template markers")
-    return Capabilities(None, True, context, source="/props")
+        return Capabilities(
+            tools, True, context, source="template markers", structured_with_tools=False
+        )
+    return Capabilities(None, True, context, source="/props", structured_with_tools=False)
 
 
 def read_ollama_show(show: Mapping[str, Any]) -> Capabilities:
-    """Read Ollama's `/api/show`. Every model there can be constrained to a schema (`format`)."""
+    """Read Ollama's `/api/show`. Every model there can be constrained to a schema (`format`).
+
+    A constrained model cannot call tools: its calls would have to fit the schema.
+    """
+    return replace(_read_show(show), structured_with_tools=False)
+
+
+def _read_show(show: Mapping[str, Any]) -> Capabilities:
     listed = show.get("capabilities")
     info = _as_object(show.get("model_info"))
     architecture = str(info.get("general.architecture", ""))
@@ -144,7 +168,14 @@ def read_anthropic_model(entry: Mapping[str, Any]) -> Capabilities | None:
     caps = cast(dict[str, Any], listed)
     structured = _as_object(caps.get("structured_outputs")).get("supported")
     thinking = _as_object(caps.get("thinking")).get("supported")
-    return Capabilities(True, bool(structured), context, bool(thinking), "/v1/models")
+    return Capabilities(
+        True,
+        bool(structured),
+        context,
+        bool(thinking),
+        "/v1/models",
+        structured_with_tools=bool(structured),
+    )
 
 
 def _as_object(value: object) -> dict[str, Any]:

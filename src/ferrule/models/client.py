@@ -73,6 +73,8 @@ class Capabilities:
     source: str = "unknown"
     tool_search: bool | None = None
     """Whether the provider searches deferred tools itself."""
+    structured_with_tools: bool | None = None
+    """Whether a schema for the reply may stand beside tools that the model can still call."""
 
 
 @frozen

@@ -30,7 +30,7 @@ class PydanticArguments:
                 f"p{number}": _make_field(parameter) for number, parameter in enumerate(parameters)
             }
             self._model: Any = create_model(tool, __config__=ConfigDict(extra="forbid"), **fields)
-            self._schema = _drop_titles(self._model.model_json_schema())
+            self._schema = drop_titles(self._model.model_json_schema())
         except PydanticUserError as error:
             raise _definition_error(tool, parameters, error) from error
 
@@ -53,8 +53,8 @@ class PydanticArguments:
             try:
                 made = self._model.model_validate_json(_encode(given))
             except ValidationError as error:
-                return CheckedArguments({}, _describe_errors(error), [])
-            repairs = [f"{problem}: was converted" for problem in _describe_errors(strict, given)]
+                return CheckedArguments({}, describe_errors(error), [])
+            repairs = [f"{problem}: was converted" for problem in describe_errors(strict, given)]
         return CheckedArguments(
             {name: getattr(made, f"p{number}") for number, name in enumerate(self._names)},
             [],
@@ -78,7 +78,7 @@ def _make_field(parameter: Parameter) -> tuple[Any, Any]:
 
     default = ... if parameter.required else parameter.default
     description = parameter.description or None
-    return _make_portable(parameter.annotation), Field(
+    return make_portable(parameter.annotation), Field(
         default, alias=parameter.name, description=description
     )
 
@@ -111,7 +111,7 @@ def _definition_error(
     )
 
 
-def _make_portable(hint: Any) -> Any:
+def make_portable(hint: Any) -> Any:
     """Convert typed dicts of `typing` into those of `typing_extensions`, where pydantic needs it.
 
     Before Python 3.12 pydantic takes only the latter.
@@ -128,10 +128,10 @@ def _make_portable(hint: Any) -> Any:
                 if name in hint.__required_keys__
                 else typing_extensions.NotRequired
             )
-            members[name] = wrapper[_make_portable(item)]
+            members[name] = wrapper[make_portable(item)]
         return typing_extensions.TypedDict(hint.__name__, members)  # pyright: ignore[reportGeneralTypeIssues, reportArgumentType, reportUnknownVariableType]  (made from data)
     args = get_args(hint)
-    swapped = tuple(_make_portable(arg) for arg in args)
+    swapped = tuple(make_portable(arg) for arg in args)
     if all(one is other for one, other in zip(args, swapped, strict=True)):
         return hint
     origin = get_origin(hint)
@@ -150,8 +150,8 @@ class PydanticOutput:
         from pydantic.errors import PydanticUserError
 
         try:
-            self._adapter: Any = TypeAdapter(_make_portable(hint))
-            self.schema: Mapping[str, Any] = _drop_titles(
+            self._adapter: Any = TypeAdapter(make_portable(hint))
+            self.schema: Mapping[str, Any] = drop_titles(
                 self._adapter.json_schema(mode="serialization")
             )
         except PydanticUserError as error:
@@ -167,18 +167,23 @@ class PydanticOutput:
         try:
             checked = self._adapter.validate_python(value)
         except ValidationError as error:
-            return value, _describe_errors(error)
+            return value, describe_errors(error)
         return self._adapter.dump_python(checked, mode="json"), []
 
 
-def _describe_errors(error: Any, given: Mapping[str, Any] | None = None) -> list[str]:
-    """Describe validation errors; with `given`, only those about arguments in it."""
+def describe_errors(
+    error: Any, given: Mapping[str, Any] | None = None, *, root: str = "arguments"
+) -> list[str]:
+    """Describe validation errors; with `given`, only those about arguments in it.
+
+    `root` names the whole of what was checked.
+    """
     problems: list[str] = []
     for item in error.errors(include_url=False, include_context=False):
         if given is not None and item["loc"] and item["loc"][0] not in given:
             continue
         steps = [f"[{step}]" if isinstance(step, int) else f".{step}" for step in item["loc"]]
-        where = "".join(steps).lstrip(".") or "arguments"
+        where = "".join(steps).lstrip(".") or root
         message = item["msg"][:1].lower() + item["msg"][1:]
         if item["type"] != "missing":
             found = json.dumps(item.get("input"), ensure_ascii=False, default=str)
@@ -189,10 +194,10 @@ def _describe_errors(error: Any, given: Mapping[str, Any] | None = None) -> list
     return problems
 
 
-def _drop_titles(schema: Any) -> Any:
+def drop_titles(schema: Any) -> Any:
     """Drop titles that pydantic makes from names: they cost tokens and say nothing."""
     if isinstance(schema, list):
-        return [_drop_titles(item) for item in cast("list[Any]", schema)]
+        return [drop_titles(item) for item in cast("list[Any]", schema)]
     if not isinstance(schema, dict):
         return schema
     items = cast("dict[str, Any]", schema)
@@ -202,7 +207,7 @@ def _drop_titles(schema: Any) -> Any:
             continue
         if key in ("properties", "$defs") and isinstance(value, dict):
             named = cast("dict[str, Any]", value)
-            kept[key] = {name: _drop_titles(item) for name, item in named.items()}
+            kept[key] = {name: drop_titles(item) for name, item in named.items()}
         else:
-            kept[key] = _drop_titles(value)
+            kept[key] = drop_titles(value)
     return kept

@@ -19,6 +19,7 @@ from collections.abc import Iterable
 from ferrule.core import events
 from ferrule.core.commands import (
     AskModel,
+    CheckOutput,
     Command,
     EvaluateCall,
     FinishRun,
@@ -143,9 +144,9 @@ class _Replay:
             command
             for command in self._open
             if isinstance(command, FinishRun)
-            or (isinstance(command, AskModel) and not finishing)
+            or (isinstance(command, (AskModel, CheckOutput)) and not finishing)
             or (
-                not isinstance(command, AskModel)
+                not isinstance(command, (AskModel, CheckOutput))
                 and _is_waiting(self._machine, _command_call_id(command))
             )
         ]
@@ -182,6 +183,7 @@ class _Replay:
 _ANSWERS: dict[type, tuple[type, ...]] = {
     events.ModelAnswered: (AskModel,),
     events.ModelFailed: (AskModel,),
+    events.OutputChecked: (CheckOutput,),
     events.CallEvaluated: (EvaluateCall, RunCall),
     events.PersonAnswered: (RequestApproval,),
     events.CallStarted: (RunCall,),
@@ -202,7 +204,9 @@ def _event_call_id(event: events.Event) -> str:
 
 
 def _command_call_id(command: Command) -> str:
-    return "" if isinstance(command, (AskModel, FinishRun)) else command.call.id
+    if isinstance(command, (AskModel, CheckOutput, FinishRun)):
+        return ""
+    return command.call.id
 
 
 def _is_waiting(machine: Machine, call_id: str) -> bool:

@@ -307,5 +307,9 @@ def _read_description(described: Mapping[str, Any]) -> Capabilities:
     if not isinstance(features, list):
         return Capabilities(True, context=context, source="part of the format")
     return Capabilities(
-        "tools" in features, "json_schema" in features, context, source="/v1/models"
+        "tools" in features,
+        "json_schema" in features,
+        context,
+        source="/v1/models",
+        structured_with_tools=False,
     )

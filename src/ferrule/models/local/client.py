@@ -103,6 +103,7 @@ class Local:
                 context=server_capabilities.context or self._n_ctx,
                 thinking=False,
                 source="llama.cpp /props",
+                structured_with_tools=False,
             )
         return self._capabilities
 

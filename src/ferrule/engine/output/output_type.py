@@ -1,0 +1,417 @@
+"""What an output type is: the schema that a model is held to, and the check of what it gives.
+
+Every type becomes a schema whose root is an object, because providers take no other: a list, a
+number, a choice or a union is the member `value` of one. What a model gives without that object
+around it is understood, too.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import json
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping, Sequence
+from functools import cached_property
+from types import UnionType
+from typing import Any, Union, cast, get_args, get_origin, get_type_hints
+
+from ferrule.core.calls import encode_json
+from ferrule.core.errors import ConfigError, RetryCall
+from ferrule.core.value_class import frozen
+from ferrule.tools.pydantic_types import describe_errors, drop_titles, make_portable
+
+from .json_answer import JsonAnswer, find_json
+
+VALUE = "value"
+"""The member that holds a value which is no object."""
+
+CHOICE = "choice"
+"""The member that names the function that takes the value, where there are several."""
+
+MAX_TEXT = 200
+"""Longest answer without JSON that may still be a value, such as one of a few words."""
+
+_MISSING = object()
+
+
+@frozen
+class CheckedOutput:
+    """What came of an answer: the value and its JSON, or problems.
+
+    Attributes:
+        value: The value.
+        json: It as compact JSON.
+        problems: Why the answer does not fit, a sentence each; then there is no value.
+        repairs: What was converted, such as a number that was given as text.
+        final: Whether no other answer could help.
+    """
+
+    value: Any = None
+    json: str = ""
+    problems: tuple[str, ...] = ()
+    repairs: tuple[str, ...] = ()
+    final: bool = False
+
+
+class OutputType(ABC):
+    """A type that answers are checked against."""
+
+    schema: Mapping[str, Any]
+    """The JSON Schema that a model is held to. Its root is an object."""
+    takes_text: bool = False
+    """Whether an answer without JSON is a value."""
+    has_effects: bool = False
+    """Whether a function gets the value."""
+    hint: Any = None
+    """The type of partial values; None if there are none."""
+    is_wrapped: bool = False
+    """Whether the value is the member `value` of the schema's object."""
+
+    @cached_property
+    def schema_json(self) -> str:
+        """The schema as compact JSON."""
+        return encode_json(self.schema)
+
+    async def check(self, answer: str) -> CheckedOutput:
+        """Return what an answer gives. Never raises for what a model wrote."""
+        found = find_json(answer, lists=self.is_wrapped)
+        if found.is_text:
+            return await self.finish(self.read_text(found.text, found.problem))
+        if found.problem:
+            return CheckedOutput(problems=(found.problem,))
+        return await self.finish(self.read(found))
+
+    @abstractmethod
+    def read(self, answer: JsonAnswer) -> CheckedOutput:
+        """Return the value of an answer's JSON."""
+
+    def read_text(self, text: str, problem: str) -> CheckedOutput:
+        """Return the value of an answer without JSON."""
+        return CheckedOutput(problems=(problem,))
+
+    async def finish(self, checked: CheckedOutput) -> CheckedOutput:
+        """Return the output that a value becomes."""
+        return checked
+
+
+class SchemaType(OutputType):
+    """A JSON Schema. Values are what its JSON says."""
+
+    def __init__(self, schema: Mapping[str, Any]) -> None:
+        import jsonschema_rs
+
+        self._inner = schema
+        self.is_wrapped = not _is_object_schema(schema)
+        self.schema = _wrap_schema(schema) if self.is_wrapped else schema
+        try:
+            self._validator = jsonschema_rs.validator_for(dict(schema), retriever=_refuse_reference)
+        except ValueError as error:
+            reason = str(error).splitlines()[0]
+            raise ConfigError(
+                f"output_type: the JSON Schema is not valid: {reason}",
+                hint='begin with {"type": "object", "properties": {...}}',
+            ) from error
+        self.hint = Any
+
+    def read(self, answer: JsonAnswer) -> CheckedOutput:
+        value: Any = json.loads(answer.text)
+        if self.is_wrapped:
+            value = _unwrap(value)
+        problems = tuple(
+            f"`{_format_path(error.instance_path)}`: {error.message[:200]}"
+            for error in self._validator.iter_errors(value)
+        )
+        if problems:
+            return CheckedOutput(problems=problems)
+        return CheckedOutput(value, encode_json(value))
+
+
+class PydanticType(OutputType):
+    """Any type that pydantic can validate."""
+
+    def __init__(self, hint: Any) -> None:
+        from pydantic import ConfigDict, TypeAdapter, create_model
+        from pydantic.errors import PydanticUserError
+
+        self.hint = hint
+        portable = make_portable(hint)
+        try:
+            self._adapter: Any = TypeAdapter(portable)
+            schema = self._adapter.json_schema()
+            self.is_wrapped = not _is_object_schema(schema)
+            if self.is_wrapped:
+                fields: dict[str, Any] = {VALUE: (portable, ...)}
+                config = ConfigDict(extra="forbid")
+                self._wrapper: Any = create_model("Answer", __config__=config, **fields)
+                schema = self._wrapper.model_json_schema()
+        except PydanticUserError as error:
+            reason = str(error).splitlines()[0]
+            raise ConfigError(
+                f"output_type: {hint!r} cannot be expressed as JSON Schema: {reason}",
+                hint="use plain types, dataclasses, typed dicts or pydantic models",
+            ) from error
+        self.schema = drop_titles(schema)
+        is_union = get_origin(hint) in (Union, UnionType)
+        self.takes_text = is_union and str in get_args(hint)
+
+    def read(self, answer: JsonAnswer) -> CheckedOutput:
+        value = answer.value
+        if self.is_wrapped and isinstance(value, dict) and set(cast("Any", value)) == {VALUE}:
+            return self._validate(self._wrapper.model_validate_json, answer.exact_text, VALUE)
+        return self._validate(self._adapter.validate_json, answer.exact_text, "")
+
+    def read_text(self, text: str, problem: str) -> CheckedOutput:
+        if self.takes_text or (self.is_wrapped and len(text) <= MAX_TEXT):
+            value = self._validate_strictly(self._adapter.validate_json, encode_json(text))
+            if value is not _MISSING:
+                return self._encode(value, ())
+        return CheckedOutput(problems=(problem,))
+
+    @staticmethod
+    def _validate_strictly(validate: Callable[..., Any], text: str) -> Any:
+        from pydantic import ValidationError
+
+        try:
+            return validate(text, strict=True)
+        except ValidationError:
+            return _MISSING
+
+    def _validate(self, validate: Callable[..., Any], text: str, member: str) -> CheckedOutput:
+        """Check strictly first; a value that only passes the lax rules is a reported repair."""
+        from pydantic import ValidationError
+
+        repairs: tuple[str, ...] = ()
+        try:
+            value = validate(text, strict=True)
+        except ValidationError as strict:
+            try:
+                value = validate(text)
+            except ValidationError as error:
+                return CheckedOutput(problems=tuple(describe_errors(error, root=VALUE)))
+            repairs = tuple(
+                f"{problem}: was converted" for problem in describe_errors(strict, root=VALUE)
+            )
+        return self._encode(getattr(value, member) if member else value, repairs)
+
+    def _encode(self, value: Any, repairs: tuple[str, ...]) -> CheckedOutput:
+        encoded = self._adapter.dump_json(value, fallback=str).decode()
+        return CheckedOutput(value, encoded, (), repairs)
+
+
+class FunctionType(OutputType):
+    """A function that takes the value; what it returns is the output."""
+
+    has_effects = True
+
+    def __init__(self, function: Callable[..., Any]) -> None:
+        self._function = function
+        self.name = getattr(function, "__name__", type(function).__name__)
+        parameters, hints = _read_parameters(function, self.name)
+        self._names = [one.name for one in parameters]
+        self._is_single = len(parameters) == 1
+        if self._is_single:
+            self._input = PydanticType(hints[parameters[0].name])
+        else:
+            self._input = PydanticType(_make_record(self.name, parameters, hints))
+        self.schema = self._input.schema
+        self.is_wrapped = self._input.is_wrapped
+        self.takes_text = self._input.takes_text
+        description = inspect.getdoc(function)
+        if description and "description" not in self.schema:
+            self.schema = {"description": description, **self.schema}
+
+    def read(self, answer: JsonAnswer) -> CheckedOutput:
+        return self._input.read(answer)
+
+    def read_text(self, text: str, problem: str) -> CheckedOutput:
+        return self._input.read_text(text, problem)
+
+    async def finish(self, checked: CheckedOutput) -> CheckedOutput:
+        """Give the value to the function. `RetryCall` sends the answer back."""
+        if checked.problems:
+            return checked
+        given: Any = checked.value
+        try:
+            if self._is_single:
+                output = await _call(self._function, given)
+            else:
+                named = {name: getattr(given, name) for name in self._names}
+                output = await _call(self._function, **named)
+        except RetryCall as error:
+            return CheckedOutput(problems=(error.message,))
+        return CheckedOutput(output, _encode_output(output), (), checked.repairs)
+
+
+class ChoiceType(OutputType):
+    """Several types and functions: the model names the one that it gives a value for."""
+
+    has_effects = True
+
+    def __init__(self, given: Sequence[Any]) -> None:
+        self._choices: dict[str, OutputType] = {}
+        for one in given:
+            name = str(getattr(one, "__name__", "") or "value")
+            if name in self._choices:
+                raise ConfigError(
+                    f"output_type: `{name}` is there twice", hint="rename one of them"
+                )
+            self._choices[name] = _parse_one(one)
+        self.schema = _choice_schema(self._choices)
+
+    def read(self, answer: JsonAnswer) -> CheckedOutput:
+        value = _unwrap(answer.value)
+        name = cast("dict[str, Any]", value).get(CHOICE) if isinstance(value, dict) else None
+        if not isinstance(name, str) or name not in self._choices or VALUE not in value:
+            known = ", ".join(f'"{one}"' for one in self._choices)
+            wanted = f"`{CHOICE}`: must be one of {known}, with the value as `{VALUE}`"
+            return CheckedOutput(problems=(wanted,))
+        text = encode_json(value[VALUE])
+        return CheckedOutput((name, JsonAnswer(text, value[VALUE])))
+
+    async def finish(self, checked: CheckedOutput) -> CheckedOutput:
+        if checked.problems:
+            return checked
+        name, answer = checked.value
+        chosen = self._choices[name]
+        return await chosen.finish(chosen.read(answer))
+
+
+def parse_output_type(given: object) -> OutputType | None:
+    """Return the output type that an agent was given; None for text.
+
+    Args:
+        given: A type, a function, a JSON Schema, or a list of types and functions.
+
+    Raises:
+        ConfigError: It cannot be checked, or has no schema.
+    """
+    if given is None or given is str:
+        return None
+    if isinstance(given, OutputType):
+        return given
+    if isinstance(given, (list, tuple)):
+        listed = cast("Sequence[Any]", given)
+        if not listed:
+            raise ConfigError("output_type is empty", hint="give at least one type")
+        if len(listed) == 1:
+            return _parse_one(listed[0])
+        if any(_is_function(one) or isinstance(one, Mapping) for one in listed):
+            return ChoiceType(listed)
+        return PydanticType(Union[tuple(listed)])  # noqa: UP007  (`|` does not take a list)
+    return _parse_one(given)
+
+
+def _parse_one(given: Any) -> OutputType:
+    if isinstance(given, Mapping):
+        return SchemaType(cast("Mapping[str, Any]", given))
+    return FunctionType(given) if _is_function(given) else PydanticType(given)
+
+
+def _is_function(given: object) -> bool:
+    return inspect.isroutine(given) or (
+        callable(given)
+        and not isinstance(given, type)
+        and get_origin(given) is None
+        and type(given).__module__ not in ("typing", "typing_extensions", "types")
+    )
+
+
+def _read_parameters(
+    function: Callable[..., Any], name: str
+) -> tuple[list[inspect.Parameter], dict[str, Any]]:
+    try:
+        hints = get_type_hints(function, include_extras=True)
+    except NameError as error:
+        raise ConfigError(f"output_type: the function `{name}`: {error}") from error
+    parameters = list(inspect.signature(function).parameters.values())
+    untyped = [one.name for one in parameters if one.name not in hints]
+    if untyped or not parameters:
+        found = f"`{untyped[0]}` has no type" if untyped else "it takes no value"
+        raise ConfigError(
+            f"output_type: the function `{name}`: {found}",
+            hint="write a parameter with a type, as in `def book(trip: Trip) -> Receipt`",
+        )
+    return parameters, hints
+
+
+def _make_record(
+    name: str, parameters: Sequence[inspect.Parameter], hints: Mapping[str, Any]
+) -> Any:
+    """Return a type with a field for each of a function's parameters."""
+    from pydantic import ConfigDict, create_model
+
+    fields: dict[str, Any] = {
+        one.name: (
+            make_portable(hints[one.name]),
+            ... if one.default is inspect.Parameter.empty else one.default,
+        )
+        for one in parameters
+    }
+    return create_model(name, __config__=ConfigDict(extra="forbid"), **fields)
+
+
+async def _call(function: Callable[..., Any], *given: Any, **named: Any) -> Any:
+    if inspect.iscoroutinefunction(function):
+        return await function(*given, **named)
+    output = await asyncio.to_thread(function, *given, **named)
+    return await output if inspect.isawaitable(output) else output
+
+
+def _encode_output(output: Any) -> str:
+    """Return what a function returned as JSON; what JSON cannot express becomes text."""
+    from pydantic_core import to_json
+
+    return to_json(output, fallback=str).decode()
+
+
+def _choice_schema(choices: Mapping[str, OutputType]) -> dict[str, Any]:
+    definitions: dict[str, Any] = {}
+    forms: list[dict[str, Any]] = []
+    for name, one in choices.items():
+        schema = dict(one.schema)
+        for place, part in dict(schema.pop("$defs", {})).items():
+            if definitions.setdefault(place, part) != part:
+                raise ConfigError(
+                    f"output_type: there are two different types `{place}`",
+                    hint="rename one of them",
+                )
+        forms.append(_object_schema({CHOICE: {"const": name}, VALUE: schema}))
+    root = _object_schema({VALUE: {"anyOf": forms}})
+    return {**root, "$defs": definitions} if definitions else root
+
+
+def _object_schema(properties: Mapping[str, Any]) -> dict[str, Any]:
+    return {
+        "type": "object",
+        "properties": dict(properties),
+        "required": list(properties),
+        "additionalProperties": False,
+    }
+
+
+def _is_object_schema(schema: Mapping[str, Any]) -> bool:
+    return schema.get("type") == "object" and not {"anyOf", "oneOf", "allOf"} & set(schema)
+
+
+def _wrap_schema(schema: Mapping[str, Any]) -> dict[str, Any]:
+    inner = dict(schema)
+    moved = {name: inner.pop(name) for name in ("$defs", "definitions") if name in inner}
+    inner.pop("$schema", None)
+    return {**_object_schema({VALUE: inner}), **moved}
+
+
+def _unwrap(value: Any) -> Any:
+    if not isinstance(value, dict):
+        return value
+    members = cast("dict[str, Any]", value)
+    return members[VALUE] if set(members) == {VALUE} else members
+
+
+def _format_path(path: Sequence[str | int]) -> str:
+    steps = [f"[{step}]" if isinstance(step, int) else f".{step}" for step in path]
+    return "".join(steps).lstrip(".") or VALUE
+
+
+def _refuse_reference(uri: str) -> Any:
+    raise ValueError(f"`{uri}` is somewhere else; only references within the schema are followed")
