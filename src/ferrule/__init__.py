@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from .engine.delegation.tool import ask_agent
     from .engine.event_bus.bus import Bus
     from .engine.hooks.call_hooks import HookBlocked
-    from .engine.live_events import Progress, ReasoningDelta, TextDelta
+    from .engine.live_events import PartialOutput, Progress, ReasoningDelta, TextDelta
     from .engine.registration.registration import RegistrationLimits
     from .engine.session import RunOptions, RunResult, Session
     from .engine.telemetry.telemetry import Telemetry
@@ -91,6 +91,7 @@ __all__ = [
     "OpenAIChat",
     "OpenAIResponses",
     "OutputInvalid",
+    "PartialOutput",
     "Permissions",
     "Progress",
     "ProviderError",
@@ -167,6 +168,7 @@ __getattr__, __dir__ = lazy_names(
         ".engine.event_bus.bus": ("Bus",),
         ".engine.hooks.call_hooks": ("HookBlocked",),
         ".engine.live_events": (
+            "PartialOutput",
             "Progress",
             "ReasoningDelta",
             "TextDelta",

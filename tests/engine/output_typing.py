@@ -6,7 +6,7 @@ from typing import Any, Literal, TypedDict, assert_type
 
 from pydantic import BaseModel
 
-from ferrule import Agent, RunResult, Session
+from ferrule import Agent, PartialOutput, RunResult, Session
 
 
 class Person(BaseModel):
@@ -39,6 +39,9 @@ async def check_runs() -> None:
     assert_type(await session.run("go"), RunResult[Person])
     assert_type(await session.resume(), RunResult[Person] | None)
     assert_type(agent.resume("x"), Session[Person])
+    async for item in agent.stream("go"):
+        if isinstance(item, PartialOutput):
+            assert_type(item.output, Person)
     assert_type(agent.copy(), Agent[None, Person])
     assert_type(agent.copy_for_user("ines"), Agent[None, Person])
 

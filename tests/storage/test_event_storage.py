@@ -25,6 +25,7 @@ from ferrule.core.events import (
 )
 from ferrule.core.limits import OUTPUT_CAP, Limits
 from ferrule.core.messages import ToolMessage
+from ferrule.core.output import OutputRequest
 from ferrule.models.scripted import calls, says
 from ferrule.storage.export.jsonl import export_jsonl, read_jsonl
 from ferrule.storage.journal.hash_chain import cap_result
@@ -69,6 +70,7 @@ BY_TYPE: dict[Any, st.SearchStrategy[Any]] = {
     ToolResult: RESULTS,
     ToolResult | None: st.none() | RESULTS,
     Limits: LIMITS,
+    OutputRequest | None: st.none() | st.builds(OutputRequest, TEXT, NUMBERS),
     Usage: st.builds(Usage, *[NUMBERS] * 5),
     Access: st.builds(
         Access, st.lists(TEXT, max_size=2).map(tuple), st.lists(TEXT, max_size=2).map(tuple)

@@ -30,7 +30,7 @@ from .artifacts.intake import resolve_artifacts
 from .cleanup import Cleanup
 from .context.options import ContextOptions
 from .hooks.call_hooks import Hook
-from .live_events import Live
+from .live_events import Live, PartialOutput
 from .session import RunOptions, RunResult, Session, run_in_new_loop
 from .session_builder import build_session
 from .type_variables import DepsT, OutputT
@@ -451,8 +451,10 @@ class Agent(Generic[DepsT, OutputT]):
             # elsewhere.
             await self.disconnect()
 
-    async def stream(self, text: str, **options: Unpack[RunOptions]) -> AsyncIterator[Live]:
-        """`run`, event by event as it happens."""
+    async def stream(
+        self, text: str, **options: Unpack[RunOptions]
+    ) -> AsyncIterator[Live | PartialOutput[OutputT]]:
+        """`run`, event by event as it happens; see `Session.stream`."""
         session = self.session()
         try:
             async for item in session.stream(text, **options):

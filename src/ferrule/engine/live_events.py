@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Generic
 
 from ferrule.core.events import Event
 from ferrule.core.value_class import frozen
+
+from .type_variables import OutputT
 
 
 @frozen
@@ -30,8 +33,22 @@ class Progress:
     text: str
 
 
+@frozen
+class PartialOutput(Generic[OutputT]):
+    """The value of an `output_type` with what has arrived (`engine.output.partial_values`).
+
+    Attributes:
+        output: The value. Before `final` its required fields may be None, and nothing of it was
+            checked.
+        final: Whether it is the output of the run.
+    """
+
+    output: OutputT
+    final: bool = False
+
+
 Live = Event | TextDelta | ReasoningDelta | Progress
-"""Everything that `Session.stream` yields."""
+"""Everything that observers see. `Session.stream` also yields `PartialOutput`."""
 
 Observer = Callable[[Live], None]
 """Called for each item as it happens; must be quick and must not raise."""

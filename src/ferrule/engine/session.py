@@ -26,7 +26,7 @@ from ferrule.core.join_policy import parse_join
 from ferrule.core.limits import Limits
 from ferrule.core.messages import Message
 from ferrule.core.notices import PERSON_SOURCE
-from ferrule.core.output import OUTPUT_INVALID_CODE
+from ferrule.core.output import OUTPUT_INVALID_CODE, OutputRequest
 from ferrule.core.required_tools import ALTERNATIVE_SEPARATOR, parse_required
 from ferrule.core.value_class import frozen
 from ferrule.permissions.approvals import Approver
@@ -35,11 +35,12 @@ from ferrule.storage.artifacts.store import RunArtifacts
 from ferrule.tools.catalog import Catalog
 from ferrule.tools.definition import Tool
 
+from . import output as typed_output
 from .budgets import Budgets, cost_in_dollars
 from .context.options import ContextOptions
 from .context.usage import ContextUsage
 from .driver import Driver
-from .live_events import Live, Observer
+from .live_events import Live, Observer, PartialOutput
 from .type_variables import OutputT
 
 T = TypeVar("T")
@@ -207,11 +208,17 @@ class Session(Generic[OutputT]):
         finish = await self._cancellable(self.driver.resume(reason))
         return None if finish is None else self._build_result(finish)
 
-    async def stream(self, text: str, **options: Unpack[RunOptions]) -> AsyncIterator[Live]:
+    async def stream(
+        self, text: str, **options: Unpack[RunOptions]
+    ) -> AsyncIterator[Live | PartialOutput[OutputT]]:
         """`run`, event by event as it happens. Leaving the loop cancels it.
+
+        With an `output_type`, `PartialOutput` gives the value with what has arrived, and at the end
+        the whole one.
 
         Raises what `run` raises, after the last event.
         """
+        partial = self._follow_output()
         queue: asyncio.Queue[Live | None] = asyncio.Queue()
         stop_observing = self.observe(queue.put_nowait)
         task = asyncio.create_task(self.run(text, **options))
@@ -222,6 +229,9 @@ class Session(Generic[OutputT]):
                 if item is None:
                     break
                 yield item
+                output = None if partial is None else partial.take(item)
+                if output is not None:
+                    yield cast("PartialOutput[OutputT]", output)
             await task
         finally:
             stop_observing()
@@ -309,6 +319,18 @@ class Session(Generic[OutputT]):
         from .event_bus.attachment import change_approver
 
         change_approver(self.driver, approver)
+
+    def expect_output(self, request: OutputRequest | None) -> None:
+        """Have the next runs end with this output; None for text.
+
+        It is checked by the agent's `output_type`, or by the schema if the agent has none.
+        """
+        if request is None:
+            self.driver.output = None
+        elif self.driver.output is None:
+            from .output.output_check import OutputCheck
+
+            self.driver.output = OutputCheck.of_request(request)
 
     def reset_model(self) -> None:
         """Start a new conversation with the agent's current model, with the whole history."""
@@ -485,6 +507,15 @@ class Session(Generic[OutputT]):
             self.driver.log.journal.release(self.id)
 
     # ---- internals
+
+    def _follow_output(self) -> typed_output.OutputStream | None:
+        """Return what makes partial values of the run's events; None if it ends with text."""
+        check = self.driver.output
+        if check is None:
+            return None
+        from .output.output_stream import OutputStream
+
+        return OutputStream(check)
 
     async def _cancellable(self, work: Coroutine[Any, Any, T]) -> T:
         """Await work that `cancel` may cancel, which then raises RunCancelled."""

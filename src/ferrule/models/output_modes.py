@@ -184,9 +184,11 @@ class OutputExchange:
         answer = await inner.ask(history, tools=tools, sink=sink)
         if mode == "tool":
             return self._take_value(answer)
-        if mode == "prompt" or answer.calls or answer.stop != "end":
+        if mode == "prompt" or answer.calls or answer.output or answer.stop != "end":
             return answer
         # The model calls no tools any more: now the value is asked for, under the grammar.
+        if sink is not None and answer.text:
+            sink.add_text("\n\n")
         value = await inner.ask(history, tools=False, schema=schema, sink=sink)
         usage = answer.usage + value.usage
         return replace(value, text=answer.text, output=value.text, usage=usage)

@@ -1,7 +1,8 @@
 """Typed answers: runs that end with a value of the agent's `output_type`.
 
 Modules: `output_type` (what an output type is, its schema and its check), `json_answer` (the one
-JSON value in an answer), `output_check` (the driver's part).
+JSON value in an answer), `output_check` (the driver's part), `partial_values` and `output_stream`
+(values while they arrive).
 """
 
 from __future__ import annotations
@@ -12,7 +13,10 @@ from ferrule.core.lazy_names import lazy_names
 
 if TYPE_CHECKING:
     from .output_check import AgentOutput
+    from .output_stream import OutputStream
 
-__all__ = ["AgentOutput"]
+__all__ = ["AgentOutput", "OutputStream"]
 
-__getattr__, __dir__ = lazy_names(__name__, {".output_check": ("AgentOutput",)})
+__getattr__, __dir__ = lazy_names(
+    __name__, {".output_check": ("AgentOutput",), ".output_stream": ("OutputStream",)}
+)

@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import re
 from decimal import Decimal
-from typing import Any, cast
+from typing import Any
 
 from ferrule.core.calls import encode_json
 from ferrule.core.value_class import frozen
@@ -27,24 +27,19 @@ class JsonAnswer:
     """The value of an answer: its JSON text and the value itself, or the problem with it.
 
     `is_text` is true if the answer has no JSON at all. Numbers that a `float` would change are text
-    in `value`.
+    in `value` (`has_exact_numbers`).
     """
 
     text: str = ""
     value: Any = None
     problem: str = ""
     is_text: bool = False
+    has_exact_numbers: bool = False
 
     @property
     def exact_text(self) -> str:
         """The JSON with numbers that a `float` would change as text, for types with more digits."""
-        return encode_json(self.value) if _has_exact_number(self.value) else self.text
-
-
-class _ExactNumber(str):
-    """A number as it was written, because a `float` has fewer digits."""
-
-    __slots__ = ()
+        return encode_json(self.value) if self.has_exact_numbers else self.text
 
 
 class _InvalidJson(ValueError):
@@ -61,28 +56,31 @@ def find_json(answer: str, *, lists: bool = True) -> JsonAnswer:
     text = _REASONING.sub("", answer, count=1).strip()
     if not text:
         return JsonAnswer(problem="the answer is empty")
+    reader = _Reader()
     try:
-        return JsonAnswer(text, _parse(text))
+        value = reader.decoder.decode(text)
+        return JsonAnswer(text, value, has_exact_numbers=reader.has_exact_numbers)
     except _InvalidJson as error:
         return JsonAnswer(problem=str(error))
     except (ValueError, RecursionError):
-        return _find_within(text, lists)
+        return _find_within(text, lists, _Reader())
 
 
-def _find_within(text: str, lists: bool) -> JsonAnswer:
+def _find_within(text: str, lists: bool, reader: _Reader) -> JsonAnswer:
     """Return the one value within other text."""
     start = _OBJECT_OR_LIST_START if lists else _OBJECT_START
     found: list[JsonAnswer] = []
     match = start.search(text)
     while match:
         try:
-            value, end = _DECODER.raw_decode(text, match.start())
+            value, end = reader.decoder.raw_decode(text, match.start())
         except _InvalidJson as error:
             return JsonAnswer(problem=str(error))
         except (ValueError, RecursionError) as error:
             # What follows may be a part of it: nothing of that is taken.
             return JsonAnswer(problem=f"the JSON is not valid: {_describe(error)}")
-        found.append(JsonAnswer(text[match.start() : end], value))
+        part = text[match.start() : end]
+        found.append(JsonAnswer(part, value, has_exact_numbers=reader.has_exact_numbers))
         match = start.search(text, end)
     if not found:
         return JsonAnswer(
@@ -93,16 +91,23 @@ def _find_within(text: str, lists: bool) -> JsonAnswer:
     return found[0]
 
 
-def _has_exact_number(value: Any) -> bool:
-    if isinstance(value, dict):
-        return any(_has_exact_number(one) for one in cast("dict[str, Any]", value).values())
-    if isinstance(value, list):
-        return any(_has_exact_number(one) for one in cast("list[Any]", value))
-    return isinstance(value, _ExactNumber)
+class _Reader:
+    """A JSON parser that is stricter than Python's, and keeps numbers as they were written."""
 
+    def __init__(self) -> None:
+        self.has_exact_numbers = False
+        self.decoder = json.JSONDecoder(
+            object_pairs_hook=_read_object,
+            parse_float=self._read_float,
+            parse_constant=_refuse_constant,
+        )
 
-def _parse(text: str) -> Any:
-    return json.loads(text, **_HOOKS)
+    def _read_float(self, digits: str) -> float | str:
+        number = float(digits)
+        if len(digits) < 16 or Decimal(repr(number)) == Decimal(digits):
+            return number
+        self.has_exact_numbers = True
+        return digits
 
 
 def _read_object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
@@ -114,23 +119,8 @@ def _read_object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     return read
 
 
-def _read_float(digits: str) -> float | _ExactNumber:
-    number = float(digits)
-    if len(digits) < 16 or Decimal(repr(number)) == Decimal(digits):
-        return number
-    return _ExactNumber(digits)
-
-
 def _refuse_constant(name: str) -> Any:
     raise _InvalidJson(f"`{name}` is not a number in JSON")
-
-
-_HOOKS: dict[str, Any] = {
-    "object_pairs_hook": _read_object,
-    "parse_float": _read_float,
-    "parse_constant": _refuse_constant,
-}
-_DECODER = json.JSONDecoder(**_HOOKS)
 
 
 def _describe(error: Exception) -> str:

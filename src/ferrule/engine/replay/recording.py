@@ -20,6 +20,7 @@ from ferrule.core.errors import JournalError, ProviderError
 from ferrule.core.events import ModelAnswered
 from ferrule.core.limits import Limits
 from ferrule.core.messages import Message
+from ferrule.core.output import OutputRequest
 from ferrule.core.value_class import frozen
 from ferrule.engine.hooks.call_hooks import Answer
 from ferrule.models.client import Capabilities, Exchange, ModelOptions, Sink, ToolSpec
@@ -40,6 +41,7 @@ class RecordedMessage:
     finished: events.RunFinished | None = None
     join: int = 0
     require: tuple[str, ...] = ()
+    output_request: OutputRequest | None = None
 
 
 @frozen
@@ -115,7 +117,14 @@ class _Reading:
                 self.opened = self.opened or event
             case events.RunStarted():
                 self.messages.append(
-                    RecordedMessage(event.text, event.limits, None, event.join, event.require)
+                    RecordedMessage(
+                        event.text,
+                        event.limits,
+                        None,
+                        event.join,
+                        event.require,
+                        event.output_request,
+                    )
                 )
                 self.made.append([])
             case events.RunFinished() if self.messages:

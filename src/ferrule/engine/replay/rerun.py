@@ -9,8 +9,9 @@ in memory. With recorded results no handler runs and no rule is asked: what was 
 refused again, by the recording. With `tools="live"` the agent's own gate decides and handlers do
 what they do: give it a workspace that may be written.
 
-Each run has the limits, the join policy and the required tools that it had then. What a person did
-besides the conversation (direct calls, messages during a run, stopping it) is not repeated.
+Each run has the limits, the join policy, the required tools and the wanted output that it had then.
+What a person did besides the conversation (direct calls, messages during a run, stopping it) is not
+repeated.
 """
 
 from __future__ import annotations
@@ -137,6 +138,7 @@ async def rerun(
             session.limits = message.limits
             session.join = message.join
             session.require = _select_existing(message.require, agent.catalog)
+            session.expect_output(message.output_request)
             seen.clear()
             try:
                 await session.run(message.text)

@@ -1,0 +1,205 @@
+"""Values while they arrive: the type with what has come, and a cost that is linear in the bytes."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from dataclasses import dataclass
+from decimal import Decimal
+from enum import Enum
+from typing import Any, Literal, TypedDict
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from pydantic import BaseModel, Field
+
+from ferrule import Agent, OutputInvalid, PartialOutput, Scripted, Storage
+from ferrule.engine.output import partial_values
+from ferrule.engine.output.output_type import parse_output_type
+from ferrule.engine.output.partial_values import NOTHING, PartialValues
+from ferrule.models.client import Capabilities
+from ferrule.models.scripted import says
+
+PLAIN = Capabilities(True, True, structured_with_tools=True)
+
+
+class Size(Enum):
+    SMALL = "small"
+    SMALLER = "smaller"
+
+
+class Item(BaseModel):
+    name: str
+    price: Decimal
+    size: Size = Size.SMALL
+    kind: Literal["a", "ab"] | None = None
+
+
+class Order(BaseModel):
+    title: str
+    items: list[Item]
+    note: str | None = None
+    total: int = Field(alias="sum")
+
+
+@dataclass
+class Point:
+    x: int
+    label: str = "none"
+
+
+class Row(TypedDict):
+    key: str
+    count: int
+
+
+def parts(output: Any, text: str, monkeypatch: pytest.MonkeyPatch) -> list[Any]:
+    """The values after each character of the text."""
+    monkeypatch.setattr(partial_values, "FIRST_STEP", 1)
+    parsed = parse_output_type(output)
+    assert parsed is not None
+    values = PartialValues(parsed)
+    values._next = 1  # pyright: ignore[reportPrivateUsage]  parse after each character
+    found: list[Any] = []
+    for character in text:
+        values._next = 0  # pyright: ignore[reportPrivateUsage]
+        value = values.add(character)
+        if value is not NOTHING:
+            found.append(value)
+    return found
+
+
+@pytest.mark.proves("outputs.partial")
+def test_texts_grow_and_numbers_and_choices_come_whole(monkeypatch: pytest.MonkeyPatch) -> None:
+    text = (
+        '{"title":"Two","items":[{"name":"x","price":12.50,"size":"smaller","kind":"ab"},'
+        '{"name":"y","price":3}],"sum":155}'
+    )
+    found = parts(Order, text, monkeypatch)
+    assert all(isinstance(one, Order) for one in found)
+    assert [one.title for one in found if one.title][:3] == ["T", "Tw", "Two"]
+    seen = [item for one in found for item in one.items or ()]
+    assert {item.price for item in seen} == {None, Decimal("12.5"), Decimal(3)}
+    assert {item.size for item in seen if item.name == "x"} == {Size.SMALL, Size.SMALLER}
+    assert {item.kind for item in seen} == {None, "ab"}
+    # Nothing follows the last number, so it is not known to be whole.
+    assert {one.total for one in found} == {None}
+    assert found[-1].items[0] == Item(name="x", price=Decimal("12.5"), size=Size.SMALLER, kind="ab")
+
+
+@pytest.mark.proves("outputs.partial")
+@pytest.mark.parametrize(
+    ("output", "text", "last"),
+    [
+        (Point, '{"label":"here","x":5}', Point(None, "here")),  # pyright: ignore[reportArgumentType]
+        (Row, '{"count":5,"key":"a"}', {"count": 5, "key": "a"}),
+        (list[int], '{"value":[10,20,30]}', [10, 20]),
+        (list[str], '["a","b"]', ["a", "b"]),
+        (set[str], '{"value":["a","b"]}', {"a", "b"}),
+        (dict[str, int], '{"a":1,"b":2}', {"a": 1}),
+        (list[Point], '{"value":[{"x":1},{"x":2}]}', [Point(1), Point(None)]),  # pyright: ignore[reportArgumentType]
+        ([Point, Row], '{"value":{"label":"here"}}', Point(None, "here")),  # pyright: ignore[reportArgumentType]
+        ({"type": "object"}, '{"a":{"b":[1,2]}}', {"a": {"b": [1, 2]}}),
+    ],
+)
+def test_partial_values_are_of_the_type(
+    output: Any, text: str, last: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found = parts(output, text, monkeypatch)
+    assert found[-1] == last
+    assert {type(one) for one in found} == {type(last)}
+
+
+def test_text_before_the_value_gives_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert parts(Point, "I think {so}, well, a point:", monkeypatch) == []
+    assert parts(Point, 'Here: ```json\n{"x":1,"label":"b"}', monkeypatch)[-1] == Point(1, "b")
+
+
+@given(
+    st.recursive(
+        st.none() | st.booleans() | st.integers() | st.text(max_size=8),
+        lambda inner: (
+            st.lists(inner, max_size=4) | st.dictionaries(st.text(max_size=4), inner, max_size=4)
+        ),
+        max_leaves=20,
+    ),
+    st.integers(1, 40),
+)
+@pytest.mark.proves("outputs.partial")
+def test_partial_values_of_any_json_never_fail(value: Any, size: int) -> None:
+    parsed = parse_output_type({"type": "object"})
+    assert parsed is not None
+    text = json.dumps({"value": value})
+    values = PartialValues(parsed)
+    for start in range(0, len(text), size):
+        found = values.add(text[start : start + size])
+        assert found is NOTHING or set(found) <= {"value"}
+
+
+@pytest.mark.proves("outputs.partial-linear")
+def test_the_work_is_linear_in_the_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
+    parsed_bytes = 0
+    converted = 0
+    from_json, validate = partial_values.from_json, partial_values._validate  # pyright: ignore[reportPrivateUsage]
+
+    def count_bytes(text: bytes, **options: Any) -> Any:
+        nonlocal parsed_bytes
+        parsed_bytes += len(text)
+        return from_json(text, **options)
+
+    def count_values(hint: Any, value: Any) -> Any:
+        nonlocal converted
+        converted += len(value) if isinstance(value, list) else 1
+        return validate(hint, value)
+
+    monkeypatch.setattr(partial_values, "from_json", count_bytes)
+    monkeypatch.setattr(partial_values, "_validate", count_values)
+    items = [{"name": f"item {number}", "price": number} for number in range(6_000)]
+    text = json.dumps({"title": "many", "items": items, "sum": 1})
+    assert len(text) > 200 * 1_000
+    output = parse_output_type(Order)
+    assert output is not None
+    values = PartialValues(output)
+    found = [values.add(text[start : start + 10]) for start in range(0, len(text), 10)]
+    assert parsed_bytes < 2.5 * len(text)
+    assert converted < len(items) + 1_000
+    shown = [len(one.items or ()) for one in found if one is not NOTHING]
+    assert len(shown) > 20
+    assert shown == sorted(shown)
+
+
+@pytest.mark.proves("outputs.partial")
+@pytest.mark.parametrize("mode", ["schema", "grammar", "prompt"])
+def test_a_stream_gives_partial_values_and_the_checked_one_at_the_end(mode: str) -> None:
+    good = '{"title": "One long title of an order", "items": [{"name": "x", "price": 5}], "sum": 5}'
+    model = Scripted(
+        [says('{"title": "a bad one of some length", "items": 5}'), says(good)], capabilities=PLAIN
+    )
+    agent = Agent(model, output_type=Order, output_mode=mode, storage=Storage(journal=":memory:"))
+
+    async def story() -> list[PartialOutput[Order]]:
+        return [one async for one in agent.stream("go") if isinstance(one, PartialOutput)]
+
+    found = asyncio.run(story())
+    assert [one.final for one in found] == [False] * (len(found) - 1) + [True]
+    assert len(found) > 2
+    assert found[0].output.title.startswith("a bad one")
+    assert found[-1].output.total == 5
+    assert found[-2].output.title == "One long title of an order"
+
+
+def test_a_stream_that_ends_with_an_error_raises_it_after_the_partial_values() -> None:
+    model = Scripted(
+        [says('{"title": "a bad one of some length", "items": 5}')], capabilities=PLAIN
+    )
+    agent = Agent(model, output_type=Order, output_retries=0, storage=Storage(journal=":memory:"))
+    found: list[Any] = []
+
+    async def story() -> None:
+        async for one in agent.stream("go"):
+            found.append(one)
+
+    with pytest.raises(OutputInvalid):
+        asyncio.run(story())
+    assert any(isinstance(one, PartialOutput) and not one.final for one in found)
