@@ -18,17 +18,22 @@ from pydantic import BaseModel, Field
 from ferrule import (
     Agent,
     ConfigError,
+    Context,
     Limits,
     OutputInvalid,
     ProviderError,
     RetryCall,
     Scripted,
     Storage,
+    SubAgent,
+    ask_agent,
     tool,
 )
 from ferrule.core.events import OutputChecked, RunFinished, RunStarted
 from ferrule.core.messages import AssistantMessage, UserMessage
 from ferrule.core.output import NOT_TAKEN, OutputRequest
+from ferrule.engine.distributed.job_run import run_job
+from ferrule.engine.distributed.jobs import Job
 from ferrule.engine.output.output_type import parse_output_type
 from ferrule.engine.replay.recording import Recording
 from ferrule.engine.replay.replay import replay
@@ -37,6 +42,7 @@ from ferrule.engine.session import RunResult, Session
 from ferrule.models.client import Capabilities
 from ferrule.models.output_modes import OUTPUT_MODES, OUTPUT_TOOL, list_output_modes
 from ferrule.models.scripted import Script, Step, calls, fails, says
+from ferrule.storage.journal.protocols import Journal
 from ferrule.storage.journal.sqlite import SqliteJournal
 
 PLAIN = Capabilities(True, True, structured_with_tools=True)
@@ -510,3 +516,69 @@ def test_schemas_are_the_same_bytes_each_time() -> None:
     first, second = parse_output_type(Person), parse_output_type(Person)
     assert first is not None and second is not None
     assert first.schema_json == second.schema_json
+
+
+# ---- sub-agents and workers
+
+
+@pytest.mark.proves("outputs.delegated")
+def test_a_sub_agent_gives_a_value_and_its_parent_text() -> None:
+    reader = SubAgent("reader", "Reads.", output_type=Person)
+    model = Scripted(
+        [
+            calls(("delegate", {"task": "who?", "agent": "reader"})),
+            says('{"name":"Ada","age":"x"}'),
+            says('{"name":"Ada","age":36}'),
+            says("It is Ada."),
+        ]
+    )
+    result = agent_of(model, str, agents=[reader]).run_sync("go")
+    assert result.output == "It is Ada."
+    assert result.results[0].data["answer"] == {"name": "Ada", "age": 36}
+
+
+@pytest.mark.proves("outputs.delegated")
+def test_a_tool_gets_the_value_of_a_sub_agent_as_its_type() -> None:
+    found: list[Any] = []
+
+    @tool(side_effect="none")
+    async def ask(context: Context) -> str:
+        """Ask the reader."""
+        answer = await ask_agent(context, "who?", "reader", output_type=Person)
+        found.append(answer["answer"])
+        return "done"
+
+    reader = SubAgent("reader", "Reads.", output_type=Person, tools=[])
+    model = Scripted([calls(("ask", {})), says('{"name":"Ada","age":36}'), says('{"value":1}')])
+    assert agent_of(model, int, [ask], agents=[reader]).run_sync("go").output == 1
+    assert found == [Person(name="Ada", age=36)]
+
+
+@pytest.mark.proves("outputs.delegated")
+def test_a_sub_agent_without_a_value_is_an_error_of_the_call() -> None:
+    reader = SubAgent("reader", "Reads.", output_type=Person)
+    no = says("I know nobody")
+    model = Scripted(
+        [calls(("delegate", {"task": "who?", "agent": "reader"})), no, no, no, says("well")]
+    )
+    [result] = agent_of(model, str, agents=[reader]).run_sync("go").results
+    assert "the agent `reader` gave no value that fits after 3 answers" in (
+        result.error_message or ""
+    )
+    with pytest.raises(ConfigError, match="the agent `bad`: output_type"):
+        SubAgent("bad", "Bad.", output_type=object())
+
+
+@pytest.mark.proves("outputs.delegated")
+def test_the_outcome_of_a_job_has_the_value(tmp_path: Path) -> None:
+    journal = SqliteJournal(tmp_path / "journal.db")
+    job = Job("go", run="run-1", session="session-1")
+
+    def make(job: Job, journal: Journal) -> Agent[Any, Any]:
+        model = Scripted([says('{"name":"Ada","age":36}')])
+        storage = Storage(journal=journal, tenant=job.tenant, user=job.user)
+        return Agent(model, output_type=Person, storage=storage)
+
+    outcome = asyncio.run(run_job(job, journal, make))
+    assert outcome["output"] == {"name": "Ada", "age": 36}
+    assert asyncio.run(run_job(job, journal, make)) == outcome

@@ -24,7 +24,6 @@ from ferrule.tools.catalog import Catalog, ToolLike
 
 from . import agent_parts as parts
 from . import delegation, hooks, registration, tool_search
-from . import output as typed_output
 from .agent_options import Host, Permissions, Storage, SubAgents, ToolCalling
 from .artifacts.intake import resolve_artifacts
 from .cleanup import Cleanup
@@ -169,12 +168,8 @@ class Agent(Generic[DepsT, OutputT]):
         self.interruptible = host.interruptible
         self.bus = host.bus
         self.context = parts.ContextOptions.parse(context)
-        self.output: typed_output.AgentOutput | None = None
+        self.output = parts.create_agent_output(output_type, output_mode, output_retries)
         """What runs must end with; None for text."""
-        if output_type is not str and output_type is not None:
-            from .output.output_check import create_agent_output
-
-            self.output = create_agent_output(output_type, output_mode, output_retries)
         self.resources: dict[type, object] = {type(item): item for item in resources}
         self.workspace: Workspace | None = None
         if workspace is not None:
@@ -371,6 +366,7 @@ class Agent(Generic[DepsT, OutputT]):
         child.run_defaults = (0, ())
         child.hooks = (*self.hooks, *part.hooks)
         child.lineage = part.lineage
+        child.output = parts.create_agent_output(part.output_type)
         if part.model not in ("", self.model):
             child.change_model(
                 self.sub_agents.model_client(part.model, self.connection.connect),

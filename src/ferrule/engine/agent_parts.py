@@ -7,8 +7,9 @@ from collections.abc import Callable, Iterable
 from inspect import Parameter, signature
 from pathlib import Path
 from secrets import token_hex
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+from ferrule.core.output import OUTPUT_RETRIES
 from ferrule.models.client import ModelOptions
 from ferrule.permissions.approvals import DenyingApprover
 from ferrule.permissions.filesystem.workspace import Workspace
@@ -39,6 +40,9 @@ It lowers the risk of injected instructions; it does not remove it. What a model
 by the gate, not by this sentence.
 """
 
+if TYPE_CHECKING:
+    from .output.output_check import AgentOutput
+
 __all__ = [
     "Catalog",
     "ContextOptions",
@@ -53,6 +57,7 @@ __all__ = [
     "build_gate",
     "build_system_text",
     "count_seconds",
+    "create_agent_output",
     "explain_unknown_arguments",
     "find_user_name",
     "journal_file",
@@ -71,6 +76,18 @@ def build_gate(
     )
     check_rule_names(rules, catalog)
     return PermissionGate(rules, mode=select_mode(permissions.mode, "flags"), root=root)
+
+
+def create_agent_output(
+    given: object, mode: str = "auto", retries: int = OUTPUT_RETRIES
+) -> AgentOutput | None:
+    """Return the output of an agent; None for text. Raises ConfigError."""
+    if given is str or given is None:
+        return None
+    # Imported here: most agents end with text.
+    from .output.output_check import create_output
+
+    return create_output(given, mode, retries)
 
 
 def find_user_name() -> str:

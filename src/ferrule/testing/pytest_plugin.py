@@ -82,13 +82,13 @@ class RecordedSession(pytest.Item):
 
 
 @pytest.fixture
-def rerun_bundle() -> Callable[[str | Path, Agent], list[RerunReport]]:
+def rerun_bundle() -> Callable[[str | Path, Agent[Any, Any]], list[RerunReport]]:
     """Rerun the sessions of a bundle with recorded answers and the agent's own tools.
 
     Fails if the tools answer differently.
     """
 
-    def rerun_bundle(path: str | Path, agent: Agent) -> list[RerunReport]:
+    def rerun_bundle(path: str | Path, agent: Agent[Any, Any]) -> list[RerunReport]:
 
         async def again() -> list[RerunReport]:
             sessions = read_recording(Path(path))

@@ -38,6 +38,7 @@ class SubAgent:
         hooks: They come after the session's own.
         verify: Checks its work if a request names no check (`engine.delegation.verification`).
         source: Where the definition is from.
+        output_type: What its work ends with instead of text, as for `Agent`.
 
     Raises:
         ConfigError: It names the agent and what is wrong.
@@ -54,6 +55,7 @@ class SubAgent:
     hooks: tuple[EventHook, ...] = ()
     verify: str = ""
     source: str = "python"
+    output_type: object = str
 
     def __post_init__(self) -> None:
         if not _NAME.fullmatch(self.name):
@@ -71,6 +73,20 @@ class SubAgent:
             )
         if isinstance(self.tools, str) or isinstance(self.denied, str):  # pyright: ignore[reportUnnecessaryIsInstance] - programs are not all checked
             raise ConfigError(f"the agent `{self.name}`: tools are a list of names")
+        if self.output_type is not str:
+            self._parse_output_type()
+
+    def _parse_output_type(self) -> None:
+        # Imported here: most agents have none.
+        from ferrule.engine.output.output_type import parse_output_type
+
+        try:
+            parsed = parse_output_type(self.output_type)
+        except ConfigError as error:
+            raise ConfigError(
+                f"the agent `{self.name}`: {error.detail}", hint=error.hint
+            ) from error
+        object.__setattr__(self, "output_type", parsed or str)
 
     def may_use(self, tool: str) -> bool:
         """Whether its tools include this one, if the session has it."""

@@ -82,3 +82,4 @@ class SubAgentParts:
     approver: Approver
     hooks: tuple[EventHook, ...]
     lineage: Lineage
+    output_type: object = str

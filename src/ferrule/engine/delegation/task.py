@@ -5,12 +5,20 @@ What may be delegated at all is decided in `delegation`.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from typing import Any, Protocol, TypeVar, cast
 
 from ferrule.core.calls import ErrorType, encode_json
-from ferrule.core.errors import ConfigError, LimitReached, ProviderError, RunCancelled, ToolFailed
+from ferrule.core.errors import (
+    ConfigError,
+    LimitReached,
+    OutputInvalid,
+    ProviderError,
+    RunCancelled,
+    ToolFailed,
+)
 from ferrule.core.events import DelegationFinished, DelegationStarted, ModelAnswered, Usage
 from ferrule.core.limits import Limits
 from ferrule.core.messages import AssistantMessage
@@ -178,6 +186,7 @@ class DelegatedTask:
                 gate=gate,
                 approver=approver,
                 hooks=(*self.driver.hooks.added, *definition.hooks),
+                output_type=definition.output_type,
                 lineage=above.for_sub_agent(
                     limits, definition.name, self.context.identity.session, self.context.call_id
                 ),
@@ -233,6 +242,8 @@ class DelegatedTask:
             raise ToolFailed(
                 ErrorType.PERMISSION_DENIED, f"the agent `{self.name}`: {error.detail}"
             ) from error
+        except OutputInvalid as error:
+            raise _invalid(f"the agent `{self.name}` gave {error.detail}") from error
         except ProviderError as error:
             raise ToolFailed(
                 ErrorType.IO_ERROR,
@@ -313,11 +324,16 @@ def _build_answer(work: DelegatedTask, result: RunResult) -> dict[str, Any]:
     return {
         "status": result.stop,
         "agent": work.name,
-        "answer": result.text,
+        "answer": _format_answer(work, result),
         "session": work.session_id,
         "turns": result.turns,
         "tokens": work.usage.input + work.usage.output,
     }
+
+
+def _format_answer(work: DelegatedTask, result: RunResult[Any]) -> Any:
+    """Return the text of the answer, or the JSON value of the sub-agent's output type."""
+    return result.text if work.definition.output_type is str else json.loads(result.text)
 
 
 def _shorten_answer(answer: dict[str, Any], cap: int) -> dict[str, Any]:

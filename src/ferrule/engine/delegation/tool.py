@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import KW_ONLY, fields
 from typing import Annotated, Any
 
-from ferrule.core.calls import ErrorType
+from ferrule.core.calls import ErrorType, encode_json
 from ferrule.core.errors import ToolFailed
 from ferrule.core.events import EVERYTHING, Access
 from ferrule.core.value_class import frozen
@@ -87,7 +87,9 @@ async def delegate(  # noqa: PLR0913  the parameters that a model may give
     return await context.resource(Delegation).run(request, context)
 
 
-async def ask_agent(context: Context, task: str, agent: str = "", **more: Any) -> dict[str, Any]:
+async def ask_agent(
+    context: Context, task: str, agent: str = "", *, output_type: object = str, **more: Any
+) -> dict[str, Any]:
     """Delegate from a Python tool.
 
         answer = (await ask_agent(context, "Is this safe?", "reviewer"))["answer"]
@@ -96,6 +98,7 @@ async def ask_agent(context: Context, task: str, agent: str = "", **more: Any) -
         context: The tool's context.
         task: What to do.
         agent: The sub-agent's name.
+        output_type: The type that the answer becomes: that of a sub-agent with an `output_type`.
         **more: Other parameters of the tool `delegate` (`tools`, `model`, `system_prompt`,
             `verify`, `max_verify_retries`, `wait`).
 
@@ -109,7 +112,25 @@ async def ask_agent(context: Context, task: str, agent: str = "", **more: Any) -
         raise ToolFailed(
             ErrorType.PERMISSION_DENIED, f"`{DELEGATE}` cannot be called outside of a run"
         )
-    return unwrap_result(await context.call(DELEGATE, {"task": task, "agent": agent, **more}))
+    done = unwrap_result(await context.call(DELEGATE, {"task": task, "agent": agent, **more}))
+    if output_type is str or "answer" not in done:
+        return done
+    return {**done, "answer": await _read_answer(done["answer"], agent, output_type)}
+
+
+async def _read_answer(answer: Any, agent: str, output_type: object) -> Any:
+    from ferrule.engine.output.output_type import parse_output_type
+
+    parsed = parse_output_type(output_type)
+    if parsed is None:
+        return answer
+    checked = await parsed.check(encode_json(answer))
+    if checked.problems:
+        found = "; ".join(checked.problems)
+        raise ToolFailed(
+            ErrorType.VALIDATION_FAILED, f"the answer of `{agent}` is another one: {found}"
+        )
+    return checked.value
 
 
 def add_delegate_tool(roster: SubAgentRegistry, catalog: Catalog, gate: PermissionGate) -> None:

@@ -14,6 +14,7 @@ turns here (`Turns`).
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager
 from typing import Any
@@ -32,7 +33,7 @@ TRANSIENT_ERRORS = ("journal_leased", "journal_unreachable", "journal_unsure")
 """Errors of the journal that are retried: another worker has the session, or it is unreachable."""
 WORKER_LOST = "the worker that ran this is gone"
 
-MakeAgent = Callable[[Job, Journal], Agent]
+MakeAgent = Callable[[Job, Journal], Agent[Any, Any]]
 """Creates the agent for a job, with this journal, for the job's tenant and user."""
 
 
@@ -98,25 +99,31 @@ def find_outcome(journal: Journal, job: Job) -> tuple[bool | None, dict[str, Any
     The first is None if not even its session exists.
     """
     begun = False
+    typed = False
     try:
         for record in journal.records(job.session):
             # The session may be somebody else's: then nothing is disclosed, and resuming it fails.
             if record.run != job.run or (record.tenant, record.user) != (job.tenant, job.user):
                 continue
-            begun = begun or isinstance(record.event, RunStarted)
+            if isinstance(record.event, RunStarted):
+                begun = True
+                typed = record.event.output_request is not None
             if isinstance(record.event, RunFinished):
-                return True, _outcome(job, record.event)
+                return True, _outcome(job, record.event, typed=typed)
     except SessionNotFound:
         return None, None
     return begun, None
 
 
-def _outcome(job: Job, end: RunFinished) -> dict[str, Any]:
+def _outcome(job: Job, end: RunFinished, *, typed: bool) -> dict[str, Any]:
     used = {"input": end.usage.input, "output": end.usage.output, "cached": end.usage.cached}
-    return build_outcome(job, end.stop, text=end.text, code=end.code, detail=end.detail, **used)
+    outcome = build_outcome(job, end.stop, text=end.text, code=end.code, detail=end.detail, **used)
+    if typed and end.text:
+        outcome["output"] = json.loads(end.text)
+    return outcome
 
 
-async def _continue(job: Job, agent: Agent, begun: bool | None) -> None:
+async def _continue(job: Job, agent: Agent[Any, Any], begun: bool | None) -> None:
     try:
         session = agent.session(id=job.session) if begun is None else agent.resume(job.session)
         try:
@@ -131,7 +138,7 @@ async def _continue(job: Job, agent: Agent, begun: bool | None) -> None:
         await agent.disconnect()
 
 
-async def _finish_others(session: Session) -> None:
+async def _finish_others(session: Session[Any]) -> None:
     """Finish a run of another job that was left open. Its outcome goes to that job's callers."""
     try:
         await session.resume(WORKER_LOST)

@@ -130,7 +130,8 @@ def build_outcome(
 ) -> dict[str, Any]:
     """Build an outcome.
 
-    `stop` is `done`, `limit`, `failed` or `cancelled`; `usage` counts the tokens of the run.
+    `stop` is `done`, `limit`, `failed` or `cancelled`; `usage` counts the tokens of the run. The
+    outcome of an agent with an `output_type` also has the JSON value as `output`.
     """
     return {
         "stop": stop,

@@ -42,7 +42,7 @@ class AgentOutput:
         return OutputRequest(self.type.schema_json, self.retries)
 
 
-def create_agent_output(given: object, mode: str, retries: int) -> AgentOutput | None:
+def create_output(given: object, mode: str, retries: int) -> AgentOutput | None:
     """Return the output of an agent; None for text. Raises ConfigError."""
     check_output_mode(mode)
     if retries < 0:

@@ -17,7 +17,7 @@ repeated.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Literal
+from typing import Any, Literal
 
 from ferrule.core import events
 from ferrule.core.calls import ToolCall, ToolResult
@@ -100,7 +100,7 @@ class RerunReport:
 
 async def rerun(
     recording: Recording,
-    agent: Agent,
+    agent: Agent[Any, Any],
     *,
     model: str | ModelClient | None = None,
     tools: Literal["recorded", "live"] = "recorded",

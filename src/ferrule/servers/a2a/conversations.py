@@ -16,7 +16,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Any, Literal
 
 from ferrule.core.errors import FerruleError, LimitReached, RunCancelled
 from ferrule.core.value_class import frozen
@@ -137,7 +137,7 @@ def _question_text(request: ApprovalRequest) -> str:
 class Conversations:
     """The conversations and tasks of one served agent. `leave` closes a session."""
 
-    def __init__(self, agent: Agent, leave: Leave | None = None) -> None:
+    def __init__(self, agent: Agent[Any, Any], leave: Leave | None = None) -> None:
         self._agent = agent
         self._leave = leave or Session.close
         self._pool = SessionPool[str, _Conversation](MAX_CONVERSATIONS)

@@ -72,7 +72,7 @@ class A2aServer:
 
     def __init__(  # noqa: PLR0913  public: each option of a server by its name
         self,
-        agent: Agent,
+        agent: Agent[Any, Any],
         *,
         name: str,
         description: str,

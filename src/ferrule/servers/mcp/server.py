@@ -62,7 +62,7 @@ class McpServer:
 
     def __init__(
         self,
-        agent: Agent,
+        agent: Agent[Any, Any],
         *,
         name: str = "ferrule",
         title: str = "",

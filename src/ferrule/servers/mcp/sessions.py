@@ -229,7 +229,7 @@ class ClientSessions:
     `agent` opens a session for each and stays open for its owner; `end` closes a session.
     """
 
-    agent: Agent
+    agent: Agent[Any, Any]
     yes_to: tuple[str, ...] = ()
     end: End = Session.close
     pool: SessionPool[tuple[str, ...], ClientSession] = field(
