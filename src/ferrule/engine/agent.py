@@ -401,6 +401,19 @@ class Agent(Generic[DepsT, OutputT]):
             copied.instructions = instructions
         return copied
 
+    def copy_for_output(
+        self, output_type: object, *, mode: str = "auto", retries: int = 2
+    ) -> Agent[DepsT, Any]:
+        """Return a copy of this agent whose runs end with a value; see `output_type` of `Agent`.
+
+        Raises ConfigError.
+        """
+        from . import agent_parts as parts
+
+        copied = copy(self)
+        copied.output = parts.create_agent_output(output_type, mode, retries)
+        return copied
+
     def open_rehearsal(
         self, model: str | ModelClient, system: str, answers: Hook | None
     ) -> tuple[Agent[DepsT, OutputT], Session[OutputT]]:

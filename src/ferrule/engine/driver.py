@@ -224,7 +224,9 @@ class Driver:
         self.elapsed = 0.0
         self.is_running = False
         self.output: OutputCheck | None = None
-        """Checks the outputs of the session; None if its runs end with text."""
+        """Checks the outputs of new runs; None if they end with text."""
+        self.run_check: OutputCheck | None = None
+        """Checks the output of the current run: another one if it began with another agent."""
         self.approver = host.approver
         self.extensions = tuple(extensions)
         self._model = model
@@ -486,12 +488,15 @@ class Driver:
         return self.feed(checked)
 
     def _find_output_check(self, request: OutputRequest) -> OutputCheck:
-        if self.output is None:
-            # Imported here: most sessions have no output type.
-            from .output.output_check import OutputCheck
+        for check in (self.run_check, self.output):
+            if check is not None and check.request.schema == request.schema:
+                self.run_check = check
+                return check
+        # Imported here: most sessions have no output type.
+        from .output.output_check import OutputCheck
 
-            self.output = OutputCheck.of_request(request)
-        return self.output
+        self.run_check = OutputCheck.of_request(request)
+        return self.run_check
 
     async def _open_with_extensions(self) -> Exchange:
         """Return an exchange with the model, with every extension around it."""

@@ -359,6 +359,11 @@ class Session(Generic[OutputT]):
         return self.driver.dispatcher.gate.mode
 
     @property
+    def ends_with_value(self) -> bool:
+        """Whether the current run, or the last one, must end with a value and not with text."""
+        return self.driver.machine.output_request is not None
+
+    @property
     def is_running(self) -> bool:
         """Whether a run is under way in this process."""
         return self.driver.is_running
@@ -549,7 +554,7 @@ class Session(Generic[OutputT]):
         if finish.stop != "done" and not finish.missing:
             self._raise_failure(finish)
         machine = self.driver.machine
-        check = self.driver.output if machine.output_request is not None else None
+        check = self.driver.run_check if machine.output_request is not None else None
         output: Any = finish.text if check is None else check.value
         return RunResult(
             cast("OutputT", output),
@@ -573,7 +578,7 @@ class Session(Generic[OutputT]):
             raise RunCancelled(finish.detail or "cancelled")
         if finish.code == OUTPUT_INVALID_CODE:
             attempts = tuple(self.driver.machine.output_attempts)
-            cause = self.driver.output.error if self.driver.output is not None else None
+            cause = self.driver.run_check.error if self.driver.run_check is not None else None
             raise OutputInvalid(finish.detail, attempts=attempts, session=self.id) from cause
         if finish.stop == "failed":
             kind = ContextLeak if finish.code == ContextLeak.code else ProviderError

@@ -9,11 +9,12 @@ the line and column of every value, counted in the whole file.
 from __future__ import annotations
 
 from difflib import get_close_matches
-from typing import Any
+from typing import Any, cast
 
 from ferrule.core.errors import ConfigError
 from ferrule.core.value_class import frozen
 from ferrule.storage.settings.yaml_tree import MAX_BYTES, Node, parse_yaml
+from ferrule.tools.schema_notation import parse_schema_notation
 
 _MARK = b"---"
 
@@ -92,6 +93,23 @@ def to_plain(node: Node) -> Any:
     if node.items is not None:
         return [to_plain(item) for item in node.items]
     return node.value
+
+
+def read_output_schema(node: Node) -> dict[str, Any] | None:
+    """Return the JSON Schema of `output`; None if the key is absent.
+
+    It is written as a schema, or as text in the notation of `tools.schema_notation`.
+    """
+    place = get_field(node, "output")
+    if place is None:
+        return None
+    schema = to_plain(place)
+    if isinstance(schema, dict):
+        return cast("dict[str, Any]", schema)
+    try:
+        return parse_schema_notation(schema if isinstance(schema, str) else "")
+    except ConfigError as error:
+        raise place.error(f"`output`: {error.detail}", hint=error.hint) from None
 
 
 def get_field(node: Node, name: str) -> Node | None:

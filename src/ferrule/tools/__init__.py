@@ -6,7 +6,7 @@ Packages: `search`.
 Modules: `catalog`, `chunked_output`, `context`, `decorator`, `define`, `definition`,
 `description_names`, `docstring`, `launch`, `names`, `number_ranges`, `outcome_probe`,
 `pack_options`, `parameters`, `plain_types`, `pydantic_types`, `reliability`, `result_facts`,
-`result_formatting`, `safe_patterns`, `toolset`, `word_stems`.
+`result_formatting`, `safe_patterns`, `schema_notation`, `toolset`, `word_stems`.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
 """`ferrule run`: answer one message and exit.
 
-Modules: `command`, `one_shot`.
+Modules: `command`, `one_shot`, `schema_option`.
 """

@@ -24,6 +24,18 @@ from ferrule.runtime.options import common_options, yes_to_option
     is_flag=True,
     help="One JSON object per event, a line each, as they happen (`v` is the format).",
 )
+@click.option(
+    "--schema",
+    metavar="SCHEMA",
+    help="End with JSON that fits: a JSON Schema file, 'name str, age int' or module:Type.",
+)
+@click.option("--schema-multi", metavar="SCHEMA", help="End with a JSON list of what fits.")
+@click.option(
+    "--output-mode",
+    type=click.Choice(["auto", "schema", "tool", "grammar", "prompt"]),
+    default="auto",
+    help="How the model is held to the schema.",
+)
 @yes_to_option
 @click.option(
     "--resume",
@@ -44,13 +56,16 @@ def run(prompt: tuple[str, ...], print_: bool, **options: Any) -> int:
 
     PROMPT is the message; text piped into standard input is added to it as context. Without a
     terminal nobody can be asked, so a call that needs approval is refused and reported, unless a
-    rule or --yes-to allows it. Exit codes: 0 done, 3 the last tool result was a failure, 4 denied,
-    5 limit reached, 6 model unavailable, 124 timeout, 130 stopped.
+    rule or --yes-to allows it. With --schema, standard output has the JSON and nothing else. Exit
+    codes: 0 done, 3 the last tool result was a failure, 4 denied or no answer fits the schema, 5
+    limit reached, 6 model unavailable, 124 timeout, 130 stopped.
     """
     import asyncio
 
     if options["as_json"] and options["json_stream"]:
         raise click.UsageError("--json and --json-stream exclude each other; choose one")
+    if options["schema"] and options["schema_multi"]:
+        raise click.UsageError("--schema and --schema-multi exclude each other; choose one")
     text = build_prompt(prompt)
     if not text:
         raise click.UsageError("no prompt given; write one after `ferrule run`, or pipe one in")

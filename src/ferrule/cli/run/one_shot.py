@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import signal
 import sys
 from collections.abc import AsyncIterator, Callable, Generator
@@ -46,6 +47,12 @@ async def run_once(
     if session_id and not options.get("model"):
         options["model"] = find_session_model(session_id)
     assembly = assemble_at_terminal(options)
+    schema = options.get("schema") or options.get("schema_multi")
+    if schema:
+        from .schema_option import read_schema_option
+
+        wanted = read_schema_option(schema, multi=bool(options.get("schema_multi")))
+        assembly.agent = assembly.agent.copy_for_output(wanted, mode=options["output_mode"])
     session = assembly.open_session(session_id)
     task = asyncio.ensure_future(_work(session, text, assembly, options, finish))
     assembly.terminal.on_reader_gone = task.cancel
@@ -93,7 +100,8 @@ async def _work(
 ) -> int:
     stream = bool(options.get("json_stream"))
     one_object = bool(options.get("as_json"))
-    live = not stream and not one_object and sys.stdout.isatty()
+    typed = bool(options.get("schema") or options.get("schema_multi"))
+    live = not stream and not one_object and not typed and sys.stdout.isatty()
     show = LiveOutput(assembly.terminal, session.find_call, live=live)
     session.observe(_printer(assembly, show) if stream else show)
     if stream:
@@ -121,7 +129,7 @@ async def _work(
             f"! not done: {format_missing_tools(last.missing)} never succeeded", style="yellow"
         )
         return NOT_DONE
-    return choose_exit_code(session.results())
+    return 0 if typed else choose_exit_code(session.results())
 
 
 async def _runs(
@@ -183,11 +191,14 @@ def summarize_run(
     failure = None
     if error is not None:
         failure = {"code": error.code, "detail": error.detail, "hint": error.hint}
+    is_typed = result is not None and session.ends_with_value
+    output = {"output": json.loads(result.text)} if result is not None and is_typed else {}
     return {
         "v": FORMAT,
         "session": session.id,
         "stop": stop,
         "text": result.text if result else "",
+        **output,
         "missing": result.missing if result else (),
         "error": failure,
         "turns": session.turns,

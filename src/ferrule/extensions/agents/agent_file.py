@@ -34,6 +34,7 @@ from ferrule.extensions.front_matter import (
     get_text,
     get_texts,
     parse_document,
+    read_output_schema,
 )
 from ferrule.extensions.hooks.json_contract import TOOLS
 from ferrule.permissions.rule_evaluation import MODES
@@ -49,6 +50,7 @@ KEYS = (
     "mode",
     "limits",
     "verify",
+    "output",
 )
 _LIMITS = (
     "max_turns",
@@ -96,6 +98,7 @@ def parse_agent(data: bytes, file: str) -> tuple[SubAgent, list[FileWarning]]:
             mode=get_choice(node, "mode", MODES),
             verify=get_text(node, "verify"),
             source=f"file {file}",
+            output_type=read_output_schema(node) or str,
         )
     except ConfigError as error:
         if error.detail.startswith(file):

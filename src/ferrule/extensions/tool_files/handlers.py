@@ -75,6 +75,7 @@ def make_tool(
             side_effect=file.side_effect,
             risk=file.risk,
             examples=file.examples,
+            returns=file.output,
         )
     except ConfigError as error:
         raise ConfigError(f"{file.file}: {error.detail}", hint=error.hint) from error

@@ -41,6 +41,7 @@ from ferrule.extensions.front_matter import (
     get_text,
     get_texts,
     parse_document,
+    read_output_schema,
     to_plain,
 )
 from ferrule.extensions.starlark.script import Script
@@ -63,6 +64,7 @@ KEYS = (
     "risk",
     "network",
     "examples",
+    "output",
     "tests",
 )
 NO_SCRIPT = (
@@ -139,6 +141,8 @@ class ToolFile:
     warnings: tuple[FileWarning, ...] = ()
     policy: Reliability = Reliability()
     """Attempts and waits. Its timeout is in `timeout_ms`."""
+    output: Mapping[str, Any] | None = None
+    """The schema of what `run` returns."""
 
 
 def parse_tool(data: bytes, file: str) -> ToolFile:
@@ -198,6 +202,7 @@ def _tool(name: str, description: str, node: Node, data: bytes, known: tuple[str
         cases=_cases(node),
         warnings=tuple(warnings),
         policy=replace(policy, timeout=None),
+        output=read_output_schema(node),
     )
 
 
