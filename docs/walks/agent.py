@@ -28,7 +28,7 @@ models/scripted.py ScriptedExchange.ask
 core/machine.py Machine._on_model_answered
 engine/dispatcher.py Dispatcher.evaluate
 engine/dispatcher.py parse_arguments
-tools/plain_types.py PlainArguments.check
+tools/plain_schemas.py PlainArguments.check
 permissions/rule_evaluation.py PermissionGate.decide
 core/machine.py Machine._on_call_evaluated
 engine/driver.py Driver._run_tool

@@ -32,7 +32,7 @@ them.
 """
 
 HEAVY = {
-    "pydantic": {"tools.pydantic_types", "engine.output", "connectors.mcp"},
+    "pydantic": {"tools.pydantic_schemas", "engine.output", "connectors.mcp"},
     "pydantic_core": {"engine.output"},
     "any_llm": {"models"},
     "re2": {"toolkits.stdlib", "extensions.starlark.inside"},
@@ -75,7 +75,7 @@ HEAVY = {
     "dbos": {"engine.distributed"},
     "obstore": {"storage"},
     "opentelemetry": {"engine.telemetry.telemetry", "engine.telemetry.state"},
-    "typing_extensions": {"tools.pydantic_types", "engine.type_variables"},
+    "typing_extensions": {"tools.pydantic_schemas", "engine.type_variables"},
     "model2vec": {"tools.search.embeddings"},
     "genai_prices": {"models.prices"},
 }

@@ -13,8 +13,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ferrule.tools.parameters import Parameter
-from ferrule.tools.plain_types import NotPlain, PlainArguments, compile_type
-from ferrule.tools.pydantic_types import PydanticArguments
+from ferrule.tools.plain_schemas import NotPlain, PlainArguments, compile_type
+from ferrule.tools.pydantic_schemas import PydanticArguments
 
 
 class Colour(Enum):

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable
 from inspect import Parameter, signature
 from pathlib import Path
 from secrets import token_hex
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ferrule.core.output import OUTPUT_RETRIES
 from ferrule.models.client import ModelOptions
@@ -19,6 +19,7 @@ from ferrule.storage.journal.sqlite import SqliteJournal
 from ferrule.storage.paths import default_journal as journal_file
 from ferrule.tools.catalog import Catalog
 
+from . import output as typed_output
 from .agent_options import Host, Permissions, Storage, ToolCalling
 from .budgets import count_seconds
 from .clock import SystemClock
@@ -39,9 +40,6 @@ UNTRUSTED = (
 It lowers the risk of injected instructions; it does not remove it. What a model may do is limited
 by the gate, not by this sentence.
 """
-
-if TYPE_CHECKING:
-    from .output.output_check import AgentOutput
 
 __all__ = [
     "Catalog",
@@ -80,7 +78,7 @@ def build_gate(
 
 def create_agent_output(
     given: object, mode: str = "auto", retries: int = OUTPUT_RETRIES
-) -> AgentOutput | None:
+) -> typed_output.AgentOutput | None:
     """Return the output of an agent; None for text. Raises ConfigError."""
     if given is str or given is None:
         return None

@@ -15,7 +15,7 @@ from .docstring import parse_docstring
 from .launch import Launch
 from .names import check_name, check_namespace
 from .parameters import Parameter, read_signature
-from .plain_types import NotPlain, PlainArguments, PlainOutput
+from .plain_schemas import NotPlain, PlainArguments, PlainOutput
 from .reliability import Reliability
 
 if TYPE_CHECKING:
@@ -153,7 +153,7 @@ def _arguments(name: str, parameters: list[Parameter]) -> Arguments:
             return PlainArguments(name, parameters)
         except NotPlain:
             pass
-    from .pydantic_types import PydanticArguments
+    from .pydantic_schemas import PydanticArguments
 
     return PydanticArguments(name, parameters)
 
@@ -165,7 +165,7 @@ def _output(name: str, returns: Any) -> Output | None:
     try:
         return PlainOutput(returns)
     except NotPlain:
-        from .pydantic_types import PydanticOutput
+        from .pydantic_schemas import PydanticOutput
 
         return PydanticOutput(name, returns)
 

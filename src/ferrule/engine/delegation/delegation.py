@@ -39,10 +39,10 @@ from ferrule.tools.context import Context
 from ferrule.tools.definition import BUILTIN_NAMESPACE, Loading, Tool
 from ferrule.tools.launch import Launch
 
+from .delegated_task import DelegatedTask, DelegatingAgent, DelegatingSession, DelegationRequest
 from .lineage import Lineage
 from .registry import SubAgentRegistry
 from .sub_agent import DELEGATE, SubAgent, is_agent_name
-from .task import DelegatedTask, DelegatingAgent, DelegatingSession, DelegationRequest
 from .verification import plan_check
 
 MAX_FAILURES = 2

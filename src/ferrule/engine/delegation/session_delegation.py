@@ -22,11 +22,11 @@ from ferrule.engine.hooks.chain import Hooks
 from ferrule.engine.session_log import SessionLog
 from ferrule.permissions.approvals import Approver
 
+from .delegated_task import DelegatingAgent
 from .delegation import Delegation, unwrap_result
 from .lineage import Lineage
 from .registry import SubAgentRegistry
 from .sub_agent import DELEGATE
-from .task import DelegatingAgent
 
 
 class SessionDelegation(DriverExtension):

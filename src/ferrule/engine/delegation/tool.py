@@ -23,10 +23,10 @@ from ferrule.tools.decorator import tool_from_function
 from ferrule.tools.definition import Tool, Touch
 from ferrule.tools.launch import Launch
 
+from .delegated_task import DelegationRequest
 from .delegation import Delegation, unwrap_result
 from .registry import SubAgentRegistry
 from .sub_agent import DELEGATE
-from .task import DelegationRequest
 
 AGENT_PARAMETER = Touch("agent")
 """Marks the parameter that rules of the form `Agent(name)` match."""

@@ -19,7 +19,7 @@ from typing import Any, Union, cast, get_args, get_origin, get_type_hints
 from ferrule.core.calls import encode_json
 from ferrule.core.errors import ConfigError, RetryCall
 from ferrule.core.value_class import frozen
-from ferrule.tools.pydantic_types import describe_errors, drop_titles, make_portable
+from ferrule.tools.pydantic_schemas import describe_errors, drop_titles, make_portable
 
 from .json_answer import JsonAnswer, find_json
 

@@ -18,7 +18,7 @@ from typing import Annotated, Any, Union, cast, get_args, get_origin, get_type_h
 
 from jiter import from_json
 
-from ferrule.tools.pydantic_types import make_portable
+from ferrule.tools.pydantic_schemas import make_portable
 
 from .output_type import VALUE, OutputType
 

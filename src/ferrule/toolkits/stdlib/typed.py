@@ -1,6 +1,6 @@
 """`@typed`: `@tool` whose return type may be a typed dict, without a library that checks types.
 
-`tools.plain_types` makes the output schema of a record from its fields, so importing these tools
+`tools.plain_schemas` makes the output schema of a record from its fields, so importing these tools
 loads nothing else.
 """
 
@@ -13,7 +13,7 @@ from typing import TypedDict as _TypedDict
 
 from ferrule.tools.decorator import tool_from_function
 from ferrule.tools.definition import SideEffect, Tool
-from ferrule.tools.plain_types import ValueCheck, compile_type, report_problem
+from ferrule.tools.plain_schemas import ValueCheck, compile_type, report_problem
 
 
 class TypedToolOptions(_TypedDict, total=False):

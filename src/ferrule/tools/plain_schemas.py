@@ -3,7 +3,7 @@
 Plain types are `str`, `int`, `float`, `bool`, `None`, `Any`, `list[...]`, `dict[str, ...]`,
 `Literal`, enumerations and unions of these. Most tools need no more, and a catalog of a thousand
 tools must be built in milliseconds without loading pydantic. All other types go to
-`tools.pydantic_types`.
+`tools.pydantic_schemas`.
 
 Both modules accept the same values (a property test compares them), except that this one also
 repairs frequent mistakes of models and reports each repair: a number or boolean sent as text, a
@@ -29,7 +29,7 @@ ValueCheck = Callable[[Any, str, list[str], list[str]], Any]
 
 
 class NotPlain(Exception):
-    """Raised for a type that needs `tools.pydantic_types`."""
+    """Raised for a type that needs `tools.pydantic_schemas`."""
 
     def __init__(self, hint: object) -> None:
         super().__init__(str(hint))
