@@ -347,3 +347,18 @@ def test_every_skill_of_a_card_has_a_tag() -> None:
         "1",
     )
     assert [skill["tags"] for skill in card["skills"]] == [["ask"], ["maths"]]
+
+
+@pytest.mark.proves("outputs.served")
+async def test_the_value_of_an_output_type_is_data(place: Place) -> None:
+    shape = {"type": "object", "properties": {"shelf": {"type": "integer"}}, "required": ["shelf"]}
+    large = 2**63 + 1
+    steps = [says('{"shelf":3}'), says(f'{{"shelf":{large}}}'), *[says("no shelf")] * 3]
+    await place.serve(*steps, output_type=shape)
+    session = await place.asking()
+    found = [await session.call("librarian__find", message="Where?") for _ in range(3)]
+    assert found[0].data["answer"] == {"shelf": 3}
+    # The protocol's numbers would change it.
+    assert found[1].data["answer"] == f'{{"shelf":{large}}}'
+    assert not found[2].success
+    assert "no value that fits" in (found[2].error_message or "")

@@ -86,7 +86,7 @@ def _load_file(module: str, missing: ModuleNotFoundError) -> ModuleType:
     sys.modules[module] = loaded
     try:
         spec.loader.exec_module(loaded)
-    except Exception as error:  # noqa: BLE001  a person's module raises what it likes
+    except (ImportError, SyntaxError, LookupError, NameError, TypeError, ValueError) as error:
         del sys.modules[module]
         raise ConfigError(f"--schema: {path} cannot be loaded: {error}") from error
     return loaded

@@ -18,7 +18,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from ferrule.core.errors import FerruleError, LimitReached, RunCancelled
+from ferrule.core.errors import FerruleError, LimitReached, OutputInvalid, RunCancelled
 from ferrule.core.value_class import frozen
 from ferrule.engine.agent import Agent
 from ferrule.engine.live_events import Live, Progress
@@ -40,11 +40,13 @@ Kind = Literal["words", "question", "done", "failed", "canceled"]
 class TaskUpdate:
     """Something that happened to a task.
 
-    `done`, `failed` and `canceled` end it; `text` is the answer, or the reason.
+    `done`, `failed` and `canceled` end it; `text` is the answer, or the reason. With `is_value` it
+    is JSON: the value of the agent's `output_type`.
     """
 
     kind: Kind
     text: str
+    is_value: bool = False
 
 
 class TaskRefused(Exception):
@@ -207,10 +209,10 @@ class Conversations:
             stop_observing = session.observe(show_progress)
             try:
                 result = await session.run(text)
-                end = TaskUpdate("done", result.text)
+                end = TaskUpdate("done", result.text, is_value=session.ends_with_value)
             except (asyncio.CancelledError, RunCancelled):
                 end = TaskUpdate("canceled", "it was cancelled")
-            except LimitReached as error:
+            except (LimitReached, OutputInvalid) as error:
                 end = TaskUpdate("failed", error.detail)
             except FerruleError as error:
                 # What went wrong inside is for the agent's owner, who has the journal.

@@ -258,12 +258,25 @@ async def _send_update(updater: Any, update: TaskUpdate) -> None:
         case "question":
             await updater.requires_input(message)
         case "done":
-            await updater.add_artifact([Part(text=update.text)], name="answer")
+            part = _value_part(update.text) if update.is_value else Part(text=update.text)
+            await updater.add_artifact([part], name="answer")
             await updater.complete()
         case "failed":
             await updater.failed(message)
         case "canceled":
             await updater.cancel(message)
+
+
+def _value_part(text: str) -> Any:
+    """Return JSON as a part that is data; as text where the protocol's numbers would change it."""
+    from a2a.types import Part
+    from google.protobuf.json_format import MessageToDict, Parse
+    from google.protobuf.struct_pb2 import Value
+
+    data = Parse(text, Value())
+    if MessageToDict(data) == json.loads(text):
+        return Part(data=data)
+    return Part(text=text, media_type="application/json")
 
 
 def _agent_message(updater: Any, text: str) -> Any:

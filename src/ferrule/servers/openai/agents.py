@@ -80,7 +80,12 @@ class AgentRunner:
         self._yes_to = yes_to
 
     async def run(
-        self, agent: Agent, options: ModelOptions, visitor: Visitor, asked: ChatRequest, emit: Emit
+        self,
+        agent: Agent[Any, Any],
+        options: ModelOptions,
+        visitor: Visitor,
+        asked: ChatRequest,
+        emit: Emit,
     ) -> AnswerEnd:
         """Run a request's last message to its end. Raises Refused, FerruleError."""
         told = asked.messages
@@ -88,7 +93,11 @@ class AgentRunner:
         before = told.history[:-1]
         who = (visitor.tenant, visitor.user)
         point = conversation_point(who, asked.model, told.system, before)
-        conversation = await self._find_conversation(point) if before else None
+        # A schema is no part of the point: what has one is neither continued nor kept.
+        is_kept = asked.schema is None
+        if asked.schema is not None:
+            agent = agent.copy_for_output(asked.schema)
+        conversation = await self._find_conversation(point) if before and is_kept else None
         if conversation is None:
             conversation = _start_conversation(agent, options, told, before)
             conversation.leave = self._leave
@@ -97,7 +106,8 @@ class AgentRunner:
                 conversation.agent.change_model(conversation.agent.model_client, options=options)
                 conversation.options = options
                 conversation.open_session().reset_model()
-            run = _Run(conversation.open_session(), self._approvers(), emit)
+            gives_value = agent.output is not None
+            run = _Run(conversation.open_session(), self._approvers(), emit, gives_value)
             try:
                 ended = await run.work(message.text)
             finally:
@@ -108,7 +118,7 @@ class AgentRunner:
             return ended
         finally:
             # Also after a failure, so that a retry continues where the run ended.
-            if before:
+            if before and is_kept:
                 self._conversations.put(point, conversation)
             else:
                 await conversation.close()
@@ -144,11 +154,6 @@ def check_agent_request(asked: ChatRequest) -> None:
             ),
             param="tools",
         )
-    if asked.schema is not None:
-        raise RequestRefused(
-            f"`{asked.model}` answers in text; choose one of the other models",
-            param="response_format",
-        )
     history = asked.messages.history
     if not history or not isinstance(history[-1], UserMessage):
         raise RequestRefused("the last message must be the user's", param="messages")
@@ -159,7 +164,7 @@ def check_agent_request(asked: ChatRequest) -> None:
 
 
 def _start_conversation(
-    agent: Agent, options: ModelOptions, told: ParsedMessages, before: tuple[Message, ...]
+    agent: Agent[Any, Any], options: ModelOptions, told: ParsedMessages, before: tuple[Message, ...]
 ) -> Conversation:
     instructions = agent.instructions
     if told.system:
@@ -175,11 +180,12 @@ def _start_conversation(
 
 @dataclass(slots=True)
 class _Run:
-    """One run, emitted in pieces."""
+    """One run, emitted in pieces; with `gives_value` its JSON alone, once it was checked."""
 
-    session: Session
+    session: Session[Any]
     approvers: tuple[UnattendedApprover, Approver]
     emit: Emit
+    gives_value: bool = False
     text: str = ""
     _starts_turn: bool = True
     _finished: RunFinished | None = None
@@ -199,6 +205,8 @@ class _Run:
             stop_observing()
         if result.text and not self.text:
             self._say(result.text)
+        if self.gives_value:
+            return self._make_end(result)
         if nobody.refused:
             named = ", ".join(dict.fromkeys(f"`{name}`" for name in nobody.refused))
             self._add_line(f"{named}. It needs a person's approval, and no one can be asked here.")
@@ -209,7 +217,8 @@ class _Run:
     def _observe(self, item: Live) -> None:
         match item:
             case TextDelta(text):
-                self._say(text)
+                if not self.gives_value:
+                    self._say(text)
             case ReasoningDelta(text):
                 self.emit(ThinkingPiece(text))
             case ModelAnswered():
@@ -254,7 +263,7 @@ class _Run:
             case _:
                 return None
 
-    def _make_end(self, result: RunResult) -> AnswerEnd:
+    def _make_end(self, result: RunResult[Any]) -> AnswerEnd:
         finished = self._finished or RunFinished(result.stop)
         more = {
             "session": self.session.id,

@@ -21,6 +21,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, replace
 from hashlib import sha256
+from typing import Any
 
 from ferrule.core.calls import encode_json
 from ferrule.core.messages import AssistantMessage, Message
@@ -54,9 +55,9 @@ class Conversation:
     unknown. `runs` is how many of its runs are over.
     """
 
-    agent: Agent
+    agent: Agent[Any, Any]
     id: str
-    session: Session | None
+    session: Session[Any] | None
     options: ModelOptions | None
     runs: int = 0
     leave: Leave = Session.close
@@ -69,7 +70,7 @@ class Conversation:
     async def cancel(self) -> None:
         """Do nothing, as no run is in progress."""
 
-    def open_session(self) -> Session:
+    def open_session(self) -> Session[Any]:
         """Return the session, resumed if it was closed. Raises JournalError, SessionNotFound."""
         if self.session is None:
             self.session = self.agent.resume(self.id)

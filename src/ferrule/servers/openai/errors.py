@@ -12,7 +12,7 @@ from functools import cache
 from typing import Any
 
 from ferrule.core.calls import encode_json
-from ferrule.core.errors import FerruleError, LimitReached, ProviderError
+from ferrule.core.errors import FerruleError, LimitReached, OutputInvalid, ProviderError
 from ferrule.permissions.redaction import Redactor
 from ferrule.runtime.http.http_security import Application, Message, Receive, Scope, Send
 
@@ -97,6 +97,9 @@ def to_refusal(error: FerruleError, *, has_started: bool) -> RequestRefused:
             status=422,
             should_retry=False,
         )
+    if isinstance(error, OutputInvalid):
+        words = _redactor().redact_text(error.detail)
+        return RequestRefused(words, code=error.code, status=422, should_retry=False)
     if not isinstance(error, ProviderError):
         # Internal details are for the server's owner, who has the journal.
         return RequestRefused(

@@ -507,3 +507,52 @@ async def test_another_model_that_is_offered_works_as_the_agent_too(
         isinstance(events[0].event, SessionOpened) and events[0].event.model == f"scripted:{script}"
     )
     assert any(isinstance(one.event, ModelAnswered) for one in events)
+
+
+# ---- answers that must fit a schema
+
+SHAPE = {
+    "type": "object",
+    "properties": {"month": {"type": "string"}, "day": {"type": "integer"}},
+    "required": ["month", "day"],
+    "additionalProperties": False,
+}
+FORMAT = {"type": "json_schema", "json_schema": {"name": "date", "schema": SHAPE, "strict": True}}
+GOOD = '{"month":"May","day":3}'
+
+
+@pytest.mark.proves("outputs.served")
+@pytest.mark.parametrize("streamed", [False, True])
+async def test_a_response_format_is_the_agents_output_type(place: Any, streamed: bool) -> None:
+    bad = says('Here: {"month":"May","day":"third"}')
+    await place.serve(LOOK, bad, says(f"So it is {GOOD}"), options=READ)
+    client = await place.client()
+    asked = {"model": "ferrule", "messages": hello(), "response_format": FORMAT}
+    if streamed:
+        stream = await client.chat.completions.create(**asked, stream=True)
+        chunks = [chunk async for chunk in stream if chunk.choices]
+        content = "".join(chunk.choices[0].delta.content or "" for chunk in chunks)
+    else:
+        content = (await client.chat.completions.create(**asked)).choices[0].message.content
+    assert content == GOOD
+
+
+@pytest.mark.proves("outputs.served")
+async def test_without_an_answer_that_fits_it_is_an_error_with_the_reason(place: Any) -> None:
+    await place.serve(*[says('{"month":"May"}')] * 3, options=READ)
+    client = await place.client()
+    with pytest.raises(openai.UnprocessableEntityError) as error:
+        await client.chat.completions.create(
+            model="ferrule", messages=hello(), response_format=FORMAT
+        )
+    assert error.value.code == "output_invalid"
+    assert "`day`" in str(error.value) or '"day"' in str(error.value)
+
+
+async def test_a_conversation_goes_on_in_text_after_a_value(place: Any) -> None:
+    await place.serve(says(GOOD), says("In May."), options=READ)
+    client = await place.client()
+    await client.chat.completions.create(model="ferrule", messages=hello(), response_format=FORMAT)
+    more = [*hello(), {"role": "assistant", "content": GOOD}, *hello("Again?")]
+    made = await client.chat.completions.create(model="ferrule", messages=more)
+    assert made.choices[0].message.content == "In May."
