@@ -15,7 +15,7 @@ export PIP_ROOT_USER_ACTION := ignore
 export PYTHONDONTWRITEBYTECODE :=
 
 .DEFAULT_GOAL := help
-.PHONY: help venv demo shape test lint types unit promises bench bench-peers bus soak attacks streams crash replays scale subscribers files docs readme site eval faults clean options ordinary options-oracle marks mutants fuzz
+.PHONY: help venv demo shape test lint types unit promises bench bench-peers bus soak attacks streams crash replays scale subscribers files docs readme site eval faults outputs clean options ordinary options-oracle marks mutants fuzz
 
 help: ## what can be made
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 14
@@ -124,6 +124,9 @@ eval: $(READY) ## how well models call tools
 
 faults: $(READY) ## runs that finish in spite of a model's poor habits, with Ferrule and with the peers that are installed (ARGS="--only in-tags --seeds 4")
 	PYTHONPATH=evals $(BIN)/python -m faults $(ARGS)
+
+outputs: $(READY) ## typed answers under poor manners: 40 types, 4 modes, streamed or not; no wrong value
+	PYTHONPATH=evals $(BIN)/python -m outputs
 
 mutants: $(READY) ## breaks code that promises rest on, and runs the tests that prove them: 400 breakages (ARGS="--count 40 --seed 7")
 	PYTHONPATH=evals nice $(BIN)/python -m mutants $(ARGS)

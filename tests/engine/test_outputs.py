@@ -235,6 +235,7 @@ def test_a_function_that_fails_ends_the_run_at_once() -> None:
         '{"name":"Ada","age":36',
         '{"person":{"name":"Ada","age":36}, oops',
         '{"name":"Ada","name":"Bob","age":36}',
+        '{"name":"Ada","age":1} or {"name":"Ada","age":true}',
         '{"name":"Ada","age":NaN}',
         "Ada is 36.",
         "",

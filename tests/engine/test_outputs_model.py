@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 
 import pytest
 
@@ -30,5 +30,6 @@ def test_the_embedded_model_fills_a_flat_schema_by_grammar() -> None:
     text = "Ada Brown is 36 years old, married, and works as a teacher in Ghent."
     result = agent.run_sync(text)
     assert isinstance(result.output, Person)
+    assert len(fields(Person)) == 5
     assert (result.output.age, result.output.city, result.turns) == (36, "Ghent", 1)
     assert result.output.name.startswith("Ada")

@@ -86,9 +86,14 @@ def _find_within(text: str, lists: bool, reader: _Reader) -> JsonAnswer:
         return JsonAnswer(
             text, problem=f"there is no JSON in it, found {_shorten(text)}", is_text=True
         )
-    if any(one.text != found[0].text and one.value != found[0].value for one in found):
+    # Compared as text: for Python, `1` and `true` are equal.
+    if any(_canonical(one) != _canonical(found[0]) for one in found[1:]):
         return JsonAnswer(problem=f"{len(found)} different values were given; give exactly one")
     return found[0]
+
+
+def _canonical(answer: JsonAnswer) -> str:
+    return json.dumps(answer.value, sort_keys=True)
 
 
 class _Reader:

@@ -1,0 +1,7 @@
+"""Typed answers under poor manners: 40 output types, 4 modes, streaming or not.
+
+    make outputs
+
+A scripted model gives each type's value in each manner. What comes out is the right value, the right
+error, or a fault; a wrong value is the worst of them. Modules: `types_asked`, `manners`, `play`.
+"""
