@@ -17,6 +17,8 @@ import pytest
 from ferrule.cli.root import run
 from ferrule.storage import paths
 
+sys.path.insert(0, str(Path(__file__).parent))
+
 
 @dataclass
 class Ran:

@@ -258,10 +258,14 @@ def test_expectations_are_tested_against_the_rules(folder: Path, ferrule: Any) -
         assert ran.code == 2 and "cases:2:" in ran.err
 
 
-def test_rules_that_cannot_work_are_reported(folder: Path, ferrule: Any) -> None:
+def test_rules_that_cannot_work_are_reported(folder: Path, ferrule: Any, own_folders: Path) -> None:
     assert ferrule("policy", "lint").code == 0
-    ran = ferrule("policy", "lint", "--allow", "no_such_tool")
+    file = own_folders / "config/ferrule.yaml"
+    file.parent.mkdir()
+    file.write_text("permissions: {allow: [no_such_tool]}\n")
+    ran = ferrule("policy", "lint")
     assert ran.code == 1 and "no_such_tool" in ran.out
+    file.unlink()
     ran = ferrule("policy", "lint", "--allow", "raed_file")
     assert ran.code == 2 and "did you mean `read_file`?" in ran.err
 
@@ -290,10 +294,15 @@ def test_models_are_listed_with_what_is_missing(
         and "set OPENAI_API_KEY" in out
     )
     rows = json.loads(ferrule("models", "list", "--json").out)
-    findable = {name for name, row in PROVIDERS.items() if row.find_models or row.key_variable}
-    assert {row["model"].partition(":")[0] for row in rows} == findable >= {"local", "anthropic"}
+    assert {row["model"].partition(":")[0] for row in rows} == PROVIDERS.keys() - {"scripted"}
     monkeypatch.setenv("OPENAI_API_KEY", "x")
-    assert "✓ openai:MODEL" in ferrule("models", "list").out
+    monkeypatch.setenv("AZURE_OPENAI_API_KEY", "x")
+    out = ferrule("models", "list").out
+    assert "✓ openai:gpt-5.5" in out and "OPENAI_API_KEY is set" in out
+    assert "· azure:DEPLOYMENT" in out and "set AZURE_OPENAI_ENDPOINT and" in out
+    monkeypatch.setenv("AZURE_OPENAI_ENDPOINT", "https://house.openai.azure.com")
+    row = next(row for row in ferrule("models", "list").lines if "azure:" in row)
+    assert row.startswith("✓") and "https://house.openai.azure.com/openai/v1" in row
 
 
 def test_pulling_what_is_here_gets_nothing_and_an_unknown_name_is_refused(ferrule: Any) -> None:

@@ -229,13 +229,79 @@ def test_the_settings_of_an_untrusted_folder_are_noticed_and_do_nothing(
     assert not (folder / "a").exists()
 
 
-def test_settings_that_name_a_tool_that_is_not_there_say_so(
-    folder: Path, ferrule: Any, script: Any
+@pytest.mark.proves("cli.unknown-tools")
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["--allow", "reed_file"], "did you mean `read_file`?"),
+        (["--deny", "no_such_tool"], "there is no tool `no_such_tool`"),
+        (["--ask", "Reed"], "did you mean `Read`?"),
+        (["--allow", "Write(src/**)"], "did you mean `Edit`?"),
+        (["--deny", "Frobnicate"], "there are `Read`, `Edit`, `Bash`"),
+        (["--allow-tool", "no_such_tool"], "there is no tool `no_such_tool`"),
+        (["--deny-tool", "writ_file"], "did you mean `write_file`?"),
+        (["--yes-to", "writ_file"], "did you mean `write_file`?"),
+    ],
+)
+def test_a_flag_that_names_no_tool_is_refused_with_the_nearest(
+    folder: Path, ferrule: Any, script: Any, words: list[str], message: str
 ) -> None:
-    ran = ferrule("run", "-m", script({"say": "ok"}), "--deny-tool", "writ_file", "go")
+    ran = ferrule("run", "-m", script({"say": "ok"}), *words, "go")
+    assert (ran.code, ran.out) == (2, "") and message in ran.err
+
+
+@pytest.mark.proves("cli.unknown-tools")
+def test_settings_may_name_tools_of_other_folders(
+    folder: Path, ferrule: Any, script: Any, own_folders: Path
+) -> None:
+    file = own_folders / "config/ferrule.yaml"
+    file.parent.mkdir()
+    file.write_text(
+        "permissions: {allow: [deploy_house, mcp__git__git_log]}\n"
+        "tools: {denied: [deploy_house, writ_file]}\n"
+    )
+    ran = ferrule("run", "-m", script({"say": "ok"}), "go")
+    assert ran.code == 0
     assert (
         "the settings name a tool `writ_file`, and there is none; nearest: `write_file`" in ran.err
     )
+    file.write_text("permissions: {allow: [reed_file]}\n")
+    ran = ferrule("run", "-m", script({"say": "ok"}), "go")
+    assert ran.code == 2 and "did you mean `read_file`?" in ran.err
+
+
+@pytest.mark.proves("settings.all-mistakes")
+def test_all_mistakes_of_the_settings_are_named_at_once(
+    folder: Path, ferrule: Any, own_folders: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = own_folders / "config/ferrule.yaml"
+    file.parent.mkdir()
+    file.write_text(
+        "modell: a:b\n"
+        "limits:\n  max_turns: many\n  max_call: 3\n"
+        "permissions: {allow: ['Bash(', 'Reed', Read]}\n"
+        "models: {'a:b': {temprature: 1, seed: x}}\n"
+        "providers: {openai: {api_key: secret}}\n"
+    )
+    monkeypatch.setenv("FERRULE_COMMANDS_SHELL", "perhaps")
+    ran = ferrule("run", "--max-turns", "3", "--join", "all", "go")
+    assert ran.code == 2
+    lines = ran.err.removeprefix("error: ").splitlines()
+    assert lines[-1] == "hint: correct all 9 of them; nothing was done"
+    for number, words in enumerate(
+        (
+            "1:1: unknown setting `modell`; did you mean `model`?",
+            "3:14: `limits.max_turns` = `many`",
+            "4:3: unknown setting `limits.max_call`; did you mean `limits.max_calls`?",
+            "6:18: unknown setting `models.a:b.temprature`",
+            "6:39: `models.a:b.seed` = `x`",
+            "7:22: keys must not be written in files",
+            "FERRULE_COMMANDS_SHELL: `commands.shell` = `perhaps`",
+            "5:22: rule `Bash(`",
+            "5:31: rule `Reed`",
+        )
+    ):
+        assert words in lines[number], lines[number]
 
 
 def test_a_key_that_is_not_set_is_an_error_before_anything_is_sent(

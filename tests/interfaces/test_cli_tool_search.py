@@ -11,7 +11,7 @@ import pytest
 from ferrule.cli.terminal_agent import TerminalAssembly, assemble_at_terminal
 from ferrule.core.errors import ConfigError
 from ferrule.models.openai.responses import OpenAIResponses
-from ferrule.runtime.assemble import create_client
+from ferrule.runtime.model_clients import create_client
 from ferrule.storage.settings.settings import load_settings
 from ferrule.tools.definition import Loading
 

@@ -35,11 +35,22 @@ def test_a_name_without_its_two_halves_lists_what_would_work(name: str) -> None:
     with pytest.raises(ConfigError) as raised:
         create_model_client(name)
     assert raised.value.code == "model"
-    assert all(f"{provider}:" in raised.value.hint for provider in PROVIDERS)
+    for provider in ("openai", "anthropic", "ollama", "local"):
+        assert f"{provider}:" in raised.value.hint
 
 
 @pytest.mark.parametrize(
-    ("wrong", "meant"), [("olama", "`ollama`"), ("OpenAI", "`openai`"), ("lokal", "`local`")]
+    ("wrong", "meant"),
+    [
+        ("olama", "`ollama`"),
+        ("OpenAI", "`openai`"),
+        ("lokal", "`local`"),
+        ("claude", "`anthropic`"),
+        ("gemini", "`any` (as in `any:gemini/MODEL`)"),
+        ("llama.cpp", "`llamacpp`"),
+        ("LM-Studio", "`lmstudio`"),
+        ("openruter", "`openrouter`"),
+    ],
 )
 def test_an_unknown_provider_gets_the_nearest_names(wrong: str, meant: str) -> None:
     with pytest.raises(ConfigError, match=f"`{wrong}` is not a provider") as raised:
@@ -79,23 +90,71 @@ assert is_loaded()
     assert done.returncode == 0, done.stderr
 
 
-KEYED = [name for name, row in PROVIDERS.items() if row.key_variable]
+KEYED = [name for name, row in PROVIDERS.items() if row.key_variable and row.needs_key]
+MOVABLE = [name for name, row in PROVIDERS.items() if row.key_variable and row.address_variable]
 
 
 @pytest.mark.proves("providers.one-row")
 @pytest.mark.parametrize("name", KEYED)
-def test_a_client_reads_the_variables_that_its_providers_row_names(
+def test_a_client_reads_the_key_that_its_providers_row_names(
     name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     row = PROVIDERS[name]
     with pytest.raises(ConfigError) as raised:
         create_model_client(f"{name}:x")
     assert row.key_variable in raised.value.hint
+    monkeypatch.setenv(row.key_variable, "k-123")
+    if row.address_variable:
+        monkeypatch.setenv(row.address_variable, "http://127.0.0.1:9")
+    client: Any = create_model_client(f"{name}:x")
+    assert any("k-123" in value for value in client.headers.values())
+    assert client.model == f"{name}:x"
+
+
+@pytest.mark.proves("providers.one-row")
+@pytest.mark.parametrize("name", MOVABLE)
+def test_a_client_reads_the_address_that_its_providers_row_names(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    row = PROVIDERS[name]
     monkeypatch.setenv(row.key_variable, "k")
-    reached: Any = create_model_client(f"{name}:x")
     monkeypatch.setenv(row.address_variable, "http://127.0.0.1:9")
-    moved: Any = create_model_client(f"{name}:x")
-    assert reached.base_url != moved.base_url == "http://127.0.0.1:9"
+    client: Any = create_model_client(f"{name}:x")
+    assert client.base_url == f"http://127.0.0.1:9{row.api_path}"
+
+
+PRESETS = [name for name, row in PROVIDERS.items() if row.is_preset]
+
+
+@pytest.mark.proves("providers.presets")
+@pytest.mark.parametrize("name", PRESETS)
+def test_a_preset_needs_its_key_alone(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    row = PROVIDERS[name]
+    if row.needs_key:
+        monkeypatch.setenv(row.key_variable, "k")
+    if not row.base_url:
+        monkeypatch.setenv(row.address_variable, "https://house.example.com/")
+    client: Any = create_model_client(f"{name}:x")
+    assert client.base_url == (row.base_url or f"https://house.example.com{row.api_path}")
+    moved: Any = create_model_client(f"{name}:x", base_url="http://127.0.0.1:9/prefix/v1")
+    assert moved.base_url == "http://127.0.0.1:9/prefix/v1"
+
+
+@pytest.mark.proves("providers.presets")
+def test_an_address_of_ones_own_is_asked_for_where_there_is_no_other() -> None:
+    with pytest.raises(ConfigError, match="address of your own") as raised:
+        create_model_client("azure:x")
+    assert "AZURE_OPENAI_ENDPOINT" in raised.value.hint
+
+
+def test_default_models_are_published_models() -> None:
+    prices = pytest.importorskip("genai_prices")
+    usage = prices.Usage(input_tokens=1, output_tokens=1)
+    for name, row in PROVIDERS.items():
+        provider, _, model = row.default_model.partition(":")
+        if model:
+            assert provider == name
+            prices.calc_price(usage, model, provider_id=row.price_name or name)
 
 
 @pytest.mark.proves("providers.one-row")

@@ -83,7 +83,7 @@ def test_without_any_file_the_defaults_hold_and_nothing_is_written(
     settings = case.load()
     assert settings.limits == Limits()
     assert (settings.model, settings.mode, settings["results"]) == (
-        "local:smollm2",
+        "",
         "default",
         "value",
     )

@@ -16,6 +16,7 @@ from .terminal import escape_invisible
 
 if TYPE_CHECKING:
     from ferrule.models.client import Capabilities
+    from ferrule.storage.settings.settings import Settings
 
 
 @click.group()
@@ -26,18 +27,28 @@ def models() -> None:
 @models.command("list")
 @click.option("--json", "as_json", is_flag=True, help="Machine-readable.")
 def list_models(as_json: bool) -> None:
-    """List the providers that can be reached from here, and their models."""
+    """List every provider, what is configured of it, and the models that can be used."""
     import asyncio
 
     from ferrule.runtime.model_discovery import discover_models
 
-    rows = asyncio.run(discover_models())
+    settings = load_settings()
+    rows = asyncio.run(discover_models(settings))
     if as_json:
         click.echo(json.dumps([asdict(row) for row in rows], indent=2))
         return
-    for row in rows:
+    click.echo(_describe_model_in_use(settings), err=True)
+    width = max(len(row.model) for row in rows)
+    for row in sorted(rows, key=lambda row: not row.ready):
         mark = "✓" if row.ready else "·"
-        click.echo(escape_invisible(f"{mark} {row.model:24} {row.detail}".rstrip()))
+        words = "; ".join(text for text in (row.address, row.detail, row.remark) if text)
+        click.echo(escape_invisible(f"{mark} {row.model:{width}} {words}".rstrip()))
+
+
+def _describe_model_in_use(settings: Settings) -> str:
+    if not settings.model:
+        return "no model is set; `ferrule setup` chooses one"
+    return escape_invisible(f"in use: {settings.model}, from {settings.origin('model')}")
 
 
 @models.command()
@@ -50,10 +61,13 @@ def probe(model: str, as_json: bool) -> None:
     """
     import asyncio
 
+    from ferrule.models.tool_modes.selection import explain_tool_mode
+
     capabilities, tool_mode = asyncio.run(_probe_model(model))
     if as_json:
         # `way` is the name of the tool mode in this format.
-        content = {"model": model, "tool_mode": tool_mode, **asdict(capabilities)}
+        why = explain_tool_mode(capabilities)
+        content = {"model": model, "tool_mode": tool_mode, "why": why, **asdict(capabilities)}
         click.echo(json.dumps(content, indent=2))
         return
     answers = {True: "yes", False: "no", None: "unknown"}
@@ -62,12 +76,13 @@ def probe(model: str, as_json: bool) -> None:
     click.echo(f"{'context':12} {capabilities.context or 'unknown'}")
     click.echo(f"{'source':12} {capabilities.source}")
     click.echo(f"{'tool mode':12} {tool_mode}")
+    click.echo(f"{'why':12} {explain_tool_mode(capabilities)}")
 
 
 async def _probe_model(model: str) -> tuple[Capabilities, str]:
     from ferrule.models.tool_modes.live_probe import probe_capabilities
     from ferrule.models.tool_modes.selection import choose_tool_mode
-    from ferrule.runtime.assemble import create_client
+    from ferrule.runtime.model_clients import create_client
 
     client = create_client(load_settings(), model)
     capabilities = await probe_capabilities(client)

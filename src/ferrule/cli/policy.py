@@ -33,7 +33,7 @@ def explain(name: str, arguments: tuple[str, ...], as_json: str | None, **option
     """
     from .terminal_agent import assemble_at_terminal
 
-    agent = assemble_at_terminal(options).agent
+    agent = assemble_at_terminal(options, needs_model=False).agent
     tool = find_tool(agent.catalog, name)
     checked = tool.arguments.check(parse_arguments(tool.arguments.schema, arguments, as_json))
     if checked.problems:
@@ -55,7 +55,7 @@ def test(file: Any, **options: Any) -> int:
     """
     from .terminal_agent import assemble_at_terminal
 
-    agent = assemble_at_terminal(options).agent
+    agent = assemble_at_terminal(options, needs_model=False).agent
     passed = 0
     failed = 0
     for number, line in enumerate(file, 1):
@@ -98,7 +98,7 @@ def lint(**options: Any) -> int:
     """Report rules that can never match, are shadowed, or name no tool."""
     from .terminal_agent import assemble_at_terminal
 
-    agent = assemble_at_terminal(options).agent
+    agent = assemble_at_terminal(options, needs_model=False).agent
     findings = agent.gate.rules.lint([tool.full_name for tool in agent.catalog])
     for finding in findings:
         click.echo(finding)

@@ -25,6 +25,10 @@ from .terminal import escape_invisible
 COMMANDS: dict[str, tuple[str, str]] = {
     "run": ("ferrule.cli.run.command:run", "Answer one message and exit."),
     "chat": ("ferrule.cli.chat.command:chat", "Chat with a model that works in this folder."),
+    "setup": (
+        "ferrule.cli.setup.command:setup",
+        "Choose the model that is used when none is named.",
+    ),
     "tools": (
         "ferrule.cli.tools.command:tools",
         "List, show and call tools; check, test and write tool files.",

@@ -6,6 +6,8 @@ import sys
 from dataclasses import dataclass, field
 from typing import Any
 
+from ferrule.core.errors import ConfigError
+from ferrule.engine.rule_names import find_tool_problem
 from ferrule.permissions.approvals import AllowlistApprover, Approver, DenyingApprover
 from ferrule.runtime.assemble import Assembly, assemble, current_user
 
@@ -23,9 +25,14 @@ class TerminalAssembly(Assembly):
 
 
 def assemble_at_terminal(
-    options: dict[str, Any], *, interruptible: bool = False
+    options: dict[str, Any], *, interruptible: bool = False, needs_model: bool = True
 ) -> TerminalAssembly:
     """Assemble an agent for the person at this terminal. Without a terminal nobody is asked.
+
+    Args:
+        options: The options of the command.
+        interruptible: Whether single tool calls can be stopped.
+        needs_model: Whether a model will be asked.
 
     Raises:
         ConfigError: A setting is wrong (see `assemble`).
@@ -36,8 +43,17 @@ def assemble_at_terminal(
         terminal.write_message(f"! {text}", style="yellow")
 
     assembly = assemble(
-        options, notice=notice, approver=_approver(options, terminal), interruptible=interruptible
+        options,
+        notice=notice,
+        approver=_approver(options, terminal),
+        interruptible=interruptible,
+        needs_model=needs_model,
     )
+    for name in options.get("yes_to") or ():
+        if name not in assembly.agent.catalog and "__" not in name:
+            known = [tool.full_name for tool in assembly.agent.catalog]
+            detail, hint = find_tool_problem(name, known)
+            raise ConfigError(f"--yes-to: {detail}", code="tool_unknown", hint=hint)
     return TerminalAssembly(
         assembly.agent,
         assembly.settings,

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable
-from difflib import SequenceMatcher
+from collections.abc import Callable, Iterable, Iterator
+from difflib import SequenceMatcher, get_close_matches
 
 from ferrule.core.errors import ConfigError
-from ferrule.permissions.rules import PermissionRule
+from ferrule.permissions.rules import RULE_FAMILIES, PermissionRule, find_similar_family
 from ferrule.tools.catalog import Catalog
 
 _PLAIN = re.compile(r"[a-z][a-z0-9]*(_[a-z0-9]+)*")
 """A name without server or namespace; `server__tool` and `space::name` may be added later."""
+_CAPITALIZED = re.compile(r"[A-Z][A-Za-z]*")
 _MIN_RATIO = 0.9
 _MIN_WORD_RATIO = 0.7
 
@@ -19,27 +20,59 @@ _MIN_WORD_RATIO = 0.7
 def check_rule_names(
     rules: Iterable[PermissionRule], catalog: Catalog, more: Callable[[], Iterable[str]] = tuple
 ) -> None:
-    """Raise ConfigError for a rule whose plain tool name is unknown and nearly that of a tool.
+    """Raise ConfigError for rules that name no tool. All such rules are named.
 
-    A name that resembles no other is allowed: its tool may come from a file of another folder.
-    `more` gives further names that a run may have; it is called only if a name is not in the
-    catalog.
+    These are: a word with a capital letter, which can only be a kind of access; a name that is
+    nearly that of a tool; and any unknown name in a rule for this run alone, whose tools are all
+    known. Another plain name is allowed: its tool may come from a file of another folder.
+
+    Args:
+        rules: The rules.
+        catalog: The tools of the run.
+        more: Gives further names that a run may have; called only if a name is not in the catalog.
     """
     unknown = [rule for rule in rules if _is_unknown(rule, catalog)]
     if not unknown:
         return
     known = {*(tool.full_name for tool in catalog), *more()}
-    for rule in unknown:
-        near = _nearest(rule.tool, known)
-        if near and rule.tool not in known:
-            raise ConfigError(
-                f"rule `{rule.text}` ({rule.list}): there is no tool `{rule.tool}`",
-                hint=f"did you mean `{near}`?",
-            )
+    problems = [
+        (f"rule `{rule.text}` ({rule.list}): {problem}", hint)
+        for rule in unknown
+        if rule.tool not in known
+        for problem, hint in _find_problem(rule, known)
+    ]
+    if len(problems) == 1:
+        raise ConfigError(problems[0][0], hint=problems[0][1])
+    if problems:
+        raise ConfigError("\n".join("; ".join(problem) for problem in problems))
+
+
+def find_tool_problem(name: str, known: Iterable[str]) -> tuple[str, str]:
+    """Return what is wrong with the name of a tool that there is not, and a hint."""
+    everything = sorted(known)
+    near = _nearest(name, everything) or next(iter(get_close_matches(name, everything, 1, 0.6)), "")
+    hint = f"did you mean `{near}`?" if near else "`ferrule tools list` lists the tools"
+    return f"there is no tool `{name}`", hint
+
+
+def _find_problem(rule: PermissionRule, known: Iterable[str]) -> Iterator[tuple[str, str]]:
+    if _CAPITALIZED.fullmatch(rule.tool):
+        families = ", ".join(f"`{name}`" for name in RULE_FAMILIES)
+        similar = find_similar_family(rule.tool)
+        hint = (
+            f"did you mean `{similar}`? there are {families}"
+            if similar
+            else f"there are {families}"
+        )
+        yield f"`{rule.tool}` is neither a tool nor a kind of access", hint
+    elif rule.layer == "flags" or _nearest(rule.tool, known):
+        yield find_tool_problem(rule.tool, known)
 
 
 def _is_unknown(rule: PermissionRule, catalog: Catalog) -> bool:
-    return not rule.kind and _PLAIN.fullmatch(rule.tool) is not None and rule.tool not in catalog
+    if rule.kind or rule.tool in catalog:
+        return False
+    return bool(_PLAIN.fullmatch(rule.tool) or _CAPITALIZED.fullmatch(rule.tool))
 
 
 def _nearest(name: str, known: Iterable[str]) -> str:

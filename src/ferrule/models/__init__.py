@@ -3,9 +3,9 @@
 Tool modes and dialects are here too. Nothing in this package knows how a tool is carried out.
 
 Packages: one per provider (`registry` names them), `dialects`, `http`, `tool_modes`.
-Modules: `answer_building`, `capabilities`, `client`, `exact_json`, `hosted_tools`, `leak_check`,
-`output_modes`, `prices`, `provider_errors`, `reasoning_models`, `registry`, `request_encoding`,
-`scripted`, `untrusted_text`.
+Modules: `answer_building`, `capabilities`, `client`, `exact_json`, `hosted_tools`, `key_check`,
+`leak_check`, `output_modes`, `prices`, `provider_errors`, `reasoning_models`, `registry`,
+`request_encoding`, `scripted`, `untrusted_text`.
 """
 
 from __future__ import annotations

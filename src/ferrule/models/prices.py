@@ -30,7 +30,7 @@ from ferrule.core.events import Usage
 from ferrule.storage import paths
 from ferrule.storage.settings.yaml_tree import Node, parse_yaml
 
-from .registry import find_provider
+from .registry import PROVIDERS, find_provider
 
 PRICES_FILE = "prices.yaml"
 _MILLION = Decimal(1_000_000)
@@ -104,11 +104,11 @@ def _load_published_price(model: str) -> Price | None:
     except ImportError:
         return None
     provider, _, name = model.partition(":")
-    row = find_provider(model)
-    listed_as = (row.price_name if row is not None else "") or provider
     if provider == "any":
         provider, _, name = name.partition("/")
-        listed_as = _NAMES_OF_ANY_LLM.get(provider, provider)
+    row = PROVIDERS.get(provider)
+    price_name = row.price_name if row is not None else ""
+    listed_as = price_name or _NAMES_OF_ANY_LLM.get(provider, provider)
 
     def price(usage: Usage) -> Decimal:
         tokens: Any = genai_prices.Usage(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import field
 from importlib import import_module
@@ -32,6 +33,7 @@ class Provider:
         find_models: An async function from the URL that the settings name, or "", to the names of
             the models that can be used from here. It raises ProviderError if there are none.
             Without one, a key or a URL means that there are models.
+        find_tool_models: The same for models that call tools, the best first.
         has_hosted_tools: Whether the provider runs tools itself (`models.hosted_tools`).
         runs_here: Whether its models compute on this machine, as far as the name tells.
         is_free: Whether its models cost nothing.
@@ -39,6 +41,18 @@ class Provider:
         price_name: What the data of genai-prices calls it, if not as we do.
         tool_modes: What opens conversations in a tool mode, in place of `models.tool_modes`, by the
             name of the mode. A plug-in for the provider's models is named here, and nowhere else.
+        protocol: What its API is called.
+        base_url: The URL of its API, if the client does not know it.
+        api_path: What belongs behind the host, if `address_variable` or the settings name only
+            that.
+        needs_key: Whether its own address refuses requests without a key.
+        key_path: Where a request without cost says whether a key is accepted, behind the URL.
+        default_model: What is used if a person has a key and names no model.
+        replay_reasoning: Whether reasoning is sent back with the calls that followed from it.
+        differences: How this server differs from others that speak chat completions
+            (`openai.differences.ChatDifferences`).
+        remark: What people should know of it.
+        also_called: Other names that people try.
     """
 
     client: str
@@ -47,12 +61,57 @@ class Provider:
     key_variable: str = ""
     address_variable: str = ""
     find_models: str = ""
+    find_tool_models: str = ""
     has_hosted_tools: bool = False
     runs_here: bool = False
     is_free: bool = False
     telemetry_name: str = ""
     price_name: str = ""
     tool_modes: Mapping[str, str] = field(default_factory=dict[str, str])
+    protocol: str = ""
+    base_url: str = ""
+    api_path: str = ""
+    needs_key: bool = True
+    key_path: str = ""
+    default_model: str = ""
+    replay_reasoning: bool = False
+    differences: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    remark: str = ""
+    also_called: tuple[str, ...] = ()
+
+    @property
+    def is_preset(self) -> bool:
+        """Whether it is another server behind a client that has a row of its own."""
+        return bool(self.base_url or self.api_path)
+
+
+_CHAT_CLIENT = "ferrule.models.openai.chat:OpenAIChat"
+_CHAT_DIFFERENCES = "ferrule.models.openai.differences:ChatDifferences"
+_CHAT_MODELS = "ferrule.models.openai.chat:find_models"
+
+
+def _host(base_url: str, key_variable: str, example: str, **more: Any) -> Provider:
+    """Return the row of a service that speaks OpenAI's chat completions."""
+    fields: dict[str, Any] = {
+        "options": CHAT_OPTIONS | {"thinking"},
+        "protocol": "chat completions",
+        "key_path": "/models",
+        "default_model": example,
+    }
+    fields |= more
+    return Provider(_CHAT_CLIENT, example, base_url=base_url, key_variable=key_variable, **fields)
+
+
+def _server(base_url: str, key_variable: str, example: str, **more: Any) -> Provider:
+    """Return the row of a program that people run themselves and that needs no key."""
+    fields: dict[str, Any] = {
+        "find_models": _CHAT_MODELS,
+        "needs_key": False,
+        "runs_here": True,
+        "default_model": "",
+    }
+    fields |= more
+    return _host(base_url, key_variable, example, **fields)
 
 
 PROVIDERS: dict[str, Provider] = {
@@ -62,6 +121,10 @@ PROVIDERS: dict[str, Provider] = {
         CHAT_OPTIONS | {"thinking"},
         key_variable="OPENAI_API_KEY",
         address_variable="OPENAI_BASE_URL",
+        protocol="chat completions",
+        key_path="/models",
+        default_model="openai:gpt-5.5",
+        also_called=("gpt", "chatgpt", "oai"),
     ),
     "openai-responses": Provider(
         "ferrule.models.openai.responses:OpenAIResponses",
@@ -72,6 +135,9 @@ PROVIDERS: dict[str, Provider] = {
         has_hosted_tools=True,
         telemetry_name="openai",
         price_name="openai",
+        protocol="Responses",
+        key_path="/models",
+        also_called=("responses",),
     ),
     "anthropic": Provider(
         "ferrule.models.anthropic.client:Anthropic",
@@ -80,6 +146,10 @@ PROVIDERS: dict[str, Provider] = {
         key_variable="ANTHROPIC_API_KEY",
         address_variable="ANTHROPIC_BASE_URL",
         has_hosted_tools=True,
+        protocol="Messages",
+        key_path="/v1/models",
+        default_model="anthropic:claude-sonnet-5",
+        also_called=("claude",),
     ),
     "cohere": Provider(
         "ferrule.models.cohere.client:Cohere",
@@ -87,6 +157,9 @@ PROVIDERS: dict[str, Provider] = {
         CHAT_OPTIONS | {"thinking"},
         key_variable="CO_API_KEY",
         address_variable="CO_API_URL",
+        protocol="chat, version 2",
+        key_path="/v1/models",
+        default_model="cohere:command-a-03-2025",
     ),
     "ollama": Provider(
         "ferrule.models.ollama.client:Ollama",
@@ -94,7 +167,9 @@ PROVIDERS: dict[str, Provider] = {
         CHAT_OPTIONS | {"thinking"},
         address_variable="OLLAMA_HOST",
         find_models="ferrule.models.ollama.client:find_models",
+        find_tool_models="ferrule.models.ollama.client:find_tool_models",
         runs_here=True,
+        protocol="/api/chat",
     ),
     "local": Provider(
         "ferrule.models.local.client:Local",
@@ -104,17 +179,127 @@ PROVIDERS: dict[str, Provider] = {
         runs_here=True,
         is_free=True,
         tool_modes={"constrained": "ferrule.small_models.exchange:open_small_model_exchange"},
+        protocol="llama.cpp in this process",
+        also_called=("gguf", "smollm2", "embedded"),
+    ),
+    "openrouter": _host(
+        "https://openrouter.ai/api/v1",
+        "OPENROUTER_API_KEY",
+        "openrouter:anthropic/claude-sonnet-5",
+        key_path="/key",
+        remark="its list of models is public and says which of them take tools",
+        also_called=("open-router",),
+    ),
+    "azure": _host(
+        "",
+        "AZURE_OPENAI_API_KEY",
+        "azure:DEPLOYMENT",
+        address_variable="AZURE_OPENAI_ENDPOINT",
+        api_path="/openai/v1",
+        default_model="",
+        differences={"like_openai": True, "key_header": "api-key"},
+        remark="MODEL is the name of your deployment; the key goes in `api-key`",
+        telemetry_name="azure.ai.openai",
+        also_called=("azure-openai", "azure_openai", "foundry"),
+    ),
+    "groq": _host("https://api.groq.com/openai/v1", "GROQ_API_KEY", "groq:openai/gpt-oss-120b"),
+    "mistral": _host(
+        "https://api.mistral.ai/v1",
+        "MISTRAL_API_KEY",
+        "mistral:mistral-medium-latest",
+        options=BASIC_OPTIONS | {"top_p", "presence_penalty", "frequency_penalty"},
+        differences={"stream_usage": False, "short_call_ids": True},
+        remark="refuses fields that it does not know, and call ids but of nine characters",
+        telemetry_name="mistral_ai",
+        also_called=("mistralai", "codestral"),
+    ),
+    "deepseek": _host(
+        "https://api.deepseek.com",
+        "DEEPSEEK_API_KEY",
+        "deepseek:deepseek-chat",
+        replay_reasoning=True,
+        remark="wants its reasoning back with the calls that followed from it",
+    ),
+    "xai": _host(
+        "https://api.x.ai/v1",
+        "XAI_API_KEY",
+        "xai:grok-4.5",
+        telemetry_name="x_ai",
+        price_name="x-ai",
+        also_called=("x-ai", "x_ai", "grok"),
+    ),
+    "together": _host(
+        "https://api.together.xyz/v1",
+        "TOGETHER_API_KEY",
+        "together:zai-org/GLM-5.2",
+        also_called=("togetherai", "together_ai", "together-ai"),
+    ),
+    "fireworks": _host(
+        "https://api.fireworks.ai/inference/v1",
+        "FIREWORKS_API_KEY",
+        "fireworks:accounts/fireworks/models/minimax-m3",
+        also_called=("fireworks_ai", "fireworks-ai"),
+    ),
+    "cerebras": _host("https://api.cerebras.ai/v1", "CEREBRAS_API_KEY", "cerebras:gpt-oss-120b"),
+    "moonshot": _host(
+        "https://api.moonshot.ai/v1",
+        "MOONSHOT_API_KEY",
+        "moonshot:kimi-k2.6",
+        replay_reasoning=True,
+        remark="wants its reasoning back with the calls that followed from it",
+        telemetry_name="moonshot_ai",
+        price_name="moonshotai",
+        also_called=("moonshotai", "kimi"),
+    ),
+    "huggingface": _host(
+        "https://router.huggingface.co/v1",
+        "HF_TOKEN",
+        "huggingface:openai/gpt-oss-120b",
+        default_model="",
+        remark="many have its key for downloads alone, so it is used only if it is named",
+        also_called=("hf", "hugging-face"),
+    ),
+    "lmstudio": _server(
+        "http://127.0.0.1:1234/v1",
+        "LMSTUDIO_API_KEY",
+        "lmstudio:MODEL",
+        also_called=("lm-studio", "lm_studio"),
+    ),
+    "vllm": _server(
+        "http://127.0.0.1:8000/v1",
+        "VLLM_API_KEY",
+        "vllm:MODEL",
+        remark="takes tools if it runs with `--enable-auto-tool-choice --tool-call-parser …`",
+    ),
+    "llamacpp": _server(
+        "http://127.0.0.1:8080/v1",
+        "LLAMA_API_KEY",
+        "llamacpp:MODEL",
+        remark="`/props` says what the model's template can; `--jinja` makes it call tools",
+        also_called=("llama.cpp", "llama-cpp", "llama_cpp", "llama-server", "llamafile"),
+    ),
+    "litellm": _server(
+        "http://127.0.0.1:4000/v1",
+        "LITELLM_PROXY_API_KEY",
+        "litellm:MODEL",
+        address_variable="LITELLM_PROXY_API_BASE",
+        runs_here=False,
+        remark="a gateway: what a model can do is found out by asking it",
+        also_called=("litellm_proxy", "lite-llm"),
     ),
     "any": Provider(
         "ferrule.models.any_llm.client:AnyLLM",
-        "any:mistral/mistral-small-latest",
+        "any:gemini/gemini-flash-latest",
         CHAT_OPTIONS | {"thinking"},
+        protocol="the library any-llm",
+        also_called=("any-llm", "gemini", "google", "vertexai", "bedrock", "watsonx"),
     ),
     "scripted": Provider(
         "ferrule.models.scripted:Scripted.load",
         "scripted:talk.yaml",
         CHAT_OPTIONS,
         runs_here=True,
+        protocol="a script",
     ),
 }
 """The providers by the name that stands in front of their models' names."""
@@ -144,15 +329,17 @@ def create_model_client(name: str, **options: Any) -> ModelClient:
     provider, colon, model = name.partition(":")
     if not colon or not provider or not model:
         detail = f"the model `{name}` names no provider" if name else "no model was named"
-        hint = f"write `provider:model`, for example {_list_examples()}"
+        hint = f"write `provider:model`, for example {list_examples()}"
         raise ConfigError(detail, code="model", hint=hint)
     if provider not in PROVIDERS:
         raise ConfigError(
             f"`{provider}` is not a provider",
             code="provider_unknown",
-            hint=_suggest_provider(provider),
+            hint=suggest_provider(provider),
         )
     row = PROVIDERS[provider]
+    if row.is_preset:
+        options = _preset_options(provider, model, row, options)
     if row.tool_modes:
         openers = {mode: _import_on_use(place) for mode, place in row.tool_modes.items()}
         options.setdefault("tool_modes", openers)
@@ -188,16 +375,82 @@ def _import_on_use(place: str) -> ToolModeOpener:
     return open_exchange
 
 
-def _list_examples() -> str:
-    return ", ".join(f"`{provider.example}`" for provider in PROVIDERS.values())
+def find_address(row: Provider, configured: str = "") -> str:
+    """Return the URL at which a provider is reached, or "" if its client knows it alone.
+
+    Args:
+        row: The provider's row.
+        configured: The URL that the settings name, or "".
+    """
+    named = configured or (os.environ.get(row.address_variable) if row.address_variable else "")
+    if not named:
+        return row.base_url
+    address = named.rstrip("/")
+    names_host_only = "/" not in address.partition("://")[2]
+    return address + row.api_path if names_host_only else address
 
 
-def _suggest_provider(provider: str) -> str:
+def _preset_options(
+    provider: str, model: str, row: Provider, given: Mapping[str, Any]
+) -> dict[str, Any]:
+    """Return the options of the client behind a preset, from its row and the environment.
+
+    Raises:
+        ConfigError: The preset has no address or no key.
+    """
+    address = find_address(row, given.get("base_url") or "")
+    if not address:
+        raise ConfigError(
+            f"`{provider}:{model}` needs the address of your own server",
+            code="base_url",
+            hint=f"set {row.address_variable} and {row.key_variable}",
+        )
+    key = given.get("api_key")
+    if key is None:
+        key = os.environ.get(row.key_variable, "")
+    if not key and row.needs_key and address == (row.base_url or address):
+        raise ConfigError(
+            f"`{provider}:{model}` needs an API key",
+            code="api_key",
+            hint=f"set {row.key_variable}, or `base_url` for another server",
+        )
+    differences = import_object(_CHAT_DIFFERENCES)(asks_props=not row.needs_key, **row.differences)
+    return {
+        **given,
+        "name": provider,
+        "base_url": address,
+        "api_key": key,
+        "replay_reasoning": row.replay_reasoning,
+        "differences": differences,
+    }
+
+
+def list_examples() -> str:
+    """Return a few models' full names, of those that most people have, for hints."""
+    shown = [row.default_model or row.example for row in PROVIDERS.values() if not row.is_preset]
+    return ", ".join(f"`{example}`" for example in shown if "MODEL" not in example)
+
+
+def suggest_provider(provider: str) -> str:
+    """Return the providers that a wrong name may mean, and the list of all."""
     # Imported here: only a misspelled provider needs it.
     from difflib import get_close_matches
 
     known = f"known providers: {', '.join(f'`{name}`' for name in PROVIDERS)}"
-    matches = get_close_matches(provider.lower(), PROVIDERS, n=2, cutoff=0.5)
+    wanted = provider.lower()
+    aliases = {other: name for name, row in PROVIDERS.items() for other in row.also_called}
+    near = get_close_matches(wanted, [*PROVIDERS, *aliases], n=2, cutoff=0.6)
+    if wanted in aliases:
+        near = [wanted]
+    matches = dict.fromkeys(aliases.get(name, name) for name in near)
     if not matches:
-        return known
-    return f"did you mean {' or '.join(f'`{name}`' for name in matches)}? {known}"
+        return f"{known}; `ferrule models list` shows them"
+    named = " or ".join(_name_provider(name, wanted) for name in matches)
+    return f"did you mean {named}? {known}"
+
+
+def _name_provider(name: str, wanted: str) -> str:
+    """Return a provider's name for a hint, with an example where its models are named otherwise."""
+    if name == "any" and wanted != name:
+        return f"`any` (as in `any:{wanted}/MODEL`)"
+    return f"`{name}`"

@@ -105,6 +105,7 @@ def parse_rule(
         raise _syntax_error(text, 1, found, _SYNTAX_HINT)
     tool = match.group()
     rest = stripped[match.end() :]
+    _check_tool_name(text, tool)
     if not rest:
         return PermissionRule(stripped, tool, None, list, layer, root)
     column = match.end() + 1
@@ -118,10 +119,14 @@ def parse_rule(
         found = f"`{rest[end:]}` after the closing parenthesis"
         raise _syntax_error(text, column + end, found, "end the rule with `)`")
     specifier = rest[1:-1].strip()
-    _check_tool_name(text, tool)
     _check_specifier(text, tool, specifier, column + 1)
     is_every_use = specifier in ("*", "**") or (specifier == ":*" and tool == "Bash")
     return PermissionRule(stripped, tool, None if is_every_use else specifier, list, layer, root)
+
+
+def find_similar_family(tool: str) -> str:
+    """Return the kind of access that a word of other programs stands for, or ""."""
+    return _SIMILAR_FAMILIES.get(tool, "")
 
 
 def _check_tool_name(text: str, tool: str) -> None:

@@ -6,5 +6,6 @@
 Packages: `http`.
 Modules: `a2a_peers`, `assemble`, `configured_sources`, `file_changes`, `hosted_tools`,
 `hot_reload`, `http_sources`, `instructions`, `lazy_group`, `mcp_approvals`, `mcp_servers`,
-`model_discovery`, `options`, `sandbox_policy`, `session_pool`, `shipped_tools`, `tool_loading`.
+`model_choice`, `model_clients`, `model_discovery`, `options`, `sandbox_policy`, `session_pool`,
+`shipped_tools`, `tool_loading`.
 """

@@ -17,10 +17,9 @@ from ferrule.engine import event_bus
 from ferrule.engine.agent import Agent
 from ferrule.engine.agent_options import Host, Permissions, Storage, ToolCalling
 from ferrule.engine.artifacts.tools import TOOLS as ARTIFACT_TOOLS
-from ferrule.engine.rule_names import check_rule_names
+from ferrule.engine.rule_names import check_rule_names, find_tool_problem
 from ferrule.engine.session import Session
-from ferrule.models.client import ModelClient, ModelOptions
-from ferrule.models.registry import create_model_client
+from ferrule.models.client import ModelOptions
 from ferrule.permissions.approvals import Approver, DenyingApprover
 from ferrule.permissions.filesystem.workspace import Workspace
 from ferrule.permissions.grants import Grants
@@ -44,6 +43,7 @@ from ferrule.tools.toolset import apply_policies
 from .configured_sources import has_http_tools, has_mcp_servers, has_peers
 from .hosted_tools import approval_tools, resolve_hosted_tools
 from .instructions import collect_instructions
+from .model_clients import check_provider_names, create_client
 from .options import SETTING_OPTIONS
 from .sandbox_policy import make_sandbox_policy
 from .shipped_tools import PACKS, load_shipped_tools, names_added_by_runs
@@ -181,8 +181,12 @@ def assemble(
     bus: event_bus.Bus | None = None,
     interruptible: bool = False,
     mcp_servers: Mapping[str, Any] | None = None,
+    needs_model: bool = True,
 ) -> Assembly:
-    """Read the settings and build an agent. Nothing is sent over the network.
+    """Read the settings and build an agent.
+
+    Nothing is sent over the network, unless no model is named: then a running Ollama is asked for
+    its models (`model_choice`).
 
     Args:
         options: `workspace`, and values that override settings (the setting's key with `__` for
@@ -193,6 +197,7 @@ def assemble(
         bus: Where the agent publishes events.
         interruptible: Whether single tool calls can be stopped.
         mcp_servers: Entries from an editor (see `mcp_servers.connect_servers`).
+        needs_model: Whether a model will be asked. If not, none is searched for.
 
     Raises:
         ConfigError: A setting is wrong; the error names it and where it is written.
@@ -201,6 +206,8 @@ def assemble(
     signer = _load_signer(settings)
     for text in settings.notices:
         notice(text)
+    check_provider_names(settings)
+    settings = _name_model(settings, notice, is_needed=needs_model)
     for_model = settings.for_model(settings.model)
     names = DEFAULT_NAMES.extend(
         reserved=settings["reserved.extend"], secret=settings["secrets.extend"]
@@ -267,6 +274,19 @@ def assemble(
     return Assembly(
         agent, settings, notice, extensions, servers, peers, signer, owns_journal=journal is None
     )
+
+
+def _name_model(settings: Settings, notice: Notice, *, is_needed: bool) -> Settings:
+    """Return settings that name a model. The person is told which one was chosen, and why."""
+    if settings.model:
+        return settings
+    from .model_choice import EMBEDDED, ModelCandidate, choose_model_now, describe_choice, use_model
+
+    if not is_needed:
+        return use_model(settings, ModelCandidate(EMBEDDED, "no model is needed"))
+    chosen = choose_model_now(settings)
+    notice(describe_choice(chosen))
+    return use_model(settings, chosen)
 
 
 def _names_outside_catalog() -> list[str]:
@@ -453,11 +473,9 @@ def _make_catalog(
     everything = Catalog(set_loading_modes(settings, apply_policies(tools, chosen)))
     allowed, denied = settings["tools.allowed"], settings["tools.denied"]
     named = (*(allowed or ()), *denied, *chosen.tools, *configured_tool_names(settings))
-    unknown = [
-        _describe_unknown_tool(everything, name)
-        for name in named
-        if name not in everything and name not in FINDERS
-    ]
+    missing = [name for name in named if name not in everything and name not in FINDERS]
+    _refuse_unknown_tools(settings, everything, missing)
+    unknown = [_describe_unknown_tool(everything, name) for name in missing]
     if not for_model.tools_enabled or for_model.tool_mode == "none":
         return Catalog(), unknown
     kept = [
@@ -469,41 +487,29 @@ def _make_catalog(
     return Catalog(kept), unknown
 
 
+def _refuse_unknown_tools(settings: Settings, catalog: Catalog, missing: Iterable[str]) -> None:
+    """Raise ConfigError for tools that a flag or a variable names for this run, and that are not.
+
+    A person's file may name tools of other folders. A server's tools may be waiting for approval.
+    """
+    for_this_run = {
+        name
+        for key in ("tools.allowed", "tools.denied")
+        if settings.origin(key).layer in ("flags", "environment")
+        for name in settings[key] or ()
+    }
+    wrong = [name for name in missing if name in for_this_run and "__" not in name]
+    if wrong:
+        known = {*(tool.full_name for tool in catalog), *_names_outside_catalog()}
+        if wrong[0] not in known:
+            detail, hint = find_tool_problem(wrong[0], known)
+            raise ConfigError(detail, code="tool_unknown", hint=hint)
+
+
 def _describe_unknown_tool(catalog: Catalog, name: str) -> str:
     near = ", ".join(f"`{one}`" for one in catalog.nearest(name))
     suggestion = f"; nearest: {near}" if near else ""
     return f"the settings name a tool `{name}`, and there is none{suggestion}"
-
-
-def create_client(settings: Settings, name: str) -> ModelClient:
-    """Make the client of a model, with what the settings say about its provider.
-
-    Raises:
-        ConfigError: The model is unknown, or the variable of the API key is not set.
-    """
-    provider = settings.provider(name.partition(":")[0])
-    options: dict[str, Any] = {}
-    if provider.base_url:
-        options["base_url"] = provider.base_url
-    if provider.api_key_env:
-        options["api_key"] = _read_key(provider.api_key_env)
-    if provider.force_native_tool_search:
-        options["force_native_tool_search"] = True
-    if provider.ca_bundle:
-        from ferrule.models.http.transport import Transport
-
-        options["transport"] = Transport(ca_file=provider.ca_bundle)
-    return create_model_client(name, **options)
-
-
-def _read_key(variable: str) -> str:
-    key = os.environ.get(variable, "")
-    if not key:
-        raise ConfigError(
-            f"the settings take the API key from `{variable}`, which is not set",
-            hint=f"set `{variable}`, or change `api_key_env`",
-        )
-    return key
 
 
 def _tool_mode(for_model: ModelSettings) -> str:

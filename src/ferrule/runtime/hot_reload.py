@@ -204,8 +204,11 @@ class HotReloader:
     def _assemble(self, before: Assembly) -> Assembly:
         agent = before.agent
         options = self._options
-        if agent.model != before.settings.model:
-            # The person changed the model since; that choice overrides the settings.
+        if (
+            agent.model != before.settings.model
+            or before.settings.origin("model").layer == "default"
+        ):
+            # The person changed the model since, or nobody named it: it stays.
             options = {**options, "model": agent.model}
         notices: list[str] = []
         made = assemble(

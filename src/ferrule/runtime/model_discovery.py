@@ -9,7 +9,7 @@ from typing import cast
 
 from ferrule.core.errors import ProviderError
 from ferrule.core.value_class import frozen
-from ferrule.models.registry import PROVIDERS, Provider, import_object
+from ferrule.models.registry import PROVIDERS, Provider, find_address, import_object
 from ferrule.storage.settings.settings import ProviderSettings, Settings, load_settings
 
 SECONDS = 2.0
@@ -21,11 +21,23 @@ FindModels = Callable[[str], Awaitable[list[str]]]
 
 @frozen
 class DiscoveredModel:
-    """A model that can be used, or an example of a provider's; `detail` says what is missing."""
+    """A model that can be used, or an example of a provider's.
+
+    Attributes:
+        model: Its full name.
+        ready: Whether it can be used.
+        detail: What is configured, or what is missing.
+        protocol: What the provider's API is called.
+        address: The URL of its API, "" if it has none.
+        remark: What people should know of the provider.
+    """
 
     model: str
     ready: bool
     detail: str = ""
+    protocol: str = ""
+    address: str = ""
+    remark: str = ""
 
 
 async def discover_models(settings: Settings | None = None) -> list[DiscoveredModel]:
@@ -34,7 +46,7 @@ async def discover_models(settings: Settings | None = None) -> list[DiscoveredMo
     searches = [
         _find_models(name, provider, in_force.provider(name))
         for name, provider in PROVIDERS.items()
-        if provider.find_models or provider.key_variable
+        if provider.find_models or provider.key_variable or provider.also_called
     ]
     found = await asyncio.gather(*searches)
     return [model for models in found for model in models]
@@ -43,25 +55,40 @@ async def discover_models(settings: Settings | None = None) -> list[DiscoveredMo
 async def _find_models(
     name: str, provider: Provider, settings: ProviderSettings
 ) -> list[DiscoveredModel]:
+    address = find_address(provider, settings.base_url)
+    facts = {"protocol": provider.protocol, "address": address, "remark": provider.remark}
+    example = provider.default_model or provider.example
     if not provider.find_models:
-        return [_check_key(provider, settings)]
+        ready, detail = _check_key(provider, settings)
+        return [DiscoveredModel(example, ready, detail, **facts)]
     find = cast("FindModels", import_object(provider.find_models))
     try:
         async with asyncio.timeout(SECONDS):
-            models = await find(settings.base_url)
+            models = await find(address)
     except TimeoutError:
-        return [DiscoveredModel(provider.example, False, f"no answer in {SECONDS:g} seconds")]
+        return [DiscoveredModel(example, False, f"no answer in {SECONDS:g} seconds", **facts)]
     except ProviderError as error:
         detail = f"{error.detail}: {error.hint}" if error.hint else error.detail
-        return [DiscoveredModel(provider.example, False, detail)]
-    return [DiscoveredModel(f"{name}:{model}", True) for model in models]
+        if error.code == "unreachable":
+            detail = "nothing answers there"
+        return [DiscoveredModel(example, False, detail, **facts)]
+    return [DiscoveredModel(f"{name}:{model}", True, "", **facts) for model in models]
 
 
-def _check_key(provider: Provider, settings: ProviderSettings) -> DiscoveredModel:
-    """Say whether a provider that is only known by its key or its URL can be used."""
+def _check_key(provider: Provider, settings: ProviderSettings) -> tuple[bool, str]:
+    """Say whether a provider that is only known by its key or its URL can be used, and why."""
     variable = settings.api_key_env or provider.key_variable
-    address = settings.base_url or os.environ.get(provider.address_variable)
-    if os.environ.get(variable) or address:
-        return DiscoveredModel(provider.example, True, "the key or the address is set")
-    detail = f"set {variable} (and {provider.address_variable} for another server)"
-    return DiscoveredModel(provider.example, False, detail)
+    if not variable:
+        return False, "needs keys of its own, under the names that the library gives them"
+    moved = settings.base_url or (
+        os.environ.get(provider.address_variable, "") if provider.address_variable else ""
+    )
+    named = [f"{variable} is set"] if os.environ.get(variable) else []
+    if moved:
+        named.append(f"its address is {moved}")
+    is_ready = bool(named) and (bool(moved) or not provider.api_path)
+    if is_ready:
+        return True, ", ".join(named)
+    if provider.api_path:
+        return False, f"set {provider.address_variable} and {variable}"
+    return False, f"set {variable}"

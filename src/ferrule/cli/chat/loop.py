@@ -18,6 +18,7 @@ from ferrule.cli.line_input import discard_typed_input
 from ferrule.cli.live_output import LiveOutput, format_arguments
 from ferrule.cli.permission_prompt import TerminalApprover
 from ferrule.cli.run.one_shot import cancel_on_signals, format_missing_tools
+from ferrule.cli.setup.dialogue import offer_setup
 from ferrule.cli.terminal_agent import assemble_at_terminal
 from ferrule.core.errors import FerruleError, RunCancelled
 from ferrule.core.events import JournalRecord
@@ -49,6 +50,7 @@ async def run_chat(options: dict[str, Any]) -> int:
     session_id = options.get("resume_id")
     if session_id and not options.get("model"):
         options["model"] = find_session_model(session_id)
+    await offer_setup(options)
     prompt = _make_prompt()
     assembly = assemble_at_terminal(options, interruptible=True)
     chat = Chat(assembly, assembly.open_session(session_id))

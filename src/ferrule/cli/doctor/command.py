@@ -99,6 +99,16 @@ def _check_git() -> Iterable[Finding]:
     yield Finding("git", "ok" if found else "note", detail)
 
 
+def _check_model() -> Iterable[Finding]:
+    from .model_report import report_model
+
+    try:
+        return list(report_model(load_settings()))
+    except FerruleError as error:
+        hint = f"; {error.hint}" if error.hint else ""
+        return [Finding("model", "bad", f"{error.detail}{hint}")]
+
+
 def _check_local_model() -> Iterable[Finding]:
     from ferrule.models.local.pull import model_path
 
@@ -154,6 +164,7 @@ CHECKS: tuple[Callable[[], Iterable[Finding]], ...] = (
     _check_path_resolution,
     _check_search,
     _check_git,
+    _check_model,
     _check_local_model,
     _check_terminal,
     _check_sandbox,

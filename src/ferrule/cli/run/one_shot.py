@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from ferrule.cli.live_output import LiveOutput
+from ferrule.cli.setup.dialogue import offer_setup
 from ferrule.cli.terminal import encode_json
 from ferrule.cli.terminal_agent import TerminalAssembly, assemble_at_terminal
 from ferrule.core.calls import ErrorType, ToolResult
@@ -46,6 +47,7 @@ async def run_once(
     """
     if session_id and not options.get("model"):
         options["model"] = find_session_model(session_id)
+    await offer_setup(options)
     assembly = assemble_at_terminal(options)
     schema = options.get("schema") or options.get("schema_multi")
     if schema:

@@ -194,7 +194,7 @@ def _judge(
     from ferrule.cli.terminal_agent import assemble_at_terminal
     from ferrule.engine.replay.what_if import what_if
 
-    catalog = assemble_at_terminal(options).agent.catalog
+    catalog = assemble_at_terminal(options, needs_model=False).agent.catalog
     past = read_past_calls(store, sessions=sessions or None)
     judged = list(what_if(past, lambda workspace: _make_gate(file, workspace), catalog))
     stopped = [one for one in judged if one.stricter]

@@ -40,7 +40,7 @@ def list_tools(as_json: bool, **options: Any) -> None:
     """List the tools: name, side effect, risk, first line of the description."""
     from ferrule.cli.terminal_agent import assemble_at_terminal
 
-    catalog = assemble_at_terminal(options).agent.catalog
+    catalog = assemble_at_terminal(options, needs_model=False).agent.catalog
     if as_json:
         rows = [
             {
@@ -72,7 +72,7 @@ def show(name: str, **options: Any) -> None:
     from ferrule.cli.terminal_agent import assemble_at_terminal
     from ferrule.models.openai.strict_schema import compile_strict
 
-    tool = find_tool(assemble_at_terminal(options).agent.catalog, name)
+    tool = find_tool(assemble_at_terminal(options, needs_model=False).agent.catalog, name)
     click.echo(
         f"{tool.full_name}  ({tool.source}; side effect {tool.side_effect}, risk {tool.risk})\n"
     )
@@ -104,7 +104,7 @@ def call(
     from ferrule.cli.run.one_shot import CALL_EXIT_CODES
     from ferrule.cli.terminal_agent import assemble_at_terminal
 
-    assembly = assemble_at_terminal(options)
+    assembly = assemble_at_terminal(options, needs_model=False)
     tool = find_tool(assembly.agent.catalog, name)
     values = parse_arguments(tool.arguments.schema, arguments, as_json)
     result = asyncio.run(_call(assembly, tool, values))

@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from enum import StrEnum
 
-from ferrule.models.registry import find_provider
+from ferrule.models.registry import PROVIDERS
 
 OPT_IN = "OTEL_SEMCONV_STABILITY_OPT_IN"
 OPT_IN_VALUE = "gen_ai_latest_experimental"
@@ -104,16 +104,12 @@ BUCKETS: dict[Metric, tuple[float, ...]] = {
 """Boundaries that the conventions ask for, in tokens and seconds."""
 
 _NAMES_OF_ANY_LLM = {
-    "azure": "azure.ai.openai",
     "bedrock": "aws.bedrock",
     "gemini": "gcp.gemini",
-    "mistral": "mistral_ai",
-    "moonshot": "moonshot_ai",
     "vertexai": "gcp.vertex_ai",
     "watsonx": "ibm.watsonx.ai",
-    "xai": "x_ai",
 }
-"""Providers behind any-llm whose names are different in the conventions."""
+"""Providers behind any-llm alone whose names are different in the conventions."""
 
 FINISH_REASONS = {
     "end": "stop",
@@ -132,8 +128,8 @@ def provider_and_model(name: str) -> tuple[str, str]:
     provider, _, model = name.partition(":")
     if provider == "any" and "/" in model:
         provider, _, model = model.partition("/")
-        return _NAMES_OF_ANY_LLM.get(provider, provider) or "unknown", model
-    row = find_provider(name)
+        provider = _NAMES_OF_ANY_LLM.get(provider, provider)
+    row = PROVIDERS.get(provider)
     if row is not None and row.telemetry_name:
         provider = row.telemetry_name
     return provider or "unknown", model or name

@@ -139,9 +139,9 @@ def _check_settings(seen: ConfigurationSnapshot, rules: list[PermissionRule]) ->
         return
     for single in _single_keys(tree):
         merged = MergedSettings()
-        try:
-            merged.add_layer("project", read_tree(single), root=seen.workspace)
-        except ConfigError as error:
+        entries = read_tree(single, merged.mistakes)
+        merged.add_layer("project", entries, root=seen.workspace)
+        for error in merged.mistakes.errors:
             yield from convert_error(error, PROJECT_FILE)
         rules += merged.rules
         for notice in merged.notices:

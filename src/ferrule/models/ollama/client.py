@@ -7,6 +7,7 @@ calls come complete, in any chunk, with their arguments as an object; results go
 
 from __future__ import annotations
 
+import asyncio
 import os
 import re
 from collections.abc import Callable, Mapping, Sequence
@@ -49,6 +50,9 @@ from ferrule.models.request_encoding import (
 DEFAULT_URL = "http://127.0.0.1:11434"
 DEFAULT_WINDOW = 32_768
 """Most tokens of `num_ctx` unless more are configured: memory grows with the context window."""
+
+MAX_SHOWN = 32
+"""Most installed models that are asked whether they call tools."""
 
 _OPTION_NAMES = {**CHAT_OPTION_NAMES, "max_tokens": "num_predict"}
 _HEADERS = {"Content-Type": "application/json"}
@@ -174,6 +178,42 @@ async def find_models(base_url: str = "") -> list[str]:
             hint="`ollama serve`, `ollama pull llama3.2`",
         )
     return names
+
+
+async def find_tool_models(base_url: str = "") -> list[str]:
+    """Return the installed models that call tools, the best first.
+
+    The best is the largest whose file takes at most two thirds of this machine's memory; larger
+    ones come last, the smallest of them first.
+
+    Raises:
+        ProviderError: The server cannot be reached.
+    """
+    client = Ollama("any", base_url=base_url)
+    try:
+        answer = await client.transport.get(f"{client.base_url}/api/tags", timeout=10.0)
+        installed = objects_in(parse_object(answer.body).get("models"))[:MAX_SHOWN]
+        sizes = {str(one.get("name", "")): token_count(one.get("size")) for one in installed}
+        can_call = await asyncio.gather(*(_calls_tools(client, name) for name in sizes))
+    finally:
+        await client.close()
+    room = _memory_size() * 2 // 3
+    able = [name for name, can in zip(sizes, can_call, strict=True) if can]
+    fitting = sorted((name for name in able if sizes[name] <= room), key=lambda name: -sizes[name])
+    too_large = sorted((name for name in able if sizes[name] > room), key=lambda name: sizes[name])
+    return [*fitting, *too_large]
+
+
+async def _calls_tools(client: Ollama, model: str) -> bool:
+    shown = await client.transport.post(
+        f"{client.base_url}/api/show", encode_json_bytes({"model": model}), _HEADERS, timeout=10.0
+    )
+    return shown.status == 200 and read_ollama_show(parse_object(shown.body)).tools is True
+
+
+def _memory_size() -> int:
+    """Return this machine's memory in bytes."""
+    return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
 
 
 class OllamaExchange:

@@ -14,12 +14,13 @@ import os
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from ferrule.core.errors import ConfigError
+from ferrule.core.errors import ConfigError, ProviderError
 from ferrule.models.client import Capabilities, ModelOptions, ToolSpec
 from ferrule.models.hosted_tools import refuse_hosted_tools
 from ferrule.models.http.transport import Transport
 
 from .chat_exchange import ChatExchange, EncodedTools, list_models, read_capabilities
+from .differences import ChatDifferences
 
 OPENAI_URL = "https://api.openai.com/v1"
 
@@ -37,6 +38,7 @@ class OpenAIChat:
         headers: Further headers of every request.
         replay_reasoning: Send `reasoning_content` back with answers that made calls, for servers
             that require it.
+        differences: How the server differs from others that speak this format.
     """
 
     def __init__(
@@ -49,12 +51,15 @@ class OpenAIChat:
         name: str = "openai",
         headers: Mapping[str, str] | None = None,
         replay_reasoning: bool = False,
+        differences: ChatDifferences | None = None,
     ) -> None:
         base = base_url or os.environ.get("OPENAI_BASE_URL") or OPENAI_URL
         self.base_url = base.rstrip("/")
-        self.is_openai = self.base_url.startswith("https://api.openai.com/")
+        self.differences = differences or ChatDifferences()
+        at_openai = self.base_url.startswith("https://api.openai.com/")
+        self.is_openai = at_openai or self.differences.like_openai
         key = api_key if api_key is not None else os.environ.get("OPENAI_API_KEY", "")
-        if self.is_openai and not key:
+        if at_openai and not key:
             raise ConfigError(
                 f"`{name}:{model}` needs an API key",
                 code="api_key",
@@ -63,7 +68,9 @@ class OpenAIChat:
         self.model_id = model
         self._provider = name
         self.headers = {"Content-Type": "application/json", **(headers or {})}
-        if key:
+        if key and self.differences.key_header:
+            self.headers[self.differences.key_header] = key.strip()
+        elif key:
             self.headers["Authorization"] = f"Bearer {key.strip()}"
         self._owns_transport = transport is None
         if transport is None:
@@ -105,3 +112,20 @@ class OpenAIChat:
     async def list_models(self) -> list[dict[str, Any]]:
         """Return the entries of `GET /models`; empty if the server has no such list."""
         return await list_models(self)
+
+
+async def find_models(base_url: str = "") -> list[str]:
+    """Return the names of the models that a server lists.
+
+    Raises:
+        ProviderError: It lists none, or cannot be reached.
+    """
+    client = OpenAIChat("any", base_url=base_url)
+    try:
+        entries = await client.list_models()
+    finally:
+        await client.close()
+    names = [str(entry.get("id", "")) for entry in entries]
+    if not any(names):
+        raise ProviderError(f"no models at {client.base_url}", code="model_not_found")
+    return [name for name in names if name]

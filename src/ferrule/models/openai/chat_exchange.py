@@ -6,6 +6,7 @@ a start and an end that do not change, so a turn costs what is new, plus one cop
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Callable, Mapping, Sequence
 from json.encoder import encode_basestring as quote
 from typing import Any, Protocol
@@ -36,6 +37,10 @@ from ferrule.models.request_encoding import (
 )
 
 from .chat_answers import ChatStreamParser, parse_answer
+from .differences import ChatDifferences
+
+_SHORT_ID = 9
+"""Letters and digits of a short call id."""
 
 
 class ChatServer(Protocol):
@@ -47,6 +52,7 @@ class ChatServer(Protocol):
     headers: dict[str, str]
     transport: Transport
     replay_reasoning: bool
+    differences: ChatDifferences
 
     @property
     def model(self) -> str: ...
@@ -55,8 +61,16 @@ class ChatServer(Protocol):
 
 
 async def list_models(server: ChatServer) -> list[dict[str, Any]]:
-    """Return the entries of `GET /models`; empty if the server has no such list."""
+    """Return the entries of `GET /models`; empty if the server has no such list.
+
+    Raises:
+        ProviderError: The server cannot be reached, or refuses the key.
+    """
     answer = await server.transport.get(f"{server.base_url}/models", server.headers, timeout=10.0)
+    if answer.status == 401:
+        raise error_from_response(
+            server.model, answer.status, answer.headers, answer.body, tools=False
+        )
     if answer.status != 200:
         return []
     return objects_in(parse_object(answer.body).get("data"))
@@ -72,18 +86,21 @@ async def read_capabilities(server: ChatServer) -> Capabilities:
 
 
 async def _ask_server(server: ChatServer) -> Capabilities:
+    found = await _read_props(server) if server.differences.asks_props else None
+    return found or read_models_entry(server.model_id, await server.list_models())
+
+
+async def _read_props(server: ChatServer) -> Capabilities | None:
+    """Return what llama.cpp says of its model, or None from any other server.
+
+    A gateway may refuse an address that it does not know as it refuses a wrong key: what it says of
+    the key is read elsewhere.
+    """
     root = server.base_url.removesuffix("/v1")
     answer = await server.transport.retry(
         lambda: server.transport.get(f"{root}/props", server.headers, timeout=10.0)
     )
-    found = read_llama_props(parse_object(answer.body)) if answer.status == 200 else None
-    if found is not None:
-        return found
-    if answer.status in (401, 403):
-        raise error_from_response(
-            server.model, answer.status, answer.headers, answer.body, tools=False
-        )
-    return read_models_entry(server.model_id, await server.list_models())
+    return read_llama_props(parse_object(answer.body)) if answer.status == 200 else None
 
 
 class EncodedTools:
@@ -186,7 +203,9 @@ class ChatExchange:
             parts += (b',"response_format":', encode_json_bytes(shape))
         parts.append(self._request_end)
         if streamed:
-            parts.append(b',"stream":true,"stream_options":{"include_usage":true}')
+            parts.append(b',"stream":true')
+            if self._client.differences.stream_usage:
+                parts.append(b',"stream_options":{"include_usage":true}')
         parts.append(b"}")
         return b"".join(parts)
 
@@ -240,7 +259,7 @@ class ChatExchange:
         if isinstance(message, UserMessage):
             return encode_utf8(f'{{"role":"user","content":{quote(message.text)}}}')
         if isinstance(message, ToolMessage):
-            id = quote(message.call_id)
+            id = quote(self._call_id(message.call_id))
             content = quote(message.text)
             return encode_utf8(f'{{"role":"tool","tool_call_id":{id},"content":{content}}}')
         return self._encode_assistant(message)
@@ -261,7 +280,13 @@ class ChatExchange:
         name = quote(self._names.outbound(call.tool))
         arguments = quote(arguments_as_object(call.arguments))
         function = f'{{"name":{name},"arguments":{arguments}}}'
-        return f'{{"id":{quote(call.id)},"type":"function","function":{function}}}'
+        return f'{{"id":{quote(self._call_id(call.id))},"type":"function","function":{function}}}'
+
+    def _call_id(self, id: str) -> str:
+        """Return a call's id as the server takes it: the same one for a call and its result."""
+        if not self._client.differences.short_call_ids or (len(id) == _SHORT_ID and id.isalnum()):
+            return id
+        return hashlib.sha256(id.encode("utf-8", "replace")).hexdigest()[:_SHORT_ID]
 
 
 def _encode_options(options: ModelOptions, is_openai: bool) -> bytes:

@@ -67,6 +67,21 @@ def choose_tool_mode(capabilities: Capabilities) -> str:
     return "constrained" if capabilities.structured else "text"
 
 
+def explain_tool_mode(capabilities: Capabilities) -> str:
+    """Return why `choose_tool_mode` chooses as it does, as a sentence for people."""
+    source = capabilities.source
+    if capabilities.tools:
+        return f"the model calls tools (source: {source})"
+    if capabilities.tools is None:
+        return (
+            "nobody says whether the model calls tools, so they are sent; should it refuse or "
+            "never see them, the next mode is taken and you are told"
+        )
+    if capabilities.structured:
+        return f"the model calls no tools, but its replies can be forced by a schema ({source})"
+    return f"the model calls no tools, and no schema forces its replies ({source})"
+
+
 async def open_exchange(
     client: ModelClient,
     tool_mode: str = "auto",

@@ -9,6 +9,7 @@ from ferrule.core.errors import ConfigError
 from ferrule.core.value_class import frozen
 from ferrule.permissions.rules import Layer, PermissionRule, RuleList, parse_rule
 
+from .mistakes import Mistakes
 from .table import BY_KEY, GLOBAL_KEYS, MODEL_SETTINGS, PROVIDER_SETTINGS, SETTINGS, Setting
 from .values import Entries, Entry
 
@@ -41,7 +42,11 @@ class Origin:
 
 @dataclass(slots=True)
 class MergedSettings:
-    """Values and origins by key. `notices` says what a repository wanted but did not get."""
+    """Values and origins by key.
+
+    `notices` says what a repository wanted but did not get. `mistakes` collects what is wrong;
+    whoever merges raises them when all layers are in.
+    """
 
     values: dict[str, Any] = field(default_factory=lambda: {s.key: s.default for s in _OWN_VALUE})
     origins: dict[str, Origin] = field(
@@ -49,12 +54,13 @@ class MergedSettings:
     )
     rules: list[PermissionRule] = field(default_factory=list[PermissionRule])
     notices: list[str] = field(default_factory=list[str])
+    mistakes: Mistakes = field(default_factory=Mistakes)
 
     def add_layer(self, layer: LayerName, entries: Entries, *, root: str = "") -> None:
         """Add a stronger layer. `root` is the folder where `/…` in its rules starts.
 
-        Raises:
-            ConfigError: A repository must not set a value, or a rule cannot be parsed.
+        What a repository must not set and rules that cannot be parsed are left out and collected
+        in `mistakes`.
         """
         # A model's own limits are compared with the limits for all models, so those come first.
         for key in sorted(entries, key=lambda key: key not in BY_KEY):
@@ -63,7 +69,8 @@ class MergedSettings:
             if key.startswith("permissions."):
                 self._add_rules(layer, key, entry, root)
             if layer == "project":
-                self._add_from_project(key, setting, entry)
+                with self.mistakes.collect():
+                    self._add_from_project(key, setting, entry)
             else:
                 self._set(layer, key, setting, entry.value, entry.where)
 
@@ -94,12 +101,15 @@ class MergedSettings:
         name = cast(RuleList, key.rpartition(".")[2])
         places = entry.parts or (entry.where,) * len(entry.value)
         for text, where in zip(entry.value, places, strict=True):
-            try:
-                self.rules.append(parse_rule(text, name, layer=_RULES[layer], root=root))
-            except ConfigError as error:
-                raise ConfigError(
-                    f"{where}: {error.detail}", code=error.code, hint=error.hint
-                ) from error
+            with self.mistakes.collect():
+                self.rules.append(_parse_rule(text, where, name, _RULES[layer], root))
+
+
+def _parse_rule(text: str, where: str, name: RuleList, layer: Layer, root: str) -> PermissionRule:
+    try:
+        return parse_rule(text, name, layer=layer, root=root)
+    except ConfigError as error:
+        raise ConfigError(f"{where}: {error.detail}", code=error.code, hint=error.hint) from error
 
 
 def find_setting(key: str) -> Setting:

@@ -24,6 +24,7 @@ from ferrule.storage.store_urls import is_url, refuse_password
 from ferrule.storage.trust import PROJECT_FILE, ConfigurationSnapshot, TrustStore, is_python_file
 
 from .merge import LAYER_ORDER, MergedSettings, Origin, find_setting
+from .mistakes import Mistakes
 from .table import ALIASES, BY_KEY, GLOBAL_KEYS, SETTINGS
 from .values import Entries, Entry, read_environment, read_flags, read_tree, unknown_setting_error
 from .yaml_tree import parse_yaml
@@ -95,7 +96,8 @@ class Settings:
 
     @property
     def model(self) -> str:
-        return self["model"]
+        """The model's full name, or "" if none is named."""
+        return self["model"] or ""
 
     @property
     def mode(self) -> str:
@@ -201,13 +203,16 @@ def load_settings(
         trust: What the person trusts; by default their own store.
 
     Raises:
-        ConfigError: Something is wrong. The message names the first place.
+        ConfigError: Something is wrong. The message names all places, a line each.
     """
     merged = MergedSettings()
+    mistakes = merged.mistakes
     own_file = user_file or paths.config() / USER_FILE_NAME
-    user = _read_file(own_file)
-    from_environment, notices = read_environment(os.environ if environment is None else environment)
-    from_flags = read_flags(flags or {})
+    user = _read_file(own_file, mistakes)
+    from_environment, notices = read_environment(
+        os.environ if environment is None else environment, mistakes
+    )
+    from_flags = read_flags(flags or {}, mistakes)
     root = _workspace(workspace, user, from_environment, from_flags)
     if user_file is None:
         _refuse_repository_folder(own_file.parent, root)
@@ -216,9 +221,10 @@ def load_settings(
         "user", _resolve_python_files(user, own_file.parent), root=str(own_file.parent)
     )
     repository = (trust or TrustStore()).read(root)
-    merged.add_layer("project", _read_project(root, repository, merged.notices))
+    merged.add_layer("project", _read_project(root, repository, merged))
     merged.add_layer("environment", from_environment)
     merged.add_layer("flags", from_flags)
+    mistakes.raise_all()
     for key in ("journal.path", "artifacts.store"):
         location = merged.values[key]
         if is_url(location):
@@ -271,14 +277,14 @@ def _refuse_repository_folder(folder: Path, root: Path) -> None:
         )
 
 
-def _read_file(path: Path) -> Entries:
+def _read_file(path: Path, mistakes: Mistakes) -> Entries:
     try:
         data = path.read_bytes()
     except FileNotFoundError:
         return {}
     except OSError as error:
         raise ConfigError(f"cannot read `{path}`: {error.strerror}") from error
-    return read_tree(parse_yaml(data, str(path)))
+    return read_tree(parse_yaml(data, str(path)), mistakes)
 
 
 def _resolve_python_files(entries: Entries, folder: Path) -> Entries:
@@ -312,18 +318,19 @@ def check_python_names(entry: Entry | None) -> None:
             )
 
 
-def _read_project(root: Path, snapshot: ConfigurationSnapshot, notices: list[str]) -> Entries:
+def _read_project(root: Path, snapshot: ConfigurationSnapshot, merged: MergedSettings) -> Entries:
     if snapshot.state in ("untrusted", "changed"):
         state = "is not trusted"
         if snapshot.state == "changed":
             state = "was changed since you trusted it"
-        notices.append(
+        merged.notices.append(
             f"the configuration in `{root}` {state} and has no effect; `ferrule trust` shows it"
         )
     if snapshot.state != "trusted" or PROJECT_FILE not in snapshot.files:
         return {}
     # The very bytes whose hash was trusted: the file is not read a second time.
     data = snapshot.files[PROJECT_FILE]
-    entries = read_tree(parse_yaml(data, str(root / PROJECT_FILE)))
-    check_python_names(entries.get("tools.python"))
+    entries = read_tree(parse_yaml(data, str(root / PROJECT_FILE)), merged.mistakes)
+    with merged.mistakes.collect():
+        check_python_names(entries.get("tools.python"))
     return entries

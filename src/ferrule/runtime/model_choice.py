@@ -1,0 +1,204 @@
+"""Choose a model where none is named: by a key, from a running Ollama, or the embedded one."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import re
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
+
+from ferrule.core.errors import FerruleError
+from ferrule.models.key_check import KeyCheck, ServedModel, check_key
+from ferrule.models.registry import PROVIDERS, Provider, find_address, import_object
+from ferrule.storage.settings.merge import Origin
+from ferrule.storage.settings.settings import ProviderSettings, Settings
+
+from .model_clients import create_client
+
+EMBEDDED = "local:smollm2"
+"""The model that is there when nothing else is."""
+SECONDS = 2.0
+"""How long the search may take, for each server that is asked."""
+
+_NOT_FOR_CHAT = re.compile(
+    r"embed|whisper|tts|rerank|moderation|dall-e|image|audio|guard|transcri|ocr", re.I
+)
+
+
+@dataclass(frozen=True, slots=True)
+class ModelCandidate:
+    """A model that can be used from here.
+
+    Attributes:
+        model: Its full name.
+        reason: Why it can be used, as the end of a sentence.
+    """
+
+    model: str
+    reason: str
+
+    @property
+    def is_embedded(self) -> bool:
+        """Whether it is the model that is there when nothing else is."""
+        return self.model == EMBEDDED
+
+
+def choose_model_now(settings: Settings) -> ModelCandidate:
+    """Do `choose_model` from code that is not async, whether or not an event loop runs."""
+    with ThreadPoolExecutor(1) as pool:
+        return pool.submit(asyncio.run, choose_model(settings)).result()
+
+
+def use_model(settings: Settings, chosen: ModelCandidate) -> Settings:
+    """Return settings that name this model. The layer stays `default`: nobody named it."""
+    return replace(
+        settings,
+        values={**settings.values, "model": chosen.model},
+        origins={**settings.origins, "model": Origin("default", chosen.reason)},
+    )
+
+
+def describe_choice(chosen: ModelCandidate) -> str:
+    """Return the one line that says which model is used although none was named."""
+    if chosen.is_embedded:
+        return (
+            f"no model is set, {chosen.reason}: using the embedded `{chosen.model}`. It has 135 "
+            "million parameters: it shows how tools are called, and is wrong about most other "
+            "things. `ferrule setup` shows how to get a better one"
+        )
+    return (
+        f"no model is set: using `{chosen.model}`, because {chosen.reason}; "
+        "`ferrule setup` keeps or changes that"
+    )
+
+
+async def choose_model(settings: Settings) -> ModelCandidate:
+    """Return the best model that can be used without being named."""
+    found = [*await find_keyed_models(settings), *await _find_ollama_models(settings)]
+    if found:
+        return found[0]
+    return ModelCandidate(EMBEDDED, "no provider's key is set and no Ollama is running")
+
+
+async def find_candidates(settings: Settings) -> list[ModelCandidate]:
+    """Return all models that can be used from here, best first; the embedded one is the last.
+
+    Besides what `choose_model` asks, servers on this machine are asked for their models.
+    """
+    groups = await asyncio.gather(
+        find_keyed_models(settings), _find_ollama_models(settings), _find_served_models(settings)
+    )
+    embedded = ModelCandidate(EMBEDDED, "it is built in: tiny, without key, server or network")
+    return [*(candidate for group in groups for candidate in group), embedded]
+
+
+async def find_keyed_models(settings: Settings) -> list[ModelCandidate]:
+    """Return a model of each provider whose key is set, in the order of the table."""
+    rows = {
+        name: row
+        for name, row in PROVIDERS.items()
+        if row.default_model and os.environ.get(key_variable(row, settings.provider(name)))
+    }
+    found = await asyncio.gather(
+        *(_choose_hosted_model(name, row, settings) for name, row in rows.items())
+    )
+    return [candidate for candidate in found if candidate is not None]
+
+
+def key_variable(row: Provider, configured: ProviderSettings) -> str:
+    """Return the name of the variable that contains a provider's key, or ""."""
+    return configured.api_key_env or row.key_variable
+
+
+def is_elsewhere(row: Provider, configured: ProviderSettings) -> bool:
+    """Whether settings or environment name another address than the provider's own."""
+    variable = row.address_variable
+    return bool(configured.base_url or (variable and os.environ.get(variable)))
+
+
+async def _choose_hosted_model(
+    name: str, row: Provider, settings: Settings
+) -> ModelCandidate | None:
+    configured = settings.provider(name)
+    variable = key_variable(row, configured)
+    if not is_elsewhere(row, configured):
+        return ModelCandidate(row.default_model, f"{variable} is set")
+    # Another server may not have the provider's own models: it is asked which it has.
+    try:
+        async with asyncio.timeout(SECONDS):
+            check = await check_provider(name, settings)
+    except (TimeoutError, FerruleError):
+        return None
+    if check.accepted is False:
+        return None
+    wanted = row.default_model.partition(":")[2]
+    model = pick_chat_model(check.models, wanted)
+    if not model:
+        return None
+    address = find_address(row, configured.base_url)
+    return ModelCandidate(f"{name}:{model}", f"{variable} is set, and {address} has it")
+
+
+def pick_chat_model(listed: Sequence[str], wanted: str) -> str:
+    """Return the wanted model if it is listed, else the first that answers messages, else ""."""
+    if wanted in listed:
+        return wanted
+    return next((name for name in listed if not _NOT_FOR_CHAT.search(name)), "")
+
+
+async def check_provider(name: str, settings: Settings, model: str = "any") -> KeyCheck:
+    """Check the key of a provider.
+
+    Raises:
+        ConfigError: The provider cannot be set up, for want of a key or an address.
+        ProviderError: It cannot be reached.
+    """
+    client = create_client(settings, f"{name}:{model}")
+    try:
+        if not isinstance(client, ServedModel) or not PROVIDERS[name].key_path:
+            return KeyCheck(None, "it needs no key")
+        return await check_key(client, PROVIDERS[name].key_path)
+    finally:
+        await client.close()
+
+
+async def _find_ollama_models(settings: Settings) -> list[ModelCandidate]:
+    """Return the installed models of a running Ollama that call tools, the best first."""
+    find = import_object(PROVIDERS["ollama"].find_tool_models)
+    try:
+        async with asyncio.timeout(SECONDS):
+            names = await find(settings.provider("ollama").base_url)
+    except (TimeoutError, FerruleError):
+        return []
+    reasons = [f"it is the best of {len(names)} that Ollama has and that call tools"]
+    if len(names) == 1:
+        reasons = ["it is the one that Ollama has and that calls tools"]
+    reasons += ["Ollama has it, and it calls tools"] * len(names)
+    return [
+        ModelCandidate(f"ollama:{name}", reason)
+        for name, reason in zip(names, reasons, strict=False)
+    ]
+
+
+async def _find_served_models(settings: Settings) -> list[ModelCandidate]:
+    """Return a model of each server on this machine that answers at its usual address."""
+    rows = {name: row for name, row in PROVIDERS.items() if row.is_preset and row.find_models}
+    found = await asyncio.gather(
+        *(_find_served_model(name, row, settings) for name, row in rows.items())
+    )
+    return [candidate for candidate in found if candidate is not None]
+
+
+async def _find_served_model(name: str, row: Provider, settings: Settings) -> ModelCandidate | None:
+    address = find_address(row, settings.provider(name).base_url)
+    try:
+        async with asyncio.timeout(SECONDS):
+            listed = await import_object(row.find_models)(address)
+    except (TimeoutError, FerruleError):
+        return None
+    model = pick_chat_model(listed, "")
+    if not model:
+        return None
+    return ModelCandidate(f"{name}:{model}", f"a server at {address} has it")

@@ -1,0 +1,177 @@
+"""`ferrule setup`, and the first run of somebody who never chose a model."""
+
+from __future__ import annotations
+
+import os
+import pty
+import select
+import subprocess
+import sys
+import termios
+from pathlib import Path
+from typing import Any
+
+import gateways
+import pytest
+
+from ferrule.storage.settings.settings import load_settings
+from ferrule.storage.settings.writing import write_setting
+
+MAIN = "import sys; from ferrule.cli.entry import main; sys.argv[0] = 'ferrule'; main()"
+
+
+@pytest.fixture(autouse=True)
+def no_ollama(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OLLAMA_HOST", "http://127.0.0.1:9")
+
+
+def at_a_terminal(words: list[str], environment: dict[str, str], *typed: bytes) -> tuple[int, str]:
+    """`ferrule` at a terminal; one line is typed for each question."""
+    ours, theirs = pty.openpty()
+    termios.tcsetwinsize(theirs, (40, 100))
+    lines = list(typed)
+    questions = 0
+    seen = b""
+    with subprocess.Popen(
+        [sys.executable, "-c", MAIN, *words],
+        stdin=theirs,
+        stdout=theirs,
+        stderr=theirs,
+        env=environment,
+        start_new_session=True,
+    ) as running:
+        os.close(theirs)
+        while select.select([ours], [], [], 60)[0]:
+            try:
+                piece = os.read(ours, 65536)
+            except OSError:
+                break
+            seen += piece
+            if seen.count(b"q to leave): ") > questions and lines:
+                questions += 1
+                os.write(ours, lines.pop(0))
+        code = running.wait(timeout=60)
+    os.close(ours)
+    return code, seen.decode().replace("\r\n", "\n")
+
+
+@pytest.mark.proves("setup.first-run")
+def test_the_first_run_at_a_terminal_asks_once_and_the_next_not_at_all(
+    folder: Path, own_folders: Path, environment: dict[str, str]
+) -> None:
+    with gateways.served(gateways.litellm()) as url:
+        environment |= {"OPENAI_API_KEY": gateways.KEY, "OPENAI_BASE_URL": f"{url}/v1"}
+        environment["NO_COLOR"] = "1"
+        words = ["run", "--allow", "Read", "What does the note say?"]
+        code, screen = at_a_terminal(words, environment, b"\n")
+        assert (code, screen.count("q to leave")) == (0, 1)
+        assert "openai:house-model" in screen and "the key in OPENAI_API_KEY is accepted" in screen
+        assert screen.endswith("It says: one, two.\n")
+        assert load_settings().model == "openai:house-model"
+        code, screen = at_a_terminal(words, environment)
+        assert code == 0 and "q to leave" not in screen
+
+
+@pytest.mark.proves("setup.first-run")
+def test_who_leaves_the_question_goes_on_with_what_was_found(
+    folder: Path, environment: dict[str, str]
+) -> None:
+    with gateways.served(gateways.litellm()) as url:
+        environment |= {"OPENAI_API_KEY": gateways.KEY, "OPENAI_BASE_URL": f"{url}/v1"}
+        words = ["run", "--allow", "Read", "What does the note say?"]
+        code, screen = at_a_terminal(words, environment, b"q\n")
+    assert code == 0 and "no model is set: using `openai:house-model`" in screen
+    assert load_settings().model == ""
+
+
+@pytest.mark.proves("setup.first-run")
+def test_wrong_answers_are_explained_and_asked_again(
+    folder: Path, environment: dict[str, str]
+) -> None:
+    with gateways.served(gateways.litellm()) as url:
+        environment |= {"OPENAI_API_KEY": gateways.KEY, "OPENAI_BASE_URL": f"{url}/v1"}
+        answers = (b"gpt\n", b"claud:x\n", b"openai:mistyped\n", b"openai:mistyped\n")
+        code, screen = at_a_terminal(["setup"], environment, *answers)
+    assert code == 0
+    assert "write `provider:model`" in screen and "did you mean `anthropic`" in screen
+    assert screen.count("`mistyped` is not among the models") == 2
+    assert load_settings().model == "openai:mistyped"
+
+
+@pytest.mark.proves("setup.checks-key")
+def test_a_key_that_is_refused_is_not_written_down(
+    ferrule: Any, own_folders: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with gateways.served(gateways.openai()) as url:
+        monkeypatch.setenv("OPENAI_BASE_URL", f"{url}/v1")
+        monkeypatch.setenv("OPENAI_API_KEY", "wrong")
+        ran = ferrule("setup", "--model", "openai:house-model")
+        assert (ran.code, "OPENAI_API_KEY is refused" in ran.err) == (6, True)
+        assert not (own_folders / "config/ferrule.yaml").exists()
+        monkeypatch.setenv("OPENAI_API_KEY", gateways.KEY)
+        assert ferrule("setup", "--model", "openai:house-model").code == 0
+    text = (own_folders / "config/ferrule.yaml").read_text()
+    assert text == 'model: "openai:house-model"\n' and gateways.KEY not in text
+
+
+@pytest.mark.proves("setup.checks-key")
+def test_a_key_is_checked_where_the_list_of_models_is_public(
+    ferrule: Any, monkeypatch: pytest.MonkeyPatch, own_folders: Path
+) -> None:
+    gateway = gateways.openrouter()
+    with gateways.served(gateway) as url:
+        file = own_folders / "config/ferrule.yaml"
+        file.parent.mkdir()
+        file.write_text(f"providers: {{openrouter: {{base_url: '{url}/api/v1'}}}}\n")
+        monkeypatch.setenv("OPENROUTER_API_KEY", gateways.KEY)
+        assert ferrule("setup", "-m", "openrouter:house/model").code == 0
+    assert not gateway.asked, "the check costs nothing"
+
+
+def test_without_a_terminal_nothing_is_asked(ferrule: Any, script: Any) -> None:
+    ran = ferrule("setup")
+    assert ran.code == 2 and "--model" in ran.err and "--yes" in ran.err
+
+
+@pytest.mark.proves("models.none-named")
+def test_a_run_without_a_model_says_in_one_line_which_it_takes(
+    folder: Path, ferrule: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with gateways.served(gateways.openai()) as url:
+        monkeypatch.setenv("OPENAI_BASE_URL", f"{url}/v1")
+        monkeypatch.setenv("OPENAI_API_KEY", gateways.KEY)
+        ran = ferrule("run", "--allow", "Read", "What does the note say?")
+    assert ran.code == 0
+    lines = [line for line in ran.err.splitlines() if "no model is set" in line]
+    assert len(lines) == 1 and "`openai:house-model`" in lines[0]
+
+
+@pytest.mark.proves("setup.keeps-file")
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        ("", 'model: "a:b"\n'),
+        ("mode: plan\n", 'mode: plan\nmodel: "a:b"\n'),
+        ("# mine\nmodel: x:y # why\nmode: plan\n", '# mine\nmodel: "a:b"\nmode: plan\n'),
+        ('# about it\n#model: null\nmode: "plan"', '# about it\nmodel: "a:b"\nmode: "plan"'),
+        ("limits:\n  max_turns: 3", 'limits:\n  max_turns: 3\nmodel: "a:b"\n'),
+    ],
+)
+def test_one_line_of_the_settings_changes_and_no_other(
+    tmp_path: Path, before: str, after: str
+) -> None:
+    file = tmp_path / "config/ferrule.yaml"
+    file.parent.mkdir()
+    file.write_text(before)
+    write_setting(file, "model", "a:b")
+    assert file.read_text() == after
+
+
+@pytest.mark.proves("setup.keeps-file")
+@pytest.mark.parametrize("before", ["model: >-\n  folded\n  text\n", "{mode: plan}\n"])
+def test_a_file_that_one_line_cannot_change_is_left_alone(tmp_path: Path, before: str) -> None:
+    file = tmp_path / "ferrule.yaml"
+    file.write_text(before)
+    with pytest.raises(Exception, match=r"ferrule\.yaml"):
+        write_setting(file, "model", "a:b")
+    assert file.read_text() == before

@@ -1,0 +1,119 @@
+"""Which model is used where none is named, on made-up machines."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+
+from ferrule.models.ollama import client as ollama_client
+from ferrule.models.registry import PROVIDERS
+from ferrule.runtime import model_choice
+from ferrule.runtime.model_choice import choose_model, describe_choice, find_candidates
+from ferrule.storage.settings.settings import load_settings
+from ferrule.testing.http_double import HttpDouble, Reply, Request
+
+GIB = 1 << 30
+
+
+def ollama(sizes: Mapping[str, float], without_tools: str = "") -> HttpDouble:
+    """An Ollama with models of these sizes in GiB."""
+
+    def answer(request: Request) -> Reply:
+        if request.target == "/api/tags":
+            models = [{"name": name, "size": int(size * GIB)} for name, size in sizes.items()]
+            return Reply(json={"models": models})
+        name = request.json()["model"]
+        listed = ["completion"] if name == without_tools else ["completion", "tools"]
+        return Reply(json={"capabilities": listed, "model_info": {}})
+
+    return HttpDouble(answer)
+
+
+@pytest.fixture(autouse=True)
+def machine(monkeypatch: pytest.MonkeyPatch) -> None:
+    """16 GiB of memory, and no server of another test."""
+    monkeypatch.setattr(ollama_client, "_memory_size", lambda: 16 * GIB)
+    monkeypatch.setenv("OLLAMA_HOST", "http://127.0.0.1:9")
+
+
+@pytest.mark.proves("models.none-named")
+async def test_the_embedded_model_is_the_last_resort_and_is_called_what_it_is() -> None:
+    chosen = await choose_model(load_settings())
+    assert chosen.model == "local:smollm2" and chosen.is_embedded
+    line = describe_choice(chosen)
+    assert "135 million parameters" in line and "`ferrule setup`" in line and "\n" not in line
+
+
+@pytest.mark.proves("models.none-named")
+async def test_the_largest_model_that_fits_and_calls_tools_is_taken_from_a_running_ollama(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    sizes = {"small": 1.0, "huge": 40.0, "mute": 9.0, "right": 8.0, "vast": 60.0}
+    async with ollama(sizes, without_tools="mute") as server:
+        monkeypatch.setenv("OLLAMA_HOST", server.url)
+        chosen = await choose_model(load_settings())
+        found = await find_candidates(load_settings())
+    assert chosen.model == "ollama:right"
+    names = [one.model for one in found if one.model.startswith("ollama:")]
+    assert names == ["ollama:right", "ollama:small", "ollama:huge", "ollama:vast"]
+    assert found[-1].is_embedded
+
+
+@pytest.mark.proves("models.none-named")
+async def test_an_ollama_without_a_tool_model_is_passed_over(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async with ollama({"mute": 1.0}, without_tools="mute") as server:
+        monkeypatch.setenv("OLLAMA_HOST", server.url)
+        assert (await choose_model(load_settings())).is_embedded
+
+
+@pytest.mark.proves("models.none-named")
+async def test_a_key_comes_before_a_running_ollama(monkeypatch: pytest.MonkeyPatch) -> None:
+    async with ollama({"right": 8.0}) as server:
+        monkeypatch.setenv("OLLAMA_HOST", server.url)
+        monkeypatch.setenv("GROQ_API_KEY", "k")
+        chosen = await choose_model(load_settings())
+        assert (chosen.model, chosen.reason) == (
+            PROVIDERS["groq"].default_model,
+            "GROQ_API_KEY is set",
+        )
+        monkeypatch.setenv("HF_TOKEN", "only for downloads")
+        monkeypatch.delenv("GROQ_API_KEY")
+        assert (await choose_model(load_settings())).model == "ollama:right"
+
+
+@pytest.mark.proves("models.none-named")
+@pytest.mark.parametrize(
+    ("listed", "model"),
+    [
+        (["text-embedding-3", "whisper-1", "house-model"], "openai:house-model"),
+        (["house-model", "gpt-5.5"], "openai:gpt-5.5"),
+        (["text-embedding-3"], "local:smollm2"),
+        (None, "local:smollm2"),
+    ],
+)
+async def test_a_gateway_is_asked_which_models_it_has(
+    listed: list[str] | None, model: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def answer(request: Request) -> Reply:
+        if listed is None:
+            return Reply(401, json={"error": {"message": "wrong key"}})
+        return Reply(json={"data": [{"id": name} for name in listed]})
+
+    async with HttpDouble(answer) as server:
+        monkeypatch.setenv("OPENAI_API_KEY", "k")
+        monkeypatch.setenv("OPENAI_BASE_URL", f"{server.url}/v1")
+        assert (await choose_model(load_settings())).model == model
+
+
+async def test_a_server_that_does_not_answer_is_waited_for_only_briefly(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(model_choice, "SECONDS", 0.05)
+    async with HttpDouble(lambda request: Reply(hold_head=True)) as server:
+        monkeypatch.setenv("OLLAMA_HOST", server.url)
+        chosen: Any = await choose_model(load_settings())
+    assert chosen.is_embedded
