@@ -297,8 +297,8 @@ def test_all_mistakes_of_the_settings_are_named_at_once(
             "6:39: `models.a:b.seed` = `x`",
             "7:22: keys must not be written in files",
             "FERRULE_COMMANDS_SHELL: `commands.shell` = `perhaps`",
-            "5:22: rule `Bash(`",
-            "5:31: rule `Reed`",
+            ":5:23: rule `Bash(`",
+            ":5:32: rule `Reed`",
         )
     ):
         assert words in lines[number], lines[number]

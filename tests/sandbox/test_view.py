@@ -30,8 +30,12 @@ pytestmark = pytest.mark.skipif(
 
 
 @pytest.fixture
-def root(tmp_path: Path) -> Path:
-    """A workspace with an ordinary file and two secrets, beside another project."""
+def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A workspace with an ordinary file and two secrets, beside another project. No environment of
+    the person who runs the tests is active.
+    """
+    monkeypatch.setenv("PATH", "/usr/local/bin:/usr/bin:/bin")
+    monkeypatch.delenv("VIRTUAL_ENV", raising=False)
     (tmp_path / "other").mkdir()
     (tmp_path / "other/file").write_text("another project")
     root = tmp_path / "work"
@@ -433,7 +437,7 @@ async def test_a_program_out_of_sight_is_told_from_one_that_is_not_there(
     program.write_text("#!/bin/sh\n")
     program.chmod(0o755)
     with opened(root) as folder:
-        with pytest.raises(ToolFailed, match="not visible"):
+        with pytest.raises(ToolFailed, match=r"out of sight.*readable"):
             await sandbox.run(Command(("program",), str(program), folder, {}, lambda data: True))
         with pytest.raises(ToolFailed, match="no such program"):
             await sandbox.run(

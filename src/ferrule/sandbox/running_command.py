@@ -26,6 +26,7 @@ from .command import Command, CommandResult, OutputSink
 from .inside.protocol import END, Launch
 from .launcher import Launcher, open_memory_file
 from .policy import AppliedProtections
+from .unseen_programs import explain_unseen
 
 _CHUNK = 65536
 _DRAIN_SECONDS = 0.5
@@ -344,10 +345,7 @@ def start_failure(name: str, error_number: int, program: str) -> ToolFailed:
     """Return the error for a program that could not be executed, by the error number."""
     name = shlex.quote(name)
     if error_number == errno.ENOENT and os.path.isabs(program) and os.path.exists(program):  # noqa: PTH110, PTH117  names of programs are text
-        return ToolFailed(
-            ErrorType.NOT_FOUND,
-            f"{name} was not run: `{program}`, or its interpreter, is not visible to commands",
-        )
+        return ToolFailed(ErrorType.NOT_FOUND, f"{name} was not run: {explain_unseen(program)}")
     if error_number == errno.ENOENT:
         return ToolFailed(ErrorType.NOT_FOUND, f"{name} was not run: there is no such program")
     if error_number == errno.EACCES:

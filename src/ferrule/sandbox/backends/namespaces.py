@@ -96,7 +96,7 @@ class NamespaceBackend:
     def encode_session(self) -> bytes:
         """Return the record for the fork server, made anew whenever one is started."""
         places = self.ensure_session_paths()
-        found = inspect_machine(os.environ, self._home, places)
+        found = inspect_machine(os.environ, self._home, places, str(self.policy.root))
         found_groups = find_groups(self.policy.limits, Path(places.base).name)
         self._groups = found_groups.groups
         names = self.policy.names

@@ -120,7 +120,11 @@ def session_steps(policy: SandboxPolicy, found: MachineFolders) -> tuple[Step, .
 def _system_steps(found: MachineFolders) -> Iterator[Step]:
     for name, target in sorted(found.root_entries.items()):
         yield ("link", f"/{name}", target) if target else ("read", f"/{name}", f"/{name}")
+    # What toolchains hide is not there yet: it is covered with them.
+    later = {hidden for bind in found.toolchains for hidden in bind.hidden}
     for path, folder in sorted(found.closed.items()):
+        if path in later:
+            continue
         yield ("cover", path, f"{found.session.held}/{_cover_name(folder)}")
 
 

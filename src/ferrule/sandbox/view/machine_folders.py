@@ -17,6 +17,7 @@ from pathlib import Path
 from ferrule.permissions.protected_names import DEFAULT_NAMES
 
 from . import certificates, git_config
+from .environments import find_environments
 from .layout import SYSTEM, MachineFolders, SessionPaths
 from .toolchains import find_toolchains
 
@@ -46,14 +47,23 @@ _CLOSED_NAMES = (
 
 
 def inspect_machine(
-    environment: Mapping[str, str], home: str, places: SessionPaths
+    environment: Mapping[str, str], home: str, places: SessionPaths, root: str = ""
 ) -> MachineFolders:
     """Look at this machine, and write the session's own git configuration.
 
-    `environment` is that of the commands: their PATH says which toolchains they use.
+    Args:
+        environment: That of the commands: it says which toolchains and environments they use.
+        home: The person's home folder.
+        places: The folders of the session.
+        root: The workspace, "" if commands see none.
     """
     write_git_identity(environment, home, places)
-    binds = find_toolchains(Path(home), environment.get("PATH", ""), (sys.prefix, sys.base_prefix))
+    binds = find_toolchains(
+        Path(home),
+        environment.get("PATH", ""),
+        (sys.prefix, sys.base_prefix),
+        find_environments(environment, home, root) if root else (),
+    )
     closed = dict(_closed_paths(Path("/etc")))
     for bind in binds:
         closed.update((hidden, os.path.isdir(hidden)) for hidden in bind.hidden)  # noqa: PTH112  text, as all of them

@@ -58,8 +58,12 @@ TOOLCHAINS = (
     ".rustup/toolchains",
     ".rustup/settings.toml",
     ".cargo/bin",
+    ".cargo/registry",
+    ".cargo/git",
     ".cargo/env",
     "go/bin",
+    "go/pkg/mod",
+    "sdk",
     ".local/go",
     ".ghcup/bin",
     ".ghcup/ghc",
@@ -154,6 +158,10 @@ They come on top of those of `permissions.protected_names`.
 """
 
 
+MAX_ENVIRONMENTS = 500
+"""Folders of one place that are looked into for names that are hidden."""
+
+
 @frozen
 class ReadOnlyBind:
     """A file or folder that commands see at its own path, read-only.
@@ -166,7 +174,7 @@ class ReadOnlyBind:
 
 
 def find_toolchains(
-    home: Path, path: str = "", prefixes: Iterable[str] = ()
+    home: Path, path: str = "", prefixes: Iterable[str] = (), environments: Iterable[str] = ()
 ) -> tuple[ReadOnlyBind, ...]:
     """Return what exists of the table below `home`, and where links in it lead.
 
@@ -177,6 +185,7 @@ def find_toolchains(
         path: A PATH. Of its folders those are added, without others beside them, that are below the
             table in whatever home (the interpreter that runs Ferrule may be another user's).
         prefixes: Where interpreters are; treated like the folders of `path`.
+        environments: Further places, added as they are (`environments.find_environments`).
     """
     found: dict[str, ReadOnlyBind] = {}
     for home_path in {home, Path(os.path.realpath(home))}:
@@ -189,6 +198,8 @@ def find_toolchains(
         for folder in {entry, os.path.realpath(entry)}:
             if _is_in_table(folder):
                 _add(found, Path(folder))
+    for place in environments:
+        found[place] = ReadOnlyBind(place, _hidden_paths(Path(place)))
     return _outermost(found.values())
 
 
@@ -215,14 +226,32 @@ def _is_in_table(path: str) -> bool:
 
 
 def _hidden_paths(place: Path) -> tuple[str, ...]:
+    """Return what is hidden in a folder of programs, or in the environments that it holds."""
     if not place.is_dir():
         return ()
+    hidden: list[str] = []
+    for folder in (place, *_folders_in(place)[:MAX_ENVIRONMENTS]):
+        hidden += (f"{folder}/{name}" for name in _secret_names(folder))
+    return tuple(sorted(hidden))
+
+
+def _folders_in(place: Path) -> list[Path]:
     try:
-        names = sorted(child.name for child in place.iterdir())
+        return sorted(Path(entry.path) for entry in os.scandir(place) if entry.is_dir())
     except OSError:
-        return ()  # what we cannot list, commands cannot either
-    secret = (n for n in names if n in HIDDEN or DEFAULT_NAMES.check(n, write=False) is not None)
-    return tuple(str(place / name) for name in secret)
+        return []  # what we cannot list, commands cannot either
+
+
+def _secret_names(folder: Path) -> list[str]:
+    try:
+        names = [child.name for child in folder.iterdir()]
+    except OSError:
+        return []
+    return [
+        name
+        for name in names
+        if name in HIDDEN or DEFAULT_NAMES.check(name, write=False) is not None
+    ]
 
 
 def _outermost(binds: Iterable[ReadOnlyBind]) -> tuple[ReadOnlyBind, ...]:

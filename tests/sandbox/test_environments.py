@@ -1,0 +1,264 @@
+"""What people's programs are installed with runs confined, and what is secret beside it does not
+show: one layout of folders for each manager.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from shelled import says
+
+from ferrule.sandbox.backends.probes import probe
+from ferrule.sandbox.policy import SandboxPolicy
+from ferrule.sandbox.sandbox import Sandbox
+from ferrule.sandbox.unseen_programs import explain_unseen
+from ferrule.sandbox.view.environments import find_environments
+
+pytestmark = pytest.mark.skipif(
+    not probe().namespaces,
+    reason=f"no namespaces here: {probe().why.get('namespaces', 'not Linux')}",
+)
+
+SECRET = "sk-secret-of-the-person"
+
+LAYOUTS: dict[str, tuple[str, str, tuple[str, ...], tuple[str, ...]]] = {
+    # name: folder of the program (`H` is the home, `X` another place), a file that it reads,
+    # markers that the manager leaves, secrets beside it
+    "venv outside": (
+        "X/envs/web/bin",
+        "lib/python3.12/site-packages/m.txt",
+        ("pyvenv.cfg",),
+        ("pip.conf",),
+    ),
+    "venv in a home": ("H/.venvs/web/bin", "lib/python3.12/m.txt", ("pyvenv.cfg",), ("pip.conf",)),
+    "venv that is a project": (
+        "H/project/bin",
+        "lib/python3.12/m.txt",
+        ("pyvenv.cfg",),
+        (".env", "notes.txt"),
+    ),
+    "poetry": (
+        "H/.cache/pypoetry/virtualenvs/web-x/bin",
+        "lib/python3.12/m.txt",
+        ("pyvenv.cfg",),
+        ("pip.conf",),
+    ),
+    "pdm": (
+        "H/.local/share/pdm/venvs/web-3.12/bin",
+        "lib/python3.12/m.txt",
+        ("pyvenv.cfg",),
+        ("pip.conf",),
+    ),
+    "uv python": ("H/.local/share/uv/python/cpython-3.12/bin", "lib/python3.12/os.py", (), ()),
+    "uv tool": ("H/.local/share/uv/tools/ruff/bin", "lib/m.txt", ("pyvenv.cfg",), ()),
+    "pipx": ("H/.local/share/pipx/venvs/black/bin", "lib/m.txt", ("pyvenv.cfg",), ()),
+    "pyenv": ("H/.pyenv/versions/3.12.1/bin", "lib/python3.12/os.py", (), ()),
+    "conda in a home": (
+        "H/miniconda3/bin",
+        "lib/python3.12/os.py",
+        ("conda-meta/history",),
+        (".condarc",),
+    ),
+    "conda elsewhere": (
+        "X/conda/envs/web/bin",
+        "lib/m.txt",
+        ("conda-meta/history",),
+        (".condarc",),
+    ),
+    "own python": ("X/python/3.12/bin", "lib/python3.12/os.py", (), (".pypirc",)),
+    "nvm": ("H/.nvm/versions/node/v22.1.0/bin", "lib/node_modules/npm/m.txt", (), ()),
+    "volta": ("H/.volta/bin", "../.volta/tools/image/node/22/m.txt", (), ()),
+    "fnm": (
+        "H/.local/share/fnm/node-versions/v22/installation/bin",
+        "lib/node_modules/m.txt",
+        (),
+        (),
+    ),
+    "own node": ("X/node/bin", "lib/node_modules/npm/m.txt", (), (".npmrc",)),
+    "cargo": ("H/.cargo/bin", "registry/src/m.txt", (), ("credentials.toml",)),
+    "rustup": ("H/.rustup/toolchains/stable/bin", "lib/rustlib/m.txt", (), ()),
+    "go of one's own": ("X/go1.23/bin", "src/m.txt", ("VERSION",), (".env",)),
+    "go modules": ("H/go/bin", "pkg/mod/m.txt", (), ("env",)),
+    "jdk": ("X/jdk-21/bin", "lib/modules", ("release",), (".netrc",)),
+    "sdkman": ("H/.sdkman/candidates/java/21/bin", "lib/modules", ("release",), ()),
+    "scripts": ("H/tools/bin", "bin/m.txt", (), (".env",)),
+}
+PROGRAMS = {"go of one's own": "go", "jdk": "java"}
+
+
+@pytest.fixture
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    home = tmp_path / "home"
+    home.mkdir()
+    monkeypatch.setenv("HOME", str(home))
+    monkeypatch.delenv("VIRTUAL_ENV", raising=False)
+    return home
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    root = tmp_path / "work"
+    root.mkdir()
+    return root
+
+
+def write(file: Path, text: str, mode: int = 0o644) -> None:
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_text(text)
+    file.chmod(mode)
+
+
+async def run(root: Path, script: str) -> tuple[int, str]:
+    sandbox = Sandbox(SandboxPolicy(root))
+    try:
+        variables = ("PATH", "HOME", "VIRTUAL_ENV", "RUSTUP_HOME", "CARGO_HOME")
+        environment = {name: os.environ[name] for name in variables if name in os.environ}
+        ended, text = await says(sandbox, script, root, environment=environment)
+        return ended.exit_code or 0, text
+    finally:
+        await sandbox.close()
+
+
+@pytest.mark.proves("sandbox.environments")
+@pytest.mark.parametrize("name", LAYOUTS)
+async def test_a_program_runs_with_its_libraries_and_its_secrets_stay_covered(
+    name: str, home: Path, root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    place, library, markers, secrets = LAYOUTS[name]
+    folder = Path(place.replace("H/", f"{home}/").replace("X/", f"{tmp_path}/elsewhere/"))
+    prefix = folder.parent
+    program = PROGRAMS.get(name, "python3")
+    write(prefix / library, "library")
+    write(folder / program, f'#!/bin/sh\nexec cat "{prefix / library}"\n', 0o755)
+    for marker in markers:
+        write(prefix / marker, "home = /usr/bin\n")
+    for secret in secrets:
+        write(prefix / secret, SECRET)
+    for secret in (".npmrc", ".netrc", ".ssh/id_rsa", ".aws/credentials", ".config/gh/hosts.yml"):
+        write(home / secret, SECRET)
+    monkeypatch.setenv("PATH", f"{folder}:/usr/bin:/bin")
+    code, text = await run(root, program)
+    assert (code, text) == (0, "library"), text
+    _, text = await run(root, f"grep -rs {SECRET[:9]} {home} {tmp_path}/elsewhere; true")
+    assert SECRET not in text, text
+    code, text = await run(root, f"touch {folder}/new 2>&1; echo $?")
+    assert not (folder / "new").exists()
+
+
+@pytest.mark.proves("sandbox.environments")
+@pytest.mark.parametrize("inside", [True, False], ids=["in the folder", "beside it"])
+async def test_a_real_virtual_environment_runs_pytest(
+    inside: bool, home: Path, root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    environment = root / ".venv" if inside else tmp_path / "elsewhere/web"
+    made = subprocess.run(
+        [sys.executable, "-m", "venv", "--without-pip", str(environment)], check=False
+    )
+    assert made.returncode == 0
+    site = next(environment.glob("lib/python3.*/site-packages"))
+    ours = next(Path(sys.prefix).glob("lib/python3.*/site-packages"))
+    for package in ("pytest", "_pytest", "pluggy", "iniconfig", "packaging", "pygments"):
+        shutil.copytree(ours / package, site / package)
+    shutil.copy(ours / "py.py", site)
+    write(root / "test_sum.py", "import sys\n\ndef test_sum():\n    assert 1 + 1 == 2\n")
+    if inside:
+        code, text = await run(root, ".venv/bin/python -m pytest -q -p no:cacheprovider 2>&1")
+    else:
+        monkeypatch.setenv("PATH", f"{environment}/bin:/usr/bin:/bin")
+        monkeypatch.setenv("VIRTUAL_ENV", str(environment))
+        code, text = await run(root, "python -m pytest -q -p no:cacheprovider 2>&1")
+    assert code == 0 and "1 passed" in text, text
+
+
+@pytest.mark.parametrize(
+    ("program", "script", "files"),
+    [
+        ("node", "node -e 'console.log(6 * 7)'", {}),
+        ("npm", "npm test --silent", {"package.json": '{"scripts": {"test": "echo 42"}}'}),
+        (
+            "cargo",
+            "cargo run -q --offline 2>&1",
+            {
+                "Cargo.toml": '[package]\nname = "a"\nversion = "0.1.0"\nedition = "2021"\n',
+                "src/main.rs": 'fn main() { println!("{}", 6 * 7); }\n',
+            },
+        ),
+        (
+            "go",
+            "go run . 2>&1",
+            {
+                "go.mod": "module a\n",
+                "main.go": "package main\n\nfunc main() { println(6 * 7) }\n",
+            },
+        ),
+    ],
+)
+async def test_the_tools_of_this_machine_run(
+    program: str, script: str, files: dict[str, str], root: Path
+) -> None:
+    if shutil.which(program) is None:
+        pytest.skip(f"there is no {program} here")
+    for name, text in files.items():
+        write(root / name, text)
+    code, text = await run(root, script)
+    assert (code, "42" in text) == (0, True), text
+
+
+@pytest.mark.proves("sandbox.environments-only")
+def test_nothing_is_opened_that_only_claims_to_be_an_environment(
+    home: Path, root: Path, tmp_path: Path
+) -> None:
+    for name in (".ssh", ".aws", "private", ".config/app/bin", "documents"):
+        (home / name).mkdir(parents=True)
+    write(root / ".venv/pyvenv.cfg", f"home = {home}/.ssh\n")
+    (root / ".venv/bin").mkdir()
+    os.symlink(home / "private", root / ".venv/bin/python")
+    write(root / "venv/pyvenv.cfg", f"home = {home}\n")
+    (root / "venv/bin").mkdir()
+    shared = tmp_path / "shared/bin"
+    shared.mkdir(parents=True)
+    shared.chmod(0o777)
+    path = ":".join(
+        [
+            str(home),
+            f"{home}/.ssh",
+            f"{home}/.aws",
+            str(tmp_path),
+            "/",
+            "/tmp",
+            "relative",
+            str(shared),
+        ]
+    )
+    variables = {"PATH": path, "VIRTUAL_ENV": str(home), "JAVA_HOME": f"{home}/private"}
+    assert find_environments(variables, str(home), str(root)) == ()
+
+
+@pytest.mark.proves("sandbox.environments-only")
+def test_a_project_that_is_an_environment_shows_its_programs_alone(home: Path, root: Path) -> None:
+    project = home / "project"
+    for name in ("bin/python3", "lib/m.py", "secret-plan.txt", ".env", "pyvenv.cfg"):
+        write(project / name, "x")
+    found = find_environments({"PATH": f"{project}/bin"}, str(home), str(root))
+    assert found == tuple(str(project / name) for name in ("bin", "lib", "pyvenv.cfg"))
+
+
+@pytest.mark.proves("sandbox.unseen-programs")
+def test_what_is_out_of_sight_is_named_with_the_line_that_opens_it(
+    home: Path, tmp_path: Path
+) -> None:
+    interpreter = tmp_path / "odd/python/bin/python3"
+    write(interpreter, "#!/bin/sh\n", 0o755)
+    script = tmp_path / "scripts/tool"
+    write(script, f"#!{interpreter} -u\n", 0o755)
+    line = explain_unseen(str(script))
+    assert f"`{script}` and `{interpreter}` are out of sight" in line
+    opened = f'`sandbox: {{readable: ["{script.parent}", "{interpreter.parent.parent}"]}}`'
+    assert opened in line
+    write(script, "#!/bin/sh\n", 0o755)
+    assert f"`{script}` is out of sight" in explain_unseen(str(script))
