@@ -203,7 +203,7 @@ class Agent(Generic[DepsT, OutputT]):
     def _is_journal_file(self) -> bool:
 
         journal = self._journal
-        if journal is None or isinstance(journal, (str, os.PathLike)):
+        if isinstance(journal, (str, os.PathLike)):
             return str(journal) != ":memory:" and "://" not in str(journal)
         return isinstance(journal, parts.SqliteJournal) and journal.path is not None
 
@@ -250,12 +250,15 @@ class Agent(Generic[DepsT, OutputT]):
 
     @property
     def journal(self) -> Journal:
-        """The journal of this agent's events. A file is opened with the first event."""
+        """The journal of this agent's events. A file is opened with the first event.
+
+        It is in memory unless the program named one.
+        """
         where = self._journal
         if isinstance(where, str) and "://" in where:
             where = self._journal = create_journal(where)
         if where is None or isinstance(where, (str, os.PathLike)):
-            where = self._journal = parts.SqliteJournal(where or parts.journal_file())
+            where = self._journal = parts.SqliteJournal(where or ":memory:")
         return where
 
     # ---- sessions

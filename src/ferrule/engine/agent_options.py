@@ -53,8 +53,8 @@ class Storage:
     """Where sessions are kept, and in whose name.
 
     Attributes:
-        journal: A journal, a file or an address (`storage.locations`). By default the person's own,
-            in their state folder; `":memory:"` keeps nothing.
+        journal: A journal, a file or an address (`storage.locations`). By default it is in memory
+            and ends with the program.
         artifacts: Where large results are kept: True for the person's own state folder, a folder,
             an address or a store. The model then gets stubs, and tools to read parts. By default
             only what exceeds the output limit is kept, for its owner, if the journal is a file.

@@ -16,7 +16,6 @@ from ferrule.permissions.filesystem.workspace import Workspace
 from ferrule.permissions.rule_evaluation import PermissionGate, select_mode
 from ferrule.permissions.rules import RuleSet
 from ferrule.storage.journal.sqlite import SqliteJournal
-from ferrule.storage.paths import default_journal as journal_file
 from ferrule.tools.catalog import Catalog
 
 from . import output as typed_output
@@ -58,7 +57,6 @@ __all__ = [
     "create_agent_output",
     "explain_unknown_arguments",
     "find_user_name",
-    "journal_file",
     "parse_run_options",
     "token_hex",
 ]

@@ -29,8 +29,8 @@ class SessionInfo:
     """A session at a glance.
 
     `opened` and `last` are ms since 1970; `question` is the start of the first message. `state` is
-    how the last run ended (`done`, `failed`, `cancelled`, `limit`), or `open` if it has not ended
-    (or none began): running, waiting for a person, or left behind by a process that died.
+    how the last run ended (`done`, `failed`, `cancelled`, `limit`); `open` if it has not ended:
+    running, waiting for a person, or left behind by a process that died; `unused` if none began.
     """
 
     session: str
@@ -161,7 +161,7 @@ def summarize(
         question=" ".join(text[:400].split())[:100],
         runs=runs,
         events=events,
-        state=str(_parse_body(ended).get("stop", "open")),
+        state=str(_parse_body(ended).get("stop", "open" if runs else "unused")),
     )
 
 
