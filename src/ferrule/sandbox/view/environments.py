@@ -109,19 +109,19 @@ def _parts_of_installation(folder: Path) -> Iterator[Path]:
     if folder.name != "bin":
         return
     if (prefix / "pyvenv.cfg").is_file():
-        yield from _existing(prefix, _PARTS)
+        yield from _list_existing(prefix, _PARTS)
     elif (prefix / "conda-meta").is_dir() or _is_java(prefix) or _is_go(prefix):
         yield prefix
     elif _is_python(folder):
         yield from _parts_of_python(folder)
     elif (prefix / "lib/node_modules").is_dir() or (prefix / "lib/rustlib").is_dir():
-        yield from _existing(prefix, _LIBRARIES)
+        yield from _list_existing(prefix, _LIBRARIES)
 
 
 def _parts_of_python(folder: Path) -> Iterator[Path]:
     """Yield the parts of a Python installation, by the folder of its interpreter."""
     if _is_python(folder):
-        yield from _existing(folder.parent, _LIBRARIES)
+        yield from _list_existing(folder.parent, _LIBRARIES)
 
 
 def _base_folders(folder: Path) -> Iterator[Path]:
@@ -138,7 +138,7 @@ def _base_folders(folder: Path) -> Iterator[Path]:
     yield Path(os.path.realpath(folder / "python")).parent
 
 
-def _existing(prefix: Path, names: tuple[str, ...]) -> Iterator[Path]:
+def _list_existing(prefix: Path, names: tuple[str, ...]) -> Iterator[Path]:
     return (prefix / name for name in names if (prefix / name).exists())
 
 
