@@ -20,6 +20,8 @@ from ferrule import (
     ConfigError,
     Context,
     Limits,
+    ModelOptions,
+    OpenAIChat,
     OutputInvalid,
     ProviderError,
     RetryCall,
@@ -40,6 +42,7 @@ from ferrule.engine.replay.replay import replay
 from ferrule.engine.replay.rerun import rerun
 from ferrule.engine.session import RunResult, Session
 from ferrule.models.client import Capabilities
+from ferrule.models.openai.strict_schema import build_reply_format
 from ferrule.models.output_modes import OUTPUT_MODES, OUTPUT_TOOL, list_output_modes
 from ferrule.models.scripted import Script, Step, calls, fails, says
 from ferrule.storage.journal.protocols import Journal
@@ -273,6 +276,24 @@ def test_a_converted_value_is_reported() -> None:
         if record.event.kind == "notice"
     ]
     assert notices == ['`age`: input should be a valid integer, found "36": was converted']
+
+
+class Optional(BaseModel):
+    name: str
+    age: int = 7
+    tags: list[str] = []
+
+
+@pytest.mark.proves("outputs.no-guess")
+def test_a_null_that_is_not_allowed_counts_as_left_out() -> None:
+    found = answer(list[Optional], says('{"value":[{"name":"a","age":null,"tags":null}]}'))
+    assert found.output == [Optional(name="a")]
+    schema = {"type": "object", "properties": {"a": {"type": "integer"}}}
+    assert answer(schema, says('{"a":null}')).output == {}
+    error = refused(Optional, says('{"name":null,"age":1}'), output_retries=0)
+    assert "`name`: field required" in error.detail
+    error = refused(list[int], says("[1,null]"), output_retries=0)
+    assert "found null" in error.detail
 
 
 # ---- defined ends
@@ -583,3 +604,33 @@ def test_the_outcome_of_a_job_has_the_value(tmp_path: Path) -> None:
     outcome = asyncio.run(run_job(job, journal, make))
     assert outcome["output"] == {"name": "Ada", "age": 36}
     assert asyncio.run(run_job(job, journal, make)) == outcome
+
+
+# ---- what is sent
+
+
+@pytest.mark.proves("outputs.modes")
+def test_the_schema_mode_sends_the_subset_that_providers_promise_to_keep_to() -> None:
+    model = Scripted([says('{"name":"Ada","age":null,"tags":null}')], capabilities=PLAIN)
+    assert agent_of(model, Optional).run_sync("go").output == Optional(name="Ada")
+    schema = model.asks[0].schema
+    assert schema is not None
+    assert schema["required"] == ["name", "age", "tags"]
+    assert schema["additionalProperties"] is False
+    assert schema["properties"]["age"]["type"] == ["integer", "null"]
+
+
+def test_openai_itself_is_told_that_a_schema_is_strict() -> None:
+    closed = {
+        "type": "object",
+        "properties": {"a": {"type": "integer"}},
+        "required": ["a"],
+        "additionalProperties": False,
+    }
+    assert build_reply_format(closed)["strict"] is True
+    assert "strict" not in build_reply_format(SCHEMA)
+    for url, strict in (("https://api.openai.com/v1", True), ("http://localhost/v1", False)):
+        chat = OpenAIChat("m", base_url=url, api_key="k").open("", (), ModelOptions())
+        body = chat._request_body(b"", True, closed, streamed=False)  # pyright: ignore[reportPrivateUsage]
+        named = json.loads(body)["response_format"]["json_schema"]
+        assert named.get("strict", False) is strict

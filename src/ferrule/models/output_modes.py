@@ -12,6 +12,7 @@ the provider refuses falls to the next one, which is reported as a notice.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
@@ -21,6 +22,7 @@ from ferrule.core.events import ModelAnswered
 from ferrule.core.messages import Message
 from ferrule.core.value_class import frozen
 from ferrule.models.client import Capabilities, Exchange, Sink, ToolSpec
+from ferrule.models.openai.strict_schema import compile_strict
 
 OUTPUT_MODES = ("schema", "tool", "grammar", "prompt")
 """The output modes."""
@@ -129,6 +131,7 @@ class OutputExchange:
         self._tool = _find_free_name(tools)
         self._inner: Exchange | None = None
         self._works = False
+        self._strict: Mapping[str, Any] | None = None
         self.notices: list[tuple[str, str]] = []
 
     @property
@@ -178,7 +181,8 @@ class OutputExchange:
         if not tools and mode != "prompt":
             return await self._ask_for_last_answer(inner, history, sink)
         if mode == "schema" and (self._native or not self._has_tools):
-            return await inner.ask(history, tools=tools, schema=schema, sink=sink)
+            strict = self._strict_schema()
+            return await inner.ask(history, tools=tools, schema=strict, sink=sink)
         if mode in ("schema", "grammar") and not self._has_tools:
             return await inner.ask(history, tools=False, schema=schema, sink=sink)
         answer = await inner.ask(history, tools=tools, sink=sink)
@@ -203,6 +207,17 @@ class OutputExchange:
             if error.code not in _REFUSALS:
                 raise
             return await inner.ask(history, tools=False, sink=sink)
+
+    def _strict_schema(self) -> Mapping[str, Any]:
+        """Return the schema in the subset that providers promise to keep to, if that is possible.
+
+        What is optional may be null there; the check takes such a null for left out.
+        """
+        if self._strict is None:
+            compiled = compile_strict(self._output.schema_json)
+            is_rewritten = compiled.verdict == "rewritten"
+            self._strict = json.loads(compiled.schema) if is_rewritten else self._output.schema
+        return self._strict
 
     def _may_fall_back(self, error: ProviderError) -> bool:
         """Return whether an error may say that the mode in use does not work."""

@@ -9,8 +9,10 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Iterable, Sequence
+from copy import deepcopy
 from decimal import Decimal
-from typing import Any
+from typing import Any, cast
 
 from ferrule.core.calls import encode_json
 from ferrule.core.value_class import frozen
@@ -64,6 +66,25 @@ def find_json(answer: str, *, lists: bool = True) -> JsonAnswer:
         return JsonAnswer(problem=str(error))
     except (ValueError, RecursionError):
         return _find_within(text, lists, _Reader())
+
+
+def drop_nulls(value: Any, paths: Iterable[Sequence[str | int]]) -> Any:
+    """Return a copy of a value without the nulls at these places; None if there are none."""
+    copied: Any = None
+    for path in paths:
+        if not path or not isinstance(path[-1], str):
+            continue
+        copied = deepcopy(value) if copied is None else copied
+        holder: Any = copied
+        for step in path[:-1]:
+            try:
+                holder = holder[step]
+            except (LookupError, TypeError):
+                # The path goes through a member of a union, which has no place in the value.
+                holder = None
+        if isinstance(holder, dict) and cast("dict[str, Any]", holder).get(path[-1], 0) is None:
+            del holder[path[-1]]
+    return copied
 
 
 def _find_within(text: str, lists: bool, reader: _Reader) -> JsonAnswer:

@@ -21,7 +21,7 @@ from ferrule.core.errors import ConfigError, RetryCall
 from ferrule.core.value_class import frozen
 from ferrule.tools.pydantic_schemas import describe_errors, drop_titles, make_portable
 
-from .json_answer import JsonAnswer, find_json
+from .json_answer import JsonAnswer, drop_nulls, find_json
 
 VALUE = "value"
 """The member that holds a value which is no object."""
@@ -118,6 +118,10 @@ class SchemaType(OutputType):
         value: Any = json.loads(answer.text)
         if self.is_wrapped:
             value = _unwrap(value)
+        refused = self._validator.iter_errors(value)
+        without = drop_nulls(value, [one.instance_path for one in refused if one.instance is None])
+        if without is not None:
+            value = without
         problems = tuple(
             f"`{_format_path(error.instance_path)}`: {error.message[:200]}"
             for error in self._validator.iter_errors(value)
@@ -158,8 +162,8 @@ class PydanticType(OutputType):
     def read(self, answer: JsonAnswer) -> CheckedOutput:
         value = answer.value
         if self.is_wrapped and isinstance(value, dict) and set(cast("Any", value)) == {VALUE}:
-            return self._validate(self._wrapper.model_validate_json, answer.exact_text, VALUE)
-        return self._validate(self._adapter.validate_json, answer.exact_text, "")
+            return self._validate(self._wrapper.model_validate_json, answer, VALUE)
+        return self._validate(self._adapter.validate_json, answer, "")
 
     def read_text(self, text: str, problem: str) -> CheckedOutput:
         if self.takes_text or (self.is_wrapped and len(text) <= MAX_TEXT):
@@ -177,18 +181,26 @@ class PydanticType(OutputType):
         except ValidationError:
             return _MISSING
 
-    def _validate(self, validate: Callable[..., Any], text: str, member: str) -> CheckedOutput:
-        """Check strictly first; a value that only passes the lax rules is a reported repair."""
+    def _validate(
+        self, validate: Callable[..., Any], answer: JsonAnswer, member: str
+    ) -> CheckedOutput:
+        """Check strictly first; a value that only passes the lax rules is a reported repair.
+
+        A null that is not allowed counts as left out: models fill optional fields with it.
+        """
         from pydantic import ValidationError
 
+        text = answer.exact_text
         repairs: tuple[str, ...] = ()
         try:
             value = validate(text, strict=True)
         except ValidationError as strict:
+            nulls = [one["loc"] for one in strict.errors() if one["input"] is None]
+            without = drop_nulls(answer.value, nulls)
             try:
-                value = validate(text)
-            except ValidationError as error:
-                return CheckedOutput(problems=tuple(describe_errors(error, root=VALUE)))
+                value = validate(text if without is None else encode_json(without))
+            except ValidationError as lax:
+                return CheckedOutput(problems=tuple(describe_errors(lax, root=VALUE)))
             repairs = tuple(
                 f"{problem}: was converted" for problem in describe_errors(strict, root=VALUE)
             )

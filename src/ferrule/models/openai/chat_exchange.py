@@ -38,6 +38,7 @@ from ferrule.models.request_encoding import (
 
 from .chat_answers import ChatStreamParser, parse_answer
 from .differences import ChatDifferences
+from .strict_schema import build_reply_format
 
 _SHORT_ID = 9
 """Letters and digits of a short call id."""
@@ -199,7 +200,11 @@ class ChatExchange:
         if offered and not tools:
             parts.append(b',"tool_choice":"none"')
         if schema is not None:
-            shape = {"type": "json_schema", "json_schema": {"name": "reply", "schema": schema}}
+            named: dict[str, Any] = {"name": "reply", "schema": schema}
+            if self._client.is_openai:
+                # Others may not know the field.
+                named = build_reply_format(schema)
+            shape = {"type": "json_schema", "json_schema": named}
             parts += (b',"response_format":', encode_json_bytes(shape))
         parts.append(self._request_end)
         if streamed:

@@ -52,7 +52,7 @@ from ferrule.models.request_encoding import (
 
 from .chat import OpenAIChat
 from .responses_answers import OutputBuilder, ResponseStreamParser, parse_answer
-from .strict_schema import CompiledSchema, compile_strict
+from .strict_schema import CompiledSchema, build_reply_format, compile_strict
 
 _OPTION_NAMES = {
     "temperature": "temperature",
@@ -233,7 +233,9 @@ class ResponsesExchange:
         text_options = dict(self._text_options)
         if schema is not None:
             text_options["format"] = {"type": "json_schema", "name": "reply", "schema": schema}
-            if not self._client.is_openai:
+            if self._client.is_openai:
+                text_options["format"] = {"type": "json_schema", **build_reply_format(schema)}
+            else:
                 # llama.cpp ignores `text.format` on this route and takes the field of chat
                 # completions; others ignore that one.
                 shape = {"type": "json_schema", "json_schema": {"name": "reply", "schema": schema}}

@@ -181,6 +181,14 @@ def compile_strict(schema: str) -> CompiledSchema:
     )
 
 
+def build_reply_format(schema: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the format of a reply that must fit a schema, strict if it is in the strict subset."""
+    named: dict[str, Any] = {"name": "reply", "schema": schema}
+    if compile_strict(encode_json(schema)).verdict == "clean":
+        named["strict"] = True
+    return named
+
+
 class _SchemaCompiler:
     """Compiles one schema, and collects its changes and the reasons why it is not strict."""
 
