@@ -15,7 +15,7 @@ from __future__ import annotations
 import json
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, cast
 
 from ferrule.core.errors import ConfigError, ProviderError
 from ferrule.core.events import ModelAnswered
@@ -213,11 +213,14 @@ class OutputExchange:
 
         What is optional may be null there; the check takes such a null for left out.
         """
-        if self._strict is None:
+        strict = self._strict
+        if strict is None:
+            strict = self._output.schema
             compiled = compile_strict(self._output.schema_json)
-            is_rewritten = compiled.verdict == "rewritten"
-            self._strict = json.loads(compiled.schema) if is_rewritten else self._output.schema
-        return self._strict
+            if compiled.verdict == "rewritten":
+                strict = cast("dict[str, Any]", json.loads(compiled.schema))
+            self._strict = strict
+        return strict
 
     def _may_fall_back(self, error: ProviderError) -> bool:
         """Return whether an error may say that the mode in use does not work."""
