@@ -15,7 +15,7 @@ export PIP_ROOT_USER_ACTION := ignore
 export PYTHONDONTWRITEBYTECODE :=
 
 .DEFAULT_GOAL := help
-.PHONY: help venv demo shape test lint types unit promises bench bench-peers bus soak attacks streams crash replays scale subscribers files docs readme site eval faults outputs clean options ordinary options-oracle marks mutants fuzz
+.PHONY: help venv demo shape test lint types unit promises bench bench-peers bus soak attacks streams crash replays scale subscribers files docs readme site eval mcp-servers faults outputs clean options ordinary options-oracle marks mutants fuzz
 
 help: ## what can be made
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 14
@@ -118,6 +118,9 @@ readme: $(READY) ## the transcript and the figures of the README, from programs 
 
 site: $(READY) ## the documentation as a site, in build/site; a dead link ends it
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
+
+mcp-servers: $(READY) ## real MCP servers from npm and PyPI, from the blocks of their READMEs: started confined, listed, called
+	PATH="$$PATH:$(CURDIR)/$(BIN)" $(BIN)/python evals/mcp_servers.py $(ARGS)
 
 eval: $(READY) ## how well models call tools
 	$(BIN)/python evals/run.py

@@ -115,3 +115,94 @@ def test_no_run_begins_with_a_policy_that_cannot_be_read(
     listed = ferrule(kind, "list")
     assert listed.code != 2
     assert "found `always`" in listed.err
+
+
+@pytest.mark.proves("mcp.approve-all")
+def test_servers_of_other_programs_are_imported_and_approved_from_one_table(
+    ferrule: Any, server: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    home = Path.home()
+    block = {"command": f"{PYTHON} plain_server.py new good", "alwaysAllow": ["echo"]}
+    entries = {
+        "one": block,
+        "two": {**block, "env": {"ZONE": "UTC"}},
+        "off": {**block, "disabled": True},
+    }
+    (home / ".claude.json").write_text(json.dumps({"mcpServers": entries}))
+    asked = ferrule("mcp", "import", "claude-code", "--network", "example.com")
+    assert asked.code == 7 and not (server / "seen.jsonl").exists()
+    assert "one: " in asked.err and "hosts       example.com" in asked.err
+    assert "variables   ZONE" in asked.err and "off: switched off" in asked.err
+    assert asked.err.count("`alwaysAllow` is not taken over") == 2
+    ran = ferrule("mcp", "approve", "--yes")
+    assert ran.code == 0 and ran.err.count("✓ ") == 2 and "echo" in ran.err
+    states = {row["name"]: row["state"] for row in json.loads(ferrule("mcp", "list", "--json").out)}
+    assert states == {"one": "approved", "two": "approved"}
+    again = ferrule("mcp", "import")
+    assert (
+        "you have a server of that name already" in again.err and "nothing to import" in again.err
+    )
+    assert ferrule("mcp", "approve").err.endswith("no MCP server waits for approval\n")
+
+
+@pytest.mark.proves("mcp.approve-all")
+def test_a_server_that_does_not_start_says_its_last_words_and_the_others_are_approved(
+    ferrule: Any, server: Path
+) -> None:
+    add(ferrule)
+    script = "import sys; print('no such licence', file=sys.stderr); sys.exit(3)"
+    ferrule("mcp", "add", "broken", "--", PYTHON, "-c", script)
+    ran = ferrule("mcp", "approve", "--yes")
+    assert ran.code == 1 and "✓ plain" in ran.err and "no such licence" in ran.err
+
+
+@pytest.mark.proves("mcp.last-words")
+def test_a_server_that_keeps_silent_is_given_up_with_its_last_words(
+    ferrule: Any, server: Path, tmp_path: Path
+) -> None:
+    script = (
+        "import sys, time; print('waiting for a key', file=sys.stderr, flush=True); time.sleep(60)"
+    )
+    ferrule("mcp", "add", "slow", "--", PYTHON, "-c", script)
+    file = tmp_path / "config/mcp.json"
+    content = json.loads(file.read_text())
+    content["mcpServers"]["slow"] |= {"connect_timeout": 3, "era": "2025-11-25"}
+    file.write_text(json.dumps(content))
+    ran = ferrule("mcp", "approve", "slow", "--yes")
+    assert ran.code == 2 and "did not answer within 3 s; it said last: waiting for a key" in ran.err
+    assert "  │ slow: waiting for a key" in ran.err
+
+
+@pytest.mark.proves("mcp.one-line")
+def test_a_good_start_is_one_line_and_none_when_quiet(
+    ferrule: Any, server: Path, script: Any
+) -> None:
+    for name in ("one", "two", "three"):
+        ferrule("mcp", "add", name, "--", PYTHON, "plain_server.py", "new", "good")
+    ran = ferrule("run", "-m", script({"say": "ok"}), "go")
+    assert [line for line in ran.err.splitlines() if "MCP" in line or "server" in line] == [
+        "! 3 MCP servers are not used, because nobody approved them: `one`, `two`, `three`; "
+        "`ferrule mcp approve` shows what they would get"
+    ]
+    assert ferrule("mcp", "approve", "--yes").code == 0
+    ran = ferrule("run", "-m", script({"say": "ok"}), "go")
+    lines = [line for line in ran.err.splitlines() if "MCP" in line or "server" in line]
+    assert len(lines) == 1 and "`one`, `two`, `three`, 12 tools" in lines[0]
+    ran = ferrule("run", "-q", "-m", script({"say": "ok"}), "go")
+    assert "MCP" not in ran.err and "server" not in ran.err
+
+
+@pytest.mark.proves("mcp.cwd")
+def test_a_server_works_where_its_entry_says(ferrule: Any, server: Path, tmp_path: Path) -> None:
+    (server / "sub").mkdir()
+    (server / "plain_server.py").rename(server / "sub/plain_server.py")
+    add(ferrule)
+    file = tmp_path / "config/mcp.json"
+    content = json.loads(file.read_text())
+    content["mcpServers"]["plain"]["cwd"] = "sub"
+    file.write_text(json.dumps(content))
+    ran = ferrule("mcp", "approve", "plain", "--yes")
+    assert ran.code == 0 and (server / "sub/seen.jsonl").exists()
+    content["mcpServers"]["plain"]["cwd"] = "gone"
+    file.write_text(json.dumps(content))
+    assert "cannot work in" in ferrule("mcp", "approve", "plain", "--yes").err

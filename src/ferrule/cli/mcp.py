@@ -1,4 +1,4 @@
-"""`ferrule mcp`: list MCP servers, show what they offer, approve them and sign in to them."""
+"""`ferrule mcp`: list, add, import and approve MCP servers, and sign in to them."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from .confirmation import confirm
 from .terminal import escape_invisible
 
 if TYPE_CHECKING:
-    from collections.abc import Coroutine
+    from collections.abc import Coroutine, Iterator
 
     from ferrule.connectors.mcp import McpServer
     from ferrule.connectors.mcp.definitions import Manifest
@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 # `ferrule.connectors.mcp` loads an event loop, so the functions below import it when they run.
 
 T = TypeVar("T")
+_SHOWN_TOOLS = 8
+_SHOWN_CHARACTERS = 200
 _NOT_STARTABLE = ("unknown", "moved")
 """Approval states of a server whose command must not be started."""
 
@@ -60,7 +62,7 @@ def list_servers(workspace: str | None, as_json: bool) -> None:
     width = max((len(row["name"]) for row in rows), default=0)
     for row in rows:
         _print(f"{row['name']:{width}}  {row['origin']:10}  {row['state']:8}  {row['reached']}")
-    _warn(loaded.problems)
+    _warn((*loaded.problems, *loaded.remarks))
     if not rows:
         click.echo(
             "no MCP servers configured\nhint: `ferrule mcp add`, or see docs/mcp.md", err=True
@@ -91,20 +93,27 @@ def show(name: str, workspace: str | None) -> None:
 
 
 @mcp.command()
-@click.argument("name")
+@click.argument("name", required=False)
 @_workspace
 @click.option("--yes", is_flag=True, help="Approve without asking.")
-def approve(name: str, workspace: str | None, yes: bool) -> int:
-    """Show a server's command, start it, show its tools, and let models use them.
+def approve(name: str | None, workspace: str | None, yes: bool) -> int:
+    """Show what a server gets, start it, show its tools, and let models use them.
 
-    The tools are compared with those approved before. A later change withholds the changed tools
-    until they are approved too.
+    Without NAME all servers that wait for approval are shown in one table and approved at once. The
+    tools are compared with those approved before. A later change withholds the changed tools until
+    they are approved too.
     """
+    settings = _load_settings(workspace)
+    if name is None:
+        return _approve_all(settings, yes)
+    return _approve_one(settings, _find_server(settings, name), yes)
+
+
+def _approve_one(settings: Settings, server: McpServer, yes: bool) -> int:
     from ferrule.connectors.mcp import ServerApprovals
 
-    settings = _load_settings(workspace)
-    server = _find_server(settings, name)
     approvals = ServerApprovals()
+    name = server.name
     if approvals.get(server).state in _NOT_STARTABLE:
         _print(approvals.diff(server), err=True)
         code = confirm(f"start `{name}` to see what it offers?", yes)
@@ -124,6 +133,143 @@ def approve(name: str, workspace: str | None, yes: bool) -> int:
     approvals.approve(server, manifest)
     click.echo(f"approved `{name}`: {len(manifest.tools)} tools", err=True)
     return 0
+
+
+def _approve_all(settings: Settings, yes: bool) -> int:
+    """Approve all servers that wait for it: one table, one question. Return the exit code."""
+    from ferrule.connectors.mcp import ServerApprovals
+    from ferrule.runtime.mcp_servers import load_configured_servers
+
+    loaded = load_configured_servers(settings)
+    _warn((*loaded.problems, *loaded.remarks))
+    approvals = ServerApprovals()
+    waiting = [one for one in loaded.servers if approvals.get(one).manifest is None]
+    if not waiting:
+        click.echo("no MCP server waits for approval", err=True)
+        return 0
+    _print(_format_table(waiting), err=True)
+    code = confirm("start them, and let models use the tools that they offer?", yes)
+    if code != 0:
+        return code
+    failed = 0
+    for server in waiting:
+        approvals.approve(server)
+        try:
+            manifest = _run(_list_tools(settings, server))
+        except ConfigError as error:
+            _print(f"✗ {error.detail}", err=True)
+            failed += 1
+            continue
+        approvals.approve(server, manifest)
+        names = ", ".join(tool.name for tool in manifest.tools[:_SHOWN_TOOLS])
+        more = ", …" if len(manifest.tools) > _SHOWN_TOOLS else ""
+        _print(f"✓ {server.name}: {len(manifest.tools)} tools: {names}{more}", err=True)
+    return 1 if failed else 0
+
+
+def _format_table(servers: list[McpServer]) -> str:
+    """Return what each server would get, as a block of lines for each."""
+    lines: list[str] = []
+    for server in servers:
+        facts = server.approval_facts()
+        lines.append(f"{server.name}: {server.url or ' '.join(server.command)}")
+        rows = (
+            ("works in", facts.get("cwd", "this folder, which it may write")),
+            ("reads", ", ".join(facts.get("readable", []))),
+            ("writes", ", ".join(facts.get("writable", []))),
+            ("hosts", ", ".join((*facts.get("network", []), *facts.get("downloads from", [])))),
+            ("variables", ", ".join((*server.env, *server.headers))),
+            ("env file", facts.get("env file", "")),
+            ("confined by", facts.get("confined by", "")),
+        )
+        if server.url or not server.workspace:
+            rows = rows[1:]
+        lines += (f"    {label:11} {value}" for label, value in rows if value)
+    return "\n".join(lines)
+
+
+@mcp.command("import")
+@click.argument("sources", nargs=-1, metavar="[PROGRAM|FILE]...")
+@_workspace
+@click.option("--network", multiple=True, help="A host that they may reach. Repeatable.")
+@click.option("--readable", multiple=True, help="A folder that they may read. Repeatable.")
+@click.option("--writable", multiple=True, help="A folder that they may write. Repeatable.")
+@click.option("--yes", is_flag=True, help="Approve without asking.")
+def import_servers(
+    sources: tuple[str, ...],
+    workspace: str | None,
+    network: tuple[str, ...],
+    readable: tuple[str, ...],
+    writable: tuple[str, ...],
+    yes: bool,
+) -> int:
+    """Take over the servers of other programs into your own `mcp.json`, and approve them.
+
+    PROGRAM is claude-code, claude-desktop, cursor, vscode, windsurf or codex; FILE is a file of any
+    of them. Without either, all their usual files are read.
+    """
+    from ferrule.connectors.mcp.configuration import read_server
+    from ferrule.runtime.mcp_servers import load_configured_servers
+
+    settings = _load_settings(workspace)
+    taken = {server.name for server in load_configured_servers(settings).servers}
+    opened = {"network": network, "readable": readable, "writable": writable}
+    added: dict[str, Any] = {}
+    for place, name, entry in _read_sources(sources, settings.workspace):
+        if name in taken or name in added:
+            click.echo(f"· {name}: you have a server of that name already", err=True)
+            continue
+        try:
+            if not isinstance(entry, dict) or read_server(name, entry, f"`{name}`") is None:
+                click.echo(f"· {name}: switched off in {place}", err=True)
+                continue
+        except ConfigError as error:
+            _print(f"✗ {error.detail}", err=True)
+            continue
+        added[name] = {**entry, **{key: list(value) for key, value in opened.items() if value}}
+        _print(f"+ {name}, from {place}", err=True)
+    if not added:
+        click.echo("nothing to import", err=True)
+        return 0
+    _write_entries(added)
+    return _approve_all(settings, yes)
+
+
+def _read_sources(sources: tuple[str, ...], folder: Path) -> Iterator[tuple[str, str, Any]]:
+    """Yield the file, the name and the entry of each server that other programs have."""
+    from ferrule.connectors.mcp.other_programs import (
+        PROGRAMS,
+        find_foreign_servers,
+        read_foreign_file,
+    )
+
+    files = [source for source in sources if source not in PROGRAMS]
+    for file in files:
+        if not Path(file).is_file():
+            raise click.UsageError(f"`{file}` is neither a file nor one of {', '.join(PROGRAMS)}")
+        for name, entry in read_foreign_file(Path(file), folder).items():
+            yield file, name, entry
+    programs = tuple(source for source in sources if source in PROGRAMS)
+    if files and not programs:
+        return
+    found, problems = find_foreign_servers(folder, programs)
+    _warn(tuple(problems))
+    for one in found:
+        for name, entry in one.entries.items():
+            yield str(one.file), name, entry
+
+
+def _write_entries(entries: dict[str, Any]) -> Path:
+    """Add entries to the person's own file. Return its path."""
+    from ferrule.connectors.mcp.configuration import PERSONAL_FILE
+
+    file = paths.config() / PERSONAL_FILE
+    content: dict[str, Any] = {}
+    if file.exists():
+        content = json.loads(file.read_text(encoding="utf-8"))
+    content.setdefault("mcpServers", {}).update(entries)
+    paths.write_private(file, json.dumps(content, indent=2) + "\n")
+    return file
 
 
 @mcp.command()
@@ -176,6 +322,7 @@ def test(name: str, workspace: str | None) -> int:
 )
 @click.option("--network", multiple=True, help="A host that the server may reach. Repeatable.")
 @click.option("--readable", multiple=True, help="A folder that the server may read. Repeatable.")
+@click.option("--writable", multiple=True, help="A folder that the server may write. Repeatable.")
 def add(
     name: str,
     command: tuple[str, ...],
@@ -184,6 +331,7 @@ def add(
     header: tuple[str, ...],
     network: tuple[str, ...],
     readable: tuple[str, ...],
+    writable: tuple[str, ...],
 ) -> None:
     """Add a server to your own `mcp.json`.
 
@@ -192,21 +340,15 @@ def add(
     from ferrule.connectors.mcp.configuration import PERSONAL_FILE, read_server
 
     entry = _make_entry(command, url, env, header)
-    if network:
-        entry["network"] = list(network)
-    if readable:
-        entry["readable"] = list(readable)
+    opened = {"network": network, "readable": readable, "writable": writable}
+    entry |= {key: list(value) for key, value in opened.items() if value}
     read_server(name, entry, f"`{name}`")
     file = paths.config() / PERSONAL_FILE
-    content: dict[str, Any] = {}
-    if file.exists():
-        content = json.loads(file.read_text(encoding="utf-8"))
-    if name in content.setdefault("mcpServers", {}):
+    if file.exists() and name in json.loads(file.read_text(encoding="utf-8")).get("mcpServers", {}):
         raise ConfigError(
             f"`{file}` has a server `{name}` already", hint="choose another name, or edit the file"
         )
-    content["mcpServers"][name] = entry
-    paths.write_private(file, json.dumps(content, indent=2) + "\n")
+    _write_entries({name: entry})
     click.echo(
         f"added `{name}` to {file}\nhint: `ferrule mcp approve {name}` lets models use it",
         err=True,
@@ -283,7 +425,13 @@ async def _sign_in(server: McpServer, filled: Any) -> None:
 async def _list_tools(settings: Settings, server: McpServer) -> Manifest:
     from ferrule.runtime.mcp_servers import list_server_tools
 
-    manifest = await list_server_tools(settings, server)
+    if server.command:
+        click.echo(f"starting `{server.name}` …", err=True)
+
+    def show(name: str, line: str) -> None:
+        _print(f"  │ {name}: {line[:_SHOWN_CHARACTERS]}", err=True)
+
+    manifest = await list_server_tools(settings, server, show)
     _warn(manifest.left_out)
     return manifest
 

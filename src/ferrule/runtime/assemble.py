@@ -236,6 +236,8 @@ def assemble(
     notices = [source.notices for source in sources if source is not None]
     for problem in (*gate.grants.problems, *chain.from_iterable(notices), *unknown):
         notice(str(problem))
+    if servers is not None and servers.summary and not options.get("quiet"):
+        notice(servers.summary)
     opened_journal = journal or create_journal(
         settings.journal, durability=settings["journal.durability"]
     )

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -125,13 +126,21 @@ def server_ground(
     )
 
 
-async def list_server_tools(settings: Settings, server: McpServer) -> Manifest:
+async def list_server_tools(
+    settings: Settings, server: McpServer, listener: Callable[[str, str], None] | None = None
+) -> Manifest:
     """Start a server and return what it offers.
+
+    Args:
+        settings: The settings in force.
+        server: The server.
+        listener: Hears what the server writes on standard error while it starts.
 
     Raises:
         ConfigError: It cannot be started, or does not answer.
     """
-    live = ServerClient(server, server_ground(settings), ServerApprovals(), None)
+    ground = replace(server_ground(settings), listener=listener)
+    live = ServerClient(server, ground, ServerApprovals(), None)
     try:
         return await live.fetch_manifest()
     except ToolFailed as error:

@@ -7,9 +7,10 @@ import os
 import re
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from ferrule.core.errors import FerruleError
+from ferrule.core.value_class import frozen
 from ferrule.models.key_check import KeyCheck, ServedModel, check_key
 from ferrule.models.registry import PROVIDERS, Provider, find_address, import_object
 from ferrule.storage.settings.merge import Origin
@@ -27,7 +28,7 @@ _NOT_FOR_CHAT = re.compile(
 )
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ModelCandidate:
     """A model that can be used from here.
 

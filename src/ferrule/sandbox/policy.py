@@ -72,7 +72,8 @@ class SandboxPolicy:
     """What the commands of one session may do. Folders are absolute paths.
 
     `root` is the workspace, `names` are the names that are refused in it. `readable` and `writable`
-    are further folders that a person opened. `network` lists the hosts that can be reached: `host`,
+    are further folders that a person opened; `scratch` folders hold only what commands put there,
+    so nothing in them is covered. `network` lists the hosts that can be reached: `host`,
     `host:port` or `*.domain`. `require` are the protections without which no command runs. With
     `preview` nothing is written; changes are collected instead. Commands also get a `/tmp` of their
     own that outlives a command, not the session.
@@ -82,6 +83,7 @@ class SandboxPolicy:
     names: ProtectedNames = DEFAULT_NAMES
     readable: tuple[str, ...] = ()
     writable: tuple[str, ...] = ()
+    scratch: tuple[str, ...] = ()
     network: tuple[str, ...] = ()
     limits: ResourceLimits = field(default_factory=ResourceLimits)
     require: frozenset[Protection] = DEFAULT_REQUIRED

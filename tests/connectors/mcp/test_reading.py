@@ -114,7 +114,7 @@ def test_the_persons_own_file_and_settings_are_read_and_problems_do_not_take_oth
         ({"url": "http://example.com/mcp"}, "in the clear"),
         ({"url": "https://me:secret@example.com/mcp"}, "is not a valid URL"),
         ({"url": "file:///etc/passwd"}, "is not a valid URL"),
-        ({"command": "x", "env": {"A": 1}}, "a mapping of names to texts"),
+        ({"command": "x", "env": {"A": [1]}}, "a mapping of names to texts"),
         ({"command": "x", "era": "2024-11-05"}, "era `2024-11-05`"),
         ({"command": "x", "connect_timeout": 0}, "must be seconds"),
         ({"command": "x", "policy": {"retry_on": ["always"]}}, "found `always`"),

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from ferrule.core.errors import FerruleError
+from ferrule.core.value_class import frozen
 
 from .findings import Finding
 
@@ -47,7 +47,7 @@ def report_model(settings: Settings) -> Iterator[Finding]:
     yield from _report_answers(settings, answers)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _Answers:
     """What a model's server said: to the key, and of the model unless the key was refused."""
 

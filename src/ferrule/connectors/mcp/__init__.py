@@ -3,8 +3,8 @@
 Both versions of the protocol are spoken, 2025-11-25 and 2026-07-28.
 
 Modules: `approvals`, `configuration`, `servers`, `connection`, `definitions`, `elicitation`,
-`http`, `multi_round_requests`, `oauth`, `results`, `server_client`, `spec`, `stdio`, `streams`,
-`tools`.
+`foreign_entries`, `http`, `multi_round_requests`, `oauth`, `other_programs`,
+`package_runners`, `results`, `server_client`, `spec`, `stdio`, `streams`, `tools`.
 """
 
 from .approvals import ServerApproval, ServerApprovals

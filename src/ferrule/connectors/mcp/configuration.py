@@ -30,6 +30,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator, Mapping
+from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, cast
 
@@ -39,6 +40,8 @@ from ferrule.core.value_class import frozen
 from ferrule.storage.trust import ConfigurationSnapshot
 from ferrule.tools.reliability import POLICY_ERROR, read_policies
 
+from .foreign_entries import translate_entry
+from .package_runners import FIRST_START_SECONDS, find_runner_needs
 from .spec import McpServer, OAuth, Origin, Transport
 
 REPOSITORY_FILE = ".mcp.json"
@@ -69,6 +72,8 @@ KEYS = (
     "oauth",
     "disabled",
     "description",
+    "cwd",
+    "envFile",
 )
 _PERSON_ONLY_KEYS = ("hints", "identity", "oauth")
 _TRANSPORTS: dict[str, Transport] = {
@@ -90,11 +95,13 @@ class LoadedServers:
     Args:
         problems: Sentences about entries that cannot be used.
         policy_errors: The problems that are an unreadable policy; with these no run begins.
+        remarks: Sentences about what was not taken over of entries that can be used.
     """
 
     servers: tuple[McpServer, ...]
     problems: tuple[str, ...] = ()
     policy_errors: tuple[str, ...] = ()
+    remarks: tuple[str, ...] = ()
 
 
 def load_servers(
@@ -117,12 +124,17 @@ def load_servers(
     servers: list[McpServer] = []
     problems: list[str] = []
     policy_errors: list[str] = []
+    remarks: list[str] = []
     for where, entries, origin, place in _sources(
         repository, settings_folder, settings, as_trusted, problems
     ):
         for name, entry in entries:
             try:
-                server = read_server(name, entry, f"{where}: `{name}`", origin=origin, folder=place)
+                said: list[str] = []
+                server = read_server(
+                    name, entry, f"{where}: `{name}`", origin=origin, folder=place, remarks=said
+                )
+                remarks += (f"server `{name}`: {remark}" for remark in said)
             except ConfigError as error:
                 problem = str(error).replace("\n", "; ")
                 problems.append(problem)
@@ -131,7 +143,9 @@ def load_servers(
             else:
                 if server is not None:
                     servers.append(server)
-    return LoadedServers(tuple(servers), tuple(problems), tuple(policy_errors))
+    return LoadedServers(
+        tuple(servers), tuple(problems), tuple(policy_errors), tuple(dict.fromkeys(remarks))
+    )
 
 
 _Source = tuple[str, list[tuple[str, Any]], Origin, str]
@@ -196,15 +210,34 @@ def _entries(listed: Any, where: str) -> list[tuple[str, Any]]:
 
 
 def read_server(
-    name: str, entry: Any, where: str, *, origin: Origin = "person", folder: str = ""
+    name: str,
+    entry: Any,
+    where: str,
+    *,
+    origin: Origin = "person",
+    folder: str = "",
+    remarks: list[str] | None = None,
 ) -> McpServer | None:
-    """Read one entry; return None if it is `disabled`. Raises ConfigError naming the key."""
+    """Read one entry; return None if it is `disabled`. Raises ConfigError naming the key.
+
+    Args:
+        name: The server's name.
+        entry: The entry, in Ferrule's keys or in those of other programs.
+        where: What errors begin with.
+        origin: Whose entry it is.
+        folder: The repository, if it is its entry.
+        remarks: Takes sentences about what was not taken over.
+    """
     if not isinstance(entry, Mapping):
         raise ConfigError(f"{where} must hold `key: value` pairs")
-    given = cast("Mapping[str, Any]", entry)
+    given, said = translate_entry(cast("Mapping[str, Any]", entry))
+    if remarks is not None:
+        remarks += said
     for key in given:
         if key not in KEYS:
-            raise ConfigError(f"{where}: unknown key `{key}`", hint=f"known: {', '.join(KEYS)}")
+            near = get_close_matches(key, KEYS, 1, 0.6)
+            hint = f"did you mean `{near[0]}`?" if near else f"known: {', '.join(KEYS)}"
+            raise ConfigError(f"{where}: unknown key `{key}`", hint=hint)
         if origin == "repository" and key in _PERSON_ONLY_KEYS:
             raise ConfigError(f"{where}: `{key}` cannot be set by a repository")
     if given.get("disabled") is True:
@@ -224,7 +257,9 @@ def read_server(
         writable=reader.texts("writable"),
         workspace=reader.flag("workspace", True),
         policies=read_policies(given.get("policy"), given.get("tool_policies"), where),
-        connect_timeout=reader.seconds("connect_timeout", 30.0),
+        connect_timeout=reader.seconds("connect_timeout", _default_timeout(reader.command())),
+        cwd=reader.text("cwd"),
+        env_file=reader.text("envFile"),
         only=reader.texts("tools") if "tools" in given else None,
         without=reader.texts("without"),
         deferred=reader.flag("deferred", False),
@@ -234,6 +269,12 @@ def read_server(
         origin=origin,
         folder=folder,
     )
+
+
+def _default_timeout(command: tuple[str, ...]) -> float:
+    """Return how long a server may take to start: longer if it may have to be downloaded."""
+    needs = find_runner_needs("", command)
+    return FIRST_START_SECONDS if needs.hosts or needs.is_container else 30.0
 
 
 class _EntryReader:

@@ -50,6 +50,7 @@ BACKOFF = 0.5
 BACKOFF_MAX = 60.0
 LISTING_LIFETIME = 60.0
 LIVENESS_SECONDS = 5.0
+_WORDS_SHOWN = 400
 _RESOURCE_LISTS = (
     "resources",
     ("resources/list", "resources"),
@@ -91,6 +92,7 @@ class ServerClient:
         self._loop: asyncio.AbstractEventLoop | None = None
         self._opening = asyncio.Lock()
         self._failures = 0
+        self._last_words = ""
         self._not_before = 0.0
         self._reason = ""
         self._listed: tuple[float, Manifest] | None = None
@@ -207,6 +209,9 @@ class ServerClient:
 
     async def _start(self, context: Context | None) -> Connection:
         connection = None
+        self._last_words = ""
+        if context is not None and self.server.command:
+            context.progress(f"starting server `{self.server.name}`")
         try:
             await asyncio.to_thread(_import_library)
             filled = fill_variables(self.server, allowed=self._ground.allow_env)
@@ -222,9 +227,10 @@ class ServerClient:
         except (Exception, asyncio.CancelledError) as error:
             if isinstance(error, asyncio.CancelledError):
                 raise
-            raise self._record_failure(
-                _describe_error(error, self.server.connect_timeout)
-            ) from error
+            reason = _describe_error(error, self.server.connect_timeout)
+            if isinstance(error, TimeoutError) and self._last_words:
+                reason += f"; it said last: {self._last_words[-_WORDS_SHOWN:]}"
+            raise self._record_failure(reason) from error
         self._connection = connection
         self._reason = ""
         self._listed = None
@@ -240,8 +246,26 @@ class ServerClient:
         identity = context.identity if context else None
         note = partial(context.note, SANDBOX_TOPIC) if context else _ignore_note
         return open_stdio(
-            self.server, filled, self._ground, approver=approver, identity=identity, note=note
+            self.server,
+            filled,
+            self._ground,
+            approver=approver,
+            identity=identity,
+            note=note,
+            words=partial(self._hear, context),
         )
+
+    def _hear(self, context: Context | None, data: bytes) -> None:
+        """Keep the last words of the server, and show them while it starts."""
+        text = data.decode("utf-8", "replace")
+        self._last_words = (self._last_words + text)[-4 * _WORDS_SHOWN :]
+        if self._connection is not None:
+            return
+        for line in filter(None, (line.strip() for line in text.splitlines())):
+            if self._ground.listener is not None:
+                self._ground.listener(self.server.name, line)
+            if context is not None:
+                context.progress(f"{self.server.name}: {line[:_WORDS_SHOWN]}")
 
     def _record_failure(self, reason: str) -> ToolFailed:
         self._reason = reason

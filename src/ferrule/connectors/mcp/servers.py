@@ -12,8 +12,8 @@ changed, as for all others.
 
 A tool of a server is called `server__tool`, so the names of two servers do not clash. A tool whose
 name is taken is left out with a notice, and so is a server whose name another one has. A tool that
-is called like one of the run's other tools is reported too, because a model may mistake one for the
-other.
+is called like one of the run's other tools is named in the summary, because a model may mistake one
+for the other.
 """
 
 from __future__ import annotations
@@ -35,6 +35,7 @@ from .stdio import LaunchSettings
 from .tools import full_name, is_selected, make_tools
 
 MAX_SERVERS = 64
+_SHOWN_NAMES = 3
 
 
 class McpServers(RemoteTools[ServerClient]):
@@ -50,8 +51,30 @@ class McpServers(RemoteTools[ServerClient]):
         self._ground = launch
         self._approvals = approvals
         super().__init__(taken_names)
+        self._unapproved: list[str] = []
+        self._similar: list[str] = []
         for server in servers:
             self._add_server(server)
+        if self._unapproved:
+            self._notices.append(_unapproved_notice(self._unapproved))
+
+    @property
+    def similar_names(self) -> tuple[str, ...]:
+        """The servers' tools that are called like another tool, but for the server's name."""
+        return tuple(self._similar)
+
+    @property
+    def summary(self) -> str:
+        """One line about servers that can be used, for people; "" if there are none."""
+        if not self._clients:
+            return ""
+        text = f"MCP: {', '.join(f'`{name}`' for name in self._clients)}, {len(self._tools)} tools"
+        if not self._similar:
+            return text
+        shown = ", ".join(f"`{name}`" for name in self._similar[:_SHOWN_NAMES])
+        more = len(self._similar) - _SHOWN_NAMES
+        rest = f" and {more} more" if more > 0 else ""
+        return f"{text}; named like other tools but for the server: {shown}{rest}"
 
     @property
     def instructions(self) -> dict[str, str]:
@@ -100,12 +123,18 @@ class McpServers(RemoteTools[ServerClient]):
             self._clients[server.name] = client
             self._never_seen.append(client)
         elif approval.manifest is None:
-            self._notices.append(_unapproved_notice(server, approval))
+            self._note_unapproved(server, approval)
         else:
             self._clients[server.name] = client
             if approval.state == "changed":
                 self._notices.append(_changed_notice(server, approval))
             self._offer_tools(client, approval)
+
+    def _note_unapproved(self, server: McpServer, approval: ServerApproval) -> None:
+        if approval.state == "unknown":
+            self._unapproved.append(server.name)
+        else:
+            self._notices.append(_unfinished_notice(server, approval))
 
     async def _look_first(self, client: ServerClient) -> bool:
         try:
@@ -133,18 +162,11 @@ class McpServers(RemoteTools[ServerClient]):
                 self._report_similar_names(client.server, tool)
 
     def _report_similar_names(self, server: McpServer, tool: Tool) -> None:
-        """Add a notice where a model may mistake a tool for one of the run or of another server."""
+        """Note a tool that a model may mistake for one of the run or of another server."""
         own = tool.full_name.removeprefix(f"{server.name}__")
-        if own in self._taken:
-            self._notices.append(
-                f"server `{server.name}` has a tool `{own}`, and so has this run; "
-                f"the server's is called `{tool.full_name}`"
-            )
-        for other in self._clients:
-            if other != server.name and full_name(other, own) in self._tools:
-                self._notices.append(
-                    f"the servers `{other}` and `{server.name}` both have a tool `{own}`"
-                )
+        others = [name for name in self._clients if name != server.name]
+        if own in self._taken or any(full_name(name, own) in self._tools for name in others):
+            self._similar.append(tool.full_name)
 
 
 def connect(
@@ -182,11 +204,24 @@ def _origin_of(server: McpServer) -> str:
     return f"of `{server.folder}`" if server.folder else "of yours"
 
 
-def _unapproved_notice(server: McpServer, approval: ServerApproval) -> str:
-    why = {
-        "moved": "its command is not the one that you approved",
-        "command": "its tools were not reviewed yet",
-    }.get(approval.state, "nobody approved it")
+def _unapproved_notice(names: list[str]) -> str:
+    """Return one line for all servers that nobody approved."""
+    if len(names) == 1:
+        return (
+            f"server `{names[0]}` is not used: nobody approved it; `ferrule mcp approve "
+            f"{names[0]}` shows it"
+        )
+    listed = ", ".join(f"`{name}`" for name in names)
+    return (
+        f"{len(names)} MCP servers are not used, because nobody approved them: {listed}; "
+        "`ferrule mcp approve` shows what they would get"
+    )
+
+
+def _unfinished_notice(server: McpServer, approval: ServerApproval) -> str:
+    why = "its tools were not reviewed yet"
+    if approval.state == "moved":
+        why = "its command is not the one that you approved"
     return (
         f"server `{server.name}` {_origin_of(server)} is not used: {why}; `ferrule mcp approve "
         f"{server.name}` shows it"

@@ -25,8 +25,9 @@ import hashlib
 import os
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import field
+from dataclasses import field, replace
 from ipaddress import ip_address
+from pathlib import Path
 from typing import Any, Literal
 from urllib.parse import urlsplit
 
@@ -37,6 +38,8 @@ from ferrule.permissions.child_environment import filter_environment, is_secret_
 from ferrule.permissions.command_variables import loads_code
 from ferrule.tools.reliability import Policies
 
+from .package_runners import RunnerNeeds, find_runner_needs
+
 Origin = Literal["program", "person", "repository"]
 Era = Literal["auto", "2026-07-28", "2025-11-25"]
 Transport = Literal["stdio", "http", "sse"]
@@ -45,6 +48,7 @@ ERAS: tuple[Era, ...] = ("auto", "2026-07-28", "2025-11-25")
 NAME_LIMIT = 32
 _NAME = re.compile(r"[A-Za-z][A-Za-z0-9-]*(_[A-Za-z0-9-]+)*")
 _REFERENCE = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)(?::-([^}]*))?\}")
+_VARIABLE_LINE = re.compile(r"^(?:export )?([A-Za-z_][A-Za-z0-9_]*)=(.*?)[ \t\r]*$", re.M)
 _HEADER = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+")
 
 
@@ -107,6 +111,10 @@ class McpServer:
     identity: bool = False
     oauth: OAuth | None = None
     origin: Origin = "program"
+    cwd: str = ""
+    """Where a started server works: a folder, from the workspace; empty for the workspace."""
+    env_file: str = ""
+    """A file of `NAME=value` lines whose variables a started server gets."""
     folder: str = ""
     """The folder whose file describes the server; empty unless `origin` is `repository`."""
 
@@ -147,8 +155,33 @@ class McpServer:
             facts["readable"] = sorted(self.readable)
             facts["writable"] = sorted(self.writable)
             facts["workspace"] = self.workspace
+            facts |= self._runner_facts()
         if self.folder:
             facts["folder"] = self.folder
+        return facts
+
+    @property
+    def needs(self) -> RunnerNeeds:
+        """What its command needs besides what is described.
+
+        A repository's server always runs in the sandbox: what it calls a container may be anything.
+        """
+        needs = find_runner_needs(self.name, self.command)
+        is_trusted = self.origin != "repository"
+        return replace(needs, is_container=needs.is_container and is_trusted)
+
+    def _runner_facts(self) -> dict[str, Any]:
+        """Return what is there only for some servers, so that older approvals of others hold."""
+        needs = self.needs
+        facts: dict[str, Any] = {}
+        if needs.hosts:
+            facts["downloads from"] = sorted(needs.hosts)
+        if needs.is_container:
+            facts["confined by"] = "its container, not by the sandbox"
+        if self.cwd:
+            facts["cwd"] = self.cwd
+        if self.env_file:
+            facts["env file"] = self.env_file
         return facts
 
     def digest(self) -> str:
@@ -206,16 +239,40 @@ def fill_variables(
                 )
         variables = filter_environment(variables, add=allowed).values
     substitute = _make_substitute(server, variables)
+    from_file = _read_env_file(server)
     url = substitute(server.url)
     if url:
         _check_url(server.name, url)
     return FilledServer(
         tuple(substitute(word) for word in server.command),
-        {name: substitute(value) for name, value in server.env.items()},
+        {**from_file, **{name: substitute(value) for name, value in server.env.items()}},
         url,
         {name: substitute(value) for name, value in server.headers.items()},
         substitute(server.oauth.client_secret) if server.oauth else "",
     )
+
+
+def _read_env_file(server: McpServer) -> dict[str, str]:
+    """Read the variables of a person's own server from its file.
+
+    Raises:
+        ConfigError: It cannot be read, or the server is a repository's: such files are secrets.
+    """
+    if not server.env_file:
+        return {}
+    if server.origin == "repository":
+        raise ConfigError(
+            f"server `{server.name}`: a repository's server gets no `envFile`",
+            hint="write it into your own `mcp.json`",
+        )
+    file = Path(server.env_file).expanduser()
+    try:
+        text = file.read_text("utf-8", "replace")
+    except OSError as error:
+        raise ConfigError(
+            f"server `{server.name}`: cannot read `{file}`: {error.strerror}"
+        ) from error
+    return {name: value.strip("\"'") for name, value in _VARIABLE_LINE.findall(text)}
 
 
 def _make_substitute(server: McpServer, variables: Mapping[str, str]) -> Callable[[str], str]:

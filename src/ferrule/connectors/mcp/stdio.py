@@ -43,6 +43,7 @@ from ferrule.sandbox.command import Capture, Command
 from ferrule.sandbox.policy import ResourceLimits, SandboxPolicy
 from ferrule.sandbox.running_command import Execution
 from ferrule.sandbox.sandbox import Sandbox
+from ferrule.storage import paths
 
 from .spec import FilledServer, McpServer
 from .streams import (
@@ -80,17 +81,30 @@ class LaunchSettings:
     on_missing_protection: SandboxMode = "ask"
     bounds: ResourceLimits = field(default_factory=ResourceLimits)
     allow_env: tuple[str, ...] = ()
+    listener: Callable[[str, str], None] | None = None
+    """Hears each line that a server writes on standard error, with the server's name."""
 
     def policy(self, server: McpServer, root: Path) -> SandboxPolicy:
-        """Return what a server may do."""
+        """Return what a server may do. The folder of its cache is made."""
+        needs = server.needs
+        if needs.cache:
+            paths.make_private_folder(Path(needs.cache))
+        folder = working_folder(server, root)
+        elsewhere = () if folder.is_relative_to(root) else (str(folder),)
         return SandboxPolicy(
             root,
             names=self.protected_names,
-            readable=_absolute(server.readable),
+            readable=(*_absolute(server.readable), *elsewhere),
             writable=_absolute(server.writable),
-            network=server.network,
+            scratch=(needs.cache,) if needs.cache else (),
+            network=(*server.network, *needs.hosts),
             limits=self.bounds,
         )
+
+
+def working_folder(server: McpServer, root: Path) -> Path:
+    """Return the folder that a server works in."""
+    return (root / Path(server.cwd).expanduser()).resolve() if server.cwd else root
 
 
 def _absolute(folders: tuple[str, ...]) -> tuple[str, ...]:
@@ -152,6 +166,7 @@ async def open_stdio(
     approver: Approver | None = None,
     identity: Identity | None = None,
     note: Callable[[str], None] = lambda sentence: None,
+    words: Callable[[bytes], None] = lambda data: None,
 ) -> AsyncGenerator[TransportStreams]:
     """Start a server and provide its streams.
 
@@ -162,22 +177,31 @@ async def open_stdio(
         approver: Is asked if the machine cannot give the required protection; None: nobody is.
         identity: Whose server it is; nobody is asked without it.
         note: Called with a sentence that says which sandbox holds the server.
+        words: Called with what the server writes on standard error.
 
     Raises:
         ToolFailed: The server's program cannot be started.
         MissingProtections: The sandbox cannot give the required protection.
     """
-    environment = filter_environment(os.environ, overrides=filled.env)
+    needs = server.needs
+    environment = filter_environment(os.environ, overrides={**needs.variables, **filled.env})
     scratch = None if server.workspace else tempfile.mkdtemp(prefix="ferrule-mcp-")
     policy = launch.policy(server, launch.root if scratch is None else Path(scratch))
     sandbox = Sandbox(
         policy,
-        backend=await _choose_backend(policy, launch.on_missing_protection, approver, identity),
+        backend=await _choose_backend(
+            policy,
+            "off" if needs.is_container else launch.on_missing_protection,
+            approver,
+            identity,
+        ),
         identity=identity,
     )
     note(f"server `{server.name}`: {sandbox.protections().describe()}")
     try:
-        async with _run(server, filled, sandbox, environment, policy.root) as streams:
+        folder = working_folder(server, policy.root)
+        errors = _Words(words)
+        async with _run(server, filled, sandbox, environment, folder, errors) as streams:
             yield streams
     finally:
         await asyncio.shield(sandbox.close())
@@ -199,6 +223,18 @@ async def _choose_backend(
         return await accept_or_raise(policy, gap, mode, consent)
 
 
+class _Words(Capture):
+    """Keeps the first and the last of what a server writes, and passes all of it on."""
+
+    def __init__(self, words: Callable[[bytes], None]) -> None:
+        super().__init__(_MAX_ERROR_BYTES // 2, _MAX_ERROR_BYTES // 2)
+        self._words = words
+
+    def __call__(self, data: bytes) -> bool:
+        self._words(data)
+        return super().__call__(data)
+
+
 @asynccontextmanager
 async def _run(
     server: McpServer,
@@ -206,14 +242,14 @@ async def _run(
     sandbox: Sandbox,
     environment: ChildEnvironment,
     root: Path,
+    errors: Capture,
 ) -> AsyncGenerator[TransportStreams]:
     pending = PendingRequests()
     incoming = Incoming(MAX_WAITING)
     outgoing = Outgoing(pending)
-    errors = Capture(_MAX_ERROR_BYTES // 2, _MAX_ERROR_BYTES // 2)
     reader, writer = os.pipe()
     os.set_blocking(writer, False)
-    directory = os.open(root, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    directory = _open_folder(server, root)
     try:
         command = Command(
             filled.command,
@@ -243,6 +279,14 @@ async def _run(
         )
     finally:
         await asyncio.shield(_shut_down(execution, pump, outgoing))
+
+
+def _open_folder(server: McpServer, folder: Path) -> int:
+    try:
+        return os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    except OSError as error:
+        message = f"server `{server.name}`: it cannot work in `{folder}`: {error.strerror}"
+        raise ToolFailed(ErrorType.NOT_FOUND, message) from error
 
 
 async def _shut_down(execution: Execution, pump: asyncio.Task[None], outgoing: Outgoing) -> None:

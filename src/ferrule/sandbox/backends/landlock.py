@@ -55,7 +55,12 @@ class LandlockBackend(NamespaceBackend):
         session.held_folder = (HELD_FOLDER, places.held)
         shared = Path(places.home, ".shared")
         shared.mkdir(exist_ok=True)
-        session.writable_folders = (places.tmp, places.home, str(shared))
+        session.writable_folders = (
+            places.tmp,
+            places.home,
+            str(shared),
+            *self.policy.scratch,
+        )
         session.landlock_rules = path_rules(self.policy, found)
         link_toolchains(found)
 
@@ -92,7 +97,7 @@ def path_rules(policy: SandboxPolicy, found: MachineFolders) -> tuple[PathRule, 
             [path for path in hidden if not path.startswith(f"{policy.root}/")],
             list_folder,
             readable=readable,
-            writable=(places.tmp, places.home, *policy.writable),
+            writable=(places.tmp, places.home, *policy.writable, *policy.scratch),
         ),
     )
 

@@ -73,7 +73,7 @@ def build_profile(
         toolchains: Read-only folders of the home.
     """
     readable = (*SYSTEM, *toolchains, *policy.readable)
-    writable = (str(policy.root), temporary, *policy.writable)
+    writable = (str(policy.root), temporary, *policy.writable, *policy.scratch)
     lines = [
         "(version 1)",
         "(deny default)",

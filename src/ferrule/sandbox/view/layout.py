@@ -190,6 +190,8 @@ def _opened_steps(policy: SandboxPolicy, found: MachineFolders) -> Iterator[Step
         yield ("read", path, path)
     for path in policy.writable:
         yield ("read" if policy.preview else "write", path, path)
+    for path in policy.scratch:
+        yield ("write", path, path)
     yield ("write", root, root)
 
 
@@ -247,7 +249,8 @@ def landlock_rules(
 
     It is the same as the mounts once more, should a mount not be what we take it for.
     """
-    writable = ("/tmp", "/var/tmp", "/dev/shm", found.home, str(policy.root), *policy.writable)
+    own = ("/tmp", "/var/tmp", "/dev/shm", found.home)
+    writable = (*own, str(policy.root), *policy.writable, *policy.scratch)
     partly_writable = (
         ("/dev", (*READ_RIGHTS, "write", "device")),
         ("/proc", (*READ_RIGHTS, "write")),

@@ -16,8 +16,8 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 
+from ferrule.core.value_class import frozen
 from ferrule.permissions.command_analysis.program_facts import word_set
 
 from .catalog import Operation
@@ -60,7 +60,7 @@ _INTENTS: tuple[tuple[str, str, float], ...] = (
 """(phrase as an expression over the request, operation, weight)."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Match:
     """An operation and how well it fits; 0 means that nothing of the request was found in it."""
 
@@ -136,7 +136,7 @@ _ENDINGS = (
 )
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _Text:
     operation: Operation
     fields: Mapping[str, frozenset[str]]
