@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 from math import inf
+from typing import Literal
 
 from .errors import ConfigError
 from .value_class import frozen
 
 OUTPUT_CAP = 65_536
 """The most bytes of tool text per result. Settings can lower it, never raise it."""
+
+
+OnLimit = Literal["error", "answer"]
+"""What happens at a limit: the error, or one more answer without tools before it."""
 
 
 @frozen
@@ -32,7 +37,7 @@ class Limits:
     max_output_bytes: int = OUTPUT_CAP
     max_seconds: float | None = None
     max_tokens: int | None = None
-    on_limit: str = "error"
+    on_limit: OnLimit = "error"
     max_cost: float | None = None
     max_calls: int | None = None
     warn_at: float = 0.8

@@ -13,7 +13,7 @@ from ferrule.core.errors import JournalError
 from ferrule.core.events import JournalRecord, SessionOpened
 from ferrule.core.limits import Limits
 from ferrule.core.machine import Machine
-from ferrule.models.client import ModelClient, ModelOptions
+from ferrule.models.client import ModelClient, ModelOptions, OutputModeOption, ToolModeOption
 from ferrule.permissions.approvals import Approver
 from ferrule.permissions.filesystem.workspace import Workspace
 from ferrule.permissions.rule_evaluation import PermissionGate
@@ -27,7 +27,7 @@ from . import delegation, hooks, registration, tool_search
 from .agent_options import Host, Permissions, Storage, SubAgents, ToolCalling
 from .artifacts.intake import resolve_artifacts
 from .cleanup import Cleanup
-from .context.options import ContextOptions
+from .context.options import Compact, ContextOptions
 from .hooks.call_hooks import Hook
 from .live_events import Live, PartialOutput
 from .session import RunOptions, RunResult, Session, run_in_new_loop
@@ -82,12 +82,12 @@ class Agent(Generic[DepsT, OutputT]):
         permissions: Permissions | None = ...,
         limits: Limits | None = ...,
         storage: Storage | None = ...,
-        tool_calling: ToolCalling | str | None = ...,
+        tool_calling: ToolCalling | ToolModeOption | None = ...,
         model_options: ModelOptions | None = ...,
         hooks: Sequence[Hook | hooks.EventHook | hooks.Hooks] = ...,
         agents: SubAgents | Iterable[delegation.SubAgent] | None = ...,
         registration: registration.RegistrationLimits | None = ...,
-        context: ContextOptions | Mapping[str, Any] | str | None = ...,
+        context: ContextOptions | Mapping[str, Any] | Compact | None = ...,
         run_options: RunOptions | None = ...,
         resources: Iterable[object] = ...,
         host: Host | None = ...,
@@ -97,7 +97,7 @@ class Agent(Generic[DepsT, OutputT]):
         | Sequence[
             type[OutputT] | Callable[..., Awaitable[OutputT]] | Callable[..., OutputT]
         ] = ...,
-        output_mode: str = ...,
+        output_mode: OutputModeOption = ...,
         output_retries: int = ...,
     ) -> None: ...
 
@@ -123,17 +123,17 @@ class Agent(Generic[DepsT, OutputT]):
         permissions: Permissions | None = None,
         limits: Limits | None = None,
         storage: Storage | None = None,
-        tool_calling: ToolCalling | str | None = None,
+        tool_calling: ToolCalling | ToolModeOption | None = None,
         model_options: ModelOptions | None = None,
         hooks: Sequence[Hook | hooks.EventHook | hooks.Hooks] = (),
         agents: SubAgents | Iterable[delegation.SubAgent] | None = None,
         registration: registration.RegistrationLimits | None = None,
-        context: ContextOptions | Mapping[str, Any] | str | None = None,
+        context: ContextOptions | Mapping[str, Any] | Compact | None = None,
         run_options: RunOptions | None = None,
         resources: Iterable[object] = (),
         host: Host | None = None,
         output_type: object = str,
-        output_mode: str = "auto",
+        output_mode: OutputModeOption = "auto",
         output_retries: int = 2,
         **unknown: Never,
     ) -> None:

@@ -7,15 +7,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from ferrule.core.errors import ConfigError
 from ferrule.core.value_class import frozen
 from ferrule.engine import event_bus
-from ferrule.models.client import ModelClient
+from ferrule.models.client import ModelClient, ToolModeOption
 from ferrule.models.registry import create_model_client
 from ferrule.permissions.approvals import Approver
-from ferrule.permissions.rule_evaluation import PermissionGate
+from ferrule.permissions.rule_evaluation import Mode, PermissionGate
 from ferrule.storage.artifacts.store import ArtifactStore, RunArtifacts
 from ferrule.storage.journal.protocols import Journal
 from ferrule.tools import search as tool_ranking
@@ -42,7 +42,7 @@ class Permissions:
     allow: Sequence[str] = ()
     ask: Sequence[str] = ()
     deny: Sequence[str] = ()
-    mode: str = "default"
+    mode: Mode = "default"
     approver: Approver | None = None
     scopes: Iterable[str] = ()
     gate: PermissionGate | None = None
@@ -68,6 +68,10 @@ class Storage:
     user: str = ""
 
 
+ResultForm = Literal["value", "envelope"]
+"""What a model sees of a result that succeeded: its value, or the whole result object."""
+
+
 @frozen
 class ToolCalling:
     """How the model calls tools, and what it sees of them.
@@ -82,9 +86,9 @@ class ToolCalling:
             are any. False: tools are not deferred.
     """
 
-    mode: str = "auto"
+    mode: ToolModeOption = "auto"
     fallback: bool = True
-    results: str = "value"
+    results: ResultForm = "value"
     search: tool_ranking.ToolSearch | Mapping[str, Any] | str | bool | None = None
 
     def __post_init__(self) -> None:

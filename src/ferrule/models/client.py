@@ -21,11 +21,20 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import field
-from typing import Any, Protocol, runtime_checkable
+from typing import Any, Literal, Protocol, runtime_checkable
 
 from ferrule.core.events import ModelAnswered
 from ferrule.core.messages import Message
 from ferrule.core.value_class import frozen
+
+ToolMode = Literal["native", "constrained", "text", "commands"]
+"""How a model is told of tools and calls them, best first (`models.tool_modes`)."""
+
+ToolModeOption = Literal["auto", "native", "constrained", "text", "commands"]
+"""A tool mode that is forced, or `auto`: chosen by what the model can do."""
+
+OutputModeOption = Literal["auto", "schema", "tool", "grammar", "prompt"]
+"""How a model is held to an output type (`models.output_modes`); `auto` chooses."""
 
 
 @frozen

@@ -8,18 +8,18 @@ import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, cast
 
 from ferrule import connectors
 from ferrule import extensions as file_extensions
 from ferrule.core.errors import ConfigError, FerruleError
 from ferrule.engine import event_bus
 from ferrule.engine.agent import Agent
-from ferrule.engine.agent_options import Host, Permissions, Storage, ToolCalling
+from ferrule.engine.agent_options import Host, Permissions, ResultForm, Storage, ToolCalling
 from ferrule.engine.artifacts.tools import TOOLS as ARTIFACT_TOOLS
 from ferrule.engine.rule_names import check_rule_names, find_tool_problem
 from ferrule.engine.session import Session
-from ferrule.models.client import ModelOptions
+from ferrule.models.client import ModelOptions, ToolModeOption
 from ferrule.permissions.approvals import Approver, DenyingApprover
 from ferrule.permissions.filesystem.workspace import Workspace
 from ferrule.permissions.grants import Grants
@@ -262,7 +262,7 @@ def assemble(
         tool_calling=ToolCalling(
             mode=_tool_mode(for_model),
             fallback=settings["tools.fallback"],
-            results=for_model.results,
+            results=cast("ResultForm", for_model.results),
             search=tool_search_option(settings, catalog),
         ),
         model_options=_model_options(settings, settings.model, for_model),
@@ -514,8 +514,9 @@ def _describe_unknown_tool(catalog: Catalog, name: str) -> str:
     return f"the settings name a tool `{name}`, and there is none{suggestion}"
 
 
-def _tool_mode(for_model: ModelSettings) -> str:
-    return "auto" if for_model.tool_mode == "none" else for_model.tool_mode
+def _tool_mode(for_model: ModelSettings) -> ToolModeOption:
+    chosen = "auto" if for_model.tool_mode == "none" else for_model.tool_mode
+    return cast("ToolModeOption", chosen)
 
 
 def read_model_options(settings: Settings, name: str) -> ModelOptions:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterable, Mapping
-from typing import Any, NamedTuple, Protocol, runtime_checkable
+from typing import Any, Literal, NamedTuple, Protocol, runtime_checkable
 
 from ferrule.core.errors import ConfigError, ProviderError
 from ferrule.core.value_class import frozen
@@ -11,8 +11,9 @@ from ferrule.models.client import ModelClient, ModelOptions, ToolSpec
 
 from .compaction_plan import estimate_text_tokens
 
-MODES = ("auto", "elide", "off")
-"""Values of `compact`."""
+Compact = Literal["auto", "elide", "off"]
+"""When old parts of a history are left out: see `ContextOptions.compact`."""
+MODES: tuple[Compact, ...] = ("auto", "elide", "off")
 
 
 class WindowSurroundings(NamedTuple):
@@ -58,7 +59,7 @@ class ContextOptions:
         keep: Number of last messages that are not touched.
     """
 
-    compact: str = "auto"
+    compact: Compact = "auto"
     share: float = 0.8
     keep: int = 8
 
@@ -73,7 +74,7 @@ class ContextOptions:
             raise ConfigError(f"context.keep = {self.keep!r}: must be at least 1")
 
     @staticmethod
-    def parse(given: ContextOptions | Mapping[str, Any] | str | None) -> ContextOptions:
+    def parse(given: ContextOptions | Mapping[str, Any] | Compact | None) -> ContextOptions:
         """Return what `Agent(context=...)` means. Raises ConfigError."""
         if given is None:
             return ContextOptions()

@@ -35,8 +35,10 @@ Its answer is read by `index.read_names`.
 selected), `discovered` (full names that the model already has) and `session` (the session's id).
 """
 
-MODES = ("auto", "native", "client")
-VARIANTS = ("bm25", "regex", "hybrid")
+SearchMode = Literal["auto", "native", "client"]
+Variant = Literal["", "bm25", "regex", "hybrid"]
+MODES: tuple[SearchMode, ...] = ("auto", "native", "client")
+VARIANTS: tuple[Variant, ...] = ("bm25", "regex", "hybrid")
 NATIVE_VARIANTS = ("bm25", "regex")
 """Variants that providers offer."""
 SEARCH_TOOL_NAME = "tool_search"
@@ -73,8 +75,8 @@ class ToolSearch:
     """
 
     _: KW_ONLY
-    variant: str = ""
-    mode: str = "auto"
+    variant: Variant = ""
+    mode: SearchMode = "auto"
     strategy: str | Searcher | NamedSearcher | Mapping[str, Any] | None = None
     always_loaded: Sequence[str] = ()
     budget_tokens: int | None = None
@@ -106,7 +108,7 @@ class ToolSearch:
                 return ToolSearch()
             case str():
                 _check_choice("", value, VARIANTS)
-                return ToolSearch(variant=value)
+                return ToolSearch(variant=cast("Variant", value))
             case Mapping():
                 return _from_mapping(cast("Mapping[object, Any]", value))
             case _:
