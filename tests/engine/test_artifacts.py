@@ -161,10 +161,10 @@ async def test_without_a_store_results_are_cut_as_ever() -> None:
 
 
 @pytest.mark.proves("artifacts.by-default")
-async def test_by_default_what_is_cut_stays_readable_for_its_owner_where_the_journal_is_a_file() -> (
-    None
-):
-    ours = agent(artifacts=None, journal=None)
+async def test_by_default_what_is_cut_stays_readable_for_its_owner_where_the_journal_is_a_file(
+    tmp_path: Path,
+) -> None:
+    ours = agent(artifacts=None, journal=tmp_path / "journal.db")
     try:
         assert "artifact_read" not in ours.catalog
         session, inline = await one(ours, "text", size=OUTPUT_CAP)

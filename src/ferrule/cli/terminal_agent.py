@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ferrule.core.errors import ConfigError
+from ferrule.engine.registration.registration import REGISTER_AGENT, REGISTER_HOOK, REGISTER_TOOL
 from ferrule.engine.rule_names import find_tool_problem
 from ferrule.permissions.approvals import AllowlistApprover, Approver, DenyingApprover
 from ferrule.runtime.assemble import Assembly, assemble, current_user
@@ -53,6 +54,8 @@ def assemble_at_terminal(
         if name not in assembly.agent.catalog and "__" not in name:
             known = [tool.full_name for tool in assembly.agent.catalog]
             detail, hint = find_tool_problem(name, known)
+            if name in (REGISTER_TOOL, REGISTER_HOOK, REGISTER_AGENT):
+                hint = "set `tools.register: true` in your own settings to offer it"
             raise ConfigError(f"--yes-to: {detail}", code="tool_unknown", hint=hint)
     return TerminalAssembly(
         assembly.agent,

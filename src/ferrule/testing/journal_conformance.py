@@ -197,7 +197,7 @@ class JournalConformance:
             "What is in a.txt?",
         )
         assert (first.runs, first.events, first.state) == (2, len(STORY) + 2, "limit")
-        assert (second.runs, second.state, third.runs, third.state) == (1, "open", 0, "open")
+        assert (second.runs, second.state, third.runs, third.state) == (1, "open", 0, "unused")
         assert first.opened <= first.last and len(journal.sessions(limit=2)) == 2
 
     def test_a_session_is_found_by_the_start_of_its_name(self, journal: Journal) -> None:

@@ -355,7 +355,7 @@ async def test_the_value_of_an_output_type_is_data(place: Place) -> None:
     large = 2**63 + 1
     steps = [says('{"shelf":3}'), says(f'{{"shelf":{large}}}'), *[says("no shelf")] * 3]
     await place.serve(*steps, output_type=shape)
-    session = await place.asking()
+    session = await place.open_client_session()
     found = [await session.call("librarian__find", message="Where?") for _ in range(3)]
     assert found[0].data["answer"] == {"shelf": 3}
     # The protocol's numbers would change it.

@@ -231,7 +231,7 @@ print('gone' if os.readlink(f'/proc/self/fd/{d}') == '/' else 'still there')
 """
 HANDS_OVER = """
 import os, socket, sys, time
-for _ in range(500):
+for _ in range(3000):
     if os.path.exists('/tmp/handed'):
         break
     time.sleep(0.01)

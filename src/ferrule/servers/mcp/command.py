@@ -56,10 +56,9 @@ def mcp(
     quiet = bool(options.pop("quiet"))
 
     def say(sentence: str) -> None:
-
         click.echo(escape_invisible(sentence), err=True)
 
-    assembly = assemble(options, notice=say)
+    assembly = assemble(options, notice=say, needs_model=False)
     serving = (
         {"host": host, "port": port, "url": url, "token_file": token_file} if over_http else None
     )
