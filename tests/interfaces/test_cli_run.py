@@ -135,15 +135,16 @@ def test_without_a_terminal_a_question_is_a_no_that_is_said(
 
 
 @pytest.mark.proves("cli.yes-to")
+@pytest.mark.parametrize("pattern", ["write_file", "write_*"])
 def test_yes_to_answers_for_the_named_tool_only(
-    folder: Path, ferrule: Any, script: Any, a_call: Any
+    folder: Path, ferrule: Any, script: Any, a_call: Any, pattern: str
 ) -> None:
     steps = (
         a_call("write_file", path="a", content="b"),
         a_call("delete_path", path="note.txt"),
         {"say": "done"},
     )
-    ran = ferrule("run", "-m", script(*steps), "--yes-to", "write_file", "go")
+    ran = ferrule("run", "-m", script(*steps), "--yes-to", pattern, "go")
     assert (folder / "a").read_text() == "b"
     assert (folder / "note.txt").exists()
     assert ran.code == 3

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from dataclasses import dataclass, field
+from fnmatch import fnmatchcase
 from typing import Any
 
 from ferrule.core.errors import ConfigError
@@ -51,11 +52,11 @@ def assemble_at_terminal(
         needs_model=needs_model,
     )
     for name in options.get("yes_to") or ():
-        if name not in assembly.agent.catalog and "__" not in name:
-            known = [tool.full_name for tool in assembly.agent.catalog]
+        known = [tool.full_name for tool in assembly.agent.catalog]
+        if "__" not in name and not any(fnmatchcase(one, name) for one in known):
             detail, hint = find_tool_problem(name, known)
             if name in (REGISTER_TOOL, REGISTER_HOOK, REGISTER_AGENT):
-                hint = "set `tools.register: true` in your own settings to offer it"
+                hint = "set `tools.register` to true in your own settings to offer it"
             raise ConfigError(f"--yes-to: {detail}", code="tool_unknown", hint=hint)
     return TerminalAssembly(
         assembly.agent,
