@@ -15,7 +15,7 @@ export PIP_ROOT_USER_ACTION := ignore
 export PYTHONDONTWRITEBYTECODE :=
 
 .DEFAULT_GOAL := help
-.PHONY: help venv demo shape test lint types unit promises bench bench-peers bus soak attacks streams crash replays scale subscribers files docs readme site eval mcp-servers faults outputs clean options ordinary options-oracle marks mutants fuzz
+.PHONY: help venv demo shape test lint types unit promises bench bench-peers bus soak attacks streams crash replays scale subscribers files docs readme site eval mcp-servers edits faults outputs clean options ordinary options-oracle marks mutants fuzz
 
 help: ## what can be made
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 14
@@ -124,6 +124,9 @@ mcp-servers: $(READY) ## real MCP servers from npm and PyPI, from the blocks of 
 
 eval: $(READY) ## how well models call tools
 	$(BIN)/python evals/run.py
+
+edits: $(READY) ## real changes as edits, with the mistakes that models make: landed right, refused with the place shown, landed wrong (must be 0)
+	PYTHONPATH=evals $(BIN)/python -m edits $(ARGS)
 
 faults: $(READY) ## runs that finish in spite of a model's poor habits, with Ferrule and with the peers that are installed (ARGS="--only in-tags --seeds 4")
 	PYTHONPATH=evals $(BIN)/python -m faults $(ARGS)

@@ -386,6 +386,42 @@ def test_an_edit_keeps_mode_and_line_ends(context: Context, root: Path) -> None:
     assert (root / "run.sh").stat().st_mode & 0o777 == 0o755
 
 
+@pytest.mark.proves("edits.grades")
+def test_an_edit_that_fits_loosely_says_how_in_its_result_and_in_its_preview(
+    context: Context, root: Path
+) -> None:
+    (root / "f").write_bytes(b"def f():\r\n\tone()  \r\n\ttwo('a')\r\n")
+    edit = {"path": "f", "old_string": "    one()\n    two(‘a’)", "new_string": "    one()\n    2"}
+    note = "`old_string` fits apart from its indentation, which the new text was given too"
+    shown = previewed("edit_file", context, **edit)
+    assert shown.startswith(f"[{note}]\n--- f\n+++ f\n")
+    done = call("edit_file", context, **edit)
+    assert done == f"replaced the text at line 2; {note}; `f` has 3 lines now"
+    assert (root / "f").read_bytes() == b"def f():\r\n\tone()  \r\n\t2\r\n"
+
+
+@pytest.mark.proves("edits.several")
+def test_several_edits_of_a_file_are_made_by_one_call_or_none_is(
+    context: Context, root: Path
+) -> None:
+    before = (root / "a.txt").read_bytes()
+    edit = {"path": "a.txt", "old_string": "one", "new_string": "1"}
+    three = {"old_string": "three", "new_string": "3"}
+    missing = {"old_string": "four", "new_string": "4"}
+    failure = refused(lambda: call("edit_file", context, **edit, more_edits=[three, missing]))
+    assert "`old_string` of edit 3 was not found" in failure.message
+    assert (root / "a.txt").read_bytes() == before
+    done = call("edit_file", context, **edit, more_edits=[three])
+    assert done.startswith("replaced the text at line 1; replaced the text at line 3; `a.txt` has")
+    assert (root / "a.txt").read_text() == "1\ntwo\n3\n"
+    impossible = TOOLS["edit_file"].impossible
+    assert impossible is not None
+    for wrong in ({"old": "two", "new": "2"}, {"old_string": "two"}):
+        problems = impossible({**edit, "more_edits": [wrong]})
+        assert "`more_edits[0]` must have `old_string` and `new_string`" in problems[0]
+        assert refused(lambda: call("edit_file", context, **edit, more_edits=[wrong]))  # noqa: B023
+
+
 @pytest.mark.proves("files.replace-lines")
 def test_lines_are_replaced_and_again_without_change(context: Context, root: Path) -> None:
     arguments = {"path": "a.txt", "line_start": 2, "line_end": 3, "new_content": "2\n3"}
@@ -465,6 +501,21 @@ def test_a_file_that_changed_since_it_was_read_is_not_overwritten(
     call("read_file", context, path="a.txt")
     call(tool, context, path="a.txt", **EDIT_ARGUMENTS[tool])
     assert (root / "a.txt").read_text() != "one, by a person\n"
+
+
+@pytest.mark.proves("edits.refusals")
+def test_of_a_file_that_changed_it_is_said_whether_the_edit_would_still_fit(
+    context: Context, root: Path
+) -> None:
+    call("read_file", context, path="a.txt")
+    (root / "a.txt").write_text("zero\none\nthree\n")
+    fits = {"path": "a.txt", "old_string": "one", "new_string": "1"}
+    message = refused(lambda: call("edit_file", context, **fits)).message
+    assert "this edit would still fit, at line 2; call `read_file` with `line_start: 1" in message
+    gone = {"path": "a.txt", "old_string": "one\ntwo", "new_string": "1"}
+    message = refused(lambda: call("edit_file", context, **gone)).message
+    assert "this edit would not fit" in message
+    assert "2: one\n3: three" in message
 
 
 @pytest.mark.parametrize("tool", EDITS)

@@ -85,7 +85,7 @@ def _diff(
 ) -> dict[str, Any] | None:
     try:
         name = workspace.name(str(values["path"]))
-        after, _ = _CHANGES[tool.handler](values)(before or "", name)
+        after = _CHANGES[tool.handler](values)(before or "", name).text
     except (ToolFailed, LookupError, TypeError, ValueError):
         # Boundary of a look ahead: a call that would fail has no diff, and its result will say why.
         return None

@@ -7,20 +7,38 @@ file. Running the tool and previewing it use the same `Change`, so a person sees
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, cast
 
 from ferrule.core.calls import ErrorType
 from ferrule.core.errors import ToolFailed
+from ferrule.core.value_class import frozen
 from ferrule.permissions.filesystem.paths import quote_path
 from ferrule.permissions.filesystem.workspace import READ_LIMIT, Workspace, check_text
 from ferrule.tools.context import Context
 from ferrule.tools.definition import Preview
 
-from . import diff, edit_matching, lines, read_versions
+from . import diff, lines, read_versions
+from .edit_application import Applied, Replacement, apply_edits
+from .edit_matching import Edit
+from .edit_refusals import describe_grade
 from .preview import make_preview
 
-Change = Callable[[str, str], tuple[str, str]]
-"""(text of the file, its name for messages) -> (new text, what was done). Raises ToolFailed."""
+
+@frozen
+class Changed:
+    """A text after a change, what was done, and how loosely it fitted if not exactly.
+
+    `line` is where a text was found, 0 for a change that says itself which lines it means.
+    """
+
+    text: str
+    done: str
+    note: str = ""
+    line: int = 0
+
+
+Change = Callable[[str, str], Changed]
+"""(text of the file, its name for messages) -> what it becomes. Raises ToolFailed."""
 
 
 def apply_change(context: Context, path: str, change: Change) -> str:
@@ -32,25 +50,53 @@ def apply_change(context: Context, path: str, change: Change) -> str:
         ToolFailed: The file is refused, has changed, or the change does not fit it.
     """
     workspace = context.resource(Workspace)
-    name, text, digest = _read_current(workspace, context, path)
-    new, done = change(text, quote_path(name))
+    name, text, digest = _read_current(workspace, context, path, change)
+    changed = change(text, quote_path(name))
+    new = changed.text
     data = lines.encode(check_size(new))
     if new != text:
         workspace.write(path, data, expect=digest, create=False)
     read_versions.remember(context, name, read_versions.compute_digest(data))
     if new == text:
         return f"{quote_path(name)} reads that way already: no change"
-    return f"{done}; {quote_path(name)} has {format_count(len(lines.split_lines(new)), 'line')} now"
+    total = format_count(len(lines.split_lines(new)), "line")
+    note = f"; {changed.note}" if changed.note else ""
+    return f"{changed.done}{note}; {quote_path(name)} has {total} now"
 
 
-def _read_current(workspace: Workspace, context: Context, path: str) -> tuple[str, str, str]:
+def _read_current(
+    workspace: Workspace, context: Context, path: str, change: Change
+) -> tuple[str, str, str]:
     """Return name, text and digest of a file that is about to be edited."""
     name = workspace.check_name(path, write=True)
     data = workspace.read(path)
     digest = read_versions.compute_digest(data)
-    read_versions.check_unchanged(context, name, digest, path)
+    if read_versions.has_changed(context, name, digest):
+        raise _refuse_changed(path, data, change)
     check_text(data, path)
     return name, lines.decode(data), digest
+
+
+def _refuse_changed(path: str, data: bytes, change: Change) -> ToolFailed:
+    """Return the error for a file that was changed since the session saw it.
+
+    Who changed it is not known. What it holds now is: so it says whether the edit would still fit.
+    """
+    message = f"{quote_path(path)} has changed since it was read; nothing was written. "
+    try:
+        check_text(data, path)
+        changed = change(lines.decode(data), quote_path(path))
+    except ToolFailed as failure:
+        hint = f"Read it again first. As it is now, this edit would not fit: {failure}"
+    else:
+        hint = "Read it again first"
+        if changed.line:
+            around = f"line_start: {max(1, changed.line - 10)}, line_end: {changed.line + 20}"
+            hint = (
+                f"Read it again first: this edit would still fit, at line {changed.line}; call "
+                f"`read_file` with `{around}`, then repeat it"
+            )
+    return ToolFailed(ErrorType.IO_ERROR, message + hint)
 
 
 def preview_change(
@@ -75,47 +121,87 @@ def _diff(values: Mapping[str, Any], context: Context, change: Change, new_file:
     note = ""
     if not new_file or exists(workspace, path):
         try:
-            name, text, _ = _read_current(workspace, context, path)
+            name, text, _ = _read_current(workspace, context, path, change)
         except ToolFailed as failure:
             # Writing a whole file works even if its old content cannot be shown.
             if not new_file or failure.error_type not in (ErrorType.PARSE_ERROR, ErrorType.LIMIT):
                 raise
             note = f"[replaces what is there, which is not shown: {failure}]\n"
-    new, _ = change(text, quote_path(name))
-    return note + diff.unified_diff(name, text, new)
+    changed = change(text, quote_path(name))
+    if changed.note:
+        note += f"[{changed.note}]\n"
+    return note + diff.unified_diff(name, text, changed.text)
 
 
 def plan_content_replacement(values: Mapping[str, Any]) -> Change:
     """Replace the whole text by `content`."""
 
-    def change(text: str, where: str) -> tuple[str, str]:
+    def change(text: str, where: str) -> Changed:
         new = lines.check_unicode(values["content"], "content")
-        return check_size(new), ""
+        return Changed(check_size(new), "")
 
     return change
 
 
 def plan_text_replacement(values: Mapping[str, Any]) -> Change:
-    """Replace one text by another: `old_string`, `new_string`, `replace_all`."""
+    """Replace texts by others: `old_string`, `new_string`, `replace_all`, and `more_edits`."""
 
-    def change(text: str, where: str) -> tuple[str, str]:
-        old = lines.check_unicode(values["old_string"], "old_string")
-        new = lines.check_unicode(values["new_string"], "new_string")
-        everywhere = bool(values.get("replace_all"))
-        edited, number, line = edit_matching.replace_match(
-            text, old, new, everywhere=everywhere, where=where
+    def change(text: str, where: str) -> Changed:
+        problems = find_edit_problems(values)
+        if problems:
+            raise invalid_arguments(problems[0])
+        edits = [
+            Edit(
+                lines.check_unicode(each["old_string"], "old_string"),
+                lines.check_unicode(each["new_string"], "new_string"),
+                everywhere=number == 0 and bool(values.get("replace_all")),
+            )
+            for number, each in enumerate([values, *(values.get("more_edits") or ())])
+        ]
+        applied = apply_edits(text, edits, where)
+        return Changed(
+            applied.text,
+            "; ".join(_describe_replacements(each) for each in applied.replacements),
+            _describe_grades(applied),
+            applied.replacements[0][0].line,
         )
-        if number == 1:
-            return edited, f"replaced the text at line {line}"
-        return edited, f"replaced {number} occurrences"
 
     return change
+
+
+def find_edit_problems(values: Mapping[str, Any]) -> list[str]:
+    """List what is wrong with the keys of `more_edits`."""
+    further = cast("list[dict[str, str]]", values.get("more_edits") or [])
+    return [
+        f"`more_edits[{number}]` must have `old_string` and `new_string` and nothing else, "
+        f"found {', '.join(f'`{key}`' for key in sorted(each)) or 'nothing'}"
+        for number, each in enumerate(further)
+        if set(each) != {"old_string", "new_string"}
+    ]
+
+
+def _describe_replacements(made: tuple[Replacement, ...]) -> str:
+    count = sum(each.count for each in made)
+    if count == 1:
+        return f"replaced the text at line {made[0].line}"
+    return f"replaced {count} occurrences"
+
+
+def _describe_grades(applied: Applied) -> str:
+    """Say which old texts did not fit exactly, and how they did; empty if all fitted exactly."""
+    notes: list[str] = []
+    for number, made in enumerate(applied.replacements, 1):
+        grade = made[0].grade
+        if grade != "exact":
+            edit = f" of edit {number}" if len(applied.replacements) > 1 else ""
+            notes.append(f"`old_string`{edit} {describe_grade(grade)}")
+    return "; ".join(notes)
 
 
 def plan_line_replacement(values: Mapping[str, Any]) -> Change:
     """Replace lines `line_start` to `line_end` by those of `new_content`."""
 
-    def change(text: str, where: str) -> tuple[str, str]:
+    def change(text: str, where: str) -> Changed:
         first = int(values["line_start"])
         last = int(values["line_end"])
         total = len(lines.split_lines(text))
@@ -132,7 +218,7 @@ def plan_line_replacement(values: Mapping[str, Any]) -> Change:
             done = f"replaced lines {first}-{last} by {new_lines}"
         else:
             done = f"deleted lines {first}-{last}"
-        return lines.replace_lines(text, first, last, new), done
+        return Changed(lines.replace_lines(text, first, last, new), done)
 
     return change
 
@@ -143,7 +229,7 @@ def plan_line_insertion(values: Mapping[str, Any]) -> Change:
     `line_end` must be the same if it is given.
     """
 
-    def change(text: str, where: str) -> tuple[str, str]:
+    def change(text: str, where: str) -> Changed:
         line = int(values["line_start"])
         total = len(lines.split_lines(text))
         problems = find_insertion_problems(values)
@@ -159,7 +245,7 @@ def plan_line_insertion(values: Mapping[str, Any]) -> Change:
             raise invalid_arguments("`new_content` is empty: there is nothing to insert")
         place = "at the end" if line > total else f"before line {line}"
         done = f"inserted {format_count(len(lines.split_lines(new)), 'line')} {place}"
-        return lines.replace_lines(text, line, line - 1, new), done
+        return Changed(lines.replace_lines(text, line, line - 1, new), done)
 
     return change
 

@@ -9,9 +9,6 @@ from __future__ import annotations
 import hashlib
 from typing import cast
 
-from ferrule.core.calls import ErrorType
-from ferrule.core.errors import ToolFailed
-from ferrule.permissions.filesystem.paths import quote_path
 from ferrule.tools.context import Context
 
 _MEMORY_KEY = "files.seen"
@@ -51,15 +48,9 @@ def _paths_below(known: dict[str, str], name: str) -> list[str]:
     return [path for path in list(known) if path == name or path.startswith(name + "/")]
 
 
-def check_unchanged(context: Context, name: str, found: str, path: str) -> None:
-    """Raise ToolFailed(io_error) if the file was seen and now holds something else."""
-    last = recall(context, name)
-    if last is not None and last != found:
-        raise ToolFailed(
-            ErrorType.IO_ERROR,
-            f"{quote_path(path)} has changed since it was read; nothing was written. "
-            "Read it again first",
-        )
+def has_changed(context: Context, name: str, found: str) -> bool:
+    """Return whether the file was seen and now holds something else."""
+    return recall(context, name) not in (None, found)
 
 
 def _known_digests(context: Context) -> dict[str, str]:

@@ -176,26 +176,31 @@ def write_file(
     side_effect="write",
     risk="high",
     preview=edits.preview_change(edits.plan_text_replacement),
+    impossible=edits.find_edit_problems,
 )
 def edit_file(
     path: Annotated[str, WRITES, "Path of the file, relative to the workspace."],
-    old_string: Annotated[
-        str, "The text to replace, exactly as it is in the file, without line numbers."
-    ],
+    old_string: Annotated[str, "The text to replace, as it is in the file."],
     new_string: Annotated[str, "The text to put in its place."],
     context: Context,
     replace_all: Annotated[
         bool, "Replace every occurrence. Otherwise `old_string` must occur exactly once."
     ] = False,
+    more_edits: Annotated[
+        list[dict[str, str]] | None,
+        "Further edits of the same file, each `{old_string, new_string}`, found in the file as it "
+        "is before the call. All are made, or none.",
+    ] = None,
 ) -> str:
-    """Replace a piece of text in a file. `old_string` must match exactly, white space included, and
-    be unique in the file.
+    """Replace a piece of text in a file, or several with `more_edits`. `old_string` must be unique
+    in the file; copy it with its indentation and without line numbers.
     """
     values = {
         "path": path,
         "old_string": old_string,
         "new_string": new_string,
         "replace_all": replace_all,
+        "more_edits": more_edits,
     }
     return edits.apply_change(context, path, edits.plan_text_replacement(values))
 
