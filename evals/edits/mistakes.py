@@ -65,6 +65,18 @@ def _each_line(function: Callable[[str], str]) -> Callable[[random.Random, str],
     return on_text
 
 
+def _reindents(edit: Edit) -> bool:
+    """Return whether an edit moves a line to another column."""
+    old = {line.strip(): line for line in edit.old.split("\n")}
+    return any(line != old.get(line.strip(), line) for line in edit.new.split("\n"))
+
+
+def _in_old_only(function: Callable[[random.Random, str], str]) -> Spoil:
+    """Return a wrong indentation of the old text; not of edits that are about indentation."""
+    spoil = _on_texts(function, only_old=True)
+    return lambda rng, change: None if any(map(_reindents, change.edits)) else spoil(rng, change)
+
+
 def _dedent(width: int) -> Callable[[random.Random, str], str]:
     def on_text(rng: random.Random, text: str) -> str:
         parts = text.split("\n")
@@ -253,10 +265,10 @@ MISTAKES = (
     Mistake("indented 4 less", _on_texts(_dedent(4))),
     Mistake(
         "indented 4 further, old only",
-        _on_texts(_each_line(lambda line: "    " + line), only_old=True),
+        _in_old_only(_each_line(lambda line: "    " + line)),
         REFUSED,
     ),
-    Mistake("indented 4 less, old only", _on_texts(_dedent(4), only_old=True), REFUSED),
+    Mistake("indented 4 less, old only", _in_old_only(_dedent(4)), REFUSED),
     Mistake("indented 2 further", _on_texts(_each_line(lambda line: "  " + line))),
     Mistake("a tab further", _on_texts(_each_line(lambda line: "\t" + line)), prepare=_WITH_TABS),
     Mistake("tabs for spaces", _on_texts(_each_line(_use_tabs))),

@@ -9,6 +9,7 @@ the place.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
 from difflib import SequenceMatcher
 
@@ -56,22 +57,25 @@ class _Habits:
 def _has_other_indentation(text: str, match: Match) -> bool:
     """Return whether the new text may be indented as the file is, although the old text is not.
 
-    Lines that both texts have, or else their first lines, show whether both are indented alike.
+    The lines that both texts have, once each, show whether both are indented alike; where there is
+    none, nothing does.
     """
     if not any(shift.columns for shift in match.shifts) or not match.new.strip():
         return False
-    found = _content_lines(text[match.start : match.end])
-    old = _content_lines(match.old)
-    new = _content_lines(match.new)
-    contents = {line.strip() for line in old}
-    if any(line in found and line not in old and line.strip() in contents for line in new):
+    old = _unique_lines(match.old)
+    new = _unique_lines(match.new)
+    found = _unique_lines(text[match.start : match.end])
+    kept = old.keys() & new.keys()
+    if any(new[content] != old[content] and new[content] == found[content] for content in kept):
         return True
-    return not set(old) & set(new) and split_indent(old[0])[0] != split_indent(new[0])[0]
+    return not any(new[content] == old[content] for content in kept)
 
 
-def _content_lines(text: str) -> list[str]:
-    """Return the lines of a text that are not blank, without the blanks at their ends."""
-    return [line.rstrip(BLANKS) for line in text.split("\n") if line.strip()]
+def _unique_lines(text: str) -> dict[str, str]:
+    """Map the content of each line that is not blank and occurs once to its indentation."""
+    lines_found = [split_indent(fold(line)) for line in text.split("\n")]
+    counts = Counter(content for _, content in lines_found)
+    return {content: indent for indent, content in lines_found if content and counts[content] == 1}
 
 
 def _carry_over(text: str, match: Match, shift: Shift | None) -> str | None:
