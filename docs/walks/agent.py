@@ -33,7 +33,7 @@ permissions/rule_evaluation.py PermissionGate.decide
 core/machine.py Machine._on_call_evaluated
 engine/driver.py Driver._run_tool
 engine/dispatcher.py Dispatcher.execute
-engine/reliability.py run_with_policy
+engine/timeouts_and_retries.py run_with_policy
 engine/threads.py Threads.run
 walks/agent.py count_stock
 engine/result_bounds.py bound_text

@@ -47,7 +47,7 @@ engine/driver.py Driver._run_tool
 engine/session_log.py SessionLog.flush_together
 storage/journal/sqlite.py SqliteJournal.append
 engine/dispatcher.py Dispatcher.execute
-engine/reliability.py run_with_policy
+engine/timeouts_and_retries.py run_with_policy
 engine/threads.py Threads.run
 walks/approval.py note
 core/machine.py Machine._on_tool_answered

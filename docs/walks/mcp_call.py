@@ -40,7 +40,7 @@ engine/dispatcher.py Dispatcher.evaluate
 permissions/rule_evaluation.py PermissionGate.decide
 engine/driver.py Driver._run_tool
 engine/dispatcher.py Dispatcher.execute
-engine/reliability.py run_with_policy
+engine/timeouts_and_retries.py run_with_policy
 engine/threads.py Threads.run
 walks/mcp_call.py look
 core/machine.py Machine._on_tool_answered

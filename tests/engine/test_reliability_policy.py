@@ -27,7 +27,7 @@ from ferrule.core.calls import ErrorType
 from ferrule.core.errors import ProviderError
 from ferrule.core.events import CallEvaluated, Event, Noticed, ToolAnswered
 from ferrule.core.identity import Identity
-from ferrule.engine import reliability
+from ferrule.engine import timeouts_and_retries as reliability
 from ferrule.hooks import Hook
 from ferrule.models.scripted import Scripted, calls, says
 from ferrule.storage.journal.sqlite import SqliteJournal

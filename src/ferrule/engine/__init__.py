@@ -11,7 +11,7 @@ Modules:
     agent_reload                        lets a session go on with another agent
     driver                              carries out the machine's commands; extensions
     dispatcher                          the one pipeline of every call
-    reliability                         timeouts and retries of a call
+    timeouts_and_retries                applied to each call, exactly once
     approval_requests                   the question to a person, and its answer
     running_calls, direct_calls         calls under way, and calls that no model made
     background, threads                 tasks that outlast their call, and blocking functions

@@ -33,7 +33,7 @@ from ferrule.tools.context import Context
 from ferrule.tools.definition import Loading, SideEffect, Tool, misfit_notice
 from ferrule.tools.launch import Launch
 
-from . import reliability, tool_search
+from . import timeouts_and_retries, tool_search
 from .artifacts.intake import ArtifactIntake, cut_chunks
 from .clock import Clock, SystemClock
 from .hooks.call_hooks import Answer, Ask, Block, Change, Hook
@@ -424,7 +424,7 @@ class Dispatcher:
     ) -> tuple[Bounded, tuple[str, ...]]:
         """Run a tool, and return its bounded value with the notes on the call and on the value."""
         notes = prepared.notes
-        value = await reliability.run_with_policy(
+        value = await timeouts_and_retries.run_with_policy(
             tool, _attempt(tool, values, context), self._clock, context
         )
         if isinstance(value, Launch):
