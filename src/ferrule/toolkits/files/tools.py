@@ -192,8 +192,8 @@ def edit_file(
         "is before the call. All are made, or none.",
     ] = None,
 ) -> str:
-    """Replace a piece of text in a file, or several with `more_edits`. `old_string` must be unique
-    in the file; copy it with its indentation and without line numbers.
+    """Replace a piece of text in a file. `old_string` must be unique in the file; copy it with its
+    indentation and without line numbers.
     """
     values = {
         "path": path,
