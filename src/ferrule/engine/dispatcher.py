@@ -517,7 +517,7 @@ class Dispatcher:
 
         Hooks see only its beginning, and what they do not see is not kept.
         """
-        seconds = reliability.attempt_timeout(tool)
+        seconds = timeouts_and_retries.attempt_timeout(tool)
         try:
             async with asyncio.timeout(seconds):
                 if self.artifact_intake is None or self._hooks:
