@@ -182,22 +182,22 @@ def specs(functions: Sequence[dict[str, Any]]) -> list[ToolSpec]:
     ]
 
 
-async def asked(wire: Local, mode: str, text: str, offered: list[ToolSpec]) -> Said | None:
+async def asked(client: Local, mode: str, text: str, offered: list[ToolSpec]) -> Said | None:
     """The first call that the model makes."""
     if mode.startswith("peers"):
-        return await as_peers(wire, mode.partition(" ")[2], text, offered)
+        return await as_peers(client, mode.partition(" ")[2], text, offered)
     if mode == "schema":
         told = f"{SYSTEM}\n\n{constrained.constrained_prompt(offered)}"
-        exchange = constrained.ConstrainedExchange(wire.open(told, (), OPTIONS), offered)
+        exchange = constrained.ConstrainedExchange(client.open(told, (), OPTIONS), offered)
     else:
-        exchange, _ = await open_exchange(wire, mode, SYSTEM, offered, OPTIONS)
+        exchange, _ = await open_exchange(client, mode, SYSTEM, offered, OPTIONS)
     answer = await exchange.ask([UserMessage(text)])
     return (answer.calls[0].tool, answer.calls[0].arguments) if answer.calls else None
 
 
-async def as_peers(wire: Local, choice: str, text: str, offered: list[ToolSpec]) -> Said | None:
+async def as_peers(client: Local, choice: str, text: str, offered: list[ToolSpec]) -> Said | None:
     """Plain tool calling: the request that a framework's OpenAI client makes."""
-    chat = cast(OpenAIChat, await wire._start_chat())  # pyright: ignore[reportPrivateUsage]  the same server
+    chat = cast(OpenAIChat, await client._start_chat())  # pyright: ignore[reportPrivateUsage]  the same server
     functions = [
         {
             "name": one.api_name,
@@ -225,10 +225,10 @@ async def as_peers(wire: Local, choice: str, text: str, offered: list[ToolSpec])
     return names.get(called["name"], called["name"]), called["arguments"]
 
 
-async def made_by(wire: Local, mode: str, row: dict[str, Any], category: str, judge: Any) -> int:
+async def made_by(client: Local, mode: str, row: dict[str, Any], category: str, judge: Any) -> int:
     """2: the right tool with the right arguments; 1: the right tool; 0: neither."""
     try:
-        said = await asked(wire, mode, row["request"], specs(row["functions"]))
+        said = await asked(client, mode, row["request"], specs(row["functions"]))
     except ProviderError as error:
         click.echo(f"  {mode}: {error.code}: {error.detail}", err=True)
         return 0
@@ -251,7 +251,7 @@ def in_strides(count: int, most: int | None) -> list[int]:
 
 
 async def measured(
-    wire: Local,
+    client: Local,
     key: Key,
     mode: str,
     entries: Sequence[dict[str, Any]],
@@ -265,7 +265,7 @@ async def measured(
     for entry in in_strides(len(entries), sample):
         if entry not in done:
             started = time.perf_counter()
-            made = await made_by(wire, mode, entries[entry], key[1], judge)
+            made = await made_by(client, mode, entries[entry], key[1], judge)
             rows.add(key, entry, made, time.perf_counter() - started)
     return line_of(key, rows.known(key), timed=given.timed)
 
@@ -392,7 +392,7 @@ def arguments() -> argparse.Namespace:
 
 async def ask_all(given: argparse.Namespace) -> None:
     package, rows = wheel(), Rows(given.record)
-    judge, wire = (
+    judge, client = (
         judge_of(package),
         Local(n_ctx=8192, tool_modes={"constrained": open_small_model_exchange}),
     )
@@ -403,13 +403,13 @@ async def ask_all(given: argparse.Namespace) -> None:
             for lever, changes in LEVERS.items() if given.levers else ():
                 with taken_away(changes):
                     key = (given.half, name, lever)
-                    line = await measured(wire, key, "constrained", questions, judge, given, rows)
+                    line = await measured(client, key, "constrained", questions, judge, given, rows)
                 click.echo(shown(line))
             for mode in () if given.levers else given.modes.split(","):
                 key = (given.half, name, mode)
-                click.echo(shown(await measured(wire, key, mode, questions, judge, given, rows)))
+                click.echo(shown(await measured(client, key, mode, questions, judge, given, rows)))
     finally:
-        await wire.close()
+        await client.close()
 
 
 def write(given: argparse.Namespace) -> None:

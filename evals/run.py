@@ -113,14 +113,14 @@ def judge(
 
 
 async def run(
-    wire: ModelClient, mode: str, tasks: Sequence[dict[str, Any]], offered: Sequence[ToolSpec]
+    client: ModelClient, mode: str, tasks: Sequence[dict[str, Any]], offered: Sequence[ToolSpec]
 ) -> Score:
     score = Score()
     tools = {spec.name: spec for spec in offered}
     options = ModelOptions(temperature=0.0, max_tokens=160, timeout=300.0)
     for task in tasks:
         # A session of its own: what was said before must not help or hurt.
-        exchange, _ = await open_exchange(wire, mode, SYSTEM, offered, options)
+        exchange, _ = await open_exchange(client, mode, SYSTEM, offered, options)
         started = time.perf_counter()
         try:
             answer = await exchange.ask([UserMessage(task["request"])])
@@ -168,11 +168,11 @@ async def main() -> int:
     given = parser.parse_args()
     tasks = yaml.safe_load(given.tasks.read_text())[: given.limit]
     local = {"n_ctx": given.context, **({"path": given.path} if given.path else {})}
-    wire = create_model_client(given.model, **(local if given.model.startswith("local:") else {}))
+    client = create_model_client(given.model, **(local if given.model.startswith("local:") else {}))
     offered = specs(examples=not given.no_examples)
     click.echo(
         f"{given.tasks.name}: {len(tasks)} tasks, {len(offered)} tools offered, model "
-        f"{wire.model}\n"
+        f"{client.model}\n"
     )
     click.echo(
         "| mode        | tasks | right tool | tool and arguments | median s/task | p95 s/task |"
@@ -186,7 +186,7 @@ async def main() -> int:
             # A small model answers in prose at length: ten times the seconds, for what a sample
             # shows as well.
             step = -(-len(tasks) // given.sample) if given.sample and mode != "constrained" else 1
-            score = await run(wire, mode, tasks[::step], offered)
+            score = await run(client, mode, tasks[::step], offered)
             click.echo(score.row(mode))
             if given.keep is not None:
                 keep([Line(OWN, given.tasks.stem, mode, score.made)], given.keep)
@@ -195,7 +195,7 @@ async def main() -> int:
             if mode == "constrained" and given.at_least is not None:
                 short = 100 * score.both / max(score.tasks, 1) < given.at_least
     finally:
-        await wire.close()
+        await client.close()
     return int(short)
 
 

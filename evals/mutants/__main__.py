@@ -336,8 +336,15 @@ def equivalent_key(trial: Trial) -> tuple[str, str, str]:
 
 
 def read_equivalent(path: Path = EQUIVALENT) -> dict[tuple[str, str, str], str]:
-    """Return the changes that change no behaviour, with the reason of each."""
+    """Return the changes that change no behaviour, with the reason of each.
+
+    Raises:
+        ClickException: An entry names a module that is not there.
+    """
     entries = yaml.safe_load(path.read_text(encoding="utf-8")) or []
+    for one in entries:
+        if not (ROOT / PACKAGE / one["module"]).is_file():
+            raise click.ClickException(f"{path.name}: there is no module `{one['module']}`")
     return {(one["module"], one["operator"], one["change"]): one["reason"] for one in entries}
 
 

@@ -675,7 +675,7 @@ async def test_calls_without_ids_have_one_name_in_journal_stream_and_history() -
     assert streamed == answered == kept != ""
 
 
-@pytest.mark.proves("ways.fallback-off")
+@pytest.mark.proves("tool-modes.fallback-off")
 async def test_without_fallback_calls_in_the_text_of_a_native_answer_are_not_run() -> None:
     prose = '<tool_call>{"name": "add", "arguments": {"a": 1, "b": 2}}</tool_call>'
     on = await agent([says(prose), says("three")], [add]).run("go")

@@ -9,8 +9,9 @@ import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
+import click
 import pytest
-from mutants.__main__ import find_neighbours
+from mutants.__main__ import find_neighbours, read_equivalent
 from mutants.operators import Breakage, find_body_lines, find_breakages, find_uses
 from mutants.promises import read_proofs
 from mutants.sample import Sample
@@ -224,3 +225,12 @@ def test_tests_of_broken_code_harm_nothing_outside(toy: Path, worker: Worker) ->
         bystander.wait()
     assert not (Path.home() / "ferrule-was-here").exists()
     assert not (toy / "tests/written").exists()
+
+
+def test_a_change_that_changes_nothing_is_that_of_a_module_there_is(tmp_path: Path) -> None:
+    assert read_equivalent()
+    entry = "- {module: no/such.py, operator: change number, change: 9 -> 10, reason: none}\n"
+    file = tmp_path / "equivalent.yaml"
+    file.write_text(entry)
+    with pytest.raises(click.ClickException, match=r"there is no module `no/such\.py`"):
+        read_equivalent(file)

@@ -240,7 +240,7 @@ def test_where_no_namespace_can_be_made_the_command_line_says_so_and_refuses(
 # ---- the settings behind it
 
 
-@pytest.mark.proves("sandbox.rung.settings")
+@pytest.mark.proves("sandbox.backend.settings")
 def test_the_settings_become_the_policy(tmp_path: Path) -> None:
     flags = {
         "sandbox.require": ["network", "memory"],

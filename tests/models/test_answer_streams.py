@@ -853,7 +853,7 @@ def after(protocol: Protocol, body: bytes, rng: random.Random, garbage: bytes) -
 # ---- the properties
 
 
-@pytest.mark.proves("wire.answer-once-complete", "wire.split-anywhere")
+@pytest.mark.proves("model-client.answer-once-complete", "model-client.split-anywhere")
 @pytest.mark.parametrize("protocol", BY_NAME)
 @MANY
 @given(data=st.data())
@@ -877,7 +877,7 @@ def test_an_answer_is_the_same_however_it_is_cut_and_whatever_follows(
     assert "".join(listener.thoughts) == answered.reasoning
 
 
-@pytest.mark.proves("wire.never-shortened")
+@pytest.mark.proves("model-client.never-shortened")
 @pytest.mark.parametrize("protocol", BY_NAME)
 @MANY
 @given(data=st.data())
@@ -893,7 +893,7 @@ def test_an_answer_without_its_end_is_interrupted(protocol: Protocol, data: st.D
     assert (raised.value.code, raised.value.retryable) == ("interrupted", False)
 
 
-@pytest.mark.proves("wire.answer-once-complete")
+@pytest.mark.proves("model-client.answer-once-complete")
 @pytest.mark.parametrize("ending", ["end", "close", "reset", "malformed"])
 @MANY
 @given(data=st.data())
@@ -912,7 +912,7 @@ def test_a_chat_answer_is_whole_once_it_says_why_it_stopped(
     assert answered.usage == (plan.usage if known else Usage())
 
 
-@pytest.mark.proves("wire.never-shortened", "wire.split-anywhere")
+@pytest.mark.proves("model-client.never-shortened", "model-client.split-anywhere")
 @pytest.mark.parametrize("protocol", BY_NAME)
 @MANY
 @given(data=st.data())
@@ -954,7 +954,7 @@ def test_an_answer_in_one_piece_is_all_of_it_or_an_error(
 _UNREADABLE = ("interrupted", "not_understood")
 
 
-@pytest.mark.proves("wire.answer-once-complete", "wire.never-shortened")
+@pytest.mark.proves("model-client.answer-once-complete", "model-client.never-shortened")
 @MANY
 @given(data=st.data())
 def test_what_a_library_reads_is_whole_or_interrupted(data: st.DataObject) -> None:
@@ -978,7 +978,7 @@ def spelled_plainly(protocol: Protocol, plan: Plan, rng: random.Random) -> Spell
     return protocol.streamed(plan, spelling)
 
 
-@pytest.mark.proves("wire.answer-once-complete")
+@pytest.mark.proves("model-client.answer-once-complete")
 @pytest.mark.parametrize("protocol", BY_NAME)
 def test_one_answer_is_cut_at_any_byte_and_before_every_byte_of_a_tail(protocol: Protocol) -> None:
     plan = Plan(

@@ -78,7 +78,7 @@ def streamed(
     return Reply(200, events, headers={"content-type": "text/event-stream"})
 
 
-@pytest.mark.proves("wire.conformance", "wire.encoded-once")
+@pytest.mark.proves("model-client.conformance", "model-client.encoded-once")
 class TestAnthropicConforms(ModelClientConformance):
     object_arguments = True
     string_arguments = False
@@ -248,7 +248,7 @@ def test_a_history_of_another_model_is_sent_without_its_thinking() -> None:
     assert kinds == ["text", "tool_use"]
 
 
-@pytest.mark.proves("wire.raw-only-for-its-calls")
+@pytest.mark.proves("model-client.raw-only-for-its-calls")
 def test_blocks_are_not_replayed_for_a_message_whose_calls_were_left_out() -> None:
     answer = Conversation(streamed(THINKING, CALL, stop="tool_use")).ask(sink=RecordingSink())[0]
     talk = Conversation(whole([{"type": "text", "text": "3"}]))
@@ -425,7 +425,7 @@ def test_the_container_of_hosted_code_is_named_again() -> None:
     assert talk.sent[1]["messages"][1]["content"][0]["caller"] == made["caller"]
 
 
-@pytest.mark.proves("wire.errors-are-typed")
+@pytest.mark.proves("model-client.errors-are-typed")
 @pytest.mark.parametrize(
     ("status", "kind", "words", "code"),
     [
@@ -458,7 +458,7 @@ def test_refusals_have_stable_codes(status: int, kind: str, words: str, code: st
     assert (raised.value.code, raised.value.status) == (code, status)
 
 
-@pytest.mark.proves("wire.overloaded-before-the-first-block")
+@pytest.mark.proves("model-client.overloaded-before-the-first-block")
 def test_an_overloaded_server_is_asked_again_also_where_it_says_so_in_a_stream() -> None:
     told = {"type": "error", "error": {"type": "overloaded_error", "message": "Overloaded"}}
     over = Reply(529, json=told, headers={"retry-after": "2"})
@@ -614,7 +614,7 @@ VALUES = st.recursive(
 )
 
 
-@pytest.mark.proves("wire.blocks-byte-exact")
+@pytest.mark.proves("model-client.blocks-byte-exact")
 @settings(max_examples=60, deadline=None)
 @given(
     st.lists(

@@ -284,7 +284,7 @@ def turn_of(model_client: str, request: bytes) -> list[Any]:
     return sent["input"] if sent["input"][0].get("type") == "compaction" else sent["input"][1:]
 
 
-@pytest.mark.proves("wire.golden")
+@pytest.mark.proves("model-client.golden")
 @pytest.mark.parametrize("streamed", [False, True], ids=["whole", "streamed"])
 @pytest.mark.parametrize(("model_client", "case"), CASES)
 def test_a_golden_answer_is_read_as_what_it_says(
@@ -297,7 +297,7 @@ def test_a_golden_answer_is_read_as_what_it_says(
     assert found.usage == SPENT[model_client]
 
 
-@pytest.mark.proves("wire.blocks-byte-exact")
+@pytest.mark.proves("model-client.blocks-byte-exact")
 @pytest.mark.parametrize("streamed", [False, True], ids=["whole", "streamed"])
 @pytest.mark.parametrize(
     ("model_client", "case"), [one for one in CASES if one not in NOT_REPLAYED]
@@ -320,7 +320,7 @@ def test_a_golden_answer_goes_back_byte_for_byte(
             assert spelled in request
 
 
-@pytest.mark.proves("wire.cut-at-every-byte")
+@pytest.mark.proves("model-client.cut-at-every-byte")
 @pytest.mark.parametrize(("model_client", "case"), CASES)
 def test_a_golden_stream_may_be_cut_at_every_byte(model_client: str, case: str) -> None:
     data = golden(model_client, case, streamed=True)
@@ -334,7 +334,7 @@ def test_a_golden_stream_may_be_cut_at_every_byte(model_client: str, case: str) 
     )
 
 
-@pytest.mark.proves("wire.cut-at-every-byte")
+@pytest.mark.proves("model-client.cut-at-every-byte")
 @pytest.mark.parametrize(
     ("model_client", "case"), [("anthropic", "thinking"), ("openai-responses", "mcp_approval")]
 )
@@ -350,7 +350,7 @@ def test_a_golden_stream_that_ends_early_is_never_taken_for_a_whole_one(
             assert error.code in ("interrupted", "not_understood"), at
 
 
-@pytest.mark.proves("wire.replayed-after-resume")
+@pytest.mark.proves("model-client.replayed-after-resume")
 @pytest.mark.parametrize("model_client", ["anthropic", "openai-responses"])
 def test_a_resumed_session_sends_the_same_bytes(model_client: str, tmp_path: Path) -> None:
     case = {"anthropic": "thinking", "openai-responses": "tools"}[model_client]
@@ -418,7 +418,7 @@ def test_the_golden_files_are_what_their_script_makes_of_the_sdks_types() -> Non
 
 
 @with_sdks
-@pytest.mark.proves("wire.requests-fit-the-sdk")
+@pytest.mark.proves("model-client.requests-fit-the-sdk")
 @pytest.mark.parametrize("streamed", [False, True], ids=["whole", "streamed"])
 @pytest.mark.parametrize(
     ("model_client", "case"), [one for one in CASES if one not in NOT_REPLAYED]

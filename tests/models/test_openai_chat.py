@@ -56,7 +56,7 @@ def said_call(index: int, call: ServerCall) -> dict[str, Any]:
     return {**shape, "id": call.id} if call.id else shape
 
 
-@pytest.mark.proves("wire.conformance", "wire.encoded-once")
+@pytest.mark.proves("model-client.conformance", "model-client.encoded-once")
 class TestOpenAIChatConforms(ModelClientConformance):
     object_arguments = True
 
@@ -150,7 +150,7 @@ def function(name: str | None = None, arguments: Any = None) -> dict[str, Any]:
     return {"function": {key: value for key, value in fields.items() if value is not None}}
 
 
-@pytest.mark.proves("wire.calls.merge")
+@pytest.mark.proves("model-client.calls.merge")
 def test_a_delta_without_id_and_index_belongs_to_the_last_call() -> None:
     calls = folded(
         {"id": "a", **function("one", "")},
@@ -162,7 +162,7 @@ def test_a_delta_without_id_and_index_belongs_to_the_last_call() -> None:
     assert calls == (ToolCall("a", "one", '{"x":1}'), ToolCall("b", "two", '{"y":2}'))
 
 
-@pytest.mark.proves("wire.calls.merge")
+@pytest.mark.proves("model-client.calls.merge")
 def test_interleaved_indexes_stay_apart() -> None:
     calls = folded(
         {"index": 1, "id": "b", **function("two", '{"y"')},
@@ -173,7 +173,7 @@ def test_interleaved_indexes_stay_apart() -> None:
     assert calls == (ToolCall("b", "two", '{"y":2}'), ToolCall("a", "one", '{"x":1}'))
 
 
-@pytest.mark.proves("wire.calls.merge")
+@pytest.mark.proves("model-client.calls.merge")
 def test_a_name_repeated_in_every_delta_is_not_doubled() -> None:
     calls = folded(
         {"index": 0, "id": "a", **function("add", '{"x":')},
@@ -197,7 +197,7 @@ def test_a_name_in_pieces_is_put_together(names: tuple[str, str]) -> None:
     assert calls == (ToolCall("a", "math::add", "{}"),)
 
 
-@pytest.mark.proves("wire.calls.merge")
+@pytest.mark.proves("model-client.calls.merge")
 @pytest.mark.parametrize("with_ids", [True, False])
 @pytest.mark.parametrize("arguments", ['{"a":1}', {"a": 1}])
 def test_whole_calls_that_all_say_index_zero_stay_apart(with_ids: bool, arguments: Any) -> None:
@@ -313,7 +313,7 @@ def test_an_error_in_the_middle_of_a_stream_is_raised_with_its_words() -> None:
 # ---- what is sent
 
 
-@pytest.mark.proves("wire.tools-sent")
+@pytest.mark.proves("model-client.tools-sent")
 def test_a_conversation_is_sent_as_the_format_wants_it() -> None:
     history = [
         UserMessage("1+2?"),
@@ -373,13 +373,13 @@ def test_a_stream_asks_for_its_usage() -> None:
     assert (sent[0]["stream"], sent[0]["stream_options"]) == (True, {"include_usage": True})
 
 
-@pytest.mark.proves("wire.tools-off.keeps-cache")
+@pytest.mark.proves("model-client.tools-off.keeps-cache")
 def test_tools_off_keeps_the_tools_and_forbids_the_choice() -> None:
     _, sent, _ = ask(whole(), allow=False)
     assert (len(sent[0]["tools"]), sent[0]["tool_choice"]) == (1, "none")
 
 
-@pytest.mark.proves("wire.tools-off.keeps-cache")
+@pytest.mark.proves("model-client.tools-off.keeps-cache")
 def test_a_server_that_refuses_tool_choice_is_asked_without_tools_and_not_tried_again() -> None:
     refused = Reply(400, json={"error": {"message": "tool_choice is not allowed here"}})
     _, sent, notices = ask(refused, whole(), allow=False)
@@ -387,7 +387,7 @@ def test_a_server_that_refuses_tool_choice_is_asked_without_tools_and_not_tried_
     assert [topic for topic, _ in notices] == ["fallback"]
 
 
-@pytest.mark.proves("wire.tools-off.keeps-cache")
+@pytest.mark.proves("model-client.tools-off.keeps-cache")
 def test_a_server_that_ignores_tool_choice_is_asked_without_tools() -> None:
     answer, sent, notices = ask(
         whole("", tool_calls=[said_call(0, ServerCall())]), whole("three"), allow=False
@@ -476,7 +476,7 @@ def test_a_redirect_is_not_followed_and_says_where_it_points() -> None:
 # ---- truncation
 
 
-@pytest.mark.proves("wire.truncation-alarm")
+@pytest.mark.proves("model-client.truncation-alarm")
 def test_a_server_that_read_far_less_than_was_sent_rings_the_alarm() -> None:
     long = [UserMessage("word " * 8000)]
     _, _, notices = ask(whole(), history=long)
@@ -490,7 +490,7 @@ def test_a_server_that_read_far_less_than_was_sent_rings_the_alarm() -> None:
     assert kept == [], "a notice is told once"
 
 
-@pytest.mark.proves("wire.truncation-alarm")
+@pytest.mark.proves("model-client.truncation-alarm")
 def test_an_honest_count_rings_no_alarm() -> None:
     _, _, notices = ask(whole(), history=[UserMessage("    indented = code(  )\n" * 150)])
     assert notices == []
@@ -538,7 +538,7 @@ def capabilities(answers: Mapping[str, Any], base: str = "") -> Capabilities:
     return asyncio.run(story())
 
 
-@pytest.mark.proves("wire.capabilities")
+@pytest.mark.proves("model-client.capabilities")
 @pytest.mark.parametrize(
     ("answers", "expected"),
     [
@@ -588,7 +588,7 @@ def test_capability_is_asked_of_the_server(
     assert capabilities(answers) == expected
 
 
-@pytest.mark.proves("wire.capabilities")
+@pytest.mark.proves("model-client.capabilities")
 def test_a_provider_that_says_nothing_is_looked_up() -> None:
     async def story() -> Capabilities:
         return await OpenAIChat(

@@ -143,7 +143,7 @@ def texts(*pieces: str) -> list[dict[str, Any]]:
     ]
 
 
-@pytest.mark.proves("wire.conformance", "wire.encoded-once")
+@pytest.mark.proves("model-client.conformance", "model-client.encoded-once")
 class TestOpenAIResponsesConforms(ModelClientConformance):
     pieces_before_text = 3
 
@@ -630,7 +630,7 @@ def test_usage_counts_cache_and_reasoning() -> None:
     )
 
 
-@pytest.mark.proves("wire.errors-are-typed")
+@pytest.mark.proves("model-client.errors-are-typed")
 @pytest.mark.parametrize(
     ("error", "code"),
     [
@@ -684,7 +684,7 @@ VALUES = st.recursive(
 )
 
 
-@pytest.mark.proves("wire.blocks-byte-exact")
+@pytest.mark.proves("model-client.blocks-byte-exact")
 @settings(max_examples=60, deadline=None)
 @given(
     st.lists(

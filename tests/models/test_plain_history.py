@@ -25,7 +25,7 @@ def plain() -> PlainHistory:
     return PlainHistory(lambda text, calls: text + "".join(call.tool for call in calls))
 
 
-@pytest.mark.proves("ways.sides-take-turns")
+@pytest.mark.proves("tool-modes.sides-take-turns")
 def test_results_and_words_on_the_way_are_one_message() -> None:
     history = [
         UserMessage("context"),
@@ -43,7 +43,7 @@ def test_results_and_words_on_the_way_are_one_message() -> None:
     ]
 
 
-@pytest.mark.proves("ways.sides-take-turns")
+@pytest.mark.proves("tool-modes.sides-take-turns")
 @given(st.lists(MESSAGES, max_size=12))
 def test_no_two_messages_of_the_persons_side_follow_each_other(history: list[Message]) -> None:
     sides = [type(message) for message in plain().convert(history)]

@@ -88,7 +88,7 @@ def made(answer: ModelAnswered) -> list[tuple[str, Any]]:
 # ---- text
 
 
-@pytest.mark.proves("ways.text")
+@pytest.mark.proves("tool-modes.text")
 def test_calls_are_read_out_of_the_text_and_only_prose_is_shown() -> None:
     model_client = Scripted(
         [says("I will look.\n" + tagged("read_file", {"path": "a.txt"}) + "\n")], model="x:qwen2.5"
@@ -105,7 +105,7 @@ def test_calls_are_read_out_of_the_text_and_only_prose_is_shown() -> None:
     assert "".join(heard.words) == answer.text
 
 
-@pytest.mark.proves("ways.text")
+@pytest.mark.proves("tool-modes.text")
 def test_the_model_client_is_opened_without_tools_and_told_of_them_in_words() -> None:
     model_client = Scripted([], model="x:qwen2.5")
     open_text(model_client, "Be brief.", SPECS, ModelOptions(seed=3))
@@ -116,14 +116,14 @@ def test_the_model_client_is_opened_without_tools_and_told_of_them_in_words() ->
     assert "<tool_call>" in opened.system
 
 
-@pytest.mark.proves("ways.text")
+@pytest.mark.proves("tool-modes.text")
 def test_the_section_on_tools_is_the_same_every_time() -> None:
     dialect = dialects_for_model("ollama:mistral")[0]
     assert text_prompt(SPECS, dialect) == text_prompt(list(SPECS), dialect)
     assert "[TOOL_CALLS]" in text_prompt(SPECS, dialect)
 
 
-@pytest.mark.proves("ways.text.history")
+@pytest.mark.proves("tool-modes.text.history")
 def test_earlier_calls_and_results_go_back_as_words() -> None:
     model_client = Scripted([says("Done.")], model="x:qwen2.5")
     call = ToolCall("call_1", "notes::add", '{"text":"hi"}')
@@ -145,7 +145,7 @@ def test_earlier_calls_and_results_go_back_as_words() -> None:
     )
 
 
-@pytest.mark.proves("ways.text.history")
+@pytest.mark.proves("tool-modes.text.history")
 def test_a_message_is_converted_once_and_the_history_only_grows() -> None:
     model_client = Scripted([says("One."), says("Two.")], model="x:qwen2.5")
     exchange = open_text(model_client, "", SPECS, ModelOptions())
@@ -157,7 +157,7 @@ def test_a_message_is_converted_once_and_the_history_only_grows() -> None:
     assert after[0] is before[0]
 
 
-@pytest.mark.proves("ways.text")
+@pytest.mark.proves("tool-modes.text")
 def test_api_names_come_back_as_full_names_and_unknown_ones_as_they_are() -> None:
     reply = tagged("notes__add", {"text": "x"}) + tagged("no_such", {})
     model_client = Scripted([says(reply)], model="x:qwen2.5")
@@ -165,7 +165,7 @@ def test_api_names_come_back_as_full_names_and_unknown_ones_as_they_are() -> Non
     assert made(answer) == [("notes::add", {"text": "x"}), ("no_such", {})]
 
 
-@pytest.mark.proves("ways.text", "dialects.fenced-rule")
+@pytest.mark.proves("tool-modes.text", "dialects.fenced-rule")
 def test_any_dialect_is_understood_whatever_was_asked_for() -> None:
     reply = '```json\n{"name": "read_file", "parameters": {"path": "a.txt"}}\n```'
     model_client = Scripted([says(reply), says(reply + "\n\n```\nx\n```\n")], model="x:qwen2.5")
@@ -174,7 +174,7 @@ def test_any_dialect_is_understood_whatever_was_asked_for() -> None:
     assert run(exchange.ask(ASK)).calls == ()
 
 
-@pytest.mark.proves("ways.text")
+@pytest.mark.proves("tool-modes.text")
 def test_types_of_raw_values_come_from_the_schema() -> None:
     reply = (
         "<tool_call>\n<function=read_file>\n<parameter=path>\n2024\n</parameter>\n"
@@ -207,7 +207,7 @@ def test_without_a_sink_repairs_are_kept_for_the_driver() -> None:
     assert exchange.notices == [("reading", "repaired: single quotes in the call to `read_file`")]
 
 
-@pytest.mark.proves("ways.text")
+@pytest.mark.proves("tool-modes.text")
 def test_reasoning_is_kept_apart_and_its_calls_do_not_count() -> None:
     model_client = Scripted(
         [says(f"<think>{tagged('read_file', {'path': 'a'})}</think>No need.")], model="x:qwen3"
@@ -218,7 +218,7 @@ def test_reasoning_is_kept_apart_and_its_calls_do_not_count() -> None:
     assert answer.reasoning == "".join(heard.thoughts) == tagged("read_file", {"path": "a"})
 
 
-@pytest.mark.proves("ways.last-answer")
+@pytest.mark.proves("tool-modes.last-answer")
 @pytest.mark.parametrize("open_tool_mode", [open_text, open_commands])
 def test_without_tools_nothing_in_the_reply_is_a_call(open_tool_mode: Any) -> None:
     reply = "`/read a.txt`\n" + tagged("read_file", {"path": "a.txt"})
@@ -355,7 +355,7 @@ def judged(answer: ModelAnswered) -> list[tuple[str, Any]]:
     return found
 
 
-@pytest.mark.proves("ways.commands")
+@pytest.mark.proves("tool-modes.commands")
 @pytest.mark.parametrize(("reply", "expected"), WRITTEN)
 def test_commands_in_a_reply(reply: str, expected: list[tuple[str, Any]]) -> None:
     """With the tools that ship, whose schemas nobody made for this test."""
@@ -365,7 +365,7 @@ def test_commands_in_a_reply(reply: str, expected: list[tuple[str, Any]]) -> Non
     assert (answer.text, answer.way) == (reply, "commands")
 
 
-@pytest.mark.proves("ways.commands")
+@pytest.mark.proves("tool-modes.commands")
 def test_every_tool_that_ships_has_a_command_that_makes_a_valid_call_of_it() -> None:
     by_name = {tool.full_name: tool for tool in load_shipped_tools()}
     called: set[str] = set()
@@ -378,7 +378,7 @@ def test_every_tool_that_ships_has_a_command_that_makes_a_valid_call_of_it() -> 
     assert called == by_name.keys()
 
 
-@pytest.mark.proves("ways.commands")
+@pytest.mark.proves("tool-modes.commands")
 def test_commands_are_explained_and_the_model_client_gets_no_tools() -> None:
     model_client = Scripted([])
     open_commands(model_client, "Be brief.", SHIPPED, ModelOptions())
@@ -392,7 +392,7 @@ def test_commands_are_explained_and_the_model_client_gets_no_tools() -> None:
     assert "```path=notes.txt" in model_client.opened[0].system
 
 
-@pytest.mark.proves("ways.commands")
+@pytest.mark.proves("tool-modes.commands")
 def test_no_file_is_written_by_a_block_if_no_tool_for_it_is_offered() -> None:
     assert CommandSet(SPECS[:-1]).read_calls("```path=a.txt\nx\n```") == []
 
@@ -404,7 +404,7 @@ def test_a_block_that_was_cut_writes_nothing() -> None:
     assert made(answer) == [READ]
 
 
-@pytest.mark.proves("ways.commands")
+@pytest.mark.proves("tool-modes.commands")
 def test_commands_stay_in_the_history_as_the_model_said_them() -> None:
     model_client = Scripted([says("Ok.")])
     call = ToolCall("1", "read_file", '{"path":"notes.txt"}')
@@ -417,7 +417,7 @@ def test_commands_stay_in_the_history_as_the_model_said_them() -> None:
     assert model_client.histories[0][1] == AssistantMessage("See `/read notes.txt`.")
 
 
-@pytest.mark.proves("ways.commands")
+@pytest.mark.proves("tool-modes.commands")
 @given(st.text(st.characters(exclude_characters="`", exclude_categories=["Cs"]), max_size=200))
 def test_text_without_back_ticks_makes_no_command(text: str) -> None:
     assert CommandSet(SPECS).read_calls(text) == []
@@ -426,7 +426,7 @@ def test_text_without_back_ticks_makes_no_command(text: str) -> None:
 # ---- the ladder
 
 
-@pytest.mark.proves("ways.choice")
+@pytest.mark.proves("tool-modes.choice")
 @pytest.mark.parametrize(
     ("tools", "structured", "tool_mode"),
     [
@@ -444,7 +444,7 @@ def test_capabilities_choose_the_tool_mode(
     assert choose_tool_mode(Capabilities(tools, structured)) == tool_mode
 
 
-@pytest.mark.proves("ways.choice")
+@pytest.mark.proves("tool-modes.choice")
 def test_a_tool_mode_that_is_named_is_taken_and_an_unknown_one_refused() -> None:
     model_client = Scripted([], capabilities=Capabilities(True))
     assert run(open_exchange(model_client, "commands", "", SPECS))[1] == "commands"
@@ -452,7 +452,7 @@ def test_a_tool_mode_that_is_named_is_taken_and_an_unknown_one_refused() -> None
         run(open_exchange(model_client, "telepathy", "", SPECS))
 
 
-@pytest.mark.proves("ways.choice")
+@pytest.mark.proves("tool-modes.choice")
 def test_without_tools_the_model_client_is_used_as_it_is() -> None:
     model_client = Scripted([says("Hi.")], capabilities=Capabilities(False))
     exchange, tool_mode = run(open_exchange(model_client, "auto", "Be brief.", ()))
@@ -466,7 +466,7 @@ def test_without_tools_the_model_client_is_used_as_it_is() -> None:
 REFUSED = ProviderError("this model takes no tools", code="tools_unsupported", retryable=False)
 
 
-@pytest.mark.proves("ways.fall")
+@pytest.mark.proves("tool-modes.fall")
 def test_a_refusal_of_tools_falls_to_text_says_so_and_keeps_the_history() -> None:
     model_client = Scripted(
         [fails(REFUSED), says(tagged("read_file", {"path": "a"}))],
@@ -486,7 +486,7 @@ def test_a_refusal_of_tools_falls_to_text_says_so_and_keeps_the_history() -> Non
     assert "this model takes no tools" in heard.notices[0][1]
 
 
-@pytest.mark.proves("ways.fall")
+@pytest.mark.proves("tool-modes.fall")
 def test_a_fall_is_told_to_the_opener_where_an_ask_has_no_sink() -> None:
     model_client = Scripted([fails(REFUSED), says("Hi.")], capabilities=Capabilities(True, False))
     told: list[tuple[str, str]] = []
@@ -497,7 +497,7 @@ def test_a_fall_is_told_to_the_opener_where_an_ask_has_no_sink() -> None:
     assert [topic for topic, _ in told] == ["fallback"]
 
 
-@pytest.mark.proves("ways.fall")
+@pytest.mark.proves("tool-modes.fall")
 def test_a_tool_mode_that_a_person_named_is_not_left() -> None:
     model_client = Scripted([fails(REFUSED)], capabilities=Capabilities(True))
     exchange, _ = run(open_exchange(model_client, "native", "S", SPECS))
@@ -505,7 +505,7 @@ def test_a_tool_mode_that_a_person_named_is_not_left() -> None:
         run(exchange.ask(ASK))
 
 
-@pytest.mark.proves("ways.fall")
+@pytest.mark.proves("tool-modes.fall")
 def test_other_failures_are_not_a_reason_to_fall() -> None:
     model_client = Scripted(
         [fails(ProviderError("no server", code="unreachable"))], capabilities=Capabilities(True)
@@ -516,7 +516,7 @@ def test_other_failures_are_not_a_reason_to_fall() -> None:
     assert len(model_client.asks) == 1
 
 
-@pytest.mark.proves("ways.native-fallback")
+@pytest.mark.proves("tool-modes.native-fallback")
 def test_calls_in_the_text_of_a_native_answer_are_run_and_said_to_be() -> None:
     reply = (
         "I'll read "
@@ -537,7 +537,7 @@ def test_calls_in_the_text_of_a_native_answer_are_run_and_said_to_be() -> None:
     ]
 
 
-@pytest.mark.proves("ways.native-fallback")
+@pytest.mark.proves("tool-modes.native-fallback")
 @pytest.mark.parametrize(
     "reply",
     [
@@ -562,7 +562,7 @@ def test_only_marked_calls_count_in_a_native_answer(reply: str) -> None:
     assert "".join(heard.words) == reply
 
 
-@pytest.mark.proves("ways.native-fallback")
+@pytest.mark.proves("tool-modes.native-fallback")
 @pytest.mark.parametrize(
     "reply", ["Use `a <b>` now.", "I look.\n\n<b>bold</b>", "x  <think y", "~~~\na <b>\n~~~\n"]
 )
@@ -577,7 +577,7 @@ def test_words_of_a_native_answer_are_shown_once_also_where_a_reader_takes_over(
         assert "".join(heard.words).rstrip() == expected.rstrip()
 
 
-@pytest.mark.proves("ways.native-fallback")
+@pytest.mark.proves("tool-modes.native-fallback")
 def test_text_calls_in_native_answers_can_be_refused_or_allowed_once() -> None:
     reply = tagged("read_file", {"path": "a"})
     for setting, runs in (("reject", [0, 0]), ("allow_once", [1, 0]), ("allow", [1, 1])):
@@ -588,7 +588,7 @@ def test_text_calls_in_native_answers_can_be_refused_or_allowed_once() -> None:
         assert [topic for topic, _ in heard.notices] == ["native_tool_fallback"] * 2
 
 
-@pytest.mark.proves("ways.native-fallback")
+@pytest.mark.proves("tool-modes.native-fallback")
 def test_native_calls_stay_as_they_came() -> None:
     model_client = Scripted(
         [calls(("read_file", {"path": "a"}, "id7"), text="Now.")], capabilities=Capabilities(True)

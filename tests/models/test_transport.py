@@ -524,18 +524,18 @@ def busy(retry_after: float | None = None) -> ProviderError:
     return ProviderError("busy", code="rate_limited", retryable=True, retry_after=retry_after)
 
 
-@pytest.mark.proves("wire.retry")
+@pytest.mark.proves("model-client.retry")
 def test_waits_grow_and_each_is_announced() -> None:
     assert attempts(busy(), busy(), busy(), "fine") == ([0.25, 0.5, 1.0], ["retry"] * 3, "fine")
 
 
-@pytest.mark.proves("wire.retry")
+@pytest.mark.proves("model-client.retry")
 def test_after_four_attempts_the_error_stands() -> None:
     waits, _, outcome = attempts(busy(), busy(), busy(), busy(), "never")
     assert (len(waits), getattr(outcome, "code", "")) == (3, "rate_limited")
 
 
-@pytest.mark.proves("wire.retry")
+@pytest.mark.proves("model-client.retry")
 def test_the_server_is_given_the_time_it_asks_for() -> None:
     assert attempts(busy(7), busy(0.01), "fine")[0] == [7, 0.5]
 

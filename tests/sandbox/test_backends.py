@@ -71,7 +71,7 @@ def holds(
     )
 
 
-@pytest.mark.proves("sandbox.rung.order")
+@pytest.mark.proves("sandbox.backend.order")
 def test_the_best_backend_comes_first_and_none_is_always_last() -> None:
     assert [backend.name for backend in available_backends(POLICY, replace(FULL, bwrap="/usr/bin/bwrap"))] == [
         "namespaces", "bubblewrap", "landlock", "none",
@@ -89,7 +89,7 @@ def test_the_best_backend_comes_first_and_none_is_always_last() -> None:
     assert choose_backend(POLICY, FULL).name == "namespaces"
 
 
-@pytest.mark.proves("sandbox.rung.order")
+@pytest.mark.proves("sandbox.backend.order")
 def test_root_without_user_namespaces_has_namespaces_all_the_same() -> None:
     assert (
         choose_backend(POLICY, replace(FULL, user_namespaces=False, as_root=True, root=True)).name
@@ -97,12 +97,12 @@ def test_root_without_user_namespaces_has_namespaces_all_the_same() -> None:
     )
 
 
-@pytest.mark.proves("sandbox.rung.truth")
+@pytest.mark.proves("sandbox.backend.truth")
 def test_with_namespaces_all_aspects_hold() -> None:
     assert set(holds(FULL, "namespaces").values()) == {Enforcement.YES}
 
 
-@pytest.mark.proves("sandbox.rung.truth")
+@pytest.mark.proves("sandbox.backend.truth")
 @pytest.mark.parametrize(
     ("probes", "aspect", "how_far"),
     [
@@ -123,7 +123,7 @@ def test_what_the_machine_lacks_is_said_of_namespaces(
     assert holds(probes, "namespaces")[aspect] is how_far
 
 
-@pytest.mark.proves("sandbox.rung.truth")
+@pytest.mark.proves("sandbox.backend.truth")
 def test_a_bound_that_the_policy_does_not_set_is_not_claimed() -> None:
     unbounded = replace(POLICY, limits=ResourceLimits(memory=None, processes=None))
     found = holds(FULL, "namespaces", unbounded)
@@ -138,7 +138,7 @@ BWRAP = replace(
 )
 
 
-@pytest.mark.proves("sandbox.rung.bubblewrap-default")
+@pytest.mark.proves("sandbox.backend.bubblewrap-default")
 def test_where_only_bubblewrap_may_make_namespaces_all_that_is_required_by_default_is_held() -> (
     None
 ):
@@ -152,7 +152,7 @@ def test_where_only_bubblewrap_may_make_namespaces_all_that_is_required_by_defau
     )
 
 
-@pytest.mark.proves("sandbox.rung.truth")
+@pytest.mark.proves("sandbox.backend.truth")
 @pytest.mark.parametrize(
     ("probes", "why"),
     [
@@ -178,13 +178,13 @@ def test_bubblewrap_does_not_claim_new_names_where_nothing_trustworthy_can_media
     )
 
 
-@pytest.mark.proves("sandbox.rung.truth")
+@pytest.mark.proves("sandbox.backend.truth")
 def test_a_bubblewrap_that_commands_could_replace_is_not_used() -> None:
     probes = replace(NO_NAMESPACES, bwrap="/work/.venv/lib/bwrap")
     assert "bubblewrap" not in [backend.name for backend in available_backends(POLICY, probes)]
 
 
-@pytest.mark.proves("sandbox.rung.truth")
+@pytest.mark.proves("sandbox.backend.truth")
 @pytest.mark.parametrize(
     ("abi", "scoped"),
     [(1, False), (2, False), (3, False), (4, False), (5, False), (6, True), (7, True)],
@@ -205,14 +205,14 @@ def test_an_older_landlock_claims_less(abi: int, scoped: bool) -> None:
     } == {Enforcement.YES}
 
 
-@pytest.mark.proves("sandbox.rung.truth")
+@pytest.mark.proves("sandbox.backend.truth")
 @pytest.mark.parametrize("lacking", ["seccomp_notify", "callers", "no_new_privileges"])
 def test_landlock_is_no_backend_where_nothing_can_mediate(lacking: str) -> None:
     probes = replace(NO_NAMESPACES, **{lacking: False})
     assert [backend.name for backend in available_backends(POLICY, probes)] == ["none"]
 
 
-@pytest.mark.proves("sandbox.rung.landlock")
+@pytest.mark.proves("sandbox.backend.landlock")
 def test_landlock_alone_holds_less_than_is_required_by_default_and_says_what() -> None:
     with pytest.raises(MissingProtections) as raised:
         choose_backend(POLICY, NO_NAMESPACES)
@@ -226,7 +226,7 @@ def test_landlock_alone_holds_less_than_is_required_by_default_and_says_what() -
     assert "install bubblewrap" in gap.hint
 
 
-@pytest.mark.proves("sandbox.rung.truth")
+@pytest.mark.proves("sandbox.backend.truth")
 def test_landlock_alone_is_enough_only_where_little_is_required() -> None:
     little = replace(POLICY, require=frozenset({Protection.NETWORK, Protection.EXEC}))
     assert choose_backend(little, NO_NAMESPACES, startable=EVERY).name == "landlock"
@@ -236,7 +236,7 @@ def test_landlock_alone_is_enough_only_where_little_is_required() -> None:
         )
 
 
-@pytest.mark.proves("sandbox.rung.untried")
+@pytest.mark.proves("sandbox.backend.untried")
 @pytest.mark.parametrize("platform", ["darwin", "win32", "freebsd14"])
 def test_no_aspect_is_claimed_where_nobody_tried_it(platform: str) -> None:
     probes = Probes(platform=platform, seatbelt=platform == "darwin")
@@ -249,7 +249,7 @@ def test_no_aspect_is_claimed_where_nobody_tried_it(platform: str) -> None:
     assert {one.protection for one in raised.value.missing} == DEFAULT_REQUIRED
 
 
-@pytest.mark.proves("sandbox.rung.preview")
+@pytest.mark.proves("sandbox.backend.preview")
 def test_a_preview_without_a_copy_on_write_view_is_a_gap() -> None:
     with pytest.raises(MissingProtections, match="EPERM"):
         choose_backend(
@@ -262,7 +262,7 @@ def test_a_preview_without_a_copy_on_write_view_is_a_gap() -> None:
 # ---- the gap
 
 
-@pytest.mark.proves("sandbox.rung.gap")
+@pytest.mark.proves("sandbox.backend.missing-protection")
 @pytest.mark.parametrize(
     ("why", "step"),
     [
@@ -286,7 +286,7 @@ def test_a_gap_names_what_is_missing_why_and_the_next_step(why: str, step: str) 
     assert copy.copy(gap).missing == gap.missing and str(copy.copy(gap)) == str(gap)
 
 
-@pytest.mark.proves("sandbox.rung.gap")
+@pytest.mark.proves("sandbox.backend.missing-protection")
 @given(
     probes=st.builds(
         Probes,
@@ -354,7 +354,7 @@ def a_gap(probes: Probes = NOTHING) -> MissingProtections:
     return raised.value
 
 
-@pytest.mark.proves("sandbox.rung.question")
+@pytest.mark.proves("sandbox.backend.question")
 async def test_a_person_is_asked_once_in_a_session_however_many_commands_wait() -> None:
     person, gap = Person("session"), a_gap()
     consent = ReducedProtectionApproval(person, ME)
@@ -368,7 +368,7 @@ async def test_a_person_is_asked_once_in_a_session_however_many_commands_wait() 
     assert consent.answer == person.answer
 
 
-@pytest.mark.proves("sandbox.rung.question")
+@pytest.mark.proves("sandbox.backend.question")
 async def test_a_no_is_an_error_with_the_reason_and_is_not_asked_again() -> None:
     person, gap = Person("deny", "not on this machine"), a_gap()
     consent = ReducedProtectionApproval(person, ME)
@@ -378,7 +378,7 @@ async def test_a_no_is_an_error_with_the_reason_and_is_not_asked_again() -> None
     assert len(person.asked) == 1
 
 
-@pytest.mark.proves("sandbox.rung.question")
+@pytest.mark.proves("sandbox.backend.question")
 async def test_a_wider_gap_is_another_question() -> None:
     person = Person("session")
     consent = ReducedProtectionApproval(person, ME)
@@ -388,7 +388,7 @@ async def test_a_wider_gap_is_another_question() -> None:
     assert len(person.asked) == 2
 
 
-@pytest.mark.proves("sandbox.rung.question")
+@pytest.mark.proves("sandbox.backend.question")
 @pytest.mark.parametrize("approver", [DenyingApprover(), AllowlistApprover(["*"])])
 async def test_where_nobody_sits_a_gap_is_an_error_also_with_yes_to_everything(
     approver: Any,
@@ -397,7 +397,7 @@ async def test_where_nobody_sits_a_gap_is_an_error_also_with_yes_to_everything(
         await accept_or_raise(POLICY, a_gap(), "ask", ReducedProtectionApproval(approver, ME))
 
 
-@pytest.mark.proves("sandbox.rung.modes")
+@pytest.mark.proves("sandbox.backend.modes")
 @pytest.mark.parametrize(("mode", "asked"), [("required", 0), ("ask", 1), ("off", 0)])
 async def test_the_mode_says_whether_a_gap_is_a_question(mode: SandboxMode, asked: int) -> None:
     person = Person("session")

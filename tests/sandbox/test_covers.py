@@ -30,7 +30,7 @@ def below(path: str, tops: list[str]) -> bool:
     return any(path == top or path.startswith(top + "/") for top in tops)
 
 
-@pytest.mark.proves("sandbox.rung.landlock")
+@pytest.mark.proves("sandbox.backend.landlock")
 @given(
     hidden=st.lists(PATHS, max_size=3),
     held=st.lists(PATHS, max_size=3),
@@ -49,7 +49,7 @@ def test_what_is_hidden_is_refused_with_all_below_it_and_nothing_else(
         assert refused(covers, path, change=False) == (EACCES if below(path, hidden) else 0)
 
 
-@pytest.mark.proves("sandbox.rung.landlock")
+@pytest.mark.proves("sandbox.backend.landlock")
 def test_a_hidden_file_is_refused_by_every_name_it_has(tmp_path: Path) -> None:
     (tmp_path / ".env").write_text("x")
     os.link(tmp_path / ".env", tmp_path / "other")
@@ -60,7 +60,7 @@ def test_a_hidden_file_is_refused_by_every_name_it_has(tmp_path: Path) -> None:
     covers.check_file((tmp_path / "free").stat())
 
 
-@pytest.mark.proves("sandbox.rung.landlock")
+@pytest.mark.proves("sandbox.backend.landlock")
 def test_what_stands_in_for_a_file_is_opened_in_its_place(tmp_path: Path) -> None:
     (tmp_path / "held").mkdir()
     (tmp_path / "held/text").write_text("safe")

@@ -71,7 +71,7 @@ async def said(landlocked: Opens, root: Path, script: str) -> str:
     return (await says(landlocked(), script, root))[1]
 
 
-@pytest.mark.proves("sandbox.rung.landlock")
+@pytest.mark.proves("sandbox.backend.landlock")
 async def test_files_beside_a_secret_are_made_read_back_changed_and_removed(
     landlocked: Opens, root: Path
 ) -> None:
@@ -90,7 +90,7 @@ async def test_files_beside_a_secret_are_made_read_back_changed_and_removed(
     ]
 
 
-@pytest.mark.proves("sandbox.rung.landlock")
+@pytest.mark.proves("sandbox.backend.landlock")
 @pytest.mark.parametrize(
     "script",
     [
@@ -136,7 +136,7 @@ async def test_what_is_masked_elsewhere_is_not_read_by_any_name(
     )
 
 
-@pytest.mark.proves("sandbox.rung.landlock")
+@pytest.mark.proves("sandbox.backend.landlock")
 @pytest.mark.parametrize(
     "script",
     [
@@ -184,7 +184,7 @@ async def test_protected_names_are_neither_changed_removed_nor_made(
     assert state() == before
 
 
-@pytest.mark.proves("sandbox.rung.landlock")
+@pytest.mark.proves("sandbox.backend.landlock")
 @pytest.mark.parametrize(
     "script",
     [
@@ -221,7 +221,7 @@ async def test_what_lies_outside_is_neither_read_nor_changed(
     ) == before and outside.read_text() == "outside"
 
 
-@pytest.mark.proves("sandbox.rung.landlock")
+@pytest.mark.proves("sandbox.backend.landlock")
 async def test_no_socket_reaches_anything_and_pairs_work(landlocked: Opens, root: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as server:
         script = f"""
@@ -238,7 +238,7 @@ a.send(b"pair"); print(b.recv(9).decode())
     assert (ended.exit_code, shown.split()) == (0, ["PermissionError"] * 3 + ["pair"])
 
 
-@pytest.mark.proves("sandbox.rung.landlock")
+@pytest.mark.proves("sandbox.backend.landlock")
 async def test_what_the_machines_processes_share_by_number_or_name_is_not_there(
     landlocked: Opens, root: Path
 ) -> None:
@@ -252,7 +252,7 @@ for call, words in (("shmget", (0, 4096, 0o1600)), ("msgget", (0, 0o1600)), ("se
     assert shown.split() == ["-1", "38"] * 4
 
 
-@pytest.mark.proves("sandbox.rung.landlock")
+@pytest.mark.proves("sandbox.backend.landlock")
 async def test_other_processes_are_neither_read_nor_signalled(
     landlocked: Opens, root: Path
 ) -> None:
@@ -266,7 +266,7 @@ async def test_other_processes_are_neither_read_nor_signalled(
     assert ended.leftover_processes == ()
 
 
-@pytest.mark.proves("sandbox.rung.landlock")
+@pytest.mark.proves("sandbox.backend.landlock")
 async def test_its_supervisor_cannot_be_ended_and_nothing_outlives_the_command(
     landlocked: Opens, root: Path
 ) -> None:
@@ -285,7 +285,7 @@ async def test_its_supervisor_cannot_be_ended_and_nothing_outlives_the_command(
     assert sandbox.server_pid is not None and len(below(sandbox.server_pid)) <= 1
 
 
-@pytest.mark.proves("sandbox.rung.landlock")
+@pytest.mark.proves("sandbox.backend.landlock")
 async def test_pipes_with_names_terminals_and_odd_names_work_as_ever(
     landlocked: Opens, root: Path
 ) -> None:
@@ -305,7 +305,7 @@ async def test_pipes_with_names_terminals_and_odd_names_work_as_ever(
         assert part in shown
 
 
-@pytest.mark.proves("sandbox.rung.landlock")
+@pytest.mark.proves("sandbox.backend.landlock")
 async def test_a_nameless_file_gets_a_name_only_where_one_may_be_made(
     landlocked: Opens, root: Path
 ) -> None:
@@ -323,7 +323,7 @@ for folder, name in ((".", "ordinary"), (".", ".bashrc"), (".ferrule", "x")):
     assert shown.split() == ["made", "ordinary", "PermissionError", "PermissionError"]
 
 
-@pytest.mark.proves("sandbox.rung.landlock")
+@pytest.mark.proves("sandbox.backend.landlock")
 async def test_home_and_temporary_folder_are_the_sessions_own(
     landlocked: Opens, root: Path
 ) -> None:
@@ -363,7 +363,7 @@ asyncio.run(main())
 """
 
 
-@pytest.mark.proves("sandbox.rung.landlock")
+@pytest.mark.proves("sandbox.backend.landlock")
 def test_where_no_namespace_can_be_made_a_policy_that_requires_less_runs_and_the_default_refuses(
     root: Path,
 ) -> None:
@@ -378,7 +378,7 @@ def test_where_no_namespace_can_be_made_a_policy_that_requires_less_runs_and_the
     assert "n\n" in ran.stdout and "<.env>" not in ran.stdout
 
 
-@pytest.mark.proves("sandbox.rung.landlock")
+@pytest.mark.proves("sandbox.backend.landlock")
 async def test_memory_that_processes_share_by_name_is_the_sessions_own(
     landlocked: Opens, root: Path
 ) -> None:

@@ -23,7 +23,7 @@ from without import without_user_namespaces
 PROBE = [sys.executable, "-I", "-S", kernel_probe.__file__]
 
 
-@pytest.mark.proves("sandbox.rung.probes")
+@pytest.mark.proves("sandbox.backend.probes")
 def test_the_probe_leaves_nothing_behind_and_answers_the_same_twice() -> None:
     before = sorted(os.listdir("/tmp"))
     answers = [
@@ -39,7 +39,7 @@ def test_the_probe_leaves_nothing_behind_and_answers_the_same_twice() -> None:
     assert not list(Path("/sys/fs/cgroup").glob("*/ferrule-probe-*"))
 
 
-@pytest.mark.proves("sandbox.rung.probes")
+@pytest.mark.proves("sandbox.backend.probes")
 def test_what_is_said_to_be_there_is_there() -> None:
     found = probe()
     assert found is probe() and found.platform == sys.platform
@@ -62,7 +62,7 @@ def test_what_is_said_to_be_there_is_there() -> None:
         assert subprocess.run(command, check=False).returncode == 0
 
 
-@pytest.mark.proves("sandbox.rung.probes")
+@pytest.mark.proves("sandbox.backend.probes")
 def test_without_user_namespaces_the_probe_says_so_and_why() -> None:
     ran = without_user_namespaces(PROBE)
     found = json.loads(ran.stdout)
@@ -79,7 +79,7 @@ def test_without_user_namespaces_the_probe_says_so_and_why() -> None:
 # ---- toolchains
 
 
-@pytest.mark.proves("sandbox.rung.toolchains")
+@pytest.mark.proves("sandbox.backend.toolchains")
 def test_only_the_folders_of_programs_are_bound_never_what_is_beside_them(tmp_path: Path) -> None:
     home = tmp_path / "home"
     for name in (
@@ -113,7 +113,7 @@ def test_only_the_folders_of_programs_are_bound_never_what_is_beside_them(tmp_pa
     }
 
 
-@pytest.mark.proves("sandbox.rung.toolchains")
+@pytest.mark.proves("sandbox.backend.toolchains")
 def test_a_link_of_the_table_opens_nothing_but_programs(tmp_path: Path) -> None:
     home = tmp_path / "home"
     (home / ".ssh").mkdir(parents=True)
@@ -127,7 +127,7 @@ def test_a_link_of_the_table_opens_nothing_but_programs(tmp_path: Path) -> None:
     }
 
 
-@pytest.mark.proves("sandbox.rung.toolchains")
+@pytest.mark.proves("sandbox.backend.toolchains")
 def test_the_running_interpreter_is_bound_also_from_another_home(tmp_path: Path) -> None:
     other = tmp_path / "other/.pyenv/versions/3.11"
     (other / "bin").mkdir(parents=True)

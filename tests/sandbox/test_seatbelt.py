@@ -39,7 +39,7 @@ GOLDEN = """\
 """
 
 
-@pytest.mark.proves("sandbox.rung.seatbelt")
+@pytest.mark.proves("sandbox.backend.seatbelt")
 def test_the_profile_denies_all_opens_little_and_closes_names_last() -> None:
     text = build_profile(
         POLICY, MASKS, temporary="/private/tmp/f", toolchains=("/Users/ann/.cargo/bin",)
@@ -57,7 +57,7 @@ def test_the_profile_denies_all_opens_little_and_closes_names_last() -> None:
     assert "(allow network" not in text and '(subpath "/Users/ann")' not in text
 
 
-@pytest.mark.proves("sandbox.rung.seatbelt")
+@pytest.mark.proves("sandbox.backend.seatbelt")
 @given(st.text(min_size=1, max_size=30).map(lambda name: "/work/" + name.replace("/", "_")))
 def test_no_name_ends_its_string_early(path: str) -> None:
     inside = quote(path)[1:-1]

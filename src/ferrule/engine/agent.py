@@ -67,7 +67,7 @@ class Agent(Generic[DepsT, OutputT]):
         output_type: What runs end with instead of text: a type, several, a function that takes the
             value (its return is the output; `RetryCall` sends the value back) or a JSON Schema.
         output_mode: How the model is held to it: `auto` chooses by what the model can do;
-            `schema`, `tool`, `grammar` and `prompt` force a way (`models.output_modes`).
+            `schema`, `tool`, `grammar` and `prompt` force a mode (`models.output_modes`).
         output_retries: How often an answer that does not fit goes back to the model.
     """
 

@@ -103,7 +103,7 @@ def nothing_holds(policy: SandboxPolicy, probes: Any) -> Any:
     )
 
 
-@pytest.mark.proves("command.sandbox-gap")
+@pytest.mark.proves("command.missing-protection")
 async def test_without_a_sandbox_that_is_required_nothing_runs(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -117,7 +117,7 @@ async def test_without_a_sandbox_that_is_required_nothing_runs(
     assert world.list_left_files() == []
 
 
-@pytest.mark.proves("command.sandbox-gap")
+@pytest.mark.proves("command.missing-protection")
 async def test_where_a_person_may_decide_they_are_asked_once(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -113,8 +113,8 @@ def _is_in_workspace(path: str, policy: SandboxPolicy) -> bool:
     return path.startswith(str(policy.root).rstrip("/") + "/")
 
 
-def _can_preview(rung: SandboxBackend, probes: Probes) -> bool:
-    return rung.name == "namespaces" and probes.overlay
+def _can_preview(backend: SandboxBackend, probes: Probes) -> bool:
+    return backend.name == "namespaces" and probes.overlay
 
 
 def _namespaces(probes: Probes) -> Facts:
@@ -279,27 +279,27 @@ def _none(probes: Probes) -> Facts:
 
 
 def _describe_missing(
-    aspect: Protection, rung: SandboxBackend, probes: Probes
+    aspect: Protection, backend: SandboxBackend, probes: Probes
 ) -> MissingProtection:
-    why = rung.protections.mechanisms.get(aspect, "")
-    if rung.name == "none" and probes.platform == "linux":
+    why = backend.protections.mechanisms.get(aspect, "")
+    if backend.name == "none" and probes.platform == "linux":
         why = f"no namespaces: {_refusal(probes, 'namespaces')}"
-    return MissingProtection(aspect, why, _suggest_step(aspect, rung, probes))
+    return MissingProtection(aspect, why, _suggest_step(aspect, backend, probes))
 
 
 def _refusal(probes: Probes, name: str, otherwise: str = "this kernel refuses them") -> str:
     return probes.why.get(name, otherwise)
 
 
-def _suggest_step(aspect: Protection, rung: SandboxBackend, probes: Probes) -> str:
+def _suggest_step(aspect: Protection, backend: SandboxBackend, probes: Probes) -> str:
     if probes.platform != "linux":
         return f"take `{aspect}` out of `sandbox.require`, or work in a Linux container"
-    if aspect in (A.MEMORY, A.PROCESSES) and rung.name != "none" and not probes.cgroup:
+    if aspect in (A.MEMORY, A.PROCESSES) and backend.name != "none" and not probes.cgroup:
         return (
             "run Ferrule in a cgroup of its own (`systemd-run --user --scope -p Delegate=yes "
             "ferrule …`)"
         )
-    if aspect is A.NEW_NAMES and rung.name == "namespaces":
+    if aspect is A.NEW_NAMES and backend.name == "namespaces":
         return "use Linux 5.9 or later, and let the container's filter pass `seccomp`"
     return suggest_namespaces_step(probes)
 
