@@ -105,7 +105,7 @@ class Eyes:
         self.page.on("pageerror", lambda error: self.wrong.append(f"error: {error}"))
 
     def _asked(self, url: str) -> None:
-        if not url.startswith((f"http://{self.face.host}/", "data:")):
+        if not url.startswith((f"http://{self.interface.host}/", "data:")):
             self.wrong.append(f"asked for {url}")
 
     def _said(self, text: str) -> None:
@@ -114,7 +114,7 @@ class Eyes:
 
     def open(self, path: str) -> str:
         """Go there, and see nothing of it as markup. The text of the page."""
-        self.page.goto(f"http://{self.face.host}{path}")
+        self.page.goto(f"http://{self.interface.host}{path}")
         self.page.wait_for_load_state("load")
         return self.check(path)
 
