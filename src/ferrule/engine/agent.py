@@ -6,6 +6,7 @@ import os
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
 from copy import copy
 from pathlib import Path
+from secrets import token_hex
 from types import UnionType
 from typing import Any, Generic, Never, Unpack, overload
 
@@ -14,23 +15,34 @@ from ferrule.core.events import JournalRecord, SessionOpened
 from ferrule.core.limits import Limits
 from ferrule.core.machine import Machine
 from ferrule.models.client import ModelClient, ModelOptions, OutputModeOption, ToolModeOption
-from ferrule.permissions.approvals import Approver
+from ferrule.permissions.approvals import Approver, DenyingApprover
 from ferrule.permissions.filesystem.workspace import Workspace
 from ferrule.permissions.rule_evaluation import PermissionGate
 from ferrule.storage.artifacts.store import RunArtifacts
 from ferrule.storage.journal.protocols import Journal
+from ferrule.storage.journal.sqlite import SqliteJournal
 from ferrule.storage.locations import create_journal
 from ferrule.tools.catalog import Catalog, ToolLike
 
-from . import agent_parts as parts
 from . import delegation, hooks, registration, tool_search
 from .agent_options import Host, Permissions, Storage, SubAgents, ToolCalling
+from .agent_parts import (
+    build_gate,
+    build_system_text,
+    create_agent_output,
+    explain_unknown_arguments,
+    find_user_name,
+)
 from .artifacts.intake import resolve_artifacts
+from .budgets import count_seconds
 from .cleanup import Cleanup
+from .clock import SystemClock
 from .context.options import Compact, ContextOptions
 from .hooks.call_hooks import Hook
 from .live_events import Live, PartialOutput
-from .session import RunOptions, RunResult, Session, run_in_new_loop
+from .model_connection import ModelConnection
+from .offered_tools import OfferedTools
+from .session import RunOptions, RunResult, Session, parse_run_options, run_in_new_loop
 from .session_builder import build_session
 from .type_variables import DepsT, OutputT
 from .write_batching import WriteBatch
@@ -139,36 +151,36 @@ class Agent(Generic[DepsT, OutputT]):
     ) -> None:
 
         if unknown:
-            raise TypeError(parts.explain_unknown_arguments(unknown, type(self).__init__))
+            raise TypeError(explain_unknown_arguments(unknown, type(self).__init__))
         permissions = permissions or Permissions()
         storage = storage or Storage()
         host = host or Host()
         if tool_calling is None or isinstance(tool_calling, str):
             tool_calling = ToolCalling(tool_calling or "auto")
-        self.run_defaults = parts.parse_run_options(run_options or {})
+        self.run_defaults = parse_run_options(run_options or {})
         self.limits = limits or Limits()
         self.instructions = instructions
         self.results = tool_calling.results
         self.fallback = tool_calling.fallback
-        self.connection = parts.ModelConnection(
-            model, host.connect, model_options or parts.ModelOptions(), tool_calling.mode
+        self.connection = ModelConnection(
+            model, host.connect, model_options or ModelOptions(), tool_calling.mode
         )
-        catalog = tools if isinstance(tools, parts.Catalog) else parts.Catalog(tools)
-        if workspace is not None and not isinstance(workspace, parts.Workspace):
-            workspace = parts.Workspace(workspace)
-        gate = permissions.gate or parts.build_gate(permissions, catalog, workspace)
-        self.offered_tools = parts.OfferedTools(
+        catalog = tools if isinstance(tools, Catalog) else Catalog(tools)
+        if workspace is not None and not isinstance(workspace, Workspace):
+            workspace = Workspace(workspace)
+        gate = permissions.gate or build_gate(permissions, catalog, workspace)
+        self.offered_tools = OfferedTools(
             catalog, gate, frozenset(permissions.scopes), tool_calling.search
         )
-        self.approver: Approver = permissions.approver or parts.DenyingApprover()
+        self.approver: Approver = permissions.approver or DenyingApprover()
         self.tenant = storage.tenant
-        self.user = storage.user or parts.find_user_name()
+        self.user = storage.user or find_user_name()
         self.hooks = tuple(hooks)
-        self.clock = host.clock or parts.SystemClock()
+        self.clock = host.clock or SystemClock()
         self.interruptible = host.interruptible
         self.bus = host.bus
-        self.context = parts.ContextOptions.parse(context)
-        self.output = parts.create_agent_output(output_type, output_mode, output_retries)
+        self.context = ContextOptions.parse(context)
+        self.output = create_agent_output(output_type, output_mode, output_retries)
         """What runs must end with; None for text."""
         self.resources: dict[type, object] = {type(item): item for item in resources}
         self.workspace: Workspace | None = None
@@ -176,7 +188,7 @@ class Agent(Generic[DepsT, OutputT]):
             # Deny rules hold for paths that no argument names, too: a search meets them where it
             # opens files.
             self.workspace = workspace.restrict(gate.find_refusal, gate.path_denials)
-            self.resources[parts.Workspace] = self.workspace
+            self.resources[Workspace] = self.workspace
         self.registration = registration
         self.sub_agents: delegation.SubAgentRegistry | None = None
         self.lineage: delegation.Lineage | None = None
@@ -205,7 +217,7 @@ class Agent(Generic[DepsT, OutputT]):
         journal = self._journal
         if isinstance(journal, (str, os.PathLike)):
             return str(journal) != ":memory:" and "://" not in str(journal)
-        return isinstance(journal, parts.SqliteJournal) and journal.path is not None
+        return isinstance(journal, SqliteJournal) and journal.path is not None
 
     @property
     def catalog(self) -> Catalog:
@@ -258,7 +270,7 @@ class Agent(Generic[DepsT, OutputT]):
         if isinstance(where, str) and "://" in where:
             where = self._journal = create_journal(where)
         if where is None or isinstance(where, (str, os.PathLike)):
-            where = self._journal = parts.SqliteJournal(where or ":memory:")
+            where = self._journal = SqliteJournal(where or ":memory:")
         return where
 
     # ---- sessions
@@ -269,14 +281,14 @@ class Agent(Generic[DepsT, OutputT]):
         Args:
             id: Its id, which must be new in the journal; by default a random one.
         """
-        system = parts.build_system_text(self.instructions, tools=len(self.catalog) > 0)
+        system = build_system_text(self.instructions, tools=len(self.catalog) > 0)
         search = self.offered_tools.search
         if search is not None and search.include_stub_listing:
             from .tool_search.tools import list_deferred_tools
 
             listed = list_deferred_tools(self.catalog, search, self.offered_tools.is_usable)
             system = "\n\n".join(part for part in (system, listed) if part)
-        session = self._build_session(id or parts.token_hex(16), system)
+        session = self._build_session(id or token_hex(16), system)
         if self.bus is not None:
             from .event_bus.attachment import attach_session
 
@@ -323,7 +335,7 @@ class Agent(Generic[DepsT, OutputT]):
         driver.rebuild([record.event for record in records])
         if driver.machine.is_active:
             driver.log.identity = driver.log.identity.for_run(records[-1].run)
-            driver.elapsed = parts.count_seconds(records)
+            driver.elapsed = count_seconds(records)
         if driver.dispatcher.artifact_intake is not None:
             driver.dispatcher.artifact_intake.checked_messages = len(driver.machine.history)
         if driver.dispatcher.tool_discovery is not None:
@@ -361,7 +373,7 @@ class Agent(Generic[DepsT, OutputT]):
         assert self.sub_agents is not None
         child = copy(self)
         child.offered_tools = self.offered_tools.copy(
-            catalog=parts.Catalog(part.tools), gate=part.gate, searched=False
+            catalog=Catalog(part.tools), gate=part.gate, searched=False
         )
         child.limits = part.limits
         child.instructions = part.instructions
@@ -369,11 +381,11 @@ class Agent(Generic[DepsT, OutputT]):
         child.run_defaults = (0, ())
         child.hooks = (*self.hooks, *part.hooks)
         child.lineage = part.lineage
-        child.output = parts.create_agent_output(part.output_type)
+        child.output = create_agent_output(part.output_type)
         if part.model not in ("", self.model):
             child.change_model(
                 self.sub_agents.model_client(part.model, self.connection.connect),
-                options=parts.ModelOptions(),
+                options=ModelOptions(),
                 tool_mode="auto",
             )
         session = child.session(id=part.session_id)
@@ -411,10 +423,8 @@ class Agent(Generic[DepsT, OutputT]):
 
         Raises ConfigError.
         """
-        from . import agent_parts as parts
-
         copied = copy(self)
-        copied.output = parts.create_agent_output(output_type, mode, retries)
+        copied.output = create_agent_output(output_type, mode, retries)
         return copied
 
     def open_rehearsal(
@@ -427,17 +437,17 @@ class Agent(Generic[DepsT, OutputT]):
         """
         copied = copy(self)
         other = model != self.connection.model
-        copied.change_model(model, options=parts.ModelOptions() if other else None)
-        copied._journal = parts.SqliteJournal(":memory:")
+        copied.change_model(model, options=ModelOptions() if other else None)
+        copied._journal = SqliteJournal(":memory:")
         copied.unclosed = set()
         if answers is not None:
             from .replay.recording import OpenGate
 
             copied.hooks = (answers,)
             copied.artifacts = None
-            gate = OpenGate(root=parts.Path(self.gate.context.root))
+            gate = OpenGate(root=Path(self.gate.context.root))
             copied.offered_tools = self.offered_tools.copy(gate=gate)
-        session = copied._build_session(parts.token_hex(16), system)
+        session = copied._build_session(token_hex(16), system)
         session.driver.open(SessionOpened(model=copied.model, system=system, results=self.results))
         return copied, session
 
