@@ -215,8 +215,9 @@ TAKES = """
 import os, socket, sys, time
 root = sys.argv[1]
 s = socket.socket(socket.AF_UNIX)
-s.bind('/tmp/handed')
+s.bind('/tmp/handing')
 s.listen()
+os.rename('/tmp/handing', '/tmp/handed')  # whoever sees it finds somebody who listens
 d = socket.recv_fds(s.accept()[0], 9, 1)[1][0]
 for _ in range(500):  # until who handed it over is gone with its view
     if os.readlink(f'/proc/self/fd/{d}') == '/':
