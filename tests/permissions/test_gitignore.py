@@ -8,7 +8,7 @@ import tempfile
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from ferrule.permissions.filesystem.gitignore import IgnoreFile
@@ -108,6 +108,9 @@ def walked(file: IgnoreFile, name: str, root: Path) -> bool:
 
 @pytest.mark.proves("gitignore.as-git")
 @given(st.lists(PATTERNS, min_size=1, max_size=3))
+@example(["\\/**"])
+@example(["a\\/**"])
+@example(["a\\/**/b", "!a\\/b"])
 @settings(max_examples=int(os.environ.get("FERRULE_FUZZ", "150")))
 def test_names_are_ignored_as_git_ignores_them(repository: Path, patterns: list[str]) -> None:
     data = "\n".join(patterns).encode()

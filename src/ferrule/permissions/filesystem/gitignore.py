@@ -103,6 +103,9 @@ def _translate(pattern: str) -> str | None:
         double_star = _DOUBLE_STAR.match(pattern, position) if is_start else None
         if double_star is not None:
             position = double_star.end()
+            if literals != [""]:  # the slash before it was escaped
+                pieces.append(_segment(literals))
+                literals = [""]
             if position == len(pattern):
                 return "".join([*pieces, ".+"])
             if not pieces or pieces[-1] != _ANY_FOLDERS:
