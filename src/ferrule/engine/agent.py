@@ -149,7 +149,6 @@ class Agent(Generic[DepsT, OutputT]):
         output_retries: int = 2,
         **unknown: Never,
     ) -> None:
-
         if unknown:
             raise TypeError(explain_unknown_arguments(unknown, type(self).__init__))
         permissions = permissions or Permissions()
@@ -213,7 +212,6 @@ class Agent(Generic[DepsT, OutputT]):
 
     @property
     def _is_journal_file(self) -> bool:
-
         journal = self._journal
         if isinstance(journal, (str, os.PathLike)):
             return str(journal) != ":memory:" and "://" not in str(journal)
@@ -324,7 +322,6 @@ class Agent(Generic[DepsT, OutputT]):
             raise
 
     def _rebuild(self, name: str, records: list[JournalRecord]) -> Session[OutputT]:
-
         opened = records[0].event
         if not isinstance(opened, SessionOpened):
             raise JournalError(
@@ -501,5 +498,4 @@ class Agent(Generic[DepsT, OutputT]):
     def _build_session(
         self, session_id: str, system: str, machine: Machine | None = None
     ) -> Session[OutputT]:
-
         return build_session(self, session_id, system, machine)

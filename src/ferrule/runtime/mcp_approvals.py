@@ -89,7 +89,6 @@ class ServerReview:
         return found
 
     def _find_standing(self, server: McpServer) -> ServerStatus:
-
         approvals = ServerApprovals()
         approval = approvals.get(server)
         seen = self._seen.get(server.digest()) or approval.pending
@@ -134,7 +133,6 @@ class ServerReview:
         return self.find_server(name)
 
     def _record(self, standing: ServerStatus, manifest: Manifest) -> None:
-
         approved = standing.approval.manifest
         same = approved is not None and approved.digest() == manifest.digest()
         self._seen[standing.server.digest()] = manifest

@@ -89,7 +89,6 @@ def rerun_bundle() -> Callable[[str | Path, Agent[Any, Any]], list[RerunReport]]
     """
 
     def rerun_bundle(path: str | Path, agent: Agent[Any, Any]) -> list[RerunReport]:
-
         async def again() -> list[RerunReport]:
             sessions = read_recording(Path(path))
             return [await rerun(Recording.of(records), agent, tools="live") for records in sessions]

@@ -410,7 +410,6 @@ def _names(root: Path) -> set[str]:
 
 
 def _select_reserved(names: set[str]) -> set[str]:
-
     return {
         name
         for name in names

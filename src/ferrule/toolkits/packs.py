@@ -154,7 +154,6 @@ def _make_command_tools(
     root: FolderPath, options: Mapping[str, Any], shape: PackOptions
 ) -> tuple[Tool, ...]:
     # Loaded only for packs that run commands.
-
     behavior = _take_either(options, "command_behavior", "run_command_behavior", None)
     passed_on = (
         "max_inline_bytes",

@@ -142,7 +142,6 @@ class HookCommandRunner:
         return filter_environment(os.environ, overrides=variables).values
 
     async def _start_sandbox(self) -> Sandbox:
-
         loop = asyncio.get_running_loop()
         if self._loop is not loop:
             # The old loop is gone, and with it what watched the sandbox's commands.

@@ -95,7 +95,6 @@ class OpenAIChat:
         return self._capabilities
 
     def open(self, system: str, tools: Sequence[ToolSpec], options: ModelOptions) -> ChatExchange:
-
         if options.provider_tools:
             refuse_hosted_tools(options.provider_tools, self.model)
         encoded = self._tools

@@ -217,7 +217,6 @@ def _render_heading(step: OpeningStep) -> str:
 
 
 def _quote_lines(text: str) -> str:
-
     return "\n".join(f"> {line}".rstrip() for line in text.split("\n"))
 
 
