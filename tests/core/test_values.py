@@ -27,7 +27,9 @@ from ferrule.core.errors import (
 )
 from ferrule.core.events import Access
 from ferrule.core.identity import Identity
-from ferrule.core.limits import OUTPUT_CAP, Limits
+from ferrule.core.limits import Limits
+
+OUTPUT_CAP = 64 * 1024
 
 CALL = ToolCall("c1", "read_file", '{"path":"config.txt"}')
 

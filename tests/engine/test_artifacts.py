@@ -21,16 +21,18 @@ from hypothesis import strategies as st
 from ferrule import Agent, Chunks, Context, ContextLeak, ErrorType, Limits, Scripted, Storage, tool
 from ferrule.core.calls import ToolResult
 from ferrule.core.events import Noticed, ToolAnswered
-from ferrule.core.limits import OUTPUT_CAP
 from ferrule.core.messages import ToolMessage
 from ferrule.engine.session import Session
 from ferrule.hooks import Action, CompletionPre, hook, modify
 from ferrule.models.scripted import calls, says
 from ferrule.storage.artifacts.files import FileArtifactStore
-from ferrule.storage.artifacts.store import THRESHOLD, RunArtifacts, Scope
+from ferrule.storage.artifacts.store import RunArtifacts, Scope
 from ferrule.storage.journal.sqlite import SqliteJournal
 from ferrule.tools.definition import Tool
 from grouped_options import grouped
+
+OUTPUT_CAP = 64 * 1024
+THRESHOLD = 32 * 1024
 
 
 @tool(side_effect="none")

@@ -15,14 +15,10 @@ from hypothesis import strategies as st
 from ferrule.core.errors import ToolFailed
 from ferrule.core.events import Noticed
 from ferrule.core.identity import Identity
-from ferrule.engine.background import (
-    MAX_FINISHED,
-    TOPIC,
-    BackgroundTasks,
-    background_tasks,
-    list_task_outcomes,
-)
+from ferrule.engine.background import TOPIC, BackgroundTasks, background_tasks, list_task_outcomes
 from ferrule.tools.context import Context
+
+MAX_FINISHED = 200
 
 WHO = Identity("t", "u", "s", "r")
 PATIENT = 60

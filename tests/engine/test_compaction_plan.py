@@ -21,7 +21,6 @@ from ferrule.core.limits import Limits
 from ferrule.core.machine import Machine
 from ferrule.core.messages import AssistantMessage, Message, ToolMessage, UserMessage
 from ferrule.engine.context.compaction_plan import (
-    STUB_TOKENS,
     CompactionGoal,
     MeasuredHistory,
     Plan,
@@ -32,6 +31,8 @@ from ferrule.engine.context.compaction_plan import (
     plan_compaction,
 )
 from ferrule.engine.context.texts import build_result_stub, build_summary_message
+
+STUB_TOKENS = 110
 
 SIZES = st.integers(0, 9000)
 ROUNDS = st.lists(st.lists(SIZES, max_size=4), min_size=1, max_size=12)

@@ -29,7 +29,6 @@ from ferrule import (
 )
 from ferrule.core.errors import EngineControl
 from ferrule.core.identity import Identity
-from ferrule.core.limits import OUTPUT_CAP
 from ferrule.engine.dispatcher import Dispatcher, PreparedCall, parse_arguments
 from ferrule.engine.hooks.call_hooks import Hook
 from ferrule.hooks import Block, Change
@@ -37,6 +36,8 @@ from ferrule.permissions.rule_evaluation import PermissionGate
 from ferrule.permissions.rules import RuleSet
 from ferrule.testing.fakes import FakeClock
 from ferrule.toolkits.commands.plain import run_command
+
+OUTPUT_CAP = 64 * 1024
 
 BOUND = 20
 ROOT = Path("/workspace")

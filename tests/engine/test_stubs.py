@@ -11,14 +11,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ferrule.core.calls import encode_json
-from ferrule.engine.artifacts.stubs import (
-    MAX_PREVIEW,
-    TAIL_SIZE,
-    HeadAndTail,
-    build_stub,
-    json_size,
-)
+from ferrule.engine.artifacts.stubs import HeadAndTail, build_stub, json_size
 from ferrule.storage.artifacts.store import Artifact
+
+MAX_PREVIEW = 16 * 1024
+TAIL_SIZE = 4 * 1024
 
 
 def stub_of(whole: Any, mime: str = "", room: int = MAX_PREVIEW) -> dict[str, Any]:

@@ -22,7 +22,7 @@ from ferrule import Agent, Storage, tool
 from ferrule.core.calls import ErrorType, ToolResult
 from ferrule.core.events import NoticeGiven, RunFinished, ToolAnswered
 from ferrule.engine import background
-from ferrule.engine.background import MAX_RUNNING, TASK_TOOLS, list_task_outcomes
+from ferrule.engine.background import TASK_TOOLS, list_task_outcomes
 from ferrule.engine.hooks.events import Action, ToolPost, block, modify
 from ferrule.engine.session import Session
 from ferrule.extensions.builtins.dispatch import ScriptEnvironment
@@ -35,6 +35,8 @@ from ferrule.tools.context import Context
 from ferrule.tools.definition import Tool
 from ferrule.tools.launch import Launch
 from grouped_options import grouped
+
+MAX_RUNNING = 16
 
 
 class Gate:

@@ -23,13 +23,13 @@ from ferrule.core.events import DirectCall, Noticed, PersonAnswered
 from ferrule.core.messages import UserMessage
 from ferrule.engine.hooks.events import Action, CompletionPre, ToolPre, block, modify
 from ferrule.engine.registration.exchange import RegistrationExchange
-from ferrule.engine.registration.registration import MAX_LIMIT, RegistrationLimits
+from ferrule.engine.registration.registration import RegistrationLimits
 from ferrule.engine.registration.session_catalog import SessionCatalog
 from ferrule.engine.session import Session
 from ferrule.extensions.agents.scripts import delegate_from_script
 from ferrule.extensions.builtins.dispatch import ScriptEnvironment
 from ferrule.extensions.front_matter import parse_document, to_plain
-from ferrule.extensions.tool_files.definitions import MAX_BYTES, render_definition
+from ferrule.extensions.tool_files.definitions import render_definition
 from ferrule.extensions.tool_files.internal_tools import INTERNAL_TOOLS
 from ferrule.extensions.tool_files.registration_tools import (
     RESERVED_NAMES,
@@ -48,6 +48,9 @@ from ferrule.tools.catalog import Catalog
 from ferrule.tools.decorator import tool
 from ferrule.tools.definition import Loading, Tool
 from grouped_options import grouped
+
+MAX_LIMIT = 1000
+MAX_BYTES = 32 * 1024
 
 SHOUT = {
     "description": "Write a text in capitals.",

@@ -8,12 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ferrule.models.http.http1 import (
-    HEAD_LIMIT,
-    MalformedResponse,
-    ResponseParser,
-    encode_request_head,
-)
+from ferrule.models.http.http1 import MalformedResponse, ResponseParser, encode_request_head
+
+HEAD_LIMIT = 64 * 1024
 
 OK = b"HTTP/1.1 200 OK\r\n"
 

@@ -11,14 +11,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ferrule.core.calls import encode_json
-from ferrule.models.openai.strict_schema import (
-    MAX_DEPTH,
-    MAX_ENUM_VALUES,
-    MAX_PROPERTIES,
-    CompiledSchema,
-    compile_strict,
-)
+from ferrule.models.openai.strict_schema import CompiledSchema, compile_strict
 from ferrule.tools.decorator import tool
+
+MAX_DEPTH = 10
+MAX_ENUM_VALUES = 1000
+MAX_PROPERTIES = 5000
 
 
 def compiled(**schema: Any) -> CompiledSchema:

@@ -20,7 +20,6 @@ from hypothesis import strategies as st
 import ferrule
 from ferrule.core.calls import ToolCall, encode_json
 from ferrule.core.errors import ProviderError
-from ferrule.core.limits import OUTPUT_CAP
 from ferrule.core.messages import AssistantMessage, Message, ToolMessage, UserMessage
 from ferrule.models.anthropic.client import Anthropic
 from ferrule.models.any_llm.client import AnyLLM
@@ -32,6 +31,8 @@ from ferrule.models.openai.responses import OpenAIResponses
 from ferrule.models.scripted import Scripted, says
 from ferrule.models.tool_modes.selection import TOOL_MODES, open_exchange
 from ferrule.models.untrusted_text import escape_message, escape_untrusted, map_json
+
+OUTPUT_CAP = 64 * 1024
 
 FAMILIES: dict[str, tuple[str, ...]] = {
     "chatml": ("<|im_start|>", "<|im_end|>", "<|im_sep|>", "<|endoftext|>"),

@@ -16,9 +16,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from ferrule.core.errors import FerruleError
-from ferrule.storage.artifacts.postgres import BATCH_CHUNKS, DAY, PostgresArtifactStore
+from ferrule.storage.artifacts.postgres import PostgresArtifactStore
 from ferrule.storage.artifacts.store import (
-    CHUNK_SIZE,
     Artifact,
     ArtifactMissing,
     ArtifactStore,
@@ -27,6 +26,10 @@ from ferrule.storage.artifacts.store import (
 )
 from ferrule.storage.journal.postgres_schema import create_script, grant_script
 from ferrule.testing.artifact_conformance import MINE, ArtifactConformance
+
+BATCH_CHUNKS = 4
+DAY = 24 * 60 * 60 * 1000
+CHUNK_SIZE = 256 * 1024
 
 Sql = Callable[..., list[tuple[object, ...]]]
 LARGE = CHUNK_SIZE * BATCH_CHUNKS

@@ -27,11 +27,13 @@ from ferrule.core.identity import Identity
 from ferrule.models.scripted import calls, says
 from ferrule.storage.audit.verification import verify_sessions
 from ferrule.storage.export.jsonl import export_jsonl, import_jsonl
-from ferrule.storage.journal.postgres import PAGE_ROWS, PostgresJournal
+from ferrule.storage.journal.postgres import PostgresJournal
 from ferrule.storage.journal.postgres_schema import MIGRATIONS, create_script, grant_script
 from ferrule.storage.journal.protocols import Journal
 from ferrule.storage.journal.sqlite import SqliteJournal
 from ferrule.testing.journal_conformance import ME, STORY, JournalConformance
+
+PAGE_ROWS = 128
 
 Sql = Callable[..., list[tuple[object, ...]]]
 LONG = 3600.0

@@ -16,6 +16,7 @@ import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache
+from pathlib import Path
 
 import pytest
 from source import ROOT
@@ -250,3 +251,49 @@ def test_an_exception_is_about_a_sentence_and_has_a_reason() -> None:
     lost = [one for one in EXCEPTIONS if not any(name.startswith(one) for name in names)]
     assert not lost
     assert all(len(reason) > 20 for reason in EXCEPTIONS.values())
+
+
+def is_constant(name: str) -> bool:
+    """Return whether a name is written as those of constants are."""
+    return name.strip("_").isupper()
+
+
+def imported_constants(path: Path) -> Iterator[tuple[str, str]]:
+    """Yield the constants that a test file imports from the package: module and name."""
+    for node in ast.walk(ast.parse(path.read_bytes())):
+        if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("ferrule"):
+            for alias in node.names:
+                if is_constant(alias.name):
+                    yield str(node.module), alias.name
+
+
+def package_numbers(module: str) -> frozenset[str]:
+    """Return the constants of a module of the package that are numbers, by its text."""
+    path = (ROOT / "src" / module.replace(".", "/")).with_suffix(".py")
+    if not path.is_file():
+        return frozenset()
+    found: set[str] = set()
+    for statement in ast.parse(path.read_bytes()).body:
+        if isinstance(statement, ast.Assign) and is_number(statement.value):
+            found |= {name.id for name in statement.targets if isinstance(name, ast.Name)}
+        elif isinstance(statement, ast.AnnAssign) and is_number(statement.value):
+            found |= {statement.target.id} if isinstance(statement.target, ast.Name) else set()
+    return frozenset(found)
+
+
+def is_number(value: ast.expr | None) -> bool:
+    """Return whether an expression is made of numbers alone: `64`, `-1`, `10 * 1024`."""
+    if isinstance(value, ast.BinOp):
+        return is_number(value.left) and is_number(value.right)
+    if isinstance(value, ast.UnaryOp):
+        return is_number(value.operand)
+    return isinstance(value, ast.Constant) and type(value.value) in (int, float)
+
+
+def test_a_test_writes_the_bounds_it_compares_with() -> None:
+    wrong: list[str] = []
+    for path in sorted(TESTS.rglob("*.py")):
+        for module, name in imported_constants(path):
+            if name in package_numbers(module):
+                wrong.append(f"{path.relative_to(ROOT)} imports `{name}`: write its value")
+    assert not wrong, "\n".join(wrong)

@@ -15,9 +15,11 @@ from contextlib import asynccontextmanager
 import pytest
 from proxied import LONG, WHO, Proxied
 
-from ferrule.sandbox.inside.kernel.proxy_ports import PORT, listen, send_sockets
+from ferrule.sandbox.inside.kernel.proxy_ports import listen, send_sockets
 from ferrule.sandbox.network.proxy import proxy_environment
 from ferrule.testing.http_double import HttpDouble, Reply, Request
+
+PORT = 31_280
 
 ENTER = """
 import ctypes, os, socket, sys

@@ -13,7 +13,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ferrule.sandbox.command import Change
-from ferrule.sandbox.preview import MAX_DEPTH, PreviewedChanges, list_changes
+from ferrule.sandbox.preview import PreviewedChanges, list_changes
+
+MAX_DEPTH = 128
 
 pytestmark = pytest.mark.skipif(
     not (shutil.which("unshare") and hasattr(os, "getxattr")), reason="needs Linux with unshare(1)"

@@ -13,9 +13,10 @@ from proxied import LONG, WHO, Proxied, Talker, http, text
 
 from ferrule.sandbox.network import listener
 from ferrule.sandbox.network.allowed_hosts import AllowedHosts
-from ferrule.sandbox.network.http_heads import HEAD_LIMIT
 from ferrule.sandbox.network.proxy import ConnectionAttempt, Proxy, ProxyLimits
 from ferrule.testing.http_double import HttpDouble, Reply, Request
+
+HEAD_LIMIT = 64 * 1024
 
 HERE = [["127.0.0.1"]]
 

@@ -15,7 +15,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ferrule.storage.artifacts.files import DAY, FileArtifactStore
+from ferrule.storage.artifacts.files import FileArtifactStore
 from ferrule.storage.artifacts.store import (
     Artifact,
     ArtifactMissing,
@@ -24,6 +24,8 @@ from ferrule.storage.artifacts.store import (
     Scope,
 )
 from ferrule.testing.artifact_conformance import MINE, ArtifactConformance
+
+DAY = 86_400.0
 
 
 @pytest.mark.proves("artifacts.store-contract")

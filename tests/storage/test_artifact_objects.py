@@ -26,9 +26,12 @@ import pytest
 
 from ferrule.core.errors import ConfigError
 from ferrule.storage.artifacts.intake import ArtifactsUnavailable
-from ferrule.storage.artifacts.objects import DAY, PART_BYTES, ObjectArtifactStore
+from ferrule.storage.artifacts.objects import ObjectArtifactStore
 from ferrule.storage.artifacts.store import ArtifactMissing, ArtifactStore, ArtifactTooLarge, Scope
 from ferrule.testing.artifact_conformance import MINE, ArtifactConformance
+
+DAY = 86_400.0
+PART_BYTES = 8 * 1024 * 1024
 
 if TYPE_CHECKING:
     from obstore.store import ObjectStore

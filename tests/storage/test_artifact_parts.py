@@ -13,8 +13,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ferrule.storage.artifacts.readers import (
-    MAX_JSON_BYTES,
-    MAX_LINE_BYTES,
     UnreadableArtifact,
     read_csv_rows,
     read_json_pointer,
@@ -23,6 +21,9 @@ from ferrule.storage.artifacts.readers import (
     search_lines,
     split_lines,
 )
+
+MAX_JSON_BYTES = 16 * 1024 * 1024
+MAX_LINE_BYTES = 1024 * 1024
 
 
 def most(count: int) -> Callable[[Any], bool]:

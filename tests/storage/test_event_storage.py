@@ -23,7 +23,7 @@ from ferrule.core.events import (
     event_from_json,
     event_to_json,
 )
-from ferrule.core.limits import OUTPUT_CAP, Limits
+from ferrule.core.limits import Limits
 from ferrule.core.messages import ToolMessage
 from ferrule.core.output import OutputRequest
 from ferrule.models.scripted import calls, says
@@ -31,6 +31,8 @@ from ferrule.storage.export.jsonl import export_jsonl, read_jsonl
 from ferrule.storage.journal.hash_chain import cap_result
 from ferrule.storage.journal.sqlite import SqliteJournal
 from ferrule.testing.journal_conformance import ME
+
+OUTPUT_CAP = 64 * 1024
 
 TEXT = st.text(st.characters(exclude_categories=()), max_size=12)
 JSON = st.recursive(

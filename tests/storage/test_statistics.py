@@ -42,9 +42,12 @@ from ferrule.storage.journal.sqlite import SqliteJournal
 from ferrule.storage.statistics.finished_calls import CallReader
 from ferrule.storage.statistics.incremental import JournalStatistics, ReadingProgress
 from ferrule.storage.statistics.spending import add_up
-from ferrule.storage.statistics.timeline import MAX_SPANS, build_timeline
-from ferrule.storage.statistics.tools import MAX_NAMES, OTHER_NAMES, Newest, percentile
+from ferrule.storage.statistics.timeline import build_timeline
+from ferrule.storage.statistics.tools import OTHER_NAMES, Newest, percentile
 from ferrule.testing.fakes import RecordingApprover
+
+MAX_SPANS = 300
+MAX_NAMES = 1000
 
 DAY = 86_400_000
 ADA, BOB = ("local", "ada"), ("local", "bob")

@@ -11,7 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ferrule.core.errors import ConfigError
-from ferrule.storage.settings.yaml_tree import MAX_BYTES, Node, parse_yaml
+from ferrule.storage.settings.yaml_tree import Node, parse_yaml
+
+MAX_BYTES = 1024 * 1024
 
 
 def plain(node: Node) -> Any:

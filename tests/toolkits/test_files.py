@@ -14,10 +14,12 @@ import pytest
 from ferrule.core.calls import ErrorType
 from ferrule.core.errors import ConfigError, ToolFailed
 from ferrule.core.identity import Identity
-from ferrule.permissions.filesystem.workspace import READ_LIMIT, Workspace
+from ferrule.permissions.filesystem.workspace import Workspace
 from ferrule.toolkits.files import tools
 from ferrule.tools.context import Context
 from ferrule.tools.definition import Risk, SideEffect, Tool
+
+READ_LIMIT = 10 * 1024 * 1024
 
 TOOLS = {tool.name: tool for tool in tools.TOOLS}
 WRITERS = ["write_file", "edit_file", "replace_lines", "insert_lines", "create_dir", "delete_path"]

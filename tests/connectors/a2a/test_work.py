@@ -13,8 +13,10 @@ from hypothesis import strategies as st
 
 from ferrule.connectors.a2a.cards import Card, card_from_json, read_card
 from ferrule.connectors.a2a.results import result_value
-from ferrule.connectors.a2a.task_state import MAX_ARTIFACTS, TaskState
+from ferrule.connectors.a2a.task_state import TaskState
 from ferrule.core.errors import ToolFailed
+
+MAX_ARTIFACTS = 256
 
 texts = st.text(max_size=20)
 json_values = st.recursive(

@@ -12,9 +12,11 @@ import pytest
 from conftest_mcp import PYTHON, Place
 
 from ferrule.connectors.mcp import McpServer
-from ferrule.connectors.mcp.definitions import MAX_DESCRIPTION, MAX_TOOLS
 from ferrule.core.calls import ErrorType
 from ferrule.tools.reliability import Policies, Reliability
+
+MAX_DESCRIPTION = 2000
+MAX_TOOLS = 128
 
 BOTH = pytest.mark.parametrize("era", ["old", "new"])
 

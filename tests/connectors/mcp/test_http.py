@@ -9,11 +9,13 @@ from conftest_mcp import Place
 from far_server import Server
 
 from ferrule.connectors.mcp import McpServer, OAuth
-from ferrule.connectors.mcp.http import MAX_BODY, make_http_client
+from ferrule.connectors.mcp.http import make_http_client
 from ferrule.core.calls import ErrorType
 from ferrule.core.errors import ConfigError
 from ferrule.testing.http_double import HttpDouble, Reply, Request
 from ferrule.tools.reliability import Policies, Reliability
+
+MAX_BODY = 8 * 1024 * 1024
 
 
 @pytest.mark.proves("mcp.http")

@@ -15,17 +15,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ferrule.connectors.mcp import McpServer
-from ferrule.connectors.mcp.stdio import MAX_LINE, LineSplitter
-from ferrule.connectors.mcp.streams import (
-    MALFORMED,
-    TOO_LARGE,
-    Incoming,
-    PendingRequests,
-    accept_line,
-    fail_oversized,
-)
+from ferrule.connectors.mcp.stdio import LineSplitter
+from ferrule.connectors.mcp.streams import Incoming, PendingRequests, accept_line, fail_oversized
 from ferrule.core.calls import ErrorType
 from ferrule.testing.http_double import HttpDouble, Reply
+
+MAX_LINE = 8 * 1024 * 1024
+MALFORMED = -32_098
+TOO_LARGE = -32_099
 
 AT_ONCE = 10.0
 """Seconds within which an error must come, far less than a call's own time."""

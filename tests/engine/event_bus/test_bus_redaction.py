@@ -10,9 +10,11 @@ from ferrule import Identity, ReasoningDelta, TextDelta
 from ferrule.core.calls import ToolCall
 from ferrule.core.events import DirectCall, ModelAnswered, ModelFailed, Noticed
 from ferrule.engine.event_bus.bus import Bus
-from ferrule.engine.event_bus.live_redaction import MAX_HELD, PieceRedactor
+from ferrule.engine.event_bus.live_redaction import PieceRedactor
 from ferrule.engine.live_events import Progress
 from ferrule.permissions.redaction import Redactor
+
+MAX_HELD = 8 * 1024
 
 ADA = Identity("acme", "ada", "s1", "r1")
 KEY = "ghp_" + "a1B2" * 9

@@ -13,7 +13,6 @@ from ferrule import WRITES, Agent, Context, ErrorType, ProviderError, Scripted, 
 from ferrule.core.errors import ConfigError
 from ferrule.core.events import ModelAnswered, NoticeGiven, ToolAnswered
 from ferrule.core.messages import AssistantMessage, ToolMessage, UserMessage
-from ferrule.engine.driver import MAX_CONTINUATIONS
 from ferrule.engine.hooks.call_hooks import HookBlocked
 from ferrule.engine.hooks.chain import Hooks
 from ferrule.engine.hooks.events import (
@@ -40,6 +39,8 @@ from ferrule.models.scripted import calls, fails, says
 from ferrule.storage.journal.sqlite import SqliteJournal
 from ferrule.testing.fakes import RecordingApprover
 from grouped_options import grouped
+
+MAX_CONTINUATIONS = 3
 
 RAN: list[Any] = []
 

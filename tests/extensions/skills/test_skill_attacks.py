@@ -11,8 +11,9 @@ import pytest
 
 from ferrule.core.calls import ErrorType
 from ferrule.extensions.skills.loading import load_skills
-from ferrule.extensions.skills.skill_file import MOST_BYTES
 from ferrule.storage.trust import TrustStore
+
+MOST_BYTES = 60_000
 
 SECRET = "the-secret-of-the-person"
 

@@ -14,13 +14,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ferrule.extensions.skills import loading
-from ferrule.extensions.skills.catalogue import MAX_BYTES, render_catalogue
+from ferrule.extensions.skills.catalogue import render_catalogue
 from ferrule.extensions.skills.git_ignored import GitIgnoredFiles
 from ferrule.extensions.skills.skill_file import Skill
 from ferrule.permissions.filesystem.workspace import Workspace
 from ferrule.permissions.rule_evaluation import PermissionGate
 from ferrule.permissions.rules import RuleSet
 from ferrule.storage.trust import TrustStore
+
+MAX_BYTES = 8 * 1024
 
 
 def origins(loaded: loading.LoadedSkills) -> dict[str, str]:

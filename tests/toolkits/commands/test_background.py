@@ -18,7 +18,8 @@ from ferrule.core.calls import ErrorType
 from ferrule.core.errors import RetryCall, ToolFailed
 from ferrule.sandbox.sandbox import Sandbox
 from ferrule.toolkits.commands import CommandPolicy
-from ferrule.toolkits.commands.session_commands import MAX_KEPT
+
+MAX_KEPT = 256
 
 # Says its id from a new session, whose parent is gone, holding our pipes, deaf to SIGTERM.
 HIDDEN = """setsid setsid sh -c 'trap "" TERM HUP; echo "$$"; exec sleep 1000' & """

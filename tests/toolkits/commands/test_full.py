@@ -15,10 +15,11 @@ from command_world import World
 
 from ferrule.core.calls import ErrorType, encode_json
 from ferrule.core.errors import ConfigError, RetryCall, ToolFailed
-from ferrule.core.limits import OUTPUT_CAP
 from ferrule.permissions.safe_mode import SafeMode
 from ferrule.toolkits.commands import CommandOptions, CommandPolicy, command_tools
 from ferrule.toolkits.commands.policy import Behavior
+
+OUTPUT_CAP = 64 * 1024
 
 FIELDS = {
     "command_id",

@@ -15,7 +15,6 @@ from hypothesis import strategies as st
 
 from ferrule.core.calls import ErrorType, encode_json
 from ferrule.core.errors import RetryCall, ToolFailed
-from ferrule.core.limits import OUTPUT_CAP
 from ferrule.engine.available_tools import AvailableTools
 from ferrule.engine.dispatcher import Dispatcher
 from ferrule.permissions.rule_evaluation import PermissionGate
@@ -23,6 +22,8 @@ from ferrule.toolkits.commands import CommandPolicy
 from ferrule.toolkits.commands.output_folder import OutputFolder, remove_dead_folders
 from ferrule.toolkits.commands.outputs import Outputs
 from ferrule.tools.catalog import Catalog
+
+OUTPUT_CAP = 64 * 1024
 
 
 @pytest.mark.proves("command.read-output")

@@ -12,7 +12,9 @@ from hypothesis import strategies as st
 
 from ferrule.core.errors import ToolFailed
 from ferrule.toolkits.stdlib.calc import _Reader, _sum  # pyright: ignore[reportPrivateUsage]  the reader itself
-from ferrule.toolkits.stdlib.numerals import DIGITS, read_number, write_number
+from ferrule.toolkits.stdlib.numerals import read_number, write_number
+
+DIGITS = 50
 
 
 @pytest.mark.proves("typed.calc")

@@ -15,8 +15,9 @@ from typing import Any
 
 import pytest
 
-from ferrule.servers.acp.streams import MAX_LINE
 from ferrule.storage.journal.sqlite import SqliteJournal
+
+MAX_LINE = 16 * 1024 * 1024
 
 COMMAND = "exec 3>alive; echo up >&3; sleep 600"
 MAIN = ("-c", "import sys; from ferrule.cli.entry import main; sys.argv[0] = 'ferrule'; main()")

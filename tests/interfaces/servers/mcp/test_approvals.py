@@ -18,9 +18,9 @@ from mcp_place import NEW, OLD, Person, Place, text_of
 from ferrule import tool
 from ferrule.core.events import CallStarted, DirectCall, PersonAnswered, ToolAnswered
 from ferrule.engine.hooks.call_hooks import Change
-from ferrule.servers.mcp.approvals import MAX_MESSAGE
 from ferrule.tools.context import Context
 
+MAX_MESSAGE = 16_000
 ERAS = pytest.mark.parametrize("era", [OLD, NEW])
 META = {
     "io.modelcontextprotocol/protocolVersion": NEW,

@@ -31,9 +31,9 @@ from ferrule.servers.mcp import (
     client_of,
     image,
 )
-from ferrule.servers.mcp.requests import MAX_SHOWN
 from ferrule.tools.context import Context
 
+MAX_SHOWN = 4 * 1024 * 1024
 ERAS = pytest.mark.parametrize("era", [OLD, NEW])
 
 

@@ -15,12 +15,9 @@ from ferrule.engine.agent_options import Storage
 from ferrule.engine.session import Session
 from ferrule.models.client import ModelOptions
 from ferrule.models.scripted import Scripted, says
-from ferrule.servers.openai.conversations import (
-    MAX_HISTORY,
-    Conversation,
-    Conversations,
-    render_history,
-)
+from ferrule.servers.openai.conversations import Conversation, Conversations, render_history
+
+MAX_HISTORY = 200_000
 
 
 class ConversationWorld:
