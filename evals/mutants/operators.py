@@ -118,8 +118,11 @@ class _Finder:
         self.found[before:] = named
 
     def _visit_tables(self, value: ast.expr, line: int) -> None:
-        for node in ast.walk(value):
-            if isinstance(node, TABLES):
+        inner = list(ast.walk(value))
+        # The arguments of a type, as in `field(default_factory=dict[str, int])`, are no table.
+        types = [node.slice for node in inner if isinstance(node, ast.Subscript)]
+        for node in inner:
+            if isinstance(node, TABLES) and node not in types:
                 self._drop_elements(node, line)
             elif isinstance(node, ast.Constant) and not isinstance(node.value, str):
                 self._change_constant(node, line)
@@ -193,7 +196,7 @@ class _Finder:
             self._replace(statement, ast.Pass(), "drop raise")
         elif isinstance(statement, ast.If | ast.While):
             self._replace(statement.test, _negate(statement.test), "negate condition")
-        elif isinstance(statement, ast.Return) and not _is_none(statement.value):
+        elif isinstance(statement, ast.Return) and not _is_no(statement.value):
             self._replace(statement, ast.Return(), "return None")
         elif isinstance(statement, ast.Assign) and isinstance(
             statement.targets[0], ast.Attribute | ast.Subscript
@@ -300,8 +303,11 @@ def _unawait(value: ast.expr) -> ast.expr:
     return value.value if isinstance(value, ast.Await) else value
 
 
-def _is_none(value: ast.expr | None) -> bool:
-    return value is None or (isinstance(value, ast.Constant) and value.value is None)
+def _is_no(value: ast.expr | None) -> bool:
+    """Return whether None in its place says the same. False is flipped instead."""
+    if isinstance(value, ast.Constant):
+        return value.value is None or value.value is False
+    return value is None
 
 
 def _is_docstring(statement: ast.stmt) -> bool:

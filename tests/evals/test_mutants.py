@@ -82,6 +82,17 @@ def test_each_kind_of_breakage_is_found_where_it_stands() -> None:
     )
 
 
+def test_false_is_not_replaced_by_none_which_says_the_same() -> None:
+    source = b"def is_odd(one):\n    if one:\n        return False\n    return 0\n"
+    found = [one.shown for one in find_breakages(source) if one.line > 2]
+    assert found == ["False -> True", "return 0 -> return", "0 -> 1"]
+
+
+def test_the_arguments_of_a_type_are_no_table() -> None:
+    source = b"class Kept:\n    seen: dict[str, int] = field(default_factory=dict[str, int])\n"
+    assert find_breakages(source) == []
+
+
 def test_what_is_broken_is_another_program() -> None:
     chance = random.Random(0)
     for path in chance.sample(sorted(PACKAGE.rglob("*.py")), 12):
