@@ -449,7 +449,7 @@ def build(
     grants: Grants | None = None,
 ) -> PermissionGate:
     return PermissionGate(
-        RuleSet.parse(**lists) + extra, mode=mode, root=ROOT, home=HOME, grants=grants
+        RuleSet((*RuleSet.parse(**lists), *extra)), mode=mode, root=ROOT, home=HOME, grants=grants
     )
 
 

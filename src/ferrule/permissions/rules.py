@@ -202,9 +202,6 @@ class RuleSet:
     def __len__(self) -> int:
         return len(self.rules)
 
-    def __add__(self, other: Iterable[PermissionRule]) -> RuleSet:
-        return RuleSet((*self.rules, *other))
-
     def lint(self, tools: Iterable[str] = ()) -> list[str]:
         """Return what is probably a mistake, a sentence each.
 
