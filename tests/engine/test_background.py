@@ -138,6 +138,16 @@ async def test_an_id_of_another_session_is_not_found_and_a_lost_one_is_unknown()
 
 
 @pytest.mark.proves("task.own-session")
+async def test_an_id_that_is_not_found_is_answered_with_the_last_eight_that_are() -> None:
+    tasks = BackgroundTasks(WHO)
+    started = [tasks.start(_value, name="job") for _ in range(10)]
+    with pytest.raises(ToolFailed) as found:
+        tasks.status("task_?")
+    assert str(found.value).endswith(f"there are: {', '.join(started[2:])}")
+    await tasks.close()
+
+
+@pytest.mark.proves("task.own-session")
 @given(st.text(), st.text(alphabet="task_0123456789abcdef", max_size=30))
 def test_an_id_that_nobody_gave_is_not_found(text: str, likely: str) -> None:
     tasks = BackgroundTasks(WHO)

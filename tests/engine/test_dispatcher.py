@@ -6,6 +6,7 @@ import asyncio
 import json
 import threading
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -32,6 +33,7 @@ from ferrule.core.identity import Identity
 from ferrule.engine.dispatcher import Dispatcher, PreparedCall, parse_arguments
 from ferrule.engine.hooks.call_hooks import Hook
 from ferrule.hooks import Block, Change
+from ferrule.permissions.approvals import digest_arguments
 from ferrule.permissions.rule_evaluation import PermissionGate
 from ferrule.permissions.rules import RuleSet
 from ferrule.testing.fakes import FakeClock
@@ -363,6 +365,28 @@ def test_changes_chain_and_the_handler_gets_the_last(catalog: Catalog, trace: Tr
     dispatch(dispatcher(catalog, hooks=(first, second)), "read_file", {"path": "a"})
     assert [seen["path"] for seen in first.seen + second.seen] == ["a", "b"]
     assert trace == [("read", "c", 3)]
+
+
+@pytest.mark.proves("hooks.change-is-checked-again")
+@pytest.mark.parametrize(
+    ("changed", "bound"),
+    [
+        # The values that run, and not the text that the hook wrote.
+        ({"path": "c", "limit": "3"}, {"path": "c", "limit": 3}),
+        ({"path": 5}, {"path": 5}),
+    ],
+)
+def test_a_change_is_journaled_with_the_digest_of_what_runs(
+    catalog: Catalog, changed: dict[str, Any], bound: dict[str, Any]
+) -> None:
+    journaled: list[Any] = []
+    of = dispatcher(catalog, hooks=(Before(Change(changed)),))
+    prepared = of.evaluate(ToolCall("c1", "read_file", '{"path":"a"}'))
+    noting = replace(context(), record=journaled.append)
+    asyncio.run(asyncio.wait_for(of.execute(prepared, noting), BOUND))
+    (event,) = journaled
+    assert json.loads(event.arguments) == changed
+    assert event.digest == digest_arguments("read_file", bound)
 
 
 @pytest.mark.proves("hooks.change-is-checked-again")

@@ -13,6 +13,7 @@ from typing import Any
 
 import click
 import pytest
+from click.testing import CliRunner
 
 from ferrule.cli.init.settings_template import render_settings
 from ferrule.cli.root import COMMANDS, LazyGroup
@@ -20,7 +21,7 @@ from ferrule.cli.root import ferrule as root
 from ferrule.core.errors import ProviderError
 from ferrule.models.local.pull import installed_path
 from ferrule.models.registry import PROVIDERS
-from ferrule.runtime.options import SETTING_OPTIONS, common_options
+from ferrule.runtime.options import SETTING_OPTIONS, common_options, server_options
 from ferrule.storage.settings.settings import load_settings
 from ferrule.storage.settings.table import SETTINGS
 
@@ -148,6 +149,44 @@ def test_the_options_are_those_of_the_table_of_settings() -> None:
             kind = options[name].type
             assert isinstance(kind, click.Choice) and tuple(kind.choices) == setting.choices
     assert {setting.key.replace(".", "__") for setting in SETTINGS} >= SETTING_OPTIONS
+
+
+@pytest.mark.proves("cli.flags-match-settings")
+@pytest.mark.parametrize(
+    ("option", "least", "less"),
+    [
+        ("--max-turns", "1", "0"),
+        ("--max-calls", "1", "0"),
+        ("--max-tokens", "1", "0"),
+        ("--max-cost", "0.000001", "0"),
+        ("--port", "0", "-1"),
+        ("--port", "65535", "65536"),
+    ],
+)
+def test_an_option_takes_its_least_value_and_nothing_beyond(
+    option: str, least: str, less: str
+) -> None:
+    @click.command()
+    @common_options
+    @server_options(8000)
+    def probe(**options: Any) -> None:
+        click.echo(options[option[2:].replace("-", "_")])
+
+    for renamed in probe.params:
+        renamed.name = str(renamed.name).removeprefix("limits__")
+    taken = CliRunner().invoke(probe, [option, least])
+    assert (taken.exit_code, float(taken.output)) == (0, float(least))
+    refused = CliRunner().invoke(probe, [option, less])
+    assert refused.exit_code == 2 and option in refused.output
+
+
+@pytest.mark.proves("cli.flags-match-settings")
+def test_help_begins_with_what_is_needed_most() -> None:
+    @click.command()
+    @common_options
+    def probe(**options: Any) -> None: ...
+
+    assert [one.opts[-1] for one in probe.params[:4]] == ["--model", "--workspace", "-q", "--mode"]
 
 
 @pytest.mark.proves("cli.completion")

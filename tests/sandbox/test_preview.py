@@ -147,6 +147,14 @@ def test_created_changed_and_deleted_files_are_listed_by_name(overlay: Overlay) 
     assert snapshot(overlay.root) == before
 
 
+@pytest.mark.proves("sandbox.preview.changes")
+def test_a_change_that_keeps_the_size_is_found_wherever_in_the_file_it_is(root: Path) -> None:
+    (root / "large").write_bytes(b"x" * 1_000_000)
+    script = "sed -i s/this/that/ README; printf y | dd of=large bs=1 seek=999999 conv=notrunc"
+    overlay = Overlay(root, root.parent / "overlay")
+    assert overlay.changes(script) == [("README", "changed"), ("large", "changed")]
+
+
 @pytest.mark.proves("sandbox.preview.only-changes")
 def test_a_file_that_is_what_it_was_is_no_change(overlay: Overlay) -> None:
     script = """

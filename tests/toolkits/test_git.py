@@ -608,6 +608,13 @@ def test_a_search_in_the_history_is_no_oracle_for_secrets(root: Path, search: li
 
 
 @pytest.mark.proves("git.secrets")
+def test_the_state_of_a_secret_file_is_told_for_it_shows_no_content(secret_root: Path) -> None:
+    (secret_root / ".env").write_text("TOKEN=changed\n")
+    assert call(secret_root, "status", "--short", "--", ".env").endswith("M .env")
+    assert refusal(secret_root, "diff", "--", ".env").error_type is ErrorType.PERMISSION_DENIED
+
+
+@pytest.mark.proves("git.secrets")
 def test_what_was_left_out_is_named_and_the_rest_is_shown(secret_root: Path) -> None:
     answer = call(secret_root, "show")
     assert "+visible2" in answer

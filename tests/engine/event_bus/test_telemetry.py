@@ -73,15 +73,21 @@ class Collected:
         return {span.name: span for span in self.exporter.get_finished_spans()}
 
     def metrics(self) -> dict[str, list[Any]]:
+        return {metric.name: list(metric.data.data_points) for metric in self._read_metrics()}
+
+    def units(self) -> dict[str, str]:
+        return {metric.name: metric.unit for metric in self._read_metrics()}
+
+    def _read_metrics(self) -> list[Any]:
         data = self.reader.get_metrics_data()
         if data is None:
-            return {}
-        return {
-            metric.name: list(metric.data.data_points)
+            return []
+        return [
+            metric
             for resource in data.resource_metrics
             for scope in resource.scope_metrics
             for metric in scope.metrics
-        }
+        ]
 
 
 def parent(span: ReadableSpan) -> int | None:
@@ -245,6 +251,15 @@ async def test_tokens_and_durations_are_measured() -> None:
     }
     (run,) = metrics[Metric.AGENT_DURATION]
     assert run.sum >= chat.sum
+    assert seen.units() == {
+        "gen_ai.client.token.usage": "{token}",
+        "gen_ai.client.operation.duration": "s",
+        "gen_ai.execute_tool.duration": "s",
+        "gen_ai.invoke_agent.duration": "s",
+    }
+    (tokens_in, _) = metrics[Metric.TOKENS]
+    assert list(tokens_in.explicit_bounds)[:4] == [1, 4, 16, 64]
+    assert list(chat.explicit_bounds)[:4] == [0.01, 0.02, 0.04, 0.08]
 
 
 @pytest.mark.proves("telemetry.opt-in")

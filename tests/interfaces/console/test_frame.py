@@ -4,6 +4,7 @@ stay texts.
 
 from __future__ import annotations
 
+import os
 import re
 from pathlib import Path
 from typing import Any
@@ -193,6 +194,7 @@ def test_tokens_that_others_may_read_open_nothing(tmp_path: Path) -> None:
         load_users(tmp_path / "none", "me")
 
 
+@pytest.mark.proves("console.closing-settles")
 async def test_a_console_is_made_of_the_settings_and_given_back(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -217,8 +219,16 @@ async def test_a_console_is_made_of_the_settings_and_given_back(
     assert live.run_task is not None
     await live.run_task
     assert console.journal.find(live.id).state == "done"
+    assert list_open_files(tmp_path / "j.db")
     await close_console(console)
+    assert list_open_files(tmp_path / "j.db") == []
     assert said == []
+
+
+def list_open_files(beginning: Path) -> list[str]:
+    """The open files of this process whose names begin so: a journal and what lies beside it."""
+    found = [os.path.realpath(one) for one in Path("/proc/self/fd").iterdir()]
+    return [name for name in found if name.startswith(str(beginning))]
 
 
 def test_a_journal_that_was_brought_along_stays_open(

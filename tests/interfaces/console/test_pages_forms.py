@@ -152,6 +152,30 @@ def test_columns_say_what_they_show_and_have_the_numbers_as_a_table() -> None:
     assert "style=" not in shown and "<script" not in shown
 
 
+@pytest.mark.proves("console.pictures.columns")
+def test_columns_are_as_high_as_their_values_and_stand_over_the_names_of_their_days() -> None:
+    days = days_up_to("2026-03-02", 20)
+    first = [0.0] * 18 + [4.0, 6.0]
+    second = [0.0] * 19 + [4.0]
+    shown = draw_columns(
+        "Tokens", days, [Series("in", "pic-1", first), Series("out", "pic-2", second)], str
+    )
+    (svg,) = [one for one in parsed(shown).iter("svg") if one.get("role") == "img"]
+    places = ("x", "y", "width", "height")
+    columns = [[float(one.get(name, "")) for name in places] for one in svg.iter("rect")]
+    (early, below, above) = columns
+    assert [round(one[3] / 4) for one in (early, below, above)] == [20, 30, 20]
+    # One column on the other, and all on the line of zero.
+    assert above[1] + above[3] == pytest.approx(below[1])
+    assert early[1] + early[3] == pytest.approx(below[1] + below[3]) == 240 - 28
+    assert below[0] == above[0] > early[0] + early[2]
+    assert all(x >= 64 and x + width <= 792 for x, _, width, _ in columns)
+    named = {str(one.text): one for one in svg.iter("text") if one.get("text-anchor") == "middle"}
+    assert list(named) == [day[5:] for day in days[1::3]]
+    middle = below[0] + below[2] / 2
+    assert float(named["03-02"].get("x", "")) == pytest.approx(middle, abs=0.2)
+
+
 def test_a_picture_of_nothing_says_so() -> None:
     assert "no data" in draw_columns("Tokens", ["2026-03-01"], [Series("in", "pic-1", [0])], str)
 

@@ -511,9 +511,9 @@ def test_the_finder_does_nearly_as_well_on_requests_it_was_not_tuned_with(
 def test_letters_inside_of_words_count_for_nothing() -> None:
     assert find_operations("o n st lo", OPERATIONS.values()) == []
     assert find_operations("xyzzy", OPERATIONS.values()) == []
-    assert [match.operation.name for match in find_operations("", OPERATIONS.values(), 20)] == list(
-        OPERATIONS
-    )
+    everything = find_operations("", OPERATIONS.values(), 20)
+    assert [match.operation.name for match in everything] == list(OPERATIONS)
+    assert {match.score for match in everything} == {0}
 
 
 @pytest.mark.proves("git.toolbox")

@@ -95,7 +95,7 @@ def _match_phrases(query: str) -> dict[str, float]:
     found: dict[str, float] = {}
     for expression, operation, weight in _INTENTS:
         if re.search(expression, lowered):
-            found[operation] = max(weight, found.get(operation, 0.0))
+            found[operation] = max(weight, found.get(operation, weight))
     return found
 
 
