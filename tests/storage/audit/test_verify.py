@@ -13,6 +13,7 @@ import sqlite3
 import tempfile
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from hashlib import blake2s
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +27,7 @@ from ferrule.core.identity import Identity
 from ferrule.storage.audit.export import export_audit, read_export
 from ferrule.storage.audit.verification import Verification, verify_file, verify_sessions
 from ferrule.storage.export.archive import archive_sessions
-from ferrule.storage.export.jsonl import export_jsonl
+from ferrule.storage.export.jsonl import export_jsonl, import_jsonl, read_jsonl
 from ferrule.storage.journal import sqlite_integrity, sqlite_rows
 from ferrule.storage.journal.sqlite import SqliteJournal
 
@@ -371,21 +372,74 @@ def test_a_changed_first_line_is_refused(exported: list[str], tmp_path: Path, ch
         assert error.code == "journal_newer"
 
 
-def test_exports_of_older_versions_have_no_end_and_are_still_checked(
-    exported: list[str], tmp_path: Path
+OLDER = (
+    ('{"ferrule":"journal","format":1}\n', ""),
+    ('{"ferrule":"journal","format":1,"ends":true}\n', ',"end":true'),
+)
+"""The first line of older exports, and what their last event carried."""
+
+
+def without_seal(line: str, mark: str = "") -> str:
+    """The last line of an export as an older version, or a person with an editor, wrote it."""
+    return re.sub(r',"seal":"[0-9a-f]{32}"', mark, line)
+
+
+@pytest.mark.proves("audit.verify.export-end")
+@pytest.mark.parametrize(("header", "mark"), OLDER, ids=["unmarked", "marked"])
+def test_exports_of_older_versions_are_checked_but_nothing_shows_where_they_end(
+    exported: list[str], tmp_path: Path, header: str, mark: str
 ) -> None:
     path = tmp_path / "old.jsonl"
-    old = [
-        '{"ferrule":"journal","format":1}\n',
-        *exported[1:-1],
-        exported[-1].replace(',"end":true', ""),
-    ]
-    path.write_text("".join(old))
-    assert verify_file(path).is_intact
-    path.write_text("".join(old[:-2]))
-    assert verify_file(path).is_intact  # a cut at the end of a line: what `ends` is there for
+    old = [header, *exported[1:-1], without_seal(exported[-1], mark)]
+    assert len(list(read_jsonl(old))) == len(exported) - 1
+    cut = [*old[:-2], old[-2].replace(',"body":', f'{mark},"body":', 1)]
+    for lines in (old, cut):
+        path.write_text("".join(lines))
+        (finding,) = verify_file(path).findings
+        assert "line 1" in finding.text and "no seal" in finding.text
     path.write_text("".join([*old[:3], old[3].replace("time", "tome"), *old[4:]]))
     assert "line 4" in verify_file(path).findings[0].text
+
+
+@pytest.mark.proves("audit.verify.export-end")
+@pytest.mark.parametrize("kept", [1, 4, -2])
+@pytest.mark.parametrize(
+    ("end", "said"),
+    [
+        ("", "are missing"),
+        (',"end":true', "was changed"),
+        (',"seal":"<of the last event>"', "wrong seal"),
+        (f',"seal":"{"0" * 32}"', "wrong seal"),
+        (',"seal":""', "wrong seal"),
+    ],
+)
+def test_an_export_that_was_cut_and_ended_by_hand_is_found(
+    exported: list[str], tmp_path: Path, kept: int, end: str, said: str
+) -> None:
+    (seal,) = re.findall(r'"seal":"([0-9a-f]{32})"', "".join(exported))
+    end = end.replace("<of the last event>", seal)
+    *lines, last = [exported[0], *exported[1:][:kept]]
+    assert '"seal"' not in last
+    path = tmp_path / "cut.jsonl"
+    path.write_text("".join([*lines, last.replace(',"body":', f'{end},"body":', 1)]))
+    (finding,) = verify_file(path).findings
+    assert said in finding.text
+    with SqliteJournal(":memory:") as journal, path.open() as file:
+        with pytest.raises(JournalError, match=said):
+            import_jsonl(journal, file)
+        assert journal.sessions() == []
+
+
+@pytest.mark.proves("audit.verify.export-end")
+def test_an_export_ends_with_the_seal_of_the_journal(
+    exported: list[str], journal_of_three: tuple[Path, str]
+) -> None:
+    path, session = journal_of_three
+    with sqlite3.connect(path) as db:
+        seals = {bytes(row[0]).hex() for row in db.execute("SELECT seal FROM records")}
+    last = json.loads(exported[-1])
+    assert last["session"] == session and last["seal"] in seals
+    assert last["seal"] == blake2s(bytes.fromhex(last["hash"]), digest_size=16).hexdigest()
 
 
 def test_a_file_of_another_kind_is_no_finding_but_an_error(tmp_path: Path) -> None:

@@ -20,7 +20,7 @@ from typing import Any, cast
 from ferrule.core.errors import JournalError, SessionNotFound
 from ferrule.core.events import JournalRecord, SessionArchived
 from ferrule.core.value_class import frozen
-from ferrule.storage.export.jsonl import check_header, read_jsonl
+from ferrule.storage.export.jsonl import check_header, is_sealed, read_jsonl
 from ferrule.storage.journal.protocols import CheckableJournal, Journal
 
 from .checkpoints import Checkpoint, compare_events, find_contradictions, is_signed_by
@@ -232,6 +232,11 @@ ARCHIVE_SESSION_PREFIX = "archived-"
 
 # ---- files
 
+_UNSEALED = (
+    "line 1: the sessions of this file carry no seal, so nothing shows that they end where it "
+    "ends: it is of an older version, or was cut off and changed"
+)
+
 
 @contextmanager
 def open_lines(path: Path) -> Generator[Iterator[str]]:
@@ -328,6 +333,8 @@ def _verify_records(
             Finding(error.detail, error.session or session, error.event or event + 1)
         )
     else:
+        if not is_sealed(first):
+            done.findings.append(Finding(_UNSEALED))
         done.findings += [Finding(text) for text in _check_listed(first, seen)]
         done.findings += watch.findings(seen)
     done.sessions = list(seen.values())

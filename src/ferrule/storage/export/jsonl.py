@@ -1,16 +1,19 @@
 """Sessions as JSON lines, for taking them elsewhere and back, with proof that they are complete.
 
-The first line is `{"ferrule":"journal","format":1,"ends":true}`. Every other line is an event:
+The first line is `{"ferrule":"journal","format":1,"ends":"sealed"}`. Every other line is an event:
 
     {"session":…,"seq":…,"time":…,"run":…,"tenant":…,"user":…,"kind":…,"hash":…,"body":{…}}
 
 with the values that `hash_chain` hashes; `body` is compact JSON and comes last. Several sessions
 may follow each other. Files of every earlier format load forever (tests/corpus).
 
-`ends` says that the last event of each session carries `"end":true` before `body`, so that a tail
-that was cut off is noticed, and that every line is encoded as it was written, so that no byte of it
-can differ. Older files have neither; in them a cut at the end of a line is not noticed. A missing
-session is noticed if the first line lists the sessions (archives).
+`ends` says that the last event of each session, and no other, carries `"seal":…` before `body`: the
+journal's seal of that event (`hash_chain`), so that a tail that was cut off is noticed, also if the
+event that is now the last one was given an end mark by hand. It says too that every line is encoded
+as it was written, so that no byte of it can differ. Older files have `"ends":true` and `"end":true`
+instead, which can be moved by hand, or neither; then a cut at the end of a line is not noticed.
+They are read, but not verified. A missing session is noticed if the first line lists the sessions
+(archives).
 """
 
 from __future__ import annotations
@@ -19,7 +22,7 @@ import json
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from itertools import groupby
-from typing import Any, cast
+from typing import Any, Literal, cast
 
 from ferrule.core.calls import encode_json
 from ferrule.core.errors import JournalError, SessionNotFound
@@ -38,8 +41,9 @@ _KEYS = {
     "kind": str,
     "hash": str,
 }
-_END = ',"end":true'
 _BODY = ',"body":'
+_Ends = Literal["", "marked", "sealed"]
+"""How the last event of a session is known: by its seal, in older files by a mark or not at all."""
 
 
 @dataclass(slots=True)
@@ -58,7 +62,7 @@ def export_jsonl(records: Iterable[JournalRecord], **about: Any) -> Iterator[str
     Bodies are passed on as they are stored. The events of a session must follow each other. `about`
     contains further JSON values for the first line.
     """
-    yield encode_json({"ferrule": "journal", "format": FORMAT, "ends": True, **about}) + "\n"
+    yield encode_json({"ferrule": "journal", "format": FORMAT, "ends": "sealed", **about}) + "\n"
     waiting: JournalRecord | None = None
     for record in records:
         if waiting is not None:
@@ -70,10 +74,18 @@ def export_jsonl(records: Iterable[JournalRecord], **about: Any) -> Iterator[str
 
 def _encode_record(record: JournalRecord, *, last: bool) -> str:
     kind, body = event_to_json(record.event)
-    return _format_line(record, kind, record.body or encode_json(body), last)
+    end = _format_end("sealed", bytes.fromhex(record.hash)) if last else ""
+    return _format_line(record, kind, record.body or encode_json(body), end)
 
 
-def _format_line(record: JournalRecord, kind: str, text: str, last: bool) -> str:
+def _format_end(ends: _Ends, digest: bytes) -> str:
+    """Return the mark of the last event of a session, which has this hash."""
+    if ends == "sealed":
+        return f',"seal":"{hash_chain.seal(digest).hex()}"'
+    return ',"end":true'
+
+
+def _format_line(record: JournalRecord, kind: str, text: str, end: str) -> str:
     values = (
         record.session,
         record.seq,
@@ -85,7 +97,7 @@ def _format_line(record: JournalRecord, kind: str, text: str, last: bool) -> str
         record.hash,
     )
     head = json.dumps(dict(zip(_KEYS, values, strict=True)), separators=(",", ":"))
-    return f"{head[:-1]}{_END if last else ''}{_BODY}{text}}}\n"
+    return f"{head[:-1]}{end}{_BODY}{text}}}\n"
 
 
 def read_jsonl(lines: Iterable[str]) -> Iterator[JournalRecord]:
@@ -97,11 +109,11 @@ def read_jsonl(lines: Iterable[str]) -> Iterator[JournalRecord]:
     """
     last: dict[str, _SessionEnd] = {}
     number = 0
-    ends = False
+    ends: _Ends = ""
     record: JournalRecord | None = None
     for number, line in enumerate(lines, 1):
         if number == 1:
-            ends = check_header(line).get("ends") is True
+            ends = _read_ends(check_header(line))
         elif line.strip() or ends:
             record = _read_line(line, number, last, ends, record)
             yield record
@@ -182,8 +194,26 @@ def check_header(line: str) -> dict[str, Any]:
     return header
 
 
+def is_sealed(line: str) -> bool:
+    """Return whether the file with this first line shows where its sessions end.
+
+    Raises:
+        JournalError: This version cannot read it.
+    """
+    return _read_ends(check_header(line)) == "sealed"
+
+
+def _read_ends(header: dict[str, Any]) -> _Ends:
+    found = header.get("ends", False)
+    if isinstance(found, bool):
+        return "marked" if found else ""
+    if found == "sealed":
+        return "sealed"
+    raise _build_refusal(1, f"ends of the kind `{found}` are not known here", "journal_newer")
+
+
 def _read_line(
-    line: str, number: int, last: dict[str, _SessionEnd], ends: bool, before: JournalRecord | None
+    line: str, number: int, last: dict[str, _SessionEnd], ends: _Ends, before: JournalRecord | None
 ) -> JournalRecord:
     """Read a line; an error that names no event gets the one that should be there."""
     try:
@@ -226,7 +256,7 @@ def _parse_line(line: str, number: int) -> dict[str, Any]:
 
 
 def _check_line(
-    row: dict[str, Any], line: str, number: int, last: dict[str, _SessionEnd], ends: bool
+    row: dict[str, Any], line: str, number: int, last: dict[str, _SessionEnd], ends: _Ends
 ) -> JournalRecord:
     """Check an event against the one before in its session, and move `last` on."""
     session, seq = row["session"], row["seq"]
@@ -251,12 +281,17 @@ def _check_line(
         raise build_event_refusal("was changed")
     end.seq = seq
     end.hash = digest
-    end.ended = ends and row.get("end") is True
     event = event_from_json(row["kind"], row["body"])
     record = JournalRecord(session, seq, row["time"], row["run"], event, row["hash"], *owner, body)
-    if "end" in row and not ends:
-        raise _build_refusal(1, "it was changed: the events say that there are end marks")
-    if ends and _format_line(record, row["kind"], body, end.ended) != line:
+    if not ends:
+        if "end" in row or "seal" in row:
+            raise _build_refusal(1, "it was changed: the events say that there are end marks")
+        return record
+    end.ended = "seal" in row if ends == "sealed" else row.get("end") is True
+    mark = _format_end(ends, digest) if end.ended else ""
+    if mark and mark not in line:
+        raise build_event_refusal("has a wrong seal: what followed it was cut off", seq + 1)
+    if _format_line(record, row["kind"], body, mark) != line:
         raise build_event_refusal("was changed")
     return record
 
