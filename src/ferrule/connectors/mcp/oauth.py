@@ -15,7 +15,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import json
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
@@ -47,20 +47,32 @@ class SignInNeeded(FerruleError):
 class FileTokenStorage:
     """The tokens and the client registration for one address, in one file.
 
-    Implements the library's `TokenStorage`.
+    Implements the library's `TokenStorage`. Of its own the library forgets with each process when a
+    token ends and where it is renewed; with the `context` of a provider both are kept too.
     """
+
+    context: Any = None
+    """The `OAuthContext` of the provider that uses this storage."""
 
     def __init__(self, server: McpServer, url: str, folder: Path | None = None) -> None:
         key = hashlib.sha256(url.encode()).hexdigest()[:16]
         self._file = (folder or paths.state() / "mcp-tokens") / f"{server.name}-{key}.json"
 
     async def get_tokens(self) -> Any:
-        from mcp.shared.auth import OAuthToken
+        from mcp.shared.auth import OAuthMetadata, OAuthToken
 
-        return _validate_stored(OAuthToken, self._load().get("tokens"))
+        stored = self._load()
+        if self.context is not None:
+            self.context.token_expiry_time = stored.get("expires_at")
+            self.context.oauth_metadata = _validate_stored(OAuthMetadata, stored.get("metadata"))
+        return _validate_stored(OAuthToken, stored.get("tokens"))
 
     async def set_tokens(self, tokens: Any) -> None:
-        self._store("tokens", tokens)
+        values = {"tokens": _dump(tokens)}
+        if self.context is not None:
+            values["expires_at"] = self.context.token_expiry_time
+            values["metadata"] = _dump(self.context.oauth_metadata)
+        self._store(values)
 
     async def get_client_info(self) -> Any:
         from mcp.shared.auth import OAuthClientInformationFull
@@ -68,7 +80,7 @@ class FileTokenStorage:
         return _validate_stored(OAuthClientInformationFull, self._load().get("client"))
 
     async def set_client_info(self, client_info: Any) -> None:
-        self._store("client", client_info)
+        self._store({"client": _dump(client_info)})
 
     def forget(self) -> bool:
         """Delete what is stored. Return whether there was anything."""
@@ -87,9 +99,13 @@ class FileTokenStorage:
             ) from error
         return dict(mapping_or_empty(stored))
 
-    def _store(self, key: str, value: Any) -> None:
-        stored = {**self._load(), key: value.model_dump(mode="json", exclude_none=True)}
+    def _store(self, values: Mapping[str, Any]) -> None:
+        stored = {**self._load(), **values}
         paths.write_private(self._file, json.dumps(stored, indent=1, sort_keys=True) + "\n")
+
+
+def _dump(value: Any) -> Any:
+    return None if value is None else value.model_dump(mode="json", exclude_none=True)
 
 
 def _validate_stored(kind: Any, stored: Any) -> Any:
@@ -139,14 +155,17 @@ def make_auth(
         redirect_uris=[AnyUrl(redirect_url)],
         scope=server.oauth.scope or None,
     )
-    return OAuthClientProvider(
+    kept = _ClientStorage(server, filled, redirect_url)
+    provider = OAuthClientProvider(
         filled.url,
         metadata,
-        storage or _ClientStorage(server, filled, redirect_url),
+        storage or kept,
         redirect_handler=show_sign_in or refuse_sign_in,
         callback_handler=wait_for_code,
         client_metadata_url=server.oauth.metadata_url or None,
     )
+    kept.context = provider.context
+    return provider
 
 
 class _ClientStorage(FileTokenStorage):
