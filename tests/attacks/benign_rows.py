@@ -83,6 +83,47 @@ WORK: tuple[Work, ...] = (
         ),
         ".env.example",
     ),
+    Work(
+        "git-cherry-pick",
+        (
+            "git switch -q -c topic && echo t > t && git add t && git commit -q -m t && git switch "
+            "-q main && git cherry-pick topic > log && rm log && ls t"
+        ),
+        "t",
+    ),
+    Work(
+        "git-cherry-pick-several",
+        (
+            "git switch -q -c topic && for n in 1 2; do echo $n > t$n; git add t$n; git commit -q "
+            "-m t$n; done; git switch -q main && git cherry-pick main..topic > log; rm log; ls t?"
+        ),
+        "t2",
+    ),
+    Work(
+        "git-revert",
+        (
+            "echo x >> README.md && git commit -q -a -m x && git revert --no-edit HEAD > log && rm "
+            "log && git log -1 --format=%s"
+        ),
+        'Revert "x"',
+    ),
+    Work(
+        "git-bisect-run",
+        (
+            "for n in 1 2 3 4; do echo $n > n; git add n; git commit -q -m n$n; done; git bisect "
+            "start HEAD HEAD~4 > log; git bisect run sh -c 'test $(cat n) -lt 3' > log; git show "
+            "-s --format=%s refs/bisect/bad; git bisect reset 2> log; rm log"
+        ),
+        "n3",
+    ),
+    Work(
+        "git-apply",
+        (
+            "echo x >> README.md && git diff > p && git checkout -q README.md && git apply p && rm p "
+            "&& git diff --stat"
+        ),
+        "1 file changed",
+    ),
     Work("git-tag", "git tag v1 && git describe --tags", "v1"),
     Work("git-diff", "sed -i s/Project/Other/ README.md && git diff", "+# Other"),
     Work("git-blame", "git blame -s README.md", "# Project"),

@@ -12,6 +12,7 @@ from __future__ import annotations
 import ctypes
 import json
 import os
+import re
 import shutil
 import signal
 import stat
@@ -334,11 +335,19 @@ def _copy(source: str, target: str) -> str:
     )
 
 
+_LEADS_GIT = re.compile(
+    r"(?:^|/)\.git/(?:.*/)?(?:commondir|rebase-merge/(?:git-rebase-todo|strategy)"
+    r"|rebase-apply/apply-opt|sequencer/opts)$",
+    re.IGNORECASE,
+)
+"""What leads git elsewhere, or what it obeys when a person goes on with something unfinished."""
+
+
 def _untouchable(name: str, *, made: bool) -> bool:
     """Reserved and secret names; protected ones where they take effect: at the root of the
     workspace.
     """
-    if DEFAULT_NAMES.check(name, write=False) is not None or name.endswith(".git/commondir"):
+    if DEFAULT_NAMES.check(name, write=False) is not None or _LEADS_GIT.search(name):
         return True
     if made and name.rpartition("/")[2] == ".git":
         return True

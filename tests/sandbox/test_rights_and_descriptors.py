@@ -5,7 +5,9 @@ not its own.
 from __future__ import annotations
 
 import os
+import shutil
 import stat
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -19,6 +21,7 @@ __all__ = ["opens", "root"]
 # A folder that is being listed has a descriptor itself: it is gone when it is looked at.
 LIST = """python3 -c "
 import os
+import shutil
 for name in os.listdir('/proc/self/fd'):
     try: print(name, os.readlink('/proc/self/fd/' + name))
     except OSError: pass
@@ -128,6 +131,10 @@ def test_each_way_works_where_nothing_holds_it(root: Path) -> None:
 
 LEADING = (
     ".git/rebase-merge/git-rebase-todo",
+    ".git/rebase-merge/strategy",
+    ".git/sequencer/opts",
+    ".git/worktrees/w/sequencer/opts",
+    ".git/rebase-apply/apply-opt",
     "sub/.hg/sharedpath",
     ".hg/hgrc-not-shared",
     "sub/.git/commondir",
@@ -155,3 +162,62 @@ async def test_no_name_is_made_or_changed_that_leads_elsewhere_or_starts_a_progr
     await says(opens(root), f"{script}; echo x > .git/commondir", root)
     assert [name for name in (*LEADING, *AT_ROOT) if os.path.lexists(root / name)] == []
     assert (root / ".git/commondir").read_text() == "..\n"
+
+
+BEGUN = """
+git init -q -b main . && git config user.name x && git config user.email x@example.org
+commit() { git add -A && git commit -q -m "$1"; }
+echo one > f; commit 1; git switch -q -c topic; echo topic >> f; commit 2; echo g > g; commit 3
+git switch -q main; echo main >> f; commit 4
+"""
+PROGRAM = """
+mkdir git-merge-; printf '#!/bin/sh\\ntouch "$PWD/ran"; exit 1\\n' > git-merge-/x
+chmod +x git-merge-/x
+"""
+GOES_ON = {
+    "pick": (
+        "git cherry-pick topic~1 topic",
+        f"{PROGRAM} printf '[options]\\n\\tstrategy = /x\\n' > .git/sequencer/opts",
+        "git -c core.editor=true cherry-pick --continue",
+    ),
+    "rebase": (
+        "git switch -q topic && git rebase main",
+        f"{PROGRAM} echo /x > .git/rebase-merge/strategy",
+        "git -c core.editor=true rebase --continue",
+    ),
+    "rebase-steps": (
+        "git switch -q topic && git rebase main",
+        "echo 'exec touch ran' > .git/rebase-merge/git-rebase-todo",
+        "git -c core.editor=true rebase --continue",
+    ),
+    "mail": (
+        "git format-patch -q -o mail topic~2..topic && git am mail/*",
+        "echo \"'--build-fake-ancestor=$PWD/ran'\" > .git/rebase-apply/apply-opt",
+        "git am --skip",
+    ),
+}
+"""An operation of git that a person began and that stopped at a conflict, what a command then
+writes, and how the person goes on. It does harm if `ran` is there afterwards.
+"""
+
+
+@pytest.mark.proves("sandbox.creation.leading-names")
+@pytest.mark.parametrize("held", [True, False], ids=["held", "control"])
+@pytest.mark.parametrize("row", GOES_ON.values(), ids=list(GOES_ON))
+async def test_what_a_command_writes_starts_nothing_when_a_person_goes_on_with_git(
+    opens: Opens, root: Path, row: tuple[str, str, str], held: bool
+) -> None:
+    if shutil.which("git") is None:
+        pytest.skip("git is not installed")
+    begin, write, go_on = row
+
+    def run(script: str) -> None:
+        subprocess.run(["bash", "-c", script], cwd=root, capture_output=True, check=False)
+
+    run(BEGUN + begin)
+    if held:
+        await says(opens(root), write, root)
+    else:
+        run(write)
+    run(f"git checkout -q --theirs f; git add f; {go_on}")
+    assert (root / "ran").exists() is not held

@@ -183,6 +183,48 @@ async def test_what_is_no_preview_has_no_list_of_changes(held: World) -> None:
     assert "changes" not in await held.run("echo x > a.txt")
 
 
+@pytest.mark.proves("command.unfinished-git")
+@pytest.mark.parametrize(
+    ("command", "undo"),
+    [
+        ("git rebase main", "git rebase --abort"),
+        ("git rebase -i main", "git rebase --abort"),
+        ("git rebase --apply main", "git rebase --abort"),
+        ("git am topic.patch", "git am --abort"),
+        ("git cherry-pick -x main~1 main", "git cherry-pick --quit"),
+        ("git revert -s --no-edit HEAD HEAD~1", "git cherry-pick --quit"),
+    ],
+)
+async def test_an_operation_of_git_that_obeys_files_says_how_it_is_taken_back(
+    held: World, command: str, undo: str
+) -> None:
+    if shutil.which("git") is None:
+        pytest.skip("git is not installed")
+    if not probe().user_namespaces:
+        pytest.skip("no user namespaces: names cannot be refused here")
+    commit = "git add . && git -c user.name=x -c user.email=x@example.org commit -q -m"
+    subprocess.run(
+        f"git init -q -b main && {commit} 1 && echo x > m1 && {commit} 2 && git switch -q -c topic "
+        f"HEAD~1 && echo t > t && {commit} 3 && git format-patch -1 --stdout > ../topic.patch && "
+        f"git switch -q main && echo x > m2 && {commit} 4 && git switch -q topic && "
+        "mv ../topic.patch .",
+        shell=True,
+        check=True,
+        cwd=held.folder,
+        capture_output=True,
+    )
+    before = await held.run("git log -1 --format=%H%d; git status --short")
+    record = await held.run(command)
+    assert record["exit_code"] != 0
+    said = " ".join(record["notes"])
+    assert "when a person goes on with" in said and f"`{undo}`" in said
+    assert (await held.run(undo))["exit_code"] == 0
+    after = await held.run("git log -1 --format=%H%d; git status --short")
+    assert after["stdout"] == before["stdout"]
+    assert not list((held.folder / ".git").glob("rebase-*"))
+    assert not (held.folder / ".git/sequencer").exists()
+
+
 @pytest.mark.proves("command.half-made-repository")
 async def test_a_repository_that_a_command_began_is_explained_with_the_way_to_make_it(
     held: World,

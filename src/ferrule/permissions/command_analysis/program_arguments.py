@@ -340,7 +340,7 @@ _GIT_RUNS = """
     --expire-unreachable
     --bundle-uri --refmap --force-create --edit-description
 """
-_GIT_WRITES = "--output --output-directory"
+_GIT_WRITES = "--output --output-directory --build-fake-ancestor"
 _GIT_TEXT = """
     -S -G --grep --author --committer --format --pretty --since --until --after --before --message
     --date --sort
@@ -352,7 +352,9 @@ _GIT_TEXT = """
 _GIT_SHORT = {
     "push": "-f -d",
     "grep": "-O",
-    "rebase": "-i -x -s",
+    # Going on obeys what an unfinished operation left on disk: its steps and its strategy.
+    "rebase": "-i -x -s --continue --skip --edit-todo",
+    "am": "-r --continue --resolved --skip --retry",
     "clone": "-u -c",
     "clean": "-f -d -x -X",
     "branch": "-D -d -f -M -m -C -c",
@@ -371,8 +373,8 @@ _GIT_SHORT = {
     "mv": "-f",
     "rm": "-f",
     "symbolic-ref": "-d",
-    "revert": "-s",
-    "cherry-pick": "-s",
+    "revert": "--continue --skip",
+    "cherry-pick": "--continue --skip",
     "pull": "-f -s",
 }
 _GIT_WORDS = {

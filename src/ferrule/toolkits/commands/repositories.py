@@ -1,7 +1,8 @@
-"""Hints for a command that could not create or configure a git repository.
+"""Hints for a command that could not create or configure a git repository, or rebase in one.
 
-Only the person writes `.git/config` and hooks. git stops half-way and says "Permission denied" of a
-folder that does not exist, which explains nothing.
+Only the person writes `.git/config`, hooks, and what git obeys when it goes on with an operation.
+git stops half-way and says "Permission denied" of a file that does not exist, which explains
+nothing.
 """
 
 from __future__ import annotations
@@ -15,6 +16,26 @@ from ferrule.permissions.filesystem.workspace import Workspace
 from .plan import make_printable
 
 _TOUCHED = re.compile(r"(?P<repository>(?:.*/)?\.git)/(?P<what>hooks|config)(?:\.lock)?$")
+_UNFINISHED = re.compile(
+    r"(?:.*/)?\.git/(?:.*/)?(?P<what>rebase-merge|rebase-apply|sequencer)/[^/]+"
+)
+_OPERATIONS = {
+    "rebase-merge": (
+        "no command may write the list of steps that `git rebase` obeys when a person goes on "
+        "with it: `git rebase --abort` takes back what was begun; use the tool `git_rebase`, or "
+        "ask the person"
+    ),
+    "rebase-apply": (
+        "no command may write the options that `git am` and `git rebase --apply` obey when a "
+        "person goes on with them: `git am --abort` or `git rebase --abort` takes back what was "
+        "begun; `git apply` applies a patch"
+    ),
+    "sequencer": (
+        "no command may write the options that `git cherry-pick` and `git revert` obey when a "
+        "person goes on with several commits: `git cherry-pick --quit` takes back what was begun; "
+        "give one commit at a time, or no options"
+    ),
+}
 _MAX_HINTS = 3
 
 
@@ -28,13 +49,17 @@ def repository_hints(refused: Iterable[str], workspace: Workspace) -> list[str]:
         workspace: Where the command ran.
     """
     found: dict[str, str] = {}
+    unfinished: dict[str, str] = {}
     for name in refused:
         match = _TOUCHED.fullmatch(name)
         if match:
             found.setdefault(match["repository"], match["what"])
+        operation = _UNFINISHED.fullmatch(name)
+        if operation:
+            unfinished.setdefault(operation["what"], _OPERATIONS[operation["what"]])
     first = list(found.items())[:_MAX_HINTS]
     hints = [_hint(repository, what, workspace) for repository, what in first]
-    return [hint for hint in hints if hint]
+    return [hint for hint in (*hints, *unfinished.values()) if hint]
 
 
 def _hint(repository: str, what: str, workspace: Workspace) -> str:

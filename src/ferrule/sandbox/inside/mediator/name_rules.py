@@ -36,12 +36,17 @@ _MAX_CACHED = 16_384
 REDIRECTING_NAMES = (
     ".git/**/commondir",
     ".git/**/rebase-merge/git-rebase-todo",
+    ".git/**/rebase-merge/strategy",
+    ".git/**/rebase-apply/apply-opt",
+    ".git/**/sequencer/opts",
     ".hg/sharedpath",
     ".hg/hgrc-not-shared",
 )
-"""Beyond the lists: what leads version control to other configurations, or is run by it.
+"""Beyond the lists: what leads version control to other configurations, or is obeyed by it.
 
-It is run when a person goes on with a rebase.
+When a person goes on with a rebase, a pick or a mail that git applies, it runs what the list of
+steps names and the program of the strategy (`/x` is `./git-merge-/x`), and hands the options to
+`git apply`, one of which writes a file anywhere.
 """
 
 
