@@ -34,6 +34,7 @@ from ferrule.models.anthropic.client import Anthropic
 from ferrule.models.any_llm.client import AnyLLM
 from ferrule.models.client import ModelClient, ModelOptions
 from ferrule.models.cohere.client import Cohere
+from ferrule.models.google.client import Google
 from ferrule.models.http.transport import Transport
 from ferrule.models.ollama.client import Ollama
 from ferrule.models.openai.chat import OpenAIChat
@@ -685,6 +686,74 @@ class CohereEvents(Protocol):
         return cohere_double().check_fits(value, cohere_double().V2ChatResponse)
 
 
+class GoogleResponses(Protocol):
+    name = "google"
+    objects = True
+    late = (b"data: [DONE]\n\n", b'data: {"candidates":[{"finishReason":"ST')
+
+    def client(self, transport: Transport) -> ModelClient:
+        return Google("gemini-4", base_url="http://double", api_key="k", transport=transport)
+
+    def expected(self, plan: Plan) -> tuple[Any, ...]:
+        calls = [(c.id, c.name, encode_json(json.loads(c.arguments))) for c in plan.calls]
+        return "".join(plan.words), "".join(plan.thoughts), calls, self.stop(plan)
+
+    def stop(self, plan: Plan) -> str:
+        return "filter" if plan.refused else plan.stop
+
+    @staticmethod
+    def _made(call: PlannedCall, place: int) -> dict[str, Any]:
+        """The first call is signed; whatever else is a part is, too, in places."""
+        signed = {} if place else {"thoughtSignature": "c2lnbmVk"}
+        made = {"id": call.id, "name": call.name, "args": json.loads(call.arguments)}
+        return {"functionCall": made, **signed}
+
+    @staticmethod
+    def _response(parts: list[dict[str, Any]], usage: dict[str, int], **more: Any) -> Any:
+        candidate = {"content": {"parts": parts, "role": "model"}, "index": 0, **more}
+        value = {"candidates": [candidate], "usageMetadata": usage, "modelVersion": "m"}
+        return google_double().check_response(value)
+
+    def _end(self, plan: Plan) -> tuple[str, dict[str, int]]:
+        reason = "MAX_TOKENS" if plan.stop == "length" else "STOP"
+        usage = {"promptTokenCount": plan.usage.input, "candidatesTokenCount": plan.usage.output}
+        return "SAFETY" if plan.refused else reason, usage
+
+    def streamed(self, plan: Plan, spelling: Spelling) -> Spelled:
+        reason, usage = self._end(plan)
+        before = {"promptTokenCount": plan.usage.input, "totalTokenCount": plan.usage.input}
+        calls = [self._made(call, place) for place, call in enumerate(plan.calls)]
+        parts = [{"text": piece, "thought": True} for piece in plan.thoughts]
+        parts += merged([[{"text": piece} for piece in plan.words], calls], spelling.rng)
+        events: list[Any] = []
+        while parts:
+            some = spelling.rng.randint(1, 3)
+            events.append(self._response(parts[:some], before))
+            del parts[:some]
+        signed = spelling.rng.choice([{}, {"thoughtSignature": "bGFzdA=="}])
+        events.append(self._response([{"text": "", **signed}], usage, finishReason=reason))
+        needed = 0
+        for one in events:
+            needed = spelling.event(spelling.json(one))
+        return Spelled(b"".join(spelling.parts), needed, needed)
+
+    def whole(self, plan: Plan) -> dict[str, Any]:
+        reason, usage = self._end(plan)
+        parts: list[dict[str, Any]] = []
+        if plan.thoughts:
+            parts.append({"text": "".join(plan.thoughts), "thought": True})
+        if plan.words:
+            parts.append({"text": "".join(plan.words)})
+        parts += [self._made(call, place) for place, call in enumerate(plan.calls)]
+        return self._response(parts, usage, finishReason=reason)
+
+
+@cache
+def google_double() -> Any:
+    """The types of Google's SDK, which only its answers load."""
+    return importlib.import_module("google_double")
+
+
 @cache
 def cohere_double() -> Any:
     """The types of Cohere's SDK, which only its answers load."""
@@ -743,6 +812,8 @@ class SdkClient:
 PROTOCOLS: list[Protocol] = [Chat(), Responses(), Messages(), OllamaLines()]
 if importlib.util.find_spec("cohere") is not None:
     PROTOCOLS.append(CohereEvents())
+if importlib.util.find_spec("google") and importlib.util.find_spec("google.genai"):
+    PROTOCOLS.append(GoogleResponses())
 BY_NAME = [pytest.param(protocol, id=protocol.name.replace(" ", "-")) for protocol in PROTOCOLS]
 
 

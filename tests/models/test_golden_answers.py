@@ -1,4 +1,4 @@
-"""Golden answers of the Messages and Responses APIs: decoded, stored, sent again byte for byte, cut
+"""Golden answers of the Messages, Responses and Gemini APIs: decoded, stored, sent again byte for byte, cut
 at every byte.
 
 The files were made from the official SDKs' types by `golden/make_golden.py`; these tests read them
@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 import importlib.util
 import json
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -27,6 +28,8 @@ from ferrule.models.answer_building import AnswerBuilder
 from ferrule.models.anthropic import answers
 from ferrule.models.anthropic.client import Anthropic
 from ferrule.models.client import ModelClient, ModelOptions
+from ferrule.models.google import answers as google_answers
+from ferrule.models.google.client import Google
 from ferrule.models.http.server_sent_events import EventSplitter
 from ferrule.models.openai import responses_answers
 from ferrule.models.openai.responses import OpenAIResponses
@@ -37,11 +40,20 @@ from ferrule.tools.decorator import tool
 GOLDEN = Path(__file__).parent / "golden"
 CASES = [
     (model_client, path.stem)
-    for model_client in ("anthropic", "openai-responses")
+    for model_client in ("anthropic", "openai-responses", "google")
     for path in sorted((GOLDEN / model_client).glob("*.json"))
 ]
-NOT_REPLAYED = {("anthropic", "refusal"), ("openai-responses", "refusal"), ("anthropic", "pause")}
-SPENT = {"anthropic": Usage(2316, 77, 2048, 256), "openai-responses": Usage(2316, 77)}
+NOT_REPLAYED = {
+    ("anthropic", "refusal"),
+    ("openai-responses", "refusal"),
+    ("google", "refusal"),
+    ("anthropic", "pause"),
+}
+SPENT = {
+    "anthropic": Usage(2316, 77, 2048, 256),
+    "openai-responses": Usage(2316, 77),
+    "google": Usage(2316, 77, 2048, 0, 7),
+}
 
 # Text, reasoning, calls, stop, and what the provider did itself (kind, name, status).
 EXPECTED: dict[
@@ -102,6 +114,33 @@ EXPECTED: dict[
     ),
     ("anthropic", "mcp"): ("Found.", "", [], "end", [("mcp", "docs.search", "completed")]),
     ("anthropic", "pause"): ("", "", [], "length", [("search", "web_search", "in_progress")]),
+    ("google", "text"): ("Drei ☃ 🙂\n\nEnde.", "", [], "end", []),
+    ("google", "tools"): (
+        "Let me add.",
+        "",
+        [("fc_1", '{"a":1,"b":2}'), ("fc_2", '{"a":"ä\\"","b":[null,1.5]}')],
+        "calls",
+        [],
+    ),
+    ("google", "unnamed"): (
+        "",
+        "",
+        [("call_UNNAMED_0", '{"a":1}'), ("call_UNNAMED_1", "{}")],
+        "calls",
+        [],
+    ),
+    ("google", "thinking"): (
+        "",
+        'First ä,\nthen "b". ☃',
+        [("fc_1", '{"a":1,"b":2}')],
+        "calls",
+        [],
+    ),
+    ("google", "signed_text"): ("Three.", 'First ä,\nthen "b". ☃', [], "end", []),
+    ("google", "signed_end"): ("Three.", "", [], "end", []),
+    ("google", "code"): ("1", "", [], "end", []),
+    ("google", "cut"): ("so f", "", [], "length", []),
+    ("google", "refusal"): ("I will", "", [], "filter", []),
     ("openai-responses", "text"): ("Drei ☃ 🙂\n\nEnde.", "", [], "end", []),
     ("openai-responses", "tools"): (
         "Let me add.",
@@ -164,10 +203,12 @@ def golden(model_client: str, case: str, *, streamed: bool) -> bytes:
 
 def parts(model_client: str, case: str) -> list[tuple[Any, bytes]]:
     """The blocks or items of a case, and the bytes in which its files spell them."""
-    listed = json.loads(golden(model_client, case, streamed=False))[
-        "content" if model_client == "anthropic" else "output"
-    ]
-    escaped = b'": ' in golden(model_client, case, streamed=False)[:12]
+    answer = json.loads(golden(model_client, case, streamed=False))
+    if model_client == "google":
+        listed = answer["candidates"][0]["content"]["parts"]
+    else:
+        listed = answer["content" if model_client == "anthropic" else "output"]
+    escaped = b'": ' in golden(model_client, case, streamed=False)[:16]
     if escaped:
         return [(part, json.dumps(part).encode()) for part in listed]
     return [
@@ -178,7 +219,20 @@ def parts(model_client: str, case: str) -> list[tuple[Any, bytes]]:
 
 def folded(model_client: str, chunks: list[bytes]) -> ModelAnswered:
     """A stream, folded without a server."""
-    return _folded_message(chunks) if model_client == "anthropic" else _folded_output(chunks)
+    fold = {
+        "anthropic": _folded_message,
+        "openai-responses": _folded_output,
+        "google": _folded_content,
+    }
+    return fold[model_client](chunks)
+
+
+def _folded_content(chunks: list[bytes]) -> ModelAnswered:
+    content = google_answers.ContentBuilder(AnswerBuilder())
+    fold = google_answers.ResponseStreamParser(content, "m", tools=True)
+    _feed(fold, chunks)
+    fold.finish()
+    return content.build("m", {})
 
 
 def _folded_message(chunks: list[bytes]) -> ModelAnswered:
@@ -207,8 +261,12 @@ def _feed(fold: Any, chunks: list[bytes]) -> None:
 MAKE: dict[str, Callable[[str], ModelClient]] = {
     "anthropic": lambda url: Anthropic("m", base_url=url, api_key="k"),
     "openai-responses": lambda url: OpenAIResponses("m", base_url=f"{url}/v1", api_key="k"),
+    "google": lambda url: Google("gemini-3.8-flash", base_url=url, api_key="k"),
 }
 LAST = {
+    "google": Reply(
+        json={"candidates": [{"content": {"parts": [{"text": "3"}]}, "finishReason": "STOP"}]}
+    ),
     "anthropic": Reply(
         json={"content": [{"type": "text", "text": "3"}], "stop_reason": "end_turn", "usage": {}}
     ),
@@ -278,6 +336,8 @@ def stored(answer: ModelAnswered) -> ModelAnswered:
 def turn_of(model_client: str, request: bytes) -> list[Any]:
     """The blocks or items of the answer in a request."""
     sent = json.loads(request)
+    if model_client == "google":
+        return sent["contents"][1]["parts"]
     if model_client == "anthropic":
         return sent["messages"][1]["content"]
     # What the provider compacted stands for the question, too.
@@ -291,7 +351,9 @@ def test_a_golden_answer_is_read_as_what_it_says(
     model_client: str, case: str, streamed: bool
 ) -> None:
     found, _ = exchanged(model_client, case, streamed=streamed)
-    calls = [(call.id, call.arguments) for call in found.calls]
+    # An id that the client made up is made of what the answer says.
+    unnamed = re.compile(r"(?<=^call_)[0-9a-f]{12}(?=_\d$)")
+    calls = [(unnamed.sub("UNNAMED", call.id), call.arguments) for call in found.calls]
     made = [(call.tool_kind, call.name, call.status) for call in found.provider_calls]
     assert (found.text, found.reasoning, calls, found.stop, made) == EXPECTED[model_client, case]
     assert found.usage == SPENT[model_client]
@@ -310,7 +372,9 @@ def test_a_golden_answer_goes_back_byte_for_byte(
     assert sent[: len(expected)] == [part for part, _ in expected]
     for part, spelled in expected:
         # Blocks that Anthropic streams in pieces have no bytes of their own; all others keep
-        # theirs.
+        # theirs. Text of Gemini that nothing is attached to is spelled anew.
+        if model_client == "google" and part.keys() <= {"text", "thought"}:
+            continue
         if (
             not streamed
             or model_client != "anthropic"
@@ -336,7 +400,8 @@ def test_a_golden_stream_may_be_cut_at_every_byte(model_client: str, case: str) 
 
 @pytest.mark.proves("model-client.cut-at-every-byte")
 @pytest.mark.parametrize(
-    ("model_client", "case"), [("anthropic", "thinking"), ("openai-responses", "mcp_approval")]
+    ("model_client", "case"),
+    [("anthropic", "thinking"), ("openai-responses", "mcp_approval"), ("google", "tools")],
 )
 def test_a_golden_stream_that_ends_early_is_never_taken_for_a_whole_one(
     model_client: str, case: str
@@ -351,9 +416,9 @@ def test_a_golden_stream_that_ends_early_is_never_taken_for_a_whole_one(
 
 
 @pytest.mark.proves("model-client.replayed-after-resume")
-@pytest.mark.parametrize("model_client", ["anthropic", "openai-responses"])
+@pytest.mark.parametrize("model_client", ["anthropic", "openai-responses", "google"])
 def test_a_resumed_session_sends_the_same_bytes(model_client: str, tmp_path: Path) -> None:
-    case = {"anthropic": "thinking", "openai-responses": "tools"}[model_client]
+    case = "thinking" if model_client == "anthropic" else "tools"
     first = Reply(
         pieces=[golden(model_client, case, streamed=False)],
         headers={"content-type": "application/json"},
@@ -391,14 +456,19 @@ def test_a_resumed_session_sends_the_same_bytes(model_client: str, tmp_path: Pat
     names: list[str] = []
     asyncio.run(story())
     end = sent[1].rindex(b"]")
-    assert sent[2].startswith(sent[1][: end - 2 if model_client == "anthropic" else end])
-    for _, spelled in parts(model_client, case):
-        assert spelled in sent[2]
+    # The results stand in a turn of the user's that is still open.
+    is_turn = model_client in ("anthropic", "google")
+    assert sent[2].startswith(sent[1][: end - 2 if is_turn else end])
+    for part, spelled in parts(model_client, case):
+        is_respelled = model_client == "google" and "text" in part
+        assert is_respelled or spelled in sent[2]
 
 
 # ---- against the SDKs that are installed
 
-SDKS = importlib.util.find_spec("anthropic") and importlib.util.find_spec("openai")
+SDKS = all(map(importlib.util.find_spec, ("anthropic", "openai", "google"))) and (
+    importlib.util.find_spec("google.genai")
+)
 with_sdks = pytest.mark.skipif(not SDKS, reason="the official SDKs are not installed")
 
 
@@ -426,10 +496,17 @@ def test_the_golden_files_are_what_their_script_makes_of_the_sdks_types() -> Non
 def test_the_request_after_a_golden_answer_fits_the_sdks_types(
     model_client: str, case: str, streamed: bool
 ) -> None:
+    from google_double import check_request
+
     from ferrule.testing.provider_double import check_messages, check_responses
 
     _, request = exchanged(model_client, case, streamed=streamed)
-    (check_messages if model_client == "anthropic" else check_responses)(json.loads(request))
+    check = {
+        "anthropic": check_messages,
+        "openai-responses": check_responses,
+        "google": check_request,
+    }
+    check[model_client](json.loads(request))
 
 
 @with_sdks

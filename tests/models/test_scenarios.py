@@ -30,6 +30,7 @@ from ferrule.engine.agent_options import Storage
 from ferrule.models.anthropic.client import Anthropic
 from ferrule.models.client import ModelClient, ModelOptions, ToolSpec
 from ferrule.models.cohere.client import Cohere
+from ferrule.models.google.client import Google
 from ferrule.models.ollama.client import Ollama
 from ferrule.models.openai.chat import OpenAIChat
 from ferrule.models.openai.responses import OpenAIResponses
@@ -60,6 +61,13 @@ def cohere_routes() -> Mapping[str, Route]:
     return COHERE_ROUTES
 
 
+def google_routes() -> Mapping[str, Route]:
+    """The routes of Google's double, whose SDK only its scenarios load."""
+    from google_double import google_routes
+
+    return google_routes("gemini-3.8-flash")
+
+
 Server = Callable[[list[Step]], AbstractAsyncContextManager[Any]]
 PROVIDERS: dict[str, tuple[Server, Callable[[str], ModelClient]]] = {
     "openai": (
@@ -74,6 +82,10 @@ PROVIDERS: dict[str, tuple[Server, Callable[[str], ModelClient]]] = {
     "cohere": (
         lambda steps: ProviderDouble(steps, cohere_routes()),
         lambda url: Cohere("llama3.2", base_url=url, api_key="k"),
+    ),
+    "google": (
+        lambda steps: ProviderDouble(steps, google_routes()),
+        lambda url: Google("gemini-3.8-flash", base_url=url, api_key="k"),
     ),
     "ollama": (
         lambda steps: OllamaDouble(steps, default_window=32_768),
@@ -199,6 +211,8 @@ def test_the_outcome_is_the_same_for_every_provider(
         pytest.skip(f"the format of {model_client} cannot say this")
     if model_client == "cohere" and find_spec("cohere") is None:
         pytest.skip("`cohere` is not installed: its types make the double")
+    if model_client == "google" and not (find_spec("google") and find_spec("google.genai")):
+        pytest.skip("`google-genai` is not installed: its types make the double")
     server, model_client_of = PROVIDERS[model_client]
     assert (
         outcome(server, model_client_of, scenario, streamed=streamed, folder=tmp_path)

@@ -95,7 +95,7 @@ class ModelOptions:
     provider's own format (`models.hosted_tools`); a client without hosted tools raises ConfigError
     for them. `tool_search` is the variant (`bm25`, `regex`) of the provider's tool search for
     deferred tools; the engine sets it where `Capabilities.tool_search` is true. `timeout` is in
-    seconds.
+    seconds. `cached_content` names what Gemini has stored in place of system text and tools.
     """
 
     temperature: float | None = None
@@ -110,6 +110,7 @@ class ModelOptions:
     extra: Mapping[str, Any] = field(default_factory=dict[str, Any])
     provider_tools: tuple[Mapping[str, Any], ...] = ()
     tool_search: str = ""
+    cached_content: str = ""
 
 
 class Sink(Protocol):

@@ -59,11 +59,12 @@ async def check_key(client: ServedModel, path: str) -> KeyCheck:
     if answer.status == 200:
         body = parse_object(answer.body)
         listed: Any = body.get("data") or body.get("models")
-        names = [str(one.get("id") or one.get("name") or "") for one in objects_in(listed)]
+        named = [str(one.get("id") or one.get("name") or "") for one in objects_in(listed)]
+        names = [name.removeprefix("models/") for name in named]
         return KeyCheck(True, f"accepted by {client.base_url}", tuple(filter(None, names)))
     error = error_from_response(
         client.model, answer.status, answer.headers, answer.body, tools=False
     )
-    if answer.status in (401, 403):
+    if error.code == "unauthorized":
         return KeyCheck(False, error.detail)
     return KeyCheck(None, f"{url} answered HTTP {answer.status}")

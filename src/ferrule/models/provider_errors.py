@@ -25,13 +25,14 @@ SHOWN_CHARACTERS = 500
 _OVERFLOW = compile_lazily(
     r"context.{0,12}(length|size|window)|maximum context|exceed_context|prompt is too "
     r"long|too many tokens"
-    r"|no user query found|input length .{0,60}exceed|reduce the length",
+    r"|no user query found|input (length|token count) .{0,60}exceed|reduce the length",
     re.I | re.S,
 )
 _TOOLS_UNSUPPORTED = compile_lazily(
     r"not support(ed)?\b.{0,40}\b(tools?|function)|\b(tools?|functions?)( \w+)? "
     r"(is|are|param\w*).{0,40}"
-    r"(not (supported|allowed|available)|requires?)|does(n't| not) support tool|tool.{0,40}template"
+    r"(not (supported|allowed|available|enabled)|requires?)|does(n't| not) support tool"
+    r"|tool.{0,40}template"
     r"|template.{0,60}tool|enable-auto-tool-choice|tool-call-parser|--jinja|unknown "
     r"field.{0,10}tools"
     r"|(extra|unexpected|unrecognized|unknown|unsupported)[^.]{0,40}\btools\b"
@@ -45,6 +46,7 @@ _MODEL_NOT_FOUND = compile_lazily(
     r"|not_found_error.{0,10}model",
     re.I | re.S,
 )
+_UNAUTHORIZED = compile_lazily(r"api key not valid|API_KEY_INVALID", re.I)
 _QUOTA = compile_lazily(
     r"insufficient_quota|quota exceeded|billing|insufficient balance|credit balance", re.I
 )
@@ -96,7 +98,7 @@ def _classify(who: str, status: int, message: str, code: str, *, tools: bool) ->
     if status == 413 or _OVERFLOW.search(searched):
         hint = "use a larger window (`num_ctx` on Ollama), start a new session, or send less"
         return ProviderError(shown, code="context_overflow", hint=hint, retryable=False)
-    if status in (401, 403):
+    if status in (401, 403) or _UNAUTHORIZED.search(searched):
         return ProviderError(
             shown, code="unauthorized", hint="check the API key and its rights", retryable=False
         )

@@ -77,6 +77,43 @@ class EncodedHistory:
         self._count = len(history)
 
 
+class EncodedTurns:
+    """A history as JSON, each message encoded once; neighbours of one role are joined.
+
+    `encode` returns a message's role and blocks; `member` is what a turn calls its blocks. `weight`
+    is the sum of `weigh_message`. The history may only grow; one that got shorter is another
+    conversation and is encoded anew.
+    """
+
+    def __init__(self, encode: Callable[[Message], tuple[str, str]], member: str) -> None:
+        self._encode = encode
+        self._member = member.encode()
+        self._reset()
+
+    def _reset(self) -> None:
+        self.json = bytearray()
+        self.weight = 0
+        self._role = ""
+        self._count = 0
+
+    def extend(self, history: Sequence[Message]) -> None:
+        """Encode the messages that are new."""
+        if len(history) < self._count:
+            self._reset()
+        for message in history[self._count :]:
+            role, blocks = self._encode(message)
+            if role == self._role:
+                del self.json[-2:]
+                self.json += b"," + encode_utf8(blocks) + b"]}"
+            else:
+                self.json += b"," if self.json else b""
+                turn = (role.encode(), self._member, encode_utf8(blocks))
+                self.json += b'{"role":"%b","%b":[%b]}' % turn
+            self._role = role
+            self.weight += weigh_message(message)
+        self._count = len(history)
+
+
 def encode_tools(tools: Sequence[ToolSpec]) -> bytes:
     """Encode the `tools` array of chat completions and of Ollama.
 

@@ -1,7 +1,7 @@
-"""Writes the golden files of the Messages and Responses model clients: answers that the official SDKs' own
-types took.
+"""Writes the golden files of the model clients whose answers go back byte for byte: answers that the
+official SDKs' own types took.
 
-    python tests/models/golden/make_golden.py            # needs the packages `anthropic` and `openai`
+    python tests/models/golden/make_golden.py     # needs `anthropic`, `openai` and `google-genai`
 
 Every case becomes `WIRE/CASE.json`, the answer in one piece, and `WIRE/CASE.sse`, the same answer
 as it is streamed. Both are spelled as the cases of this file say (compact, or with escapes and
@@ -396,6 +396,48 @@ RESPONSES: dict[str, tuple[list[dict[str, Any]], str]] = {
 }
 """Items, and why it stopped."""
 
+SIGNED = {"thoughtSignature": "CiQBKCYIBxgCKkD/+Zm9vYmFyw=="}
+THOUGHT = {"text": 'First ä,\nthen "b". ☃', "thought": True}
+
+
+def called(name: str, given: dict[str, Any], **more: Any) -> dict[str, Any]:
+    return {"functionCall": {"name": name, "args": given, **more}}
+
+
+GOOGLE: dict[str, tuple[list[dict[str, Any]], str]] = {
+    "text": ([{"text": "Drei ☃ 🙂\n\nEnde."}], "STOP"),
+    "tools": (
+        [
+            {"text": "Let me add."},
+            {**called("math_add", {"a": 1, "b": 2}, id="fc_1"), **SIGNED},
+            called("math_add", {"a": 'ä"', "b": [None, 1.5]}, id="fc_2"),
+        ],
+        "STOP",
+    ),
+    "unnamed": ([{**called("math_add", {"a": 1}), **SIGNED}, called("math_add", {})], "STOP"),
+    "thinking": ([THOUGHT, {**called("math_add", {"a": 1, "b": 2}, id="fc_1"), **SIGNED}], "STOP"),
+    "signed_text": ([THOUGHT, {"text": "Three"}, {"text": ".", **SIGNED}], "STOP"),
+    "signed_end": ([{"text": "Three."}, {"text": "", **SIGNED}], "STOP"),
+    "code": (
+        [
+            {"executableCode": {"language": "PYTHON", "code": "print(1)\n"}},
+            {"codeExecutionResult": {"outcome": "OUTCOME_OK", "output": "1\n"}},
+            {"text": "1"},
+        ],
+        "STOP",
+    ),
+    "cut": ([{"text": "so f"}], "MAX_TOKENS"),
+    "refusal": ([{"text": "I will", **SIGNED}], "SAFETY"),
+}
+"""Parts, and why it stopped."""
+GOOGLE_USAGE = {
+    "promptTokenCount": 2316,
+    "cachedContentTokenCount": 2048,
+    "candidatesTokenCount": 70,
+    "thoughtsTokenCount": 7,
+    "totalTokenCount": 2393,
+}
+
 WITH_ESCAPES = {"tools", "mcp", "web_search"}
 """Cases that are spelled as some servers do: everything but ASCII escaped, blanks between the
 tokens.
@@ -424,6 +466,9 @@ def files() -> dict[str, bytes]:
         responses_stream,
     )
 
+    sys.path.insert(0, str(FOLDER.parent))
+    import google_double
+
     made: dict[str, bytes] = {}
     for case, (content, stop, more) in MESSAGES.items():
         message = make_message(content, stop, USAGE, **more)
@@ -436,6 +481,14 @@ def files() -> dict[str, bytes]:
         made[f"openai-responses/{case}.json"] = spelled(case, response)
         made[f"openai-responses/{case}.sse"] = b"".join(
             respelled(case, e) for e in responses_stream(response).pieces
+        )
+    for case, (parts, reason) in GOOGLE.items():
+        answer = google_double.make_answer(parts, reason, 0, 0)
+        answer["usageMetadata"] = GOOGLE_USAGE
+        made[f"google/{case}.json"] = spelled(case, answer)
+        made[f"google/{case}.sse"] = b"".join(
+            b"data: " + spelled(case, google_double.check_response(one)) + b"\n\n"
+            for one in google_double.events_of(answer)
         )
     return made
 

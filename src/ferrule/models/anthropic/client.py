@@ -39,6 +39,7 @@ from ferrule.models.http.streaming import parse_stream
 from ferrule.models.http.transport import Transport
 from ferrule.models.provider_errors import error_from_response
 from ferrule.models.request_encoding import (
+    EncodedTurns,
     ToolNames,
     arguments_as_object,
     describe_tool,
@@ -47,7 +48,6 @@ from ferrule.models.request_encoding import (
     encode_utf8,
     name_options,
     parse_object,
-    weigh_message,
     weigh_text,
 )
 
@@ -231,7 +231,7 @@ class AnthropicExchange:
         )
         if client.cache:
             self._request_head += encode_utf8(_cache_mark(client.cache))
-        self._encoded_messages = EncodedMessages(self._encode_message)
+        self._encoded_messages = EncodedTurns(self._encode_message, "content")
         self._container = ""
         self._replayed_calls: set[str] = set()
 
@@ -366,40 +366,6 @@ class AnthropicExchange:
                 f'"input":{arguments_as_object(call.arguments)}}}'
             )
         return ",".join(blocks)
-
-
-class EncodedMessages:
-    """A history as JSON, each message encoded once; neighbours of one role are joined.
-
-    `encode` returns a message's role and blocks. `weight` is the sum of `weigh_message`. The
-    history may only grow; one that got shorter is another conversation and is encoded anew.
-    """
-
-    def __init__(self, encode: Callable[[core.Message], tuple[str, str]]) -> None:
-        self._encode = encode
-        self._reset()
-
-    def _reset(self) -> None:
-        self.json = bytearray()
-        self.weight = 0
-        self._role = ""
-        self._count = 0
-
-    def extend(self, history: Sequence[core.Message]) -> None:
-        """Encode the messages that are new."""
-        if len(history) < self._count:
-            self._reset()
-        for message in history[self._count :]:
-            role, blocks = self._encode(message)
-            if role == self._role:
-                del self.json[-2:]
-                self.json += b"," + encode_utf8(blocks) + b"]}"
-            else:
-                self.json += b"," if self.json else b""
-                self.json += b'{"role":"%b","content":[%b]}' % (role.encode(), encode_utf8(blocks))
-            self._role = role
-            self.weight += weigh_message(message)
-        self._count = len(history)
 
 
 def _encode_text(text: str) -> str:

@@ -1,0 +1,4 @@
+"""Google's Gemini models (`generateContent`), over the Gemini API and over Vertex AI.
+
+Modules: `addresses`, `answers`, `client`, `schemas`.
+"""
