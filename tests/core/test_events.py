@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import json
-from dataclasses import fields, is_dataclass
-from typing import Any, get_args
+from dataclasses import fields, is_dataclass, replace
+from enum import StrEnum
+from itertools import chain
+from typing import Any, Literal, get_args, get_origin, get_type_hints
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import find, given, settings
 from hypothesis import strategies as st
 
 from ferrule.core.calls import ErrorType, ToolCall, ToolResult
 from ferrule.core.events import (
     Access,
-    CallEvaluated,
     DirectCall,
     Event,
     ModelAnswered,
@@ -23,6 +24,7 @@ from ferrule.core.events import (
     ToolAnswered,
     Unknown,
     Usage,
+    dump_event,
     event_from_json,
     event_to_json,
 )
@@ -54,54 +56,60 @@ results = st.builds(
     st.booleans(),
     texts,
 )
-SPECIAL: dict[str, st.SearchStrategy[Any]] = {
-    "call": calls,
-    "calls": st.lists(calls, max_size=3).map(tuple),
-    "provider_calls": st.lists(st.builds(ProviderToolCall, *[text] * 9, texts), max_size=2).map(
-        tuple
-    ),
-    "usage": st.builds(Usage, *[count] * 5),
-    "limits": st.builds(Limits, st.integers(1, 99), st.integers(1, 99), st.integers(256, 65_536)),
-    "access": st.builds(Access, texts, texts),
-    "raw": st.none() | text,
-    "tools": texts,
-    "format": count,
-    "join": count,
-    "require": texts,
-    "tool_references": texts,
-    "promoted": texts,
-    "query": st.dictionaries(text, text | count | texts.map(list), max_size=3),
-    "events": count,
-    "problems": texts,
-    "final": st.booleans(),
-    "number": count,
-    "polls": st.booleans(),
-    "asks": st.booleans(),
-    "at_once": st.booleans(),
-    "value": st.floats(allow_nan=False, allow_infinity=False),
-    "share": st.floats(allow_nan=False, allow_infinity=False),
-    "elided": st.lists(count, max_size=3).map(tuple),
-    "stubs": texts,
-    "through": count,
-    "kept": st.lists(count, max_size=3).map(tuple),
-    "before": count,
-    "after": count,
-    "window": count,
+limits = st.builds(Limits, st.integers(1, 99), st.integers(1, 99), st.integers(256, 65_536))
+OF_TYPE: dict[Any, st.SearchStrategy[Any]] = {
+    str: text,
+    int: count,
+    bool: st.booleans(),
+    float: st.floats(allow_nan=False, allow_infinity=False),
+    ToolCall: calls,
+    ToolResult: results,
+    Usage: st.builds(Usage, *[count] * 5),
+    Limits: limits,
+    Access: st.builds(Access, texts, texts),
+    OutputRequest: st.builds(OutputRequest, text, count),
+    dict[str, Any]: st.dictionaries(text, text | count | texts.map(list), max_size=3),
 }
+
+
+def values_of(hint: Any) -> st.SearchStrategy[Any]:
+    """Values of a field's type."""
+    if hint in OF_TYPE:
+        return OF_TYPE[hint]
+    words = words_of(hint)
+    if words:
+        return st.sampled_from(words)
+    if hint is ProviderToolCall:
+        return events_of(hint)
+    if get_origin(hint) is tuple:
+        return st.lists(values_of(get_args(hint)[0]), max_size=3).map(tuple)
+    (inner,) = [one for one in get_args(hint) if one is not type(None)]
+    return st.none() | values_of(inner)
+
+
+def words_of(hint: Any) -> list[Any]:
+    """The words of a field that has a closed vocabulary."""
+    if isinstance(hint, type) and issubclass(hint, StrEnum):
+        return list(hint)
+    if get_origin(hint) is Literal:
+        return list(get_args(hint))
+    parts = [words_of(one) for one in get_args(hint)]
+    return list(chain(*parts)) if parts and all(parts) else []
 
 
 def events_of(cls: Any) -> st.SearchStrategy[Any]:
     """Values of one kind of event, every field filled."""
-    optional_result = cls is CallEvaluated
-    made: dict[str, st.SearchStrategy[Any]] = {}
-    for item in fields(cls):
-        if item.name == "result":
-            made["result"] = st.none() | results if optional_result else results
-        elif item.name == "output_request":
-            made["output_request"] = st.none() | st.builds(OutputRequest, text, count)
-        else:
-            made[item.name] = SPECIAL.get(item.name, text)
-    return st.builds(cls, **made)
+    hints = get_type_hints(cls)
+    return st.builds(cls, **{item.name: values_of(hints[item.name]) for item in fields(cls)})
+
+
+WORDS = [
+    (cls, item.name)
+    for cls in KINDS
+    for item in fields(cls)
+    if words_of(get_type_hints(cls)[item.name])
+]
+"""The fields of events that have a closed vocabulary."""
 
 
 def through_json(event: Any) -> Any:
@@ -189,6 +197,57 @@ def test_a_known_kind_that_cannot_be_understood_is_kept_as_it_is(
     event = event_from_json(kind, body)
     assert event == Unknown(kind, body)
     assert event_to_json(event) == (kind, body)
+
+
+@pytest.mark.proves("events.closed-words")
+@pytest.mark.parametrize(("cls", "name"), WORDS, ids=lambda one: getattr(one, "kind", one))
+def test_a_word_that_its_field_cannot_have_is_neither_read_nor_written(cls: Any, name: str) -> None:
+    hints = get_type_hints(cls)
+    simplest = {
+        item.name: find(values_of(hints[item.name]), lambda _: True) for item in fields(cls)
+    }
+    event = cls(**simplest)
+    kind, body = event_to_json(event)
+    assert event_from_json(kind, body) == event
+    for wrong in ("Deny", "a word of the future", None, 1, ["deny"]):
+        odd = {**body, name: wrong}
+        assert event_from_json(kind, odd) == Unknown(kind, odd)
+        with pytest.raises(TypeError):
+            dump_event(replace(event, **{name: wrong}))
+
+
+@pytest.mark.proves("events.closed-words")
+def test_which_fields_have_a_closed_vocabulary() -> None:
+    assert sorted(f"{cls.kind} {name}" for cls, name in WORDS) == [
+        "call.evaluated effect",
+        "call.evaluated layer",
+        "call.evaluated mode",
+        "call.evaluated risk",
+        "call.evaluated verdict",
+        "call.files when",
+        "call.hooked verdict",
+        "call.probed found",
+        "consent.answered choice",
+        "context.compacted made",
+        "context.compacted why",
+        "delegation.finished stop",
+        "limit.hit limit",
+        "model.answered stop",
+        "model.answered way",
+        "person.answered choice",
+        "run.finished stop",
+        "session.opened mode",
+        "session.opened results",
+        "tool_search_query mode",
+        "tool_search_result mode",
+    ]
+
+
+@pytest.mark.proves("events.closed-words")
+@pytest.mark.parametrize("wrong", [5, None, True, ["a"], {"a": 1}])
+def test_a_value_of_another_type_is_not_taken_for_one(wrong: Any) -> None:
+    body = {"call_id": wrong, "choice": "once"}
+    assert event_from_json("person.answered", body) == Unknown("person.answered", body)
 
 
 def test_a_result_inside_an_event_keeps_lists_as_lists() -> None:

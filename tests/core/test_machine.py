@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from ferrule.core.call_states import CallState, RunPhase
@@ -143,6 +145,16 @@ def test_an_approval_for_other_arguments_is_a_denial() -> None:
     machine.feed(PersonAnswered("c1", "once", "others"))
     result = machine.find_slot("c1").result  # type: ignore[union-attr]
     assert result is not None and result.error_type is ErrorType.PERMISSION_DENIED
+
+
+@pytest.mark.proves("machine.denied-is-answered")
+@pytest.mark.parametrize("choice", ["Deny", "no", "", None])
+def test_only_a_known_yes_approves_a_call(choice: Any) -> None:
+    machine = asked(call("c1"))
+    machine.feed(CallEvaluated("c1", "ask", digest="d", access=Access()))
+    assert machine.feed(PersonAnswered("c1", choice, "d")) == [AskModel(2)]
+    texts = [m.success for m in machine.history if isinstance(m, ToolMessage)]
+    assert texts == [False]
 
 
 @pytest.mark.proves("machine.denied-is-answered")

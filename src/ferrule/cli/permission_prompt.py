@@ -15,7 +15,8 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Iterator
 
 from ferrule.core.value_class import frozen
-from ferrule.permissions.approvals import ApprovalAnswer, ApprovalRequest, Choice
+from ferrule.core.vocabulary import ApprovalChoice
+from ferrule.permissions.approvals import ApprovalAnswer, ApprovalRequest
 
 from .terminal import BOTTOM, SIDE, TOP, Terminal
 
@@ -26,8 +27,8 @@ PREVIEW_LINES = 60
 ARGUMENT_CHARACTERS = 600
 """How much is shown at first; `v` shows all of it."""
 
-_NUMBERS: dict[Choice, str] = {"once": "1", "session": "2", "remember": "3"}
-_DESCRIPTIONS: dict[Choice, str] = {
+_NUMBERS: dict[ApprovalChoice, str] = {"once": "1", "session": "2", "remember": "3"}
+_DESCRIPTIONS: dict[ApprovalChoice, str] = {
     "once": "this call only",
     "session": "until this session ends:",
     "remember": "from now on:",
@@ -42,7 +43,7 @@ class AnswerKey:
     """An answer that a person can type, and the grant it gives."""
 
     typed: str
-    choice: Choice
+    choice: ApprovalChoice
     rule: str
 
 

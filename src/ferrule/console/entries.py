@@ -10,6 +10,7 @@ from typing import ClassVar, Literal
 
 from ferrule.core import events
 from ferrule.core.calls import ToolCall, ToolResult
+from ferrule.core.vocabulary import AnswerStop
 from ferrule.engine.event_bus.events import Place
 
 State = Literal[
@@ -40,12 +41,12 @@ class Message(Entry):
     where there is more to say.
     """
 
-    by: str
+    by: Literal["person", "model", "context"]
     text: str
     source: str = ""
     reasoning: str = ""
     usage: events.Usage | None = None
-    stop: str = "end"
+    stop: AnswerStop = "end"
     kind: ClassVar[str] = "message"
 
 

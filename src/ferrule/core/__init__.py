@@ -7,6 +7,7 @@ Modules:
     call_states            the state of each call, and which calls may start
     compaction             what of a history the model is sent
     events, record_events  everything that can happen, as journals store it
+    vocabulary             the words that fields of events may have
     commands               what the machine asks its driver to do
     calls, messages        calls and results, and the history that models read
     notices                messages that reach the model while it works

@@ -5,6 +5,7 @@ from __future__ import annotations
 from .calls import ToolCall
 from .events import CallEvaluated, Usage
 from .value_class import frozen
+from .vocabulary import RunStop
 
 
 @frozen
@@ -73,7 +74,7 @@ class FinishRun:
     `missing` names the required tools that never succeeded, each with its alternatives.
     """
 
-    stop: str
+    stop: RunStop
     text: str = ""
     code: str = ""
     detail: str = ""

@@ -1,8 +1,10 @@
 """Events: everything that can happen in a session, and nothing else enters machine or journal.
 
 Every event has a `kind` (its name in the journal) and is a flat value of JSON values, calls and
-results. Readers are tolerant: an unknown kind is kept as `Unknown`, an unknown field is dropped,
-and a missing field takes its default. Writers are strict. `FORMAT` counts incompatible changes.
+results. It is read by the types of its fields. Readers are tolerant: an unknown kind is kept as
+`Unknown`, an unknown field is dropped, and a missing field takes its default; an event with a value
+of another type, or with a word that is not in the field's vocabulary (`core.vocabulary`), is kept
+as `Unknown` too. Writers are strict. `FORMAT` counts incompatible changes.
 """
 
 from __future__ import annotations
@@ -10,11 +12,25 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from dataclasses import field, fields
+from enum import StrEnum
+from itertools import chain
 from json.encoder import encode_basestring
 from operator import attrgetter
-from typing import Any, ClassVar, NamedTuple, cast, get_args
+from types import NoneType, UnionType
+from typing import (
+    Any,
+    ClassVar,
+    Literal,
+    NamedTuple,
+    NoReturn,
+    Union,
+    cast,
+    get_args,
+    get_origin,
+    get_type_hints,
+)
 
-from .calls import ErrorType, ToolCall, ToolResult, encode_json
+from .calls import ToolCall, ToolResult, encode_json
 from .errors import ConfigError
 from .limits import Limits
 from .output import OutputRequest
@@ -27,6 +43,23 @@ from .record_events import (
     ToolSearchResult,
 )
 from .value_class import frozen
+from .vocabulary import (
+    AnswerStop,
+    ApprovalChoice,
+    CallVerdict,
+    CompactionKind,
+    CompactionReason,
+    HookVerdict,
+    LimitName,
+    PermissionMode,
+    ProviderToolKind,
+    ResultForm,
+    Risk,
+    RuleLayer,
+    RunStop,
+    SideEffect,
+    ToolMode,
+)
 
 FORMAT = 1
 """The version of the event format. Files of every earlier version load forever (tests/corpus)."""
@@ -81,11 +114,11 @@ class ProviderToolCall:
     provider_tool_id: str
     call_id: str = ""
     provider_tool_type: str = ""
-    tool_kind: str = "other"
+    tool_kind: ProviderToolKind = "other"
     name: str = ""
     status: str = ""
     provider_metadata: str = "{}"
-    executor: str = "provider_native"
+    executor: Literal["provider_native"] = "provider_native"
     arguments: str = ""
     references: tuple[str, ...] = ()
 
@@ -143,10 +176,10 @@ class SessionOpened:
     kind: ClassVar[str] = "session.opened"
     model: str = ""
     workspace: str = ""
-    mode: str = "default"
+    mode: PermissionMode = "default"
     system: str = ""
     tools: tuple[str, ...] = ()
-    results: str = "value"
+    results: ResultForm = "value"
     parent: str = ""
     format: int = FORMAT
     parent_call: str = ""
@@ -203,8 +236,8 @@ class ModelAnswered:
     calls: tuple[ToolCall, ...] = ()
     reasoning: str = ""
     usage: Usage = Usage()
-    stop: str = "end"
-    way: str = "native"
+    stop: AnswerStop = "end"
+    way: ToolMode = "native"
     raw: str | None = None
     provider_calls: tuple[ProviderToolCall, ...] = ()
     output: str = ""
@@ -253,22 +286,22 @@ class CallEvaluated:
 
     kind: ClassVar[str] = "call.evaluated"
     call_id: str
-    verdict: str
+    verdict: CallVerdict
     reason: str = ""
     rule: str = ""
     digest: str = ""
-    effect: str = "write"
-    risk: str = "medium"
+    effect: SideEffect = SideEffect.WRITE
+    risk: Risk = Risk.MEDIUM
     access: Access = EVERYTHING
     polls: bool = False
     result: ToolResult | None = None
-    layer: str = ""
-    mode: str = ""
+    layer: RuleLayer | Literal[""] = ""
+    mode: PermissionMode | Literal[""] = ""
 
     @property
     def is_announced(self) -> bool:
         """True if the call may have an effect: its start is announced in the journal."""
-        return self.effect not in ("none", "read")
+        return self.effect not in (SideEffect.NONE, SideEffect.READ)
 
 
 @frozen
@@ -281,7 +314,7 @@ class PersonAnswered:
 
     kind: ClassVar[str] = "person.answered"
     call_id: str
-    choice: str
+    choice: ApprovalChoice
     digest: str = ""
     grant: str = ""
     by: str = ""
@@ -310,7 +343,7 @@ class CallProbed:
 
     kind: ClassVar[str] = "call.probed"
     call_id: str
-    found: str = "not_happened"
+    found: Literal["not_happened"] = "not_happened"
     by: str = "probe"
 
 
@@ -333,7 +366,7 @@ class CallHooked:
     kind: ClassVar[str] = "call.hooked"
     call_id: str
     hook: str
-    verdict: str
+    verdict: HookVerdict
     reason: str = ""
     arguments: str = ""
     digest: str = ""
@@ -359,7 +392,7 @@ class DelegationFinished:
     kind: ClassVar[str] = "delegation.finished"
     call_id: str
     session: str
-    stop: str = "done"
+    stop: RunStop = "done"
     usage: Usage = Usage()
 
 
@@ -410,8 +443,8 @@ class ContextCompacted:
     """
 
     kind: ClassVar[str] = "context.compacted"
-    made: str = "elided"
-    why: str = "window"
+    made: CompactionKind = "elided"
+    why: CompactionReason = "window"
     elided: tuple[int, ...] = ()
     stubs: tuple[str, ...] = ()
     through: int = 0
@@ -448,7 +481,7 @@ class LimitHit:
     """A limit that the machine does not count itself (seconds, tokens) was reached."""
 
     kind: ClassVar[str] = "limit.hit"
-    limit: str
+    limit: LimitName
     value: float
 
 
@@ -474,7 +507,7 @@ class RunFinished:
     """
 
     kind: ClassVar[str] = "run.finished"
-    stop: str
+    stop: RunStop
     text: str = ""
     code: str = ""
     detail: str = ""
@@ -525,86 +558,18 @@ Event = (
 )
 
 _BY_KIND: dict[str, Any] = {cls.kind: cls for cls in get_args(Event) if cls is not Unknown}
-_FIELD_NAMES: dict[type, tuple[str, ...]] = {
-    cls: tuple(item.name for item in fields(cls))
-    for cls in (
-        *_BY_KIND.values(),
-        ToolCall,
-        ProviderToolCall,
-        ToolResult,
-        Usage,
-        Access,
-        Limits,
-        OutputRequest,
-    )
-}
-_NESTED: dict[str, Any] = {
-    "call": ToolCall,
-    "usage": Usage,
-    "access": Access,
-    "result": ToolResult,
-    "limits": Limits,
-    "output_request": OutputRequest,
-}
 
 
 def dump_event(event: Event) -> tuple[str, str]:
     """Return `(kind, body)` as the journal keeps them, the body as compact JSON text.
 
     Raises:
-        TypeError: The event contains a value that is not JSON.
+        TypeError: The event contains a value that is not JSON, or a word that its field cannot
+            have.
     """
     if type(event) is Unknown:
         return event.name, encode_json(event.body)
     return event.kind, _encode_value(event)
-
-
-def _encode_value(value: Any) -> str:
-    # In one pass: building dictionaries for an encoder costs more than the rest of a small event.
-    template, get_fields, encoders = _ENCODINGS[type(value)]
-    items = zip(encoders, get_fields(value), strict=False)
-    return template % tuple([encode_field(item) for encode_field, item in items])
-
-
-def _encode_any(item: Any) -> str:
-    if isinstance(item, str):
-        return encode_basestring(item)
-    if item is None:
-        return "null"
-    if type(item) is int:
-        return int.__repr__(item)
-    if type(item) is tuple:
-        items = cast("tuple[Any, ...]", item)
-        return f"[{','.join([_encode_any(one) for one in items])}]"
-    return _encode_value(item) if type(item) in _ENCODINGS else encode_json(item)
-
-
-_ENCODER_OF_TYPE: dict[str, Callable[[Any], str]] = {
-    "str": encode_basestring,
-    "int": int.__repr__,
-    "bool": {True: "true", False: "false"}.__getitem__,
-}
-
-
-class _Encoding(NamedTuple):
-    """How values of one class become JSON: a template, and what is filled in."""
-
-    template: str
-    get_fields: Callable[[Any], tuple[Any, ...]]
-    encoders: list[Callable[[Any], str]]
-
-
-def _encoding_of(cls: Any, names: tuple[str, ...]) -> _Encoding:
-    members = ",".join(f'"{name}":%s' for name in names)
-    return _Encoding(
-        f"{{{members}}}",
-        # With a single name `attrgetter` returns no tuple, so the first name is given twice.
-        attrgetter(*names, names[0]),
-        [_ENCODER_OF_TYPE.get(str(item.type), _encode_any) for item in fields(cls)],
-    )
-
-
-_ENCODINGS = {cls: _encoding_of(cls, names) for cls, names in _FIELD_NAMES.items()}
 
 
 def event_to_json(event: Event) -> tuple[str, dict[str, Any]]:
@@ -620,30 +585,131 @@ def event_from_json(kind: str, body: dict[str, Any]) -> Event:
         return Unknown(kind, body)
     try:
         return _decode_value(cls, body)
-    except (TypeError, ValueError, KeyError, ConfigError):
-        # A known kind without its required fields was written by a version that we do not know.
+    except (TypeError, ValueError, ConfigError):
+        # A known kind with other fields or words was written by a version that we do not know. To
+        # guess what it meant could be to take a refusal for a yes.
         return Unknown(kind, body)
 
 
+# ---- how each class of values becomes JSON, and is read again
+
+
+class _Codec(NamedTuple):
+    """How values of one class become JSON (a template and what is filled in), and back."""
+
+    template: str
+    get_fields: Callable[[Any], tuple[Any, ...]]
+    encoders: tuple[Callable[[Any], str], ...]
+    decoders: tuple[tuple[str, Callable[[Any], Any]], ...]
+
+
+class _Codecs(dict[type, _Codec]):
+    """The codecs of the classes that were met, made from the types of their fields.
+
+    Made when they are first used, because a short run meets few of them.
+    """
+
+    def __missing__(self, cls: type) -> _Codec:
+        hints = get_type_hints(cls)
+        names = [item.name for item in fields(cast("Any", cls))]
+        coders = [_choose_coders(hints[name]) for name in names]
+        members = ",".join(f'"{name}":%s' for name in names)
+        codec = self[cls] = _Codec(
+            f"{{{members}}}",
+            # With a single name `attrgetter` returns no tuple: the first name is given twice.
+            attrgetter(*names, names[0]),
+            tuple(encode for encode, _ in coders),
+            tuple((name, decode) for name, (_, decode) in zip(names, coders, strict=True)),
+        )
+        return codec
+
+
+_CODECS = _Codecs()
+_VALUE_CLASSES = frozenset((ToolCall, ToolResult, ProviderToolCall, OutputRequest))
+"""The classes of values that stand in tuples or may be None."""
+
+
+def _encode_value(value: Any) -> str:
+    # In one pass: building dictionaries for an encoder costs more than the rest of a small event.
+    template, get_fields, encoders, _ = _CODECS[type(value)]
+    items = zip(encoders, get_fields(value), strict=False)
+    return template % tuple([encode_field(item) for encode_field, item in items])
+
+
+def _encode_any(item: Any) -> str:
+    if isinstance(item, str):
+        return encode_basestring(item)
+    if item is None:
+        return "null"
+    if type(item) is int:
+        return int.__repr__(item)
+    if type(item) is tuple:
+        items = cast("tuple[Any, ...]", item)
+        return f"[{','.join([_encode_any(one) for one in items])}]"
+    return _encode_value(item) if type(item) in _VALUE_CLASSES else encode_json(item)
+
+
 def _decode_value(cls: Any, body: dict[str, Any]) -> Any:
-    present = [name for name in _FIELD_NAMES[cls] if name in body]
-    return cls(**{name: _decode_field(cls, name, body[name]) for name in present})
+    decoders = _CODECS[cls].decoders
+    return cls(**{name: decode(body[name]) for name, decode in decoders if name in body})
 
 
-def _decode_field(cls: type, name: str, item: Any) -> object:
-    if name == "calls":
-        return tuple(_decode_value(ToolCall, call) for call in item)
-    if name == "provider_calls":
-        return tuple(_decode_value(ProviderToolCall, call) for call in item)
-    if name in _NESTED and not (item is None and cls in (CallEvaluated, RunStarted)):
-        if type(item) is not dict:
-            raise TypeError(f"{name} is not an object")
-        return _decode_value(_NESTED[name], cast("dict[str, Any]", item))
-    if name == "error_type":
-        return ErrorType(item)
-    if isinstance(item, list) and name != "data":
-        return tuple(cast("list[object]", item))
-    return cast("object", item)
+class _Words(dict[Any, Any]):
+    """The words of a vocabulary, each with what it becomes. Others are a TypeError."""
+
+    def __missing__(self, word: object) -> NoReturn:
+        raise TypeError(f"{word!r} is none of {', '.join(map(str, self))}")
+
+
+_BASIC_CODERS: dict[object, tuple[Callable[[Any], str], Callable[[Any], Any]]] = {
+    str: (encode_basestring, lambda item: _require(item, str)),
+    int: (int.__repr__, lambda item: _require(item, int)),
+    bool: ({True: "true", False: "false"}.__getitem__, lambda item: _require(item, bool)),
+    float: (_encode_any, lambda item: _require(item, float, int)),
+    NoneType: (_encode_any, lambda item: _require(item, NoneType)),
+    Any: (_encode_any, lambda item: item),
+}
+
+
+def _require(item: object, *types: type) -> object:
+    if type(item) not in types:
+        raise TypeError(f"{item!r} is no {types[0].__name__}")
+    return item
+
+
+def _choose_coders(hint: Any) -> tuple[Callable[[Any], str], Callable[[Any], Any]]:
+    """Return how a field of this type is encoded and decoded."""
+    if hint in _BASIC_CODERS:
+        return _BASIC_CODERS[hint]
+    words = _list_words(hint)
+    if words:
+        encoded = _Words({word: encode_basestring(word) for word in words})
+        return encoded.__getitem__, _Words({word: word for word in words}).__getitem__
+    origin = get_origin(hint)
+    if origin is dict:
+        return _encode_any, lambda item: _require(item, dict)
+    if origin is tuple:
+        decode_item = _choose_coders(get_args(hint)[0])[1]
+        return _encode_any, lambda items: tuple(
+            [decode_item(item) for item in cast("list[Any]", _require(items, list))]
+        )
+    if origin in (Union, UnionType):
+        (inner,) = [one for one in get_args(hint) if one is not NoneType]
+        decode_inner = _choose_coders(inner)[1]
+        return _encode_any, lambda item: None if item is None else decode_inner(item)
+    return _encode_value, lambda item: _decode_value(hint, cast("Any", _require(item, dict)))
+
+
+def _list_words(hint: Any) -> tuple[Any, ...]:
+    """Return the words of an enum, a `Literal` or a union of such; else none."""
+    if isinstance(hint, type) and issubclass(hint, StrEnum):
+        return tuple(hint)
+    if get_origin(hint) is Literal:
+        return get_args(hint)
+    if get_origin(hint) in (Union, UnionType):
+        parts = [_list_words(one) for one in get_args(hint)]
+        return tuple(chain(*parts)) if all(parts) else ()
+    return ()
 
 
 class JournalRecord(NamedTuple):

@@ -51,6 +51,7 @@ from .join_policy import MAX_PARALLEL_CALLS, stop_unneeded_calls
 from .limits import Limits
 from .messages import AssistantMessage, Message, ToolMessage, UserMessage
 from .repeat_breaker import RepeatBreaker
+from .vocabulary import RunStop
 
 
 class Machine:
@@ -292,7 +293,7 @@ class Machine:
         slot = self._slots.get(event.call_id)
         if slot is None or slot.state is not CallState.AWAITING_APPROVAL or slot.evaluation is None:
             return []
-        if event.choice == "deny":
+        if event.choice not in ("once", "session", "remember"):
             return self._deny(slot, event.note or "denied")
         if event.digest != slot.evaluation.digest:
             return self._deny(slot, event.note or "approved for other arguments")
@@ -379,7 +380,7 @@ class Machine:
         return self._stop(ErrorType.LIMIT, reason, "limit", f"limit_{event.limit}")
 
     def _stop(
-        self, error: ErrorType, reason: str, stop: str, code: str = "", hint: str = ""
+        self, error: ErrorType, reason: str, stop: RunStop, code: str = "", hint: str = ""
     ) -> list[Command]:
         """Complete every open call and end the run."""
         for slot in self.open_calls():

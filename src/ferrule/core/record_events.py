@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import field
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Literal
 
 from .value_class import frozen
+from .vocabulary import ApprovalChoice, SearchSide
 
 
 @frozen
@@ -32,7 +33,7 @@ class FilesSeen:
 
     kind: ClassVar[str] = "call.files"
     call_id: str
-    when: str
+    when: Literal["before", "after"]
     paths: tuple[str, ...] = ()
     states: tuple[str, ...] = ()
 
@@ -49,7 +50,7 @@ class ConsentAnswered:
     call_id: str
     tool: str
     question: str
-    choice: str
+    choice: ApprovalChoice
     digest: str = ""
     grant: str = ""
     by: str = ""
@@ -88,7 +89,7 @@ class ToolSearchQuery:
     name: str
     query: dict[str, Any] = field(default_factory=dict[str, Any])
     strategy: str = ""
-    mode: str = "client"
+    mode: SearchSide = "client"
 
 
 @frozen
@@ -104,4 +105,4 @@ class ToolSearchResult:
     tool_references: tuple[str, ...] = ()
     promoted: tuple[str, ...] = ()
     strategy: str = ""
-    mode: str = "client"
+    mode: SearchSide = "client"

@@ -14,6 +14,7 @@ from ferrule.core.errors import JournalError
 from ferrule.core.events import JournalRecord, SessionOpened
 from ferrule.core.limits import Limits
 from ferrule.core.machine import Machine
+from ferrule.core.vocabulary import ResultForm
 from ferrule.models.client import ModelClient, ModelOptions, OutputModeOption, ToolModeOption
 from ferrule.permissions.approvals import Approver, DenyingApprover
 from ferrule.permissions.filesystem.workspace import Workspace
@@ -159,7 +160,7 @@ class Agent(Generic[DepsT, OutputT]):
         self.run_defaults = parse_run_options(run_options or {})
         self.limits = limits or Limits()
         self.instructions = instructions
-        self.results = tool_calling.results
+        self.results: ResultForm = tool_calling.results
         self.fallback = tool_calling.fallback
         self.connection = ModelConnection(
             model, host.connect, model_options or ModelOptions(), tool_calling.mode
@@ -294,7 +295,7 @@ class Agent(Generic[DepsT, OutputT]):
         opened = SessionOpened(
             model=self.model,
             workspace=str(self.workspace.root) if self.workspace else "",
-            mode=str(self.gate.mode),
+            mode=self.gate.mode,
             system=system,
             tools=tuple(tool.full_name for tool in self.catalog),
             results=self.results,
@@ -414,7 +415,7 @@ class Agent(Generic[DepsT, OutputT]):
         return copied
 
     def copy_for_output(
-        self, output_type: object, *, mode: str = "auto", retries: int = 2
+        self, output_type: object, *, mode: OutputModeOption = "auto", retries: int = 2
     ) -> Agent[DepsT, Any]:
         """Return a copy of this agent whose runs end with a value; see `output_type` of `Agent`.
 

@@ -7,15 +7,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 from ferrule.core.errors import ConfigError
 from ferrule.core.value_class import frozen
+from ferrule.core.vocabulary import PermissionMode, ResultForm
 from ferrule.engine import event_bus
 from ferrule.models.client import ModelClient, ToolModeOption
 from ferrule.models.registry import create_model_client
 from ferrule.permissions.approvals import Approver
-from ferrule.permissions.rule_evaluation import Mode, PermissionGate
+from ferrule.permissions.rule_evaluation import PermissionGate
 from ferrule.storage.artifacts.store import ArtifactStore, RunArtifacts
 from ferrule.storage.journal.protocols import Journal
 from ferrule.tools import search as tool_ranking
@@ -42,7 +43,7 @@ class Permissions:
     allow: Sequence[str] = ()
     ask: Sequence[str] = ()
     deny: Sequence[str] = ()
-    mode: Mode = "default"
+    mode: PermissionMode = "default"
     approver: Approver | None = None
     scopes: Iterable[str] = ()
     gate: PermissionGate | None = None
@@ -66,10 +67,6 @@ class Storage:
     artifacts: RunArtifacts | ArtifactStore | str | Path | bool | None = None
     tenant: str = "local"
     user: str = ""
-
-
-ResultForm = Literal["value", "envelope"]
-"""What a model sees of a result that succeeded: its value, or the whole result object."""
 
 
 @frozen

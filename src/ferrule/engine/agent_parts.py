@@ -8,6 +8,7 @@ from inspect import Parameter, signature
 from typing import Any
 
 from ferrule.core.output import OUTPUT_RETRIES
+from ferrule.models.client import OutputModeOption
 from ferrule.permissions.filesystem.workspace import Workspace
 from ferrule.permissions.rule_evaluation import PermissionGate, select_mode
 from ferrule.permissions.rules import RuleSet
@@ -44,7 +45,7 @@ def build_gate(
 
 
 def create_agent_output(
-    given: object, mode: str = "auto", retries: int = OUTPUT_RETRIES
+    given: object, mode: OutputModeOption = "auto", retries: int = OUTPUT_RETRIES
 ) -> typed_output.AgentOutput | None:
     """Return the output of an agent; None for text. Raises ConfigError."""
     if given is str or given is None:

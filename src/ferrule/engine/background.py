@@ -22,7 +22,7 @@ from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass
 from hashlib import sha256
 from secrets import token_hex
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from ferrule.core.calls import ErrorType
 from ferrule.core.errors import FerruleError, ToolFailed
@@ -51,13 +51,16 @@ _LOST = (
 )
 
 
+TaskStatus = Literal["running", "done", "failed", "cancelled"]
+
+
 @dataclass(slots=True)
 class _Task:
     """One task and its outcome, with the statuses of `BackgroundTasks.status`."""
 
     name: str
     of_run: bool
-    status: str = "running"
+    status: TaskStatus = "running"
     result: Any = None
     notes: tuple[str, ...] = ()
     error_type: str = ""
@@ -145,7 +148,7 @@ class BackgroundTasks:
             tell(f"{task_id} (`{kept.name}`) is {kept.status}; `task_await` gives what came of it")
 
     def _on_end(
-        self, task_id: str, kept: _Task, status: str, error_type: str = "", error: str = ""
+        self, task_id: str, kept: _Task, status: TaskStatus, error_type: str = "", error: str = ""
     ) -> None:
         kept.status = status
         kept.error_type = error_type

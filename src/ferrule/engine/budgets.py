@@ -38,6 +38,7 @@ from ferrule.core.events import (
 )
 from ferrule.core.limits import Limits
 from ferrule.core.machine import Machine
+from ferrule.core.vocabulary import LimitName
 
 NANODOLLARS = 1_000_000_000
 """Parts of a dollar in which `Usage.cost` counts."""
@@ -101,7 +102,7 @@ class Budgets:
         cost = ceil(self._price(answer.usage) * NANODOLLARS)
         return replace(answer, usage=replace(answer.usage, cost=cost))
 
-    def _measure(self) -> Iterator[tuple[str, float, float]]:
+    def _measure(self) -> Iterator[tuple[LimitName, float, float]]:
         """Yield name, amount used and maximum of each limit that is set."""
         limits, used = self._machine.limits, self._machine.usage
         if limits.max_tokens is not None:

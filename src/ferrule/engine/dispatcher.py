@@ -232,7 +232,7 @@ class Dispatcher:
             "refuse",
             result.error_message or "",
             decision.rule if decision else "",
-            effect="none",
+            effect=SideEffect.NONE,
             result=result,
             layer=decision.layer if decision else "",
             mode=self.gate.mode,

@@ -29,8 +29,9 @@ from ferrule.core.notices import PERSON_SOURCE
 from ferrule.core.output import OUTPUT_INVALID_CODE, OutputRequest
 from ferrule.core.required_tools import ALTERNATIVE_SEPARATOR, parse_required
 from ferrule.core.value_class import frozen
+from ferrule.core.vocabulary import PermissionMode, RunStop
 from ferrule.permissions.approvals import Approver
-from ferrule.permissions.rule_evaluation import Mode, select_mode
+from ferrule.permissions.rule_evaluation import select_mode
 from ferrule.storage.artifacts.store import RunArtifacts
 from ferrule.tools.catalog import Catalog
 from ferrule.tools.definition import Tool
@@ -66,7 +67,7 @@ class RunResult(Generic[OutputT]):
 
     output: OutputT
     text: str
-    stop: str
+    stop: RunStop
     results: tuple[ToolResult, ...]
     usage: Usage
     turns: int
@@ -354,7 +355,7 @@ class Session(Generic[OutputT]):
         return self.driver.log.identity
 
     @property
-    def mode(self) -> Mode:
+    def mode(self) -> PermissionMode:
         """The permission mode."""
         return self.driver.dispatcher.gate.mode
 

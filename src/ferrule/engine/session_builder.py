@@ -276,7 +276,7 @@ def _extensions(agent: SessionSource) -> tuple[Sequence[DriverExtension], tuple[
     from .hooks.session_hooks import SessionHooks, split_hooks
 
     workspace = str(agent.workspace.root) if agent.workspace else ""
-    hooks, call_hooks = split_hooks(agent.hooks, workspace=workspace, mode=str(agent.gate.mode))
+    hooks, call_hooks = split_hooks(agent.hooks, workspace=workspace, mode=agent.gate.mode)
     session_hooks = SessionHooks(hooks)
     if agent.sub_agents is None:
         return (session_hooks,), call_hooks

@@ -19,10 +19,11 @@ from typing import Any, cast
 
 from ferrule.core.calls import ToolCall, encode_json
 from ferrule.core.events import ModelAnswered, Usage
+from ferrule.core.vocabulary import AnswerStop
 
 from .client import Sink
 
-STOP_REASONS = {
+STOP_REASONS: dict[str, AnswerStop] = {
     "stop": "end",
     "end_turn": "end",
     "eos": "end",

@@ -27,9 +27,6 @@ from ferrule.core.events import ModelAnswered
 from ferrule.core.messages import Message
 from ferrule.core.value_class import frozen
 
-ToolMode = Literal["native", "constrained", "text", "commands"]
-"""How a model is told of tools and calls them, best first (`models.tool_modes`)."""
-
 ToolModeOption = Literal["auto", "native", "constrained", "text", "commands"]
 """A tool mode that is forced, or `auto`: chosen by what the model can do."""
 

@@ -19,6 +19,7 @@ from typing import Any, cast
 from ferrule.core.calls import ToolCall, encode_json
 from ferrule.core.errors import ConfigError
 from ferrule.core.events import ProviderToolCall
+from ferrule.core.vocabulary import ProviderToolKind
 
 from .registry import PROVIDERS
 from .request_encoding import encode_json_bytes
@@ -32,7 +33,7 @@ METADATA_LIMIT = 4096
 _LONGEST_TEXT = 512
 """Characters of a text that metadata keeps; a longer one is replaced by its length."""
 
-_KINDS = (
+_KINDS: tuple[tuple[str, ProviderToolKind], ...] = (
     ("mcp", "mcp"),
     ("tool_search", "tool_search"),
     ("web_search", "search"),
@@ -61,7 +62,7 @@ _CLIENT_SIDE = (
 """How the types begin that a provider only describes and the caller must carry out."""
 
 
-def classify_tool(name: str) -> str:
+def classify_tool(name: str) -> ProviderToolKind:
     """Return what a hosted tool does, in one word; `other` if its name does not say."""
     for part, what in _KINDS:
         if part in name:

@@ -21,7 +21,7 @@ from ferrule.core.errors import ConfigError, ProviderError
 from ferrule.core.events import ModelAnswered
 from ferrule.core.messages import Message
 from ferrule.core.value_class import frozen
-from ferrule.models.client import Capabilities, Exchange, Sink, ToolSpec
+from ferrule.models.client import Capabilities, Exchange, OutputModeOption, Sink, ToolSpec
 from ferrule.models.openai.strict_schema import compile_strict
 
 OUTPUT_MODES = ("schema", "tool", "grammar", "prompt")
@@ -50,7 +50,7 @@ class OutputFormat:
 
     schema: Mapping[str, Any]
     schema_json: str
-    mode: str = "auto"
+    mode: OutputModeOption = "auto"
     takes_text: bool = False
 
 

@@ -15,13 +15,14 @@ import inspect
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
-from typing import Any, cast
+from typing import Any, Literal, cast, get_args
 
 from ferrule.core.calls import ToolCall, encode_json
 from ferrule.core.errors import ConfigError, ProviderError
 from ferrule.core.events import ModelAnswered, Usage
 from ferrule.core.messages import Message
 from ferrule.core.value_class import frozen
+from ferrule.core.vocabulary import AnswerStop
 
 from .client import Capabilities, ModelOptions, Sink, ToolSpec
 
@@ -52,7 +53,7 @@ class Step:
     calls: tuple[ToolCall, ...] = ()
     reasoning: str = ""
     usage: Usage = NO_USAGE
-    stop: str = ""
+    stop: AnswerStop | Literal[""] = ""
     error: ProviderError | None = None
 
 
@@ -60,13 +61,15 @@ Script = Step | Callable[[Sequence[Message]], "Step | Awaitable[Step]"]
 """A step, or a function from the history to a step; it may be async and wait for something."""
 
 
-def says(text: str, *, reasoning: str = "", usage: Usage = NO_USAGE, stop: str = "end") -> Step:
+def says(
+    text: str, *, reasoning: str = "", usage: Usage = NO_USAGE, stop: AnswerStop = "end"
+) -> Step:
     """Return a step that answers with text."""
     return Step(text, (), reasoning, usage, stop)
 
 
 def calls(
-    *scripted: ScriptedCall, text: str = "", usage: Usage = NO_USAGE, stop: str = "calls"
+    *scripted: ScriptedCall, text: str = "", usage: Usage = NO_USAGE, stop: AnswerStop = "calls"
 ) -> Step:
     """Return a step that calls tools. A call without an id gets one from the engine."""
     return Step(text, tuple(_to_call(call) for call in scripted), "", usage, stop)
@@ -287,12 +290,16 @@ def _parse_step(path: Path, number: int, value: object) -> Step:
         )
     if "fail" in fields:
         return fails(_parse_error(where, fields["fail"]))
+    stop = str(fields.get("stop", ""))
+    if stop and stop not in get_args(AnswerStop):
+        words = ", ".join(f"`{word}`" for word in get_args(AnswerStop))
+        raise ConfigError(f"{where} has `stop: {stop}`", code="script", hint=f"use one of {words}")
     listed = _as_list(where, fields.get("call", []))
     return Step(
         text=str(fields.get("say", "")),
         calls=tuple(_parse_call(where, call) for call in listed),
         reasoning=str(fields.get("reasoning", "")),
-        stop=str(fields.get("stop", "")),
+        stop=cast("AnswerStop", stop),
     )
 
 

@@ -9,18 +9,17 @@ import hashlib
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, field, is_dataclass
-from typing import Any, Literal, Protocol, cast
+from typing import Any, Protocol, cast
 
 from ferrule.core.calls import ToolCall
 from ferrule.core.errors import ConfigError
 from ferrule.core.identity import Identity
 from ferrule.core.value_class import frozen
+from ferrule.core.vocabulary import ApprovalChoice
 from ferrule.tools.definition import CheckedArguments, Risk, SideEffect, Tool
 
 from .grant_proposals import GrantOffer
 from .rules import RULE_FAMILIES, matches_tool, parse_rule
-
-Choice = Literal["once", "session", "remember", "deny"]
 
 
 @frozen
@@ -57,7 +56,7 @@ class ApprovalRequest:
 class ApprovalAnswer:
     """The answer: `grant` is the rule of the chosen offer, `by` who answered, `note` why."""
 
-    choice: Choice
+    choice: ApprovalChoice
     grant: str = ""
     by: str = ""
     note: str = ""

@@ -28,10 +28,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Literal, cast
+from typing import Any, Literal, cast, get_args
 
 from ferrule.core.errors import ConfigError
 from ferrule.core.value_class import frozen
+from ferrule.core.vocabulary import ApprovalChoice, GateVerdict, PermissionMode, RuleLayer
 from ferrule.tools.definition import Risk, SideEffect, Tool
 
 from .approvals import digest_arguments
@@ -41,23 +42,20 @@ from .grants import Grants
 from .path_denials import PathDenials, make_creation_patterns
 from .protected_names import DEFAULT_NAMES, ProtectedNames
 from .rule_matching import AnalysedCall, RequiredAccess, RuleMatcher, normalise_path
-from .rules import Layer, PermissionRule, RuleSet, matches_tool, parse_rule
+from .rules import PermissionRule, RuleSet, matches_tool, parse_rule
 from .safe_mode import SafeMode, find_violations
 
 __all__ = [
     "MODES",
     "Decision",
     "GrantOffer",
-    "Mode",
     "PermissionGate",
     "describe_decision",
     "digest_arguments",
     "select_mode",
 ]
 
-Mode = Literal["default", "acceptEdits", "plan", "auto", "dontAsk", "bypassPermissions"]
-MODES: tuple[Mode, ...] = ("default", "acceptEdits", "plan", "auto", "dontAsk", "bypassPermissions")
-Verdict = Literal["allow", "ask", "deny"]
+MODES: tuple[PermissionMode, ...] = get_args(PermissionMode)
 
 _READS = (SideEffect.NONE, SideEffect.READ)
 _EDITS = (SideEffect.NONE, SideEffect.READ, SideEffect.WRITE)
@@ -77,10 +75,10 @@ class Decision:
         offers: The answers besides no that a person may give.
     """
 
-    verdict: Verdict
+    verdict: GateVerdict
     reason: str
     rule: str = ""
-    layer: str = ""
+    layer: RuleLayer | Literal[""] = ""
     labels: tuple[str, ...] = ()
     offers: tuple[GrantOffer, ...] = ()
 
@@ -119,7 +117,7 @@ class PermissionGate:
         self,
         rules: RuleSet | None = None,
         *,
-        mode: Mode = "default",
+        mode: PermissionMode = "default",
         grants: Grants | None = None,
         root: Path | None = None,
         names: ProtectedNames | None = DEFAULT_NAMES,
@@ -129,7 +127,7 @@ class PermissionGate:
     ) -> None:
         _require_known_mode(mode)
         self.rules = rules or RuleSet()
-        self.mode: Mode = mode
+        self.mode: PermissionMode = mode
         self.grants = grants or Grants()
         self.safe_mode = safe_mode
         self.context = CallContext(
@@ -246,7 +244,7 @@ class PermissionGate:
         """Return what `find_path_refusal` returns. The form that a workspace calls."""
         return self.find_path_refusal(path, write=write)
 
-    def with_mode(self, mode: Mode) -> PermissionGate:
+    def with_mode(self, mode: PermissionMode) -> PermissionGate:
         """Return a gate with the same rules and grants in another mode."""
         return self._copy(mode, self.grants)
 
@@ -254,7 +252,7 @@ class PermissionGate:
         """Return a gate with the same rules and remembered grants, but its own session grants."""
         return self._copy(self.mode, self.grants.for_session())
 
-    def _copy(self, mode: Mode, grants: Grants) -> PermissionGate:
+    def _copy(self, mode: PermissionMode, grants: Grants) -> PermissionGate:
         around = self.context
         return PermissionGate(
             self.rules,
@@ -279,7 +277,7 @@ class PermissionGate:
     def apply_answer(
         self,
         tool: Tool,
-        choice: str,
+        choice: ApprovalChoice,
         grant: str = "",
         *,
         offers: Sequence[GrantOffer] | None = None,
@@ -498,7 +496,7 @@ def _require_known_mode(mode: str) -> None:
         )
 
 
-def select_mode(mode: str, layer: Layer) -> Mode:
+def select_mode(mode: str, layer: RuleLayer) -> PermissionMode:
     """Return a mode that settings name.
 
     Raises:
@@ -512,7 +510,7 @@ def select_mode(mode: str, layer: Layer) -> Mode:
             code="mode_from_project",
             hint="choose it on the command line or in your own settings",
         )
-    return cast("Mode", mode)
+    return cast("PermissionMode", mode)
 
 
 def describe_decision(decision: Decision) -> list[str]:

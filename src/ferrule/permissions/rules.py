@@ -28,15 +28,22 @@ from typing import Literal
 from ferrule.core.errors import ConfigError
 from ferrule.core.lazy_patterns import compile_lazily
 from ferrule.core.value_class import frozen
+from ferrule.core.vocabulary import RuleLayer
 from ferrule.tools.definition import BUILTIN_NAMESPACE
 
 from .command_analysis.program_facts import INTERPRETERS, RUNNERS, SHELLS
 from .protected_names import DEFAULT_NAMES
 
 RuleList = Literal["deny", "ask", "allow"]
-Layer = Literal["managed", "flags", "local", "project", "user", "session", "builtin"]
-
-LAYERS: tuple[Layer, ...] = ("builtin", "managed", "flags", "local", "project", "user", "session")
+LAYERS: tuple[RuleLayer, ...] = (
+    "builtin",
+    "managed",
+    "flags",
+    "local",
+    "project",
+    "user",
+    "session",
+)
 """Where rules come from, the strongest first. This only decides which rule is given as reason."""
 
 RULE_FAMILIES = {
@@ -79,7 +86,7 @@ class PermissionRule:
     tool: str
     specifier: str | None
     list: RuleList = "allow"
-    layer: Layer = "user"
+    layer: RuleLayer = "user"
     root: str = ""
 
     @property
@@ -89,7 +96,7 @@ class PermissionRule:
 
 
 def parse_rule(
-    text: str, list: RuleList = "allow", *, layer: Layer = "user", root: str = ""
+    text: str, list: RuleList = "allow", *, layer: RuleLayer = "user", root: str = ""
 ) -> PermissionRule:
     """Parse one rule.
 
@@ -187,7 +194,7 @@ class RuleSet:
         deny: Iterable[str] = (),
         ask: Iterable[str] = (),
         allow: Iterable[str] = (),
-        layer: Layer = "user",
+        layer: RuleLayer = "user",
         root: str = "",
     ) -> RuleSet:
         """Parse the three lists of one settings file. Raises ConfigError for an invalid rule."""

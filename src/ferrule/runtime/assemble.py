@@ -13,9 +13,10 @@ from typing import TYPE_CHECKING, Any, Protocol, cast
 from ferrule import connectors
 from ferrule import extensions as file_extensions
 from ferrule.core.errors import ConfigError, FerruleError
+from ferrule.core.vocabulary import ResultForm
 from ferrule.engine import event_bus
 from ferrule.engine.agent import Agent
-from ferrule.engine.agent_options import Host, Permissions, ResultForm, Storage, ToolCalling
+from ferrule.engine.agent_options import Host, Permissions, Storage, ToolCalling
 from ferrule.engine.artifacts.tools import TOOLS as ARTIFACT_TOOLS
 from ferrule.engine.rule_names import check_rule_names, find_tool_problem
 from ferrule.engine.session import Session

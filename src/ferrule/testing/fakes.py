@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 
-from ferrule.permissions.approvals import ApprovalAnswer, ApprovalRequest, Choice
+from ferrule.core.vocabulary import ApprovalChoice
+from ferrule.permissions.approvals import ApprovalAnswer, ApprovalRequest
 
 
 class FakeClock:
@@ -36,7 +37,8 @@ class RecordingApprover:
     """
 
     def __init__(
-        self, answers: Iterable[Choice] | Callable[[ApprovalRequest], ApprovalAnswer] = ("once",)
+        self,
+        answers: Iterable[ApprovalChoice] | Callable[[ApprovalRequest], ApprovalAnswer] = ("once",),
     ) -> None:
         self._choose = answers if callable(answers) else None
         self._answers = [] if callable(answers) else list(answers)

@@ -24,6 +24,7 @@ import pytest
 from ferrule.core.errors import ProviderError
 from ferrule.core.events import ModelAnswered, Usage
 from ferrule.core.messages import AssistantMessage, Message, ToolMessage, UserMessage
+from ferrule.core.vocabulary import AnswerStop
 from ferrule.models.client import ModelClient, ModelOptions, ToolSpec
 from ferrule.models.http.transport import Transport
 from ferrule.models.registry import BASIC_OPTIONS, find_provider
@@ -70,7 +71,7 @@ class ServerAnswer:
     text: tuple[str, ...] = ()
     calls: tuple[ServerCall, ...] = ()
     reasoning: tuple[str, ...] = ()
-    stop: str = "end"
+    stop: AnswerStop = "end"
     usage: Usage = Usage(1000, 7)
 
 

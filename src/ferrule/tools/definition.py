@@ -10,20 +10,10 @@ from typing import Any, Protocol, cast
 from ferrule.core.calls import encode_json
 from ferrule.core.events import EVERYTHING, EXCLUSIVE, Access
 from ferrule.core.value_class import frozen
+from ferrule.core.vocabulary import Risk, SideEffect
 
 from .outcome_probe import Probe
 from .reliability import Reliability
-
-
-class SideEffect(StrEnum):
-    """What a tool does to the world. `UNDECLARED` counts as the worst for retries and order."""
-
-    NONE = "none"
-    READ = "read"
-    WRITE = "write"
-    EXECUTE = "execute"
-    EXTERNAL = "external"
-    UNDECLARED = "undeclared"
 
 
 class Loading(StrEnum):
@@ -36,20 +26,6 @@ class Loading(StrEnum):
     ALWAYS = "always"
     DEFERRED = "deferred"
     INTERNAL = "internal"
-
-
-class Risk(StrEnum):
-    """How much a call needs a person's attention.
-
-    `SAFE` runs without approval, `LOW` asks once a session, `MEDIUM` and `HIGH` ask (`HIGH` with a
-    preview), `CRITICAL` asks every time.
-    """
-
-    SAFE = "safe"
-    LOW = "low"
-    MEDIUM = "medium"
-    HIGH = "high"
-    CRITICAL = "critical"
 
 
 @frozen

@@ -19,6 +19,7 @@ from ferrule.console.statistics import query_statistics, statistics_owner
 from ferrule.console.viewer import Viewer
 from ferrule.core.errors import ConfigError
 from ferrule.core.value_class import frozen
+from ferrule.core.vocabulary import PermissionMode
 from ferrule.engine.replay.what_if_history import (
     HistoryComparison,
     classify,
@@ -26,7 +27,7 @@ from ferrule.engine.replay.what_if_history import (
     parse_rules,
 )
 from ferrule.engine.threads import run_blocking
-from ferrule.permissions.rule_evaluation import MODES, Mode
+from ferrule.permissions.rule_evaluation import MODES
 from ferrule.storage.audit.past_calls import read_past_calls
 from ferrule.storage.statistics.finished_calls import STOPPERS
 from ferrule.storage.statistics.tools import day_of
@@ -206,5 +207,5 @@ def _compare(
     calls = read_past_calls(
         console.journal, tenant=tenant, user=user, since=int(time.time() * 1000) - DAYS * DAY
     )
-    chosen = cast("Mode", mode) if mode else None
+    chosen = cast("PermissionMode", mode) if mode else None
     return compare_history(calls, agent.gate, rules, agent.catalog, keep=keep, mode=chosen)

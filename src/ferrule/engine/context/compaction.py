@@ -17,6 +17,7 @@ from ferrule.core.events import ContextCompacted, ModelAnswered
 from ferrule.core.machine import Machine
 from ferrule.core.messages import Message, ToolMessage, UserMessage
 from ferrule.core.value_class import frozen
+from ferrule.core.vocabulary import CompactionReason
 from ferrule.engine.budgets import Budgets
 from ferrule.engine.dispatcher import Dispatcher
 from ferrule.engine.session_log import SessionLog
@@ -79,7 +80,7 @@ class CompactedSession(Protocol):
 class CompactionRequest:
     """What is to be compacted: why, from how many tokens, and whether with a summary."""
 
-    reason: str
+    reason: CompactionReason
     tokens: int
     surroundings: WindowSurroundings
     options: ContextOptions

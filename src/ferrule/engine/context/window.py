@@ -28,6 +28,7 @@ from ferrule.core.commands import Command
 from ferrule.core.errors import ConfigError
 from ferrule.core.events import ContextCompacted, ContextRestored, Event, Usage
 from ferrule.core.messages import Message
+from ferrule.core.vocabulary import CompactionReason
 from ferrule.models.client import Exchange
 
 from .compaction import (
@@ -219,7 +220,7 @@ class ContextWindow:
         return []
 
     async def _compact(
-        self, why: str, tokens: int
+        self, why: CompactionReason, tokens: int
     ) -> tuple[ContextCompacted | None, list[Command]]:
         """Compact once.
 

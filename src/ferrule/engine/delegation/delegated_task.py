@@ -23,6 +23,7 @@ from ferrule.core.events import DelegationFinished, DelegationStarted, ModelAnsw
 from ferrule.core.limits import Limits
 from ferrule.core.messages import AssistantMessage
 from ferrule.core.value_class import frozen
+from ferrule.core.vocabulary import RunStop
 from ferrule.engine.budgets import NANODOLLARS
 from ferrule.engine.dispatcher import Dispatcher
 from ferrule.engine.hooks.call_hooks import HookBlocked
@@ -49,7 +50,7 @@ _NOT_PASSED = (
     "Your work was checked and did not pass. The notice says what the check found. Correct the "
     "work, then answer again."
 )
-_STOPS = {ErrorType.LIMIT: "limit", ErrorType.CANCELLED: "cancelled"}
+_STOPS: dict[ErrorType, RunStop] = {ErrorType.LIMIT: "limit", ErrorType.CANCELLED: "cancelled"}
 _UNLIMITED = Limits(max_turns=1_000_000, max_calls_per_turn=1_000_000)
 
 
@@ -147,11 +148,11 @@ class DelegatedTask:
         """Do the work and return the call's data. Raises ToolFailed."""
         session = self._open()
         call_id = self.context.call_id
-        stop = "cancelled"
+        stop: RunStop = "cancelled"
         try:
             self.driver.record(DelegationStarted(call_id, self.session_id, self.name))
             answer = await self._run_checked(session)
-            stop = str(answer["status"])
+            stop = answer["status"]
         except ToolFailed as error:
             stop = _STOPS.get(error.error_type, "failed")
             raise

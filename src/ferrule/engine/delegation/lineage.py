@@ -14,6 +14,7 @@ from weakref import WeakKeyDictionary
 
 from ferrule.core.events import Usage
 from ferrule.core.limits import Limits
+from ferrule.core.vocabulary import LimitName
 from ferrule.engine.budgets import NANODOLLARS
 
 
@@ -52,9 +53,15 @@ class SharedBudget:
 
     def __init__(self, limits: Limits, above: SharedBudget | None = None) -> None:
         cost = None if limits.max_cost is None else round(limits.max_cost * NANODOLLARS)
-        most = {"max_tokens": limits.max_tokens, "max_cost": cost, "max_calls": limits.max_calls}
-        up: Mapping[str, Budget] = {} if above is None else above.budgets
-        self.budgets = {name: Budget(bound, up.get(name)) for name, bound in most.items()}
+        most: dict[LimitName, int | None] = {
+            "max_tokens": limits.max_tokens,
+            "max_cost": cost,
+            "max_calls": limits.max_calls,
+        }
+        up: Mapping[LimitName, Budget] = {} if above is None else above.budgets
+        self.budgets: dict[LimitName, Budget] = {
+            name: Budget(bound, up.get(name)) for name, bound in most.items()
+        }
 
     def spend(self, usage: Usage, calls: int) -> None:
         """Count a model's answer."""
@@ -62,12 +69,12 @@ class SharedBudget:
         self.budgets["max_cost"].spend(usage.cost)
         self.budgets["max_calls"].spend(calls)
 
-    def compute_remaining(self, name: str) -> int | None:
+    def compute_remaining(self, name: LimitName) -> int | None:
         """Return what is left of a limit here and in all above; None if nothing limits it."""
         return self.budgets[name].compute_remaining()
 
-    def find_exhausted(self) -> str:
-        """Return a limit that forbids another request to a model; "" if there is none.
+    def find_exhausted(self) -> LimitName | None:
+        """Return a limit that forbids another request to a model; None if there is none.
 
         After the last call the model may still answer.
         """
@@ -75,7 +82,7 @@ class SharedBudget:
             left = self.compute_remaining(name)
             if left is not None and (left < 0 or (left == 0 and name != "max_calls")):
                 return name
-        return ""
+        return None
 
 
 class Tree:

@@ -101,7 +101,7 @@ class SessionDelegation(DriverExtension):
 
     async def before_request(self, turn: int) -> list[Command] | None:
         name = self.lineage.shared.find_exhausted()
-        if not name:
+        if name is None:
             return None
         # Agents that work beside this one have used it up, or those that it waited for.
         limit = getattr(self.driver.machine.limits, name) or 0

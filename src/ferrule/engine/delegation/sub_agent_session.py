@@ -12,14 +12,15 @@ from dataclasses import replace
 
 from ferrule.core.limits import Limits
 from ferrule.core.value_class import frozen
+from ferrule.core.vocabulary import PermissionMode
 from ferrule.engine.hooks.events import EventHook
 from ferrule.permissions.approvals import ApprovalAnswer, ApprovalRequest, Approver, DenyingApprover
-from ferrule.permissions.rule_evaluation import Mode, PermissionGate
+from ferrule.permissions.rule_evaluation import PermissionGate
 from ferrule.tools.definition import Tool
 
 from .lineage import Lineage
 
-_PERMISSIVENESS: dict[Mode, int] = {
+_PERMISSIVENESS: dict[PermissionMode, int] = {
     "default": 0,
     "acceptEdits": 1,
     "auto": 1,
@@ -46,7 +47,7 @@ class AgentApprover:
 
 
 def tighten(
-    gate: PermissionGate, approver: Approver, mode: Mode | str
+    gate: PermissionGate, approver: Approver, mode: PermissionMode | str
 ) -> tuple[PermissionGate, Approver]:
     """Return a gate and an approver that enforce both the gate's mode and this one.
 

@@ -27,6 +27,7 @@ from ferrule.core.calls import ErrorType
 from ferrule.core.errors import FerruleError, ToolFailed
 from ferrule.core.identity import Identity
 from ferrule.core.value_class import frozen
+from ferrule.core.vocabulary import PermissionMode
 
 from .answers import read_answer
 from .events import (
@@ -92,7 +93,7 @@ class Hooks:
         *,
         delegate: Delegate | None = None,
         workspace: str = "",
-        mode: str = "default",
+        mode: PermissionMode = "default",
     ) -> None:
         self.hooks = tuple(sorted(hooks, key=lambda hook: hook.priority))
         self.added: tuple[EventHook, ...] = ()
@@ -112,7 +113,7 @@ class Hooks:
         self.agent_type = self.agent_id = ""
         """Of the sub-agent whose session this is."""
         self._workspace = workspace
-        self._mode = mode
+        self._mode: PermissionMode = mode
         self._by_event: dict[str, tuple[EventHook, ...]] = {}
 
     def for_event(self, event: str) -> tuple[EventHook, ...]:

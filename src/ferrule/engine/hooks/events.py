@@ -42,6 +42,7 @@ from uuid import UUID
 from ferrule.core.errors import ConfigError
 from ferrule.core.identity import Identity
 from ferrule.core.value_class import frozen
+from ferrule.core.vocabulary import AnswerStop, PermissionMode, RunStop
 from ferrule.tools.definition import Tool
 
 OnError = Literal["block", "allow", "ask"]
@@ -111,7 +112,7 @@ class SessionStart(Payload):
     """A session begins, or goes on in another process."""
 
     event: ClassVar[str] = "session.start"
-    source: str = "startup"
+    source: Literal["startup", "resume"] = "startup"
     """`startup` or `resume`."""
     model: str = ""
 
@@ -143,7 +144,7 @@ class TurnEnd(Payload):
 
     event: ClassVar[str] = "turn.end"
     text: str = ""
-    stop: str = "done"
+    stop: RunStop = "done"
     code: str = ""
     detail: str = ""
     continued: int = 0
@@ -257,7 +258,7 @@ class CompletionPost(Payload):
     turn: int = 1
     text: str = ""
     calls: tuple[Mapping[str, Any], ...] = ()
-    stop: str = "end"
+    stop: AnswerStop = "end"
     input_tokens: int = 0
     output_tokens: int = 0
 
@@ -320,7 +321,7 @@ class Failed(Payload):
     """
 
     event: ClassVar[str] = "error"
-    where: str = "run"
+    where: Literal["run", "hook"] = "run"
     code: str = ""
     message: str = ""
     hook: str = ""
@@ -415,7 +416,7 @@ class Occasion:
     payload: Payload
     identity: Identity
     workspace: str = ""
-    mode: str = "default"
+    mode: PermissionMode = "default"
 
     @property
     def event(self) -> str:

@@ -8,10 +8,12 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import replace
+from typing import Literal
 
 from ferrule.core import events
 from ferrule.core.calls import ErrorType, ToolCall, ToolResult
 from ferrule.core.commands import Command, EvaluateCall, FinishRun
+from ferrule.core.vocabulary import PermissionMode, SideEffect
 from ferrule.engine.driver import Driver, DriverExtension
 from ferrule.models.client import Exchange
 
@@ -28,7 +30,7 @@ class SessionHooks(DriverExtension):
     def __init__(self, hooks: Hooks) -> None:
         self.hooks = hooks
         self._exchange: HookedExchange | None = None
-        self._source = "startup"
+        self._source: Literal["startup", "resume"] = "startup"
         self._started = False
         self._starting = asyncio.Lock()
         self._model = ""
@@ -168,11 +170,11 @@ class SessionHooks(DriverExtension):
 def _refusal(call: ToolCall, why: str) -> events.CallEvaluated:
     message = f"`{call.tool}` was not run: the answer was withheld by {why}"
     result = ToolResult.error(call, ErrorType.PERMISSION_DENIED, message)
-    return events.CallEvaluated(call.id, "refuse", message, effect="none", result=result)
+    return events.CallEvaluated(call.id, "refuse", message, effect=SideEffect.NONE, result=result)
 
 
 def split_hooks(
-    given: Iterable[Hook | EventHook | Hooks], *, workspace: str, mode: str
+    given: Iterable[Hook | EventHook | Hooks], *, workspace: str, mode: PermissionMode
 ) -> tuple[Hooks, tuple[Hook, ...]]:
     """Return the hooks of a new session, and those of them that sit around its calls."""
     flat: list[Hook | EventHook] = []

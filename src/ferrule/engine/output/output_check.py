@@ -10,6 +10,7 @@ from ferrule.core.errors import ConfigError
 from ferrule.core.events import OutputChecked
 from ferrule.core.output import OUTPUT_RETRIES, OutputRequest
 from ferrule.core.value_class import frozen
+from ferrule.models.client import OutputModeOption
 from ferrule.models.output_modes import OutputFormat, check_output_mode
 
 from .output_type import OutputType, SchemaType, parse_output_type
@@ -26,7 +27,7 @@ class AgentOutput:
     """
 
     type: OutputType
-    mode: str = "auto"
+    mode: OutputModeOption = "auto"
     retries: int = OUTPUT_RETRIES
 
     @property
@@ -42,7 +43,7 @@ class AgentOutput:
         return OutputRequest(self.type.schema_json, self.retries)
 
 
-def create_output(given: object, mode: str, retries: int) -> AgentOutput | None:
+def create_output(given: object, mode: OutputModeOption, retries: int) -> AgentOutput | None:
     """Return the output of an agent; None for text. Raises ConfigError."""
     check_output_mode(mode)
     if retries < 0:

@@ -24,6 +24,7 @@ from ferrule.core.calls import ToolCall, ToolResult
 from ferrule.core.errors import ConfigError, FerruleError
 from ferrule.core.required_tools import ALTERNATIVE_SEPARATOR
 from ferrule.core.value_class import frozen
+from ferrule.core.vocabulary import RunStop
 from ferrule.engine.agent import Agent
 from ferrule.engine.live_events import Live
 from ferrule.models.client import ModelClient
@@ -64,9 +65,9 @@ class RunComparison:
 
     question: str
     text: str
-    stop: str
+    stop: RunStop
     recorded_text: str
-    recorded_stop: str
+    recorded_stop: RunStop | Literal["open"]
     calls: tuple[AnswerComparison, ...]
     usage: events.Usage
 
@@ -210,10 +211,16 @@ class _RunObserver:
             calls.append(
                 AnswerComparison(call, self.results.get(call.id) if call else None, then, result)
             )
-        was = message.finished or events.RunFinished("open")
+        was = message.finished
         done = self.finished
         return RunComparison(
-            message.text, done.text, done.stop, was.text, was.stop, tuple(calls), done.usage
+            message.text,
+            done.text,
+            done.stop,
+            was.text if was else "",
+            was.stop if was else "open",
+            tuple(calls),
+            done.usage,
         )
 
 

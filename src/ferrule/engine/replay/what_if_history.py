@@ -19,7 +19,8 @@ from pathlib import Path
 
 from ferrule.core.errors import ConfigError
 from ferrule.core.value_class import frozen
-from ferrule.permissions.rule_evaluation import Mode, PermissionGate
+from ferrule.core.vocabulary import PermissionMode
+from ferrule.permissions.rule_evaluation import PermissionGate
 from ferrule.permissions.rules import PermissionRule, RuleList, RuleSet, parse_rule
 from ferrule.storage.audit.past_calls import PastCall
 from ferrule.tools.catalog import Catalog
@@ -97,7 +98,7 @@ def compare_history(
     catalog: Catalog,
     *,
     keep: bool,
-    mode: Mode | None = None,
+    mode: PermissionMode | None = None,
     limits: ComparisonLimits | None = None,
 ) -> HistoryComparison:
     """Judge calls by these rules, in addition to those of `gate` (`keep`) or instead of them.

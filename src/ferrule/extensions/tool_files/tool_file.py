@@ -27,7 +27,7 @@ import ast
 import re
 from collections.abc import Mapping
 from dataclasses import field, replace
-from typing import Any
+from typing import Any, Literal, get_args
 
 from ferrule.core.calls import encode_json
 from ferrule.core.errors import ConfigError
@@ -77,6 +77,11 @@ _EXTERNAL_NAME = re.compile(r"\b(?:http|delegate)\b")
 _RUN = re.compile(r"^(def[ \t]+run[ \t]*\(|run[ \t]*=)", re.MULTILINE)
 _BLOCK = re.compile(r"[|>][-+0-9]*\s*(#.*)?$")
 
+Outcome = Literal["returns", "contains", "fails"]
+"""How a test of a tool file says what comes of the call."""
+
+OUTCOMES: tuple[Outcome, ...] = get_args(Outcome)
+
 
 @frozen
 class ToolCase:
@@ -94,7 +99,7 @@ class ToolCase:
     returns: Any = None
     fails: str | None = None
     name: str = ""
-    expects: str = "returns"
+    expects: Outcome | Literal[""] = "returns"
     contains: str = ""
     files: Mapping[str, str] = field(default_factory=dict[str, str])
     leaves: Mapping[str, str | None] = field(default_factory=dict[str, str | None])
@@ -327,13 +332,14 @@ def _case(item: Node) -> ToolCase:
     if unknown:
         raise ConfigError(str(unknown[0]))
     given: dict[str, Any] = to_plain(item)
-    outcomes = [key for key in ("returns", "contains", "fails") if key in given]
+    outcomes: list[Outcome] = [outcome for outcome in OUTCOMES if outcome in given]
     if len(outcomes) > 1 or not {*outcomes, "leaves", "asks"} & given.keys():
         raise item.error(
             "a test says either what `run` `returns`, text it `contains` or the text it `fails` "
             "with",
             hint="or what it `leaves` in files and what it `asks` for",
         )
+    expects: Outcome | Literal[""] = outcomes[0] if outcomes else ""
     asks = _read_mapping(item, "asks")
     if not all(isinstance(arguments, list) for arguments in asks.values()):
         raise item.error(
@@ -347,7 +353,7 @@ def _case(item: Node) -> ToolCase:
         returns=given.get("returns"),
         fails=str(given["fails"]) if "fails" in given else None,
         name=get_text(item, "name"),
-        expects=outcomes[0] if outcomes else "",
+        expects=expects,
         contains=str(given.get("contains", "")),
         files=_texts(item, "files"),
         leaves=_texts(item, "leaves", allow_none=True),

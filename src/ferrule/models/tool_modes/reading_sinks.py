@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from ferrule.core.events import ModelAnswered
 from ferrule.core.lazy_patterns import compile_lazily
+from ferrule.core.vocabulary import AnswerStop
 from ferrule.models import dialects
 from ferrule.models.client import Sink
 
@@ -175,7 +176,7 @@ def join_reasoning(answer: ModelAnswered, reading: dialects.Reading) -> str:
     return "\n\n".join(part for part in (answer.reasoning, reading.reasoning) if part)
 
 
-def stop_reason(answer: ModelAnswered, *, calls: bool) -> str:
+def stop_reason(answer: ModelAnswered, *, calls: bool) -> AnswerStop:
     """Return why the model stopped, now that it is known whether its text holds calls."""
     if answer.stop in ("length", "filter"):
         return answer.stop

@@ -17,7 +17,8 @@ from ferrule.connectors.json_values import mapping_or_empty
 from ferrule.core.calls import ToolCall, encode_json
 from ferrule.core.invisible_characters import escape_for_approval
 from ferrule.core.value_class import frozen
-from ferrule.permissions.approvals import ApprovalAnswer, ApprovalRequest, Choice
+from ferrule.core.vocabulary import ApprovalChoice
+from ferrule.permissions.approvals import ApprovalAnswer, ApprovalRequest
 from ferrule.permissions.filesystem.workspace import Workspace
 
 from .call_updates import call_kind, call_locations, call_title, text_content
@@ -34,7 +35,7 @@ class Option:
     id: str
     kind: str
     name: str
-    choice: Choice
+    choice: ApprovalChoice
     rule: str = ""
 
     def to_json(self) -> dict[str, str]:
@@ -89,7 +90,7 @@ def _once_option(request: ApprovalRequest) -> Option:
     return Option("once", "allow_once", name, "once")
 
 
-def _narrowest_rule(request: ApprovalRequest, choice: Choice) -> str:
+def _narrowest_rule(request: ApprovalRequest, choice: ApprovalChoice) -> str:
     """Return the narrowest rule that a button can show in full, or "".
 
     The gate offers the narrowest first, except for low risk: there the whole tool comes before its

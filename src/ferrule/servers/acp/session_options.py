@@ -12,10 +12,11 @@ import re
 from typing import Any
 
 from ferrule.core.errors import ConfigError
-from ferrule.permissions.rule_evaluation import Mode, select_mode
+from ferrule.core.vocabulary import PermissionMode
+from ferrule.permissions.rule_evaluation import select_mode
 from ferrule.storage.settings.settings import Settings
 
-_MODES: dict[Mode, tuple[str, str]] = {
+_MODES: dict[PermissionMode, tuple[str, str]] = {
     "default": ("Ask", "Asks before anything that is not safe."),
     "acceptEdits": (
         "Accept edits",
@@ -38,7 +39,7 @@ def list_modes(settings: Settings, current: str) -> list[str]:
     return [mode for mode in _MODES if mode in (*offered, settings.mode, current)]
 
 
-def choose_mode(settings: Settings, current: str, mode: str) -> Mode:
+def choose_mode(settings: Settings, current: str, mode: str) -> PermissionMode:
     """Return the chosen mode. Raises ConfigError for one that this session does not offer."""
     if mode not in list_modes(settings, current):
         raise ConfigError(

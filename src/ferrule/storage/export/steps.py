@@ -38,6 +38,7 @@ from ferrule.core.events import (
 )
 from ferrule.core.notices import PERSON_SOURCE
 from ferrule.core.value_class import frozen
+from ferrule.core.vocabulary import RunStop
 from ferrule.tools.context import ANSWER_TOPIC
 
 
@@ -105,7 +106,7 @@ class NoticeStep:
 class EndStep:
     """A run is over, `seconds` after its message."""
 
-    stop: str
+    stop: RunStop
     code: str
     detail: str
     usage: Usage

@@ -7,7 +7,8 @@ from typing import Any, Literal, cast
 
 from ferrule.core.errors import ConfigError
 from ferrule.core.value_class import frozen
-from ferrule.permissions.rules import Layer, PermissionRule, RuleList, parse_rule
+from ferrule.core.vocabulary import RuleLayer
+from ferrule.permissions.rules import PermissionRule, RuleList, parse_rule
 
 from .mistakes import Mistakes
 from .table import BY_KEY, GLOBAL_KEYS, MODEL_SETTINGS, PROVIDER_SETTINGS, SETTINGS, Setting
@@ -17,7 +18,7 @@ LayerName = Literal["default", "user", "project", "environment", "flags"]
 LAYER_ORDER: tuple[LayerName, ...] = ("default", "user", "project", "environment", "flags")
 """The layers, the weakest first."""
 
-_RULES: dict[LayerName, Layer] = {
+_RULES: dict[LayerName, RuleLayer] = {
     "user": "user",
     "project": "project",
     "environment": "flags",
@@ -105,7 +106,9 @@ class MergedSettings:
                 self.rules.append(_parse_rule(text, where, name, _RULES[layer], root))
 
 
-def _parse_rule(text: str, where: str, name: RuleList, layer: Layer, root: str) -> PermissionRule:
+def _parse_rule(
+    text: str, where: str, name: RuleList, layer: RuleLayer, root: str
+) -> PermissionRule:
     try:
         return parse_rule(text, name, layer=layer, root=root)
     except ConfigError as error:

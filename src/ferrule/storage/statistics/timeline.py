@@ -30,6 +30,7 @@ from ferrule.core.events import (
     ToolAnswered,
 )
 from ferrule.core.value_class import frozen
+from ferrule.core.vocabulary import RunStop
 
 MAX_SPANS = 300
 """The number of spans that are kept of a run, the first ones."""
@@ -67,7 +68,7 @@ class Timeline:
     run: str = ""
     start: int = 0
     end: int = 0
-    stop: str = "open"
+    stop: RunStop | Literal["open"] = "open"
     spans: list[Span] = field(default_factory=list[Span])
     more: int = 0
 
