@@ -39,8 +39,10 @@ if TYPE_CHECKING:
     from .engine.event_bus.bus import Bus
     from .engine.hooks.call_hooks import HookBlocked
     from .engine.live_events import PartialOutput, Progress, ReasoningDelta, TextDelta
+    from .engine.message_history import MessageHistory
     from .engine.registration.registration import RegistrationLimits
     from .engine.session import RunOptions, RunResult, Session
+    from .engine.stepping import CallStep, ModelStep
     from .engine.telemetry.telemetry import Telemetry
     from .models.anthropic.client import Anthropic
     from .models.client import ModelOptions
@@ -71,6 +73,7 @@ __all__ = [
     "ApprovalRequest",
     "Approver",
     "Bus",
+    "CallStep",
     "Catalog",
     "Chunks",
     "ConfigError",
@@ -86,7 +89,9 @@ __all__ = [
     "JournalError",
     "LimitReached",
     "Limits",
+    "MessageHistory",
     "ModelOptions",
+    "ModelStep",
     "Ollama",
     "OpenAIChat",
     "OpenAIResponses",
@@ -173,12 +178,14 @@ __getattr__, __dir__ = lazy_names(
             "ReasoningDelta",
             "TextDelta",
         ),
+        ".engine.message_history": ("MessageHistory",),
         ".engine.registration.registration": ("RegistrationLimits",),
         ".engine.session": (
             "RunOptions",
             "RunResult",
             "Session",
         ),
+        ".engine.stepping": ("CallStep", "ModelStep"),
         ".engine.telemetry.telemetry": ("Telemetry",),
         ".models.anthropic.client": ("Anthropic",),
         ".models.client": ("ModelOptions",),

@@ -6,7 +6,7 @@ from typing import Any, Literal, TypedDict, assert_type
 
 from pydantic import BaseModel
 
-from ferrule import Agent, PartialOutput, RunResult, Session
+from ferrule import Agent, Context, PartialOutput, RunResult, Session, tool
 
 
 class Person(BaseModel):
@@ -64,6 +64,30 @@ def check_named_types() -> None:
     assert_type(union.run_sync("go").output, Person | Point)
     word: Agent[None, Literal["a", "b"]] = Agent("openai:x", output_type=Literal["a", "b"])
     assert_type(word.run_sync("go").output, Literal["a", "b"])
+
+
+class Shop:
+    name: str
+
+
+@tool
+def find(item: str, context: Context[Shop]) -> str:
+    return context.deps.name + item
+
+
+def check_deps() -> None:
+    agent = Agent("openai:x", tools=[find], deps_type=Shop, output_type=Person)
+    assert_type(agent, Agent[Shop, Person])
+    agent.run_sync("go", deps=Shop())
+    agent.run_sync("go", deps=7)  # pyright: ignore[reportArgumentType]
+    agent.session(deps="x")  # pyright: ignore[reportArgumentType]
+    agent.resume("x", deps=7)  # pyright: ignore[reportArgumentType]
+    plain = Agent("openai:x", deps_type=Shop)
+    assert_type(plain, Agent[Shop, str])
+    assert_type(plain.run_sync("go", deps=Shop()).output, str)
+    schema = Agent("openai:x", deps_type=Shop, output_type={"type": "object"})
+    assert_type(schema, Agent[Shop, Any])
+    Agent("openai:x").run_sync("go", deps=Shop())  # pyright: ignore[reportArgumentType]
 
 
 def take_any_agent(agent: Agent[Any, Any]) -> None:

@@ -5,6 +5,7 @@ succeeded.
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 
@@ -34,9 +35,9 @@ class Rehearsed(Agent):
     rehearsed: list[Session]
 
     def open_rehearsal(
-        self, model: str | ModelClient, system: str, answers: Hook | None
+        self, model: str | ModelClient, answers: Hook | None, **recorded: Any
     ) -> tuple[Agent, Session]:
-        made, session = super().open_rehearsal(model, system, answers)
+        made, session = super().open_rehearsal(model, answers, **recorded)
         self.rehearsed.append(session)
         return made, session
 

@@ -6,10 +6,11 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
+from typing import Annotated, Any
 
 import pytest
 
-from ferrule import Agent, ConfigError, Permissions
+from ferrule import WRITES, Agent, ConfigError, Permissions, tool
 from ferrule.cli.root import run as ferrule
 from ferrule.cli.terminal_agent import assemble_at_terminal
 from ferrule.models.scripted import Scripted
@@ -38,6 +39,28 @@ def test_a_misspelled_tool_is_an_error_that_names_the_nearest(
 )
 def test_a_name_that_may_come_from_elsewhere_stays_allowed(name: str) -> None:
     Agent(Scripted([]), tools=load_shipped_tools(), permissions=Permissions(allow=[name]))
+
+
+@pytest.mark.proves("rules.no-subject")
+@pytest.mark.parametrize("given", ["allow", "ask", "deny"])
+def test_a_rule_about_the_arguments_of_a_tool_that_marks_none_is_an_error(given: str) -> None:
+    @tool(side_effect="write")
+    def publish(name: str, folder: Annotated[str, WRITES] = ".") -> str:
+        """Publish a page."""
+        return name
+
+    @tool(side_effect="write")
+    def notify(name: str) -> str:
+        """Notify somebody."""
+        return name
+
+    rules: Any = {given: ["publish(private)", "notify"]}
+    Agent(Scripted([]), tools=[publish, notify], permissions=Permissions(**rules))
+    rules = {given: ["publish(private)", "notify(ada)"]}
+    said = r"`notify\(ada\)`.*no parameter of `notify` is marked"
+    with pytest.raises(ConfigError, match=said) as refused:
+        Agent(Scripted([]), tools=[publish, notify], permissions=Permissions(**rules))
+    assert "name alone" in (refused.value.hint or "")
 
 
 @pytest.mark.proves("rules.misspelled-tool")

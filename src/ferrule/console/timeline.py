@@ -222,6 +222,8 @@ class Timeline:
         match event:
             case events.ContextAdded():
                 self._add(Message, at, run, "context", event.text)
+            case events.HistoryGiven():
+                self._add(Message, at, run, "context", event.messages)
             case events.NoticeGiven():
                 by = "person" if event.source == PERSON_SOURCE else "context"
                 self._add(

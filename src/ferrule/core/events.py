@@ -193,7 +193,8 @@ class RunStarted:
 
     The limits, `join` (`core.join_policy`; 0 means all), the required tools
     (`core.required_tools`) and the wanted output (`core.output`) are part of the event: a journal
-    must rebuild to the same state whatever the settings say later.
+    must rebuild to the same state whatever the settings say later. So are the `instructions` that
+    functions of the program gave for this run: a replay calls none of them.
     """
 
     kind: ClassVar[str] = "run.started"
@@ -203,6 +204,15 @@ class RunStarted:
     join: int = 0
     require: tuple[str, ...] = ()
     output_request: OutputRequest | None = None
+    instructions: str = ""
+
+
+@frozen
+class HistoryGiven:
+    """A session began with messages of an earlier conversation (`core.message_json`)."""
+
+    kind: ClassVar[str] = "history.given"
+    messages: str
 
 
 @frozen
@@ -527,6 +537,7 @@ class Unknown:
 Event = (
     SessionOpened
     | RunStarted
+    | HistoryGiven
     | ContextAdded
     | DirectCall
     | ModelAnswered

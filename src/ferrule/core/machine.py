@@ -49,6 +49,7 @@ from .commands import AskModel, CheckOutput, Command, EvaluateCall, FinishRun, R
 from .compaction import Compaction
 from .join_policy import MAX_PARALLEL_CALLS, stop_unneeded_calls
 from .limits import Limits
+from .message_json import decode_messages
 from .messages import AssistantMessage, Message, ToolMessage, UserMessage
 from .repeat_breaker import RepeatBreaker
 from .vocabulary import RunStop
@@ -73,6 +74,9 @@ class Machine:
         """The answers of this run that did not give the output it must end with."""
         self.output_request: output.OutputRequest | None = None
         """The output that this run must end with."""
+        self.first_instructions = ""
+        """What functions of the program said for the first run: the end of the system text."""
+        self._instructions: str | None = None
         self._candidate = ""
         self._finish = FinishRun("done")
         self._required: tuple[str, ...] = ()
@@ -139,8 +143,23 @@ class Machine:
         self._slots = {slot.call.id: slot for slot in self._direct if slot.result is None}
 
         text = notices.prepend_notices(self._notices, event.text) if self._notices else event.text
+        if self._instructions is None:
+            self.first_instructions = event.instructions
+        elif event.instructions != self._instructions:
+            text = notices.prepend_instructions(event.instructions or "(none)", text)
+        self._instructions = event.instructions
         self.history.append(UserMessage(text))
         return self._ask_model()
+
+    def _on_history_given(self, event: events.HistoryGiven) -> list[Command]:
+        """Begin with messages of an earlier conversation; ignored once there are others."""
+        if self.history or self.is_active:
+            return []
+        self.history = list(decode_messages(event.messages))
+        for message in self.history:
+            if isinstance(message, AssistantMessage):
+                self.call_ids.update(call.id for call in message.calls)
+        return []
 
     def _on_notice_given(self, event: events.NoticeGiven) -> list[Command]:
         self._notices.append(event)
@@ -421,6 +440,7 @@ class Machine:
     _HANDLERS: ClassVar[dict[type, Callable[[Machine, Any], list[Command]]]] = {
         events.SessionOpened: _on_session_opened,
         events.RunStarted: _on_run_started,
+        events.HistoryGiven: _on_history_given,
         events.ContextAdded: _on_context_added,
         events.NoticeGiven: _on_notice_given,
         events.ContextCompacted: _on_context_compacted,

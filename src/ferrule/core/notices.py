@@ -44,6 +44,17 @@ def prepend_notices(notices: list[NoticeGiven], text: str) -> str:
     return "\n\n".join((*waiting, text))
 
 
+def prepend_instructions(instructions: str, text: str) -> str:
+    """Return a person's message with the program's new instructions before it.
+
+    They stand here and not in the system text, which stays the same within a session.
+    """
+    return (
+        "<instructions>\nIn place of earlier instructions of the program:\n"
+        f"{instructions}\n</instructions>\n\n{text}"
+    )
+
+
 def _frame(notice: NoticeGiven) -> str:
     """Put data between marks that it cannot close.
 

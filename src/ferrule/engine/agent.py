@@ -3,15 +3,26 @@
 from __future__ import annotations
 
 import os
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import (
+    AsyncIterator,
+    Awaitable,
+    Callable,
+    Coroutine,
+    Generator,
+    Iterable,
+    Mapping,
+    Sequence,
+)
+from contextlib import contextmanager
 from copy import copy
+from dataclasses import replace
 from pathlib import Path
 from secrets import token_hex
 from types import UnionType
-from typing import Any, Generic, Never, Unpack, overload
+from typing import Any, Generic, Never, TypeVar, Unpack, overload
 
 from ferrule.core.errors import JournalError
-from ferrule.core.events import JournalRecord, SessionOpened
+from ferrule.core.events import HistoryGiven, JournalRecord, SessionOpened
 from ferrule.core.limits import Limits
 from ferrule.core.machine import Machine
 from ferrule.core.vocabulary import ResultForm
@@ -39,14 +50,26 @@ from .budgets import count_seconds
 from .cleanup import Cleanup
 from .clock import SystemClock
 from .context.options import Compact, ContextOptions
+from .dependencies import UNSET, Unset, check_deps, check_tools, check_wanted_deps
 from .hooks.call_hooks import Hook
 from .live_events import Live, PartialOutput
+from .message_history import History, MessageHistory
 from .model_connection import ModelConnection
 from .offered_tools import OfferedTools
-from .session import RunOptions, RunResult, Session, parse_run_options, run_in_new_loop
+from .run_instructions import Instructions, parse_instructions
+from .session import (
+    RunDefaults,
+    RunOptions,
+    RunResult,
+    Session,
+    parse_run_options,
+    run_in_new_loop,
+)
 from .session_builder import build_session
 from .type_variables import DepsT, OutputT
 from .write_batching import WriteBatch
+
+T = TypeVar("T")
 
 
 class Agent(Generic[DepsT, OutputT]):
@@ -58,7 +81,9 @@ class Agent(Generic[DepsT, OutputT]):
     Args:
         model: `provider:model`, or a model client.
         tools: Tools, plain functions, or a catalog.
-        instructions: What the model is told before the first message.
+        instructions: What the model is told before the first message: a text, a function that
+            returns one and is asked once for each run (it may be async, and take the `Context`), or
+            several of both.
         workspace: The folder that file tools work in.
         permissions: What tools may do, and who is asked.
         limits: The bounds of each run.
@@ -82,6 +107,9 @@ class Agent(Generic[DepsT, OutputT]):
         output_mode: How the model is held to it: `auto` chooses by what the model can do;
             `schema`, `tool`, `grammar` and `prompt` force a mode (`models.output_modes`).
         output_retries: How often an answer that does not fit goes back to the model.
+        deps_type: The type of what runs are given as `deps`: tools, instructions and output
+            functions find it as `Context.deps`. A tool that asks for another type
+            (`Context[Shop]`) is refused here.
     """
 
     @overload
@@ -90,7 +118,7 @@ class Agent(Generic[DepsT, OutputT]):
         model: str | ModelClient,
         tools: Iterable[ToolLike] | Catalog = ...,
         *,
-        instructions: str = ...,
+        instructions: Instructions = ...,
         workspace: str | Path | Workspace | None = ...,
         permissions: Permissions | None = ...,
         limits: Limits | None = ...,
@@ -112,6 +140,18 @@ class Agent(Generic[DepsT, OutputT]):
         ] = ...,
         output_mode: OutputModeOption = ...,
         output_retries: int = ...,
+        deps_type: type[DepsT] = ...,
+    ) -> None: ...
+
+    @overload
+    def __init__(
+        self: Agent[T, Any],
+        model: str | ModelClient,
+        tools: Iterable[ToolLike] | Catalog = ...,
+        *,
+        output_type: UnionType | Mapping[str, Any],
+        deps_type: type[T],
+        **options: Any,
     ) -> None: ...
 
     @overload
@@ -131,7 +171,7 @@ class Agent(Generic[DepsT, OutputT]):
         model: str | ModelClient,
         tools: Iterable[ToolLike] | Catalog = (),
         *,
-        instructions: str = "",
+        instructions: Instructions = "",
         workspace: str | Path | Workspace | None = None,
         permissions: Permissions | None = None,
         limits: Limits | None = None,
@@ -148,6 +188,7 @@ class Agent(Generic[DepsT, OutputT]):
         output_type: object = str,
         output_mode: OutputModeOption = "auto",
         output_retries: int = 2,
+        deps_type: Any = None,
         **unknown: Never,
     ) -> None:
         if unknown:
@@ -157,15 +198,18 @@ class Agent(Generic[DepsT, OutputT]):
         host = host or Host()
         if tool_calling is None or isinstance(tool_calling, str):
             tool_calling = ToolCalling(tool_calling or "auto")
-        self.run_defaults = parse_run_options(run_options or {})
+        self.instructions, functions = parse_instructions(instructions, deps_type)
+        self.run_defaults = RunDefaults(
+            *parse_run_options(run_options or {}), deps_type=deps_type, instructions=functions
+        )
         self.limits = limits or Limits()
-        self.instructions = instructions
         self.results: ResultForm = tool_calling.results
         self.fallback = tool_calling.fallback
         self.connection = ModelConnection(
             model, host.connect, model_options or ModelOptions(), tool_calling.mode
         )
         catalog = tools if isinstance(tools, Catalog) else Catalog(tools)
+        check_tools(catalog, deps_type)
         if workspace is not None and not isinstance(workspace, Workspace):
             workspace = Workspace(workspace)
         gate = permissions.gate or build_gate(permissions, catalog, workspace)
@@ -182,6 +226,9 @@ class Agent(Generic[DepsT, OutputT]):
         self.context = ContextOptions.parse(context)
         self.output = create_agent_output(output_type, output_mode, output_retries)
         """What runs must end with; None for text."""
+        if self.output is not None:
+            for name, wanted in self.output.type.list_wanted_deps():
+                check_wanted_deps(f"the output function `{name}`", wanted, deps_type)
         self.resources: dict[type, object] = {type(item): item for item in resources}
         self.workspace: Workspace | None = None
         if workspace is not None:
@@ -198,6 +245,7 @@ class Agent(Generic[DepsT, OutputT]):
 
             self.sub_agents = delegation.SubAgentRegistry.parse(agents)
             add_delegate_tool(self.sub_agents, catalog, gate)
+        self._override_deps: DepsT | Unset = UNSET
         self._journal = storage.journal
         self.artifacts: RunArtifacts | None = None
         artifacts = storage.artifacts
@@ -274,12 +322,23 @@ class Agent(Generic[DepsT, OutputT]):
 
     # ---- sessions
 
-    def session(self, *, id: str = "") -> Session[OutputT]:
-        """Return a new session with an empty history.
+    def session(
+        self, *, id: str = "", deps: DepsT | Unset = UNSET, history: History = ()
+    ) -> Session[OutputT]:
+        """Return a new session.
 
         Args:
             id: Its id, which must be new in the journal; by default a random one.
+            deps: The dependencies of its runs; a run may be given others.
+            history: The messages that it begins with (`RunResult.messages`, their JSON text, or
+                `MessageHistory.from_openai`); by default none.
+
+        Raises:
+            ConfigError: The dependencies are of another type, or the history is not valid.
         """
+        earlier = MessageHistory.parse(history)
+        if self._override_deps is not UNSET:
+            deps = self._override_deps
         system = build_system_text(self.instructions, tools=len(self.catalog) > 0)
         search = self.offered_tools.search
         if search is not None and search.include_stub_listing:
@@ -300,24 +359,35 @@ class Agent(Generic[DepsT, OutputT]):
             tools=tuple(tool.full_name for tool in self.catalog),
             results=self.results,
         )
+        if deps is not UNSET:
+            session.set_deps(deps)
         session.driver.open(opened)
+        if earlier:
+            session.driver.feed(HistoryGiven(earlier.to_json()))
         return session
 
-    def resume(self, session_id: str) -> Session[OutputT]:
+    def resume(self, session_id: str, *, deps: DepsT | Unset = UNSET) -> Session[OutputT]:
         """Return a session from the journal; `Session.resume` finishes what was left open.
 
         Args:
             session_id: Its id, or the beginning of it.
+            deps: The dependencies of its runs.
 
         Raises:
             SessionNotFound: There is no such session of this user.
             JournalError: It is damaged, or another process is driving it.
+            ConfigError: The dependencies are of another type.
         """
+        if deps is not UNSET:
+            check_deps(deps, self.run_defaults.deps_type)
         found = self.journal.find(session_id, tenant=self.tenant, user=self.user)
         # Before it is read: what somebody else still writes would be missed.
         self.journal.lease(found.session)
         try:
-            return self._rebuild(found.session, list(self.journal.records(found.session)))
+            session = self._rebuild(found.session, list(self.journal.records(found.session)))
+            if deps is not UNSET:
+                session.set_deps(deps)
+            return session
         except BaseException:  # the lease is nobody's then, also after Ctrl-C
             self.journal.release(found.session)
             raise
@@ -376,7 +446,7 @@ class Agent(Generic[DepsT, OutputT]):
         child.limits = part.limits
         child.instructions = part.instructions
         child.approver = part.approver
-        child.run_defaults = (0, ())
+        child.run_defaults = RunDefaults(deps_type=self.run_defaults.deps_type)
         child.hooks = (*self.hooks, *part.hooks)
         child.lineage = part.lineage
         child.output = create_agent_output(part.output_type)
@@ -387,6 +457,7 @@ class Agent(Generic[DepsT, OutputT]):
                 tool_mode="auto",
             )
         session = child.session(id=part.session_id)
+        session.set_deps(part.deps)
         session.driver.dispatcher.gate = part.gate
         return session
 
@@ -425,13 +496,72 @@ class Agent(Generic[DepsT, OutputT]):
         copied.output = create_agent_output(output_type, mode, retries)
         return copied
 
+    @contextmanager
+    def override(
+        self,
+        *,
+        model: str | ModelClient | None = None,
+        tools: Iterable[ToolLike] | Catalog | None = None,
+        deps: DepsT | Unset = UNSET,
+        instructions: str | None = None,
+    ) -> Generator[None]:
+        """Replace parts of this agent while a `with` block runs, for tests.
+
+        It holds for sessions that are opened meanwhile, by whomever: the agent itself is changed,
+        and changed back. What is left out stays as it is.
+
+        Args:
+            model: Another model, such as `ferrule.testing`'s.
+            tools: Other tools, under the same permissions.
+            deps: Dependencies, also for runs that are given others.
+            instructions: A text, in place of texts and functions.
+
+        Raises:
+            ConfigError: Dependencies or tools do not fit `deps_type`.
+        """
+        if deps is not UNSET:
+            check_deps(deps, self.run_defaults.deps_type)
+        before = copy(self)
+        if model is not None:
+            self.change_model(model, options=ModelOptions())
+        if tools is not None:
+            catalog = tools if isinstance(tools, Catalog) else Catalog(tools)
+            check_tools(catalog, self.run_defaults.deps_type)
+            self.catalog = catalog
+        if instructions is not None:
+            self.instructions = instructions
+            self.run_defaults = replace(self.run_defaults, instructions=None)
+        if deps is not UNSET:
+            self._override_deps = deps
+        try:
+            yield
+        finally:
+            self.connection = before.connection
+            self.offered_tools = before.offered_tools
+            self.instructions = before.instructions
+            self.run_defaults = before.run_defaults
+            self._override_deps = before._override_deps
+
     def open_rehearsal(
-        self, model: str | ModelClient, system: str, answers: Hook | None
+        self,
+        model: str | ModelClient,
+        answers: Hook | None,
+        *,
+        system: str,
+        history: str = "",
+        deps: object = UNSET,
     ) -> tuple[Agent[DepsT, OutputT], Session[OutputT]]:
         """Return a copy of this agent and a session of it, with a journal in memory.
 
         It is used by `engine.replay.rerun`. With `answers`, a hook that answers every call, no
-        handler runs and no rule is asked.
+        handler runs, no rule is asked and no dependencies are needed.
+
+        Args:
+            model: The model.
+            answers: The hook.
+            system: The system text.
+            history: The messages that it begins with, as JSON; "" if none.
+            deps: The dependencies of calls that run.
         """
         copied = copy(self)
         other = model != self.connection.model
@@ -445,37 +575,65 @@ class Agent(Generic[DepsT, OutputT]):
             copied.artifacts = None
             gate = OpenGate(root=Path(self.gate.context.root))
             copied.offered_tools = self.offered_tools.copy(gate=gate)
+            copied.run_defaults = replace(copied.run_defaults, deps_type=Any)
         session = copied._build_session(token_hex(16), system)
+        session.set_deps(deps)
         session.driver.open(SessionOpened(model=copied.model, system=system, results=self.results))
+        if history:
+            session.driver.feed(HistoryGiven(history))
         return copied, session
 
     # ---- runs in a session of their own
 
-    async def run(self, text: str, **options: Unpack[RunOptions]) -> RunResult[OutputT]:
-        """Work one message to its end, in a session of its own. Raises as `Session.run`."""
-        session = self.session()
+    async def run(
+        self,
+        text: str,
+        *,
+        deps: DepsT | Unset = UNSET,
+        history: History = (),
+        **options: Unpack[RunOptions],
+    ) -> RunResult[OutputT]:
+        """Work one message to its end, in a session of its own.
+
+        Raises as `Session.run`; `deps` and `history` are as in `session`.
+        """
+        session = self.session(deps=deps, history=history)
         try:
             return await session.run(text, **options)
         finally:
             await session.close()
 
-    def run_sync(self, text: str, **options: Unpack[RunOptions]) -> RunResult[OutputT]:
+    def run_sync(
+        self,
+        text: str,
+        *,
+        deps: DepsT | Unset = UNSET,
+        history: History = (),
+        **options: Unpack[RunOptions],
+    ) -> RunResult[OutputT]:
         """`run` for programs without an event loop; inside one, it uses a thread of its own."""
-        return run_in_new_loop(lambda: self._run_and_disconnect(text, options))
+        return run_in_new_loop(
+            lambda: self._disconnect_after(self.run(text, deps=deps, history=history, **options))
+        )
 
-    async def _run_and_disconnect(self, text: str, options: RunOptions) -> RunResult[OutputT]:
+    async def _disconnect_after(self, run: Coroutine[Any, Any, T]) -> T:
         try:
-            return await self.run(text, **options)
+            return await run
         finally:
             # Connections belong to the event loop that ends here; other sessions may go on
             # elsewhere.
             await self.disconnect()
 
     async def stream(
-        self, text: str, **options: Unpack[RunOptions]
+        self,
+        text: str,
+        *,
+        deps: DepsT | Unset = UNSET,
+        history: History = (),
+        **options: Unpack[RunOptions],
     ) -> AsyncIterator[Live | PartialOutput[OutputT]]:
         """`run`, event by event as it happens; see `Session.stream`."""
-        session = self.session()
+        session = self.session(deps=deps, history=history)
         try:
             async for item in session.stream(text, **options):
                 yield item

@@ -118,6 +118,8 @@ def take_over_session(
     session.limits = made.limits
     session.join = made.join
     session.require = made.require
+    session.deps_type = made.deps_type
+    session.run_instructions = made.run_instructions
 
 
 def _hand_over(old: Driver, new: Driver) -> None:
@@ -128,6 +130,7 @@ def _hand_over(old: Driver, new: Driver) -> None:
     new.cleanup = old.cleanup
     new.approver = old.approver
     new.elapsed = old.elapsed
+    new.deps = old.deps
     new.inbox.loop = old.inbox.loop
     for extension in old.extensions:
         extension.release()

@@ -228,6 +228,8 @@ class Driver:
         self.run_check: OutputCheck | None = None
         """Checks the output of the current run: another one if it began with another agent."""
         self.approver = host.approver
+        self.deps: object = None
+        """The program's dependencies, for tools and functions (`Context.deps`)."""
         self.extensions = tuple(extensions)
         self._model = model
         self._exchange: Exchange | None = None
@@ -482,7 +484,7 @@ class Driver:
         check = self._find_output_check(request)
         if check.output.has_effects:
             await self.log.flush_together()
-        checked = await check.run(command.text)
+        checked = await check.run(command.text, self.build_run_context(self.log.identity))
         if check.repairs and not checked.problems:
             self.log.notice("output", "; ".join(check.repairs))
         return self.feed(checked)
@@ -586,6 +588,19 @@ class Driver:
             on_close=self.cleanup.add,
             note=self.log.notice,
             record=self.log.record,
+            deps=self.deps,
+        )
+
+    def build_run_context(self, identity: Identity) -> Context:
+        """Build the context for a function of the program that is not part of a call."""
+        return Context(
+            identity,
+            "",
+            self.memory,
+            self._resources,
+            on_close=self.cleanup.add,
+            note=self.log.notice,
+            deps=self.deps,
         )
 
     def _finish(self, command: FinishRun) -> FinishRun:

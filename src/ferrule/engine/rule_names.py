@@ -13,6 +13,11 @@ from ferrule.tools.catalog import Catalog
 _PLAIN = re.compile(r"[a-z][a-z0-9]*(_[a-z0-9]+)*")
 """A name without server or namespace; `server__tool` and `space::name` may be added later."""
 _CAPITALIZED = re.compile(r"[A-Z][A-Za-z]*")
+_NO_SUBJECT = "no parameter of `{}` is marked as a path, a command or a URL: it matches no call"
+_NO_SUBJECT_HINT = (
+    "write the name alone, or mark the parameter, as in `Annotated[str, WRITES]`; there are READS, "
+    "WRITES, COMMAND and URL"
+)
 _MIN_RATIO = 0.9
 _MIN_WORD_RATIO = 0.7
 
@@ -20,27 +25,34 @@ _MIN_WORD_RATIO = 0.7
 def check_rule_names(
     rules: Iterable[PermissionRule], catalog: Catalog, more: Callable[[], Iterable[str]] = tuple
 ) -> None:
-    """Raise ConfigError for rules that name no tool. All such rules are named.
+    """Raise ConfigError for rules that name no tool or can match no call. All of them are named.
 
-    These are: a word with a capital letter, which can only be a kind of access; a name that is
-    nearly that of a tool; and any unknown name in a rule for this run alone, whose tools are all
-    known. Another plain name is allowed: its tool may come from a file of another folder.
+    A rule with parentheses matches what marked parameters name: a tool without any is never meant
+    by it. Rules that name no tool are: a word with a capital letter, which can only be a kind of
+    access; a name that is nearly that of a tool; and any unknown name in a rule for this run
+    alone, whose tools are all known. Another plain name is allowed: its tool may come from a file
+    of another folder.
 
     Args:
         rules: The rules.
         catalog: The tools of the run.
         more: Gives further names that a run may have; called only if a name is not in the catalog.
     """
-    unknown = [rule for rule in rules if _is_unknown(rule, catalog)]
-    if not unknown:
-        return
-    known = {*(tool.full_name for tool in catalog), *more()}
+    rules = list(rules)
     problems = [
-        (f"rule `{rule.text}` ({rule.list}): {problem}", hint)
-        for rule in unknown
-        if rule.tool not in known
-        for problem, hint in _find_problem(rule, known)
+        (f"rule `{rule.text}` ({rule.list}): {_NO_SUBJECT.format(rule.tool)}", _NO_SUBJECT_HINT)
+        for rule in rules
+        if rule.specifier is not None and _has_no_subject(rule, catalog)
     ]
+    unknown = [rule for rule in rules if _is_unknown(rule, catalog)]
+    if unknown:
+        known = {*(tool.full_name for tool in catalog), *more()}
+        problems += [
+            (f"rule `{rule.text}` ({rule.list}): {problem}", hint)
+            for rule in unknown
+            if rule.tool not in known
+            for problem, hint in _find_problem(rule, known)
+        ]
     if len(problems) == 1:
         raise ConfigError(problems[0][0], hint=problems[0][1])
     if problems:
@@ -67,6 +79,11 @@ def _find_problem(rule: PermissionRule, known: Iterable[str]) -> Iterator[tuple[
         yield f"`{rule.tool}` is neither a tool nor a kind of access", hint
     elif rule.layer == "flags" or _nearest(rule.tool, known):
         yield find_tool_problem(rule.tool, known)
+
+
+def _has_no_subject(rule: PermissionRule, catalog: Catalog) -> bool:
+    tool = None if rule.kind else catalog.get(rule.tool)
+    return tool is not None and not tool.touches
 
 
 def _is_unknown(rule: PermissionRule, catalog: Catalog) -> bool:

@@ -8,7 +8,8 @@ from collections.abc import AsyncIterator, Callable, Coroutine, Mapping, Sequenc
 from dataclasses import replace
 from difflib import get_close_matches
 from itertools import chain
-from typing import Any, Generic, TypedDict, TypeVar, Unpack, cast
+from secrets import token_hex
+from typing import TYPE_CHECKING, Any, Generic, TypedDict, TypeVar, Unpack, cast
 
 from ferrule.core.calls import ToolCall, ToolResult, encode_json
 from ferrule.core.commands import FinishRun
@@ -40,8 +41,14 @@ from . import output as typed_output
 from .budgets import Budgets, cost_in_dollars
 from .context.options import ContextOptions
 from .context.usage import ContextUsage
+from .dependencies import UNSET, check_deps
 from .driver import Driver
 from .live_events import Live, Observer, PartialOutput
+from .message_history import MessageHistory
+from .run_instructions import RunInstructions
+
+if TYPE_CHECKING:
+    from .stepping import Step
 from .type_variables import OutputT
 
 T = TypeVar("T")
@@ -63,6 +70,7 @@ class RunResult(Generic[OutputT]):
         missing: The required tools that never succeeded, each entry as its alternatives.
         cost: In US dollars, sub-agents included; counted where `Limits.max_cost` bounds it, else
             None.
+        messages: All messages of the session so far; `history=` of another session takes them.
     """
 
     output: OutputT
@@ -74,6 +82,24 @@ class RunResult(Generic[OutputT]):
     session: str
     missing: tuple[tuple[str, ...], ...] = ()
     cost: float | None = None
+    messages: MessageHistory = MessageHistory()
+
+
+@frozen
+class RunDefaults:
+    """What an agent says of the runs of its sessions.
+
+    Attributes:
+        join: As in `RunOptions`.
+        require: The required tools, as in `RunStarted`.
+        deps_type: The type of their dependencies; None without any.
+        instructions: The functions that say what the model is told in a run; None without any.
+    """
+
+    join: int = 0
+    require: tuple[str, ...] = ()
+    deps_type: Any = None
+    instructions: RunInstructions | None = None
 
 
 class RunOptions(TypedDict, total=False):
@@ -137,25 +163,32 @@ class Session(Generic[OutputT]):
         driver: Driver,
         model: str,
         limits: Limits,
-        join: int = 0,
-        require: tuple[str, ...] = (),
+        defaults: RunDefaults,
         system: str = "",
     ) -> None:
         self.id = session_id
         self.system = system
-        """The system text, which never changes within a session."""
+        """The system text, which never changes within a session.
+
+        What functions say for the first run follows it (`Agent(instructions=...)`).
+        """
         self.driver = driver
         self.model = model
         self.limits = limits
-        self.join = join
-        self.require = require
+        self.join = defaults.join
+        self.require = defaults.require
+        self.deps_type = defaults.deps_type
+        self.run_instructions = defaults.instructions
+        self.recorded_instructions: str | None = None
+        """What a recorded run was told: the functions are not asked then."""
+        self._has_deps = False
         self._running: asyncio.Task[Any] | None = None
         self._cancelled = False
 
     # ---- work
 
     async def run(
-        self, text: str, *, run: str = "", **options: Unpack[RunOptions]
+        self, text: str, *, run: str = "", deps: Any = UNSET, **options: Unpack[RunOptions]
     ) -> RunResult[OutputT]:
         """Work one message to its end.
 
@@ -165,10 +198,12 @@ class Session(Generic[OutputT]):
         Args:
             text: The message.
             run: An id for the run, which must be new; by default a random one.
+            deps: What tools find as `Context.deps`, from now on; by default what the session has.
             **options: What they leave out is as the agent has it.
 
         Raises:
-            ConfigError: An option is not valid, or another run is under way (`busy`).
+            ConfigError: An option is not valid, the dependencies are missing or of another type, or
+                another run is under way (`busy`).
             LimitReached: A limit was reached; the session can go on.
             OutputInvalid: No answer fitted the agent's `output_type`.
             ProviderError: The model gave no answer.
@@ -184,6 +219,7 @@ class Session(Generic[OutputT]):
                     "own"
                 ),
             )
+        self.set_deps(deps)
         limits = self.limits
         counted = (
             limits.max_tokens is not None
@@ -196,6 +232,13 @@ class Session(Generic[OutputT]):
         started = RunStarted(text, self.model, limits, self.join, self.require, wanted)
         if options or self.require:
             started = self._with_options(started, options)
+        if self.recorded_instructions is not None:
+            started = replace(started, instructions=self.recorded_instructions)
+        elif self.run_instructions is not None:
+            run = run or token_hex(16)
+            context = self.driver.build_run_context(self.identity.for_run(run))
+            said = await self.run_instructions.evaluate(context)
+            started = replace(started, instructions=said)
         return self._build_result(await self._cancellable(self.driver.run(started, run)))
 
     async def resume(
@@ -205,12 +248,13 @@ class Session(Generic[OutputT]):
 
         Raises as `run`.
         """
+        self.set_deps(UNSET)
         self.driver.budgets = self._make_budgets(self.driver.machine.limits)
         finish = await self._cancellable(self.driver.resume(reason))
         return None if finish is None else self._build_result(finish)
 
     async def stream(
-        self, text: str, **options: Unpack[RunOptions]
+        self, text: str, *, deps: Any = UNSET, **options: Unpack[RunOptions]
     ) -> AsyncIterator[Live | PartialOutput[OutputT]]:
         """`run`, event by event as it happens. Leaving the loop cancels it.
 
@@ -222,7 +266,7 @@ class Session(Generic[OutputT]):
         partial = self._follow_output()
         queue: asyncio.Queue[Live | None] = asyncio.Queue()
         stop_observing = self.observe(queue.put_nowait)
-        task = asyncio.create_task(self.run(text, **options))
+        task = asyncio.create_task(self.run(text, deps=deps, **options))
         task.add_done_callback(lambda _: queue.put_nowait(None))
         try:
             while True:
@@ -240,8 +284,34 @@ class Session(Generic[OutputT]):
                 task.cancel()
                 await asyncio.wait([task])
 
+    async def step(
+        self, text: str, *, deps: Any = UNSET, **options: Unpack[RunOptions]
+    ) -> AsyncIterator[Step | RunResult[OutputT]]:
+        """`run`, paused before each request to the model and each call (`engine.stepping`).
+
+        The caller looks at a step, may change it, and goes on by asking for the next one. The last
+        item is the result. Leaving the loop cancels the run.
+
+        Raises what `run` raises, after the last step.
+        """
+        from .stepping import attach_stepping, detach_stepping
+
+        driver = self.driver
+        stepping = attach_stepping(driver)
+        task = asyncio.create_task(self.run(text, deps=deps, **options))
+        try:
+            async for step in stepping.iterate(task):
+                yield step
+            yield await task
+        finally:
+            detach_stepping(driver, stepping)
+            if not task.done():
+                task.cancel()
+                await asyncio.wait([task])
+
     async def call(self, tool: str, /, **arguments: Any) -> ToolResult:
         """Run one tool through the gate, without a model. Never raises for what the tool does."""
+        self.set_deps(UNSET)
         return await self.driver.call(tool, arguments)
 
     async def call_tool(
@@ -254,6 +324,7 @@ class Session(Generic[OutputT]):
             arguments: Its arguments.
             by: Who makes the call, for the journal.
         """
+        self.set_deps(UNSET)
         return await self.driver.call(tool, dict(arguments), by=by)
 
     async def delegate(self, task: str, agent: str = "", **more: Any) -> ToolResult:
@@ -263,6 +334,7 @@ class Session(Generic[OutputT]):
         The result's data is described in `engine.delegation.delegation`. Never raises for what the
         sub-agent does.
         """
+        self.set_deps(UNSET)
         return await self.driver.call("delegate", {"task": task, "agent": agent, **more})
 
     def cancel(self) -> bool:
@@ -296,6 +368,18 @@ class Session(Generic[OutputT]):
         one. A message from a `source` other than the person is data to the model.
         """
         self.driver.inbox.put(text, source)
+
+    def set_deps(self, deps: Any) -> None:
+        """Give the session its dependencies; `UNSET` checks that it has them.
+
+        Raises:
+            ConfigError: They are missing, or of another type than `Agent(deps_type=...)`.
+        """
+        if deps is UNSET and (self._has_deps or self.deps_type is None):
+            return
+        check_deps(deps, self.deps_type)
+        self._has_deps = True
+        self.driver.deps = None if deps is UNSET else deps
 
     def add_context(self, text: str) -> None:
         """Add text to the history as the person's message, without asking for an answer."""
@@ -567,6 +651,7 @@ class Session(Generic[OutputT]):
             self.id,
             finish.missing,
             None if self.cost is None else cost_in_dollars(finish.usage),
+            MessageHistory(tuple(machine.history)),
         )
 
     def _raise_failure(self, finish: FinishRun) -> None:

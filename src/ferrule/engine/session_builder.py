@@ -31,7 +31,7 @@ from .driver import Driver, DriverExtension, SessionHost
 from .hooks.call_hooks import Hook
 from .model_connection import ModelConnection
 from .offered_tools import OfferedTools
-from .session import Session
+from .session import RunDefaults, Session
 from .session_log import SessionLog
 from .write_batching import WriteBatch
 
@@ -53,7 +53,7 @@ class SessionSource(Protocol):
     context: ContextOptions
     output: typed_output.AgentOutput | None
     artifacts: RunArtifacts | None
-    run_defaults: tuple[int, tuple[str, ...]]
+    run_defaults: RunDefaults
     tenant: str
     user: str
     clock: Clock
@@ -122,7 +122,7 @@ def build_session(
         machine,
         dispatcher,
         SessionLog(agent.journal, identity, agent.write_batch),
-        _AgentModel(agent, system, agent.context),
+        _AgentModel(agent, system, machine, agent.context),
         SessionHost(agent.approver, resources, agent.interruptible, agent.unclosed),
         extensions,
     )
@@ -133,8 +133,7 @@ def build_session(
     if discovery is not None:
         discovery.usable = dispatcher.is_usable
         discovery.record = driver.log.add
-    join, require = agent.run_defaults
-    return Session(session_id, driver, agent.model, agent.limits, join, require, system)
+    return Session(session_id, driver, agent.model, agent.limits, agent.run_defaults, system)
 
 
 @frozen
@@ -143,13 +142,19 @@ class _AgentModel:
 
     agent: SessionSource
     system: str
+    machine: Machine
     context: ContextOptions
+
+    @property
+    def system_text(self) -> str:
+        """The system text, with what functions of the program said for the first run."""
+        return "\n\n".join(filter(None, (self.system, self.machine.first_instructions)))
 
     async def measure_window(self) -> WindowSurroundings:
         """Measure what an exchange takes of the model's context window."""
         model = self.agent.connection
         return await measure_window(
-            model.client, model.options, self.system, self.agent.offered_tools.specs()
+            model.client, model.options, self.system_text, self.agent.offered_tools.specs()
         )
 
     async def open(self, driver: Driver) -> Exchange:
@@ -189,7 +194,7 @@ class _AgentModel:
         if tool_mode == "auto" and not agent.fallback and specs:
             tool_mode = choose_tool_mode(await model.client.capabilities())
         if agent.output is None:
-            exchange = await self._open_plain(driver, tool_mode, self.system, specs, options)
+            exchange = await self._open_plain(driver, tool_mode, self.system_text, specs, options)
         else:
             exchange = await self._open_for_output(driver, tool_mode, specs, options, agent.output)
         intake = driver.dispatcher.artifact_intake
@@ -236,7 +241,7 @@ class _AgentModel:
             modes = list_output_modes(capabilities, has_tools=bool(specs), native=native)
 
         async def open(section: str, added: tuple[ToolSpec, ...]) -> Exchange:
-            system = "\n\n".join(part for part in (self.system, section) if part)
+            system = "\n\n".join(part for part in (self.system_text, section) if part)
             return await self._open_plain(driver, tool_mode, system, (*specs, *added), options)
 
         return OutputExchange(open, output.format, modes, specs, native=native)

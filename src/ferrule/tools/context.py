@@ -4,13 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, TypeVar, get_args, get_origin
 
 from ferrule.core.calls import ToolResult
 from ferrule.core.errors import ConfigError
 from ferrule.core.events import CallConfined, CallHooked, FilesSeen
 from ferrule.core.identity import Identity
 
+if TYPE_CHECKING:
+    from typing_extensions import TypeVar as TypeVarWithDefault
+
+    DepsT = TypeVarWithDefault("DepsT", default=Any, covariant=True)
+else:
+    # The default is for type checkers; at run time it would need a library.
+    DepsT = TypeVar("DepsT", covariant=True)
 T = TypeVar("T")
 
 PROGRESS_TOPIC = "said"
@@ -27,10 +34,11 @@ HIDDEN_TOPICS = (PROGRESS_TOPIC, SANDBOX_TOPIC, ANSWER_TOPIC)
 
 
 @dataclass(slots=True)
-class Context:
+class Context(Generic[DepsT]):
     """The run as a handler sees it; passed to a parameter annotated with this type.
 
-    The parameter is not part of the schema.
+    The parameter is not part of the schema. `Context[Shop]` says which dependencies the handler
+    needs; an agent that has others refuses the tool.
 
     Attributes:
         identity: The tenant, user, session and run.
@@ -52,6 +60,8 @@ class Context:
             sandbox of a program). Raises JournalError if it cannot; the handler must then stop.
         launched: Whether the call was answered and its work goes on as a task (`tools.launch`).
             Set by the dispatcher.
+        deps: The dependencies that the program gave the run (`Agent(deps_type=...)`); None if it
+            gave none.
     """
 
     identity: Identity
@@ -66,6 +76,7 @@ class Context:
     on_close: Callable[[Callable[[], Awaitable[None]]], None] = lambda closer: None
     record: Callable[[CallHooked | CallConfined | FilesSeen], None] = lambda event: None
     launched: bool = False
+    deps: DepsT = None  # pyright: ignore[reportAssignmentType]  a run without dependencies
 
     def resource(self, kind: type[T]) -> T:
         """Return the run's resource of a type, such as `context.resource(Workspace)`.
@@ -83,3 +94,15 @@ class Context:
         raise ConfigError(
             f"this tool needs a `{kind.__name__}`, and the run was given none", hint=hint
         )
+
+
+def is_context(annotation: object) -> bool:
+    """Return whether a parameter's annotation is `Context`, with or without a type in brackets."""
+    return annotation is Context or get_origin(annotation) is Context
+
+
+def find_deps_type(annotation: object) -> Any:
+    """Return the type of dependencies that a `Context[...]` asks for; Any if it asks for none."""
+    arguments = get_args(annotation)
+    wanted = arguments[0] if arguments else Any
+    return Any if isinstance(wanted, TypeVar) or wanted is object else wanted

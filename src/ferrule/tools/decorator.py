@@ -72,7 +72,8 @@ def tool(
     nested lists and dicts, dataclasses, typed dicts, pydantic models, and `Annotated` with a
     description (a string), a `Touch` or pydantic constraints. A parameter without a default is
     required. A parameter annotated with `Context` is filled in by Ferrule and hidden from the
-    model. The return type becomes the output schema.
+    model; `Context[Shop]` asks for dependencies of that type (`Agent(deps_type=...)`). The return
+    type becomes the output schema.
 
     A tool that declares no side effect runs without approval (you handed it over), but alone in its
     turn, and is never retried. `write`, `execute` and `external` need an approval unless `risk`
@@ -120,7 +121,7 @@ def tool_from_function(  # noqa: PLR0913  the keywords of `tool`, each by its na
             f"tool `{name}`: defer_loading is {defer_loading!r}", hint="say true or false"
         )
     documentation = parse_docstring(function.__doc__)
-    parameters, context, returns = read_signature(function, name, documentation)
+    signature = read_signature(function, name, documentation)
     try:
         effect = SideEffect(side_effect)
         level = Risk(risk) if risk is not None else _DEFAULT_RISK[effect]
@@ -130,15 +131,16 @@ def tool_from_function(  # noqa: PLR0913  the keywords of `tool`, each by its na
     return Tool(
         name=name,
         description=description or documentation.description or name.replace("_", " "),
-        arguments=_arguments(name, parameters),
+        arguments=_arguments(name, signature.parameters),
         handler=function,
-        output=_output(name, returns),
+        output=_output(name, signature.returns),
         side_effect=effect,
         risk=level,
-        touches={p.name: p.touch for p in parameters if p.touch},
+        touches={one.name: one.touch for one in signature.parameters if one.touch},
         reliability=limits,
         is_async=inspect.iscoroutinefunction(function),
-        context_parameter=context,
+        context_parameter=signature.context,
+        deps_type=signature.deps_type,
         namespace=namespace,
         scopes=frozenset(scopes),
         examples=tuple(examples),

@@ -127,6 +127,7 @@ class Tool:
         handler: Takes the checked values by keyword, and a `Context` under `context_parameter` if
             that is set. Sync handlers run in a thread, async ones on the event loop. It returns
             text or a JSON-compatible value, or raises `ToolFailed`.
+        deps_type: The type of the dependencies that its `Context[...]` asks for.
         side_effect: With `risk`, decides whether a call needs an approval.
         touches: Maps parameter names to what their values name.
         polls: Exempts the tool from the check for repeated calls.
@@ -154,6 +155,7 @@ class Tool:
     idempotent: bool = False
     is_async: bool = False
     context_parameter: str | None = None
+    deps_type: Any = Any
     polls: bool = False
     parallel: bool = True
     preview: Preview | None = None

@@ -16,7 +16,7 @@ from typing import Annotated, Any, TypeGuard, get_args, get_origin, get_type_hin
 from ferrule.core.errors import ToolDefinitionError
 from ferrule.core.value_class import frozen
 
-from .context import Context
+from .context import find_deps_type, is_context
 from .definition import Touch
 from .docstring import Documentation
 
@@ -41,14 +41,27 @@ class Parameter:
     """Whether `Annotated` holds constraints that only pydantic understands."""
 
 
+@frozen
+class ToolSignature:
+    """What a function's signature says of a tool.
+
+    Attributes:
+        parameters: Those that a model fills in.
+        context: The name of the `Context` parameter; None if there is none.
+        deps_type: The dependencies that `Context[...]` asks for; Any if it asks for none.
+        returns: The return annotation.
+    """
+
+    parameters: list[Parameter]
+    context: str | None
+    deps_type: Any
+    returns: Any
+
+
 def read_signature(
     function: Callable[..., Any], tool: str, documentation: Documentation
-) -> tuple[list[Parameter], str | None, Any]:
+) -> ToolSignature:
     """Read a function's signature.
-
-    Returns:
-        The parameters, the name of the `Context` parameter if there is one, and the return
-        annotation.
 
     Raises:
         ToolDefinitionError: A parameter has no type, or cannot be part of a JSON object.
@@ -61,7 +74,7 @@ def read_signature(
             hint="define the types at module level, or give the tool a schema with `define_tool`",
         ) from error
     parameters: list[Parameter] = []
-    context = context_parameter(hints)
+    context = find_context_parameter(hints)
     for name, default in iter_defaults(function, tool):
         if name not in hints and name in ("self", "cls") and not parameters:
             raise ToolDefinitionError(
@@ -75,15 +88,18 @@ def read_signature(
                 f"tool `{tool}`: parameter `{name}` has no type",
                 hint=f"write `{name}: str`, for example",
             )
-        if hints[name] is Context:
+        if is_context(hints[name]):
             continue
         parameters.append(_make_parameter(name, hints[name], default, documentation))
-    return parameters, context, hints.get("return", inspect.Signature.empty)
+    deps_type = Any if context is None else find_deps_type(hints[context])
+    return ToolSignature(
+        parameters, context, deps_type, hints.get("return", inspect.Signature.empty)
+    )
 
 
-def context_parameter(annotations: Mapping[str, Any]) -> str | None:
+def find_context_parameter(annotations: Mapping[str, Any]) -> str | None:
     """Return the name of the parameter that is annotated as `Context`, if there is one."""
-    names = (name for name, kind in annotations.items() if kind is Context and name != "return")
+    names = (name for name, kind in annotations.items() if is_context(kind) and name != "return")
     return next(names, None)
 
 

@@ -188,6 +188,7 @@ class DelegatedTask:
                 approver=approver,
                 hooks=(*self.driver.hooks.added, *definition.hooks),
                 output_type=definition.output_type,
+                deps=self.context.deps,
                 lineage=above.for_sub_agent(
                     limits, definition.name, self.context.identity.session, self.context.call_id
                 ),

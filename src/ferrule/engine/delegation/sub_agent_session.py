@@ -71,7 +71,7 @@ class SubAgentParts:
     """What a sub-agent has of its own, instead of the delegating agent's.
 
     `model` is "" for the same model. `gate` is the session's and not the agent's: what was granted
-    for the session holds for its sub-agents.
+    for the session holds for its sub-agents. `deps` are the delegating run's.
     """
 
     session_id: str
@@ -84,3 +84,4 @@ class SubAgentParts:
     hooks: tuple[EventHook, ...]
     lineage: Lineage
     output_type: object = str
+    deps: object = None

@@ -115,16 +115,16 @@ async def ask_agent(
     done = unwrap_result(await context.call(DELEGATE, {"task": task, "agent": agent, **more}))
     if output_type is str or "answer" not in done:
         return done
-    return {**done, "answer": await _read_answer(done["answer"], agent, output_type)}
+    return {**done, "answer": await _read_answer(context, done["answer"], agent, output_type)}
 
 
-async def _read_answer(answer: Any, agent: str, output_type: object) -> Any:
+async def _read_answer(context: Context, answer: Any, agent: str, output_type: object) -> Any:
     from ferrule.engine.output.output_type import parse_output_type
 
     parsed = parse_output_type(output_type)
     if parsed is None:
         return answer
-    checked = await parsed.check(encode_json(answer))
+    checked = await parsed.check(encode_json(answer), context)
     if checked.problems:
         found = "; ".join(checked.problems)
         raise ToolFailed(

@@ -12,6 +12,7 @@ from ferrule.core.output import OUTPUT_RETRIES, OutputRequest
 from ferrule.core.value_class import frozen
 from ferrule.models.client import OutputModeOption
 from ferrule.models.output_modes import OutputFormat, check_output_mode
+from ferrule.tools.context import Context
 
 from .output_type import OutputType, SchemaType, parse_output_type
 
@@ -69,11 +70,11 @@ class OutputCheck:
         schema = cast("dict[str, Any]", json.loads(request.schema))
         return cls(SchemaType(schema), request)
 
-    async def run(self, answer: str) -> OutputChecked:
+    async def run(self, answer: str, context: Context[Any]) -> OutputChecked:
         """Check an answer. The value is kept in `value`."""
         self.error = None
         try:
-            checked = await self.output.check(answer)
+            checked = await self.output.check(answer, context)
         except Exception as error:  # noqa: BLE001  boundary: somebody's function; `run` raises from it
             self.error = error
             name = type(error).__name__

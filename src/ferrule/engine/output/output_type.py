@@ -12,13 +12,15 @@ import inspect
 import json
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
-from functools import cached_property
+from functools import cached_property, partial
 from types import UnionType
 from typing import Any, Union, cast, get_args, get_origin, get_type_hints
 
 from ferrule.core.calls import encode_json
 from ferrule.core.errors import ConfigError, RetryCall
 from ferrule.core.value_class import frozen
+from ferrule.tools.context import Context, find_deps_type, is_context
+from ferrule.tools.parameters import find_context_parameter
 from ferrule.tools.pydantic_schemas import describe_errors, drop_titles, make_portable
 
 from .json_answer import JsonAnswer, drop_nulls, find_json
@@ -73,26 +75,35 @@ class OutputType(ABC):
         """The schema as compact JSON."""
         return encode_json(self.schema)
 
-    async def check(self, answer: str) -> CheckedOutput:
-        """Return what an answer gives. Never raises for what a model wrote."""
+    async def check(self, answer: str, context: Context[Any]) -> CheckedOutput:
+        """Return what an answer gives. Never raises for what a model wrote.
+
+        Args:
+            answer: The model's text.
+            context: The run, for functions and validators.
+        """
         found = find_json(answer, lists=self.is_wrapped)
         if found.is_text:
-            return await self.finish(self.read_text(found.text, found.problem))
+            return await self.finish(self.read_text(found.text, found.problem, context), context)
         if found.problem:
             return CheckedOutput(problems=(found.problem,))
-        return await self.finish(self.read(found))
+        return await self.finish(self.read(found, context), context)
 
     @abstractmethod
-    def read(self, answer: JsonAnswer) -> CheckedOutput:
+    def read(self, answer: JsonAnswer, context: Context[Any]) -> CheckedOutput:
         """Return the value of an answer's JSON."""
 
-    def read_text(self, text: str, problem: str) -> CheckedOutput:
+    def read_text(self, text: str, problem: str, context: Context[Any]) -> CheckedOutput:
         """Return the value of an answer without JSON."""
         return CheckedOutput(problems=(problem,))
 
-    async def finish(self, checked: CheckedOutput) -> CheckedOutput:
+    async def finish(self, checked: CheckedOutput, context: Context[Any]) -> CheckedOutput:
         """Return the output that a value becomes."""
         return checked
+
+    def list_wanted_deps(self) -> list[tuple[str, Any]]:
+        """Return the functions that ask for dependencies, by name, each with their type."""
+        return []
 
 
 class SchemaType(OutputType):
@@ -114,7 +125,7 @@ class SchemaType(OutputType):
             ) from error
         self.hint = Any
 
-    def read(self, answer: JsonAnswer) -> CheckedOutput:
+    def read(self, answer: JsonAnswer, context: Context[Any]) -> CheckedOutput:
         value: Any = json.loads(answer.text)
         if self.is_wrapped:
             value = _unwrap(value)
@@ -159,15 +170,17 @@ class PydanticType(OutputType):
         is_union = get_origin(hint) in (Union, UnionType)
         self.takes_text = is_union and str in get_args(hint)
 
-    def read(self, answer: JsonAnswer) -> CheckedOutput:
+    def read(self, answer: JsonAnswer, context: Context[Any]) -> CheckedOutput:
         value = answer.value
         if self.is_wrapped and isinstance(value, dict) and set(cast("Any", value)) == {VALUE}:
-            return self._validate(self._wrapper.model_validate_json, answer, VALUE)
-        return self._validate(self._adapter.validate_json, answer, "")
+            validate = partial(self._wrapper.model_validate_json, context=context)
+            return self._validate(validate, answer, VALUE)
+        return self._validate(partial(self._adapter.validate_json, context=context), answer, "")
 
-    def read_text(self, text: str, problem: str) -> CheckedOutput:
+    def read_text(self, text: str, problem: str, context: Context[Any]) -> CheckedOutput:
         if self.takes_text or (self.is_wrapped and len(text) <= MAX_TEXT):
-            value = self._validate_strictly(self._adapter.validate_json, encode_json(text))
+            validate = partial(self._adapter.validate_json, context=context)
+            value = self._validate_strictly(validate, encode_json(text))
             if value is not _MISSING:
                 return self._encode(value, ())
         return CheckedOutput(problems=(problem,))
@@ -220,7 +233,10 @@ class FunctionType(OutputType):
         self._function = function
         self.name = getattr(function, "__name__", type(function).__name__)
         parameters, hints = _read_parameters(function, self.name)
+        self._context_name = find_context_parameter(hints)
+        self._deps_type = find_deps_type(hints[self._context_name]) if self._context_name else Any
         self._names = [one.name for one in parameters]
+        self._unnamed = [one.name for one in parameters if one.kind is one.POSITIONAL_ONLY]
         self._is_single = len(parameters) == 1
         if self._is_single:
             self._input = PydanticType(hints[parameters[0].name])
@@ -233,26 +249,31 @@ class FunctionType(OutputType):
         if description and "description" not in self.schema:
             self.schema = {"description": description, **self.schema}
 
-    def read(self, answer: JsonAnswer) -> CheckedOutput:
-        return self._input.read(answer)
+    def read(self, answer: JsonAnswer, context: Context[Any]) -> CheckedOutput:
+        return self._input.read(answer, context)
 
-    def read_text(self, text: str, problem: str) -> CheckedOutput:
-        return self._input.read_text(text, problem)
+    def read_text(self, text: str, problem: str, context: Context[Any]) -> CheckedOutput:
+        return self._input.read_text(text, problem, context)
 
-    async def finish(self, checked: CheckedOutput) -> CheckedOutput:
+    async def finish(self, checked: CheckedOutput, context: Context[Any]) -> CheckedOutput:
         """Give the value to the function. `RetryCall` sends the answer back."""
         if checked.problems:
             return checked
-        given: Any = checked.value
+        if self._is_single:
+            named = {self._names[0]: checked.value}
+        else:
+            named = {name: getattr(checked.value, name) for name in self._names}
+        if self._context_name:
+            named[self._context_name] = context
+        unnamed = [named.pop(name) for name in self._unnamed]
         try:
-            if self._is_single:
-                output = await _call(self._function, given)
-            else:
-                named = {name: getattr(given, name) for name in self._names}
-                output = await _call(self._function, **named)
+            output = await _call(self._function, unnamed, named)
         except RetryCall as error:
             return CheckedOutput(problems=(error.message,))
         return CheckedOutput(output, _encode_output(output), (), checked.repairs)
+
+    def list_wanted_deps(self) -> list[tuple[str, Any]]:
+        return [(self.name, self._deps_type)]
 
 
 class ChoiceType(OutputType):
@@ -271,7 +292,7 @@ class ChoiceType(OutputType):
             self._choices[name] = _parse_one(one)
         self.schema = _choice_schema(self._choices)
 
-    def read(self, answer: JsonAnswer) -> CheckedOutput:
+    def read(self, answer: JsonAnswer, context: Context[Any]) -> CheckedOutput:
         value = _unwrap(answer.value)
         name = cast("dict[str, Any]", value).get(CHOICE) if isinstance(value, dict) else None
         if not isinstance(name, str) or name not in self._choices or VALUE not in value:
@@ -281,12 +302,15 @@ class ChoiceType(OutputType):
         text = encode_json(value[VALUE])
         return CheckedOutput((name, JsonAnswer(text, value[VALUE])))
 
-    async def finish(self, checked: CheckedOutput) -> CheckedOutput:
+    async def finish(self, checked: CheckedOutput, context: Context[Any]) -> CheckedOutput:
         if checked.problems:
             return checked
         name, answer = checked.value
         chosen = self._choices[name]
-        return await chosen.finish(chosen.read(answer))
+        return await chosen.finish(chosen.read(answer, context), context)
+
+    def list_wanted_deps(self) -> list[tuple[str, Any]]:
+        return [wanted for one in self._choices.values() for wanted in one.list_wanted_deps()]
 
 
 def parse_output_type(given: object) -> OutputType | None:
@@ -336,7 +360,10 @@ def _read_parameters(
         hints = get_type_hints(function, include_extras=True)
     except NameError as error:
         raise ConfigError(f"output_type: the function `{name}`: {error}") from error
-    parameters = list(inspect.signature(function).parameters.values())
+    signature = inspect.signature(function)
+    parameters = [
+        one for one in signature.parameters.values() if not is_context(hints.get(one.name))
+    ]
     untyped = [one.name for one in parameters if one.name not in hints]
     if untyped or not parameters:
         found = f"`{untyped[0]}` has no type" if untyped else "it takes no value"
@@ -363,10 +390,12 @@ def _make_record(
     return create_model(name, __config__=ConfigDict(extra="forbid"), **fields)
 
 
-async def _call(function: Callable[..., Any], *given: Any, **named: Any) -> Any:
+async def _call(
+    function: Callable[..., Any], unnamed: Sequence[Any], named: Mapping[str, Any]
+) -> Any:
     if inspect.iscoroutinefunction(function):
-        return await function(*given, **named)
-    output = await asyncio.to_thread(function, *given, **named)
+        return await function(*unnamed, **named)
+    output = await asyncio.to_thread(function, *unnamed, **named)
     return await output if inspect.isawaitable(output) else output
 
 

@@ -42,6 +42,7 @@ class RecordedMessage:
     join: int = 0
     require: tuple[str, ...] = ()
     output_request: OutputRequest | None = None
+    instructions: str = ""
 
 
 @frozen
@@ -57,6 +58,7 @@ class Recording:
         answers: The model's answers.
         results: Each call with its result, in the order of the results.
         calls_by_run: The model's calls after each message that started a run.
+        history: The messages that it began with, as JSON (`core.message_json`); "" if none.
     """
 
     session: str
@@ -67,6 +69,7 @@ class Recording:
     answers: tuple[ModelAnswered, ...]
     results: tuple[tuple[ToolCall, ToolResult], ...]
     calls_by_run: tuple[tuple[ToolCall, ...], ...]
+    history: str = ""
 
     @classmethod
     def of(cls, records: Iterable[events.JournalRecord]) -> Recording:
@@ -90,6 +93,7 @@ class Recording:
             tuple(reading.answers),
             tuple(reading.results),
             tuple(tuple(calls) for calls in reading.made),
+            reading.history,
         )
 
 
@@ -101,6 +105,7 @@ class _Reading:
         self.messages: list[RecordedMessage] = []
         self.answers: list[ModelAnswered] = []
         self.results: list[tuple[ToolCall, ToolResult]] = []
+        self.history = ""
         self._calls: dict[str, ToolCall] = {}
 
     def take(self, event: events.Event) -> None:
@@ -124,11 +129,14 @@ class _Reading:
                         event.join,
                         event.require,
                         event.output_request,
+                        event.instructions,
                     )
                 )
                 self.made.append([])
             case events.RunFinished() if self.messages:
                 self.messages[-1] = replace(self.messages[-1], finished=event)
+            case events.HistoryGiven():
+                self.history = self.history or event.messages
             case events.ContextAdded():
                 self.messages.append(RecordedMessage(event.text))
             case events.DirectCall():

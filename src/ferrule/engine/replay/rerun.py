@@ -26,6 +26,7 @@ from ferrule.core.required_tools import ALTERNATIVE_SEPARATOR
 from ferrule.core.value_class import frozen
 from ferrule.core.vocabulary import RunStop
 from ferrule.engine.agent import Agent
+from ferrule.engine.dependencies import UNSET
 from ferrule.engine.live_events import Live
 from ferrule.models.client import ModelClient
 from ferrule.tools.catalog import Catalog
@@ -105,6 +106,7 @@ async def rerun(
     *,
     model: str | ModelClient | None = None,
     tools: Literal["recorded", "live"] = "recorded",
+    deps: object = UNSET,
 ) -> RerunReport:
     """Run all messages of a recording again, one after another, in a copy of `agent`.
 
@@ -113,6 +115,7 @@ async def rerun(
         agent: The agent to copy.
         model: The model to ask; None gives the recorded answers.
         tools: Whether calls get the recorded results or run.
+        deps: The dependencies of calls that run, if the agent has any.
 
     Raises:
         ConfigError: Nothing would differ from `engine.replay.replay`.
@@ -124,7 +127,11 @@ async def rerun(
         )
     answers = RecordedTools(recording) if tools == "recorded" else None
     copied, session = agent.open_rehearsal(
-        RecordedModel(recording) if model is None else model, recording.system, answers
+        RecordedModel(recording) if model is None else model,
+        answers,
+        system=recording.system,
+        history=recording.history,
+        deps=deps,
     )
     missing = tuple(name for name in recording.tools if agent.catalog.get(name) is None)
     seen = _RunObserver(answers)
@@ -140,6 +147,7 @@ async def rerun(
             session.join = message.join
             session.require = _select_existing(message.require, agent.catalog)
             session.expect_output(message.output_request)
+            session.recorded_instructions = message.instructions
             seen.clear()
             try:
                 await session.run(message.text)

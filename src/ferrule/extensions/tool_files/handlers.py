@@ -18,11 +18,11 @@ from ferrule.core.errors import ConfigError, ToolFailed
 from ferrule.extensions.builtins.dispatch import Builtins, ScriptEnvironment
 from ferrule.extensions.starlark.pool import WorkerPool, background_pool, shared_pool
 from ferrule.extensions.starlark.script import Script, ScriptLimits
-from ferrule.tools.context import PROGRESS_TOPIC, Context
+from ferrule.tools.context import PROGRESS_TOPIC, Context, is_context
 from ferrule.tools.define import define_tool
 from ferrule.tools.definition import Tool
 from ferrule.tools.launch import Launch
-from ferrule.tools.parameters import context_parameter
+from ferrule.tools.parameters import find_context_parameter
 from ferrule.tools.reliability import RETRIED_CLASSES, Reliability
 
 from .bundles import BundleCondition
@@ -162,7 +162,7 @@ def _check_fit(file: ToolFile, handler: Callable[..., Any]) -> tuple[str | None,
         name: parameter
         for name, parameter in parameters.items()
         if parameter.kind in (parameter.POSITIONAL_OR_KEYWORD, parameter.KEYWORD_ONLY)
-        and parameter.annotation is not Context
+        and not is_context(parameter.annotation)
     }
     declared: Mapping[str, Any] = file.schema.get("properties", {})
     always_given = {*file.schema.get("required", ())}
@@ -183,7 +183,7 @@ def _check_fit(file: ToolFile, handler: Callable[..., Any]) -> tuple[str | None,
             f"{file.file}: its handler {where} does not fit: {'; '.join(problems)}", hint=hint
         )
     annotations = {name: parameter.annotation for name, parameter in parameters.items()}
-    return context_parameter(annotations), accepts_others
+    return find_context_parameter(annotations), accepts_others
 
 
 def _script_handler(

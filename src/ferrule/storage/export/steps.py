@@ -20,6 +20,7 @@ from ferrule.core.events import (
     DelegationStarted,
     DirectCall,
     Event,
+    HistoryGiven,
     JournalRecord,
     ModelAnswered,
     ModelFailed,
@@ -268,6 +269,8 @@ def _other_step(event: Event) -> Step | None:
     match event:
         case ContextAdded():
             return ContextStep(event.text)
+        case HistoryGiven():
+            return ContextStep(event.messages)
         case NoticeGiven(source=source) if source == PERSON_SOURCE:
             return ContextStep(event.text)
         case NoticeGiven():
