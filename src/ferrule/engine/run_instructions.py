@@ -53,8 +53,8 @@ def parse_instructions(given: Instructions, deps_type: Any) -> tuple[str, RunIns
     if isinstance(given, str):
         return given, None
     parts: list[Any] = [given]
-    if isinstance(given, Iterable) and not callable(given):
-        parts = list(cast("Iterable[Any]", given))
+    if not callable(given) and isinstance(given, Iterable):  # pyright: ignore[reportUnnecessaryIsInstance]  said by programs
+        parts = [*given]
     texts: list[str] = []
     functions: list[Any] = []
     for part in parts:

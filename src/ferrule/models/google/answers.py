@@ -24,11 +24,12 @@ from jiter import from_json
 from ferrule.core.calls import ToolCall, encode_json
 from ferrule.core.errors import ProviderError
 from ferrule.core.events import ModelAnswered, Usage
+from ferrule.core.vocabulary import AnswerStop
 from ferrule.models.answer_building import AnswerBuilder, join_surrogates, objects_in, token_count
 from ferrule.models.exact_json import seal, split_elements, split_members
 from ferrule.models.provider_errors import error_from_object
 
-STOP_REASONS = {"STOP": "end", "MAX_TOKENS": "length"}
+STOP_REASONS: dict[str, AnswerStop] = {"STOP": "end", "MAX_TOKENS": "length"}
 """`finishReason` as `ModelAnswered.stop`."""
 
 WITHHELD = frozenset(
@@ -136,7 +137,9 @@ class ContentBuilder:
             model: The full name of the model that wrote it.
             names: Maps the names that were sent to tool names.
         """
-        stop = "filter" if self.stop in WITHHELD else STOP_REASONS.get(self.stop, "end")
+        stop: AnswerStop = STOP_REASONS.get(self.stop, "end")
+        if self.stop in WITHHELD:
+            stop = "filter"
         if self.calls and stop == "end":
             stop = "calls"
         calls = [replace(call, tool=names.get(call.tool, call.tool)) for call in self.calls]
