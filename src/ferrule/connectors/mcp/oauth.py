@@ -52,7 +52,7 @@ class FileTokenStorage:
     """
 
     context: Any = None
-    """The context of the provider that uses this storage (`mcp.client.auth`)."""
+    """What the library knows of a sign-in: the context of the provider that uses this storage."""
 
     def __init__(self, server: McpServer, url: str, folder: Path | None = None) -> None:
         key = hashlib.sha256(url.encode()).hexdigest()[:16]

@@ -4,7 +4,8 @@ Only text that is understood completely is changed: `permissions.command_analysi
 problem in it, every node of its syntax tree is of a kind listed here, and nothing in it changes the
 shell for what comes later (functions, aliases, traps, `exec`). Whatever is not known to be harmless
 is a reason to leave the text alone: that costs at most a command that has to be run again, while a
-mistake costs a wrong answer.
+mistake costs a wrong answer. So two readers that share no code must agree: what tree-sitter-bash
+makes of the text is used only where the gate's own reader found nothing to ask about.
 """
 
 from __future__ import annotations
@@ -95,7 +96,7 @@ def find_last_pipeline(text: str, *, bash: bool) -> Pipeline:
 
 
 def _parse(source: bytes) -> Node:
-    import tree_sitter  # heavy: `analyse_command` has loaded it by now
+    import tree_sitter  # heavy
     import tree_sitter_bash
 
     language = tree_sitter.Language(tree_sitter_bash.language())
