@@ -131,6 +131,8 @@ def test_words_after_a_redirect_belong_to_the_command() -> None:
     [
         ("rm -rf x", "destructive"),
         ("git reset --hard", "destructive"),
+        ("git branch -D topic", "destructive"),
+        ("git branch --delete topic", "destructive"),
         ("find . -delete", "destructive"),
         ("ls > x", "write_intent"),
         ("sed -i s/a/b/ x", "write_intent"),
@@ -165,7 +167,15 @@ def test_labels_name_what_to_mind(command: str, label: str) -> None:
 
 @pytest.mark.parametrize(
     "command",
-    ["ls", "git log", "grep -rn '/api/' src", "echo rm", "git push", "curl https://e.example"],
+    [
+        "ls",
+        "git log",
+        "git log -d",
+        "grep -rn '/api/' src",
+        "echo rm",
+        "git push",
+        "curl https://e.example",
+    ],
 )
 def test_harmless_commands_carry_no_alarming_label(command: str) -> None:
     assert look(command).labels <= {"write_intent"}

@@ -393,6 +393,7 @@ def test_another_name_of_a_secret_inside_is_not_read(workspace: Workspace, root:
     assert workspace.read("notes.txt") == SECRET
 
 
+@pytest.mark.proves("workspace.hard-link")
 def test_two_ordinary_names_of_one_file_are_read(
     workspace: Workspace, root: Path, outside: Path
 ) -> None:
@@ -402,6 +403,7 @@ def test_two_ordinary_names_of_one_file_are_read(
     assert refused(lambda: workspace.read("a.txt")).error_type is ErrorType.PERMISSION_DENIED
 
 
+@pytest.mark.proves("workspace.hard-link")
 def test_a_person_can_allow_linked_files(root: Path, outside: Path) -> None:
     os.link(outside / "secret.txt", root / "cached.py")
     assert Workspace(root, linked=True).read("cached.py") == SECRET

@@ -25,6 +25,7 @@ from ferrule.small_models.request import Request
 from ferrule.small_models.slots import read_slots
 from ferrule.small_models.spans import find_spans, parse_number, split_atoms
 from ferrule.small_models.tool_choice import ToolChooser, ToolOffer, request_prompt, ridge
+from ferrule.small_models.units import is_unit_for
 
 
 class Model:
@@ -113,6 +114,23 @@ def test_every_span_is_found_in_the_request(request_text: str) -> None:
 )
 def test_numbers_are_read_with_their_units(text: str, value: float | None) -> None:
     assert parse_number(text) == value
+
+
+@pytest.mark.proves("small.copies")
+@pytest.mark.parametrize(
+    ("unit", "words", "fits"),
+    [
+        ("minute", {"seconds", "minute"}, True),
+        ("crate", {"crate", "count"}, True),
+        ("crate", {"count"}, None),
+        ("", {"count"}, None),
+        ("minute", {"count"}, None),
+    ],
+)
+def test_a_word_is_a_unit_of_a_parameter_that_names_it(
+    unit: str, words: set[str], fits: bool | None
+) -> None:
+    assert is_unit_for(unit, frozenset(words)) is fits
 
 
 @pytest.mark.proves("small.copies")

@@ -303,6 +303,7 @@ SOURCES = {
         "1: int main(int argc, char **argv)",
     ),
     "a.md": ("# Title\ntext\n## Part\n#nothing\n", "1: # Title\n3: ## Part"),
+    "a.markdown": ("# Title\n", "1: # Title"),
     "a.sql": ("CREATE TABLE t (a int);\nselect 1;\n", "1: CREATE TABLE t (a int);"),
     "plain.txt": ("nothing here\n", "[no definitions found in `plain.txt`, 1 line]"),
     "bom.py": ("\ufeffdef f(): pass\n", "1: def f()"),

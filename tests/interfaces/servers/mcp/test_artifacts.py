@@ -52,6 +52,8 @@ async def test_a_large_result_is_a_stub_with_a_link_to_what_can_be_read_in_parts
         assert "".join(parts) == WHOLE and len(parts) > 10
         (middle,) = (await client.read_resource(f"{uri}?offset=12&size=11")).contents
         assert middle.text == "book 000001"
+        (first,) = (await client.read_resource(f"{uri}?size=1")).contents
+        assert first.text == WHOLE[0]
         assert [one.uri for one in (await client.list_resources()).resources] == [uri]
 
 
