@@ -66,7 +66,7 @@ async def ask(agent: Agent, question: str) -> None:
     async for item in agent.stream(question):
         if isinstance(item, ModelAnswered):
             for call in item.calls:
-                print(f"  call    {call.tool} {call.arguments}   ({item.way})")
+                print(f"  call    {call.tool} {call.arguments}   ({item.tool_mode})")
         elif isinstance(item, CallEvaluated):
             print(f"  gate    {item.verdict}: {item.reason}")
         elif isinstance(item, ToolAnswered):

@@ -233,7 +233,7 @@ def test_which_fields_have_a_closed_vocabulary() -> None:
         "delegation.finished stop",
         "limit.hit limit",
         "model.answered stop",
-        "model.answered way",
+        "model.answered tool_mode",
         "person.answered choice",
         "run.finished stop",
         "session.opened mode",

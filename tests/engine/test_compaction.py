@@ -612,7 +612,7 @@ async def test_a_session_goes_on_elsewhere_as_it_was_compacted() -> None:
 
 @pytest.mark.proves("compaction.replay")
 def test_a_recording_of_today_is_replayed_byte_for_byte_for_ever() -> None:
-    path = Path(__file__).parent.parent / "corpus" / "v1" / "compacted.jsonl"
+    path = Path(__file__).parent.parent / "corpus" / "v2" / "compacted.jsonl"
     with path.open(encoding="utf-8") as file, SqliteJournal(":memory:") as journal:
         (session,) = import_jsonl(journal, file)
         replayed = replay(journal.records(session))

@@ -114,5 +114,5 @@ async def test_the_real_llama_cpp_server_is_asked_in_a_way_it_can(llama_url: str
     )
     _, items = await run(agent, "What is the weather in Paris?")
     answers = [item for item in items if isinstance(item, ModelAnswered)]
-    assert answers[0].way == "constrained"
+    assert answers[0].tool_mode == "constrained"
     assert answers[0].text or [call.tool for call in answers[0].calls] == ["weather"]

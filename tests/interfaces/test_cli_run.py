@@ -169,7 +169,7 @@ def test_json_is_one_object_also_when_it_fails(
     ran = ferrule("run", "--json", "-m", script(a_call("list_files"), {"say": "ok"}), "go")
     made = json.loads(ran.out)
     assert (made["v"], made["text"], made["stop"], made["turns"], made["error"]) == (
-        1,
+        2,
         "ok",
         "done",
         2,
@@ -191,7 +191,7 @@ def test_json_stream_is_a_line_per_event_with_version_and_kind(
         "run", "--json-stream", "-m", script(a_call("list_files"), {"say": "all done"}), "go"
     )
     lines = [json.loads(line) for line in ran.lines]
-    assert all(line["v"] == 1 and line["kind"] for line in lines)
+    assert all(line["v"] == 2 and line["kind"] for line in lines)
     kinds = [line["kind"] for line in lines]
     assert kinds[0] == "session" and lines[0]["session"]
     for kind in ("run.started", "model.answered", "call.evaluated", "call.answered", "text.delta"):

@@ -60,7 +60,7 @@ async def test_a_reply_with_a_call_becomes_a_call_under_the_tools_full_name() ->
     model_client, exchange = opened(call(path="a.txt"))
     answer = await exchange.ask([ASKED])
     assert answer.calls == (ToolCall("", "files::read", '{"path":"a.txt"}'),)
-    assert (answer.text, answer.stop, answer.way) == ("", "calls", "constrained")
+    assert (answer.text, answer.stop, answer.tool_mode) == ("", "calls", "constrained")
     assert model_client.asks[0].schema == reply_schema([READ, TREE])
 
 

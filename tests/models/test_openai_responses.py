@@ -275,7 +275,7 @@ def test_a_history_of_another_provider_is_sent_as_words_and_calls() -> None:
     talk = Conversation(whole(message("3")))
     calls = (ToolCall("toolu_1", "math::add", '{"a":1}'),)
     foreign = AssistantMessage(
-        "So:", calls, "thoughts", '{"wire":"anthropic:m","calls":["toolu_1"],"content":[]}'
+        "So:", calls, "thoughts", '{"model":"anthropic:m","calls":["toolu_1"],"content":[]}'
     )
     talk.ask([*HELLO, foreign, ToolMessage("toolu_1", "math::add", "3")])
     assert talk.sent[0]["input"][1:] == [

@@ -96,7 +96,7 @@ def test_calls_are_read_out_of_the_text_and_only_prose_is_shown() -> None:
     heard = Heard()
     answer = run(open_text(model_client, "Be brief.", SPECS, ModelOptions()).ask(ASK, sink=heard))
     assert made(answer) == [("read_file", {"path": "a.txt"})]
-    assert (answer.text, answer.stop, answer.way, answer.calls[0].id) == (
+    assert (answer.text, answer.stop, answer.tool_mode, answer.calls[0].id) == (
         "I will look.",
         "calls",
         "text",
@@ -362,7 +362,7 @@ def test_commands_in_a_reply(reply: str, expected: list[tuple[str, Any]]) -> Non
     model_client = Scripted([says(reply)])
     answer = run(open_commands(model_client, "", [*SHIPPED, NOTES], ModelOptions()).ask(ASK))
     assert judged(answer) == expected
-    assert (answer.text, answer.way) == (reply, "commands")
+    assert (answer.text, answer.tool_mode) == (reply, "commands")
 
 
 @pytest.mark.proves("tool-modes.commands")
@@ -476,7 +476,7 @@ def test_a_refusal_of_tools_falls_to_text_says_so_and_keeps_the_history() -> Non
     heard = Heard()
     history = (*ASK, AssistantMessage("Hm."), UserMessage("Go on."))
     answer = run(exchange.ask(history, sink=heard))
-    assert (tool_mode, answer.way, made(answer)) == (
+    assert (tool_mode, answer.tool_mode, made(answer)) == (
         "native",
         "text",
         [("read_file", {"path": "a"})],
@@ -526,7 +526,7 @@ def test_calls_in_the_text_of_a_native_answer_are_run_and_said_to_be() -> None:
     exchange, _ = run(open_exchange(model_client, "auto", "S", SPECS))
     heard = Heard()
     answer = run(exchange.ask(ASK, sink=heard))
-    assert (made(answer), answer.text, answer.way) == (
+    assert (made(answer), answer.text, answer.tool_mode) == (
         [("read_file", {"path": "a"})],
         "I'll read it.",
         "text",
@@ -555,7 +555,7 @@ def test_only_marked_calls_count_in_a_native_answer(reply: str) -> None:
     exchange, _ = run(open_exchange(model_client, "auto", "S", SPECS))
     heard = Heard()
     answer = run(exchange.ask(ASK, sink=heard))
-    assert (answer.text, answer.calls, answer.way) == (reply, (), "native")
+    assert (answer.text, answer.calls, answer.tool_mode) == (reply, (), "native")
     assert [topic for topic, _ in heard.notices] == ["native_tool_fallback"] * (
         "read_file" in reply
     )

@@ -129,7 +129,7 @@ ADDED = [("math::add", '{"a":1,"b":2}')]
 @pytest.mark.proves("tool-modes.unknown-native")
 def test_a_gateway_that_nobody_knows_is_sent_the_tools_field() -> None:
     answers, falls, gateway = ask(plain)
-    assert (made(answers[0]), answers[0].way, falls) == (ADDED, "native", [])
+    assert (made(answers[0]), answers[0].tool_mode, falls) == (ADDED, "native", [])
     assert [tool["function"]["name"] for tool in gateway.asks[0]["tools"]] == ["math_add"]
     assert "math_add" not in json.dumps(gateway.asks[0]["messages"])
     assert len(gateway.asks) == 1
@@ -138,7 +138,7 @@ def test_a_gateway_that_nobody_knows_is_sent_the_tools_field() -> None:
 @pytest.mark.proves("tool-modes.unknown-native")
 def test_words_of_a_model_that_does_call_tools_are_kept_after_one_probe() -> None:
     answers, falls, gateway = ask(shy, asks=3)
-    assert [(answer.text, answer.way) for answer in answers] == [("Hello!", "native")] * 3
+    assert [(answer.text, answer.tool_mode) for answer in answers] == [("Hello!", "native")] * 3
     assert (falls, len(gateway.asks)) == ([], 4)
 
 
@@ -154,7 +154,7 @@ def test_words_of_a_model_that_does_call_tools_are_kept_after_one_probe() -> Non
 )
 def test_a_refusal_that_names_tools_falls_and_says_so(words: str) -> None:
     answers, falls, gateway = ask(refusing(words))
-    assert (made(answers[0]), answers[0].way) == (ADDED, "text")
+    assert (made(answers[0]), answers[0].tool_mode) == (ADDED, "text")
     assert "native is refused" in falls[0]
     assert words in falls[0]
     assert "math_add" in json.dumps(gateway.asks[-1]["messages"])
@@ -164,7 +164,7 @@ def test_a_refusal_that_names_tools_falls_and_says_so(words: str) -> None:
 @pytest.mark.parametrize("manner", [ignoring, without_schemas])
 def test_an_answer_that_ignores_the_tools_falls_and_says_so(manner: Manner) -> None:
     answers, falls, gateway = ask(manner, asks=2)
-    assert [(made(answer), answer.way) for answer in answers] == [(ADDED, "text")] * 2
+    assert [(made(answer), answer.tool_mode) for answer in answers] == [(ADDED, "text")] * 2
     assert "native is ignored" in falls[0]
     assert "constrained" in falls[1]
     probes = [asked for asked in gateway.asks if "report_ready" in json.dumps(asked["messages"])]
@@ -179,7 +179,7 @@ def test_a_probe_that_fails_changes_nothing_and_is_said() -> None:
         return message(content="Hello!")
 
     answers, falls, _ = ask(broken)
-    assert (answers[0].text, answers[0].way) == ("Hello!", "native")
+    assert (answers[0].text, answers[0].tool_mode) == ("Hello!", "native")
     assert "could not be found out" in falls[0]
 
 

@@ -17,7 +17,6 @@ GIVEN = {
     "abort": "asyncio's word for closing a transport at once",
     "multi_round_requests": "the word of the MCP specification",
     "round_number": "the number is rounded",
-    "way": "`ModelAnswered.way`: a field of the journal's format, and of receipts",
 }
 """Names that others gave, or in which a word means something else."""
 

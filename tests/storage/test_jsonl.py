@@ -1,4 +1,4 @@
-"""JSON lines: out and in is the same session, with its proof; old files load forever."""
+"""JSON lines: out and in is the same session, with its proof; the files of the corpus load."""
 
 from __future__ import annotations
 
@@ -154,6 +154,19 @@ def test_files_of_every_earlier_format_load_verify_and_rebuild_a_run(path: Path)
         assert [record.event for record in loaded if isinstance(record.event, Unknown)] == [
             Unknown("a.kind.of.the.future", {"kept": True})
         ]
+
+
+@pytest.mark.proves("export.jsonl-other-format")
+@pytest.mark.parametrize(("format", "code"), [(1, "journal_older"), (3, "journal_newer")])
+def test_an_export_of_another_format_is_refused_and_nothing_is_imported(
+    format: int, code: str
+) -> None:
+    header, *rest = exported()
+    lines = [header.replace('"format":2', f'"format":{format}'), *rest]
+    with SqliteJournal(":memory:") as journal:
+        with pytest.raises(JournalError, match=f"format {format}, this version reads only 2") as no:
+            import_jsonl(journal, lines)
+        assert no.value.code == code and not journal.sessions()
 
 
 def test_the_corpus_is_there() -> None:

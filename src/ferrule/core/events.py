@@ -61,8 +61,8 @@ from .vocabulary import (
     ToolMode,
 )
 
-FORMAT = 1
-"""The version of the event format. Files of every earlier version load forever (tests/corpus)."""
+FORMAT = 2
+"""The version of the event format. Journals and exports of another one are refused."""
 
 
 @frozen
@@ -236,9 +236,9 @@ class DirectCall:
 class ModelAnswered:
     """One complete answer of a model. `stop` is `end`, `calls`, `length` (cut) or `filter`.
 
-    `way` is the tool mode (native, constrained, text, commands); `raw` is the provider's own JSON
-    if it must be replayed byte for byte; `provider_calls` are those that the provider ran itself;
-    `output` is the value that the model gave apart from its text, as JSON (`models.output_modes`).
+    `tool_mode` says how the model called tools; `raw` is the provider's own JSON if it must be
+    replayed byte for byte; `provider_calls` are those that the provider ran itself; `output` is the
+    value that the model gave apart from its text, as JSON (`models.output_modes`).
     """
 
     kind: ClassVar[str] = "model.answered"
@@ -247,7 +247,7 @@ class ModelAnswered:
     reasoning: str = ""
     usage: Usage = Usage()
     stop: AnswerStop = "end"
-    way: ToolMode = "native"
+    tool_mode: ToolMode = "native"
     raw: str | None = None
     provider_calls: tuple[ProviderToolCall, ...] = ()
     output: str = ""

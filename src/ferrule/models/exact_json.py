@@ -5,7 +5,7 @@ back exactly as they came: a provider checks signatures over them, and its cache
 they are cut out of the text that arrived, kept as text in the journal, and put into the next
 request as text.
 
-What is kept is sealed: `{"wire": ..., "calls": [ids], "content": [...]}`. The seal opens only for
+What is kept is sealed: `{"model": ..., "calls": [ids], "content": [...]}`. The seal opens only for
 the model that wrote it and for a message with exactly these calls. In any other case `unseal`
 returns None, and the client sends the message's own text and calls instead.
 """
@@ -76,17 +76,17 @@ def seal(model: str, calls: Sequence[str], content: str, **more: str) -> str:
         more: Further members, each JSON text.
     """
     rest = "".join(f",{encode_json(name)}:{value}" for name, value in more.items())
-    head = f'{{"wire":{encode_json(model)},"calls":{encode_json(list(calls))}'
+    head = f'{{"model":{encode_json(model)},"calls":{encode_json(list(calls))}'
     return f'{head},"content":{content}{rest}}}'
 
 
 def unseal(raw: str | None, model: str, calls: Sequence[str]) -> dict[str, str] | None:
     """Return the members of a seal made by this model for these calls; None for anything else."""
-    if not raw or not raw.startswith('{"wire":'):
+    if not raw or not raw.startswith('{"model":'):
         return None
     try:
         found = split_members(raw)
-        is_same_model = json.loads(found["wire"]) == model
+        is_same_model = json.loads(found["model"]) == model
         is_same_calls = json.loads(found["calls"]) == list(calls)
         has_content = bool(found["content"])
     except (ValueError, KeyError, RecursionError):

@@ -142,7 +142,7 @@ class SmallModelExchange:
         if may_call and isinstance(last, UserMessage):
             call = await self._choose_call(last.text, sink)
             if call:
-                return ModelAnswered("", (call,), stop="calls", way="constrained")
+                return ModelAnswered("", (call,), stop="calls", tool_mode="constrained")
         if schema is None and isinstance(last, ToolMessage):
             return await self._report_results(history, sink)
         return await self._answer_in_words(history, schema, sink)
@@ -196,7 +196,7 @@ class SmallModelExchange:
         text = "\n\n".join(part for part in parts if part)
         if sink is not None:
             sink.add_text(text)
-        return replace(answer, text=text, stop="end", way="constrained")
+        return replace(answer, text=text, stop="end", tool_mode="constrained")
 
     async def _answer_in_words(
         self,
@@ -205,7 +205,7 @@ class SmallModelExchange:
         sink: Sink | None,
     ) -> ModelAnswered:
         answer = await self._open().ask(_recent(history), tools=False, schema=schema, sink=sink)
-        return replace(answer, way="constrained")
+        return replace(answer, tool_mode="constrained")
 
     def _open(self) -> Exchange:
         inner = self._client.open(self._system, (), self._options)

@@ -153,7 +153,7 @@ class ConstrainedExchange:
         self._converted = len(converted)
         if not tools or schema is not None or self._schema is None:
             answer = await self._inner.ask(self._sent, tools=False, schema=schema, sink=sink)
-            return replace(answer, way="constrained")
+            return replace(answer, tool_mode="constrained")
         answer = await self._inner.ask(self._sent, tools=False, schema=self._schema)
         reply = self._read(answer.text)
         if reply.problem and answer.stop != "length":
@@ -178,7 +178,7 @@ class ConstrainedExchange:
     ) -> ModelAnswered:
         """Return the answer that a reply makes. Raises ProviderError if it does not fit."""
         if answer.stop in ("length", "filter") and reply.problem:
-            return replace(answer, way="constrained")
+            return replace(answer, tool_mode="constrained")
         if reply.problem and not reply.calls:
             raise ProviderError(
                 f"the model's reply does not fit its JSON Schema: {reply.problem}",
@@ -191,7 +191,7 @@ class ConstrainedExchange:
             text=reply.answer,
             calls=reply.calls,
             stop="calls" if reply.calls else "end",
-            way="constrained",
+            tool_mode="constrained",
             raw=None,
         )
 

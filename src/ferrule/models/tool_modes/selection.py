@@ -326,7 +326,7 @@ class FallbackExchange:
             calls=self._names.to_full_names(reading.calls),
             reasoning=reasoning,
             stop=stop_reason(answer, calls=True),
-            way="text",
+            tool_mode="text",
             raw=None,
         )
 

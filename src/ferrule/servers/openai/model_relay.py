@@ -61,7 +61,7 @@ class ModelRelay:
             self.emit(
                 CallsPiece(tuple(_with_id(call, kept[:place]) for place, call in enumerate(kept)))
             )
-        more: dict[str, Any] = {"tool_mode": answer.way}
+        more: dict[str, Any] = {"tool_mode": answer.tool_mode}
         if self.notices:
             more["notices"] = [redact(text) for text in self.notices]
         stop = "calls" if answer.calls else answer.stop

@@ -157,7 +157,7 @@ def _add_event(run: _Run, record: JournalRecord) -> None:
                     "event": record.seq,
                     "time": record.time,
                     "model": run.model,
-                    "way": event.way,
+                    "tool_mode": event.tool_mode,
                     "stop": event.stop,
                     "text_sha256": sha256_hex(event.text),
                     "calls": [call.id for call in event.calls],

@@ -276,8 +276,8 @@ def verify_file(
     The first line says which of them it is. Problems are reported, not raised.
 
     Raises:
-        JournalError: The file is of another kind (`journal_foreign`) or newer (`journal_newer`).
-        OSError: The file cannot be read.
+        JournalError: The file is of another kind (`journal_foreign`), or newer or older than this
+            version reads (`journal_newer`, `journal_older`).
     """
     with open_lines(path) as lines:
         first = next(lines, "")
@@ -300,7 +300,7 @@ def _verify_export(lines: Iterator[str], verifier: Verifier | None) -> Verificat
             elif record.get("type") == "call":
                 place = f" (after call `{record['call_id']}`)"
     except JournalError as error:
-        if error.code in ("journal_foreign", "journal_newer"):
+        if error.code in ("journal_foreign", "journal_newer", "journal_older"):
             raise
         session = done.sessions[-1].session if done.sessions else ""
         done.findings.append(Finding(f"{error.detail}{place}", session))
@@ -326,7 +326,7 @@ def _verify_records(
             checked.head = record.hash
             watch.add(record)
     except JournalError as error:
-        if error.code in ("journal_foreign", "journal_newer"):
+        if error.code in ("journal_foreign", "journal_newer", "journal_older"):
             raise
         # Bytes that are not text are noticed before it is known which event they belong to.
         done.findings.append(

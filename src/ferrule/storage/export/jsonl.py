@@ -1,19 +1,18 @@
 """Sessions as JSON lines, for taking them elsewhere and back, with proof that they are complete.
 
-The first line is `{"ferrule":"journal","format":1,"ends":"sealed"}`. Every other line is an event:
+The first line is `{"ferrule":"journal","format":2,"ends":"sealed"}`. Every other line is an event:
 
     {"session":…,"seq":…,"time":…,"run":…,"tenant":…,"user":…,"kind":…,"hash":…,"body":{…}}
 
 with the values that `hash_chain` hashes; `body` is compact JSON and comes last. Several sessions
-may follow each other. Files of every earlier format load forever (tests/corpus).
+may follow each other. Files of another format are refused.
 
 `ends` says that the last event of each session, and no other, carries `"seal":…` before `body`: the
 journal's seal of that event (`hash_chain`), so that a tail that was cut off is noticed, also if the
 event that is now the last one was given an end mark by hand. It says too that every line is encoded
-as it was written, so that no byte of it can differ. Older files have `"ends":true` and `"end":true`
-instead, which can be moved by hand, or neither; then a cut at the end of a line is not noticed.
-They are read, but not verified. A missing session is noticed if the first line lists the sessions
-(archives).
+as it was written, so that no byte of it can differ. A file without it is read, but not verified: a
+cut at the end of a line is not noticed there. A missing session is noticed if the first line lists
+the sessions (archives).
 """
 
 from __future__ import annotations
@@ -185,10 +184,10 @@ def check_header(line: str) -> dict[str, Any]:
         raise _build_refusal(1, "not a Ferrule export", "journal_foreign")
     header = cast(dict[str, Any], header)
     version = header.get("format")
-    if type(version) is not int or not 0 < version <= FORMAT:
-        raise _build_refusal(
-            1, f"format {version}, this version reads up to {FORMAT}", "journal_newer"
-        )
+    if version != FORMAT:
+        is_older = type(version) is int and 0 < version < FORMAT
+        code = "journal_older" if is_older else "journal_newer"
+        raise _build_refusal(1, f"format {version}, this version reads only {FORMAT}", code)
     if "ends" in header and line != encode_json(header) + "\n":
         raise _build_refusal(1, "it was changed")
     return header

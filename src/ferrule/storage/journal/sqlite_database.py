@@ -24,8 +24,8 @@ from ferrule.storage.paths import make_private_folder
 
 from .sqlite_lease import FileLeases
 
-SCHEMA_VERSION = 2
-"""Version of the tables (`PRAGMA user_version`)."""
+SCHEMA_VERSION = 3
+"""Version of the tables and of the events in them (`PRAGMA user_version`)."""
 APPLICATION_ID = 0x46455252
 """`PRAGMA application_id` of a Ferrule journal: the letters FERR."""
 SEQ_BITS = 32
@@ -142,9 +142,8 @@ def check_not_older(db: sqlite3.Connection, where: str) -> None:
             ),
             code="journal_older",
             hint=(
-                "move it away and a new one is created; to keep its sessions, run `ferrule "
-                "sessions export --format jsonl` with the version that wrote it, then `ferrule "
-                "sessions import` with this one"
+                "move it away and a new one is created; its sessions can still be read with the "
+                "version that wrote it"
             ),
         )
 
