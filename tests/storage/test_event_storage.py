@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import typing
 from dataclasses import fields, replace
+from enum import Enum
+from types import UnionType
 from typing import Any
 
 import pytest
@@ -89,7 +91,22 @@ BY_TYPE: dict[Any, st.SearchStrategy[Any]] = {
 
 def any_of(kind: Any) -> st.SearchStrategy[Event]:
     hints = typing.get_type_hints(kind)
-    return st.builds(kind, **{part.name: BY_TYPE[hints[part.name]] for part in fields(kind)})
+    return st.builds(kind, **{part.name: values_of(hints[part.name]) for part in fields(kind)})
+
+
+def values_of(hint: Any) -> st.SearchStrategy[Any]:
+    """Values of a field: any word of a closed vocabulary, else what the table has."""
+    if hint in BY_TYPE:
+        return BY_TYPE[hint]
+    if typing.get_origin(hint) is typing.Literal:
+        return st.sampled_from(typing.get_args(hint))
+    if typing.get_origin(hint) in (typing.Union, UnionType):
+        return st.one_of(*map(values_of, typing.get_args(hint)))
+    if hint is type(None):
+        return st.none()
+    if isinstance(hint, type) and issubclass(hint, Enum):
+        return st.sampled_from(hint)
+    raise TypeError(f"no values for a field of the type {hint}")
 
 
 UNKNOWN = st.builds(

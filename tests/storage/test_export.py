@@ -285,7 +285,7 @@ def test_no_export_passes_on_terminal_controls() -> None:
         ModelAnswered(HOSTILE, (ToolCall("c1", HOSTILE, HOSTILE),)),
         ToolAnswered(ToolResult("c1", HOSTILE, True, HOSTILE)),
         Noticed(HOSTILE, HOSTILE),
-        RunFinished(HOSTILE, code=HOSTILE, detail=HOSTILE),
+        RunFinished("failed", code=HOSTILE, detail=HOSTILE),
     )
     for export in (write_transcript, write_markdown, write_screenplay):
         text = "".join(export(records(events)))
