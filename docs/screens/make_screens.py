@@ -31,6 +31,8 @@ COLUMNS, LINES = 96, 40
 SECONDS = 60.0
 """A screen that does not show what it should by then is an error."""
 PROMPT, QUESTION = "›", "allow? [1-4]"
+STATUS = re.compile(r"\n+scripted:[^\n]* · mode \w+\s*\Z")
+"""The line below the input, at the bottom of the terminal."""
 
 FILES = {
     "lighthouse/log.md": "# Log\n\n- Monday: calm, lamp lit at 21:04\n- Tuesday: fog, horn every minute\n",
@@ -39,15 +41,9 @@ FILES = {
 }
 
 
-def edit(old: str, new: str) -> dict[str, object]:
-    return {
-        "call": [
-            {
-                "tool": "edit_file",
-                "arguments": {"path": "supplies.md", "old_string": old, "new_string": new},
-            }
-        ]
-    }
+def edit(old: str, new: str, path: str = "supplies.md") -> dict[str, object]:
+    arguments = {"path": path, "old_string": old, "new_string": new}
+    return {"call": [{"tool": "edit_file", "arguments": arguments}]}
 
 
 def read(path: str) -> dict[str, object]:
@@ -65,8 +61,8 @@ EVENING = [
     {"say": "Eleven wicks."},
     edit("bread: 2 loaves", "bread: 1 loaf"),
     {"say": "One loaf."},
-    read("log.md"),
-    {"say": "On Tuesday there was fog."},
+    edit("every minute", "every two minutes", "log.md"),
+    {"say": "It is in the log."},
     command("rm", "log.md", say="The log is old, I will remove it."),
     {"say": "I left the log as it is."},
     command("./wind.sh", say="This takes a while."),
@@ -74,7 +70,11 @@ EVENING = [
     {"say": "I am still here."},
 ]
 MORNING = [read("log.md"), {"say": "Fog on Tuesday, as I said."}]
-NOON = [read("supplies.md"), edit("1 loaf", "0 loaves"), {"say": "No bread left."}]
+NOON = [
+    edit("every two minutes", "every minute", "log.md"),
+    edit("1 loaf", "0 loaves"),
+    {"say": "No bread left, and the log is right again."},
+]
 
 
 @dataclass
@@ -126,11 +126,13 @@ class Stage:
     def screen(self) -> str:
         """Everything since the last `begin`, without what is blank at the end."""
         lines = self._everything()[self._from :]
-        return "\n".join(line.rstrip() for line in lines).rstrip("\n")
+        text = "\n".join(line.rstrip() for line in lines).rstrip("\n")
+        return STATUS.sub("", text)
 
     def begin(self) -> None:
         """A new screen starts at the prompt that is open now."""
-        self._from = len("\n".join(self._everything()).rstrip().split("\n")) - 1
+        text = "\n".join(self._everything()).rstrip()
+        self._from = len(STATUS.sub("", text).split("\n")) - 1
 
     def wait(self, text: str, *, last: bool = False) -> None:
         """Until the screen holds `text`; `last`: until its last line begins so."""
@@ -252,10 +254,10 @@ def _answers(stage: Stage, hour: Hour) -> None:
     stage.settled("One loaf.")
     hour.screens["session"] = stage.screen()
     stage.begin()
-    stage.type("What was the weather?")
+    stage.type("The horn sounded every two minutes.")
     stage.question()
-    stage.type("3b")
-    stage.settled("What was the weather?")
+    stage.type("3")
+    stage.settled("The horn sounded")
     hour.screens["remember"] = stage.screen()
 
 
@@ -289,11 +291,12 @@ def _slash(stage: Stage, hour: Hour) -> None:
     stage.ask("/read supplies.md")
     stage.type("/files")
     stage.settled("/files")
-    for questions, line in enumerate(("/search fog", "/git status --short"), 1):
-        stage.type(line)
-        stage.question(questions)
-        stage.type("1")
-        stage.settled(line)
+    stage.type("/search fog")
+    stage.settled("/search fog")
+    stage.type("/git status --short")
+    stage.question()
+    stage.type("1")
+    stage.settled("/git status --short")
     hour.screens["slash"] = stage.screen()
     stage.ask("/tasks")
     for line in ("/mode", "/mode plan", "/sessions", "/raed log.md"):
@@ -311,10 +314,10 @@ def _resumed(stage: Stage, hour: Hour) -> None:
 
 
 def _next_session(stage: Stage, hour: Hour) -> None:
-    stage.type("The bread is gone.")
+    stage.type("The bread is gone, and the horn was as always.")
     stage.question()
     stage.type("1")
-    stage.settled("The bread is gone.")
+    stage.settled("The bread is gone")
     hour.screens["next-session"] = stage.screen()
 
 

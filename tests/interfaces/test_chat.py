@@ -79,15 +79,19 @@ def test_session_asks_no_more_in_this_session_and_again_in_the_next(
 def test_remember_is_kept_in_a_file_and_holds_in_new_processes(
     hour: Any, screens: dict[str, str]
 ) -> None:
-    rule = f"Read(/{hour.folder}/lighthouse/**)"
+    rule = f"Edit(/{hour.folder}/lighthouse/log.md)"
     grants = json.loads((hour.folder / "state/grants.json").read_text())
     assert grants == [{"version": 1, "rule": rule}]
-    assert "remember: Read(//home/ada/lighthouse/**)" in screens["remember"]
-    for later in ("resume", "next-session"):
-        part = screens[later].rpartition("▸ read_file")[2]
-        assert part.split("\n")[1].startswith("  │ 1: "), (
-            f"{later}: no question stands between the call and its result"
-        )
+    assert "remember: Edit(//home/ada/lighthouse/log.md)" in screens["remember"]
+    part = screens["next-session"].partition("▸ edit_file log.md\n")[2]
+    assert part.startswith("  -- Tuesday"), "no question stands between the call and its card"
+
+
+@pytest.mark.proves("gate.reads")
+def test_reading_the_folder_asks_nothing(screens: dict[str, str]) -> None:
+    part = screens["resume"].rpartition("▸ read_file log.md\n")[2]
+    assert part.startswith("  │ 1: # Log\n")
+    assert "/search fog\nsearched for `fog`" in screens["slash"]
 
 
 @pytest.mark.proves("chat.deny")
@@ -142,7 +146,7 @@ def test_slash_commands_go_through_the_gate_and_into_the_conversation(
     slash, more = screens["slash"], screens["session-commands"]
     assert "› /read supplies.md\n1: # Supplies\n" in slash
     assert "FILE" in slash and "log.md:4:- Tuesday: fog" in slash and " M supplies.md" in slash
-    assert "┏ permission: search_files" in slash and "┏ permission: git_command" in slash
+    assert "┏ permission: git_command" in slash
     assert "mode default\n" in more and "! mode: set to plan" in more
     assert "* 51a7e0c0ffee" in more and "did you mean `/read`?" in more
     for name in (

@@ -91,15 +91,39 @@ async def answered(*lines: str, **asked: Any) -> ApprovalAnswer:
 
 
 @pytest.mark.proves("cli.prompt")
+@pytest.mark.parametrize(
+    ("arguments", "shown"),
+    [
+        ('{"path":"a.txt","content":"one\\ntwo"}', ""),
+        ('{"path":"b.txt","content":"one"}', '{"path":"b.txt"}'),
+        ('{"path":"a.txt","content":"three"}', '{"content":"three"}'),
+        ('{"path":"a.txt","mode":7}', '{"mode":7}'),
+        ('["broken', '["broken'),
+    ],
+)
+async def test_an_argument_is_left_out_only_if_the_preview_shows_all_of_it(
+    capsys: pytest.CaptureFixture[str], arguments: str, shown: str
+) -> None:
+    await answered("v", "1", preview="+++ a.txt\n+one\n+two", arguments=arguments)
+    short, whole = capsys.readouterr().err.split("permission: ")[1:]
+    assert (f"┃ arguments: {shown}\n" in short) == bool(shown)
+    assert f"┃ arguments: {arguments}\n" in whole, "`v` shows all as the model wrote it"
+
+
+@pytest.mark.proves("cli.prompt")
 async def test_the_prompt_shows_tool_risk_arguments_reason_preview_and_answers(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    await answered("1", preview="--- a.txt\n+++ a.txt\n-old\n+new")
+    await answered(
+        "1",
+        preview="--- a.txt\n+++ a.txt\n-old\n+new",
+        arguments='{"path":"a.txt","content":"new","append":true}',
+    )
     out, err = capsys.readouterr()
     assert out == ""
     assert err.splitlines() == [
         "┏ permission: scribble · risk HIGH · write_intent",
-        '┃ arguments: {"path":"a.txt"}',
+        '┃ arguments: {"append":true}',
         "┃ why it asks: it writes",
         "┃",
         "┃   --- a.txt",

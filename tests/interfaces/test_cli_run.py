@@ -36,7 +36,7 @@ def test_each_call_is_shown_with_its_arguments_how_it_ended_and_how_long_it_took
 ) -> None:
     model = script(a_call("read_file", path="no.txt"), a_call("list_files"), {"say": "done"})
     ran = ferrule("run", "-m", model, "--allow", "Read(**)", "go")
-    assert '▸ read_file path="no.txt"\n  ✗ not_found: ' in ran.err
+    assert "▸ read_file no.txt\n  ✗ not_found: " in ran.err
     assert "▸ list_files \n" in ran.err or "▸ list_files\n" in ran.err
     assert " ms\n" in ran.err and ran.code == 0
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from types import FrameType, SimpleNamespace
 from typing import Any
@@ -36,6 +37,31 @@ def test_risk_decides_where_no_rule_does(gate: BuildGate, tools: SimpleNamespace
     assert decided.decide(tools.now, {}).verdict == "allow"
     for tool in (tools.search, tools.read, tools.write, tools.wipe):
         assert decided.decide(tool, {"path": "a"}).verdict == "ask"
+
+
+@pytest.mark.proves("gate.reads")
+def test_reads_that_name_what_they_read_are_free_where_a_person_sees_them(
+    gate: BuildGate, tools: SimpleNamespace
+) -> None:
+    decided = gate(deny=["Read(b/**)"], ask=["Read(c/**)"], reads="allow")
+    verdicts = {
+        path: decided.decide(tools.read, {"path": path}).verdict
+        for path in ("a/x", "b/x", "c/x", ".env", "../x", ".ferrule/x")
+    }
+    assert verdicts == {
+        "a/x": "allow",
+        "b/x": "deny",
+        "c/x": "ask",
+        ".env": "deny",
+        "../x": "deny",
+        ".ferrule/x": "deny",
+    }
+    assert decided.decide(tools.write, {"path": "a/x"}).verdict == "ask"
+    nameless = replace(tools.read, name="anything", touches={})
+    assert decided.decide(nameless, {"path": "a/x"}).verdict == "ask", "nobody knows what it reads"
+    plan = decided.with_mode("plan")
+    assert plan.decide(tools.read, {"path": "a/x"}).verdict == "allow"
+    assert gate().decide(tools.read, {"path": "a/x"}).verdict == "ask"
 
 
 @pytest.mark.proves("gate.deny-ask-allow")

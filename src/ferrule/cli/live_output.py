@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Callable
-from typing import Any, cast
+from collections.abc import Callable, Iterable
+from typing import Any
 
-from ferrule.core.calls import ToolCall, ToolResult
+from ferrule.core.calls import ToolCall
 from ferrule.core.events import (
     CallEvaluated,
     DirectCall,
@@ -19,10 +18,7 @@ from ferrule.engine.live_events import Live, Progress, ReasoningDelta, TextDelta
 from ferrule.tools.context import HIDDEN_TOPICS
 
 from .terminal import Terminal
-
-PREVIEW_LINES = 6
-"""Lines of a result that a card shows; the model and the journal have all of it."""
-_MAX_LINE = 200
+from .tool_cards import Line, describe_change, describe_head, describe_result, indent
 
 
 class LiveOutput:
@@ -30,13 +26,13 @@ class LiveOutput:
 
     Attributes:
         finished_calls: How many tool calls have ended so far.
+        shows_reasoning: Whether the model's reasoning is shown, too.
 
     Args:
         terminal: Where to write.
         find: Returns a tool call of the session by its id.
         live: Stream the model's text to standard output, also between calls, since a person is
             watching. Otherwise only messages are written, and the caller prints the answer.
-        reasoning: Show the model's reasoning too.
     """
 
     def __init__(
@@ -45,14 +41,13 @@ class LiveOutput:
         find: Callable[[str], ToolCall | None],
         *,
         live: bool,
-        reasoning: bool = False,
     ) -> None:
         self._terminal = terminal
         self._find = find
         self._live = live
-        self._reasoning = reasoning
-        self._open_line: Callable[..., None] | None = None
+        self.shows_reasoning = False
         self._streamed = False
+        self._shown = ""
         self._typed: set[str] = set()
         self.finished_calls = 0
         self._draw: dict[type, Callable[[Any], None]] = {
@@ -76,27 +71,16 @@ class LiveOutput:
     def _draw_text(self, item: TextDelta) -> None:
         self._streamed = True
         if self._live:
-            self._write_piece(self._terminal.write_answer, item.text)
+            self._terminal.stream_answer(item.text)
 
     def _draw_reasoning(self, item: ReasoningDelta) -> None:
-        if self._reasoning:
-            self._write_piece(self._terminal.write_progress, item.text, style="dim")
-
-    def _write_piece(self, write: Callable[..., None], text: str, **style: str) -> None:
-        if self._open_line is not None and self._open_line != write:
-            self._end_line()
-        self._open_line = write
-        write(text, end="", **style)
-
-    def _end_line(self) -> None:
-        if self._open_line is not None:
-            self._open_line("")
-        self._open_line = None
+        if self.shows_reasoning:
+            self._terminal.stream_reasoning(item.text)
 
     def _finish_answer(self, item: ModelAnswered) -> None:
         if self._live and item.text and not self._streamed:
-            self._write_piece(self._terminal.write_answer, item.text)
-        self._end_line()
+            self._terminal.stream_answer(item.text)
+        self._terminal.end_stream()
         if not self._live and item.text and item.calls:
             self._terminal.write_progress(item.text)
         self._streamed = False
@@ -110,10 +94,14 @@ class LiveOutput:
         call = self._find(item.call_id)
         if call is None or item.call_id in self._typed:
             return
-        self._end_line()
-        self._terminal.write_progress(f"▸ {call.tool} {format_arguments(call)}", style="bold cyan")
+        self._terminal.end_stream()
+        self._draw_head(call, "bold cyan")
         if item.result is not None:
-            self._draw_result(item.result)
+            self._draw_lines(describe_result(item.result))
+            return
+        # A question shows the change itself.
+        if item.verdict == "allow":
+            self._draw_lines(describe_change(call.arguments))
 
     def _draw_approval(self, item: PersonAnswered) -> None:
         if item.by == "no-terminal":
@@ -125,53 +113,28 @@ class LiveOutput:
 
     def _finish_call(self, item: ToolAnswered) -> None:
         self.finished_calls += 1
-        if item.result.call_id not in self._typed:
-            self._draw_result(item.result)
-
-    def _draw_result(self, result: ToolResult) -> None:
-        if not result.success:
-            message = _indent(result.error_message or "")
-            self._terminal.write_progress(f"  ✗ {result.error_type}: {message}", style="red")
+        call = self._find(item.result.call_id)
+        if call is None or call.id in self._typed:
             return
-        text = result.data
-        if not isinstance(text, str):
-            text = json.dumps(text, ensure_ascii=False)
-        lines = text.splitlines()
-        for line in lines[:PREVIEW_LINES]:
-            ellipsis = "…" if len(line) > _MAX_LINE else ""
-            self._terminal.write_progress(f"  │ {line[:_MAX_LINE]}{ellipsis}", style="dim")
-        more = f", {len(lines) - PREVIEW_LINES} more lines" if len(lines) > PREVIEW_LINES else ""
-        cut = ", cut" if result.partial else ""
-        self._terminal.write_progress(
-            f"  ✓ {result.size} bytes{more}{cut}, {result.duration_ms} ms", style="green"
-        )
+        if self._shown != call.id:
+            # Calls that run together: the card of another one was written since.
+            self._draw_head(call, "dim")
+        changed = bool(describe_change(call.arguments))
+        self._draw_lines(describe_result(item.result, changed=changed))
+
+    def _draw_head(self, call: ToolCall, style: str) -> None:
+        self._shown = call.id
+        self._terminal.write_progress(describe_head(call.tool, call.arguments), style=style)
+
+    def _draw_lines(self, lines: Iterable[Line]) -> None:
+        for text, style in lines:
+            self._terminal.write_progress(text, style=style)
 
     def _draw_progress(self, item: Progress) -> None:
-        self._terminal.write_progress(f"  … {_indent(item.text)}", style="dim")
+        self._terminal.write_progress(f"  … {indent(item.text)}", style="dim")
 
     def _draw_notice(self, item: Noticed) -> None:
         if item.topic in HIDDEN_TOPICS:
             return
-        self._end_line()
-        self._terminal.write_message(f"! {item.topic}: {_indent(item.text)}", style="yellow")
-
-
-def _indent(text: str) -> str:
-    """Indent the further lines of untrusted text, so that none looks like a line of ours."""
-    return text.rstrip("\n").replace("\n", "\n  │ ")
-
-
-def format_arguments(call: ToolCall) -> str:
-    """Format arguments in one line: `path="a.txt" line_start=3`.
-
-    Arguments that are not a JSON object are shown as they are.
-    """
-    try:
-        values: object = json.loads(call.arguments or "{}")
-    except (ValueError, RecursionError):
-        values = None
-    if not isinstance(values, dict):
-        return " ".join(call.arguments[:_MAX_LINE].split())
-    named = cast("dict[str, object]", values).items()
-    shown = " ".join(f"{key}={json.dumps(value, ensure_ascii=False)}" for key, value in named)
-    return shown if len(shown) <= _MAX_LINE else shown[: _MAX_LINE - 3] + "..."
+        self._terminal.end_stream()
+        self._terminal.write_message(f"! {item.topic}: {indent(item.text)}", style="yellow")

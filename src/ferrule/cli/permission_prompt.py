@@ -19,6 +19,7 @@ from ferrule.core.vocabulary import ApprovalChoice
 from ferrule.permissions.approvals import ApprovalAnswer, ApprovalRequest
 
 from .terminal import BOTTOM, SIDE, TOP, Terminal
+from .tool_cards import describe_rest
 
 ReadLine = Callable[[str], Awaitable[str]]
 """Shows a prompt and reads a line; raises EOFError at the end of input."""
@@ -114,9 +115,13 @@ class TerminalApprover:
 
 def _body(request: ApprovalRequest, *, full: bool) -> Iterator[tuple[str, str]]:
     arguments = request.call.arguments
+    if request.preview and not full:
+        # The preview shows what would happen: what it says is not said twice.
+        arguments = describe_rest(arguments, request.preview)
     cut = 0 if full else max(0, len(arguments) - ARGUMENT_CHARACTERS)
     shown = arguments[: len(arguments) - cut]
-    yield f"arguments: {shown}", ""
+    if shown:
+        yield f"arguments: {shown}", ""
     if cut:
         yield f"… {cut} more characters of arguments; `v` shows all", "bold"
     yield f"why it asks: {request.reason}", ""

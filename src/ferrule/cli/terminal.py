@@ -7,6 +7,9 @@ honoured.
 Text of models and tools is shown, never interpreted: control characters are escaped, so that a file
 cannot move the cursor over a question, and the heavy lines that frame a question are replaced by
 light ones in all other text. An answer that goes into a pipe or a file keeps its bytes.
+
+Where the terminal's encoding is not UTF-8, lines and marks are drawn in ASCII (a question's frame
+is `##` then, which no other text shows), and other characters that it lacks are escaped.
 """
 
 from __future__ import annotations
@@ -28,6 +31,21 @@ TOP, SIDE, BOTTOM = "┏", "┃", "┗"
 """The frame of a question. These characters appear nowhere else."""
 
 _LIGHT = str.maketrans({TOP: "┌", SIDE: "│", BOTTOM: "└"})
+_ASCII_FRAME = "##"
+_ASCII = str.maketrans(
+    {
+        **dict.fromkeys((TOP, SIDE, BOTTOM), _ASCII_FRAME),
+        **dict.fromkeys("┌└│▌", "|"),
+        "▸": ">",
+        "›": ">",
+        "✓": "+",
+        "✗": "x",
+        "…": "...",
+        "·": "-",
+        "•": "*",
+        "─": "-",
+    }
+)
 
 
 def escape_invisible(text: str, *, keep_joiners: bool = False) -> str:
@@ -56,6 +74,32 @@ def wants_colour(stream: TextIO) -> bool:
     if os.environ.get("FORCE_COLOR"):
         return True
     return os.environ.get("TERM") != "dumb" and stream.isatty()
+
+
+def is_unicode(stream: TextIO) -> bool:
+    """Whether a stream can take every character."""
+    return (stream.encoding or "").lower().replace("-", "").startswith("utf")
+
+
+def fit_encoding(
+    text: str, stream: TextIO, *, is_frame: bool = False, ascii_only: bool = False
+) -> str:
+    """Return a text as this stream can take it.
+
+    Args:
+        text: A text in which nothing invisible is left.
+        stream: Where it will be written.
+        is_frame: Whether it may show the frame of a question.
+        ascii_only: Draw our lines and marks in ASCII whatever the stream takes.
+    """
+    if text.isascii() and "#" not in text:
+        return text
+    if is_unicode(stream) and not ascii_only:
+        return text
+    if not is_frame:
+        text = text.replace(_ASCII_FRAME, "# #")
+    encoding = stream.encoding or "ascii"
+    return text.translate(_ASCII).encode(encoding, "backslashreplace").decode(encoding)
 
 
 def count_columns(character: str) -> int:
@@ -99,12 +143,36 @@ class Terminal:
         self.on_reader_gone: Callable[[], object] = lambda: None
         self._console: Any = None
         self._held: list[Callable[[], None]] | None = None
+        self._open_line: Callable[..., None] | None = None
 
     def write_answer(self, text: str, *, end: str = "\n") -> None:
         """Write the command's result to standard output; a newline at its end is not doubled."""
         end = "" if end == "\n" and text.endswith("\n") else end
         shown = escape_invisible(text, keep_joiners=True) if sys.stdout.isatty() else text
         self._put(lambda: self._out(shown + end))
+
+    def stream_answer(self, piece: str) -> None:
+        """Write a piece of an answer as it arrives. `end_stream` follows the last one."""
+        self._stream(self.write_answer, piece)
+
+    def stream_reasoning(self, piece: str) -> None:
+        """Write a piece of a model's reasoning as it arrives."""
+        self._stream(self.write_progress, piece, style="dim")
+
+    def stream_call(self, tool: str, arguments: str) -> None:
+        """Show the arguments of a call as far as they have arrived. Here: nothing."""
+
+    def end_stream(self) -> None:
+        """End the line that pieces were written to."""
+        if self._open_line is not None:
+            self._open_line("")
+        self._open_line = None
+
+    def _stream(self, write: Callable[..., None], piece: str, **style: str) -> None:
+        if self._open_line is not None and self._open_line != write:
+            self.end_stream()
+        self._open_line = write
+        write(piece, end="", **style)
 
     def write_progress(self, text: str = "", *, style: str = "", end: str = "\n") -> None:
         """Write a progress message to standard error, unless `quiet`."""
@@ -115,6 +183,11 @@ class Terminal:
         """Write a message to standard error, also when `quiet`: warnings and errors."""
         shown = escape_invisible(text)
         self._put(lambda: self._draw([(shown, style)], end))
+
+    @contextmanager
+    def live(self) -> Generator[None]:
+        """Show what changes while the body runs, where the terminal can. Here: nothing."""
+        yield
 
     @contextmanager
     def hold_output(self) -> Generator[None]:
@@ -136,7 +209,7 @@ class Terminal:
             for row in wrap_lines(
                 invisible_characters.escape_for_approval(text.translate(_LIGHT)), width
             ):
-                self._draw([(f"{mark} ", "bold yellow"), (row, style)], "\n")
+                self._draw([(f"{mark} ", "bold yellow"), (row, style)], "\n", is_frame=True)
 
     def _put(self, write: Callable[[], None]) -> None:
         if self._held is None:
@@ -146,18 +219,25 @@ class Terminal:
 
     def _out(self, text: str) -> None:
         try:
-            sys.stdout.write(text)
+            sys.stdout.write(fit_encoding(text, sys.stdout) if sys.stdout.isatty() else text)
             sys.stdout.flush()
         except BrokenPipeError:
             drop_output()
             self.on_reader_gone()
 
-    def _draw(self, parts: list[tuple[str, str]], end: str) -> None:
+    def _draw(self, parts: list[tuple[str, str]], end: str, *, is_frame: bool = False) -> None:
+        shown = [
+            (self._fit(text, is_frame and not index), style)
+            for index, (text, style) in enumerate(parts)
+        ]
         if self.colour and any(style for _, style in parts):
-            self._rich(parts, end)
+            self._rich(shown, end)
             return
-        sys.stderr.write("".join(text for text, _ in parts).rstrip(" " if end else "") + end)
+        sys.stderr.write("".join(text for text, _ in shown).rstrip(" " if end else "") + end)
         sys.stderr.flush()
+
+    def _fit(self, text: str, is_frame: bool) -> str:
+        return fit_encoding(text, sys.stderr, is_frame=is_frame)
 
     def _rich(self, parts: list[tuple[str, str]], end: str) -> None:
         from rich.console import Console

@@ -27,7 +27,11 @@ class TerminalAssembly(Assembly):
 
 
 def assemble_at_terminal(
-    options: dict[str, Any], *, interruptible: bool = False, needs_model: bool = True
+    options: dict[str, Any],
+    *,
+    interruptible: bool = False,
+    needs_model: bool = True,
+    terminal: Terminal | None = None,
 ) -> TerminalAssembly:
     """Assemble an agent for the person at this terminal. Without a terminal nobody is asked.
 
@@ -35,14 +39,18 @@ def assemble_at_terminal(
         options: The options of the command.
         interruptible: Whether single tool calls can be stopped.
         needs_model: Whether a model will be asked.
+        terminal: Where output goes; by default a plain one.
 
     Raises:
         ConfigError: A setting is wrong (see `assemble`).
     """
-    terminal = Terminal(quiet=bool(options.get("quiet")))
+    if terminal is None:
+        terminal = Terminal(quiet=bool(options.get("quiet")))
+
+    write_message = terminal.write_message
 
     def notice(text: str) -> None:
-        terminal.write_message(f"! {text}", style="yellow")
+        write_message(f"! {text}", style="yellow")
 
     assembly = assemble(
         options,
@@ -50,6 +58,7 @@ def assemble_at_terminal(
         approver=_approver(options, terminal),
         interruptible=interruptible,
         needs_model=needs_model,
+        attended=_is_attended(),
     )
     for name in options.get("yes_to") or ():
         known = [tool.full_name for tool in assembly.agent.catalog]
@@ -66,13 +75,19 @@ def assemble_at_terminal(
         assembly.servers,
         assembly.peers,
         assembly.signer,
+        attended=assembly.attended,
         terminal=terminal,
     )
 
 
+def _is_attended() -> bool:
+    """Whether a person sees what is written, and can answer."""
+    return has_terminal() and sys.stderr.isatty()
+
+
 def _approver(options: dict[str, Any], terminal: Terminal) -> Approver:
     approver: Approver = DenyingApprover()
-    if has_terminal() and sys.stderr.isatty():
+    if _is_attended():
         approver = TerminalApprover(terminal, read_line, user=current_user())
     allowed = tuple(options.get("yes_to") or ())
     return AllowlistApprover(allowed, approver) if allowed else approver

@@ -21,7 +21,7 @@ from ferrule.core.errors import (
     ProviderError,
     RunCancelled,
 )
-from ferrule.core.events import ContextCompacted, RunStarted, Usage
+from ferrule.core.events import ContextCompacted, RunFinished, RunStarted, Usage
 from ferrule.core.identity import Identity
 from ferrule.core.join_policy import parse_join
 from ferrule.core.limits import Limits
@@ -33,7 +33,8 @@ from ferrule.core.value_class import frozen
 from ferrule.core.vocabulary import PermissionMode, RunStop
 from ferrule.permissions.approvals import Approver
 from ferrule.permissions.rule_evaluation import select_mode
-from ferrule.storage.artifacts.store import RunArtifacts
+from ferrule.permissions.rules import PermissionRule
+from ferrule.storage.artifacts.store import RunArtifacts, Scope
 from ferrule.tools.catalog import Catalog
 from ferrule.tools.definition import Tool
 
@@ -46,10 +47,14 @@ from .driver import Driver
 from .live_events import Live, Observer, PartialOutput
 from .message_history import MessageHistory
 from .run_instructions import RunInstructions
+from .stepping import Step, attach_stepping, detach_stepping
+from .type_variables import OutputT
 
 if TYPE_CHECKING:
-    from .stepping import Step
-from .type_variables import OutputT
+    from ferrule.permissions.filesystem.workspace import Workspace
+
+    from .rewind.file_copies import FileCopies
+    from .rewind.rewind import RestoreReport, RewindPoint
 
 T = TypeVar("T")
 
@@ -294,8 +299,6 @@ class Session(Generic[OutputT]):
 
         Raises what `run` raises, after the last step.
         """
-        from .stepping import attach_stepping, detach_stepping
-
         driver = self.driver
         stepping = attach_stepping(driver)
         task = asyncio.create_task(self.run(text, deps=deps, **options))
@@ -398,6 +401,13 @@ class Session(Generic[OutputT]):
         """Change the permission mode from the next call on. Raises ConfigError."""
         dispatcher = self.driver.dispatcher
         dispatcher.gate = dispatcher.gate.with_mode(select_mode(mode, "flags"))
+
+    @property
+    def permission_rules(self) -> tuple[PermissionRule, ...]:
+        """The rules that hold here: deny, ask and allow rules, then what a person granted."""
+        gate = self.driver.dispatcher.gate
+        rules = gate.rules
+        return (*rules.deny, *rules.ask, *rules.allow, *gate.grants.rules)
 
     def set_approver(self, approver: Approver) -> None:
         """Ask this approver from now on. Subscribers still see what is asked."""
@@ -586,6 +596,50 @@ class Session(Generic[OutputT]):
         store = None if self.artifacts is None else self.artifacts.store
         return fork(self.driver.log.journal, self.id, runs, store)
 
+    def messages(self) -> list[str]:
+        """Return the person's message of each finished run, in order."""
+        texts: list[str] = []
+        text = ""
+        for record in self.driver.log.journal.records(self.id) if self.is_recorded else ():
+            if isinstance(record.event, RunStarted):
+                text = record.event.text
+            elif isinstance(record.event, RunFinished):
+                texts.append(text)
+        return texts
+
+    def plan_rewind(self, runs: int) -> tuple[RewindPoint, RestoreReport]:
+        """Return what `rewind` would restore. Nothing is changed. Raises as `rewind`."""
+        return self._restore_files(runs, force=False, dry=True)
+
+    def rewind(self, runs: int, *, force: bool = False) -> RestoreReport:
+        """Restore the files that the session's tools changed since the end of run number `runs`.
+
+        The history stays: `fork` makes a session that goes on from there.
+
+        Args:
+            runs: The number of the run; 0 is before the first.
+            force: Also restore files that something else has changed since.
+
+        Raises:
+            ConfigError: There is no such run, a run is under way, or no copies are kept here.
+        """
+        return self._restore_files(runs, force=force, dry=False)[1]
+
+    def diff_files(self, runs: int = 0) -> tuple[list[str], int]:
+        """Return what tools changed in files since the end of run number `runs`.
+
+        Returns:
+            The lines of a unified diff, and how many calls (commands, for example) may have
+            changed files of which no copy is kept.
+
+        Raises:
+            ConfigError: There is no such run, or no copies are kept here.
+        """
+        from .rewind.changes import diff_files
+
+        copies, point, workspace, scope = self._rewind_point(runs)
+        return list(diff_files(point, workspace, copies.store, scope)), point.uncovered
+
     async def close(self) -> None:
         """Close what tools left open (`Context.on_close`), then release the lease.
 
@@ -597,6 +651,36 @@ class Session(Generic[OutputT]):
             self.driver.log.journal.release(self.id)
 
     # ---- internals
+
+    def _rewind_point(self, runs: int) -> tuple[FileCopies, RewindPoint, Workspace, Scope]:
+        """Return the kept copies, a point to go back to, and what the copies are restored with."""
+        from .rewind.rewind import plan_rewind
+
+        copies = self.driver.dispatcher.file_copies
+        if copies is None:
+            raise ConfigError(
+                "no copies of changed files are kept in this session",
+                hint="they need a workspace and a store for artifacts",
+            )
+        self.flush()
+        records = self.driver.log.journal.records(self.id) if self.is_recorded else ()
+        point = plan_rewind(records, runs)
+        who = self.identity
+        workspace = copies.workspace.restrict(self.driver.dispatcher.gate.find_refusal)
+        return copies, point, workspace, Scope(who.tenant, who.user, who.session)
+
+    def _restore_files(
+        self, runs: int, *, force: bool, dry: bool
+    ) -> tuple[RewindPoint, RestoreReport]:
+        from .rewind.rewind import restore_files
+
+        if self.is_busy:
+            raise ConfigError(
+                "files cannot be restored: a run is under way", hint="wait for it, or stop it"
+            )
+        copies, point, workspace, scope = self._rewind_point(runs)
+        report = restore_files(point, workspace, copies.store, scope, force=force, dry=dry)
+        return point, report
 
     def _follow_output(self) -> typed_output.OutputStream | None:
         """Return what makes partial values of the run's events; None if it ends with text."""

@@ -11,7 +11,9 @@ No I/O, no clock, and it never raises. The first step that applies decides:
 6. grants (those of the session, then remembered ones) and allow rules: allow if all that the call
    touches is covered.
 7. mode: `acceptEdits` allows edits in the workspace, `bypassPermissions` all that is left.
-8. risk: safe is allowed; low, medium and high ask (low only until it was approved once in the
+8. reads: with `reads="allow"`, a tool that only reads, and names what it reads, may read the
+   workspace.
+9. risk: safe is allowed; low, medium and high ask (low only until it was approved once in the
    session).
 
 `dontAsk` turns every ask into a deny. `auto`, which elsewhere lets a model decide, is `acceptEdits`
@@ -108,6 +110,7 @@ class PermissionGate:
         safe_mode: The programs and paths that safe mode allows.
         home: The folder that `~` stands for in rules and commands.
         outside: What happens to a command that names a path outside the workspace.
+        reads: Whether reading a file of the workspace is a question.
 
     Raises:
         ConfigError: There is no such mode.
@@ -124,8 +127,10 @@ class PermissionGate:
         safe_mode: SafeMode | None = None,
         home: Path | None = None,
         outside: Literal["deny", "ask"] = "deny",
+        reads: Literal["ask", "allow"] = "ask",
     ) -> None:
         _require_known_mode(mode)
+        self.reads: Literal["ask", "allow"] = reads
         self.rules = rules or RuleSet()
         self.mode: PermissionMode = mode
         self.grants = grants or Grants()
@@ -263,6 +268,7 @@ class PermissionGate:
             safe_mode=self.safe_mode,
             home=Path(around.home),
             outside=around.outside,
+            reads=self.reads,
         )
 
     # ---- a person's answers
@@ -337,7 +343,12 @@ class PermissionGate:
                 return decision
         covered = self._check_allow_rules(case, profile, extra)
         trace.append(f"allow rules: {covered.reason if covered else 'do not cover all of it'}")
-        return covered or self._check_mode(case) or self._check_risk(case, profile)
+        return (
+            covered
+            or self._check_mode(case)
+            or self._check_reads(case)
+            or self._check_risk(case, profile)
+        )
 
     def _check_refusals(self, case: AnalysedCall, profile: _Profile) -> Decision | None:
         reason = case.refusal
@@ -407,6 +418,14 @@ class PermissionGate:
             return None
         if all(need.kind in ("read", "write") for need in case.needs):
             return Decision("allow", f"mode {self.mode}: an edit in the workspace", layer="builtin")
+        return None
+
+    def _check_reads(self, case: AnalysedCall) -> Decision | None:
+        """Allow what only reads files of the workspace; what is outside was refused before."""
+        if self.reads != "allow" or case.tool.side_effect != SideEffect.READ or not case.needs:
+            return None
+        if all(need.kind == "read" and need.analysis is None for need in case.needs):
+            return Decision("allow", "reads in the workspace", layer="builtin", labels=case.labels)
         return None
 
     def _check_risk(self, case: AnalysedCall, profile: _Profile) -> Decision:

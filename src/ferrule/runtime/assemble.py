@@ -94,6 +94,8 @@ class Assembly:
     signer: Signer | None = None
     owns_journal: bool = True
     """Whether `close` closes the journal; not if the caller passed it to `assemble`."""
+    attended: bool = False
+    """See `assemble`."""
     reloader: Reloader | None = None
     """Hot reload, if the interface uses it."""
 
@@ -183,6 +185,7 @@ def assemble(
     interruptible: bool = False,
     mcp_servers: Mapping[str, Any] | None = None,
     needs_model: bool = True,
+    attended: bool = False,
 ) -> Assembly:
     """Read the settings and build an agent.
 
@@ -199,6 +202,7 @@ def assemble(
         interruptible: Whether single tool calls can be stopped.
         mcp_servers: Entries from an editor (see `mcp_servers.connect_servers`).
         needs_model: Whether a model will be asked. If not, none is searched for.
+        attended: Whether a person sees what happens: then `permissions.reads: auto` allows reads.
 
     Raises:
         ConfigError: A setting is wrong; the error names it and where it is written.
@@ -214,7 +218,7 @@ def assemble(
         reserved=settings["reserved.extend"], secret=settings["secrets.extend"]
     )
     workspace = Workspace(settings.workspace, names=names)
-    gate = _make_gate(settings, workspace, names)
+    gate = _make_gate(settings, workspace, names, attended=attended)
     command_names = workspace.restrict(gate.find_refusal, gate.path_denials).names_for_commands()
     confine = make_sandbox_policy(settings, workspace.root, command_names)
     shipped_tools = load_shipped_tools(settings["tools.packs"])
@@ -275,7 +279,15 @@ def assemble(
         context={key: settings[f"context.{key}"] for key in ("compact", "share", "keep")},
     )
     return Assembly(
-        agent, settings, notice, extensions, servers, peers, signer, owns_journal=journal is None
+        agent,
+        settings,
+        notice,
+        extensions,
+        servers,
+        peers,
+        signer,
+        owns_journal=journal is None,
+        attended=attended,
     )
 
 
@@ -350,7 +362,11 @@ def _collect_settings(options: dict[str, Any]) -> dict[str, Any]:
     return given
 
 
-def _make_gate(settings: Settings, workspace: Workspace, names: ProtectedNames) -> PermissionGate:
+def _make_gate(
+    settings: Settings, workspace: Workspace, names: ProtectedNames, *, attended: bool
+) -> PermissionGate:
+    reads = settings["permissions.reads"]
+    allows_reads = reads == "allow" or (reads == "auto" and attended)
     return PermissionGate(
         settings.rules,
         mode=select_mode(settings.mode, "flags"),
@@ -358,6 +374,7 @@ def _make_gate(settings: Settings, workspace: Workspace, names: ProtectedNames) 
         root=workspace.root,
         names=names,
         safe_mode=_safe_mode(settings),
+        reads="allow" if allows_reads else "ask",
     )
 
 

@@ -218,6 +218,7 @@ class HotReloader:
             journal=agent.journal,
             bus=agent.bus,
             interruptible=self._interruptible,
+            attended=before.attended,
         )
         for text in notices:
             before.notice(text)

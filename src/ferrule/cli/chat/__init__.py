@@ -1,4 +1,5 @@
 """`ferrule chat`: chat with a model that works in this folder.
 
-Modules: `command`, `hot_reload`, `loop`, `slash_commands`.
+Modules: `chat_state`, `chat_terminal`, `command`, `file_references`, `hot_reload`, `live_region`,
+`loop`, `markdown`, `markdown_stream`, `prompt`, `session_commands`, `slash_commands`, `status`.
 """

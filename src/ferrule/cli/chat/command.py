@@ -18,6 +18,17 @@ from ferrule.runtime.options import common_options
     metavar="SESSION",
     help="Continue this session (its id or the beginning of it).",
 )
+@click.option(
+    "--continue",
+    "continued",
+    is_flag=True,
+    help="Continue the conversation that was used last in this folder.",
+)
+@click.option(
+    "--plain",
+    is_flag=True,
+    help="For screen readers: whole lines, nothing is painted over, no menus.",
+)
 @click.option("--reasoning", is_flag=True, help="Show the model's reasoning, where it gives any.")
 def chat(**options: Any) -> int:
     """Chat with a model that works in this folder.
@@ -30,10 +41,13 @@ def chat(**options: Any) -> int:
 
     if sys.stdin is None or not (sys.stdin.isatty() and sys.stdout.isatty()):
         raise click.UsageError("chat needs a terminal; use `ferrule run` in scripts")
-    if find_spec("prompt_toolkit") is None:
+    missing = [name for name in ("prompt_toolkit", "rich") if find_spec(name) is None]
+    if missing:
         raise click.UsageError(
-            "chat needs prompt-toolkit; install it: `pip install 'ferrule[cli]'`"
+            f"chat needs {' and '.join(missing)}; install them: `pip install 'ferrule[cli]'`"
         )
-    from .loop import run_chat  # needs prompt_toolkit
+    if options["continued"] and options["resume_id"]:
+        raise click.UsageError("--continue and --resume exclude each other")
+    from .loop import run_chat  # needs prompt_toolkit and rich
 
     return asyncio.run(run_chat(options))

@@ -13,7 +13,7 @@ from ferrule.core.errors import ConfigError, FerruleError
 from ferrule.runtime.hot_reload import ConfigurationChange, HotReloader
 from ferrule.storage.trust import TrustStore
 
-from .slash_commands import Chat
+from .chat_state import Chat
 
 QUESTION = "trust it as it is now? [y/N] "
 

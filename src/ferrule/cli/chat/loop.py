@@ -4,26 +4,20 @@ from __future__ import annotations
 
 import asyncio
 import signal
-from collections.abc import Awaitable, Iterable, Iterator
+import sys
+from collections.abc import Awaitable, Generator, Iterable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
-from prompt_toolkit import PromptSession
-from prompt_toolkit.completion import WordCompleter
-from prompt_toolkit.formatted_text import FormattedText
-from prompt_toolkit.history import FileHistory
-from prompt_toolkit.input.typeahead import clear_typeahead
-from prompt_toolkit.shortcuts import CompleteStyle
-
-from ferrule.cli.line_input import discard_typed_input
-from ferrule.cli.live_output import LiveOutput, format_arguments
 from ferrule.cli.permission_prompt import TerminalApprover
 from ferrule.cli.run.one_shot import cancel_on_signals, format_missing_tools
 from ferrule.cli.setup.dialogue import offer_setup
-from ferrule.cli.terminal_agent import assemble_at_terminal
-from ferrule.core.errors import FerruleError, RunCancelled
+from ferrule.cli.terminal_agent import TerminalAssembly, assemble_at_terminal
+from ferrule.cli.tool_cards import format_arguments
+from ferrule.core.errors import ConfigError, FerruleError, LimitReached, RunCancelled, ToolFailed
 from ferrule.core.events import JournalRecord
+from ferrule.models.prices import find_price
 from ferrule.runtime.assemble import current_user, find_session_model
-from ferrule.storage import paths
 from ferrule.storage.export.steps import (
     AnswerStep,
     CallStep,
@@ -34,11 +28,18 @@ from ferrule.storage.export.steps import (
 )
 from ferrule.tools.context import HIDDEN_TOPICS
 
+from .chat_state import Chat
+from .chat_terminal import ChatTerminal
+from .file_references import find_references, possible_paths
 from .hot_reload import ChatReloader
-from .slash_commands import COMMANDS, Chat, suggest_command
+from .prompt import ChatPrompt, wait_forever
+from .slash_commands import COMMANDS, complete_argument, next_mode, suggest_command
+from .status import SEPARATOR
 
 MAX_RESULT_LINE = 200
 """How many characters of a result's first line are shown."""
+GO_ON = "Go on where you stopped: the limit was raised."
+"""The message that continues a run after a limit."""
 
 _EXIT_COMMANDS = ("/exit", "/quit")
 RECALLED_LINES = 24
@@ -51,17 +52,22 @@ async def run_chat(options: dict[str, Any]) -> int:
     if session_id and not options.get("model"):
         options["model"] = find_session_model(session_id)
     await offer_setup(options)
-    prompt = _make_prompt()
-    assembly = assemble_at_terminal(options, interruptible=True)
+    terminal = ChatTerminal(quiet=bool(options.get("quiet")), plain=bool(options.get("plain")))
+    assembly = assemble_at_terminal(options, interruptible=True, terminal=terminal)
+    if options.get("continued"):
+        session_id = _find_last_session(assembly)
     chat = Chat(assembly, assembly.open_session(session_id))
-    approver = TerminalApprover(
-        assembly.terminal, lambda text: _read_answer(chat, text), user=current_user()
-    )
+    prompt = _make_prompt(chat, terminal)
+    chat.choose = prompt.choose
+    chat.ask = lambda text: _read_answer(chat, prompt, text)
+    chat.show.shows_reasoning = bool(options.get("reasoning"))
+    terminal.status = chat.status.describe_run
+    approver = TerminalApprover(terminal, chat.ask, user=current_user())
     assembly.agent.approver = approver
     chat.session.set_approver(approver)
-    show_events(chat, reasoning=bool(options.get("reasoning")))
+    chat.follow_session()
     _greet(chat)
-    reloader = ChatReloader(chat, options, lambda text: _read_answer(chat, text))
+    reloader = ChatReloader(chat, options, chat.ask)
     task = asyncio.ensure_future(_read_lines(chat, prompt, reloader, resumed=bool(session_id)))
     succeeded = False
     with cancel_on_signals(task, interrupts=False) as exit_codes:
@@ -72,71 +78,94 @@ async def run_chat(options: dict[str, Any]) -> int:
             return exit_codes[-1] if exit_codes else 130
         finally:
             await assembly.close(chat.session, strict=succeeded)
-    assembly.terminal.write_progress(
-        f"this session: ferrule chat --resume {chat.session.id[:12]}", style="dim"
-    )
+    if chat.session.is_recorded:
+        terminal.write_progress(
+            f"this session: ferrule chat --resume {chat.session.id[:12]}", style="dim"
+        )
     return 0
 
 
+def _find_last_session(assembly: TerminalAssembly) -> str:
+    """Return the conversation that was used last in this folder."""
+    root = str(assembly.settings.workspace)
+    for row in assembly.agent.journal.sessions(user=current_user(), limit=500):
+        if row.workspace == root and row.runs:
+            return row.session
+    raise ConfigError(
+        f"there is no conversation to continue in `{root}`",
+        hint="start one with `ferrule chat`; `ferrule sessions list` shows those of other folders",
+    )
+
+
 async def _read_lines(
-    chat: Chat, prompt: PromptSession[str], reloader: ChatReloader, *, resumed: bool
+    chat: Chat, prompt: ChatPrompt, reloader: ChatReloader, *, resumed: bool
 ) -> None:
+    await _measure(chat)
     if resumed:
         await _continue_session(chat)
     while True:
         try:
-            line = (await prompt.prompt_async(FormattedText([("bold", "› ")]))).strip()
+            line = (await prompt.read()).strip()
         except KeyboardInterrupt:
             continue
         except EOFError:
             return
         if line and not await _handle_line(chat, line, reloader):
             return
+        await _measure(chat)
 
 
-def _make_prompt() -> PromptSession[str]:
-    folder = paths.make_private_folder(paths.state())
-    history = folder / "chat-history"
-    history.touch(mode=0o600)
-    completer = WordCompleter([f"/{name}" for name in COMMANDS], sentence=True)
-    return PromptSession(
-        history=FileHistory(str(history)),
-        completer=completer,
-        complete_while_typing=False,
-        complete_style=CompleteStyle.READLINE_LIKE,
+async def _measure(chat: Chat) -> None:
+    """Find out what the status line shows: what is left of the context, and the model's price."""
+    try:
+        chat.status.price = await asyncio.to_thread(find_price, chat.session.model)
+        chat.status.measure_context(await chat.session.context_usage())
+    except FerruleError:
+        # A model that cannot be reached says so when it is asked; a broken file of prices when
+        # something depends on it.
+        return
+
+
+def _make_prompt(chat: Chat, terminal: ChatTerminal) -> ChatPrompt:
+    def describe_state() -> str:
+        return SEPARATOR.join([chat.session.model, *chat.status.describe_parts()])
+
+    return ChatPrompt(
+        commands=lambda: {name: command.help for name, command in COMMANDS.items()},
+        complete=complete_argument,
+        list_folder=lambda folder: _list_folder(chat, folder),
+        status=describe_state,
+        next_mode=lambda: chat.session.set_mode(next_mode(chat.session.mode)),
+        colour=terminal.colour,
+        plain=terminal.plain,
     )
 
 
-async def _read_answer(chat: Chat, text: str) -> str:
-    """Read the answer to a question. Keys typed before the question appeared are dropped.
+def _list_folder(chat: Chat, folder: str) -> list[str]:
+    """Return the names in a folder that tools may read; none if it cannot be listed."""
+    workspace = chat.assembly.agent.workspace
+    if workspace is None:
+        return []
+    try:
+        entries = workspace.restrict(chat.assembly.agent.gate.find_refusal).entries(folder)
+    except (ToolFailed, OSError):
+        return []
+    names = [(entry.path.rpartition("/")[2], entry.kind) for entry in entries]
+    return sorted(f"{name}/" if kind == "dir" else name for name, kind in names)
+
+
+async def _read_answer(chat: Chat, prompt: ChatPrompt, text: str) -> str:
+    """Read the answer to a question.
 
     Ctrl-C denies and stops the turn, which withdraws the question.
     """
-    # A prompt of its own: answers do not belong in the history of messages.
-    prompt: PromptSession[str] = PromptSession()
-    clear_typeahead(prompt.input)
-    discard_typed_input()
     try:
-        # With its own SIGINT handler, prompt-toolkit would remove ours when the prompt ends.
-        return await prompt.prompt_async(
-            FormattedText([("bold fg:ansiyellow", text)]), handle_sigint=False
-        )
+        return await prompt.ask(text)
     except KeyboardInterrupt:
         if chat.stop_turn is None:
             raise EOFError from None
     chat.stop_turn()
-    return await asyncio.get_running_loop().create_future()
-
-
-def show_events(chat: Chat, *, reasoning: bool = False) -> None:
-    """Show the session's events from now on."""
-    chat.show = LiveOutput(
-        chat.assembly.terminal,
-        lambda call_id: chat.session.find_call(call_id),  # noqa: PLW0108  the chat may change its session
-        live=True,
-        reasoning=reasoning,
-    )
-    chat.session.observe(chat.show)
+    return await wait_forever()
 
 
 def _greet(chat: Chat) -> None:
@@ -144,7 +173,7 @@ def _greet(chat: Chat) -> None:
     talk = chat.assembly.terminal.write_progress
     root = agent.workspace.root if agent.workspace else "no folder"
     talk(f"ferrule · {agent.model} · {root} · mode {agent.gate.mode}", style="bold")
-    talk("/help for commands, Ctrl-D to leave", style="dim")
+    talk("/help for commands and keys, Ctrl-D to leave", style="dim")
 
 
 async def _continue_session(chat: Chat) -> None:
@@ -168,8 +197,10 @@ async def _handle_line(chat: Chat, line: str, reloader: ChatReloader) -> bool:
     """Carry out one line of the person. Return False to leave the chat."""
     if line.split(" ")[0] not in _EXIT_COMMANDS and not await reloader.reload_changes():
         return True
+    if line.startswith("!"):
+        line = f"/run {line[1:].strip()}"
     if not line.startswith("/"):
-        await _interruptible(chat, _run_message(chat, line), turn=True)
+        await _send(chat, line)
         return True
     name, _, rest = line[1:].partition(" ")
     if name in ("exit", "quit"):
@@ -179,17 +210,59 @@ async def _handle_line(chat: Chat, line: str, reloader: ChatReloader) -> bool:
         chat.assembly.terminal.write_message(
             f"there is no command `/{name}`{suggest_command(name)} /help lists the commands"
         )
-    else:
-        await _interruptible(chat, command.run(chat, rest.strip()))
+        return True
+    await _interruptible(chat, command.run(chat, rest.strip()))
+    if chat.next_message:
+        message, chat.next_message = chat.next_message, ""
+        await _send(chat, message)
     return True
 
 
-async def _run_message(chat: Chat, line: str) -> None:
-    result = await chat.session.run(line)
+async def _send(chat: Chat, text: str) -> None:
+    """Send a message, and go on after each limit that the person raises."""
+    await _interruptible(chat, _add_files(chat, text))
+    while text:
+        limits: list[LimitReached] = []
+        await _interruptible(chat, _run_message(chat, text, limits), turn=True)
+        text = GO_ON if limits and await _asks_to_go_on(chat, limits[0]) else ""
+
+
+async def _add_files(chat: Chat, text: str) -> None:
+    """Give the model the files that a message names with `@`."""
+    workspace = chat.assembly.agent.workspace
+    for reference in find_references(text):
+        for path in possible_paths(reference):
+            try:
+                kind = workspace.stat(path).kind if workspace is not None else ""
+            except (ToolFailed, OSError):
+                continue
+            name = "files" if kind == "dir" else "read"
+            chat.assembly.terminal.write_progress(f"▸ @{path}", style="bold cyan")
+            await COMMANDS[name].run(chat, path)
+            break
+
+
+async def _run_message(chat: Chat, text: str, limits: list[LimitReached]) -> None:
+    """Run one message. A limit that ends it is put into `limits`."""
+    try:
+        result = await chat.session.run(text)
+    except LimitReached as limit:
+        limits.append(limit)
+        return
     if result.missing:
         chat.assembly.terminal.write_message(
             f"! not done: {format_missing_tools(result.missing)} never succeeded", style="yellow"
         )
+
+
+async def _asks_to_go_on(chat: Chat, limit: LimitReached) -> bool:
+    """Ask whether the run goes on with its limit anew."""
+    chat.assembly.terminal.write_message(f"! {limit.detail}", style="yellow")
+    try:
+        answer = await chat.ask("go on, with as much again? [Y/n] ")
+    except EOFError:
+        answer = "n"
+    return answer.strip().lower() in ("", "y", "yes")
 
 
 async def _interruptible(chat: Chat, work: Awaitable[Any], *, turn: bool = False) -> None:
@@ -215,8 +288,10 @@ async def _interruptible(chat: Chat, work: Awaitable[Any], *, turn: bool = False
     loop = asyncio.get_running_loop()
     loop.add_signal_handler(signal.SIGINT, interrupt)
     say = chat.assembly.terminal.write_message
+    chat.status.begin("asking the model" if turn else "working")
     try:
-        await task
+        with _without_echo(), chat.assembly.terminal.live():
+            await task
     except asyncio.CancelledError:
         current = asyncio.current_task()
         if current is not None and current.cancelling():
@@ -230,7 +305,30 @@ async def _interruptible(chat: Chat, work: Awaitable[Any], *, turn: bool = False
         say(f"error: a defect in Ferrule: {type(error).__name__}: {error}", style="red")
     finally:
         chat.stop_turn = None
+        chat.status.end()
         loop.remove_signal_handler(signal.SIGINT)
+
+
+@contextmanager
+def _without_echo() -> Generator[None]:
+    """Do not show keys while something runs: they would be drawn into its output.
+
+    They are not lost: the next prompt has them.
+    """
+    import termios
+
+    try:
+        before = termios.tcgetattr(sys.stdin.fileno())
+    except (termios.error, OSError, ValueError):
+        yield
+        return
+    silent = [*before]
+    silent[3] &= ~termios.ECHO
+    termios.tcsetattr(sys.stdin.fileno(), termios.TCSANOW, silent)
+    try:
+        yield
+    finally:
+        termios.tcsetattr(sys.stdin.fileno(), termios.TCSANOW, before)
 
 
 def format_history(records: Iterable[JournalRecord]) -> list[str]:

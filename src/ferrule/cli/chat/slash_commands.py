@@ -5,36 +5,31 @@ from __future__ import annotations
 import re
 import shlex
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass, field
 from difflib import get_close_matches
 from typing import Any
 
-from ferrule.cli.live_output import LiveOutput
-from ferrule.cli.terminal_agent import TerminalAssembly
 from ferrule.core.calls import ToolResult
 from ferrule.core.errors import ConfigError
 from ferrule.core.value_class import frozen
 from ferrule.engine.context.options import ContextOptions
 from ferrule.engine.context.usage import ContextUsage
-from ferrule.engine.session import Session
+from ferrule.permissions.rule_evaluation import MODES
 
+from . import session_commands as conversations
+from .chat_state import Chat
+
+KEYS = (
+    ("@PATH", "give the model a file along with the message"),
+    ("!COMMAND", "run a program"),
+    ("Alt-Enter, Ctrl-J", "begin another line"),
+    ("Ctrl-X Ctrl-E", "write the message in an editor"),
+    ("Ctrl-R", "search what was typed before"),
+    ("Shift-Tab", "go to the next mode"),
+    ("Ctrl-C", "stop the call, and pressed again the turn"),
+)
+"""What can be typed besides commands, and what it does."""
 CONTEXT_BYTES = 8_000
 """How many bytes of a slash command's output are added to the conversation."""
-
-
-@dataclass(slots=True)
-class Chat:
-    """The state that slash commands work on.
-
-    Attributes:
-        session: The current session; `/sessions resume` replaces it.
-        stop_turn: Cancels the model's turn; None while there is none.
-    """
-
-    assembly: TerminalAssembly
-    session: Session
-    show: LiveOutput = field(init=False)
-    stop_turn: Callable[[], object] | None = None
 
 
 @frozen
@@ -115,42 +110,6 @@ async def _set_mode(chat: Chat, rest: str) -> None:
     chat.session.add_notice("mode", f"set to {rest}", flush=True)
 
 
-async def _set_model(chat: Chat, rest: str) -> None:
-    if not rest:
-        chat.assembly.terminal.write_answer(f"model {chat.assembly.agent.model}")
-        return
-    await chat.assembly.change_model(rest, chat.session)
-    chat.session.add_notice("model", f"changed to {rest}", flush=True)
-
-
-async def _list_or_resume_sessions(chat: Chat, rest: str) -> None:
-    verb, _, wanted = rest.partition(" ")
-    if verb == "resume" and wanted.strip():
-        await _switch_session(chat, wanted.strip())
-        return
-    if rest:
-        raise ConfigError(
-            f"unknown command `/sessions {rest}`; write `/sessions`, or `/sessions resume ID`"
-        )
-    for row in chat.assembly.agent.journal.sessions(limit=10):
-        mark = "*" if row.session == chat.session.id else " "
-        question = " ".join(row.question.split())[:60]
-        chat.assembly.terminal.write_answer(f"{mark} {row.session[:12]}  {row.state:9}  {question}")
-
-
-async def _switch_session(chat: Chat, wanted: str) -> None:
-    """Close this session and continue another one with the same model."""
-    found = chat.assembly.agent.journal.find(wanted)
-    if found.session == chat.session.id:
-        raise ConfigError(f"`{wanted}` is the current session")
-    other = chat.assembly.agent.resume(found.session)
-    await chat.session.close()
-    chat.session = other
-    other.observe(chat.show)
-    chat.assembly.terminal.write_message(f"now in {other.id[:12]}: {found.question}")
-    await other.resume()
-
-
 async def _compact(chat: Chat, rest: str) -> None:
     if rest not in ("", "results"):
         raise ConfigError(
@@ -205,7 +164,9 @@ def describe_context(usage: ContextUsage, option: ContextOptions) -> list[str]:
 async def _show_help(chat: Chat, rest: str) -> None:
     for name, command in COMMANDS.items():
         usage = f"/{name} {command.usage}"
-        chat.assembly.terminal.write_answer(f"  {usage:24} {command.help}")
+        chat.assembly.terminal.write_message(f"  {usage:24} {command.help}")
+    for keys, what in KEYS:
+        chat.assembly.terminal.write_message(f"  {keys:24} {what}")
 
 
 async def _exit(chat: Chat, rest: str) -> None:
@@ -223,15 +184,32 @@ COMMANDS: dict[str, SlashCommand] = {
     "read": SlashCommand("PATH", "read a file", _READ_FILE),
     "files": SlashCommand("[PATH]", "list a folder", _LIST_FILES),
     "search": SlashCommand("PATTERN", "search in files", _SEARCH),
-    "run": SlashCommand("COMMAND", "run a program", _RUN),
+    "run": SlashCommand("COMMAND", "run a program; `!COMMAND` does the same", _RUN),
     "git": SlashCommand("SUBCOMMAND [ARGS]", "status, diff, log, show, blame", _GIT),
     "tasks": SlashCommand("", "show the task list", _LIST_TASKS),
-    "tools": SlashCommand("", "list the tools the model can call", _list_tools),
-    "mode": SlashCommand("[MODE]", "show or set how much is allowed without asking", _set_mode),
-    "model": SlashCommand("[MODEL]", "show or change the model; the history stays", _set_model),
-    "sessions": SlashCommand(
-        "[resume ID]", "list recent sessions, or continue one", _list_or_resume_sessions
+    "diff": SlashCommand("", "show what tools changed in files", conversations.diff),
+    "undo": SlashCommand(
+        "[force]", "take back the last message, and restore its files", conversations.undo
     ),
+    "retry": SlashCommand(
+        "[MESSAGE]", "ask the last message again, or another instead", conversations.retry
+    ),
+    "clear": SlashCommand("", "begin a new conversation", conversations.clear),
+    "resume": SlashCommand("[ID]", "continue another conversation", conversations.resume),
+    "sessions": SlashCommand(
+        "[resume ID]", "list recent sessions, or continue one", conversations.list_sessions
+    ),
+    "export": SlashCommand("[FILE]", "write this conversation as Markdown", conversations.export),
+    "model": SlashCommand(
+        "[MODEL]", "choose another model; the history stays", conversations.choose_model
+    ),
+    "mode": SlashCommand("[MODE]", "show or set how much is allowed without asking", _set_mode),
+    "permissions": SlashCommand(
+        "", "show the mode and the rules that hold", conversations.show_permissions
+    ),
+    "tools": SlashCommand("", "list the tools the model can call", _list_tools),
+    "mcp": SlashCommand("", "show the MCP servers", conversations.show_servers),
+    "cost": SlashCommand("", "show the tokens used, and their cost", conversations.show_cost),
     "context": SlashCommand(
         "", "show what fills the context window, and what is left", _show_context
     ),
@@ -240,3 +218,14 @@ COMMANDS: dict[str, SlashCommand] = {
     "help": SlashCommand("", "show this list", _show_help),
     "exit": SlashCommand("", "leave the chat (or Ctrl-D)", _exit),
 }
+
+
+def complete_argument(command: str, beginning: str) -> list[str]:
+    """Return what may follow a slash command."""
+    return [mode for mode in MODES if mode.startswith(beginning)] if command == "mode" else []
+
+
+def next_mode(current: str) -> str:
+    """Return the mode that Shift-Tab goes to: the usual three in turn."""
+    usual = ("default", "acceptEdits", "plan")
+    return usual[(usual.index(current) + 1) % len(usual)] if current in usual else usual[0]

@@ -154,7 +154,7 @@ def _has_succeeded(step: CallStep) -> bool:
 
 
 def _list_commands(session: str, call: str, commands: list[CallStep]) -> str:
-    from ferrule.cli.live_output import format_arguments
+    from ferrule.cli.tool_cards import format_arguments
 
     if not commands:
         return f"no command has succeeded in the session {session}"

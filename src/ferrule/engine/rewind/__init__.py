@@ -1,4 +1,4 @@
 """Go back to an earlier point of a session, with the files that its tools have changed since.
 
-Modules: `file_copies`, `rewind`.
+Modules: `changes`, `file_copies`, `rewind`.
 """

@@ -44,8 +44,8 @@ class FileCopies:
     """Keeps the file copies of one session."""
 
     def __init__(self, store: ArtifactStore, workspace: Workspace) -> None:
-        self._store = store
-        self._workspace = workspace
+        self.store = store
+        self.workspace = workspace
 
     async def around(
         self,
@@ -66,7 +66,7 @@ class FileCopies:
         if not paths:
             return await run()
         before = await run_blocking(
-            lambda: read_states(self._workspace, paths, self._keep_around(context.identity))
+            lambda: read_states(self.workspace, paths, self._keep_around(context.identity))
         )
         context.record(FilesSeen(context.call_id, "before", tuple(before), tuple(before.values())))
         if len(before) >= MAX_PATHS:
@@ -79,7 +79,7 @@ class FileCopies:
         try:
             return await run()
         finally:
-            after = await run_blocking(lambda: read_states(self._workspace, paths, None, before))
+            after = await run_blocking(lambda: read_states(self.workspace, paths, None, before))
             changed = {
                 path: state for path, state in after.items() if before.get(path, NOTHING) != state
             }
@@ -93,7 +93,7 @@ class FileCopies:
         return lambda data: self._keep(scope, data)
 
     def _keep(self, scope: Scope, data: bytes) -> None:
-        self._store.put(scope, [data], mime="application/octet-stream", tool=TOOL)
+        self.store.put(scope, [data], mime="application/octet-stream", tool=TOOL)
 
 
 def read_states(

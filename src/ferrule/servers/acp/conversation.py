@@ -294,7 +294,10 @@ async def open_conversation(
     """
     notices: list[str] = []
     assembly = assemble(
-        {**options, "workspace": folder}, notice=notices.append, mcp_servers=servers
+        {**options, "workspace": folder},
+        notice=notices.append,
+        mcp_servers=servers,
+        attended=True,
     )
     try:
         session = assembly.open_session(session_id)

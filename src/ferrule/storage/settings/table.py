@@ -420,6 +420,18 @@ SETTINGS: tuple[Setting, ...] = (
         short="Rules for calls that run without a question.",
     ),
     Setting(
+        key="permissions.reads",
+        kind="choice",
+        default="auto",
+        choices=("auto", "allow", "ask"),
+        refused_for_projects=("auto", "allow"),
+        short="Whether reading files of the workspace is a question.",
+        long=(
+            "`auto`: not at a terminal, in the console and in editors, where a person sees what is "
+            "read. Protected names, deny rules and ask rules hold in any case."
+        ),
+    ),
+    Setting(
         key="reserved.extend",
         kind="names",
         default=(),

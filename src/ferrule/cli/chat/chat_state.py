@@ -1,0 +1,68 @@
+"""The state of a chat that its commands work on."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass, field
+
+from ferrule.cli.live_output import LiveOutput
+from ferrule.cli.terminal_agent import TerminalAssembly
+from ferrule.engine.session import Session
+
+from .status import RunStatus
+
+Choose = Callable[[str, Sequence[tuple[str, str]]], Awaitable[str]]
+"""Has one of some (value, label) pairs chosen; returns "" for none."""
+
+
+async def _choose_nothing(title: str, options: Sequence[tuple[str, str]]) -> str:
+    return ""
+
+
+async def _answer_nothing(text: str) -> str:
+    return ""
+
+
+@dataclass(slots=True)
+class Chat:
+    """The state of a chat.
+
+    Attributes:
+        session: The current session; `switch` replaces it.
+        status: What the status line says.
+        choose: Shows a picker.
+        ask: Asks a question in one line; raises EOFError for no answer.
+        next_message: Sent as soon as the command that set it has ended.
+        stop_turn: Cancels the model's turn; None while there is none.
+    """
+
+    assembly: TerminalAssembly
+    session: Session
+    show: LiveOutput = field(init=False)
+    status: RunStatus = field(init=False)
+    choose: Choose = _choose_nothing
+    ask: Callable[[str], Awaitable[str]] = _answer_nothing
+    next_message: str = ""
+    stop_turn: Callable[[], object] | None = None
+
+    def __post_init__(self) -> None:
+        self.status = RunStatus(lambda: self.session.mode)
+        self.show = LiveOutput(
+            self.assembly.terminal,
+            lambda call_id: self.session.find_call(call_id),  # noqa: PLW0108  the session may change
+            live=True,
+        )
+
+    def follow_session(self) -> None:
+        """Show the session's events, and count them, from now on."""
+        self.session.observe(self.status)
+        self.session.observe(self.show)
+
+    async def switch(self, other: Session) -> None:
+        """Close the current session and go on with another one."""
+        mode = self.session.mode
+        await self.assembly.close_session(self.session)
+        self.session = other
+        if other.mode != mode:
+            other.set_mode(mode)
+        self.follow_session()

@@ -1,0 +1,209 @@
+"""The input of a chat: messages of several lines, their completion and history, and questions.
+
+`prompt_toolkit` does the editing. Ours are the keys:
+
+    Enter               sends the message
+    Alt-Enter, Ctrl-J   begin another line
+    Ctrl-R              searches what was typed before
+    Ctrl-X Ctrl-E       opens the message in `$VISUAL` or `$EDITOR`
+    Shift-Tab           goes to the next permission mode
+"""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from collections.abc import Callable, Iterable, Sequence
+
+from prompt_toolkit import PromptSession
+from prompt_toolkit.application import get_app
+from prompt_toolkit.completion import CompleteEvent, Completer, Completion
+from prompt_toolkit.document import Document
+from prompt_toolkit.filters import Condition
+from prompt_toolkit.formatted_text import FormattedText
+from prompt_toolkit.history import FileHistory
+from prompt_toolkit.input.typeahead import clear_typeahead
+from prompt_toolkit.key_binding import KeyBindings, KeyPressEvent
+from prompt_toolkit.output import ColorDepth
+from prompt_toolkit.patch_stdout import patch_stdout
+from prompt_toolkit.shortcuts.choice_input import ChoiceInput
+from prompt_toolkit.styles import Style
+
+from ferrule.cli.line_input import discard_typed_input
+from ferrule.cli.terminal import fit_encoding
+from ferrule.storage import paths
+
+from .file_references import complete_path, find_open_reference
+
+PROMPT = "› "
+MENU_LINES = 6
+"""Lines that are kept free for the menu of completions while it is open."""
+_STYLE = Style.from_dict(
+    {"bottom-toolbar": "noreverse fg:ansibrightblack", "selected-option": "bold"}
+)
+
+
+class ChatPrompt:
+    """Reads what a person types.
+
+    Args:
+        commands: Names of the slash commands and a line of help each.
+        complete: Returns what may follow a slash command: `complete(command, beginning)`.
+        list_folder: Returns names in a folder of the workspace, folders with a slash at the end.
+        status: Returns the line below the input; "" for none.
+        next_mode: Goes to the next permission mode.
+        colour: Whether there are colours.
+        plain: Leave out what a screen reader would read again with each key: menu and status.
+    """
+
+    def __init__(
+        self,
+        commands: Callable[[], dict[str, str]],
+        complete: Callable[[str, str], Iterable[str]],
+        list_folder: Callable[[str], Sequence[str]],
+        status: Callable[[], str],
+        next_mode: Callable[[], None],
+        *,
+        colour: bool,
+        plain: bool,
+    ) -> None:
+        self._plain = plain
+        self._depth = None if colour else ColorDepth.DEPTH_1_BIT
+        history = paths.make_private_folder(paths.state()) / "chat-history"
+        history.touch(mode=0o600)
+        self._session: PromptSession[str] = PromptSession(
+            history=FileHistory(str(history)),
+            completer=ChatCompleter(commands, complete, list_folder),
+            complete_while_typing=Condition(_completes_while_typing) if not plain else False,
+            reserve_space_for_menu=MENU_LINES,
+            multiline=True,
+            prompt_continuation="  ",
+            enable_open_in_editor=True,
+            tempfile_suffix=".md",
+            key_bindings=_make_keys(next_mode),
+            bottom_toolbar=None if plain else lambda: FormattedText([("", status())]),
+            style=_STYLE,
+            color_depth=self._depth,
+        )
+
+    async def read(self) -> str:
+        """Read a message or a command.
+
+        Raises:
+            EOFError: The person wants to leave (Ctrl-D).
+            KeyboardInterrupt: Ctrl-C dropped what was typed.
+        """
+        with patch_stdout(raw=True):
+            return await self._session.prompt_async(
+                FormattedText([("bold", fit_encoding(PROMPT, sys.stdout, ascii_only=self._plain))])
+            )
+
+    async def ask(self, text: str) -> str:
+        """Read the answer to a question.
+
+        Keys that were typed before the question appeared are dropped. Raises as `read`.
+        """
+        # A prompt of its own: answers do not belong in the history of messages.
+        prompt: PromptSession[str] = PromptSession(color_depth=self._depth)
+        clear_typeahead(prompt.input)
+        discard_typed_input()
+        shown = fit_encoding(text, sys.stdout, is_frame=True, ascii_only=self._plain)
+        # With its own SIGINT handler, prompt-toolkit would remove ours when the prompt ends.
+        return await prompt.prompt_async(
+            FormattedText([("bold fg:ansiyellow", shown)]), handle_sigint=False
+        )
+
+    async def choose(self, title: str, options: Sequence[tuple[str, str]]) -> str:
+        """Have one of some values chosen, which are shown with a label each; "" for none."""
+        if self._plain:
+            return await self._choose_by_number(title, options)
+        keys = KeyBindings()
+
+        @keys.add("escape", eager=True)
+        @keys.add("c-c")
+        @keys.add("c-d")
+        def leave(event: KeyPressEvent) -> None:  # pyright: ignore[reportUnusedFunction]  called by key
+            event.app.exit(result="")
+
+        choice = ChoiceInput(
+            message=title, options=options, key_bindings=keys, style=_STYLE, enable_interrupt=False
+        )
+        return await choice.prompt_async()
+
+    async def _choose_by_number(self, title: str, options: Sequence[tuple[str, str]]) -> str:
+        print(title)
+        for number, (_, label) in enumerate(options, 1):
+            print(f"{number}: {label}")
+        typed = (await self.ask("number, or nothing: ")).strip()
+        is_number = typed.isascii() and typed.isdigit() and 1 <= int(typed) <= len(options)
+        return options[int(typed) - 1][0] if is_number else ""
+
+
+def _make_keys(next_mode: Callable[[], None]) -> KeyBindings:
+    keys = KeyBindings()
+
+    @keys.add("enter")
+    def send(event: KeyPressEvent) -> None:  # pyright: ignore[reportUnusedFunction]  called by key
+        buffer = event.current_buffer
+        completion = buffer.complete_state and buffer.complete_state.current_completion
+        if completion:
+            buffer.apply_completion(completion)
+        else:
+            buffer.validate_and_handle()
+
+    @keys.add("escape", "enter")
+    @keys.add("c-j")
+    def begin_line(event: KeyPressEvent) -> None:  # pyright: ignore[reportUnusedFunction]  called by key
+        event.current_buffer.insert_text("\n")
+
+    @keys.add("s-tab", filter=~Condition(lambda: bool(get_app().current_buffer.complete_state)))
+    def change_mode(event: KeyPressEvent) -> None:  # pyright: ignore[reportUnusedFunction]  called by key
+        next_mode()
+        event.app.invalidate()
+
+    return keys
+
+
+def _completes_while_typing() -> bool:
+    before = get_app().current_buffer.document.text_before_cursor
+    if before.startswith("/") and " " not in before:
+        return True
+    return find_open_reference(before) is not None
+
+
+class ChatCompleter(Completer):
+    """Completes slash commands, what follows them, and `@path`. See `ChatPrompt` for arguments."""
+
+    def __init__(
+        self,
+        commands: Callable[[], dict[str, str]],
+        complete: Callable[[str, str], Iterable[str]],
+        list_folder: Callable[[str], Sequence[str]],
+    ) -> None:
+        self._commands = commands
+        self._complete = complete
+        self._list_folder = list_folder
+
+    def get_completions(
+        self, document: Document, complete_event: CompleteEvent
+    ) -> Iterable[Completion]:
+        before = document.text_before_cursor
+        if before.startswith("/"):
+            name, blank, rest = before[1:].partition(" ")
+            if not blank:
+                for command, about in self._commands().items():
+                    if command.startswith(name):
+                        yield Completion(f"/{command}", -len(before), display_meta=about)
+                return
+            for value in self._complete(name, rest):
+                yield Completion(value, -len(rest))
+            return
+        beginning = find_open_reference(before)
+        if beginning is not None:
+            for path in complete_path(beginning, self._list_folder):
+                yield Completion(path, -len(beginning), display=path)
+
+
+async def wait_forever() -> str:
+    """Never return: for a question whose turn was stopped, which is withdrawn."""
+    return await asyncio.get_running_loop().create_future()

@@ -1,0 +1,212 @@
+"""The lines that a tool call is shown in: what it does, where, what it would change, how it ended.
+
+A call has one card. Its head names the tool and what it works on; what the head does not say is
+shown once below it: the change to a file as a diff, or the arguments that are left.
+"""
+
+from __future__ import annotations
+
+import difflib
+import json
+from collections.abc import Iterator, Mapping
+from typing import Any, cast
+
+from ferrule.core.calls import ToolCall, ToolResult
+
+PREVIEW_LINES = 6
+"""Lines of a result that a card shows; the model and the journal have all of it."""
+CHANGE_LINES = 24
+"""Lines of a change that a card shows."""
+PARTIAL_LINES = 8
+"""Lines of a text that is being written which are shown while it arrives."""
+MAX_LINE = 200
+
+Line = tuple[str, str]
+"""A text and its style."""
+
+_SUBJECTS = (
+    "path",
+    "file_path",
+    "command",
+    "pattern",
+    "query",
+    "url",
+    "task",
+    "subcommand",
+    "name",
+)
+"""Arguments that say what a call works on; the first that is there stands in the head."""
+_REPLACED = (("old_string", "new_string"), ("old_text", "new_text"))
+_WRITTEN = ("content", "new_content", "new_string", "text")
+_DIFF_STYLES = {"+": "green", "-": "red", "@": "cyan"}
+
+
+def format_arguments(call: ToolCall) -> str:
+    """Format arguments in one line: `path="a.txt" line_start=3`.
+
+    Arguments that are not a JSON object are shown as they are.
+    """
+    values = parse_arguments(call.arguments)
+    if values is None:
+        return " ".join(call.arguments[:MAX_LINE].split())
+    return _format_values(values)
+
+
+def parse_arguments(text: str) -> dict[str, Any] | None:
+    """Return arguments that are a JSON object; None if they are not."""
+    try:
+        values: object = json.loads(text or "{}")
+    except (ValueError, RecursionError):
+        return None
+    return cast("dict[str, Any]", values) if isinstance(values, dict) else None
+
+
+def describe_head(tool: str, arguments: str) -> str:
+    """Return the head of a card: `▸ edit_file supplies.md`."""
+    values = parse_arguments(arguments)
+    if values is None:
+        return f"▸ {tool} {' '.join(arguments[:MAX_LINE].split())}".rstrip()
+    subject, rest = _split_subject(values)
+    shown = {name: value for name, value in rest.items() if not _is_change(name, values)}
+    return " ".join(part for part in (f"▸ {tool}", subject, _format_values(shown)) if part)
+
+
+def describe_rest(arguments: str, preview: str) -> str:
+    """Return the arguments that a preview does not show, as JSON; "" if it shows all of them.
+
+    Those are what the call works on and what it writes, and only as far as each of their lines can
+    be read in the preview. Arguments that are not a JSON object are returned whole.
+    """
+    values = parse_arguments(arguments)
+    if values is None:
+        return arguments
+    _, rest = _split_subject(values)
+    shown = {
+        name: value
+        for name, value in values.items()
+        if (name in rest and not _is_change(name, values)) or not _is_in(value, preview)
+    }
+    return json.dumps(shown, ensure_ascii=False, separators=(",", ":")) if shown else ""
+
+
+def _is_in(value: object, preview: str) -> bool:
+    """Return whether a text, or each of a list of words, can be read in a preview."""
+    texts = cast("list[object]", value) if isinstance(value, list) else [value]
+    return all(
+        isinstance(text, str) and all(line in preview for line in text.splitlines())
+        for text in texts
+    )
+
+
+def describe_change(arguments: str) -> list[Line]:
+    """Return what a call would write, as a diff of its own arguments; empty if it writes none."""
+    values = parse_arguments(arguments) or {}
+    for old_name, new_name in _REPLACED:
+        old, new = values.get(old_name), values.get(new_name)
+        if isinstance(old, str) and isinstance(new, str):
+            return _shorten(_diff_lines(old, new))
+    for name in _WRITTEN:
+        text = values.get(name)
+        if isinstance(text, str) and "path" in values:
+            return _shorten([(f"+{line}", "green") for line in text.splitlines()])
+    patch = values.get("patch") or values.get("input")
+    if isinstance(patch, str) and "\n" in patch:
+        return _shorten([(line, _DIFF_STYLES.get(line[:1], "")) for line in patch.splitlines()])
+    return []
+
+
+def describe_partial_call(tool: str, arguments: str) -> list[Line]:
+    """Return the lines of a call whose arguments are still arriving."""
+    values = parse_partial(arguments)
+    subject, rest = _split_subject(values)
+    head = " ".join(part for part in (f"▸ {tool}", subject) if part)
+    texts = [value for value in rest.values() if isinstance(value, str) and value]
+    if not texts:
+        return [(f"{head} …", "bold cyan")]
+    lines = texts[-1].splitlines()
+    count = f"{len(lines)} line{'' if len(lines) == 1 else 's'}"
+    tail = [(f"  │ {line[:MAX_LINE]}", "dim") for line in lines[-PARTIAL_LINES:]]
+    return [(f"{head} … {count}", "bold cyan"), *tail]
+
+
+def parse_partial(arguments: str) -> dict[str, Any]:
+    """Return what a beginning of JSON text says so far; empty if it says nothing."""
+    import jiter
+
+    try:
+        values: object = jiter.from_json(arguments.encode(), partial_mode="trailing-strings")
+    except ValueError:
+        return {}
+    return cast("dict[str, Any]", values) if isinstance(values, dict) else {}
+
+
+def describe_result(result: ToolResult, *, changed: bool = False) -> Iterator[Line]:
+    """Yield the lines that say how a call ended.
+
+    Args:
+        result: The result.
+        changed: Whether the card has shown a change: then its result is one line.
+    """
+    if not result.success:
+        yield f"  ✗ {result.error_type}: {indent(result.error_message or '')}", "red"
+        return
+    text = result.data
+    if not isinstance(text, str):
+        text = json.dumps(text, ensure_ascii=False)
+    lines = text.splitlines()
+    shown = 0 if changed else PREVIEW_LINES
+    for line in lines[:shown]:
+        ellipsis = "…" if len(line) > MAX_LINE else ""
+        yield f"  │ {line[:MAX_LINE]}{ellipsis}", "dim"
+    if changed:
+        first = lines[0][:MAX_LINE] if lines else "done"
+        yield f"  ✓ {first}, {result.duration_ms} ms", "green"
+        return
+    more = f", {len(lines) - shown} more lines" if len(lines) > shown else ""
+    cut = ", cut" if result.partial else ""
+    yield f"  ✓ {result.size} bytes{more}{cut}, {result.duration_ms} ms", "green"
+
+
+def indent(text: str) -> str:
+    """Indent the further lines of untrusted text, so that none looks like a line of ours."""
+    return text.rstrip("\n").replace("\n", "\n  │ ")
+
+
+def _split_subject(values: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
+    """Return what a call works on, and its other arguments."""
+    for name in _SUBJECTS:
+        if name in values:
+            rest = {other: value for other, value in values.items() if other != name}
+            return _format_subject(values[name]), rest
+    return "", dict(values)
+
+
+def _format_subject(value: object) -> str:
+    words = cast("list[object]", value) if isinstance(value, list) else [value]
+    texts = [word if isinstance(word, str) else json.dumps(word) for word in words]
+    shown = " ".join(" ".join(texts).split())
+    return shown if len(shown) <= MAX_LINE else shown[: MAX_LINE - 1] + "…"
+
+
+def _format_values(values: Mapping[str, Any]) -> str:
+    named = values.items()
+    shown = " ".join(f"{key}={json.dumps(value, ensure_ascii=False)}" for key, value in named)
+    return shown if len(shown) <= MAX_LINE else shown[: MAX_LINE - 3] + "..."
+
+
+def _is_change(name: str, values: Mapping[str, Any]) -> bool:
+    """Return whether an argument is part of the change that a card shows as a diff."""
+    if any(name in pair and all(one in values for one in pair) for pair in _REPLACED):
+        return True
+    return name in _WRITTEN and isinstance(values[name], str) and "path" in values
+
+
+def _diff_lines(old: str, new: str) -> list[Line]:
+    lines = difflib.unified_diff(old.splitlines(), new.splitlines(), n=1, lineterm="")
+    return [(line, _DIFF_STYLES.get(line[:1], "")) for line in lines][3:]
+
+
+def _shorten(lines: list[Line]) -> list[Line]:
+    shown = [(f"  {text[:MAX_LINE]}", style) for text, style in lines[:CHANGE_LINES]]
+    left_out = len(lines) - len(shown)
+    return [*shown, (f"  … {left_out} more lines", "dim")] if left_out else shown
