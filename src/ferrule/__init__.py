@@ -38,7 +38,13 @@ if TYPE_CHECKING:
     from .engine.delegation.tool import ask_agent
     from .engine.event_bus.bus import Bus
     from .engine.hooks.call_hooks import HookBlocked
-    from .engine.live_events import PartialOutput, Progress, ReasoningDelta, TextDelta
+    from .engine.live_events import (
+        ArgumentsDelta,
+        PartialOutput,
+        Progress,
+        ReasoningDelta,
+        TextDelta,
+    )
     from .engine.message_history import MessageHistory
     from .engine.registration.registration import RegistrationLimits
     from .engine.session import RunOptions, RunResult, Session
@@ -72,6 +78,7 @@ __all__ = [
     "ApprovalAnswer",
     "ApprovalRequest",
     "Approver",
+    "ArgumentsDelta",
     "Bus",
     "CallStep",
     "Catalog",
@@ -173,6 +180,7 @@ __getattr__, __dir__ = lazy_names(
         ".engine.event_bus.bus": ("Bus",),
         ".engine.hooks.call_hooks": ("HookBlocked",),
         ".engine.live_events": (
+            "ArgumentsDelta",
             "PartialOutput",
             "Progress",
             "ReasoningDelta",

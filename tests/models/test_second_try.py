@@ -54,6 +54,8 @@ class Heard:
 
     def add_reasoning(self, piece: str) -> None: ...
 
+    def add_arguments(self, call: int, tool: str, piece: str) -> None: ...
+
     def notice(self, topic: str, text: str) -> None:
         self.notices.append((topic, text))
 

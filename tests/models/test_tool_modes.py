@@ -73,6 +73,8 @@ class Heard:
     def add_reasoning(self, piece: str) -> None:
         self.thoughts.append(piece)
 
+    def add_arguments(self, call: int, tool: str, piece: str) -> None: ...
+
     def notice(self, topic: str, text: str) -> None:
         self.notices.append((topic, text))
 

@@ -7,5 +7,5 @@ Packages: `chat`, `doctor`, `init`, `run`, `sessions`, `setup`,
 `tools`.
 Modules: `a2a`, `completion`, `confirmation`, `distributed`, `entry`, `line_input`,
 `live_output`, `mcp`, `models`, `new_files`, `permission_prompt`, `policy`, `problem_report`,
-`root`, `skills`, `terminal`, `terminal_agent`, `trust`, `validate`.
+`root`, `skills`, `terminal`, `terminal_agent`, `tool_cards`, `trust`, `validate`.
 """

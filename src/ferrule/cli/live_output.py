@@ -14,7 +14,7 @@ from ferrule.core.events import (
     PersonAnswered,
     ToolAnswered,
 )
-from ferrule.engine.live_events import Live, Progress, ReasoningDelta, TextDelta
+from ferrule.engine.live_events import ArgumentsDelta, Live, Progress, ReasoningDelta, TextDelta
 from ferrule.tools.context import HIDDEN_TOPICS
 
 from .terminal import Terminal
@@ -47,12 +47,15 @@ class LiveOutput:
         self._live = live
         self.shows_reasoning = False
         self._streamed = False
+        self._arriving = (-1, "")
+        self._arguments: list[str] = []
         self._shown = ""
         self._typed: set[str] = set()
         self.finished_calls = 0
         self._draw: dict[type, Callable[[Any], None]] = {
             TextDelta: self._draw_text,
             ReasoningDelta: self._draw_reasoning,
+            ArgumentsDelta: self._draw_arguments,
             ModelAnswered: self._finish_answer,
             DirectCall: self._note_direct_call,
             CallEvaluated: self._draw_call,
@@ -77,10 +80,19 @@ class LiveOutput:
         if self.shows_reasoning:
             self._terminal.stream_reasoning(item.text)
 
+    def _draw_arguments(self, item: ArgumentsDelta) -> None:
+        if (item.call, item.tool) != self._arriving:
+            self._arriving = (item.call, item.tool)
+            self._arguments = []
+        self._arguments.append(item.text)
+        if self._live:
+            self._terminal.stream_call(item.tool, self._arguments)
+
     def _finish_answer(self, item: ModelAnswered) -> None:
         if self._live and item.text and not self._streamed:
             self._terminal.stream_answer(item.text)
         self._terminal.end_stream()
+        self._arriving = (-1, "")
         if not self._live and item.text and item.calls:
             self._terminal.write_progress(item.text)
         self._streamed = False

@@ -19,7 +19,7 @@ import os
 import shutil
 import sys
 import unicodedata
-from collections.abc import Callable, Generator, Iterable
+from collections.abc import Callable, Generator, Iterable, Sequence
 from contextlib import contextmanager
 from importlib.util import find_spec
 from typing import Any, TextIO
@@ -159,8 +159,8 @@ class Terminal:
         """Write a piece of a model's reasoning as it arrives."""
         self._stream(self.write_progress, piece, style="dim")
 
-    def stream_call(self, tool: str, arguments: str) -> None:
-        """Show the arguments of a call as far as they have arrived. Here: nothing."""
+    def stream_call(self, tool: str, arguments: Sequence[str]) -> None:
+        """Show the arguments of a call as far as they have arrived, in pieces. Here: nothing."""
 
     def end_stream(self) -> None:
         """End the line that pieces were written to."""

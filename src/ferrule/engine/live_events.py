@@ -26,6 +26,23 @@ class ReasoningDelta:
 
 
 @frozen
+class ArgumentsDelta:
+    """A piece of the arguments of a call that the model is still writing.
+
+    Nothing of it has been checked, and the call may never be made.
+
+    Attributes:
+        call: Tells the calls of one answer apart.
+        tool: The name of the tool, as the model was given it, as far as it has arrived.
+        text: The piece of JSON text.
+    """
+
+    call: int
+    tool: str
+    text: str
+
+
+@frozen
 class Progress:
     """A line of progress from a running tool."""
 
@@ -47,7 +64,7 @@ class PartialOutput(Generic[OutputT]):
     final: bool = False
 
 
-Live = Event | TextDelta | ReasoningDelta | Progress
+Live = Event | TextDelta | ReasoningDelta | ArgumentsDelta | Progress
 """Everything that observers see. `Session.stream` also yields `PartialOutput`."""
 
 Observer = Callable[[Live], None]

@@ -46,6 +46,7 @@ from .dependencies import UNSET, check_deps
 from .driver import Driver
 from .live_events import Live, Observer, PartialOutput
 from .message_history import MessageHistory
+from .rewind.rewind import RestoreReport, RewindPoint
 from .run_instructions import RunInstructions
 from .stepping import Step, attach_stepping, detach_stepping
 from .type_variables import OutputT
@@ -54,7 +55,6 @@ if TYPE_CHECKING:
     from ferrule.permissions.filesystem.workspace import Workspace
 
     from .rewind.file_copies import FileCopies
-    from .rewind.rewind import RestoreReport, RewindPoint
 
 T = TypeVar("T")
 

@@ -17,7 +17,7 @@ from ferrule.core.identity import Identity
 from ferrule.core.messages import AssistantMessage, Message, ToolMessage
 from ferrule.storage.journal.protocols import Journal
 
-from .live_events import Live, Observer, ReasoningDelta, TextDelta
+from .live_events import ArgumentsDelta, Live, Observer, ReasoningDelta, TextDelta
 from .write_batching import WriteBatch
 
 
@@ -135,6 +135,15 @@ class SessionLog:
     def add_reasoning(self, piece: str) -> None:
         """Show a piece of the model's reasoning, as the model client received it."""
         self.show(ReasoningDelta(piece))
+
+    def add_arguments(self, call: int, tool: str, piece: str) -> None:
+        """Show observers a piece of a call's arguments, as the model client received it.
+
+        The outlet does not get it: subscribers get each call when it is complete.
+        """
+        item = ArgumentsDelta(call, tool, piece)
+        for observer in self._observers:
+            observer(item)
 
     def add_notices(self, notices: list[tuple[str, str]]) -> None:
         """Add notices that a model client kept because nobody was watching, and empty the list."""

@@ -60,6 +60,8 @@ class CallBuilder:
     """Collects streamed call deltas into calls, in order of first appearance."""
 
     def __init__(self) -> None:
+        self.on_arguments: Callable[[int, str, str], None] | None = None
+        """Receives every piece of arguments: the call's number, its tool, the piece."""
         self._calls: list[PartialCall] = []
         self._by_index: dict[int, PartialCall] = {}
         self._by_id: dict[str, PartialCall] = {}
@@ -88,8 +90,15 @@ class CallBuilder:
         if type(arguments) is str:
             if arguments:
                 call.pieces.append(arguments)
+                if self.on_arguments is not None:
+                    self.on_arguments(self._number_of(call), call.name, arguments)
         elif arguments is not None:
             call.pieces.append(encode_json(arguments))
+
+    def _number_of(self, call: PartialCall) -> int:
+        # Compared by identity, and the call that is arriving is nearly always the last one.
+        numbers = range(len(self._calls) - 1, -1, -1)
+        return next(number for number in numbers if self._calls[number] is call)
 
     def add_complete(self, delta: Mapping[str, Any]) -> None:
         """Add a complete call: always a new one, whatever its id and index."""
@@ -202,7 +211,11 @@ class AnswerBuilder:
     @classmethod
     def for_sink(cls, sink: Sink | None) -> AnswerBuilder:
         """Return an answer whose pieces go to the sink, if there is one."""
-        return cls() if sink is None else cls(sink.add_text, sink.add_reasoning)
+        if sink is None:
+            return cls()
+        answer = cls(sink.add_text, sink.add_reasoning)
+        answer.calls.on_arguments = sink.add_arguments
+        return answer
 
     def add_text(self, piece: str) -> None:
         self.text.append(piece)

@@ -121,6 +121,16 @@ class Sink(Protocol):
         """Receive a piece of the model's reasoning."""
         ...
 
+    def add_arguments(self, call: int, tool: str, piece: str) -> None:
+        """Receive a piece of a call's arguments, as JSON text. Nothing of it is checked.
+
+        Args:
+            call: Tells the calls of one answer apart.
+            tool: The name of the tool, as far as it has arrived.
+            piece: The piece.
+        """
+        ...
+
     def notice(self, topic: str, text: str) -> None:
         """Report something a person should know: a retry, a truncation, a fallback."""
         ...

@@ -232,6 +232,9 @@ class ScriptedExchange:
                 sink.add_reasoning(piece)
             for piece in _split_words(step.text):
                 sink.add_text(piece)
+            for number, call in enumerate(step.calls):
+                for piece in _split_words(call.arguments):
+                    sink.add_arguments(number, call.tool, piece)
         stop = step.stop or ("calls" if step.calls else "end")
         return ModelAnswered(step.text, step.calls, step.reasoning, step.usage, stop)
 

@@ -116,7 +116,7 @@ class PermissionGate:
         ConfigError: There is no such mode.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913  what a gate is made of, each by name
         self,
         rules: RuleSet | None = None,
         *,

@@ -175,7 +175,7 @@ class Assembly:
         sign_heads(journal, checkpoints_path_of(journal), self.signer, [session.id], now=now)
 
 
-def assemble(
+def assemble(  # noqa: PLR0913  what interfaces differ in, each by name
     options: dict[str, Any],
     *,
     notice: Notice,

@@ -82,6 +82,7 @@ class RecordingSink:
     pieces: list[str] = field(default_factory=list[str])
     thoughts: list[str] = field(default_factory=list[str])
     notices: list[tuple[str, str]] = field(default_factory=list[tuple[str, str]])
+    arguments: dict[int, list[str]] = field(default_factory=dict[int, list[str]])
     text_received: asyncio.Event = field(default_factory=asyncio.Event)
 
     def add_text(self, piece: str) -> None:
@@ -90,6 +91,9 @@ class RecordingSink:
 
     def add_reasoning(self, piece: str) -> None:
         self.thoughts.append(piece)
+
+    def add_arguments(self, call: int, tool: str, piece: str) -> None:
+        self.arguments.setdefault(call, []).append(piece)
 
     def notice(self, topic: str, text: str) -> None:
         self.notices.append((topic, text))

@@ -15,11 +15,11 @@ Choose = Callable[[str, Sequence[tuple[str, str]]], Awaitable[str]]
 """Has one of some (value, label) pairs chosen; returns "" for none."""
 
 
-async def _choose_nothing(title: str, options: Sequence[tuple[str, str]]) -> str:
+async def _make_no_choice(title: str, options: Sequence[tuple[str, str]]) -> str:
     return ""
 
 
-async def _answer_nothing(text: str) -> str:
+async def _give_no_answer(text: str) -> str:
     return ""
 
 
@@ -40,8 +40,8 @@ class Chat:
     session: Session
     show: LiveOutput = field(init=False)
     status: RunStatus = field(init=False)
-    choose: Choose = _choose_nothing
-    ask: Callable[[str], Awaitable[str]] = _answer_nothing
+    choose: Choose = _make_no_choice
+    ask: Callable[[str], Awaitable[str]] = _give_no_answer
     next_message: str = ""
     stop_turn: Callable[[], object] | None = None
 

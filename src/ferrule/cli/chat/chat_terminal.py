@@ -14,7 +14,7 @@ import asyncio
 import os
 import sys
 import time
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
 
 from ferrule.cli.terminal import Terminal, escape_invisible, fit_encoding, is_unicode
@@ -60,7 +60,7 @@ class ChatTerminal(Terminal):
         self._answer = MarkdownStream(self._renderer)
         self._reasoning: list[str] = []
         self._line = ""
-        self._call: tuple[str, str] | None = None
+        self._call: tuple[str, Sequence[str]] | None = None
         self._next_paint: asyncio.TimerHandle | None = None
 
     # ---- what arrives
@@ -78,7 +78,7 @@ class ChatTerminal(Terminal):
         else:
             self._reasoning.append(piece)
 
-    def stream_call(self, tool: str, arguments: str) -> None:
+    def stream_call(self, tool: str, arguments: Sequence[str]) -> None:
         self._call = (tool, arguments)
 
     def end_stream(self) -> None:
@@ -178,12 +178,14 @@ class ChatTerminal(Terminal):
             return
         self._fit_width()
         finished = [] if self._answer.is_empty else self._answer.take_finished()
-        rows = [] if self._answer.is_empty else self._answer.unfinished()
+        rows = [] if self._answer.is_empty else self._answer.render_rest()
         if self._reasoning:
             thought = self._renderer.render_text("".join(self._reasoning).strip(), "dim")
             rows += thought[-REASONING_ROWS:]
         if self._call is not None:
-            rows += [self._renderer.fit_row(*line) for line in describe_partial_call(*self._call)]
+            tool, pieces = self._call
+            lines = describe_partial_call(tool, "".join(pieces))
+            rows += [self._renderer.fit_row(*line) for line in lines]
         status = self.status()
         if status:
             rows.append(self._renderer.fit_row(status, "dim"))

@@ -52,7 +52,7 @@ class MarkdownStream:
             pass
         return rows
 
-    def unfinished(self) -> list[str]:
+    def render_rest(self) -> list[str]:
         """Return the rows of what is not finished, as they would be if nothing followed."""
         if not self._pending.strip():
             return []
@@ -62,7 +62,7 @@ class MarkdownStream:
 
     def finish(self) -> list[str]:
         """Return the rows of all that is left: the answer is complete."""
-        rows = [*self.take_finished(), *self.unfinished()]
+        rows = [*self.take_finished(), *self.render_rest()]
         self._pending = ""
         self._code = None
         self._is_first = True

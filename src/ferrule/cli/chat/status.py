@@ -18,7 +18,7 @@ from ferrule.core.events import (
     Usage,
 )
 from ferrule.engine.context.usage import ContextUsage
-from ferrule.engine.live_events import Live, ReasoningDelta, TextDelta
+from ferrule.engine.live_events import ArgumentsDelta, Live, ReasoningDelta, TextDelta
 from ferrule.models import Price
 
 SEPARATOR = " · "
@@ -54,6 +54,7 @@ class RunStatus:
             RunStarted: lambda _: self._do("asking the model"),
             TextDelta: lambda _: self._do("answering"),
             ReasoningDelta: lambda _: self._do("thinking"),
+            ArgumentsDelta: lambda item: self._do(f"writing {item.tool}"),
             ModelAnswered: self._count_answer,
             ContextCompacted: self._count_compaction,
             CallEvaluated: self._follow_call,

@@ -17,7 +17,7 @@ from ferrule.cli.terminal_agent import TerminalAssembly, assemble_at_terminal
 from ferrule.core.calls import ErrorType, ToolResult
 from ferrule.core.errors import FerruleError, LimitReached, RunCancelled
 from ferrule.core.events import FORMAT, Event, event_to_json
-from ferrule.engine.live_events import Live, Progress, ReasoningDelta, TextDelta
+from ferrule.engine.live_events import ArgumentsDelta, Live, Progress, ReasoningDelta, TextDelta
 from ferrule.engine.session import RunResult, Session
 from ferrule.runtime.assemble import find_session_model
 
@@ -171,12 +171,15 @@ def stream_line(item: Live) -> dict[str, Any]:
         return {"v": FORMAT, "kind": "text.delta", "text": item.text}
     if isinstance(item, ReasoningDelta):
         return {"v": FORMAT, "kind": "reasoning.delta", "text": item.text}
+    if isinstance(item, ArgumentsDelta):
+        body: dict[str, Any] = {"call": item.call, "tool": item.tool, "text": item.text}
+        return {"v": FORMAT, "kind": "arguments.delta", **body}
     if isinstance(item, Progress):
         return {"v": FORMAT, "kind": "progress", "call_id": item.call_id, "text": item.text}
     event: Event = item
-    kind, body = event_to_json(event)
+    kind, whole = event_to_json(event)
     # No field of an event may replace the two that every line has.
-    fields = {name: value for name, value in body.items() if name not in ("v", "kind")}
+    fields = {name: value for name, value in whole.items() if name not in ("v", "kind")}
     return {"v": FORMAT, "kind": kind} | fields
 
 

@@ -24,7 +24,7 @@ from ferrule.core.errors import FerruleError
 from ferrule.core.events import Event, JournalRecord, dump_event
 from ferrule.core.identity import Identity
 from ferrule.core.value_class import frozen
-from ferrule.engine.live_events import Live, Progress, ReasoningDelta, TextDelta
+from ferrule.engine.live_events import ArgumentsDelta, Live, Progress, ReasoningDelta, TextDelta
 from ferrule.storage.journal.hash_chain import escape_surrogates
 
 FORMAT = 1
@@ -194,6 +194,8 @@ def describe(item: Item) -> tuple[str, str]:
         return PIECES[Progress], encode_json({"call_id": item.call_id, "text": item.text})
     if isinstance(item, TextDelta | ReasoningDelta):
         return PIECES[type(item)], encode_json({"text": item.text})
+    if isinstance(item, ArgumentsDelta):
+        raise TypeError("pieces of arguments are not published")
     if isinstance(item, ApprovalRequested | OperatorSubscribed | TapRemoved):
         shown = {one.name: getattr(item, one.name) for one in fields(item)}
         return item.kind, encode_json(shown)

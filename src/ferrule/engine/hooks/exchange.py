@@ -35,6 +35,9 @@ class _HoldingSink:
     def add_reasoning(self, piece: str) -> None:
         """Hold it back."""
 
+    def add_arguments(self, call: int, tool: str, piece: str) -> None:
+        """Hold it back."""
+
 
 class HookedExchange:
     """The exchange of one session.

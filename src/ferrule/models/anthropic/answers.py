@@ -297,6 +297,11 @@ class MessageStreamParser:
                 self._answer.add_text(join_surrogates(piece))
             elif name == "thinking" and piece:
                 self._answer.add_reasoning(join_surrogates(piece))
+            on_arguments = self._answer.calls.on_arguments
+            if name == "partial_json" and on_arguments is not None and block.type == "tool_use":
+                on_arguments(
+                    cast(int, value.get("index")), str(block.fields.get("name", "")), piece
+                )
 
     def _read_message(self, value: object) -> None:
         if isinstance(value, dict):

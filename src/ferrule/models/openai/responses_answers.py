@@ -246,7 +246,14 @@ class ResponseStreamParser:
     def _add_arguments(self, value: dict[str, Any]) -> None:
         piece = value.get("delta")
         if isinstance(piece, str):
-            self._output.item(value).pieces.append(piece)
+            item = self._output.item(value)
+            item.pieces.append(piece)
+            on_arguments = self._answer.calls.on_arguments
+            index: Any = value.get("output_index")
+            if on_arguments is not None and item.type == "function_call":
+                on_arguments(
+                    index if isinstance(index, int) else 0, str(item.fields.get("name", "")), piece
+                )
 
     def _add_text(self, value: dict[str, Any]) -> None:
         piece = value.get("delta")

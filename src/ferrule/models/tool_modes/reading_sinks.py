@@ -68,6 +68,10 @@ class LazyReadingSink:
         elif self._outer is not None:
             self._outer.add_reasoning(piece)
 
+    def add_arguments(self, call: int, tool: str, piece: str) -> None:
+        if self._outer is not None:
+            self._outer.add_arguments(call, tool, piece)
+
     def notice(self, topic: str, text: str) -> None:
         if self._outer is not None:
             self._outer.notice(topic, text)
@@ -147,6 +151,10 @@ class ReadingSink:
         self._reader.expect_separate_reasoning()
         if self._outer is not None:
             self._outer.add_reasoning(piece)
+
+    def add_arguments(self, call: int, tool: str, piece: str) -> None:
+        if self._outer is not None:
+            self._outer.add_arguments(call, tool, piece)
 
     def notice(self, topic: str, text: str) -> None:
         if self._outer is not None:

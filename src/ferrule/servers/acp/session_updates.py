@@ -38,7 +38,7 @@ from ferrule.core.events import (
 )
 from ferrule.core.machine import Machine
 from ferrule.core.notices import PERSON_SOURCE
-from ferrule.engine.live_events import Live, Progress, ReasoningDelta, TextDelta
+from ferrule.engine.live_events import ArgumentsDelta, Live, Progress, ReasoningDelta, TextDelta
 from ferrule.permissions.filesystem.workspace import Workspace
 from ferrule.permissions.redaction import Redactor
 from ferrule.toolkits import tasks
@@ -118,7 +118,7 @@ class SessionUpdates:
         """Return the updates for something that happens now."""
         if isinstance(item, RunStarted | ContextAdded):
             self._asked += 1
-        if not isinstance(item, TextDelta | ReasoningDelta | Progress):
+        if not isinstance(item, TextDelta | ReasoningDelta | ArgumentsDelta | Progress):
             if isinstance(item, ModelAnswered):
                 # With the machine's ids: in old journals an id may be missing or used twice.
                 item = assign_call_ids(item, self._machine.call_ids, self._machine.turn)

@@ -149,6 +149,9 @@ class _StreamingSink:
     def add_reasoning(self, piece: str) -> None:
         self.relay.emit(ThinkingPiece(piece))
 
+    def add_arguments(self, call: int, tool: str, piece: str) -> None:
+        """Leave it out: clients get each call when it is complete."""
+
     def notice(self, topic: str, text: str) -> None:
         self.relay.notices.append(text)
 
