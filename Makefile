@@ -15,7 +15,7 @@ export PIP_ROOT_USER_ACTION := ignore
 export PYTHONDONTWRITEBYTECODE :=
 
 .DEFAULT_GOAL := help
-.PHONY: help venv demo shape test lint types unit promises bench bench-peers bus soak attacks streams crash replays scale subscribers files docs readme site eval mcp-servers edits faults outputs clean options ordinary options-oracle marks mutants fuzz
+.PHONY: help venv demo shape test lint types unit promises bench bench-peers bus soak attacks streams crash replays scale subscribers files docs screens readme site eval mcp-servers edits faults outputs clean options ordinary options-oracle marks mutants fuzz
 
 help: ## what can be made
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 14
@@ -112,6 +112,9 @@ docs: $(READY) ## the pages that are made from the code
 	$(BIN)/python docs/make_reference.py
 	$(BIN)/python docs/make_architecture.py
 	$(BIN)/python docs/make_walks.py
+
+screens: $(READY) ## the screens of the chat, from real conversations in a terminal, at three widths (needs tmux)
+	$(BIN)/python docs/screens/make_screens.py
 
 readme: $(READY) ## the transcript and the figures of the README, from programs that run now
 	$(BIN)/python docs/make_readme.py

@@ -28,6 +28,8 @@ PAGE = HERE.parent / "chat.md"
 HOME = "/home/ada"
 """Stands for the temporary folder, whose name is as long: so lines break at the same places."""
 COLUMNS, LINES = 96, 40
+WIDTHS = (60, 120)
+"""Columns of the terminals that the tour is played in."""
 SECONDS = 60.0
 """A screen that does not show what it should by then is an error."""
 PROMPT, QUESTION = "›", "allow? [1-4]"
@@ -76,6 +78,39 @@ NOON = [
     {"say": "No bread left, and the log is right again."},
 ]
 
+PLAN = """# The plan
+
+The lamp needs **oil** and `wicks` before the fog comes back; the boat brings both on Thursday, if the sea lets it.
+
+1. Fill the tank.
+2. Trim the wicks:
+   - the long ones first
+   - then the spare ones
+
+| day | weather | lamp lit |
+|-----|---------|---------:|
+| Monday | calm | 21:04 |
+| Tuesday | fog, so the horn sounded every minute of the night | 20:50 |
+
+```python
+def barrels(nights: int) -> float:
+    return nights / 3  # one barrel lasts three nights
+```
+
+> *Never* let the light go out.
+"""
+TOUR = [
+    {"say": PLAN},
+    command("./wind.sh", say="This takes a while."),
+    {"say": "I stopped measuring."},
+    edit("wicks: 12", "wicks: 11"),
+    {"say": "Eleven wicks."},
+    read("log.md"),
+    read("supplies.md"),
+    {"say": "Both are in order."},
+    {"say": "Twelve wicks, I would say."},
+]
+
 
 @dataclass
 class Hour:
@@ -97,6 +132,7 @@ class Stage:
         }
         self._tmux: list[str] = []
         self._from = 0
+        self.columns = COLUMNS
 
     def start(self, words: list[str], environment: dict[str, str], folder: Path) -> None:
         """Run a program in a fresh terminal; the one before is ended."""
@@ -112,7 +148,7 @@ class Stage:
         settings = [
             word for name, value in environment.items() for word in ("-e", f"{name}={value}")
         ]
-        size = ["-x", str(COLUMNS), "-y", str(LINES)]
+        size = ["-x", str(self.columns), "-y", str(LINES)]
         self._run("new-session", "-d", "-s", "chat", *size, *settings, "-c", str(folder), *words)
         self._run("set-option", "-g", "history-limit", "5000")
         self._run("set-option", "-g", "remain-on-exit", "on")
@@ -123,22 +159,29 @@ class Stage:
         if self._tmux:
             subprocess.run([*self._tmux, "kill-server"], capture_output=True, check=False)
 
-    def screen(self) -> str:
-        """Everything since the last `begin`, without what is blank at the end."""
+    def screen(self, *, whole: bool = False) -> str:
+        """Everything since the last `begin`, without what is blank at the end.
+
+        `whole`: with the status line.
+        """
         lines = self._everything()[self._from :]
         text = "\n".join(line.rstrip() for line in lines).rstrip("\n")
-        return STATUS.sub("", text)
+        return text if whole else STATUS.sub("", text)
 
     def begin(self) -> None:
         """A new screen starts at the prompt that is open now."""
         text = "\n".join(self._everything()).rstrip()
         self._from = len(STATUS.sub("", text).split("\n")) - 1
 
-    def wait(self, text: str, *, last: bool = False) -> None:
+    def write(self, text: str) -> None:
+        """Type a text without Enter."""
+        self._run("send-keys", "-t", "chat", "-l", text)
+
+    def wait(self, text: str, *, last: bool = False, whole: bool = False) -> None:
         """Until the screen holds `text`; `last`: until its last line begins so."""
 
         def there() -> bool:
-            screen = self.screen()
+            screen = self.screen(whole=whole)
             return screen.rpartition("\n")[2].startswith(text) if last else text in screen
 
         self.until(there, f"`{text}`")
@@ -186,7 +229,7 @@ class Stage:
         return (
             len(lines) > 1
             and lines[-1] == PROMPT
-            and any(text[: COLUMNS - 4] in line for line in lines[:-1])
+            and any(text[: self.columns - 4] in line for line in lines[:-1])
         )
 
     def _everything(self) -> list[str]:
@@ -218,6 +261,11 @@ def play() -> Iterator[Hour]:
             _start(stage, folder, NOON, "noon")
             _next_session(stage, hour)
             _leave(stage)
+            for width in WIDTHS:
+                with _folder() as other:
+                    tour = Hour(other)
+                    _tour(stage, tour, width)
+                    hour.screens |= neutral(tour.screens, other)
         finally:
             stage.end()
         yield hour
@@ -321,6 +369,74 @@ def _next_session(stage: Stage, hour: Hour) -> None:
     hour.screens["next-session"] = stage.screen()
 
 
+def _tour(stage: Stage, hour: Hour, width: int) -> None:
+    """What a chat can do, on a terminal of this width."""
+    stage.columns = width
+    _start(stage, hour.folder, TOUR, f"tour{width}", "--max-turns", "2", "--mode", "acceptEdits")
+
+    def take(name: str, *, whole: bool = False) -> None:
+        hour.screens[f"{name}-{width}"] = stage.screen(whole=whole)
+
+    stage.ask("What is to be done?")
+    take("markdown", whole=True)
+    stage.begin()
+    stage.type("Measure the wind.")
+    stage.question()
+    stage.type("1")
+    measuring = hour.folder / "lighthouse/measuring"
+    stage.until(measuring.exists, "the running command")
+    stage.wait("working")
+    take("status", whole=True)
+    stage.press("C-c")
+    stage.settled("Measure the wind.")
+    measuring.unlink()
+    stage.begin()
+    stage.write("One wick burned down.")
+    stage.press("M-Enter")
+    stage.write("Look at @supp")
+    stage.wait("supplies.md")
+    take("input", whole=True)
+    stage.press("Tab")
+    stage.press("Enter")
+    stage.press("Enter")
+    stage.settled("One wick")
+    take("card")
+    stage.begin()
+    stage.type("Is all in order?")
+    stage.wait("go on, with as much again?")
+    stage.type("y")
+    stage.settled("Both are in order.")
+    take("limit")
+    stage.begin()
+    for line in ("/diff", "/cost", "/permissions", "/mcp"):
+        stage.type(line)
+        stage.settled(line)
+    take("state")
+    stage.begin()
+    stage.type("/undo")
+    stage.settled("undone: Go on")
+    stage.type("/undo")
+    stage.settled("undone: Is all in order?")
+    stage.type("/undo")
+    stage.wait("restore 1 file?")
+    stage.type("y")
+    stage.settled("undone: One wick")
+    take("undo")
+    stage.begin()
+    stage.type("/retry How many wicks are there?")
+    stage.settled("Twelve wicks, I would say.")
+    take("retry")
+    stage.begin()
+    stage.type("/resume")
+    stage.wait("Continue which conversation?")
+    take("resume-list", whole=True)
+    stage.press("Escape")
+    stage.settled("/resume")
+    stage.press("BTab")
+    stage.wait("mode plan", whole=True)
+    _leave(stage)
+
+
 def _leave(stage: Stage) -> str:
     """Ctrl-D; the session's id, from the line that says how to come back."""
     stage.press("C-d")
@@ -399,6 +515,8 @@ def neutral(screens: dict[str, str], folder: Path) -> dict[str, str]:
         text = text.replace(str(folder), HOME)
         text = re.sub(r"\b(?=[0-9a-f]*[a-f])[0-9a-f]{12}(?:[0-9a-f]{20})?\b", named, text)
         text = re.sub(r"\b\d+ ms\b", "2 ms", text)
+        text = re.sub(r"\bworking · \d+ s\b", "working · 1 s", text)
+        text = re.sub(r"\n{6,}(?=scripted:)", "\n\n\n", text)
         text = re.sub(r"\b\d+\.\d s\b", "0.1 s", text)
         text = re.sub(r"\b20\d\d-\d\d-\d\d([ T])\d\d:\d\d(:\d\d)?", r"2026-01-05\g<1>08:00\2", text)
         return "\n".join(line.rstrip() for line in text.split("\n")).strip("\n") + "\n"

@@ -84,7 +84,7 @@ def test_remember_is_kept_in_a_file_and_holds_in_new_processes(
     assert grants == [{"version": 1, "rule": rule}]
     assert "remember: Edit(//home/ada/lighthouse/log.md)" in screens["remember"]
     part = screens["next-session"].partition("▸ edit_file log.md\n")[2]
-    assert part.startswith("  -- Tuesday"), "no question stands between the call and its card"
+    assert part.startswith("  -every two minutes\n"), "no question stands between the call and its card"
 
 
 @pytest.mark.proves("gate.reads")
@@ -198,7 +198,7 @@ def test_what_slash_commands_show_is_in_the_conversation_that_the_model_reads(
     ]
     assert added["read_file supplies.md"].startswith("1: # Supplies\n")
     assert "log.md:4:- Tuesday: fog" in added["search_files fog"]
-    assert added["git_command status --short"] == " M supplies.md"
+    assert added["git_command status --short"] == " M log.md\n M supplies.md"
     called = [event.call.tool for event in events if isinstance(event, DirectCall)]
     assert called == [line.split()[0] for line in added], (
         "each went through the gate, and into the journal"
@@ -221,3 +221,63 @@ def test_the_page_shows_the_screens_and_the_screens_are_those_of_this_hour(
         )
     )
     assert not different, f"run docs/screens/make_screens.py\n{different}"
+
+
+# ---- the tour, at 60 and 120 columns
+
+
+@pytest.mark.proves("chat.input")
+@pytest.mark.parametrize("width", [60, 120])
+def test_a_message_of_two_lines_brings_the_file_that_it_names(
+    screens: dict[str, str], width: int
+) -> None:
+    assert "› One wick burned down.\n  Look at @supp\n" in screens[f"input-{width}"]
+    assert "\n                supplies.md\n" in screens[f"input-{width}"], "the menu"
+    card = screens[f"card-{width}"]
+    assert "  Look at @supplies.md\n▸ @supplies.md\n1: # Supplies\n" in card
+
+
+@pytest.mark.proves("chat.card")
+@pytest.mark.parametrize("width", [60, 120])
+def test_a_card_says_what_where_and_the_change_once(screens: dict[str, str], width: int) -> None:
+    card = screens[f"card-{width}"]
+    assert "▸ edit_file supplies.md\n  -wicks: 12\n  +wicks: 11\n  ✓ replaced" in card
+    assert card.count("wicks: 11") == 1
+
+
+@pytest.mark.proves("chat.narrow", "chat.markdown")
+@pytest.mark.parametrize("width", [60, 120])
+def test_an_answer_fits_into_the_terminal(screens: dict[str, str], width: int) -> None:
+    answer = screens[f"markdown-{width}"]
+    assert all(len(line) < width for line in answer.split("\n"))
+    assert "\n 2 Trim the wicks:\n    • the long ones first\n" in answer
+    assert "  return" not in answer.split("def barrels")[0]
+
+
+@pytest.mark.proves("chat.status")
+@pytest.mark.parametrize("width", [60, 120])
+def test_while_a_command_runs_the_last_line_says_so(screens: dict[str, str], width: int) -> None:
+    last = screens[f"status-{width}"].rstrip().rpartition("\n")[2]
+    assert last == "working · 1 s · mode acceptEdits"
+
+
+@pytest.mark.proves("chat.limit")
+@pytest.mark.parametrize("width", [60, 120])
+def test_a_limit_asks_and_the_run_goes_on(screens: dict[str, str], width: int) -> None:
+    assert (
+        "! limit reached: max_turns = 2\ngo on, with as much again? [Y/n] y\nBoth are in order.\n"
+        in screens[f"limit-{width}"]
+    )
+
+
+@pytest.mark.proves("chat.go-back")
+@pytest.mark.parametrize("width", [60, 120])
+def test_what_was_said_and_written_can_be_looked_at_and_taken_back(
+    screens: dict[str, str], width: int
+) -> None:
+    assert "--- a/supplies.md\n+++ b/supplies.md\n" in screens[f"state-{width}"]
+    undone = screens[f"undo-{width}"]
+    assert "  supplies.md\nrestore 1 file? [Y/n] y\nundone: One wick burned down." in undone
+    assert "Twelve wicks, I would say." in screens[f"retry-{width}"]
+    listed = screens[f"resume-list-{width}"]
+    assert "Continue which conversation?" in listed and "What is to be done?" in listed

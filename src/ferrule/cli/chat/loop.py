@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import signal
 import sys
-from collections.abc import Awaitable, Generator, Iterable, Iterator
+from collections.abc import Awaitable, Generator, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -58,7 +58,7 @@ async def run_chat(options: dict[str, Any]) -> int:
         session_id = _find_last_session(assembly)
     chat = Chat(assembly, assembly.open_session(session_id))
     prompt = _make_prompt(chat, terminal)
-    chat.choose = prompt.choose
+    chat.choose = lambda title, options: _choose(chat, prompt, title, options)
     chat.ask = lambda text: _read_answer(chat, prompt, text)
     chat.show.shows_reasoning = bool(options.get("reasoning"))
     terminal.status = chat.status.describe_run
@@ -160,12 +160,22 @@ async def _read_answer(chat: Chat, prompt: ChatPrompt, text: str) -> str:
     Ctrl-C denies and stops the turn, which withdraws the question.
     """
     try:
-        return await prompt.ask(text)
+        # Nothing may be painted over what is typed.
+        with chat.assembly.terminal.hold_output():
+            return await prompt.ask(text)
     except KeyboardInterrupt:
         if chat.stop_turn is None:
             raise EOFError from None
     chat.stop_turn()
     return await wait_forever()
+
+
+async def _choose(
+    chat: Chat, prompt: ChatPrompt, title: str, options: Sequence[tuple[str, str]]
+) -> str:
+    """Have one of some values chosen; "" for none."""
+    with chat.assembly.terminal.hold_output():
+        return await prompt.choose(title, options)
 
 
 def _greet(chat: Chat) -> None:

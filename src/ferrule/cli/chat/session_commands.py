@@ -35,7 +35,7 @@ async def _choose_session(chat: Chat) -> str:
     others = [row for row in listed if row.session != chat.session.id and row.runs]
     here = [row for row in others if row.workspace == root] or others
     options = [
-        (row.session, f"{row.session[:8]}  {row.state:9} {_shorten(row.question)}")
+        (row.session, f"{row.session[:12]}  {row.state:9} {_shorten(row.question)}")
         for row in here[:LISTED_SESSIONS]
     ]
     if not options:
@@ -90,21 +90,20 @@ async def undo(chat: Chat, rest: str) -> None:
         terminal.write_message(f"! left alone: {path}: {why}", style="yellow")
     if point.uncovered:
         terminal.write_message(
-            f"! {point.uncovered} calls (commands, for example) may have changed more, which is "
-            "not restored",
+            f"! {_count(point.uncovered, 'call')} (commands, for example) may have changed more, "
+            "which is not restored",
             style="yellow",
         )
     await _go_back(chat, runs)
-    terminal.write_message(
-        f"undone: {_shorten(messages[-1])} (files restored: {len(report.restored)})"
-    )
+    restored = f" ({_count(len(report.restored), 'file')} restored)" if report.restored else ""
+    terminal.write_message(f"undone: {_shorten(messages[-1])}{restored}")
 
 
 async def _confirm_restoring(chat: Chat, restored: list[str]) -> bool:
     for path in restored:
         chat.assembly.terminal.write_message(f"  {path}")
     try:
-        answer = await chat.ask(f"restore these {len(restored)} files? [Y/n] ")
+        answer = await chat.ask(f"restore {_count(len(restored), 'file')}? [Y/n] ")
     except EOFError:
         answer = "n"
     if answer.strip().lower() in ("", "y", "yes"):
@@ -140,7 +139,8 @@ async def diff(chat: Chat, rest: str) -> None:
         terminal.write_message("no tool has changed a file in this conversation")
     if uncovered:
         terminal.write_message(
-            f"! {uncovered} calls (commands, for example) may have changed more", style="yellow"
+            f"! {_count(uncovered, 'call')} (commands, for example) may have changed more",
+            style="yellow",
         )
 
 
@@ -179,6 +179,9 @@ def _exists(workspace: Workspace, name: str) -> bool:
 async def show_cost(chat: Chat, rest: str) -> None:
     """Show the tokens of this conversation since the chat began, and what they cost."""
     usage = chat.status.usage
+    if not usage.input and not usage.output:
+        chat.assembly.terminal.write_answer("no tokens have been counted yet")
+        return
     parts = [f"input {format_count(usage.input)} tokens"]
     if usage.cached:
         parts.append(f"{format_count(usage.cached)} of them from the cache")
@@ -230,6 +233,10 @@ async def _choose_model(chat: Chat) -> str:
     options = [(one.model, escape_invisible(f"{one.model}  {one.reason}")) for one in found]
     chosen = await chat.choose("Which model? (Esc: stay; `/model NAME` takes any other)", options)
     return "" if chosen == current else chosen
+
+
+def _count(number: int, noun: str) -> str:
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
 
 
 def _shorten(text: str) -> str:

@@ -1,0 +1,95 @@
+"""What the status line says, and what of a call is shown while its arguments arrive."""
+
+from __future__ import annotations
+
+from decimal import Decimal
+from typing import Any
+
+import pytest
+
+from ferrule import ArgumentsDelta, TextDelta
+from ferrule.cli.chat.file_references import complete_path, find_open_reference, find_references
+from ferrule.cli.chat.slash_commands import next_mode
+from ferrule.cli.chat.status import RunStatus
+from ferrule.cli.tool_cards import describe_partial_call, describe_rest
+from ferrule.core.events import CallEvaluated, ModelAnswered, RunStarted, Usage
+from ferrule.engine.context.usage import ContextUsage
+
+
+@pytest.mark.proves("chat.status")
+def test_the_status_follows_a_run() -> None:
+    now = [0.0]
+    status = RunStatus(lambda: "plan", clock=lambda: now[0])
+    assert status.describe_run() == ""
+    status.price = lambda usage: Decimal(usage.input) / 100_000
+    status.measure_context(ContextUsage("m", 10_000, 500, True, (), 0, 0))
+    status.begin("asking the model")
+    status(RunStarted("hello"))
+    now[0] = 3.4
+    assert status.describe_run() == "asking the model · 3 s · 95% context left · mode plan"
+    status(TextDelta("Hi"))
+    assert status.describe_run().startswith("answering · 3 s")
+    status(ArgumentsDelta(0, "write_file", "{"))
+    assert status.describe_run().startswith("writing write_file · ")
+    status(ModelAnswered("Hi", usage=Usage(2_000, 500)))
+    status(CallEvaluated("c", "ask"))
+    wanted = "waiting for your answer · 3 s · 2.5k tokens · $0.0200 · 75% context left · mode plan"
+    assert status.describe_run() == wanted
+    status.end()
+    assert status.describe_run() == ""
+
+
+@pytest.mark.proves("chat.card")
+def test_a_file_being_written_is_seen_being_written() -> None:
+    beginning = '{"path":"notes.md","content":"# Notes\\n\\nfirst line\\nsecond li'
+    assert describe_partial_call("write_file", beginning) == [
+        ("▸ write_file notes.md … 4 lines", "bold cyan"),
+        ("  │ # Notes", "dim"),
+        ("  │ ", "dim"),
+        ("  │ first line", "dim"),
+        ("  │ second li", "dim"),
+    ]
+    assert describe_partial_call("read_file", '{"pa') == [("▸ read_file …", "bold cyan")]
+    assert describe_partial_call("read_file", "nonsense") == [("▸ read_file …", "bold cyan")]
+
+
+@pytest.mark.proves("chat.card")
+def test_what_a_preview_shows_is_not_listed_again_and_all_else_is() -> None:
+    preview = "rm -r build\n(in `.`)"
+    assert describe_rest('{"command":["rm","-r","build"]}', preview) == ""
+    assert describe_rest('{"command":["rm","x"]}', preview) == '{"command":["rm","x"]}'
+    assert (
+        describe_rest('{"command":"rm -r build","env":{"A":"1"}}', preview) == '{"env":{"A":"1"}}'
+    )
+
+
+@pytest.mark.proves("chat.input")
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        ("look at @a.txt and @b/c, please", ["a.txt", "b/c,"]),
+        ('see @"two words.txt" (@x)', ["two words.txt", "x)"]),
+        ("ada@example.org asked", []),
+        ("@a @a", ["a"]),
+    ],
+)
+def test_references_are_found_in_a_message(text: str, found: list[str]) -> None:
+    assert find_references(text) == found
+
+
+@pytest.mark.proves("chat.input")
+def test_paths_are_completed_folder_by_folder() -> None:
+    folders: dict[str, Any] = {".": ["docs/", "done.txt", ".git/"], "docs": ["a.md", "b.md"]}
+    assert find_open_reference("look at @do") == "do"
+    assert find_open_reference("ada@do") is None
+    assert complete_path("do", lambda folder: folders[folder]) == ["docs/", "done.txt"]
+    assert complete_path("", lambda folder: folders[folder]) == ["docs/", "done.txt"]
+    assert complete_path("docs/b", lambda folder: folders[folder]) == ["docs/b.md"]
+
+
+def test_shift_tab_goes_through_the_usual_modes() -> None:
+    modes = ["default"]
+    for _ in range(3):
+        modes.append(next_mode(modes[-1]))
+    assert modes == ["default", "acceptEdits", "plan", "default"]
+    assert next_mode("bypassPermissions") == "default"
