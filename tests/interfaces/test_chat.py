@@ -84,7 +84,9 @@ def test_remember_is_kept_in_a_file_and_holds_in_new_processes(
     assert grants == [{"version": 1, "rule": rule}]
     assert "remember: Edit(//home/ada/lighthouse/log.md)" in screens["remember"]
     part = screens["next-session"].partition("▸ edit_file log.md\n")[2]
-    assert part.startswith("  -every two minutes\n"), "no question stands between the call and its card"
+    assert part.startswith("  -every two minutes\n"), (
+        "no question stands between the call and its card"
+    )
 
 
 @pytest.mark.proves("gate.reads")

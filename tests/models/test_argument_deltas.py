@@ -31,8 +31,17 @@ def messages(sink: RecordingSink) -> None:
     message = MessageBuilder(AnswerBuilder.for_sink(sink))
     parser = MessageStreamParser(message, "test", tools=True)
     for index in (0, 1):
-        block = {"type": "tool_use", "id": f"c{index}", "name": "write", "input": {}}
-        start = {"type": "content_block_start", "index": index, "content_block": block}
+        block: dict[str, Any] = {
+            "type": "tool_use",
+            "id": f"c{index}",
+            "name": "write",
+            "input": {},
+        }
+        start: dict[str, Any] = {
+            "type": "content_block_start",
+            "index": index,
+            "content_block": block,
+        }
         parser.add([json.dumps(start).encode()])
     for index, piece in PIECES:
         delta = {"type": "input_json_delta", "partial_json": piece}
