@@ -5,7 +5,7 @@
     Enter               sends the message
     Alt-Enter, Ctrl-J   begin another line
     Ctrl-R              searches what was typed before
-    Ctrl-X Ctrl-E       opens the message in `$VISUAL` or `$EDITOR`
+    Ctrl-X Ctrl-E       opens the message in `$VISUAL` or `$EDITOR`, and sends what is saved
     Shift-Tab           goes to the next permission mode
 """
 
