@@ -377,8 +377,13 @@ def _tour(stage: Stage, hour: Hour, width: int) -> None:
     def take(name: str, *, whole: bool = False) -> None:
         hour.screens[f"{name}-{width}"] = stage.screen(whole=whole)
 
+    def take_with_status(name: str) -> None:
+        # The line below the input is drawn a moment after the input.
+        stage.until(lambda: bool(STATUS.search(stage.screen(whole=True))), "the status line")
+        take(name, whole=True)
+
     stage.ask("What is to be done?")
-    take("markdown", whole=True)
+    take_with_status("markdown")
     stage.begin()
     stage.type("Measure the wind.")
     stage.question()
@@ -395,7 +400,7 @@ def _tour(stage: Stage, hour: Hour, width: int) -> None:
     stage.press("M-Enter")
     stage.write("Look at @supp")
     stage.wait("supplies.md")
-    take("input", whole=True)
+    take_with_status("input")
     stage.press("Tab")
     stage.press("Enter")
     stage.press("Enter")
