@@ -83,13 +83,10 @@ BY_TYPE: dict[Any, st.SearchStrategy[Any]] = {
     tuple[int, ...]: st.lists(NUMBERS, max_size=3).map(tuple),
     dict[str, Any]: st.dictionaries(TEXT, JSON, max_size=3),
     tuple[ToolCall, ...]: st.lists(CALLS, max_size=2).map(tuple),
-    tuple[ProviderToolCall, ...]: st.lists(
-        st.builds(ProviderToolCall, *[TEXT] * 8), max_size=2
-    ).map(tuple),
 }
 
 
-def any_of(kind: Any) -> st.SearchStrategy[Event]:
+def any_of(kind: Any) -> st.SearchStrategy[Any]:
     hints = typing.get_type_hints(kind)
     return st.builds(kind, **{part.name: values_of(hints[part.name]) for part in fields(kind)})
 
@@ -108,6 +105,8 @@ def values_of(hint: Any) -> st.SearchStrategy[Any]:
         return st.sampled_from(hint)
     raise TypeError(f"no values for a field of the type {hint}")
 
+
+BY_TYPE[tuple[ProviderToolCall, ...]] = st.lists(any_of(ProviderToolCall), max_size=2).map(tuple)
 
 UNKNOWN = st.builds(
     Unknown, st.from_regex(r"x\.[a-z]+", fullmatch=True), st.dictionaries(TEXT, JSON, max_size=3)
