@@ -52,6 +52,7 @@ if TYPE_CHECKING:
     from .engine.telemetry.telemetry import Telemetry
     from .models.anthropic.client import Anthropic
     from .models.client import ModelOptions
+    from .models.google.client import Google
     from .models.ollama.client import Ollama
     from .models.openai.chat import OpenAIChat
     from .models.openai.responses import OpenAIResponses
@@ -90,6 +91,7 @@ __all__ = [
     "DelegationLimits",
     "ErrorType",
     "FerruleError",
+    "Google",
     "HookBlocked",
     "Host",
     "Identity",
@@ -197,6 +199,7 @@ __getattr__, __dir__ = lazy_names(
         ".engine.telemetry.telemetry": ("Telemetry",),
         ".models.anthropic.client": ("Anthropic",),
         ".models.client": ("ModelOptions",),
+        ".models.google.client": ("Google",),
         ".models.ollama.client": ("Ollama",),
         ".models.openai.chat": ("OpenAIChat",),
         ".models.openai.responses": ("OpenAIResponses",),

@@ -294,13 +294,48 @@ def test_the_stable_prefix_and_the_moving_end_are_marked_for_the_cache() -> None
     talk.ask(system="")
     assert talk.sent[0]["cache_control"] == talk.sent[1]["cache_control"] == mark
     assert talk.sent[0]["system"] == [{"type": "text", "text": "Be brief.", "cache_control": mark}]
-    assert "cache_control" not in talk.sent[0]["tools"][0], (
-        "tools stand before the system text: one mark holds both"
-    )
+    # Conversations with another system text share the tools.
+    assert talk.sent[0]["tools"][0]["cache_control"] == mark
     assert talk.sent[1]["tools"][0]["cache_control"] == mark
     off = Conversation(whole([{"type": "text", "text": "3"}]), cache="")
     off.ask()
     assert "cache_control" not in off.bodies[0].decode()
+
+
+@pytest.mark.proves("anthropic.cache-marks")
+def test_the_end_of_the_last_question_is_marked_however_long_the_turn_after_it_was() -> None:
+    pytest.importorskip("anthropic", reason="its types say what is legal")
+    from ferrule.testing.provider_double import check_messages
+
+    calls = tuple(ToolCall(f"t{n}", "math::add", "{}") for n in range(15))
+    results = [ToolMessage(call.id, call.tool, "3}]}") for call in calls]
+    history = [*HELLO, AssistantMessage("", calls), *results]
+
+    def marked(*histories: Sequence[Message]) -> list[list[dict[str, Any]]]:
+        """The marked blocks of each request."""
+
+        async def story() -> list[list[dict[str, Any]]]:
+            reply = whole([{"type": "text", "text": "3"}])
+            async with asyncio.timeout(20), HttpDouble(lambda request: reply) as server:
+                client = Anthropic("claude-sonnet-5", base_url=server.url, api_key="k")
+                exchange = client.open("Be brief.", [ADD], ModelOptions())
+                for asked in histories:
+                    await exchange.ask(asked)
+                await client.close()
+                bodies = [request.json() for request in server.requests]
+            for body in bodies:
+                check_messages(body)
+                assert json.dumps(body).count('"cache_control"') <= 4
+            turns = [[block for turn in b["messages"] for block in turn["content"]] for b in bodies]
+            return [[one for one in blocks if "cache_control" in one] for blocks in turns]
+
+        return asyncio.run(story())
+
+    later = [*history, AssistantMessage("3"), UserMessage("Sure?")]
+    first, second, third, other = marked(HELLO, history, later, HELLO)
+    assert first == [] == other
+    assert [block["text"] for block in second] == [HELLO[0].text]
+    assert [block["tool_use_id"] for block in third] == ["t14"]
 
 
 def test_deferred_tools_say_so_and_carry_no_mark() -> None:

@@ -305,7 +305,9 @@ def test_thinking_is_set_as_cohere_spells_it(wanted: bool | str | None, sent: An
 
 def test_settings_have_the_names_of_the_api() -> None:
     options = ModelOptions(0.5, 9, seed=7, top_p=0.25, presence_penalty=0.125, frequency_penalty=1)
+    options = replace(options, stop=("END",), top_k=3)
     _, [request], _ = ask(says("3"), options=options)
+    assert {**request, "k": 3, "stop_sequences": ["END"]} == request
     assert {**request, "p": 0.25, "max_tokens": 9, "seed": 7, "temperature": 0.5} == request
     assert {**request, "presence_penalty": 0.125, "frequency_penalty": 1} == request
 

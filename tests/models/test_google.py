@@ -430,6 +430,23 @@ def test_further_settings_join_those_that_are_there_and_hosted_tools_are_refused
         ask(options=ModelOptions(provider_tools=({"type": "google_search"},)))
 
 
+def test_settings_have_the_names_of_the_api() -> None:
+    options = ModelOptions(0.5, 9, seed=7, top_p=0.25, presence_penalty=0.125, frequency_penalty=1)
+    options = replace(options, stop=("END",), top_k=3, service_tier="flex")
+    _, [request], _ = ask(says("3"), options=options)
+    assert request["generationConfig"] == {
+        "temperature": 0.5,
+        "maxOutputTokens": 9,
+        "seed": 7,
+        "topP": 0.25,
+        "topK": 3,
+        "presencePenalty": 0.125,
+        "frequencyPenalty": 1,
+        "stopSequences": ["END"],
+    }
+    assert request["serviceTier"] == "flex"
+
+
 @pytest.mark.proves("google.cached-content")
 def test_cached_content_stands_for_system_text_and_tools() -> None:
     options = ModelOptions(cached_content="cachedContents/abc", temperature=0.5)

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import ast
+import json
 import subprocess
 import sys
+from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
@@ -12,8 +14,11 @@ import pytest
 
 import ferrule
 from ferrule.core.errors import ConfigError
+from ferrule.core.messages import UserMessage
+from ferrule.models.client import ModelOptions
 from ferrule.models.ollama.client import Ollama
 from ferrule.models.openai.chat import OpenAIChat
+from ferrule.models.options import UNIVERSAL_OPTIONS
 from ferrule.models.registry import PROVIDERS, create_model_client
 from ferrule.models.scripted import Scripted
 
@@ -188,3 +193,46 @@ def test_looking_up_names_loads_no_model_client() -> None:
         [sys.executable, "-c", probe], capture_output=True, text=True, check=False
     )
     assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.proves("models.options-known")
+def test_an_option_that_a_provider_does_not_know_is_refused_and_never_dropped() -> None:
+    client = create_model_client("anthropic:claude-sonnet-5", api_key="k")
+    with pytest.raises(ConfigError, match="`seed`, `logit_bias`") as raised:
+        client.open("", [], ModelOptions(seed=7, logit_bias={"1": 2.0}, stop=("END",)))
+    assert "`stop`" in raised.value.hint and "`extra`" in raised.value.hint
+    for options in (ModelOptions(), ModelOptions(extra={"seed": 7}, timeout=3, num_ctx=9)):
+        client.open("", [], options)
+
+
+@pytest.mark.proves("models.options-known")
+@pytest.mark.parametrize("name", PROVIDERS)
+def test_every_option_of_a_row_is_an_option(name: str) -> None:
+    known = {item.name for item in fields(ModelOptions)}
+    assert PROVIDERS[name].options <= known
+    assert not PROVIDERS[name].options & UNIVERSAL_OPTIONS
+
+
+@pytest.mark.proves("providers.presets")
+@pytest.mark.parametrize(
+    ("model", "wanted", "sent"),
+    [
+        ("deepseek:x", {"thinking": False}, {"thinking": {"type": "disabled"}}),
+        ("deepseek:x", {"thinking": "high"}, {"reasoning_effort": "high"}),
+        ("dashscope:x", {"thinking": True}, {"enable_thinking": True}),
+        ("vllm:x", {"thinking": True}, {"chat_template_kwargs": {"enable_thinking": True}}),
+        ("groq:x", {"thinking": False, "max_tokens": 9}, {"reasoning_effort": "none"}),
+        ("groq:x", {"max_tokens": 9}, {"max_completion_tokens": 9}),
+        ("mistral:x", {"seed": 7}, {"random_seed": 7}),
+        ("openai:x", {"thinking": True}, {"reasoning_effort": "medium"}),
+        ("openai:x", {"cache_key": "k"}, {"prompt_cache_key": "k"}),
+        ("xai:x", {"stop": ("END",)}, {"stop": ["END"]}),
+    ],
+)
+def test_an_option_is_spelled_as_the_server_knows_it(
+    model: str, wanted: dict[str, Any], sent: dict[str, Any]
+) -> None:
+    client: Any = create_model_client(model, api_key="k")
+    exchange = client.open("", [], ModelOptions(**wanted))
+    body = json.loads(exchange.encode_request([UserMessage("Hello")], tools=False))
+    assert body | sent == body

@@ -4,8 +4,8 @@ Tool modes and dialects are here too. Nothing in this package knows how a tool i
 
 Packages: one per provider (`registry` names them), `dialects`, `http`, `tool_modes`.
 Modules: `answer_building`, `capabilities`, `client`, `exact_json`, `hosted_tools`, `key_check`,
-`leak_check`, `output_modes`, `prices`, `provider_errors`, `reasoning_models`, `registry`,
-`request_encoding`, `scripted`, `untrusted_text`.
+`leak_check`, `options`, `output_modes`, `prices`, `provider_errors`, `reasoning_models`,
+`registry`, `request_encoding`, `scripted`, `untrusted_text`.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from ferrule.core.lazy_names import lazy_names
 if TYPE_CHECKING:
     from .anthropic.client import Anthropic
     from .client import Capabilities, ModelClient
+    from .google.client import Google
     from .ollama.client import Ollama
     from .openai.chat import OpenAIChat
     from .openai.responses import OpenAIResponses
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
 __all__ = [
     "Anthropic",
     "Capabilities",
+    "Google",
     "ModelClient",
     "Ollama",
     "OpenAIChat",
@@ -42,6 +44,7 @@ __getattr__, __dir__ = lazy_names(
             "Capabilities",
             "ModelClient",
         ),
+        ".google.client": ("Google",),
         ".ollama.client": ("Ollama",),
         ".openai.chat": ("OpenAIChat",),
         ".openai.responses": ("OpenAIResponses",),

@@ -85,14 +85,32 @@ class Capabilities:
 
 @frozen
 class ModelOptions:
-    """Settings of one model. None leaves the provider's default.
+    """Settings of one model. None, or nothing in a collection, leaves the provider's default.
 
-    What a provider's API does not have is not sent; its row in `models.registry` says what it has.
-    `extra` is merged into the request unchanged. `provider_tools` are hosted tools in the
-    provider's own format (`models.hosted_tools`); a client without hosted tools raises ConfigError
-    for them. `tool_search` is the variant (`bm25`, `regex`) of the provider's tool search for
-    deferred tools; the engine sets it where `Capabilities.tool_search` is true. `timeout` is in
-    seconds. `cached_content` names what Gemini has stored in place of system text and tools.
+    What a provider's API does not have is refused with ConfigError when a conversation is opened
+    (`models.options`); its row in `models.registry` says what it has.
+
+    Attributes:
+        temperature: How freely the model picks its words.
+        max_tokens: Most tokens of an answer.
+        num_ctx: The context window in tokens; Ollama sets it, for others it says how large it is.
+        thinking: How much the model reasons before it answers: a level (`low`, `medium`, `high`,
+            or what the provider calls them), or whether it does at all.
+        seed: Makes answers repeatable, as far as the provider can.
+        top_p: The share of likely words that are picked from.
+        presence_penalty: Lowers the odds of words that were used.
+        frequency_penalty: Lowers the odds of words by how often they were used.
+        timeout: Seconds that an answer may take.
+        extra: Members of the request in the provider's own format, merged into it unchanged.
+        provider_tools: Hosted tools in the provider's own format (`models.hosted_tools`).
+        tool_search: The variant (`bm25`, `regex`) of the provider's tool search for deferred tools;
+            the engine sets it where `Capabilities.tool_search` is true.
+        cached_content: The name of what Gemini has stored in place of system text and tools.
+        stop: Texts that end an answer.
+        top_k: The number of likely words that are picked from.
+        logit_bias: What is added to the odds of tokens, by their numbers in the model's vocabulary.
+        service_tier: How urgent requests are, in the provider's words (`flex`, `priority`).
+        cache_key: Leads requests that start alike to the same prompt cache.
     """
 
     temperature: float | None = None
@@ -108,6 +126,11 @@ class ModelOptions:
     provider_tools: tuple[Mapping[str, Any], ...] = ()
     tool_search: str = ""
     cached_content: str = ""
+    stop: tuple[str, ...] = ()
+    top_k: int | None = None
+    logit_bias: Mapping[str, float] = field(default_factory=dict[str, float])
+    service_tier: str = ""
+    cache_key: str = ""
 
 
 class Sink(Protocol):

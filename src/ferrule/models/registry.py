@@ -14,7 +14,10 @@ from ferrule.core.value_class import frozen
 from .client import Exchange, ModelClient, ModelOptions, ToolModeOpener, ToolSpec
 
 BASIC_OPTIONS = frozenset(("temperature", "max_tokens"))
-CHAT_OPTIONS = BASIC_OPTIONS | {"seed", "top_p", "presence_penalty", "frequency_penalty"}
+CHAT_OPTIONS = BASIC_OPTIONS | {"seed", "top_p", "presence_penalty", "frequency_penalty", "stop"}
+OPENAI_OPTIONS = CHAT_OPTIONS | {"thinking", "logit_bias", "service_tier", "cache_key"}
+LLAMA_OPTIONS = CHAT_OPTIONS | {"top_k", "logit_bias"}
+"""What llama.cpp, vLLM and their like add to chat completions."""
 
 
 @frozen
@@ -26,8 +29,8 @@ class Provider:
     Attributes:
         client: Makes the client from the model's name and the options.
         example: A model's full name, for hints.
-        options: The fields of `ModelOptions` that the API has, besides those that every client
-            understands.
+        options: The fields of `ModelOptions` that the API has. Others are refused
+            (`models.options`).
         key_variable: The environment variable from which the client reads the API key.
         address_variable: The environment variable from which it reads the URL of the API.
         find_models: An async function from the URL that the settings name, or "", to the names of
@@ -85,6 +88,13 @@ class Provider:
         return bool(self.base_url or self.api_path)
 
 
+_WITHOUT_SEED = (CHAT_OPTIONS - {"seed"}) | {"thinking"}
+_NEWER_LIMIT: Mapping[str, Any] = {
+    "option_names": {"max_tokens": "max_completion_tokens"},
+    "thinking_switch": "effort",
+}
+"""Servers that call the limit of an answer as OpenAI calls it today."""
+
 _CHAT_CLIENT = "ferrule.models.openai.chat:OpenAIChat"
 _CHAT_DIFFERENCES = "ferrule.models.openai.differences:ChatDifferences"
 _CHAT_MODELS = "ferrule.models.openai.chat:find_models"
@@ -95,6 +105,7 @@ def _host(base_url: str, key_variable: str, example: str, **more: Any) -> Provid
     fields: dict[str, Any] = {
         "options": CHAT_OPTIONS | {"thinking"},
         "protocol": "chat completions",
+        "differences": {"thinking_switch": "effort"},
         "key_path": "/models",
         "default_model": example,
     }
@@ -106,6 +117,8 @@ def _server(base_url: str, key_variable: str, example: str, **more: Any) -> Prov
     """Return the row of a program that people run themselves and that needs no key."""
     fields: dict[str, Any] = {
         "find_models": _CHAT_MODELS,
+        "options": LLAMA_OPTIONS | {"thinking"},
+        "differences": {},
         "needs_key": False,
         "runs_here": True,
         "default_model": "",
@@ -118,7 +131,7 @@ PROVIDERS: dict[str, Provider] = {
     "openai": Provider(
         "ferrule.models.openai.chat:OpenAIChat",
         "openai:MODEL",
-        CHAT_OPTIONS | {"thinking"},
+        OPENAI_OPTIONS,
         key_variable="OPENAI_API_KEY",
         address_variable="OPENAI_BASE_URL",
         protocol="chat completions",
@@ -129,7 +142,7 @@ PROVIDERS: dict[str, Provider] = {
     "openai-responses": Provider(
         "ferrule.models.openai.responses:OpenAIResponses",
         "openai-responses:MODEL",
-        BASIC_OPTIONS | {"top_p", "thinking"},
+        BASIC_OPTIONS | {"top_p", "thinking", "service_tier", "cache_key"},
         key_variable="OPENAI_API_KEY",
         address_variable="OPENAI_BASE_URL",
         has_hosted_tools=True,
@@ -142,7 +155,7 @@ PROVIDERS: dict[str, Provider] = {
     "anthropic": Provider(
         "ferrule.models.anthropic.client:Anthropic",
         "anthropic:MODEL",
-        BASIC_OPTIONS | {"top_p", "thinking"},
+        BASIC_OPTIONS | {"top_p", "top_k", "thinking", "stop", "service_tier"},
         key_variable="ANTHROPIC_API_KEY",
         address_variable="ANTHROPIC_BASE_URL",
         has_hosted_tools=True,
@@ -154,7 +167,7 @@ PROVIDERS: dict[str, Provider] = {
     "google": Provider(
         "ferrule.models.google.client:Google",
         "google:gemini-3.8-flash",
-        CHAT_OPTIONS | {"thinking"},
+        CHAT_OPTIONS | {"thinking", "top_k", "service_tier", "cached_content"},
         key_variable="GEMINI_API_KEY",
         address_variable="GOOGLE_GEMINI_BASE_URL",
         telemetry_name="gcp.gemini",
@@ -167,7 +180,7 @@ PROVIDERS: dict[str, Provider] = {
     "vertex": Provider(
         "ferrule.models.google.client:Google.on_vertex",
         "vertex:gemini-3.8-flash",
-        CHAT_OPTIONS | {"thinking"},
+        CHAT_OPTIONS | {"thinking", "top_k", "cached_content"},
         address_variable="GOOGLE_VERTEX_BASE_URL",
         find_models="ferrule.models.google.addresses:find_vertex_models",
         telemetry_name="gcp.vertex_ai",
@@ -179,7 +192,7 @@ PROVIDERS: dict[str, Provider] = {
     "cohere": Provider(
         "ferrule.models.cohere.client:Cohere",
         "cohere:command-a-03-2025",
-        CHAT_OPTIONS | {"thinking"},
+        CHAT_OPTIONS | {"thinking", "top_k"},
         key_variable="CO_API_KEY",
         address_variable="CO_API_URL",
         protocol="chat, version 2",
@@ -189,7 +202,7 @@ PROVIDERS: dict[str, Provider] = {
     "ollama": Provider(
         "ferrule.models.ollama.client:Ollama",
         "ollama:llama3.2",
-        CHAT_OPTIONS | {"thinking"},
+        CHAT_OPTIONS | {"thinking", "top_k"},
         address_variable="OLLAMA_HOST",
         find_models="ferrule.models.ollama.client:find_models",
         find_tool_models="ferrule.models.ollama.client:find_tool_models",
@@ -199,7 +212,7 @@ PROVIDERS: dict[str, Provider] = {
     "local": Provider(
         "ferrule.models.local.client:Local",
         "local:smollm2",
-        CHAT_OPTIONS,
+        LLAMA_OPTIONS,
         find_models="ferrule.models.local.pull:find_models",
         runs_here=True,
         is_free=True,
@@ -211,6 +224,7 @@ PROVIDERS: dict[str, Provider] = {
         "https://openrouter.ai/api/v1",
         "OPENROUTER_API_KEY",
         "openrouter:anthropic/claude-sonnet-5",
+        options=LLAMA_OPTIONS | {"thinking"},
         key_path="/key",
         remark="its list of models is public and says which of them take tools",
         also_called=("open-router",),
@@ -222,18 +236,29 @@ PROVIDERS: dict[str, Provider] = {
         address_variable="AZURE_OPENAI_ENDPOINT",
         api_path="/openai/v1",
         default_model="",
+        options=OPENAI_OPTIONS,
         differences={"like_openai": True, "key_header": "api-key"},
         remark="MODEL is the name of your deployment; the key goes in `api-key`",
         telemetry_name="azure.ai.openai",
         also_called=("azure-openai", "azure_openai", "foundry"),
     ),
-    "groq": _host("https://api.groq.com/openai/v1", "GROQ_API_KEY", "groq:openai/gpt-oss-120b"),
+    "groq": _host(
+        "https://api.groq.com/openai/v1",
+        "GROQ_API_KEY",
+        "groq:openai/gpt-oss-120b",
+        options=CHAT_OPTIONS | {"thinking", "service_tier"},
+        differences=_NEWER_LIMIT,
+    ),
     "mistral": _host(
         "https://api.mistral.ai/v1",
         "MISTRAL_API_KEY",
         "mistral:mistral-medium-latest",
-        options=BASIC_OPTIONS | {"top_p", "presence_penalty", "frequency_penalty"},
-        differences={"stream_usage": False, "short_call_ids": True},
+        differences={
+            "stream_usage": False,
+            "short_call_ids": True,
+            "option_names": {"seed": "random_seed"},
+            "thinking_switch": "effort",
+        },
         remark="refuses fields that it does not know, and call ids but of nine characters",
         telemetry_name="mistral_ai",
         also_called=("mistralai", "codestral"),
@@ -242,6 +267,8 @@ PROVIDERS: dict[str, Provider] = {
         "https://api.deepseek.com",
         "DEEPSEEK_API_KEY",
         "deepseek:deepseek-chat",
+        options=_WITHOUT_SEED,
+        differences={"thinking_switch": "type"},
         replay_reasoning=True,
         remark="wants its reasoning back with the calls that followed from it",
     ),
@@ -257,19 +284,30 @@ PROVIDERS: dict[str, Provider] = {
         "https://api.together.xyz/v1",
         "TOGETHER_API_KEY",
         "together:zai-org/GLM-5.2",
+        options=LLAMA_OPTIONS | {"thinking"},
+        differences={"thinking_switch": "template"},
         also_called=("togetherai", "together_ai", "together-ai"),
     ),
     "fireworks": _host(
         "https://api.fireworks.ai/inference/v1",
         "FIREWORKS_API_KEY",
         "fireworks:accounts/fireworks/models/minimax-m3",
+        options=LLAMA_OPTIONS | {"thinking"},
         also_called=("fireworks_ai", "fireworks-ai"),
     ),
-    "cerebras": _host("https://api.cerebras.ai/v1", "CEREBRAS_API_KEY", "cerebras:gpt-oss-120b"),
+    "cerebras": _host(
+        "https://api.cerebras.ai/v1",
+        "CEREBRAS_API_KEY",
+        "cerebras:gpt-oss-120b",
+        options=BASIC_OPTIONS | {"seed", "top_p", "stop", "thinking"},
+        differences=_NEWER_LIMIT,
+    ),
     "moonshot": _host(
         "https://api.moonshot.ai/v1",
         "MOONSHOT_API_KEY",
         "moonshot:kimi-k2.6",
+        options=_WITHOUT_SEED | {"cache_key"},
+        differences={"thinking_switch": "type"},
         replay_reasoning=True,
         remark="wants its reasoning back with the calls that followed from it",
         telemetry_name="moonshot_ai",
@@ -284,6 +322,66 @@ PROVIDERS: dict[str, Provider] = {
         remark="many have its key for downloads alone, so it is used only if it is named",
         also_called=("hf", "hugging-face"),
     ),
+    "zai": _host(
+        "https://api.z.ai/api/paas/v4",
+        "ZAI_API_KEY",
+        "zai:glm-5.2",
+        options=BASIC_OPTIONS | {"top_p", "stop", "thinking"},
+        differences={"thinking_switch": "type"},
+        replay_reasoning=True,
+        remark="wants its reasoning back with the calls that followed from it",
+        also_called=("z-ai", "z.ai", "zhipu", "zhipuai", "glm"),
+    ),
+    "minimax": _host(
+        "https://api.minimax.io/v1",
+        "MINIMAX_API_KEY",
+        "minimax:MiniMax-M3",
+        options=BASIC_OPTIONS | {"top_p"},
+        default_model="",
+        remark="reasons inside the text of its answers",
+    ),
+    "dashscope": _host(
+        "https://dashscope-intl.aliyuncs.com/compatible-mode/v1",
+        "DASHSCOPE_API_KEY",
+        "dashscope:qwen3.8-max",
+        options=BASIC_OPTIONS | {"seed", "top_p", "top_k", "presence_penalty", "stop", "thinking"},
+        differences={"thinking_switch": "field"},
+        default_model="",
+        remark="keys belong to a region: another one is another `base_url`",
+        also_called=("alibaba", "qwen", "aliyun"),
+    ),
+    "deepinfra": _host(
+        "https://api.deepinfra.com/v1/openai",
+        "DEEPINFRA_API_KEY",
+        "deepinfra:zai-org/GLM-5.2",
+        options=CHAT_OPTIONS | {"thinking", "top_k"},
+        default_model="",
+        also_called=("deep-infra",),
+    ),
+    "nvidia": _host(
+        "https://integrate.api.nvidia.com/v1",
+        "NVIDIA_API_KEY",
+        "nvidia:openai/gpt-oss-120b",
+        differences={"thinking_switch": "template"},
+        default_model="",
+        also_called=("nim", "nvidia-nim"),
+    ),
+    "sambanova": _host(
+        "https://api.sambanova.ai/v1",
+        "SAMBANOVA_API_KEY",
+        "sambanova:gpt-oss-120b",
+        options=BASIC_OPTIONS | {"top_p", "top_k", "stop", "thinking"},
+        differences={"thinking_switch": "template"},
+        default_model="",
+    ),
+    "vercel": _host(
+        "https://ai-gateway.vercel.sh/v1",
+        "AI_GATEWAY_API_KEY",
+        "vercel:anthropic/claude-sonnet-5",
+        default_model="",
+        remark="a gateway: the model's name begins with its provider's",
+        also_called=("ai-gateway", "vercel-ai-gateway"),
+    ),
     "lmstudio": _server(
         "http://127.0.0.1:1234/v1",
         "LMSTUDIO_API_KEY",
@@ -295,6 +393,12 @@ PROVIDERS: dict[str, Provider] = {
         "VLLM_API_KEY",
         "vllm:MODEL",
         remark="takes tools if it runs with `--enable-auto-tool-choice --tool-call-parser …`",
+    ),
+    "sglang": _server(
+        "http://127.0.0.1:30000/v1",
+        "SGLANG_API_KEY",
+        "sglang:MODEL",
+        remark="takes tools if it runs with `--tool-call-parser …`",
     ),
     "llamacpp": _server(
         "http://127.0.0.1:8080/v1",
@@ -308,6 +412,7 @@ PROVIDERS: dict[str, Provider] = {
         "LITELLM_PROXY_API_KEY",
         "litellm:MODEL",
         address_variable="LITELLM_PROXY_API_BASE",
+        options=OPENAI_OPTIONS | {"top_k"},
         runs_here=False,
         remark="a gateway: what a model can do is found out by asking it",
         also_called=("litellm_proxy", "lite-llm"),
@@ -322,7 +427,7 @@ PROVIDERS: dict[str, Provider] = {
     "scripted": Provider(
         "ferrule.models.scripted:Scripted.load",
         "scripted:talk.yaml",
-        CHAT_OPTIONS,
+        CHAT_OPTIONS | {"thinking"},
         runs_here=True,
         protocol="a script",
     ),

@@ -191,6 +191,11 @@ CHAT_OPTION_NAMES = {
     "top_p": "top_p",
     "presence_penalty": "presence_penalty",
     "frequency_penalty": "frequency_penalty",
+    "stop": "stop",
+    "top_k": "top_k",
+    "logit_bias": "logit_bias",
+    "service_tier": "service_tier",
+    "cache_key": "prompt_cache_key",
 }
 """Members of a chat-completions request, by the names of the fields of `ModelOptions`."""
 
@@ -203,7 +208,7 @@ def name_options(options: ModelOptions, names: Mapping[str, str]) -> dict[str, A
         names: The names of the provider's API, by those of the fields of `ModelOptions`.
     """
     values = {name: getattr(options, field) for field, name in names.items()}
-    return {name: value for name, value in values.items() if value is not None}
+    return {name: value for name, value in values.items() if value not in (None, "", (), {})}
 
 
 def encode_json_bytes(value: object) -> bytes:

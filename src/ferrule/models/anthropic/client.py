@@ -11,8 +11,10 @@ streaming as server-sent events) and the types of its SDK.
   only for the model that wrote them.
 * The provider pauses long work of its hosted tools (`pause_turn`): the answer is sent back and
   continues, a limited number of times.
-* Two marks for the prompt cache: one after tools and system text, which never change in a session,
-  and one that the API moves along with the conversation.
+* Four marks for the prompt cache, which is as many as the API takes: after the tools, which
+  conversations with other system text share; after the system text; where the question before
+  this one ended; and one that the API sets at the end. The API looks for what it has cached among
+  the last 20 blocks before a mark only: a turn of many calls is longer than that.
 """
 
 from __future__ import annotations
@@ -37,6 +39,7 @@ from ferrule.models.hosted_tools import encode_hosted_tools
 from ferrule.models.http.server_sent_events import EventSplitter
 from ferrule.models.http.streaming import parse_stream
 from ferrule.models.http.transport import Transport
+from ferrule.models.options import check_options
 from ferrule.models.provider_errors import error_from_response
 from ferrule.models.request_encoding import (
     EncodedTurns,
@@ -71,8 +74,16 @@ _HAS_THINKING_BUDGET = re.compile(
 """Models that think within a number of tokens; later ones decide by themselves (`adaptive`)."""
 _THINKING_BUDGETS = {"low": 2_048, "medium": 8_192, "high": 16_384, "max": 24_576}
 
-_OPTION_NAMES = {"temperature": "temperature", "top_p": "top_p"}
+_OPTION_NAMES = {
+    "temperature": "temperature",
+    "top_p": "top_p",
+    "top_k": "top_k",
+    "stop": "stop_sequences",
+    "service_tier": "service_tier",
+}
 _INVALID_IN_ID = re.compile(r"[^A-Za-z0-9_-]")
+_TURN_END = b"}]}"
+"""How the last block of a turn, the turn's blocks and the turn end."""
 _EMPTY_TEXT = "(nothing)"
 """Replaces text that is only blanks: the API refuses empty text."""
 
@@ -153,6 +164,7 @@ class Anthropic:
     def open(
         self, system: str, tools: Sequence[ToolSpec], options: ModelOptions
     ) -> AnthropicExchange:
+        check_options(self.model, options)
         prefix = self._prefix
         given = (system, tools, options.provider_tools, options.tool_search)
         if prefix is None or prefix.given != given:
@@ -197,8 +209,7 @@ class _EncodedPrefix:
         self.names = ToolNames(tools)
         mark = _cache_mark(cache)
         eager = [tool for tool in tools if not tool.deferred]
-        # Without system text the last tool that is always sent carries the mark.
-        marked = eager[-1] if eager and not system else None
+        marked = eager[-1] if eager else None
         sent: list[str] = []
         if options.tool_search:
             sent.append(_TOOL_SEARCH % {"variant": options.tool_search})
@@ -234,6 +245,7 @@ class AnthropicExchange:
         self._encoded_messages = EncodedTurns(self._encode_message, "content")
         self._container = ""
         self._replayed_calls: set[str] = set()
+        self._cached_until = 0
 
     async def ask(
         self,
@@ -243,7 +255,11 @@ class AnthropicExchange:
         schema: Mapping[str, Any] | None = None,
         sink: Sink | None = None,
     ) -> ModelAnswered:
+        known = len(self._encoded_messages.json)
         self._encoded_messages.extend(history)
+        if len(self._encoded_messages.json) < known:
+            # Another conversation: it has another end.
+            self._cached_until = 0
         notice = self._notifier(sink)
         message = MessageBuilder(AnswerBuilder.for_sink(sink))
         head = self._request_start(tools, schema, streamed=sink is not None)
@@ -261,6 +277,7 @@ class AnthropicExchange:
                 "paused",
                 f"the provider paused {MAX_PAUSES} times: the answer is taken as it stands",
             )
+        self._cached_until = len(self._encoded_messages.json)
         warning = describe_truncation(
             self._encoded_messages.weight + self._prefix.weight, message.spent.input
         )
@@ -294,7 +311,7 @@ class AnthropicExchange:
         return b"".join(parts)
 
     def _request_body(self, head: bytes, message: MessageBuilder) -> bytes:
-        parts: list[bytes | bytearray] = [head, self._encoded_messages.json]
+        parts: list[bytes | bytearray] = [head, *self._messages_with_mark()]
         if message.blocks:
             parts.append(encode_utf8(f',{{"role":"assistant","content":{message.content()}}}'))
         parts.append(b"]")
@@ -302,6 +319,14 @@ class AnthropicExchange:
             parts.append(encode_utf8(f',"container":{encode_json(self._container)}'))
         parts.append(b"}")
         return b"".join(parts)
+
+    def _messages_with_mark(self) -> list[bytes | bytearray]:
+        """Return the encoded messages, with a cache mark where the last question ended."""
+        encoded = self._encoded_messages.json
+        end = self._cached_until - len(_TURN_END)
+        if not self._client.cache or not 0 < end < len(encoded) - len(_TURN_END):
+            return [encoded]
+        return [encoded[:end], encode_utf8(_cache_mark(self._client.cache)), encoded[end:]]
 
     async def _send(self, body: bytes, message: MessageBuilder, sink: Sink | None) -> None:
         client = self._client

@@ -30,6 +30,7 @@ from ferrule.models.exact_json import seal, unseal
 from ferrule.models.hosted_tools import refuse_hosted_tools
 from ferrule.models.http.retry import retry
 from ferrule.models.openai.chat_answers import ChatStreamParser, parse_answer
+from ferrule.models.options import check_options
 from ferrule.models.provider_errors import error_from_object
 from ferrule.models.request_encoding import (
     CHAT_OPTION_NAMES,
@@ -108,6 +109,7 @@ class AnyLLM:
         return Capabilities(tools=True, source="any-llm")
 
     def open(self, system: str, tools: Sequence[ToolSpec], options: ModelOptions) -> AnyExchange:
+        check_options(self.model, options)
         if options.provider_tools:
             refuse_hosted_tools(options.provider_tools, self.model)
         return AnyExchange(self, system, tools, options)

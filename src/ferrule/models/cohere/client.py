@@ -30,6 +30,7 @@ from ferrule.models.hosted_tools import refuse_hosted_tools
 from ferrule.models.http.server_sent_events import EventSplitter
 from ferrule.models.http.streaming import parse_stream
 from ferrule.models.http.transport import Transport
+from ferrule.models.options import check_options
 from ferrule.models.provider_errors import error_from_response
 from ferrule.models.request_encoding import (
     CHAT_OPTION_NAMES,
@@ -51,7 +52,7 @@ COHERE_URL = "https://api.cohere.com"
 EMPTY_TEXT = "(nothing)"
 """Replaces text that is only blanks."""
 
-_OPTION_NAMES = {**CHAT_OPTION_NAMES, "top_p": "p"}
+_OPTION_NAMES = {**CHAT_OPTION_NAMES, "top_p": "p", "top_k": "k", "stop": "stop_sequences"}
 _THINKING_BUDGETS = {"low": 2_048, "medium": 8_192, "high": 16_384, "max": 24_576}
 """Tokens that a model may think for, by level."""
 
@@ -110,6 +111,7 @@ class Cohere:
         return self._capabilities
 
     def open(self, system: str, tools: Sequence[ToolSpec], options: ModelOptions) -> CohereExchange:
+        check_options(self.model, options)
         refuse_hosted_tools(options.provider_tools, self.model)
         return CohereExchange(self, system, tools, options)
 

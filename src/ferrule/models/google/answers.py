@@ -216,7 +216,7 @@ def parse_answer(content: ContentBuilder, body: bytes, who: str, *, tools: bool)
     fields = _parse_object(body, who)
     _add_response(content, fields, body, who, tools=tools)
     if not content.stop:
-        raise _not_understood(body, who)
+        raise _build_unreadable_error(body, who)
 
 
 def _add_response(
@@ -303,7 +303,7 @@ def _parse_object(data: bytes, who: str) -> dict[str, Any]:
     except ValueError:
         value = _parse_lone_surrogates(data)
     if not isinstance(value, dict):
-        raise _not_understood(data, who)
+        raise _build_unreadable_error(data, who)
     return cast("dict[str, Any]", value)
 
 
@@ -315,7 +315,7 @@ def _parse_lone_surrogates(data: bytes) -> Any:
         return None
 
 
-def _not_understood(data: bytes, who: str) -> ProviderError:
+def _build_unreadable_error(data: bytes, who: str) -> ProviderError:
     shown = data[:200].decode("utf-8", "replace")
     detail = f"{who} sent no answer that can be understood: {shown}"
     return ProviderError(detail, code="not_understood", retryable=False)

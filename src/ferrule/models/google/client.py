@@ -34,6 +34,7 @@ from ferrule.models.hosted_tools import refuse_hosted_tools
 from ferrule.models.http.server_sent_events import EventSplitter
 from ferrule.models.http.streaming import parse_stream
 from ferrule.models.http.transport import Transport
+from ferrule.models.options import check_options
 from ferrule.models.provider_errors import error_from_response
 from ferrule.models.request_encoding import (
     EncodedTurns,
@@ -75,6 +76,8 @@ _OPTION_NAMES = {
     "top_p": "topP",
     "presence_penalty": "presencePenalty",
     "frequency_penalty": "frequencyPenalty",
+    "stop": "stopSequences",
+    "top_k": "topK",
 }
 _THINKING_BUDGETS = {"minimal": 512, "low": 2_048, "medium": 8_192, "high": 16_384, "max": 24_576}
 _THINKING_LEVELS = {"max": "XHIGH"}
@@ -206,6 +209,7 @@ class Google:
         return self._capabilities
 
     def open(self, system: str, tools: Sequence[ToolSpec], options: ModelOptions) -> GoogleExchange:
+        check_options(self.model, options)
         refuse_hosted_tools(options.provider_tools, self.model)
         prefix = self._prefix
         if prefix is None or prefix.given != (system, tools):
@@ -514,7 +518,7 @@ def _request_settings(
     generation = name_options(options, _OPTION_NAMES)
     if options.thinking is not None:
         generation["thinkingConfig"] = _thinking_settings(is_newer, options.thinking)
-    extra = dict(options.extra)
+    extra = name_options(options, {"service_tier": "serviceTier"}) | dict(options.extra)
     further = extra.pop("generationConfig", None)
     if isinstance(further, Mapping):
         generation |= dict(cast("Mapping[str, Any]", further))

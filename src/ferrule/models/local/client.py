@@ -29,6 +29,7 @@ from ferrule.models.client import (
 from ferrule.models.http.transport import Transport
 from ferrule.models.openai.chat import OpenAIChat
 from ferrule.models.openai.chat_exchange import ChatExchange
+from ferrule.models.options import check_options
 from ferrule.models.request_encoding import encode_json_bytes, parse_object
 
 from . import pull
@@ -109,6 +110,7 @@ class Local:
 
     def open(self, system: str, tools: Sequence[ToolSpec], options: ModelOptions) -> Exchange:
         """Open a conversation. The server starts with the first `ask`."""
+        check_options(self.model, options)
         return LocalExchange(self, system, tools, options)
 
     async def close(self) -> None:

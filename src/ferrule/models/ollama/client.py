@@ -32,6 +32,7 @@ from ferrule.models.hosted_tools import refuse_hosted_tools
 from ferrule.models.http.server_sent_events import LineSplitter
 from ferrule.models.http.streaming import parse_stream
 from ferrule.models.http.transport import Transport
+from ferrule.models.options import check_options
 from ferrule.models.provider_errors import error_from_object, error_from_response
 from ferrule.models.request_encoding import (
     CHAT_OPTION_NAMES,
@@ -106,6 +107,7 @@ class Ollama:
         return options.num_ctx or _default_window(show, read_ollama_show(show))
 
     def open(self, system: str, tools: Sequence[ToolSpec], options: ModelOptions) -> OllamaExchange:
+        check_options(self.model, options)
         if options.provider_tools:
             refuse_hosted_tools(options.provider_tools, self.model)
         return OllamaExchange(self, system, tools, options)

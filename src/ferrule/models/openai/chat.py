@@ -18,6 +18,7 @@ from ferrule.core.errors import ConfigError, ProviderError
 from ferrule.models.client import Capabilities, ModelOptions, ToolSpec
 from ferrule.models.hosted_tools import refuse_hosted_tools
 from ferrule.models.http.transport import Transport
+from ferrule.models.options import check_options
 
 from .chat_exchange import ChatExchange, EncodedTools, list_models, read_capabilities
 from .differences import ChatDifferences
@@ -95,6 +96,7 @@ class OpenAIChat:
         return self._capabilities
 
     def open(self, system: str, tools: Sequence[ToolSpec], options: ModelOptions) -> ChatExchange:
+        check_options(self.model, options)
         if options.provider_tools:
             refuse_hosted_tools(options.provider_tools, self.model)
         encoded = self._tools

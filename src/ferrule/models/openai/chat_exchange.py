@@ -37,7 +37,7 @@ from ferrule.models.request_encoding import (
 )
 
 from .chat_answers import ChatStreamParser, parse_answer
-from .differences import ChatDifferences
+from .differences import ChatDifferences, ThinkingSwitch
 from .strict_schema import build_reply_format
 
 _SHORT_ID = 9
@@ -131,7 +131,7 @@ class ChatExchange:
         self._timeout = options.timeout
         self._url = f"{client.base_url}/chat/completions"
         self._request_start = b'{"model":' + encode_json_bytes(client.model_id) + b',"messages":['
-        self._request_end = _encode_options(options, client.is_openai)
+        self._request_end = _encode_options(options, client.is_openai, client.differences)
         self._tools = encoded.json_member
         self._tools_weight = encoded.weight
         self._supports_tool_choice = True
@@ -294,18 +294,35 @@ class ChatExchange:
         return hashlib.sha256(id.encode("utf-8", "replace")).hexdigest()[:_SHORT_ID]
 
 
-def _encode_options(options: ModelOptions, is_openai: bool) -> bytes:
+def _encode_options(options: ModelOptions, is_openai: bool, differences: ChatDifferences) -> bytes:
     """Encode the model options as the end of the request object.
 
     OpenAI itself renamed `max_tokens`.
     """
-    names = CHAT_OPTION_NAMES
+    names: dict[str, str] = {**CHAT_OPTION_NAMES, **differences.option_names}
     if is_openai:
-        names = {**names, "max_tokens": "max_completion_tokens"}
+        names["max_tokens"] = "max_completion_tokens"
     fields = name_options(options, names)
-    if isinstance(options.thinking, str):
-        fields["reasoning_effort"] = options.thinking
-    elif options.thinking is not None and not is_openai:
-        fields["chat_template_kwargs"] = {"enable_thinking": options.thinking}
+    if options.thinking is not None:
+        switch = "effort" if is_openai else differences.thinking_switch
+        fields |= _thinking_settings(options.thinking, switch)
     fields.update(options.extra)
     return ("," + encode_json(fields)[1:-1]).encode() if fields else b""
+
+
+def _thinking_settings(wanted: bool | str, switch: ThinkingSwitch) -> dict[str, Any]:
+    """Return how much the model reasons: a level is called the same everywhere."""
+    if isinstance(wanted, str) or switch == "effort":
+        return {"reasoning_effort": reasoning_effort(wanted)}
+    if switch == "type":
+        return {"thinking": {"type": "enabled" if wanted else "disabled"}}
+    if switch == "field":
+        return {"enable_thinking": wanted}
+    return {"chat_template_kwargs": {"enable_thinking": wanted}}
+
+
+def reasoning_effort(wanted: bool | str) -> str:
+    """Return the level of reasoning that OpenAI's APIs know for a wish."""
+    if isinstance(wanted, str):
+        return wanted
+    return "medium" if wanted else "none"

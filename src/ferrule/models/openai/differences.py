@@ -2,7 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import field
+from typing import Literal
+
 from ferrule.core.value_class import frozen
+
+ThinkingSwitch = Literal["template", "type", "field", "effort"]
 
 
 @frozen
@@ -17,6 +23,11 @@ class ChatDifferences:
             question and say it unasked.
         short_call_ids: Whether call ids are sent as nine letters and digits; some servers refuse
             others.
+        option_names: What the server calls options, where it has names of its own, by the fields
+            of `ModelOptions`.
+        thinking_switch: How reasoning is switched on and off without a level: `template` (an
+            argument of the chat template), `type` (`{"thinking": {"type": …}}`), `field`
+            (`enable_thinking`), or `effort` (a level stands for it).
         asks_props: Whether the server may be llama.cpp, which describes its model at `/props`.
     """
 
@@ -24,4 +35,6 @@ class ChatDifferences:
     like_openai: bool = False
     stream_usage: bool = True
     short_call_ids: bool = False
+    option_names: Mapping[str, str] = field(default_factory=dict[str, str])
+    thinking_switch: ThinkingSwitch = "template"
     asks_props: bool = True

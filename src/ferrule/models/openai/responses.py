@@ -36,6 +36,7 @@ from ferrule.models.hosted_tools import APPROVAL_TOOL, encode_hosted_tools
 from ferrule.models.http.server_sent_events import EventSplitter
 from ferrule.models.http.streaming import parse_stream
 from ferrule.models.http.transport import Transport
+from ferrule.models.options import check_options
 from ferrule.models.provider_errors import error_from_response
 from ferrule.models.request_encoding import (
     ToolNames,
@@ -51,6 +52,7 @@ from ferrule.models.request_encoding import (
 )
 
 from .chat import OpenAIChat
+from .chat_exchange import reasoning_effort
 from .responses_answers import OutputBuilder, ResponseStreamParser, parse_answer
 from .strict_schema import CompiledSchema, build_reply_format, compile_strict
 
@@ -58,6 +60,8 @@ _OPTION_NAMES = {
     "temperature": "temperature",
     "max_tokens": "max_output_tokens",
     "top_p": "top_p",
+    "service_tier": "service_tier",
+    "cache_key": "prompt_cache_key",
 }
 _LISTED_CHARACTERS = 200
 """Most characters of a namespace's description that list its tools."""
@@ -118,6 +122,7 @@ class OpenAIResponses(OpenAIChat):
     def open(  # pyright: ignore[reportIncompatibleMethodOverride]  another exchange, the same protocol
         self, system: str, tools: Sequence[ToolSpec], options: ModelOptions
     ) -> ResponsesExchange:
+        check_options(self.model, options)
         encoded = self._encoded_tools
         given = (tools, options.provider_tools, options.tool_search)
         if encoded is None or encoded.given != given:
@@ -421,11 +426,5 @@ def _settings(options: ModelOptions) -> dict[str, Any]:
     fields: dict[str, Any] = {"store": False, "include": ["reasoning.encrypted_content"]}
     fields |= name_options(options, _OPTION_NAMES)
     if options.thinking is not None:
-        fields["reasoning"] = {"effort": _reasoning_effort(options.thinking)}
+        fields["reasoning"] = {"effort": reasoning_effort(options.thinking)}
     return fields | dict(options.extra)
-
-
-def _reasoning_effort(wanted: bool | str) -> str:
-    if isinstance(wanted, str):
-        return wanted
-    return "medium" if wanted else "none"
