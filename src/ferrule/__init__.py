@@ -46,6 +46,7 @@ if TYPE_CHECKING:
         TextDelta,
     )
     from .engine.message_history import MessageHistory
+    from .engine.model_fallbacks import ModelFallbacks
     from .engine.registration.registration import RegistrationLimits
     from .engine.session import RunOptions, RunResult, Session
     from .engine.stepping import CallStep, ModelStep
@@ -99,6 +100,7 @@ __all__ = [
     "LimitReached",
     "Limits",
     "MessageHistory",
+    "ModelFallbacks",
     "ModelOptions",
     "ModelStep",
     "Ollama",
@@ -189,6 +191,7 @@ __getattr__, __dir__ = lazy_names(
             "TextDelta",
         ),
         ".engine.message_history": ("MessageHistory",),
+        ".engine.model_fallbacks": ("ModelFallbacks",),
         ".engine.registration.registration": ("RegistrationLimits",),
         ".engine.session": (
             "RunOptions",

@@ -238,7 +238,8 @@ class ModelAnswered:
 
     `tool_mode` says how the model called tools; `raw` is the provider's own JSON if it must be
     replayed byte for byte; `provider_calls` are those that the provider ran itself; `output` is the
-    value that the model gave apart from its text, as JSON (`models.output_modes`).
+    value that the model gave apart from its text, as JSON (`models.output_modes`); `model` is the
+    model that answered, if it is not the run's (`engine.model_fallbacks`).
     """
 
     kind: ClassVar[str] = "model.answered"
@@ -251,6 +252,7 @@ class ModelAnswered:
     raw: str | None = None
     provider_calls: tuple[ProviderToolCall, ...] = ()
     output: str = ""
+    model: str = ""
 
 
 @frozen

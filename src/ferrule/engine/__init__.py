@@ -7,6 +7,7 @@ Modules:
     agent, agent_options, agent_parts   what stays the same over many sessions, and its options;
                                         what the model is told first
     offered_tools, model_connection     an agent's tools as a model sees them, and its model
+    model_fallbacks                     other models, for when one fails or costs too much
     session, session_builder            the facade that interfaces see, and how it is made
     agent_reload                        lets a session go on with another agent
     driver                              carries out the machine's commands; extensions

@@ -55,6 +55,7 @@ from .hooks.call_hooks import Hook
 from .live_events import Live, PartialOutput
 from .message_history import History, MessageHistory
 from .model_connection import ModelConnection
+from .model_fallbacks import AgentModel, split_models
 from .offered_tools import OfferedTools
 from .run_instructions import Instructions, parse_instructions
 from .session import (
@@ -79,7 +80,8 @@ class Agent(Generic[DepsT, OutputT]):
         print(agent.run_sync("Is it raining in Ghent?").text)
 
     Args:
-        model: `provider:model`, or a model client.
+        model: `provider:model`, or a model client; or several, of which the next is asked if one
+            fails (`engine.model_fallbacks`).
         tools: Tools, plain functions, or a catalog.
         instructions: What the model is told before the first message: a text, a function that
             returns one and is asked once for each run (it may be async, and take the `Context`), or
@@ -115,7 +117,7 @@ class Agent(Generic[DepsT, OutputT]):
     @overload
     def __init__(
         self,
-        model: str | ModelClient,
+        model: AgentModel,
         tools: Iterable[ToolLike] | Catalog = ...,
         *,
         instructions: Instructions = ...,
@@ -157,7 +159,7 @@ class Agent(Generic[DepsT, OutputT]):
     @overload
     def __init__(
         self: Agent[None, Any],
-        model: str | ModelClient,
+        model: AgentModel,
         tools: Iterable[ToolLike] | Catalog = ...,
         *,
         output_type: UnionType | Mapping[str, Any],
@@ -168,7 +170,7 @@ class Agent(Generic[DepsT, OutputT]):
 
     def __init__(  # noqa: PLR0913  public: each option of an agent by its name
         self,
-        model: str | ModelClient,
+        model: AgentModel,
         tools: Iterable[ToolLike] | Catalog = (),
         *,
         instructions: Instructions = "",
@@ -205,8 +207,9 @@ class Agent(Generic[DepsT, OutputT]):
         self.limits = limits or Limits()
         self.results: ResultForm = tool_calling.results
         self.fallback = tool_calling.fallback
+        first, fallbacks = split_models(model)
         self.connection = ModelConnection(
-            model, host.connect, model_options or ModelOptions(), tool_calling.mode
+            first, host.connect, model_options or ModelOptions(), tool_calling.mode, fallbacks
         )
         catalog = tools if isinstance(tools, Catalog) else Catalog(tools)
         check_tools(catalog, deps_type)

@@ -53,17 +53,26 @@ class Budgets:
         limits: The run's limits.
         model: The model that is asked.
         notice: Writes a notice (topic, text) for a person.
+        others: Models that may be asked in its place.
 
     Raises:
         ConfigError: The cost is limited and the model's price is not known.
     """
 
     def __init__(
-        self, machine: Machine, limits: Limits, model: str, notice: Callable[[str, str], None]
+        self,
+        machine: Machine,
+        limits: Limits,
+        model: str,
+        notice: Callable[[str, str], None],
+        others: Iterable[str] = (),
     ) -> None:
         self._machine = machine
         self._notice = notice
-        self._price = None if limits.max_cost is None else find_price(model)
+        self._model = model
+        self._prices: dict[str, models.Price] = {}
+        if limits.max_cost is not None:
+            self._prices = {name: find_price(name) for name in (model, *others)}
         self._told: set[str] | None = None
 
     def count_answer(
@@ -96,21 +105,35 @@ class Budgets:
     def _add_cost(
         self, answer: ModelAnswered | ContextCompacted
     ) -> ModelAnswered | ContextCompacted:
-        if self._price is None:
+        if not self._prices:
             return answer
+        price = self._prices.get(answer.model) or self._prices[self._model]
         # Rounded up: a budget never counts too little.
-        cost = ceil(self._price(answer.usage) * NANODOLLARS)
+        cost = ceil(price(answer.usage) * NANODOLLARS)
         return replace(answer, usage=replace(answer.usage, cost=cost))
 
     def _measure(self) -> Iterator[tuple[LimitName, float, float]]:
         """Yield name, amount used and maximum of each limit that is set."""
-        limits, used = self._machine.limits, self._machine.usage
-        if limits.max_tokens is not None:
-            yield "max_tokens", used.input + used.output, limits.max_tokens
-        if limits.max_cost is not None:
-            yield "max_cost", cost_in_dollars(used), limits.max_cost
+        yield from _measure_spending(self._machine)
+        limits = self._machine.limits
         if limits.max_calls is not None:
             yield "max_calls", count_calls(self._machine), limits.max_calls
+
+
+def is_share_used(machine: Machine, share: float | None) -> bool:
+    """Return whether so large a share of the run's tokens or of its money is used up."""
+    if share is None:
+        return False
+    return any(used >= most * share for _, used, most in _measure_spending(machine))
+
+
+def _measure_spending(machine: Machine) -> Iterator[tuple[str, float, float]]:
+    limits = machine.limits
+    used = machine.usage
+    if limits.max_tokens is not None:
+        yield "max_tokens", used.input + used.output, limits.max_tokens
+    if limits.max_cost is not None:
+        yield "max_cost", cost_in_dollars(used), limits.max_cost
 
 
 def cost_in_dollars(usage: Usage) -> float:

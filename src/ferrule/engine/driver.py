@@ -224,6 +224,8 @@ class Driver:
         self.elapsed = 0.0
         self.is_running = False
         self.output: OutputCheck | None = None
+        self.other_models: tuple[str, ...] = ()
+        """Models that may be asked in place of the session's."""
         """Checks the outputs of new runs; None if they end with text."""
         self.run_check: OutputCheck | None = None
         """Checks the output of the current run: another one if it began with another agent."""

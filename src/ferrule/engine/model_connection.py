@@ -5,6 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from ferrule.models.client import ModelClient, ModelOptions
+from ferrule.models.options import check_options
+
+from .model_fallbacks import ModelFallbacks
 
 
 class ModelConnection:
@@ -15,6 +18,10 @@ class ModelConnection:
         connect: Turns a name into a client.
         options: How the model is asked.
         tool_mode: How it calls tools; `auto` chooses.
+        fallbacks: This model and those that are asked in its place, if there are any.
+
+    Raises:
+        ConfigError: One of several models does not have one of the options.
     """
 
     def __init__(
@@ -23,12 +30,20 @@ class ModelConnection:
         connect: Callable[[str], ModelClient],
         options: ModelOptions,
         tool_mode: str,
+        fallbacks: ModelFallbacks | None = None,
     ) -> None:
         self.model: str | ModelClient = model
         """What was given, or its client once that was made."""
         self.connect = connect
         self.options = options
         self.tool_mode = tool_mode
+        self.fallbacks = fallbacks
+        others = fallbacks.models[1:] if fallbacks is not None else ()
+        self.others = tuple(ModelConnection(other, connect, options, tool_mode) for other in others)
+        """The connections to the models that are asked in its place."""
+        for connection in (self, *self.others) if self.others else ():
+            # Later it would end a run that another model was to save.
+            check_options(connection.name, options)
 
     @property
     def name(self) -> str:
@@ -56,9 +71,13 @@ class ModelConnection:
 
     def share_client_of(self, other: ModelConnection) -> ModelConnection:
         """Return a connection like this one that shares another one's client."""
-        return self.with_model(other.model)
+        shared = self.with_model(other.model)
+        shared.fallbacks = other.fallbacks
+        shared.others = other.others
+        return shared
 
     async def close(self) -> None:
         """Close the connections, or the local server. They are made anew when needed."""
-        if not isinstance(self.model, str):
-            await self.model.close()
+        for connection in (self, *self.others):
+            if not isinstance(connection.model, str):
+                await connection.model.close()

@@ -705,7 +705,8 @@ class Session(Generic[OutputT]):
             self._running = None
 
     def _make_budgets(self, limits: Limits) -> Budgets:
-        return Budgets(self.driver.machine, limits, self.model, self.driver.log.notice)
+        driver = self.driver
+        return Budgets(driver.machine, limits, self.model, driver.log.notice, driver.other_models)
 
     def _with_options(self, started: RunStarted, options: RunOptions) -> RunStarted:
         join, require = parse_run_options(options, started.join, started.require)

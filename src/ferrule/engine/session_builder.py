@@ -10,7 +10,7 @@ from ferrule.core.identity import Identity
 from ferrule.core.limits import Limits
 from ferrule.core.machine import Machine
 from ferrule.core.value_class import frozen
-from ferrule.models.client import Exchange, ModelOptions, ToolSpec
+from ferrule.models.client import Exchange, ModelClient, ModelOptions, ToolSpec
 from ferrule.models.tool_modes.selection import choose_tool_mode, open_exchange
 from ferrule.permissions.approvals import Approver
 from ferrule.permissions.filesystem.workspace import Workspace
@@ -23,6 +23,7 @@ from ferrule.tools.catalog import Catalog
 from . import delegation, hooks, registration, tool_search
 from . import output as typed_output
 from .artifacts.intake import ArtifactIntake, guard_exchange
+from .budgets import is_share_used
 from .cleanup import Cleanup
 from .clock import Clock
 from .context.options import ContextOptions, WindowSurroundings, measure_window
@@ -126,6 +127,7 @@ def build_session(
         SessionHost(agent.approver, resources, agent.interruptible, agent.unclosed),
         extensions,
     )
+    driver.other_models = tuple(other.name for other in agent.connection.others)
     if agent.output is not None:
         from .output.output_check import OutputCheck
 
@@ -179,8 +181,23 @@ class _AgentModel:
 
     async def _open(self, driver: Driver, added: tuple[ToolSpec, ...], tool_mode: str) -> Exchange:
         """Open the exchange with `added` tools behind the agent's, perhaps in another tool mode."""
+        model = self.agent.connection
+        if model.fallbacks is None:
+            return await self._open_model(model, driver, added, tool_mode)
+        from .model_fallbacks import FallbackModel, ModelFallbackExchange
+
+        models = [
+            FallbackModel(one.name, partial(self._open_model, one, driver, added, tool_mode))
+            for one in (model, *model.others)
+        ]
+        is_reached = partial(is_share_used, driver.machine, model.fallbacks.at_budget)
+        return ModelFallbackExchange(models, model.fallbacks.on, is_reached)
+
+    async def _open_model(
+        self, model: ModelConnection, driver: Driver, added: tuple[ToolSpec, ...], tool_mode: str
+    ) -> Exchange:
+        """Open the exchange with one of the agent's models."""
         agent = self.agent
-        model = agent.connection
         tool_mode = tool_mode or model.tool_mode
         options = model.options
         discovery = driver.dispatcher.tool_discovery
@@ -194,9 +211,13 @@ class _AgentModel:
         if tool_mode == "auto" and not agent.fallback and specs:
             tool_mode = choose_tool_mode(await model.client.capabilities())
         if agent.output is None:
-            exchange = await self._open_plain(driver, tool_mode, self.system_text, specs, options)
+            exchange = await self._open_plain(
+                model.client, driver, tool_mode, self.system_text, specs, options
+            )
         else:
-            exchange = await self._open_for_output(driver, tool_mode, specs, options, agent.output)
+            exchange = await self._open_for_output(
+                model.client, driver, tool_mode, specs, options, agent.output
+            )
         intake = driver.dispatcher.artifact_intake
         if intake is None:
             return exchange
@@ -204,6 +225,7 @@ class _AgentModel:
 
     async def _open_plain(
         self,
+        client: ModelClient,
         driver: Driver,
         tool_mode: str,
         system: str,
@@ -212,7 +234,7 @@ class _AgentModel:
     ) -> Exchange:
         """Open an exchange in a tool mode."""
         exchange, _ = await open_exchange(
-            self.agent.connection.client,
+            client,
             tool_mode,
             system,
             specs,
@@ -224,6 +246,7 @@ class _AgentModel:
 
     async def _open_for_output(
         self,
+        client: ModelClient,
         driver: Driver,
         tool_mode: str,
         specs: Sequence[ToolSpec],
@@ -236,13 +259,15 @@ class _AgentModel:
         modes = [output.mode]
         native = tool_mode in ("auto", "native")
         if output.mode == "auto":
-            capabilities = await self.agent.connection.client.capabilities()
+            capabilities = await client.capabilities()
             native = native and capabilities.tools is not False
             modes = list_output_modes(capabilities, has_tools=bool(specs), native=native)
 
         async def open(section: str, added: tuple[ToolSpec, ...]) -> Exchange:
             system = "\n\n".join(part for part in (self.system_text, section) if part)
-            return await self._open_plain(driver, tool_mode, system, (*specs, *added), options)
+            return await self._open_plain(
+                client, driver, tool_mode, system, (*specs, *added), options
+            )
 
         return OutputExchange(open, output.format, modes, specs, native=native)
 

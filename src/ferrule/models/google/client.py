@@ -303,7 +303,7 @@ class GoogleExchange:
         self._generation, self._settings = _request_settings(client.is_newer, options)
         self._encoded_turns = EncodedTurns(self._encode_message, "parts")
         self._unnamed_calls: set[str] = set()
-        self._has_said_ignored: set[str] = set()
+        self._told_ignored: set[str] = set()
 
     async def ask(
         self,
@@ -315,7 +315,7 @@ class GoogleExchange:
     ) -> ModelAnswered:
         self._encoded_turns.extend(history)
         notice = self._notifier(sink)
-        self._say_ignored(schema, notice)
+        self._report_ignored(schema, notice)
         body = self._request_body(tools, schema)
         offered = bool(self._prefix.tools)
 
@@ -427,7 +427,7 @@ class GoogleExchange:
     def _notifier(self, sink: Sink | None) -> Callable[[str, str], None]:
         return sink.notice if sink else lambda topic, text: self.notices.append((topic, text))
 
-    def _say_ignored(
+    def _report_ignored(
         self, schema: Mapping[str, Any] | None, notice: Callable[[str, str], None]
     ) -> None:
         """Say once what Gemini passes over in the schemas of tools and reply."""
@@ -435,8 +435,8 @@ class GoogleExchange:
         if schema is not None:
             texts.append(describe_ignored({"the answer": encode_json(schema)}))
         for text in texts:
-            if text and text not in self._has_said_ignored:
-                self._has_said_ignored.add(text)
+            if text and text not in self._told_ignored:
+                self._told_ignored.add(text)
                 notice("schema", text)
 
     # ---- messages out

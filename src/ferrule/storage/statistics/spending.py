@@ -97,7 +97,8 @@ class Spending:
         """Add a record."""
         event = record.event
         if isinstance(event, ModelAnswered):
-            self._add_answer(record, event.usage, self._models.get(record.session, ""))
+            model = event.model or self._models.get(record.session, "")
+            self._add_answer(record, event.usage, model)
         elif isinstance(event, ContextCompacted):
             if event.usage != NO_USAGE:
                 # A summary is an answer too, often of another model.
