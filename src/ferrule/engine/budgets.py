@@ -127,7 +127,7 @@ def is_share_used(machine: Machine, share: float | None) -> bool:
     return any(used >= most * share for _, used, most in _measure_spending(machine))
 
 
-def _measure_spending(machine: Machine) -> Iterator[tuple[str, float, float]]:
+def _measure_spending(machine: Machine) -> Iterator[tuple[LimitName, float, float]]:
     limits = machine.limits
     used = machine.usage
     if limits.max_tokens is not None:

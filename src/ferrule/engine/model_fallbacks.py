@@ -213,5 +213,9 @@ class _WatchingSink:
         self.has_begun = True
         self._sink.add_reasoning(piece)
 
+    def add_arguments(self, call: int, tool: str, piece: str) -> None:
+        self.has_begun = True
+        self._sink.add_arguments(call, tool, piece)
+
     def notice(self, topic: str, text: str) -> None:
         self._sink.notice(topic, text)
