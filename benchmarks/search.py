@@ -7,6 +7,9 @@ answer calls is among the first results. The weights of the default ranking were
 with even numbers (from 0) alone: figures are for those, then for the others, which nothing was
 fitted to. A last catalog is Ferrule's own tools with the requests of `evals/tasks.yaml`: nothing
 was fitted to it either.
+
+`python benchmarks/search.py --views` says what each view of the default ranking is worth: how many
+of all requests are found with it left out. A view that costs nothing to leave out is to go.
 """
 
 from __future__ import annotations
@@ -24,6 +27,7 @@ from typing import Any
 from ferrule.storage import paths
 from ferrule.tools.define import define_tool
 from ferrule.tools.definition import Tool
+from ferrule.tools.search import ranking
 from ferrule.tools.search.index import ToolIndex
 
 PACKAGE = "bfcl-eval==2026.3.23"
@@ -62,6 +66,37 @@ def compared(label: str, tools: list[Tool], requests: list[Request]) -> Row:
     return name, found["default"], beside, "> bm25"
 
 
+def print_views() -> None:
+    """Print how many requests are found first and among five with each view left out."""
+    wheel = fetched()
+    if wheel is None:
+        sys.exit(f"{PACKAGE} cannot be had")
+    with zipfile.ZipFile(wheel) as archive:
+        sets = [catalog(archive, files) for files in CATALOGS.values()]
+    sets.append(own())
+    indexes = [(ToolIndex(tools), requests) for tools, requests in sets]
+    print(f"{'without':10} even: first  five   odd: first  five   own: first  five")
+    for view in ("nothing", *ranking.WEIGHTS):
+        weights = dict(ranking.WEIGHTS)
+        synonyms = dict(ranking.SYNONYMS)
+        ranking.WEIGHTS[view] = 0.0
+        if view == "synonyms":
+            ranking.SYNONYMS.clear()
+        found = [
+            (count_found(index, requests[::2]), count_found(index, requests[1::2]))
+            for index, requests in indexes
+        ]
+        ranking.WEIGHTS.clear()
+        ranking.WEIGHTS.update(weights)
+        ranking.SYNONYMS.update(synonyms)
+        public, (own_even, own_odd) = found[:-1], found[-1]
+        even = [sum(counts) for counts in zip(*(half for half, _ in public), strict=True)]
+        odd = [sum(counts) for counts in zip(*(half for _, half in public), strict=True)]
+        ours = [one + other for one, other in zip(own_even, own_odd, strict=True)]
+        cells = "        ".join(f"{first:8} {five:5}" for first, five in (even, odd, ours))
+        print(f"{view:10} {cells}", flush=True)
+
+
 def timed(tools: list[Tool], requests: list[Request]) -> Iterator[Row]:
     """CPU time: what else the machine does is not counted, though it makes caches cold."""
     index = ToolIndex(tools)
@@ -84,13 +119,21 @@ def recalls(index: ToolIndex, requests: list[Request], strategy: str) -> str:
     """Shares found first and among five, for requests with even numbers and for the others."""
     halves: list[str] = []
     for half in (requests[::2], requests[1::2]):
-        hits = [
-            ([hit.name for hit in index.search(text, strategy, 5)], wanted) for text, wanted in half
-        ]
-        first = sum(bool(wanted & set(names[:1])) for names, wanted in hits)
-        five = sum(bool(wanted & set(names)) for names, wanted in hits)
+        first, five = count_found(index, half, strategy)
         halves.append(f"{100 * first / len(half):.1f}/{100 * five / len(half):.1f}")
     return " | ".join(halves)
+
+
+def count_found(
+    index: ToolIndex, requests: list[Request], strategy: str = "default"
+) -> tuple[int, int]:
+    """Return how many requests are answered by the first result, and by one of five."""
+    hits = [
+        ([hit.name for hit in index.search(text, strategy, 5)], wanted) for text, wanted in requests
+    ]
+    first = sum(bool(wanted & set(names[:1])) for names, wanted in hits)
+    five = sum(bool(wanted & set(names)) for names, wanted in hits)
+    return first, five
 
 
 def own() -> tuple[list[Tool], list[Request]]:
@@ -200,5 +243,8 @@ def fetched() -> Path | None:
 
 
 if __name__ == "__main__":
+    if "--views" in sys.argv:
+        print_views()
+        sys.exit()
     for cells in measured():
         print("  ".join(cells))

@@ -6,7 +6,6 @@
               compounds, typing errors
     synonyms  words of the name that mean the same as a word of the query
     covered   how much of a tool's name is in the query, by the rarity of its words
-    pairs     neighbouring words of the name that are also neighbours in the query
     values    enumerated values of parameters that are in the query
     kinds     kinds of values in the query, recognised by their form: an address, a date, a file
 
@@ -22,7 +21,6 @@ import math
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
-from itertools import pairwise
 
 from ferrule.tools.word_stems import content_stems, stem, stems, tokens
 
@@ -62,7 +60,6 @@ WEIGHTS = {
     "pieces": 0.04,
     "synonyms": 1.5,
     "covered": 2.2,
-    "pairs": 0.8,
     "values": 2.4,
     "kinds": 0.15,
 }
@@ -108,7 +105,7 @@ class Ranking:
             )
         meant = [other for word in asked for other in SYNONYMS.get(word, ()) if other not in asked]
         self._by_synonyms(meant, WEIGHTS["synonyms"] * scale, found)
-        self._by_names(weight, frozenset(meant), frozenset(pairwise(content_stems(query))), found)
+        self._by_names(weight, frozenset(meant), found)
         return found
 
     def _by_bm25(
@@ -133,7 +130,6 @@ class Ranking:
         self,
         asked: Mapping[str, float],
         meant: frozenset[str],
-        pairs: frozenset[tuple[str, str]],
         found: dict[int, float],
     ) -> None:
         for number in set(self._index.iter_documents("name", (*asked, *meant))):
@@ -148,7 +144,6 @@ class Ranking:
                 elif word in meant:
                     covered += _SYNONYM_WEIGHT * weight
             gain = WEIGHTS["covered"] * covered / (whole or 1.0)
-            gain += WEIGHTS["pairs"] * len(pairs.intersection(pairwise(name)))
             found[number] = found.get(number, 0.0) + gain
 
 
