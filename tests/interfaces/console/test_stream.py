@@ -309,7 +309,7 @@ async def test_a_slow_reader_is_told_exactly_what_it_missed(
                 feeds["s1" if number % 3 else "s2"].publish(large)
                 # The quick one keeps up with what it can: the slow one reads nothing meanwhile.
                 await asyncio.sleep(0)
-            feeds["s1"].publish(LimitHit("turns", "over"))
+            feeds["s1"].publish(LimitHit("max_turns", 10))
             await slow.until("limit.hit")
             await reading
         for reader in (slow, quick):
