@@ -32,6 +32,7 @@ from ferrule.core.errors import ProviderError
 from ferrule.core.events import ModelAnswered, Usage
 from ferrule.models.anthropic.client import Anthropic
 from ferrule.models.any_llm.client import AnyLLM
+from ferrule.models.bedrock.client import Bedrock
 from ferrule.models.client import ModelClient, ModelOptions
 from ferrule.models.cohere.client import Cohere
 from ferrule.models.google.client import Google
@@ -748,6 +749,77 @@ class GoogleResponses(Protocol):
         return self._response(parts, usage, finishReason=reason)
 
 
+class BedrockFrames(Protocol):
+    name = "bedrock"
+    content_type = "application/vnd.amazon.eventstream"
+    late = (b"\x00\x00\x00\x10", b"data: [DONE]\n\n")
+
+    def client(self, transport: Transport) -> ModelClient:
+        return Bedrock(
+            "m", region="eu-west-1", base_url="http://double", api_key="k", transport=transport
+        )
+
+    def stop(self, plan: Plan) -> str:
+        return "filter" if plan.refused else plan.stop
+
+    @staticmethod
+    def _reason(plan: Plan) -> str:
+        reasons = {"end": "end_turn", "calls": "tool_use", "length": "max_tokens"}
+        return "guardrail_intervened" if plan.refused else reasons[plan.stop]
+
+    @staticmethod
+    def _usage(plan: Plan) -> dict[str, int]:
+        read, wrote = plan.usage.input, plan.usage.output
+        return {"inputTokens": read, "outputTokens": wrote, "totalTokens": read + wrote}
+
+    def streamed(self, plan: Plan, spelling: Spelling) -> Spelled:
+        queues: list[list[tuple[str, dict[str, Any]]]] = []
+        thoughts = [{"reasoningContent": {"text": piece}} for piece in plan.thoughts]
+        signed = [{"reasoningContent": {"signature": "c2lnbmVk"}}] if thoughts else []
+        for deltas in (thoughts + signed, [{"text": piece} for piece in plan.words]):
+            at = {"contentBlockIndex": len(queues)}
+            queues.append([("contentBlockDelta", {"delta": delta, **at}) for delta in deltas])
+        events: list[tuple[str, dict[str, Any]]] = [("messageStart", {"role": "assistant"})]
+        for call in plan.calls:
+            at = {"contentBlockIndex": len(queues)}
+            head = {"toolUse": {"toolUseId": call.id, "name": call.name}}
+            events.append(("contentBlockStart", {"start": head, **at}))
+            deltas = [{"toolUse": {"input": piece}} for piece in call.pieces]
+            queue = [("contentBlockDelta", {"delta": delta, **at}) for delta in deltas]
+            queues.append([*queue, ("contentBlockStop", at)])
+        # Blocks follow each other; the protocol's index lets them run side by side.
+        events += merged(queues, spelling.rng)
+        events.append(("messageStop", {"stopReason": self._reason(plan)}))
+        counted = {"usage": self._usage(plan), "metrics": {"latencyMs": 7}}
+        events.append(("metadata", counted))
+        needed = 0
+        for kind, payload in events:
+            double = bedrock_double()
+            fits = double.check_event(kind, payload)
+            spelling.parts.append(double.make_frame(kind, spelling.json(fits)))
+            needed = spelling.size() if kind == "messageStop" else needed
+        return Spelled(b"".join(spelling.parts), needed, spelling.size())
+
+    def whole(self, plan: Plan) -> dict[str, Any]:
+        blocks: list[dict[str, Any]] = []
+        if plan.thoughts:
+            thought = {"text": "".join(plan.thoughts), "signature": "c2lnbmVk"}
+            blocks.append({"reasoningContent": {"reasoningText": thought}})
+        if plan.words:
+            blocks.append({"text": "".join(plan.words)})
+        for call in plan.calls:
+            made = {"toolUseId": call.id, "name": call.name}
+            blocks.append({"toolUse": {**made, "input": json.loads(call.arguments)}})
+        read, wrote = plan.usage.input, plan.usage.output
+        return bedrock_double().make_answer(blocks, self._reason(plan), read, wrote)
+
+
+@cache
+def bedrock_double() -> Any:
+    """Amazon's own description of its API, which only its answers load."""
+    return importlib.import_module("bedrock_double")
+
+
 @cache
 def google_double() -> Any:
     """The types of Google's SDK, which only its answers load."""
@@ -814,6 +886,8 @@ if importlib.util.find_spec("cohere") is not None:
     PROTOCOLS.append(CohereEvents())
 if importlib.util.find_spec("google") and importlib.util.find_spec("google.genai"):
     PROTOCOLS.append(GoogleResponses())
+if importlib.util.find_spec("botocore") is not None:
+    PROTOCOLS.append(BedrockFrames())
 BY_NAME = [pytest.param(protocol, id=protocol.name.replace(" ", "-")) for protocol in PROTOCOLS]
 
 
@@ -1003,7 +1077,7 @@ def test_an_answer_in_one_piece_is_all_of_it_or_an_error(
         protocol, Arrival(cut_at(sized + body + b"\r\ntrailing", places)), streamed=False
     )
     expected = protocol.expected(plan)
-    if protocol.name == "anthropic":
+    if protocol.name in ("anthropic", "bedrock"):
         spelled_calls = [
             (id, name, encode_json(json.loads(arguments))) for id, name, arguments in expected[2]
         ]

@@ -28,6 +28,7 @@ from ferrule.core.messages import AssistantMessage, ToolMessage, UserMessage
 from ferrule.engine.agent import Agent
 from ferrule.engine.agent_options import Storage
 from ferrule.models.anthropic.client import Anthropic
+from ferrule.models.bedrock.client import Bedrock
 from ferrule.models.client import ModelClient, ModelOptions, ToolSpec
 from ferrule.models.cohere.client import Cohere
 from ferrule.models.google.client import Google
@@ -68,6 +69,16 @@ def google_routes() -> Mapping[str, Route]:
     return google_routes("gemini-3.8-flash")
 
 
+BEDROCK_MODEL = "us.anthropic.claude-sonnet-5-v1:0"
+
+
+def bedrock_routes() -> Mapping[str, Route]:
+    """The routes of Bedrock's double, whose service model only its scenarios load."""
+    from bedrock_double import bedrock_routes
+
+    return bedrock_routes(BEDROCK_MODEL)
+
+
 Server = Callable[[list[Step]], AbstractAsyncContextManager[Any]]
 PROVIDERS: dict[str, tuple[Server, Callable[[str], ModelClient]]] = {
     "openai": (
@@ -86,6 +97,10 @@ PROVIDERS: dict[str, tuple[Server, Callable[[str], ModelClient]]] = {
     "google": (
         lambda steps: ProviderDouble(steps, google_routes()),
         lambda url: Google("gemini-3.8-flash", base_url=url, api_key="k"),
+    ),
+    "bedrock": (
+        lambda steps: ProviderDouble(steps, bedrock_routes()),
+        lambda url: Bedrock(BEDROCK_MODEL, region="eu-west-1", base_url=url, api_key="k"),
     ),
     "ollama": (
         lambda steps: OllamaDouble(steps, default_window=32_768),
@@ -213,6 +228,8 @@ def test_the_outcome_is_the_same_for_every_provider(
         pytest.skip("`cohere` is not installed: its types make the double")
     if model_client == "google" and not (find_spec("google") and find_spec("google.genai")):
         pytest.skip("`google-genai` is not installed: its types make the double")
+    if model_client == "bedrock" and find_spec("botocore") is None:
+        pytest.skip("`botocore` is not installed: its service model makes the double")
     server, model_client_of = PROVIDERS[model_client]
     assert (
         outcome(server, model_client_of, scenario, streamed=streamed, folder=tmp_path)

@@ -35,6 +35,7 @@ HEAVY = {
     "pydantic": {"tools.pydantic_schemas", "engine.output", "connectors.mcp"},
     "pydantic_core": {"engine.output"},
     "any_llm": {"models"},
+    "botocore": {"models.bedrock"},
     "re2": {"toolkits.stdlib", "extensions.starlark.inside"},
     "pydantic_monty": {"toolkits.code_mode"},
     "httpx2": {"connectors.mcp"},

@@ -25,7 +25,8 @@ SHOWN_CHARACTERS = 500
 _OVERFLOW = compile_lazily(
     r"context.{0,12}(length|size|window)|maximum context|exceed_context|prompt is too "
     r"long|too many tokens"
-    r"|no user query found|input (length|token count) .{0,60}exceed|reduce the length",
+    r"|no user query found|input (length|token count) .{0,60}exceed|reduce the length"
+    r"|input is too long",
     re.I | re.S,
 )
 _TOOLS_UNSUPPORTED = compile_lazily(
@@ -43,6 +44,7 @@ _TOOLS_UNSUPPORTED = compile_lazily(
 _CHOICE_UNSUPPORTED = compile_lazily(r"tool_?choice", re.I)
 _MODEL_NOT_FOUND = compile_lazily(
     r"model.{0,120}(not found|does not exist|not exist|unknown)|model_not_found|invalid model"
+    r"|model identifier is invalid"
     r"|not_found_error.{0,10}model",
     re.I | re.S,
 )

@@ -189,6 +189,18 @@ PROVIDERS: dict[str, Provider] = {
         remark="your project on Google Cloud: `GOOGLE_CLOUD_PROJECT`, `GOOGLE_CLOUD_LOCATION`",
         also_called=("vertexai", "vertex-ai", "vertex_ai", "google-vertex"),
     ),
+    "bedrock": Provider(
+        "ferrule.models.bedrock.client:Bedrock",
+        "bedrock:us.anthropic.claude-sonnet-5-5",
+        BASIC_OPTIONS | {"top_p", "stop", "thinking", "service_tier"},
+        address_variable="AWS_ENDPOINT_URL_BEDROCK_RUNTIME",
+        find_models="ferrule.models.bedrock.aws:find_models",
+        telemetry_name="aws.bedrock",
+        price_name="aws",
+        protocol="Converse",
+        remark="credentials of AWS, or a key in `AWS_BEARER_TOKEN_BEDROCK`; `AWS_REGION`",
+        also_called=("aws", "amazon", "amazon-bedrock", "aws-bedrock"),
+    ),
     "cohere": Provider(
         "ferrule.models.cohere.client:Cohere",
         "cohere:command-a-03-2025",
@@ -422,7 +434,7 @@ PROVIDERS: dict[str, Provider] = {
         "any:mistral/mistral-small-latest",
         CHAT_OPTIONS | {"thinking"},
         protocol="the library any-llm",
-        also_called=("any-llm", "bedrock", "watsonx"),
+        also_called=("any-llm", "watsonx"),
     ),
     "scripted": Provider(
         "ferrule.models.scripted:Scripted.load",

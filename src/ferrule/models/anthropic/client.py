@@ -431,7 +431,7 @@ def _request_settings(model: str, options: ModelOptions) -> dict[str, Any]:
     max_tokens = options.max_tokens or _default_max_tokens(model)
     fields: dict[str, Any] = {"max_tokens": max_tokens}
     fields |= name_options(options, _OPTION_NAMES)
-    fields.update(_thinking_settings(model, options.thinking, max_tokens))
+    fields.update(thinking_settings(model, options.thinking, max_tokens))
     return fields | dict(options.extra)
 
 
@@ -442,7 +442,14 @@ def _default_max_tokens(model: str) -> int:
     return DEFAULT_MAX_TOKENS
 
 
-def _thinking_settings(model: str, wanted: bool | str | None, max_tokens: int) -> dict[str, Any]:
+def thinking_settings(model: str, wanted: bool | str | None, max_tokens: int) -> dict[str, Any]:
+    """Return how much a model thinks, as members of a request.
+
+    Args:
+        model: Its name at Anthropic.
+        wanted: A level, whether it thinks at all, or None for its default.
+        max_tokens: Most tokens of the answer, thoughts included.
+    """
     if wanted is None:
         return {}
     if wanted is False:

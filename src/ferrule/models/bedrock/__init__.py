@@ -1,0 +1,4 @@
+"""Models on Amazon Bedrock, through its Converse API (`pip install 'ferrule[bedrock]'`).
+
+Modules: `answers`, `aws`, `client`.
+"""

@@ -1,0 +1,323 @@
+"""Parsing answers of Bedrock's Converse API, complete or streamed, into blocks and an answer.
+
+Source: Amazon's API reference and the service model in `botocore`, which the tests check every
+answer with. The stream says why the model stopped before it says what was counted: the answer is
+complete with the first, and over with the second.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, cast
+
+from jiter import from_json
+
+from ferrule.core.calls import ToolCall, encode_json
+from ferrule.core.errors import ProviderError
+from ferrule.core.events import ModelAnswered, Usage
+from ferrule.models.answer_building import AnswerBuilder, join_surrogates, objects_in, token_count
+from ferrule.models.exact_json import seal
+from ferrule.models.provider_errors import error_from_object
+from ferrule.models.request_encoding import arguments_as_object
+
+STOP_REASONS = {
+    "end_turn": "end",
+    "stop_sequence": "end",
+    "tool_use": "calls",
+    "max_tokens": "length",
+    "model_context_window_exceeded": "length",
+    "guardrail_intervened": "filter",
+    "content_filtered": "filter",
+}
+"""`stopReason` as `ModelAnswered.stop`."""
+
+_MALFORMED = frozenset({"malformed_model_output", "malformed_tool_use"})
+
+_EXCEPTIONS = {
+    "throttlingException": ("rate_limited", True),
+    "serviceUnavailableException": ("overloaded", True),
+    "internalServerException": ("provider", True),
+    "modelStreamErrorException": ("provider", False),
+}
+"""Exceptions in the middle of a stream, as our codes, and whether another attempt may help."""
+
+
+@dataclass(slots=True)
+class Block:
+    """One block. `fields` are those that are not streamed in pieces.
+
+    `pieces` are what deltas added: `text`, `input`, `thought`, `signature` and `redacted`.
+    """
+
+    fields: dict[str, Any] = field(default_factory=dict[str, Any])
+    pieces: dict[str, list[str]] = field(default_factory=dict[str, list[str]])
+
+    def value(self, name: str) -> str:
+        """Return what was added under a name."""
+        return join_surrogates("".join(self.pieces.get(name, ())))
+
+    @property
+    def is_kept(self) -> bool:
+        """Whether only the provider can read it: signed or hidden reasoning, and what is new."""
+        plain = self.fields.keys() <= {"toolUse"}
+        return not plain or bool(self.pieces.keys() & {"signature", "redacted"})
+
+    def json(self) -> str:
+        """Return the block as it is sent back; "" for one that says nothing."""
+        if "toolUse" in self.fields:
+            call: dict[str, Any] = {**self.fields["toolUse"]}
+            fields = [f"{encode_json(name)}:{encode_json(value)}" for name, value in call.items()]
+            fields.append(f'"input":{arguments_as_object(self.arguments)}')
+            return f'{{"toolUse":{{{",".join(fields)}}}}}'
+        if self.fields:
+            return encode_json(self.fields)
+        if "redacted" in self.pieces:
+            return encode_json({"reasoningContent": {"redactedContent": self.value("redacted")}})
+        if "thought" in self.pieces or "signature" in self.pieces:
+            said = {"text": self.value("thought")}
+            if "signature" in self.pieces:
+                said["signature"] = self.value("signature")
+            return encode_json({"reasoningContent": {"reasoningText": said}})
+        text = self.value("text")
+        return encode_json({"text": text}) if text else ""
+
+    @property
+    def arguments(self) -> str:
+        """The arguments of a call as JSON text."""
+        return self.value("input")
+
+
+@dataclass(slots=True)
+class ConverseBuilder:
+    """An answer being built, block by block."""
+
+    answer: AnswerBuilder
+    blocks: list[Block] = field(default_factory=list[Block])
+    usage: Usage = Usage()
+    stop: str = ""
+
+    def add_piece(self, block: Block, name: str, piece: object) -> None:
+        """Add a piece of text to a block, and to what is shown."""
+        if not isinstance(piece, str) or not piece:
+            return
+        block.pieces.setdefault(name, []).append(piece)
+        if name == "text":
+            self.answer.add_text(join_surrogates(piece))
+        elif name == "thought":
+            self.answer.add_reasoning(join_surrogates(piece))
+
+    def check_end(self, who: str) -> None:
+        """Raise ProviderError for an answer that Bedrock could not read itself."""
+        if self.stop in _MALFORMED:
+            nothing_seen = not self.answer.text and not self.answer.reasoning
+            detail = f"{who}: the model wrote an answer that Bedrock could not read ({self.stop})"
+            raise ProviderError(detail, code="malformed_call", retryable=nothing_seen)
+
+    def build(self, model: str, names: Mapping[str, str]) -> ModelAnswered:
+        """Return the complete answer, with its blocks in `raw` if one must go back as it is."""
+        stop = STOP_REASONS.get(self.stop, "end")
+        calls = tuple(
+            _to_call(block, names, cut=stop == "length")
+            for block in self.blocks
+            if "toolUse" in block.fields
+        )
+        if stop in ("end", "calls"):
+            stop = "calls" if calls else "end"
+        raw = None
+        if stop != "filter" and any(block.is_kept for block in self.blocks):
+            spelled = ",".join(filter(None, [block.json() for block in self.blocks]))
+            raw = seal(model, [call.id for call in calls], f"[{spelled}]")
+        return ModelAnswered(
+            "".join(self.answer.text),
+            calls,
+            "".join(self.answer.reasoning),
+            self.usage,
+            stop,
+            raw=raw,
+        )
+
+
+def _to_call(block: Block, names: Mapping[str, str], *, cut: bool) -> ToolCall:
+    """Return a block's call. One that was cut before its first argument has none."""
+    fields = _object(block.fields["toolUse"])
+    name = str(fields.get("name") or "")
+    nothing = "" if cut else "{}"
+    id = str(fields.get("toolUseId") or "")
+    return ToolCall(id, names.get(name, name), block.arguments or nothing)
+
+
+class ConverseStreamParser:
+    """Parses the messages of one stream (`aws.FrameSplitter`). `done` once usage was said."""
+
+    def __init__(self, content: ConverseBuilder, who: str, *, tools: bool) -> None:
+        self.done = False
+        self._content = content
+        self._who = who
+        self._tools = tools
+        self._open: dict[int, Block] = {}
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether nothing of the answer is missing, apart from its usage."""
+        return bool(self._content.stop)
+
+    def add(self, events: list[bytes]) -> None:
+        """Add messages.
+
+        Raises:
+            ProviderError: A message is an exception, not JSON, or ends an answer that failed.
+        """
+        for event in events:
+            if self.done:
+                return
+            kind, payload = _parse_message(event, self._who)
+            self._add_event(kind, payload)
+
+    def finish(self) -> None:
+        """End the stream.
+
+        Raises:
+            ProviderError: `interrupted`, the server never said that the answer was over.
+        """
+        if not self.is_complete:
+            detail = f"{self._who}: the stream ended in the middle of the answer"
+            raise ProviderError(detail, code="interrupted", retryable=False)
+
+    def _add_event(self, kind: str, payload: dict[str, Any]) -> None:
+        index = payload.get("contentBlockIndex")
+        match kind:
+            case "contentBlockStart":
+                start = _object(payload.get("start"))
+                self._block(index).fields.update(start)
+            case "contentBlockDelta":
+                self._add_delta(self._block(index), _object(payload.get("delta")))
+            case "messageStop":
+                self._content.stop = str(payload.get("stopReason") or "end_turn")
+                self._content.check_end(self._who)
+            case "metadata":
+                self._content.usage = _parse_usage(_object(payload.get("usage")))
+                self.done = self.is_complete
+            case "messageStart" | "contentBlockStop":
+                return
+            case _ if kind == ":error" or kind.endswith("Exception"):
+                raise self._build_error(kind, payload)
+            case _:
+                # The API adds events: what is not known says nothing that is kept.
+                return
+
+    def _block(self, index: object) -> Block:
+        """Return the block at an index. Text has no start of its own."""
+        place = index if isinstance(index, int) else 0
+        block = self._open.get(place)
+        if block is None:
+            block = self._open[place] = Block()
+            self._content.blocks.append(block)
+        return block
+
+    def _add_delta(self, block: Block, delta: dict[str, Any]) -> None:
+        self._content.add_piece(block, "text", delta.get("text"))
+        call = delta.get("toolUse")
+        if isinstance(call, dict):
+            piece = cast("dict[str, Any]", call).get("input")
+            self._content.add_piece(block, "input", piece)
+        _add_reasoning(self._content, block, _object(delta.get("reasoningContent")))
+
+    def _build_error(self, kind: str, payload: dict[str, Any]) -> ProviderError:
+        """Build an error. Before the first block a busy server may be asked again."""
+        error = error_from_object(self._who, payload, tools=self._tools)
+        if kind in _EXCEPTIONS:
+            error.code, may_help = _EXCEPTIONS[kind]
+            error.retryable = may_help and not self._content.blocks
+        return error
+
+
+def parse_answer(content: ConverseBuilder, body: bytes, who: str, *, tools: bool) -> None:
+    """Add an answer that came in one piece to `content`.
+
+    Raises:
+        ProviderError: The answer is an error, or cannot be understood.
+    """
+    value = _parse_json(body)
+    fields = _object(value)
+    if fields.get("error"):
+        raise error_from_object(who, fields["error"], tools=tools)
+    message = _object(_object(fields.get("output")).get("message"))
+    if not isinstance(message.get("content"), list) or not fields.get("stopReason"):
+        raise _build_unreadable_error(body, who)
+    for given in objects_in(message["content"]):
+        content.blocks.append(Block())
+        _add_block(content, content.blocks[-1], given)
+    content.stop = str(fields["stopReason"])
+    content.usage = _parse_usage(_object(fields.get("usage")))
+    content.check_end(who)
+
+
+def _add_block(content: ConverseBuilder, block: Block, given: dict[str, Any]) -> None:
+    """Add a block that came in one piece."""
+    call = given.get("toolUse")
+    if isinstance(call, dict):
+        fields = dict(cast("dict[str, Any]", call))
+        arguments: Any = fields.pop("input", None)
+        block.fields["toolUse"] = fields
+        spelled = arguments if isinstance(arguments, str) else encode_json(arguments)
+        content.add_piece(block, "input", "{}" if arguments is None else spelled)
+    elif "reasoningContent" in given:
+        thought = _object(given["reasoningContent"])
+        _add_reasoning(content, block, {**thought, **_object(thought.get("reasoningText"))})
+    elif given.keys() == {"text"}:
+        content.add_piece(block, "text", given["text"])
+    else:
+        block.fields.update(given)
+
+
+def _add_reasoning(content: ConverseBuilder, block: Block, given: Mapping[str, Any]) -> None:
+    content.add_piece(block, "thought", given.get("text"))
+    content.add_piece(block, "signature", given.get("signature"))
+    content.add_piece(block, "redacted", given.get("redactedContent"))
+
+
+def _parse_usage(usage: Mapping[str, Any]) -> Usage:
+    """Read `usage`. Its input tokens exclude those of the cache; ours include them."""
+    cached = token_count(usage.get("cacheReadInputTokens"))
+    written = token_count(usage.get("cacheWriteInputTokens"))
+    return Usage(
+        token_count(usage.get("inputTokens")) + cached + written,
+        token_count(usage.get("outputTokens")),
+        cached,
+        written,
+    )
+
+
+def _parse_message(event: bytes, who: str) -> tuple[str, dict[str, Any]]:
+    """Parse what `aws.FrameSplitter` made of a message."""
+    value = _parse_json(event)
+    if not isinstance(value, list):
+        raise _build_unreadable_error(event, who)
+    kind, payload = cast("list[Any]", value)
+    if not isinstance(payload, dict):
+        raise _build_unreadable_error(event, who)
+    return str(kind), cast("dict[str, Any]", payload)
+
+
+def _parse_json(data: bytes) -> Any:
+    """Parse JSON, also with half of an emoji, which only the standard library reads."""
+    try:
+        return from_json(data)
+    except ValueError:
+        pass
+    try:
+        return json.loads(data)
+    except (ValueError, RecursionError):
+        return None
+
+
+def _object(value: object) -> dict[str, Any]:
+    return cast("dict[str, Any]", value) if isinstance(value, dict) else {}
+
+
+def _build_unreadable_error(data: bytes, who: str) -> ProviderError:
+    shown = data[:200].decode("utf-8", "replace")
+    detail = f"{who} sent no answer that can be understood: {shown}"
+    return ProviderError(detail, code="not_understood", retryable=False)
