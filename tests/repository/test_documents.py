@@ -1,8 +1,11 @@
 """The documentation is executed: its Python runs, its commands run, its links lead somewhere.
 
 A block ```` ```python ```` runs after the ones before it in the same file, in one namespace and one temporary folder.
-` ```console run ` runs its `$ ferrule …` lines. Either may say `model`: then it runs only where the embedded model is
-pulled. ` ```python static ` is only compiled, for a block that needs a server nobody has here; the test counts these.
+A model that it names of OpenAI or Anthropic is a server on this machine (`model_double.py`). ` ```text printed ` holds
+what these programs print. ` ```console run ` runs its `$ ferrule …` lines. Either may say `model`: then it runs only
+where the embedded model is pulled. ` ```python static ` is only compiled, for a block that needs a server nobody has
+here; the test counts these. ` ```python theirs NAME==VERSION … ` is a program for another library, compiled here and run
+in an environment of its own by `make coming-from`; ` ```console theirs … ` the same for its command line.
 """
 
 from __future__ import annotations
@@ -19,6 +22,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from model_double import serve_model
 from source import ROOT, modules
 
 FENCE = re.compile(
@@ -73,17 +77,21 @@ def python_of(page: Page, *, with_model: bool) -> str:
     """All Python of a page as one program; line numbers are those of the page."""
     lines: list[str] = []
     for line, info, body in page.blocks:
-        if info[:1] != ["python"] or "static" in info or ("model" in info and not with_model):
+        if info[:1] != ["python"] or {"static", "theirs"} & set(info):
+            continue
+        if "model" in info and not with_model:
             continue
         lines += [""] * (line - 1 - len(lines))
         lines += body.splitlines()
     return "\n".join(lines) + "\n" if any(text.strip() for text in lines) else ""
 
 
-def run(arguments: list[str], folder: Path) -> None:
+def run(arguments: list[str], folder: Path, variables: dict[str, str] | None = None) -> str:
+    """Run a program and return what it prints."""
     ran = subprocess.run(
         arguments,
         cwd=folder,
+        env={**os.environ, **(variables or {})},
         capture_output=True,
         text=True,
         timeout=SECONDS,
@@ -93,6 +101,7 @@ def run(arguments: list[str], folder: Path) -> None:
     assert ran.returncode == 0, (
         f"{shlex.join(arguments)}\n{ran.stdout[-2000:]}\n{ran.stderr[-4000:]}"
     )
+    return ran.stdout
 
 
 def named(page: Page) -> str:
@@ -109,7 +118,11 @@ def test_the_python_of_a_page_runs(page: Page, tmp_path: Path) -> None:
     script.write_text(program, encoding="utf-8")
     folder = tmp_path / "folder"
     folder.mkdir()
-    run([sys.executable, "-W", "error", str(script)], folder)
+    with serve_model() as (variables, double):
+        said = run([sys.executable, "-W", "error", str(script)], folder, variables)
+    assert double.refusals == []
+    shown = "".join(body for _, info, body in page.blocks if info == ["text", "printed"])
+    assert not shown or said == shown
 
 
 @pytest.mark.proves("documents.python-runs")
@@ -122,6 +135,25 @@ def test_every_python_block_compiles_and_few_are_not_run(page: Page) -> None:
         info[:1] == ["python"] and "static" in info for each in PAGES for _, info, _ in each.blocks
     )
     assert static <= STATIC_BLOCKS
+
+
+@pytest.mark.proves("documents.both-sides")
+def test_a_program_for_another_library_names_its_versions_and_stands_beside_ours() -> None:
+    """What it prints is shown by `make coming-from`; here that the page says what it ran with."""
+    sides: set[str] = set()
+    for page in PAGES:
+        theirs = [info for _, info, _ in page.blocks if info[:1] == ["python"] and "theirs" in info]
+        if not theirs:
+            continue
+        text = page.path.read_text(encoding="utf-8")
+        pinned = [word for info in theirs for word in info if "==" in word]
+        assert pinned, page.shown
+        for requirement in pinned:
+            name, _, version = requirement.partition("==")
+            assert f"{name.partition('[')[0]} {version}" in text, f"{page.shown}: {requirement}"
+        assert any(info == ["text", "printed"] for _, info, _ in page.blocks), page.shown
+        sides.add(page.path.stem)
+    assert sides >= {"langchain", "llm", "openai-agents", "pydantic-ai", "smolagents"}
 
 
 def commands() -> list[tuple[str, str, bool]]:
@@ -157,11 +189,11 @@ def test_every_ferrule_command_in_a_console_block_is_run_or_says_why_not() -> No
         for line, info, body in page.blocks
         if info[:1] == ["console"]
         and "$ ferrule" in body
-        and not {"run", "server", "terminal", "key", "tutorial"} & set(info)
+        and not {"run", "server", "terminal", "key", "tutorial", "served"} & set(info)
     ]
     said = (
-        "mark with `run`, or why not: `server`, `terminal`, `key`, `tutorial` "
-        "(`test_tutorial.py` runs those)"
+        "mark with `run`, or why not: `server`, `terminal`, `key`, `tutorial`, `served` "
+        "(`test_tutorial.py` runs the last two)"
     )
     assert not wrong, said + "\n" + "\n".join(wrong)
 

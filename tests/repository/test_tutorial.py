@@ -8,6 +8,9 @@ What a block of `docs/tutorial.md` says behind its language:
     console tutorial model      run where the embedded model is pulled, else skipped
     console tutorial server=X   started, used as `X` says below, and stopped
     … file=PATH                 written to this file of the project
+
+On other pages `console served` is followed in the same way, from an empty folder with the page's own
+files, where a model of OpenAI or Anthropic is a server on this machine.
 """
 
 from __future__ import annotations
@@ -28,6 +31,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from model_double import serve_model
 from source import ROOT
 
 from ferrule.cli.init.project import project_files
@@ -55,12 +59,13 @@ class Block:
             yield command, [line for line in printed if line.strip()]
 
 
-def blocks() -> list[Block]:
-    text = PAGE.read_text(encoding="utf-8")
+def blocks(page: Path = PAGE, kind: str = "tutorial") -> list[Block]:
+    """The blocks of a page that are followed."""
+    text = page.read_text(encoding="utf-8")
     found: list[Block] = []
     for match in FENCE.finditer(text):
         words = dict(word.partition("=")[::2] for word in match["info"].split())
-        if "tutorial" in words or "file" in words:
+        if "theirs" not in words and (kind in words or "file" in words):
             found.append(Block(text[: match.start()].count("\n") + 2, words, match["body"]))
     return found
 
@@ -75,6 +80,7 @@ class Reader:
 
     def follow(self, block: Block) -> None:
         if name := block.words.get("file"):
+            (self.folder / name).parent.mkdir(parents=True, exist_ok=True)
             (self.folder / name).write_text(block.body, encoding="utf-8")
             return
         for command, printed in block.commands():
@@ -275,6 +281,36 @@ def test_the_local_model_of_the_tutorial_calls_the_tool(tmp_path: Path, own_fold
     [block] = [block for block in blocks() if "model" in block.words]
     for command, _ in block.commands():
         reader.run(command, [], 0, command)
+
+
+SERVED = [
+    page
+    for page in (ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md")))
+    if re.search(r"^```console served", page.read_text(encoding="utf-8"), re.MULTILINE)
+]
+
+
+@pytest.mark.proves("documents.commands-run")
+@pytest.mark.parametrize("page", SERVED, ids=lambda page: page.stem)
+def test_the_commands_that_ask_a_model_print_what_the_page_shows(
+    page: Path, tmp_path: Path, own_folders: Path
+) -> None:
+    folder = tmp_path / "folder"
+    home = tmp_path / "home"
+    folder.mkdir()
+    home.mkdir()
+    programs = str(Path(sys.executable).parent)
+    with serve_model() as (variables, double):
+        environment = {
+            **os.environ,
+            **variables,
+            "PATH": f"{programs}:{os.environ['PATH']}",
+            "HOME": str(home),
+        }
+        reader = Reader(folder, environment)
+        for block in blocks(page, "served"):
+            reader.follow(block)
+    assert double.refusals == []
 
 
 def test_only_the_tutorial_has_blocks_that_are_run_as_parts_of_it() -> None:

@@ -72,7 +72,7 @@ class ProviderDouble:
 
     def __init__(self, steps: Sequence[Step], routes: Mapping[str, Route] | None = None) -> None:
         self._steps = list(steps)
-        self._routes = _ROUTES if routes is None else routes
+        self._routes = ROUTES if routes is None else routes
         self._http = HttpDouble(self._handle)
         self.requests: list[dict[str, Any]] = []
         self.refusals: list[str] = []
@@ -536,14 +536,16 @@ def _completion(step: Step, number: int, streamed: bool) -> Reply:
     return Reply(200, [*sent, b"data: [DONE]\n\n"], headers=EVENT_STREAM_HEADERS)
 
 
-_ROUTES = {
+ROUTES = {
     "/v1/messages": Route(check_messages, _message),
     "/v1/responses": Route(check_responses, _response),
     "/v1/chat/completions": Route(check_chat, _completion),
 }
+"""What a double serves unless it is given other routes."""
 
 __all__ = [
     "EVENT_STREAM_HEADERS",
+    "ROUTES",
     "ProviderDouble",
     "RequestRefused",
     "Route",
