@@ -113,11 +113,12 @@ docs: $(READY) ## the pages that are made from the code
 	$(BIN)/python docs/make_architecture.py
 	$(BIN)/python docs/make_walks.py
 
-screens: $(READY) ## the screens of the chat, from real conversations in a terminal, at three widths (needs tmux)
-	$(BIN)/python docs/screens/make_screens.py
-
-readme: $(READY) ## the transcript and the figures of the README, from programs that run now
+readme: $(READY) ## transcripts and figures of the pages from programs that run now, and the three lines of the README about speed
 	$(BIN)/python docs/make_readme.py
+
+screens: $(READY) ## the terminals that pages show, from real commands and chats
+	$(BIN)/python docs/screens/make_recording.py
+	$(BIN)/python docs/screens/make_screens.py
 
 site: $(READY) ## the documentation as a site, in build/site; a dead link ends it
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict

@@ -20,6 +20,7 @@ import sys
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
+from xml.etree import ElementTree
 
 import pytest
 from model_double import serve_model
@@ -230,10 +231,9 @@ def test_links_between_pages_lead_somewhere(page: Page) -> None:
     assert broken == []
 
 
-def maker() -> Any:
-    spec = importlib.util.spec_from_file_location(
-        "make_reference", ROOT / "docs" / "make_reference.py"
-    )
+def load_maker(path: str) -> Any:
+    """Load a script that makes pages."""
+    spec = importlib.util.spec_from_file_location(Path(path).stem, ROOT / path)
     assert spec is not None and spec.loader is not None
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
@@ -245,7 +245,9 @@ def maker() -> Any:
     "name", ["docs/reference.md", "docs/settings.md", "docs/promises.md", "AGENTS.md"]
 )
 def test_pages_made_from_the_code_are_fresh(name: str) -> None:
-    assert (ROOT / name).read_text(encoding="utf-8") == maker().PAGES[name](), "run `make docs`"
+    assert (ROOT / name).read_text(encoding="utf-8") == load_maker("docs/make_reference.py").PAGES[
+        name
+    ](), "run `make docs`"
 
 
 @pytest.mark.proves("documents.map-of-modules")
@@ -267,6 +269,44 @@ def test_the_map_has_every_package_and_a_package_names_its_modules() -> None:
         if not re.search(rf"\b{name}\b", ast.get_docstring(packages[folder].tree) or ""):
             unnamed.append(f"{folder}/__init__.py does not name `{name}`")
     assert not unnamed, "\n".join(unnamed)
+
+
+@pytest.mark.proves("documents.readme")
+def test_the_readme_is_short_and_names_what_a_newcomer_runs() -> None:
+    text = (ROOT / "README.md").read_text(encoding="utf-8")
+    assert len(text.split()) < 900
+    assert "\nmake demo " in text and "\nmake test " in text
+
+
+@pytest.mark.proves("documents.readme")
+def test_the_figures_of_the_readme_are_those_of_the_last_measurement() -> None:
+    text = (ROOT / "README.md").read_text(encoding="utf-8")
+    made = load_maker("docs/make_readme.py")
+    assert f"<!-- speed -->\n{made.block('speed')}<!-- /speed -->" in text, "run `make readme`"
+
+
+@pytest.mark.proves("documents.readme")
+def test_the_terminal_of_the_readme_shows_the_commands_that_are_recorded() -> None:
+    recording = load_maker("docs/screens/make_recording.py")
+    picture = ElementTree.fromstring(recording.PICTURE.read_text(encoding="utf-8"))
+    shown = " ".join("".join(picture.itertext()).split())
+    for command in recording.COMMANDS:
+        assert f"$ {command}" in shown
+    assert "The port in config.yaml is 8080." in shown and "permission_denied" in shown
+    linked = [name for node in picture.iter() for name in node.attrib if name.endswith("href")]
+    assert (
+        linked == [] and "url(http" not in recording.FORMAT and "@font-face" not in recording.FORMAT
+    )
+
+
+@pytest.mark.model
+@pytest.mark.proves("documents.readme")
+def test_the_terminal_of_the_readme_can_be_recorded_again(tmp_path: Path) -> None:
+    if not MODEL:
+        pytest.skip("the embedded model is not pulled")
+    recording = load_maker("docs/screens/make_recording.py")
+    shown = recording.record(tmp_path).plain
+    assert "read_file" in shown and "permission_denied" in shown and "port: 8080" in shown
 
 
 @pytest.mark.proves("documents.map-of-modules")
