@@ -4,6 +4,7 @@ did not ask for.
 
 from __future__ import annotations
 
+import importlib.util
 import os
 import subprocess
 import sys
@@ -96,6 +97,22 @@ def test_what_init_wrote_is_trusted_as_it_stands_and_it_says_what_to_do_next(
     assert TrustStore().state("my shop") == "trusted"
     Path("my shop/tools.py").write_text("")
     assert TrustStore().state("my shop") == "changed"
+
+
+@pytest.mark.proves("cli.init-next")
+def test_init_says_how_to_get_pytest_where_it_is_not_installed(
+    ferrule: Any, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert "pip install pytest" not in ferrule("init", "one").err
+    find = importlib.util.find_spec
+
+    def find_no_pytest(name: str, package: str | None = None) -> Any:
+        return None if name == "pytest" else find(name, package)
+
+    monkeypatch.setattr(importlib.util, "find_spec", find_no_pytest)
+    steps = ferrule("init", "two").err.partition("next:\n")[2].splitlines()
+    assert steps[0].startswith("  pip install pytest ")
+    assert steps[1].startswith("  python -m pytest ")
 
 
 @pytest.mark.proves("cli.init-next")

@@ -22,8 +22,10 @@ import shlex
 import signal
 import subprocess
 import sys
+import sysconfig
 import urllib.error
 import urllib.request
+import venv
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -236,6 +238,28 @@ SERVERS = {"console": console, "mcp": mcp, "acp": acp}
 # ---- the page
 
 
+def install_wheel(folder: Path) -> Path:
+    """Build a wheel and install it into a new environment. Return the folder of its programs.
+
+    What the wheel depends on is taken from this environment, so that nothing is downloaded.
+    """
+    environment = folder / "env"
+    venv.create(environment, symlinks=True)
+    build = [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", str(folder)]
+    subprocess.run(build, cwd=ROOT, check=True, capture_output=True, timeout=SECONDS)
+    [wheel] = folder.glob("ferrule-*.whl")
+    python = environment / "bin/python"
+    pip = [sys.executable, "-m", "pip", "--python", str(python), "install", "--quiet"]
+    install = [*pip, "--no-deps", "--no-index", "--no-cache-dir", str(wheel)]
+    subprocess.run(install, check=True, capture_output=True, timeout=SECONDS)
+    [packages] = environment.glob("lib/python*/site-packages")
+    (packages / "ours.pth").write_text(sysconfig.get_path("purelib") + "\n", encoding="utf-8")
+    where = [str(python), "-P", "-c", "import ferrule; print(ferrule.__file__)"]
+    found = subprocess.run(where, check=True, capture_output=True, text=True, timeout=SECONDS)
+    assert found.stdout.startswith(str(packages))
+    return environment / "bin"
+
+
 @pytest.mark.proves("tutorial.commands-run")
 def test_the_tutorial_can_be_followed_from_an_empty_folder(
     tmp_path: Path, own_folders: Path
@@ -247,7 +271,7 @@ def test_the_tutorial_can_be_followed_from_an_empty_folder(
     (tmp_path / "home").mkdir()
     empty = tmp_path / "empty"
     empty.mkdir()
-    programs = str(Path(sys.executable).parent)
+    programs = install_wheel(tmp_path)
     environment = {
         **os.environ,
         "PATH": f"{programs}:{os.environ['PATH']}",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import os
 import shlex
 from collections.abc import Iterable, Mapping
@@ -79,9 +80,11 @@ def _show_next_steps(root: Path, *, trusted: bool) -> None:
             "This folder had other configuration before, so none of it takes effect until you "
             "trust it."
         )
+    tests = "python -m pytest      run the tests of tools.py: no model, no network"
+    if importlib.util.find_spec("pytest") is None:
+        tests = f"pip install pytest    it is not in this environment; then:\n  {tests}"
     click.echo(
-        "\nnext:\n"
-        "  python -m pytest      run the tests of tools.py: no model, no network\n"
+        f"\nnext:\n  {tests}\n"
         f"  {second}\n"
         "  ferrule chat          chat with a model that has these tools\n"
         f"\n{trust_state}\n"

@@ -163,6 +163,7 @@ README = """\
 An agent project made by `ferrule init`. Change everything.
 
 ```
+pip install pytest                  once, for the next line
 python -m pytest                    test tools.py: a script plays the model, no network
 ferrule tools test                  run the tests in tool files, each in its own empty folder
 ferrule validate                    check the files in .ferrule/
