@@ -106,7 +106,10 @@ async def test_a_gateway_is_asked_which_models_it_has(
     async with HttpDouble(answer) as server:
         monkeypatch.setenv("OPENAI_API_KEY", "k")
         monkeypatch.setenv("OPENAI_BASE_URL", f"{server.url}/v1")
-        assert (await choose_model(load_settings())).model == model
+        chosen = await choose_model(load_settings())
+    assert chosen.model == model
+    if chosen.is_embedded:
+        assert chosen.reason == "no model was found with OPENAI_API_KEY and no Ollama is running"
 
 
 async def test_a_server_that_does_not_answer_is_waited_for_only_briefly(

@@ -80,7 +80,11 @@ async def choose_model(settings: Settings) -> ModelCandidate:
     found = [*await find_keyed_models(settings), *await _find_ollama_models(settings)]
     if found:
         return found[0]
-    return ModelCandidate(EMBEDDED, "no provider's key is set and no Ollama is running")
+    keys = "no provider's key is set"
+    if rows := find_keyed_providers(settings):
+        variables = [key_variable(row, settings.provider(name)) for name, row in rows.items()]
+        keys = f"no model was found with {' or '.join(dict.fromkeys(variables))}"
+    return ModelCandidate(EMBEDDED, f"{keys} and no Ollama is running")
 
 
 async def find_candidates(settings: Settings) -> list[ModelCandidate]:
@@ -97,15 +101,20 @@ async def find_candidates(settings: Settings) -> list[ModelCandidate]:
 
 async def find_keyed_models(settings: Settings) -> list[ModelCandidate]:
     """Return a model of each provider whose key is set, in the order of the table."""
-    rows = {
-        name: row
-        for name, row in PROVIDERS.items()
-        if row.default_model and os.environ.get(key_variable(row, settings.provider(name)))
-    }
+    rows = find_keyed_providers(settings)
     found = await asyncio.gather(
         *(_choose_hosted_model(name, row, settings) for name, row in rows.items())
     )
     return [candidate for candidate in found if candidate is not None]
+
+
+def find_keyed_providers(settings: Settings) -> dict[str, Provider]:
+    """Return the providers whose key is set, in the order of the table."""
+    return {
+        name: row
+        for name, row in PROVIDERS.items()
+        if row.default_model and os.environ.get(key_variable(row, settings.provider(name)))
+    }
 
 
 def key_variable(row: Provider, configured: ProviderSettings) -> str:
