@@ -33,7 +33,7 @@ LINK = re.compile(r"(?<!!)\[[^\]]*\]\(([^)\s]+)\)")
 SECONDS = 240
 """Seconds that the blocks of one page may take at the most."""
 
-STATIC_BLOCKS = 6
+STATIC_BLOCKS = 2
 """Blocks that are compiled and not run. May only get fewer."""
 
 
