@@ -1,8 +1,9 @@
 """Writes the pages of the documentation that are made from the code: `make docs`.
 
 `reference.md` comes from the docstrings of the public names, `settings.md` from the table of
-settings, the map in `AGENTS.md` from the first sentence of every package, `promises.md` from the
-lists of promises and the tests that claim them. A test compares them with what is checked in.
+settings, the tables of `providers.md` from the table of providers, the map in `AGENTS.md` from the
+first sentence of every package, `promises.md` from the lists of promises and the tests that claim
+them. A test compares them with what is checked in.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from typing import Any
 sys.path.insert(0, str(Path(__file__).parent))
 
 import made_promises
+import made_providers
 
 import ferrule
 from ferrule.storage.settings.table import format_reference as settings_reference
@@ -156,6 +158,7 @@ PAGES: dict[str, Callable[[], str]] = {
     "docs/reference.md": reference,
     "docs/settings.md": settings,
     "docs/promises.md": made_promises.page,
+    "docs/providers.md": made_providers.page,
     "AGENTS.md": agents,
 }
 """What is made, by its path in the repository."""

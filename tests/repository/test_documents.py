@@ -242,7 +242,14 @@ def load_maker(path: str) -> Any:
 
 @pytest.mark.proves("documents.made-pages-are-fresh")
 @pytest.mark.parametrize(
-    "name", ["docs/reference.md", "docs/settings.md", "docs/promises.md", "AGENTS.md"]
+    "name",
+    [
+        "docs/reference.md",
+        "docs/settings.md",
+        "docs/promises.md",
+        "docs/providers.md",
+        "AGENTS.md",
+    ],
 )
 def test_pages_made_from_the_code_are_fresh(name: str) -> None:
     assert (ROOT / name).read_text(encoding="utf-8") == load_maker("docs/make_reference.py").PAGES[

@@ -249,7 +249,11 @@ PROVIDERS: dict[str, Provider] = {
         api_path="/openai/v1",
         default_model="",
         options=OPENAI_OPTIONS,
-        differences={"like_openai": True, "key_header": "api-key"},
+        differences={
+            "like_openai": True,
+            "key_header": "api-key",
+            "thinking_switch": "effort",
+        },
         remark="MODEL is the name of your deployment; the key goes in `api-key`",
         telemetry_name="azure.ai.openai",
         also_called=("azure-openai", "azure_openai", "foundry"),

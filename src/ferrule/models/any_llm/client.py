@@ -30,6 +30,7 @@ from ferrule.models.exact_json import seal, unseal
 from ferrule.models.hosted_tools import refuse_hosted_tools
 from ferrule.models.http.retry import retry
 from ferrule.models.openai.chat_answers import ChatStreamParser, parse_answer
+from ferrule.models.openai.chat_exchange import reasoning_effort
 from ferrule.models.options import check_options
 from ferrule.models.provider_errors import error_from_object
 from ferrule.models.request_encoding import (
@@ -207,8 +208,8 @@ class AnyExchange:
             shape = {"name": "reply", "schema": dict(schema)}
             request["response_format"] = {"type": "json_schema", "json_schema": shape}
         request |= name_options(options, CHAT_OPTION_NAMES)
-        if isinstance(options.thinking, str):
-            request["reasoning_effort"] = options.thinking
+        if options.thinking is not None:
+            request["reasoning_effort"] = reasoning_effort(options.thinking)
         return request | dict(options.extra)
 
     async def _send(
