@@ -11,10 +11,10 @@ streaming as server-sent events) and the types of its SDK.
   only for the model that wrote them.
 * The provider pauses long work of its hosted tools (`pause_turn`): the answer is sent back and
   continues, a limited number of times.
-* Four marks for the prompt cache, which is as many as the API takes: after the tools, which
-  conversations with other system text share; after the system text; where the question before
-  this one ended; and one that the API sets at the end. The API looks for what it has cached among
-  the last 20 blocks before a mark only: a turn of many calls is longer than that.
+* Marks for the prompt cache: after the tools, which conversations with other system text share;
+  after the system text; and one that the API sets at the end. The API looks for what it has cached
+  among the last 20 blocks before a mark only. After a turn of many calls, which is longer, a fourth
+  mark (as many as the API takes) stands where the question before this one ended.
 """
 
 from __future__ import annotations
@@ -82,6 +82,8 @@ _OPTION_NAMES = {
     "service_tier": "service_tier",
 }
 _INVALID_IN_ID = re.compile(r"[^A-Za-z0-9_-]")
+LOOKBACK = 18
+"""Blocks among which the API certainly looks for what it has cached; it says 20."""
 _TURN_END = b"}]}"
 """How the last block of a turn, the turn's blocks and the turn end."""
 _EMPTY_TEXT = "(nothing)"
@@ -246,6 +248,8 @@ class AnthropicExchange:
         self._container = ""
         self._replayed_calls: set[str] = set()
         self._cached_until = 0
+        self._cached_messages = 0
+        self._is_far = False
 
     async def ask(
         self,
@@ -260,6 +264,7 @@ class AnthropicExchange:
         if len(self._encoded_messages.json) < known:
             # Another conversation: it has another end.
             self._cached_until = 0
+        self._is_far = _count_blocks(history[self._cached_messages :]) > LOOKBACK
         notice = self._notifier(sink)
         message = MessageBuilder(AnswerBuilder.for_sink(sink))
         head = self._request_start(tools, schema, streamed=sink is not None)
@@ -278,6 +283,7 @@ class AnthropicExchange:
                 f"the provider paused {MAX_PAUSES} times: the answer is taken as it stands",
             )
         self._cached_until = len(self._encoded_messages.json)
+        self._cached_messages = len(history)
         warning = describe_truncation(
             self._encoded_messages.weight + self._prefix.weight, message.spent.input
         )
@@ -321,10 +327,13 @@ class AnthropicExchange:
         return b"".join(parts)
 
     def _messages_with_mark(self) -> list[bytes | bytearray]:
-        """Return the encoded messages, with a cache mark where the last question ended."""
+        """Return the encoded messages, if need be with a mark where the last question ended.
+
+        Without need there is none, so that what was sent before is sent again byte for byte.
+        """
         encoded = self._encoded_messages.json
         end = self._cached_until - len(_TURN_END)
-        if not self._client.cache or not 0 < end < len(encoded) - len(_TURN_END):
+        if not self._client.cache or not self._is_far or end <= 0:
             return [encoded]
         return [encoded[:end], encode_utf8(_cache_mark(self._client.cache)), encoded[end:]]
 
@@ -391,6 +400,14 @@ class AnthropicExchange:
                 f'"input":{arguments_as_object(call.arguments)}}}'
             )
         return ",".join(blocks)
+
+
+def _count_blocks(messages: Sequence[core.Message]) -> int:
+    """Return the number of blocks that messages have, or a few more."""
+    return sum(
+        1 + len(message.calls) if isinstance(message, core.AssistantMessage) else 1
+        for message in messages
+    )
 
 
 def _encode_text(text: str) -> str:
