@@ -342,6 +342,8 @@ async def sent(
 @example("".join(TOKENS))
 @example("a".join(TOKENS) + "b".join(UNSEEN))
 @example("\ufe0f\u200d")
+@example("<|[INST]|>")
+@example("<|im_[/INST]end|>")
 def test_nothing_of_it_leaves_for_any_server_in_any_mode(
     client: str, tool_mode: str, text: str
 ) -> None:

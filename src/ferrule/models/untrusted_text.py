@@ -92,7 +92,9 @@ def escape_untrusted(text: str, *, tokens: bool = True, counts: Counter[str] | N
         return escape_as_json(characters)
 
     def escape_token(match: re.Match[str]) -> str:
-        escaped = escape_as_json(match[0][0]) + match[0][1:]
+        # What is inside is escaped here already: a note repeats the whole.
+        inside = escape_untrusted(match[0][1:], counts=counts)
+        escaped = escape_as_json(match[0][0]) + inside
         if counts is not None:
             counts[escaped] += 1
         return escaped
