@@ -596,7 +596,7 @@ class Session(Generic[OutputT]):
         store = None if self.artifacts is None else self.artifacts.store
         return fork(self.driver.log.journal, self.id, runs, store)
 
-    def messages(self) -> list[str]:
+    def list_run_messages(self) -> list[str]:
         """Return the person's message of each finished run, in order."""
         texts: list[str] = []
         text = ""

@@ -78,7 +78,7 @@ async def undo(chat: Chat, rest: str) -> None:
             "files that something else has changed since"
         )
     terminal = chat.assembly.terminal
-    messages = chat.session.messages()
+    messages = chat.session.list_run_messages()
     if not messages:
         raise ConfigError("there is nothing to undo: no message has been answered yet")
     runs = len(messages) - 1
@@ -114,7 +114,7 @@ async def _confirm_restoring(chat: Chat, restored: list[str]) -> bool:
 
 async def retry(chat: Chat, rest: str) -> None:
     """Ask the last message again, or another one in its place. Files stay as they are."""
-    messages = chat.session.messages()
+    messages = chat.session.list_run_messages()
     if not messages:
         raise ConfigError("there is nothing to repeat: no message has been answered yet")
     await _go_back(chat, len(messages) - 1)
