@@ -14,8 +14,7 @@ from pathlib import Path
 
 from ferrule.models.client import ModelOptions
 from ferrule.models.openai.differences import ChatDifferences
-from ferrule.models.options import UNIVERSAL_OPTIONS
-from ferrule.models.registry import PROVIDERS, Provider
+from ferrule.models.registry import PROVIDERS, UNIVERSAL_OPTIONS, Provider
 
 PAGE = Path(__file__).parent / "providers.md"
 _SWITCHES = {

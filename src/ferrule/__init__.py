@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from .engine.delegation.tool import ask_agent
     from .engine.event_bus.bus import Bus
     from .engine.hooks.call_hooks import HookBlocked
+    from .engine.hooks.stepping import CallStep, ModelStep
     from .engine.live_events import (
         ArgumentsDelta,
         PartialOutput,
@@ -49,7 +50,6 @@ if TYPE_CHECKING:
     from .engine.model_fallbacks import ModelFallbacks
     from .engine.registration.registration import RegistrationLimits
     from .engine.session import RunOptions, RunResult, Session
-    from .engine.stepping import CallStep, ModelStep
     from .engine.telemetry.telemetry import Telemetry
     from .models.anthropic.client import Anthropic
     from .models.client import ModelOptions
@@ -198,7 +198,7 @@ __getattr__, __dir__ = lazy_names(
             "RunResult",
             "Session",
         ),
-        ".engine.stepping": ("CallStep", "ModelStep"),
+        ".engine.hooks.stepping": ("CallStep", "ModelStep"),
         ".engine.telemetry.telemetry": ("Telemetry",),
         ".models.anthropic.client": ("Anthropic",),
         ".models.client": ("ModelOptions",),

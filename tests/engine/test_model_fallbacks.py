@@ -192,7 +192,7 @@ def test_each_model_is_asked_in_its_own_tool_mode() -> None:
         session = agent.session()
         assert (await session.run("1+2?")).text == "3"
         modes = [
-            one.event.way
+            one.event.tool_mode
             for one in records_of(agent, session.id)
             if isinstance(one.event, ModelAnswered)
         ]

@@ -78,7 +78,7 @@ HEAVY = {
     "dbos": {"engine.distributed"},
     "obstore": {"storage"},
     "opentelemetry": {"engine.telemetry.telemetry", "engine.telemetry.state"},
-    "typing_extensions": {"tools.pydantic_schemas", "engine.type_variables"},
+    "typing_extensions": {"tools.pydantic_schemas", "tools.context", "engine.type_variables"},
     "model2vec": {"tools.search.embeddings"},
     "genai_prices": {"models.prices"},
 }

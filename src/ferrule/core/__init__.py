@@ -10,7 +10,6 @@ Modules:
     vocabulary             the words that fields of events may have
     commands               what the machine asks its driver to do
     calls, messages        calls and results, and the history that models read
-    message_json           messages as JSON: histories that are kept and given
     notices                messages that reach the model while it works
     repeat_breaker         stops a model that repeats the same call
     join_policy            how many calls of a turn must succeed

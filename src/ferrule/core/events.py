@@ -209,7 +209,7 @@ class RunStarted:
 
 @frozen
 class HistoryGiven:
-    """A session began with messages of an earlier conversation (`core.message_json`)."""
+    """A session began with messages of an earlier conversation (`core.messages`)."""
 
     kind: ClassVar[str] = "history.given"
     messages: str

@@ -49,8 +49,7 @@ from .commands import AskModel, CheckOutput, Command, EvaluateCall, FinishRun, R
 from .compaction import Compaction
 from .join_policy import MAX_PARALLEL_CALLS, stop_unneeded_calls
 from .limits import Limits
-from .message_json import decode_messages
-from .messages import AssistantMessage, Message, ToolMessage, UserMessage
+from .messages import AssistantMessage, Message, ToolMessage, UserMessage, decode_messages
 from .repeat_breaker import RepeatBreaker
 from .vocabulary import RunStop
 

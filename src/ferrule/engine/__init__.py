@@ -18,9 +18,8 @@ Modules:
     background, threads                 tasks that outlast their call, and blocking functions
     recovery, cleanup                   what a crash left open, and what a session's end closes
     session_log, write_batching         events into the journal, of several sessions at once
-    message_history, run_instructions   earlier messages, and what functions say for a run
-    dependencies, stepping              what programs give to tools, and runs a step at a time
-    live_events, inbox                  what observers see, and what the model is told in a run
+    message_history, run_inputs         earlier messages; dependencies, and what functions say
+    live_events                         what observers see
     available_tools                     which tools a run may use
     type_variables                      what agents, sessions and results are generic in
     budgets, result_bounds              tokens, money and calls; sizes of results

@@ -50,14 +50,21 @@ from .budgets import count_seconds
 from .cleanup import Cleanup
 from .clock import SystemClock
 from .context.options import Compact, ContextOptions
-from .dependencies import UNSET, Unset, check_deps, check_tools, check_wanted_deps
 from .hooks.call_hooks import Hook
 from .live_events import Live, PartialOutput
 from .message_history import History, MessageHistory
 from .model_connection import ModelConnection
 from .model_fallbacks import AgentModel, split_models
 from .offered_tools import OfferedTools
-from .run_instructions import Instructions, parse_instructions
+from .run_inputs import (
+    UNSET,
+    Instructions,
+    Unset,
+    check_deps,
+    check_tools,
+    check_wanted_deps,
+    parse_instructions,
+)
 from .session import (
     RunDefaults,
     RunOptions,

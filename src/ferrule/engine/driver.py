@@ -54,7 +54,6 @@ from .context.options import ContextOptions, WindowSurroundings
 from .context.window import ContextWindow
 from .direct_calls import DirectCalls
 from .dispatcher import Dispatcher, PreparedCall
-from .inbox import Inbox
 from .live_events import Progress
 from .recovery import settle_call
 from .running_calls import RunningCalls, cancel_all
@@ -191,6 +190,29 @@ class SessionHost:
     resources: Mapping[type, object]
     interruptible: bool
     unclosed: set[Cleanup]
+
+
+class Inbox:
+    """Messages for the model from anywhere: a tool's task, a person's keyboard, another thread.
+
+    `feed` must be called in the event loop of the run; `loop` is that loop, once there was a run.
+    """
+
+    def __init__(self, feed: Callable[[events.Event], object]) -> None:
+        self._feed = feed
+        self.loop: asyncio.AbstractEventLoop | None = None
+
+    def put(self, text: str, source: str) -> None:
+        """Give the model a notice (`core.notices`). It is written with the next events."""
+        notice = events.NoticeGiven(text, source)
+        try:
+            here = asyncio.get_running_loop()
+        except RuntimeError:
+            here = None
+        if self.loop is None or self.loop is here or not self.loop.is_running():
+            self._feed(notice)
+        else:
+            self.loop.call_soon_threadsafe(self._feed, notice)
 
 
 class Driver:

@@ -16,8 +16,15 @@ from typing import Any, cast, overload
 
 from ferrule.core.calls import ToolCall, encode_json
 from ferrule.core.errors import ConfigError
-from ferrule.core.message_json import check_messages, decode_messages, encode_messages
-from ferrule.core.messages import AssistantMessage, Message, ToolMessage, UserMessage
+from ferrule.core.messages import (
+    AssistantMessage,
+    Message,
+    ToolMessage,
+    UserMessage,
+    check_messages,
+    decode_messages,
+    encode_messages,
+)
 from ferrule.core.value_class import frozen
 from ferrule.tools.names import make_api_names
 
@@ -75,7 +82,7 @@ class MessageHistory(Sequence[Message]):
         return given if isinstance(given, MessageHistory) else cls(messages)
 
     def to_json(self) -> str:
-        """Return the messages as JSON text (`core.message_json`)."""
+        """Return the messages as JSON text (`core.messages`)."""
         return encode_messages(self.messages)
 
     @classmethod

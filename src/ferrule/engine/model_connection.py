@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from ferrule.models.client import ModelClient, ModelOptions
-from ferrule.models.options import check_options
+from ferrule.models.registry import check_options
 
 from .model_fallbacks import ModelFallbacks
 

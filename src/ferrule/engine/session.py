@@ -38,17 +38,16 @@ from ferrule.storage.artifacts.store import RunArtifacts, Scope
 from ferrule.tools.catalog import Catalog
 from ferrule.tools.definition import Tool
 
+from . import hooks
 from . import output as typed_output
+from . import rewind as rewinding
 from .budgets import Budgets, cost_in_dollars
 from .context.options import ContextOptions
 from .context.usage import ContextUsage
-from .dependencies import UNSET, check_deps
 from .driver import Driver
 from .live_events import Live, Observer, PartialOutput
 from .message_history import MessageHistory
-from .rewind.rewind import RestoreReport, RewindPoint
-from .run_instructions import RunInstructions
-from .stepping import Step, attach_stepping, detach_stepping
+from .run_inputs import UNSET, RunInstructions, check_deps
 from .type_variables import OutputT
 
 if TYPE_CHECKING:
@@ -291,23 +290,25 @@ class Session(Generic[OutputT]):
 
     async def step(
         self, text: str, *, deps: Any = UNSET, **options: Unpack[RunOptions]
-    ) -> AsyncIterator[Step | RunResult[OutputT]]:
-        """`run`, paused before each request to the model and each call (`engine.stepping`).
+    ) -> AsyncIterator[hooks.Step | RunResult[OutputT]]:
+        """`run`, paused before each request to the model and each call (`engine.hooks.stepping`).
 
         The caller looks at a step, may change it, and goes on by asking for the next one. The last
         item is the result. Leaving the loop cancels the run.
 
         Raises what `run` raises, after the last step.
         """
+        from .hooks.stepping import add_steps, remove_steps
+
         driver = self.driver
-        stepping = attach_stepping(driver)
+        stepping = add_steps(driver)
         task = asyncio.create_task(self.run(text, deps=deps, **options))
         try:
             async for step in stepping.iterate(task):
                 yield step
             yield await task
         finally:
-            detach_stepping(driver, stepping)
+            remove_steps(driver, stepping)
             if not task.done():
                 task.cancel()
                 await asyncio.wait([task])
@@ -607,11 +608,11 @@ class Session(Generic[OutputT]):
                 texts.append(text)
         return texts
 
-    def plan_rewind(self, runs: int) -> tuple[RewindPoint, RestoreReport]:
+    def plan_rewind(self, runs: int) -> tuple[rewinding.RewindPoint, rewinding.RestoreReport]:
         """Return what `rewind` would restore. Nothing is changed. Raises as `rewind`."""
         return self._restore_files(runs, force=False, dry=True)
 
-    def rewind(self, runs: int, *, force: bool = False) -> RestoreReport:
+    def rewind(self, runs: int, *, force: bool = False) -> rewinding.RestoreReport:
         """Restore the files that the session's tools changed since the end of run number `runs`.
 
         The history stays: `fork` makes a session that goes on from there.
@@ -652,7 +653,9 @@ class Session(Generic[OutputT]):
 
     # ---- internals
 
-    def _rewind_point(self, runs: int) -> tuple[FileCopies, RewindPoint, Workspace, Scope]:
+    def _rewind_point(
+        self, runs: int
+    ) -> tuple[FileCopies, rewinding.RewindPoint, Workspace, Scope]:
         """Return the kept copies, a point to go back to, and what the copies are restored with."""
         from .rewind.rewind import plan_rewind
 
@@ -671,7 +674,7 @@ class Session(Generic[OutputT]):
 
     def _restore_files(
         self, runs: int, *, force: bool, dry: bool
-    ) -> tuple[RewindPoint, RestoreReport]:
+    ) -> tuple[rewinding.RewindPoint, rewinding.RestoreReport]:
         from .rewind.rewind import restore_files
 
         if self.is_busy:

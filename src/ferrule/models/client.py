@@ -88,7 +88,7 @@ class ModelOptions:
     """Settings of one model. None, or nothing in a collection, leaves the provider's default.
 
     What a provider's API does not have is refused with ConfigError when a conversation is opened
-    (`models.options`); its row in `models.registry` says what it has.
+    (`models.registry`); its row in `models.registry` says what it has.
 
     Attributes:
         temperature: How freely the model picks its words.

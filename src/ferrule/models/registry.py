@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import field
+from dataclasses import field, fields
 from importlib import import_module
 from typing import Any, cast
 
@@ -30,7 +30,7 @@ class Provider:
         client: Makes the client from the model's name and the options.
         example: A model's full name, for hints.
         options: The fields of `ModelOptions` that the API has. Others are refused
-            (`models.options`).
+            (`check_options`).
         key_variable: The environment variable from which the client reads the API key.
         address_variable: The environment variable from which it reads the URL of the API.
         find_models: An async function from the URL that the settings name, or "", to the names of
@@ -600,3 +600,38 @@ def _name_provider(name: str, wanted: str) -> str:
     if name == "any" and wanted != name:
         return f"`any` (as in `any:{wanted}/MODEL`)"
     return f"`{name}`"
+
+
+UNIVERSAL_OPTIONS = frozenset({"num_ctx", "timeout", "extra", "provider_tools", "tool_search"})
+"""Options that are not the API's to know, or that are checked elsewhere."""
+
+
+def list_set_options(options: ModelOptions) -> list[str]:
+    """Return the names of the options that are set and that a provider must know."""
+    names = [item.name for item in fields(options) if item.name not in UNIVERSAL_OPTIONS]
+    return [name for name in names if getattr(options, name) not in (None, "", (), {})]
+
+
+def check_options(model: str, options: ModelOptions) -> None:
+    """Check that a model's provider knows the options that are set.
+
+    Args:
+        model: The model's full name. A client that is in no table decides for itself.
+        options: Its options.
+
+    Raises:
+        ConfigError: One of them is not among the options of the provider's API.
+    """
+    row = find_provider(model)
+    if row is None:
+        return
+    unknown = [name for name in list_set_options(options) if name not in row.options]
+    if unknown:
+        named = ", ".join(f"`{name}`" for name in unknown)
+        known = ", ".join(f"`{name}`" for name in sorted(row.options))
+        raise ConfigError(
+            f"`{model}` cannot be given {named}: its provider's API has no such option",
+            code="model_options",
+            hint=f"leave it out for this model; it takes {known}, and what only its provider "
+            "knows in `extra`",
+        )

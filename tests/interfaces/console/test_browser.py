@@ -69,7 +69,10 @@ TOOLS = (
     "artifact_read",
     "artifact_fetch",
 )
-RULES = ("--allow", "Read(config.yaml)", "--allow", "tide_table", "--allow", "Bash(sleep:*)")
+RULES = (
+    *("--allow", "Read(config.yaml)", "--allow", "tide_table", "--allow", "Bash(sleep:*)"),
+    *("--ask", "Read(keeper.txt)"),
+)
 
 
 @dataclass

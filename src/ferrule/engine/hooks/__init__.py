@@ -2,7 +2,8 @@
 
 Modules: `events` (payloads and answers), `answers` (strict reading), `chain` (a session's hooks in
 order), `call_hooks` (the dispatcher's protocol), `call_adapter` (event hooks on calls), `exchange`
-and `messages` (model requests), `session_hooks` (the driver extension).
+and `messages` (model requests), `session_hooks` (the driver extension), `stepping` (a run a step
+at a time).
 """
 
 from __future__ import annotations
@@ -14,7 +15,10 @@ from ferrule.core.lazy_names import lazy_names
 if TYPE_CHECKING:
     from .chain import Hooks
     from .events import EventHook
+    from .stepping import Step
 
-__all__ = ["EventHook", "Hooks"]
+__all__ = ["EventHook", "Hooks", "Step"]
 
-__getattr__, __dir__ = lazy_names(__name__, {".chain": ("Hooks",), ".events": ("EventHook",)})
+__getattr__, __dir__ = lazy_names(
+    __name__, {".chain": ("Hooks",), ".events": ("EventHook",), ".stepping": ("Step",)}
+)

@@ -58,7 +58,7 @@ class Recording:
         answers: The model's answers.
         results: Each call with its result, in the order of the results.
         calls_by_run: The model's calls after each message that started a run.
-        history: The messages that it began with, as JSON (`core.message_json`); "" if none.
+        history: The messages that it began with, as JSON (`core.messages`); "" if none.
     """
 
     session: str

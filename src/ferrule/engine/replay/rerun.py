@@ -26,8 +26,8 @@ from ferrule.core.required_tools import ALTERNATIVE_SEPARATOR
 from ferrule.core.value_class import frozen
 from ferrule.core.vocabulary import RunStop
 from ferrule.engine.agent import Agent
-from ferrule.engine.dependencies import UNSET
 from ferrule.engine.live_events import Live
+from ferrule.engine.run_inputs import UNSET
 from ferrule.models.client import ModelClient
 from ferrule.tools.catalog import Catalog
 

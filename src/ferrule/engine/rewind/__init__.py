@@ -2,3 +2,16 @@
 
 Modules: `changes`, `file_copies`, `rewind`.
 """
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ferrule.core.lazy_names import lazy_names
+
+if TYPE_CHECKING:
+    from .rewind import RestoreReport, RewindPoint
+
+__all__ = ["RestoreReport", "RewindPoint"]
+
+__getattr__, __dir__ = lazy_names(__name__, {".rewind": ("RestoreReport", "RewindPoint")})

@@ -39,8 +39,8 @@ from ferrule.models.hosted_tools import encode_hosted_tools
 from ferrule.models.http.server_sent_events import EventSplitter
 from ferrule.models.http.streaming import parse_stream
 from ferrule.models.http.transport import Transport
-from ferrule.models.options import check_options
 from ferrule.models.provider_errors import error_from_response
+from ferrule.models.registry import check_options
 from ferrule.models.request_encoding import (
     EncodedTurns,
     ToolNames,

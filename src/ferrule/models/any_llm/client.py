@@ -31,8 +31,8 @@ from ferrule.models.hosted_tools import refuse_hosted_tools
 from ferrule.models.http.retry import retry
 from ferrule.models.openai.chat_answers import ChatStreamParser, parse_answer
 from ferrule.models.openai.chat_exchange import reasoning_effort
-from ferrule.models.options import check_options
 from ferrule.models.provider_errors import error_from_object
+from ferrule.models.registry import check_options
 from ferrule.models.request_encoding import (
     CHAT_OPTION_NAMES,
     EncodedHistory,

@@ -29,7 +29,7 @@ from ferrule.models.client import (
 from ferrule.models.http.transport import Transport
 from ferrule.models.openai.chat import OpenAIChat
 from ferrule.models.openai.chat_exchange import ChatExchange
-from ferrule.models.options import check_options
+from ferrule.models.registry import check_options
 from ferrule.models.request_encoding import encode_json_bytes, parse_object
 
 from . import pull

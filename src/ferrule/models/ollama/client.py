@@ -32,8 +32,8 @@ from ferrule.models.hosted_tools import refuse_hosted_tools
 from ferrule.models.http.server_sent_events import LineSplitter
 from ferrule.models.http.streaming import parse_stream
 from ferrule.models.http.transport import Transport
-from ferrule.models.options import check_options
 from ferrule.models.provider_errors import error_from_object, error_from_response
+from ferrule.models.registry import check_options
 from ferrule.models.request_encoding import (
     CHAT_OPTION_NAMES,
     EncodedHistory,

@@ -18,7 +18,7 @@ from ferrule.core.errors import ConfigError, ProviderError
 from ferrule.models.client import Capabilities, ModelOptions, ToolSpec
 from ferrule.models.hosted_tools import refuse_hosted_tools
 from ferrule.models.http.transport import Transport
-from ferrule.models.options import check_options
+from ferrule.models.registry import check_options
 
 from .chat_exchange import ChatExchange, EncodedTools, list_models, read_capabilities
 from .differences import ChatDifferences

@@ -23,11 +23,11 @@ from ferrule.core import events
 from ferrule.core.calls import ToolCall, ToolResult, encode_json
 from ferrule.core.commands import Command
 from ferrule.core.messages import Message
+from ferrule.engine.driver import Driver, DriverExtension
 from ferrule.tools.context import Context
 from ferrule.tools.definition import Tool
 
-from .driver import Driver, DriverExtension
-from .hooks.call_hooks import Answer, Block, Change
+from .call_hooks import Answer, Block, Change
 
 
 class ModelStep:
@@ -131,8 +131,8 @@ class Stepping(DriverExtension):
             resumed.set()
 
 
-def attach_stepping(driver: Driver) -> Stepping:
-    """Have a session's driver pause at each step until `detach_stepping`."""
+def add_steps(driver: Driver) -> Stepping:
+    """Have a session's driver pause at each step until `remove_steps`."""
     stepping = Stepping()
     stepping.attach(driver)
     driver.extensions = (*driver.extensions, stepping)
@@ -140,7 +140,7 @@ def attach_stepping(driver: Driver) -> Stepping:
     return stepping
 
 
-def detach_stepping(driver: Driver, stepping: Stepping) -> None:
+def remove_steps(driver: Driver, stepping: Stepping) -> None:
     """Let the driver run on without pauses."""
     driver.extensions = tuple(one for one in driver.extensions if one is not stepping)
     driver.dispatcher.hooks = tuple(one for one in driver.dispatcher.hooks if one is not stepping)
