@@ -18,8 +18,7 @@ from ferrule.core.messages import UserMessage
 from ferrule.models.client import ModelOptions
 from ferrule.models.ollama.client import Ollama
 from ferrule.models.openai.chat import OpenAIChat
-from ferrule.models.options import UNIVERSAL_OPTIONS
-from ferrule.models.registry import PROVIDERS, create_model_client
+from ferrule.models.registry import PROVIDERS, UNIVERSAL_OPTIONS, create_model_client
 from ferrule.models.scripted import Scripted
 
 
