@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -156,3 +157,19 @@ async def test_a_function_that_fails_or_says_no_text_ends_the_run_before_it_begi
         Agent(Scripted([]), instructions=wants_a_day)
     with pytest.raises(ConfigError, match="`wants_bytes` needs dependencies of type `bytes`"):
         Agent(Scripted([]), instructions=wants_bytes, deps_type=str)
+
+
+@pytest.mark.proves("instructions.functions")
+async def test_two_runs_at_once_are_refused_also_while_a_function_is_asked() -> None:
+    async def slow() -> str:
+        await asyncio.sleep(0.01)
+        return "Be kind."
+
+    async def wait(history: Sequence[Message]) -> Step:
+        await asyncio.sleep(0.1)
+        return says("Hello")
+
+    session = Agent(Scripted([wait]), instructions=slow).session()
+    ends = await asyncio.gather(session.run("one"), session.run("two"), return_exceptions=True)
+    assert [type(end).__name__ for end in ends] == ["RunResult", "ConfigError"]
+    assert "is busy" in str(ends[1])

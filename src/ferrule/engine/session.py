@@ -213,16 +213,7 @@ class Session(Generic[OutputT]):
             ProviderError: The model gave no answer.
             RunCancelled: Somebody cancelled it.
         """
-        if self.driver.is_running:
-            # One run at a time: a second one would end the first one's answer, or its own.
-            raise ConfigError(
-                f"session `{self.id}` is busy: a run is under way",
-                code="busy",
-                hint=(
-                    "wait for it, give it the words with `session.tell`, or use a session of its "
-                    "own"
-                ),
-            )
+        self._require_idle()
         self.set_deps(deps)
         limits = self.limits
         counted = (
@@ -242,6 +233,8 @@ class Session(Generic[OutputT]):
             run = run or token_hex(16)
             context = self.driver.build_run_context(self.identity.for_run(run))
             said = await self.run_instructions.evaluate(context)
+            # Another run may have begun while the functions were asked.
+            self._require_idle()
             started = replace(started, instructions=said)
         return self._build_result(await self._cancellable(self.driver.run(started, run)))
 
@@ -652,6 +645,19 @@ class Session(Generic[OutputT]):
             self.driver.log.journal.release(self.id)
 
     # ---- internals
+
+    def _require_idle(self) -> None:
+        """Refuse to begin a run while another one is under way."""
+        if self.driver.is_running:
+            # One run at a time: a second one would end the first one's answer, or its own.
+            raise ConfigError(
+                f"session `{self.id}` is busy: a run is under way",
+                code="busy",
+                hint=(
+                    "wait for it, give it the words with `session.tell`, or use a session of its "
+                    "own"
+                ),
+            )
 
     def _rewind_point(
         self, runs: int
