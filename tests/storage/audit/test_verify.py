@@ -402,6 +402,20 @@ def test_exports_without_a_seal_are_checked_but_nothing_shows_where_they_end(
 
 
 @pytest.mark.proves("audit.verify.export-end")
+def test_a_changed_seal_is_named_at_the_event_that_carries_it(
+    exported: list[str], tmp_path: Path
+) -> None:
+    *lines, last = exported
+    path = tmp_path / "changed.jsonl"
+    path.write_text("".join([*lines, re.sub(r'(?<="seal":")[0-9a-f]{2}', "zz", last)]))
+    (finding,) = verify_file(path).findings
+    assert (finding.event, finding.text.partition(":")[0]) == (
+        len(lines),
+        f"line {len(exported)}",
+    )
+
+
+@pytest.mark.proves("audit.verify.export-end")
 @pytest.mark.parametrize("kept", [1, 4, -2])
 @pytest.mark.parametrize(
     ("end", "said"),

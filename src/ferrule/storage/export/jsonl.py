@@ -289,7 +289,9 @@ def _check_line(
     end.ended = "seal" in row if ends == "sealed" else row.get("end") is True
     mark = _format_end(ends, digest) if end.ended else ""
     if mark and mark not in line:
-        raise build_event_refusal("has a wrong seal: what followed it was cut off", seq + 1)
+        raise build_event_refusal(
+            "has a wrong seal: it was changed, or what followed it was cut off"
+        )
     if _format_line(record, row["kind"], body, mark) != line:
         raise build_event_refusal("was changed")
     return record
