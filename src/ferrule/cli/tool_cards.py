@@ -6,12 +6,12 @@ shown once below it: the change to a file as a diff, or the arguments that are l
 
 from __future__ import annotations
 
-import difflib
 import json
 from collections.abc import Iterator, Mapping
 from typing import Any, cast
 
 from ferrule.core.calls import ToolCall, ToolResult
+from ferrule.runtime.change_lines import diff_arguments, is_change, parse_arguments
 
 PREVIEW_LINES = 6
 """Lines of a result that a card shows; the model and the journal have all of it."""
@@ -36,8 +36,6 @@ _SUBJECTS = (
     "name",
 )
 """Arguments that say what a call works on; the first that is there stands in the head."""
-_REPLACED = (("old_string", "new_string"), ("old_text", "new_text"))
-_WRITTEN = ("content", "new_content", "new_string", "text")
 _DIFF_STYLES = {"+": "green", "-": "red", "@": "cyan"}
 
 
@@ -52,22 +50,13 @@ def format_arguments(call: ToolCall) -> str:
     return _format_values(values)
 
 
-def parse_arguments(text: str) -> dict[str, Any] | None:
-    """Return arguments that are a JSON object; None if they are not."""
-    try:
-        values: object = json.loads(text or "{}")
-    except (ValueError, RecursionError):
-        return None
-    return cast("dict[str, Any]", values) if isinstance(values, dict) else None
-
-
 def describe_head(tool: str, arguments: str) -> str:
     """Return the head of a card: `▸ edit_file supplies.md`."""
     values = parse_arguments(arguments)
     if values is None:
         return f"▸ {tool} {' '.join(arguments[:MAX_LINE].split())}".rstrip()
     subject, rest = _split_subject(values)
-    shown = {name: value for name, value in rest.items() if not _is_change(name, values)}
+    shown = {name: value for name, value in rest.items() if not is_change(name, values)}
     return " ".join(part for part in (f"▸ {tool}", subject, _format_values(shown)) if part)
 
 
@@ -84,7 +73,7 @@ def describe_rest(arguments: str, preview: str) -> str:
     shown = {
         name: value
         for name, value in values.items()
-        if (name in rest and not _is_change(name, values)) or not _is_in(value, preview)
+        if (name in rest and not is_change(name, values)) or not _is_in(value, preview)
     }
     return json.dumps(shown, ensure_ascii=False, separators=(",", ":")) if shown else ""
 
@@ -100,19 +89,8 @@ def _is_in(value: object, preview: str) -> bool:
 
 def describe_change(arguments: str) -> list[Line]:
     """Return what a call would write, as a diff of its own arguments; empty if it writes none."""
-    values = parse_arguments(arguments) or {}
-    for old_name, new_name in _REPLACED:
-        old, new = values.get(old_name), values.get(new_name)
-        if isinstance(old, str) and isinstance(new, str):
-            return _shorten(_diff_lines(old, new))
-    for name in _WRITTEN:
-        text = values.get(name)
-        if isinstance(text, str) and "path" in values:
-            return _shorten([(f"+{line}", "green") for line in text.splitlines()])
-    patch = values.get("patch") or values.get("input")
-    if isinstance(patch, str) and "\n" in patch:
-        return _shorten([(line, _DIFF_STYLES.get(line[:1], "")) for line in patch.splitlines()])
-    return []
+    lines = diff_arguments(arguments)
+    return _shorten([(line, _DIFF_STYLES.get(line[:1], "")) for line in lines])
 
 
 def describe_partial_call(tool: str, arguments: str) -> list[Line]:
@@ -192,18 +170,6 @@ def _format_values(values: Mapping[str, Any]) -> str:
     named = values.items()
     shown = " ".join(f"{key}={json.dumps(value, ensure_ascii=False)}" for key, value in named)
     return shown if len(shown) <= MAX_LINE else shown[: MAX_LINE - 3] + "..."
-
-
-def _is_change(name: str, values: Mapping[str, Any]) -> bool:
-    """Return whether an argument is part of the change that a card shows as a diff."""
-    if any(name in pair and all(one in values for one in pair) for pair in _REPLACED):
-        return True
-    return name in _WRITTEN and isinstance(values[name], str) and "path" in values
-
-
-def _diff_lines(old: str, new: str) -> list[Line]:
-    lines = difflib.unified_diff(old.splitlines(), new.splitlines(), n=1, lineterm="")
-    return [(line, _DIFF_STYLES.get(line[:1], "")) for line in lines][3:]
 
 
 def _shorten(lines: list[Line]) -> list[Line]:

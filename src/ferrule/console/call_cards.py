@@ -5,10 +5,14 @@ from __future__ import annotations
 import json
 from typing import Any, NamedTuple, cast
 
+from ferrule.runtime.change_lines import diff_arguments
+
 MAX_SHOWN = 8_000
 """Characters of a text that a page shows at once."""
 MAX_PREVIEW = 100_000
 """Characters of a preview that a question shows; the page says how many are left out."""
+MAX_CHANGE_LINES = 400
+"""Lines of a change that a card shows."""
 MAX_BRIEF = 120
 
 
@@ -68,6 +72,22 @@ class PreviewLine(NamedTuple):
 
     kind: str
     text: str
+
+
+def change_lines(arguments: str) -> ShortenedChange:
+    """Return the change that a call's arguments describe, if they describe one."""
+    lines = diff_arguments(arguments)
+    shown = lines[:MAX_CHANGE_LINES]
+    return ShortenedChange(
+        [PreviewLine(_kind(line), line) for line in shown], len(lines) - len(shown)
+    )
+
+
+class ShortenedChange(NamedTuple):
+    """Lines of a change, and how many were left out."""
+
+    lines: list[PreviewLine]
+    left_out: int
 
 
 _KINDS = {"+": "add", "-": "cut", "@": "at"}

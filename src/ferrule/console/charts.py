@@ -17,12 +17,16 @@ from markupsafe import Markup
 
 from ferrule.core.value_class import frozen
 
-WIDTH = 800
+WIDE = 800
+NARROW = 330
+"""Widths that every chart is drawn for: a screen, and a telephone. The style sheet shows one."""
 HEIGHT = 240
 LEFT = 64
-RIGHT = 8
+RIGHT = 16
 TOP = 12
 BOTTOM = 28
+DAY_LABEL = 100
+"""Width of a day's label with its margin."""
 MIN_SCALE = 1e-6
 """The smallest number a chart is scaled to; smaller values are drawn as nothing."""
 _numbers = counting(1)
@@ -51,28 +55,29 @@ def days_up_to(last: str, number: int) -> list[str]:
     return [(end - timedelta(days=back)).isoformat() for back in reversed(range(number))]
 
 
-def draw_svg(
-    title: str, description: str, width: int, height: int, inside: Markup, *, late: bool = False
-) -> Markup:
-    """Return an SVG with a title and a description.
-
-    If it is wider than the screen and `late` is set, its end is shown first.
-    """
-    number = next(_numbers)
+def draw_svg(title: str, description: str, height: int, draw: Callable[[int], Markup]) -> Markup:
+    """Return SVGs with a title and a description: what `draw` makes of each width."""
+    drawn = Markup("").join(
+        _draw_one(title, description, width, height, draw(width)) for width in (WIDE, NARROW)
+    )
     return Markup(
-        '<div class="pic-scroll{late}" tabindex="0" role="group" aria-label="{title}">'
-        '<svg class="pic" role="img" aria-labelledby="pic{n}t pic{n}d" viewBox="0 0 {width} '
-        '{height}">'
-        '<title id="pic{n}t">{title}</title><desc '
-        'id="pic{n}d">{description}</desc>{inside}</svg></div>'
+        '<div class="pic-scroll" tabindex="0" role="group" aria-label="{}">{}</div>'
+    ).format(title, drawn)
+
+
+def _draw_one(title: str, description: str, width: int, height: int, inside: Markup) -> Markup:
+    return Markup(
+        '<svg class="pic {css}" role="img" aria-labelledby="pic{n}t pic{n}d" '
+        'viewBox="0 0 {width} {height}"><title id="pic{n}t">{title}</title>'
+        '<desc id="pic{n}d">{description}</desc>{inside}</svg>'
     ).format(
+        css="pic-narrow" if width == NARROW else "pic-wide",
         title=title,
         description=description,
         width=width,
         height=height,
         inside=inside,
-        n=number,
-        late=" late" if late else "",
+        n=next(_numbers),
     )
 
 
@@ -125,13 +130,15 @@ def draw_columns(
     series = [one for one in series if one.total]
     sums = [sum(one.values[at] for one in series) for at in range(len(days))]
     lines = scale_ticks(max(sums, default=0.0))
-    inside = Markup("").join(
-        [
-            _grid(lines, format_value),
-            _bars(days, series, lines[-1], format_value),
-            _day_labels(days),
+
+    def draw(width: int) -> Markup:
+        parts = [
+            _grid(lines, width, format_value),
+            _bars(days, series, lines[-1], width, format_value),
+            _day_labels(days, width),
         ]
-    )
+        return Markup("").join(parts)
+
     said = f"{len(days)} days from {days[0]} to {days[-1]}; " + (
         "; ".join(f"{one.name}: {format_value(one.total)} in all" for one in series) or "no data"
     )
@@ -141,7 +148,7 @@ def draw_columns(
         for at, day in enumerate(days)
         if sums[at]
     ]
-    svg = draw_svg(title, said, WIDTH, HEIGHT, inside, late=True)
+    svg = draw_svg(title, said, HEIGHT, draw)
     return render_figure(
         title,
         svg,
@@ -150,14 +157,14 @@ def draw_columns(
     )
 
 
-def _grid(lines: Sequence[float], shown: NumberFormat) -> Markup:
+def _grid(lines: Sequence[float], width: int, shown: NumberFormat) -> Markup:
     return Markup("").join(
         Markup(
             '<line class="pic-axis" x1="{}" x2="{}" y1="{:.1f}" y2="{:.1f}"/>'
             '<text class="pic-text" x="{}" y="{:.1f}" text-anchor="end">{}</text>'
         ).format(
             LEFT,
-            WIDTH - RIGHT,
+            width - RIGHT,
             _y(one, lines[-1]),
             _y(one, lines[-1]),
             LEFT - 8,
@@ -173,9 +180,9 @@ def _y(value: float, most: float) -> float:
 
 
 def _bars(
-    days: Sequence[str], series: Sequence[Series], most: float, shown: NumberFormat
+    days: Sequence[str], series: Sequence[Series], most: float, width: int, shown: NumberFormat
 ) -> Markup:
-    step = (WIDTH - LEFT - RIGHT) / len(days)
+    step = (width - LEFT - RIGHT) / len(days)
     drawn: list[Markup] = []
     for at, day in enumerate(days):
         base = 0.0
@@ -204,9 +211,9 @@ def _bars(
     return Markup("").join(drawn)
 
 
-def _day_labels(days: Sequence[str]) -> Markup:
-    step = (WIDTH - LEFT - RIGHT) / len(days)
-    every = max(1, -(-len(days) // 8))
+def _day_labels(days: Sequence[str], width: int) -> Markup:
+    step = (width - LEFT - RIGHT) / len(days)
+    every = max(1, -(-len(days) // (width // DAY_LABEL)))
     return Markup("").join(
         Markup('<text class="pic-text" x="{:.1f}" y="{}" text-anchor="middle">{}</text>').format(
             LEFT + (at + 0.5) * step, HEIGHT - 8, day[5:]

@@ -66,6 +66,8 @@ class Card(Entry):
     hooks: list[events.CallHooked] = field(default_factory=list[events.CallHooked])
     confined: list[events.CallConfined] = field(default_factory=list[events.CallConfined])
     progress: list[str] = field(default_factory=list[str])
+    preview: str = ""
+    """What a person was shown when they were asked. It is in no journal."""
     delegated: events.DelegationStarted | None = None
     asked: int = 0
     answered: int = 0
@@ -155,9 +157,21 @@ class End(Entry):
 
 
 @dataclass(slots=True)
+class PartialCall:
+    """A call that the model is writing.
+
+    `arguments` are the last characters of its arguments, by member.
+    """
+
+    tool: str
+    arguments: dict[str, str] = field(default_factory=dict[str, str])
+
+
+@dataclass(slots=True)
 class Partial:
     """The answer that is streaming. `place` is the place of its last piece."""
 
     text: str = ""
     reasoning: str = ""
+    calls: dict[int, PartialCall] = field(default_factory=dict[int, PartialCall])
     place: Place = Place()

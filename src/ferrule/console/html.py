@@ -1,8 +1,8 @@
 """HTML of the console: auto-escaping templates, and the filters that format values in them.
 
 Texts of models, tools and strangers are data. They reach a page only as escaped text nodes and
-attribute values; nothing turns them into markup, and addresses in them do not become links. A
-template that uses an undefined name raises.
+attribute values, but for the answers of models, whose Markdown is laid out (`markdown`). A template
+that uses an undefined name raises.
 """
 
 from __future__ import annotations
@@ -12,18 +12,19 @@ from functools import cache
 from typing import Any, cast
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
-from markupsafe import Markup, escape
-
-from ferrule.core import invisible_characters
+from markupsafe import Markup
 
 from .call_cards import (
     MAX_PREVIEW,
+    change_lines,
     format_value,
     indent_json,
     preview_lines,
     shorten,
     summarize_arguments,
 )
+from .invisible_marks import mark_invisible, mark_invisible_exactly
+from .markdown import render_markdown
 
 
 @cache
@@ -49,6 +50,8 @@ def template_environment() -> Environment:
         "brief": summarize_arguments,
         "cut": shorten,
         "lines": preview_lines,
+        "change": change_lines,
+        "markdown": render_markdown,
         "value": format_value,
     }
     cast("dict[str, Any]", made.globals)["PREVIEW"] = MAX_PREVIEW
@@ -95,17 +98,3 @@ def format_count(number: int) -> str:
 def format_plural(number: int, word: str) -> str:
     """Format a number with its noun: `1 call`, `2 calls`."""
     return f"{format_count(number)} {word}" if number == 1 else f"{format_count(number)} {word}s"
-
-
-def mark_invisible(text: str) -> Markup:
-    """Spell out and mark what a person would not see in a text (`core.invisible_characters`)."""
-    return Markup(invisible_characters.escape_invisible(str(escape(text)), escape=_mark))
-
-
-def mark_invisible_exactly(text: str) -> Markup:
-    """Spell out and mark what a person would not see in a text they are asked to approve."""
-    return Markup(invisible_characters.escape_for_approval(str(escape(text)), spell=_mark))
-
-
-def _mark(character: str) -> str:
-    return f'<span class="unseen">{invisible_characters.escape_character(character)}</span>'

@@ -9,14 +9,15 @@ from markupsafe import Markup
 from ferrule.core.events import JournalRecord
 from ferrule.storage.statistics.timeline import Span, Timeline, build_timeline
 
-from .charts import WIDTH, draw_svg, render_figure, render_table, scale_ticks
+from .charts import WIDE, draw_svg, render_figure, render_table, scale_ticks
 from .html import format_duration
 
-LABELS = 190
 ROW = 22
 HEAD = 26
-MAX_LABEL = 23
-"""Letters of a name beside its bar; the full name is in the tooltip and in the table."""
+LETTER = 8
+"""Width of a letter of a label. Longer names are cut: the tooltip and the table have them whole."""
+TICK_LABEL = 70
+"""Width of a time on the ruler with its margin."""
 LEGEND = (
     ("pic-model", "model answer"),
     ("pic-person", "wait for a person"),
@@ -36,13 +37,12 @@ def draw_waterfall(records: Iterable[JournalRecord], run: str = "") -> Markup:
     length = max(1, line.end - line.start)
     title = f"Timeline of the run: {format_duration(length / 1000)}, {_describe_count(line)}"
     height = HEAD + ROW * len(line.spans) + 6
-    inside = Markup("").join(
-        [
-            _ruler(length, height),
-            *(_bar(span, at, line, length) for at, span in enumerate(line.spans)),
-        ]
-    )
-    svg = draw_svg(title, _describe(line), WIDTH, height, inside)
+
+    def draw(width: int) -> Markup:
+        bars = [_bar(span, at, line, width) for at, span in enumerate(line.spans)]
+        return Markup("").join([_ruler(length, width, height), *bars])
+
+    svg = draw_svg(title, _describe(line), height, draw)
     rows = [
         [
             _label(span),
@@ -82,27 +82,37 @@ def _css(span: Span) -> str:
     return "pic-bad" if span.is_failed else f"pic-{span.kind}"
 
 
-def _x(milliseconds: int | float, length: int) -> float:
-    return LABELS + milliseconds / length * (WIDTH - LABELS - 12)
+def _label_width(width: int) -> int:
+    return 190 if width == WIDE else 110
 
 
-def _ruler(length: int, height: int) -> Markup:
+def _x(milliseconds: int | float, length: int, width: int) -> float:
+    labels = _label_width(width)
+    return labels + milliseconds / length * (width - labels - 12)
+
+
+def _ruler(length: int, width: int, height: int) -> Markup:
+    ticks = [one for one in scale_ticks(length / 1000) if one * 1000 <= length]
+    every = -(-len(ticks) * TICK_LABEL // (width - _label_width(width)))
     return Markup("").join(
         Markup(
             '<line class="pic-axis" x1="{x:.1f}" x2="{x:.1f}" y1="{top}" y2="{height}"/>'
             '<text class="pic-text" x="{x:.1f}" y="14" text-anchor="middle">{shown}</text>'
-        ).format(x=_x(one * 1000, length), top=HEAD - 6, height=height, shown=format_duration(one))
-        for one in scale_ticks(length / 1000)
-        if one * 1000 <= length
+        ).format(
+            x=_x(one * 1000, length, width), top=HEAD - 6, height=height, shown=format_duration(one)
+        )
+        for one in ticks[::every]
     )
 
 
-def _bar(span: Span, at: int, line: Timeline, length: int) -> Markup:
-    left = _x(span.start - line.start, length)
-    right = _x(span.end - line.start, length)
+def _bar(span: Span, at: int, line: Timeline, width: int) -> Markup:
+    length = max(1, line.end - line.start)
+    left = _x(span.start - line.start, length, width)
+    right = _x(span.end - line.start, length, width)
     top = HEAD + at * ROW
     name = _label(span)
-    label = name if len(name) <= MAX_LABEL else f"{name[: MAX_LABEL - 1]}…"
+    letters = _label_width(width) // LETTER
+    label = name if len(name) <= letters else f"{name[: letters - 1]}…"
     said = (
         f"{name}: after {format_duration((span.start - line.start) / 1000)}, takes "
         f"{format_duration((span.end - span.start) / 1000)}, {span.outcome}"
@@ -114,7 +124,7 @@ def _bar(span: Span, at: int, line: Timeline, length: int) -> Markup:
         'rx="3"/></g>'
     ).format(
         said=said,
-        label_x=LABELS - 10,
+        label_x=_label_width(width) - 10,
         text_y=top + 14,
         label=label,
         css=_css(span),

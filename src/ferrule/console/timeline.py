@@ -15,14 +15,16 @@ from ferrule.core import events
 from ferrule.core.call_states import assign_call_ids
 from ferrule.core.calls import ToolCall, ToolResult
 from ferrule.core.notices import PERSON_SOURCE
-from ferrule.engine.event_bus.events import DROPPED, BusEvent, Place
+from ferrule.engine.event_bus.events import DROPPED, ArgumentsPiece, BusEvent, Place
 
-from .entries import Card, End, Entry, Message, Note, Partial
+from .entries import Card, End, Entry, Message, Note, Partial, PartialCall
 
 MAX_PROGRESS_LINES = 24
 """Lines of a running tool that are kept."""
 MAX_PARTIAL = 64_000
 """Characters of a streaming answer that are kept."""
+MAX_PARTIAL_ARGUMENT = 2_000
+"""Characters of an argument that is being written which are kept: its end."""
 
 
 class Timeline:
@@ -85,12 +87,23 @@ class Timeline:
         elif kind == "piece.reasoning":
             self.partial.reasoning = (self.partial.reasoning + str(payload["text"]))[-MAX_PARTIAL:]
             self.partial.place = self.place
+        elif kind == "piece.arguments":
+            self._add_arguments(ArgumentsPiece(**payload))
         elif kind in ("piece.progress", "approval.requested"):
             card = self.cards.get(str(payload["call_id"]))
             if card is not None:
                 self._touch(card)
                 if kind == "piece.progress":
                     card.progress = [*card.progress, str(payload["text"])][-MAX_PROGRESS_LINES:]
+                else:
+                    card.preview = str(payload["preview"])
+
+    def _add_arguments(self, piece: ArgumentsPiece) -> None:
+        call = self.partial.calls.setdefault(piece.call, PartialCall(piece.tool))
+        call.tool = piece.tool
+        text = call.arguments.get(piece.name, "") + piece.text
+        call.arguments[piece.name] = text[-MAX_PARTIAL_ARGUMENT:]
+        self.partial.place = self.place
 
     def _add_event(self, event: events.Event, at: int, run: str) -> None:
         match event:

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import threading
 from collections import OrderedDict
-from dataclasses import replace
+from copy import deepcopy
 from secrets import token_hex
 
 from ferrule.core.errors import FerruleError
@@ -93,7 +93,7 @@ class CachedTimeline:
                 shown,
                 shown[0].number if shown and behind is None else 0,
                 behind is None,
-                replace(timeline.partial),
+                deepcopy(timeline.partial),
                 timeline,
             )
 

@@ -137,13 +137,8 @@ class SessionLog:
         self.show(ReasoningDelta(piece))
 
     def add_arguments(self, call: int, tool: str, piece: str) -> None:
-        """Show observers a piece of a call's arguments, as the model client received it.
-
-        The outlet does not get it: subscribers get each call when it is complete.
-        """
-        item = ArgumentsDelta(call, tool, piece)
-        for observer in self._observers:
-            observer(item)
+        """Show a piece of a call's arguments, as the model client received it."""
+        self.show(ArgumentsDelta(call, tool, piece))
 
     def add_notices(self, notices: list[tuple[str, str]]) -> None:
         """Add notices that a model client kept because nobody was watching, and empty the list."""

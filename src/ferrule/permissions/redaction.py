@@ -131,7 +131,7 @@ class Redactor:
         keys: Further names whose values are secret, compared by words (`X-Internal-Id` is
             `x_internal_id`).
         patterns: Expressions for further secrets.
-        values: Known secrets, which are removed wherever they occur.
+        values: Known secrets, which are removed wherever they occur, also single lines of them.
 
     Raises:
         ConfigError: A pattern is invalid, or matches everything.
@@ -141,7 +141,9 @@ class Redactor:
         self, keys: Iterable[str] = (), patterns: Iterable[str] = (), *, values: Iterable[str] = ()
     ) -> None:
         self._keys = frozenset("_".join(split_words(key)) for key in keys)
-        known = {value for value in values if len(value) >= MIN_VALUE_LENGTH}
+        # Text that streams is searched line by line, so each line of a secret is one too.
+        parts = {part for value in values for part in (value, *value.splitlines())}
+        known = {part for part in parts if len(part.strip()) >= MIN_VALUE_LENGTH}
         self._values = tuple(sorted(known, key=len, reverse=True))
         self._patterns = [_compile(pattern) for pattern in patterns]
         # Keys, patterns, and values that JSON escapes cannot be ruled out by a quick search.

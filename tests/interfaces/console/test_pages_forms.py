@@ -141,7 +141,7 @@ def test_columns_say_what_they_show_and_have_the_numbers_as_a_table() -> None:
         "{:g}".format,
     )
     tree = parsed(shown)
-    (svg,) = [one for one in tree.iter("svg") if one.get("role") == "img"]
+    svg = drawings(tree)[0]
     title, description = svg.find("title"), svg.find("desc")
     assert title is not None and description is not None and title.text == "Tokens <b>"
     assert description.text == "4 days from 2026-02-27 to 2026-03-02; in & out: 10 in all"
@@ -152,6 +152,23 @@ def test_columns_say_what_they_show_and_have_the_numbers_as_a_table() -> None:
     assert "style=" not in shown and "<script" not in shown
 
 
+def drawings(tree: Any) -> list[Any]:
+    """The two drawings of a chart: for a screen, and for a telephone."""
+    wide, narrow = [one for one in tree.iter("svg") if one.get("role") == "img"]
+    assert (wide.get("class"), narrow.get("class")) == ("pic pic-wide", "pic pic-narrow")
+    return [wide, narrow]
+
+
+def assert_within(drawing: Any, width: int) -> None:
+    """All bars, and all texts by about seven units a letter, lie within a drawing."""
+    for bar in drawing.iter("rect"):
+        assert 0 <= float(bar.get("x")) <= width - float(bar.get("width"))
+    for text in drawing.iter("text"):
+        x, half = float(text.get("x")), 3.5 * len(text.text)
+        assert x - (half if text.get("text-anchor") == "middle" else 2 * half) >= -1
+        assert x + (half if text.get("text-anchor") == "middle" else 0) <= width
+
+
 @pytest.mark.proves("console.pictures.columns")
 def test_columns_are_as_high_as_their_values_and_stand_over_the_names_of_their_days() -> None:
     days = days_up_to("2026-03-02", 20)
@@ -160,7 +177,7 @@ def test_columns_are_as_high_as_their_values_and_stand_over_the_names_of_their_d
     shown = draw_columns(
         "Tokens", days, [Series("in", "pic-1", first), Series("out", "pic-2", second)], str
     )
-    (svg,) = [one for one in parsed(shown).iter("svg") if one.get("role") == "img"]
+    svg, narrow = drawings(parsed(shown))
     places = ("x", "y", "width", "height")
     columns = [[float(one.get(name, "")) for name in places] for one in svg.iter("rect")]
     (early, below, above) = columns
@@ -174,6 +191,11 @@ def test_columns_are_as_high_as_their_values_and_stand_over_the_names_of_their_d
     assert list(named) == [day[5:] for day in days[1::3]]
     middle = below[0] + below[2] / 2
     assert float(named["03-02"].get("x", "")) == pytest.approx(middle, abs=0.2)
+    assert_within(narrow, 330)
+    # A telephone has room for the name of every seventh day.
+    assert [one.text for one in narrow.iter("text") if one.get("text-anchor") == "middle"] == [
+        day[5:] for day in days[5::7]
+    ]
 
 
 def test_a_picture_of_nothing_says_so() -> None:
@@ -213,8 +235,11 @@ def test_a_waterfall_has_a_bar_for_each_step_and_escapes_names() -> None:
         shown = draw_waterfall(journal.records("s1"))
         assert draw_waterfall(journal.records("s1"), run="other") == ""
     tree = parsed(shown)
-    (svg,) = [one for one in tree.iter("svg") if one.get("role") == "img"]
-    assert [one.get("class") for one in svg.iter("rect")] == ["pic-model", "pic-person", "pic-bad"]
+    svg, narrow = drawings(tree)
+    for drawing in (svg, narrow):
+        kinds = [one.get("class") for one in drawing.iter("rect")]
+        assert kinds == ["pic-model", "pic-person", "pic-bad"]
+    assert_within(narrow, 330)
     assert (
         "the model: 1 times, 2.0 s; a person: 1 times, 3.0 s; tools: 1 times, 1.0 s; 1 of "
         "them refused or failed."

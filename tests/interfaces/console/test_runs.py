@@ -22,7 +22,9 @@ from ferrule.core.events import (
     SessionOpened,
 )
 from ferrule.core.identity import Identity
+from ferrule.engine.event_bus.events import ArgumentsPiece, Place, redact, seal
 from ferrule.models.scripted import calls, says
+from ferrule.permissions.redaction import Redactor
 from ferrule.storage.journal.sqlite import SqliteJournal
 
 OWNER = Viewer("owner", True)
@@ -240,8 +242,58 @@ async def test_the_question_shows_what_would_happen_line_by_line(served: Any) ->
         (serving.workspace / "a.txt").write_text("one\ntwo\n")
         live = await serving.console.open_sessions.start(OWNER, "change it")
         page = await shows(browser, f"/runs/{live.id}", "What would happen")
-        assert '<span class="cut">-two</span><span class="add">+three</span>' in page
-        await serving.console.open_sessions.stop_run(live.id)
+        change = '<span class="cut">-two</span><span class="add">+three</span>'
+        assert change in page
+        (asked,) = serving.console.open_sessions.list_questions(OWNER)
+        form = {"digest": asked.request.digest, "answer": "once"}
+        await browser.post(f"/questions/{asked.id}", data=form, headers=PART)
+        page = await shows(browser, f"/runs/{live.id}", "allowed once by owner")
+        assert change in page, "the card keeps what was approved"
+
+
+@pytest.mark.proves("console.change")
+async def test_a_call_that_nobody_was_asked_about_shows_its_change_too(served: Any) -> None:
+    steps = [calls(("note", {"text": "x", "path": "a", "old_text": "a\nb", "new_text": "a\nc"}))]
+    async with served({"scripted:a": steps}, tools=[NOTE]) as serving, serving.browser() as browser:
+        session = await ran(serving, OWNER, "change it")
+        page = (await browser.get(f"/runs/{session}")).text
+        assert '<span class="cut">-b</span><span class="add">+c</span>' in page
+
+
+@pytest.mark.proves("console.partial-arguments")
+async def test_a_page_shows_the_call_that_is_being_written(served: Any) -> None:
+    async with served({"scripted:a": [says("hi")]}) as serving, serving.browser() as browser:
+        session = await ran(serving, OWNER, "go")
+        info = serving.journal.find(session)
+        timeline = serving.console.timelines.fetch(info).timeline
+        event = timeline.place.event
+        for number, piece in enumerate(
+            (
+                ArgumentsPiece(0, "note", "path", "<b>a.txt"),
+                ArgumentsPiece(0, "note", "content", "x" * 5000),
+                ArgumentsPiece(0, "note", "content", "the end"),
+            ),
+            1,
+        ):
+            kind, body = redact(piece, Redactor())
+            place = Place(event, number)
+            timeline.feed(seal(kind, body, identity=None, time=0.0, place=place))
+        page = (await browser.get(f"/runs/{session}")).text
+        assert 'data-live-call="0"' in page and "&lt;b&gt;a.txt" in page
+        assert f">{'x' * 1993}the end</pre>" in page
+
+
+@pytest.mark.proves("console.copy")
+async def test_a_message_is_copied_as_its_author_wrote_it(served: Any) -> None:
+    said = "**bold** <u> [a](https://a.example)"
+    async with served({"scripted:a": [says(said)]}) as serving, serving.browser() as browser:
+        session = await ran(serving, OWNER, "go")
+        page = (await browser.get(f"/runs/{session}")).text
+        links = re.findall(r'data-copy href="([^"]+)"', page)
+        assert [(await browser.get(link)).text for link in links] == ["go", said]
+        assert (await browser.get(f"/runs/{session}/messages/2")).status_code == 404
+        async with serving.browser("eve") as other:
+            assert (await other.get(links[0])).status_code == 404
 
 
 @pytest.mark.proves("console.news")

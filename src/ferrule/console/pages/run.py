@@ -9,9 +9,10 @@ from __future__ import annotations
 
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
-from starlette.responses import HTMLResponse, Response
+from starlette.responses import HTMLResponse, PlainTextResponse, Response
 from starlette.routing import BaseRoute, Route
 
+from ferrule.console.entries import Message
 from ferrule.console.open_sessions import ConsoleSession
 from ferrule.console.questions import Question
 from ferrule.console.run_chart import draw_waterfall
@@ -160,6 +161,18 @@ class RunPages:
             )
         )
 
+    async def message(self, request: Request) -> Response:
+        """Handle `GET /runs/{session}/messages/{number}`: one message as text, to be copied."""
+        number = _parse_number(request.path_params["number"])
+        shown = await load_pane(
+            self._console, self._console.require_viewer(request), request.path_params["session"]
+        )
+        entries = shown.timeline.entries
+        entry = entries[number] if number < len(entries) else None
+        if not isinstance(entry, Message):
+            raise HTTPException(404)
+        return PlainTextResponse(entry.text)
+
     async def call(self, request: Request) -> Response:
         """Handle `GET /runs/{session}/calls/{call}`: one call in full."""
         shown = await load_pane(
@@ -251,6 +264,7 @@ def routes(console: Console) -> list[BaseRoute]:
         Route(at, pages.page),
         Route(f"{at}/timeline", pages.changes),
         Route(f"{at}/earlier", pages.earlier),
+        Route(f"{at}/messages/{{number}}", pages.message),
         Route(f"{at}/calls/{{call}}", pages.call),
         Route(f"{at}/waterfall", pages.waterfall),
         *(

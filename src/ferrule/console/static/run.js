@@ -4,7 +4,7 @@
 // a hidden tab or a restarted server loses nothing and shows nothing twice.
 "use strict";
 (() => {
-  const SLOW = 4000, QUICK = 120;
+  const SLOW = 4000, QUICK = 120, MOST_OF_ARGUMENT = 2000;
   const NEWS = ["stream.reset", "stream.failed"];
 
   class Run {
@@ -51,6 +51,7 @@
       const said = JSON.parse(event.data);
       if (kind === "piece.text") this.words("text", said);
       else if (kind === "piece.reasoning") this.words("reasoning", said);
+      else if (kind === "piece.arguments") this.arguments(said);
       else if (kind === "piece.progress") this.progress(said);
       else this.soon();
     }
@@ -65,6 +66,37 @@
       live.dataset.place = said.sequence;
       if (name === "text") this.speak(said.payload.text);
       if (low) toBottom();
+    }
+
+    // A call that the model is writing: the end of each of its arguments.
+    arguments(said) {
+      const live = this.part("live"), { call, tool, name, text } = said.payload;
+      if (!live || !after(said.sequence, live.dataset.place)) return;
+      const low = atBottom();
+      const card = live.querySelector(`[data-live-call="${Number(call)}"]`) ?? this.writing(live, call);
+      card.querySelector("h3").textContent = tool;
+      const values = card.querySelector("dl");
+      let value = values.querySelector(`pre[data-of="${CSS.escape(name)}"]`);
+      if (!value) {
+        const term = document.createElement("dt"), place = document.createElement("dd");
+        value = document.createElement("pre");
+        term.textContent = name;
+        value.className = "code";
+        value.dataset.of = name;
+        place.append(value);
+        values.append(term, place);
+      }
+      value.textContent = (value.textContent + text).slice(-MOST_OF_ARGUMENT);
+      value.scrollTop = value.scrollHeight;
+      live.dataset.place = said.sequence;
+      if (low) toBottom();
+    }
+
+    writing(live, call) {
+      const card = this.root.querySelector("template[data-writing]").content.firstElementChild.cloneNode(true);
+      card.dataset.liveCall = call;
+      live.querySelector('[data-live="calls"]').append(card);
+      return card;
     }
 
     progress(said) {
@@ -204,6 +236,19 @@
     const ctx = event.detail.ctx, form = ctx.sourceElement;
     if (ctx.response?.raw?.ok && form.matches?.("[data-composer]")) form.reset();
     for (const run of runs) run.soon();
+  });
+
+  // Copy a message as its author wrote it. Without a clipboard (no secure context) the link opens the text.
+  document.addEventListener("click", async (event) => {
+    const link = event.target.closest?.("a[data-copy]");
+    if (!link || !navigator.clipboard || event.ctrlKey || event.metaKey || event.shiftKey) return;
+    event.preventDefault();
+    const answer = await fetch(link.href);
+    window.ferrule.met(answer.status);
+    if (!answer.ok) return window.ferrule.say("this message could not be read; reload the page");
+    await navigator.clipboard.writeText(await answer.text());
+    link.textContent = "Copied";
+    setTimeout(() => { link.textContent = "Copy"; }, 2000);
   });
 
   // a: go to the first open question.

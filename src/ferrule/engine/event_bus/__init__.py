@@ -2,7 +2,7 @@
 
 Modules: `bus`, `feed` (a session's publisher), `subscription`, `scope` (who sees what), `events`,
 `attachment` (connects a session), `ring` (recent events), `journal_events` and `past_events` (read
-from journals), `live_redaction`.
+from journals), `live_redaction`, `argument_redaction`.
 """
 
 from __future__ import annotations

@@ -47,7 +47,15 @@ PIECES: dict[type, str] = {
 KINDS = frozenset(
     {str(cls.kind) for cls in get_args(Event)}
     | set(PIECES.values())
-    | {"approval.requested", "bus.tap_removed", DROPPED, CLOSED, OPERATOR, REDACTION_FAILED}
+    | {
+        "piece.arguments",
+        "approval.requested",
+        "bus.tap_removed",
+        DROPPED,
+        CLOSED,
+        OPERATOR,
+        REDACTION_FAILED,
+    }
 )
 """All kinds of events, except those that a later version wrote."""
 
@@ -152,7 +160,27 @@ class TapRemoved:
     error: str
 
 
-Item = Live | ApprovalRequested | OperatorSubscribed | TapRemoved
+@frozen
+class ArgumentsPiece:
+    """A piece of the arguments of a call that the model is still writing.
+
+    Nothing of it has been checked, and the call may never be made.
+
+    Attributes:
+        call: Tells the calls of one answer apart.
+        tool: The name of the tool, as the model was given it.
+        name: The member of the arguments that it belongs to.
+        text: What the member's text goes on with, without JSON's escapes; JSON of any other value.
+    """
+
+    kind: ClassVar[str] = "piece.arguments"
+    call: int
+    tool: str
+    name: str = ""
+    text: str = ""
+
+
+Item = Live | ArgumentsPiece | ApprovalRequested | OperatorSubscribed | TapRemoved
 """What a feed publishes."""
 
 
@@ -195,8 +223,8 @@ def describe(item: Item) -> tuple[str, str]:
     if isinstance(item, TextDelta | ReasoningDelta):
         return PIECES[type(item)], encode_json({"text": item.text})
     if isinstance(item, ArgumentsDelta):
-        raise TypeError("pieces of arguments are not published")
-    if isinstance(item, ApprovalRequested | OperatorSubscribed | TapRemoved):
+        raise TypeError("JSON text of arguments is published as `ArgumentsPiece`")
+    if isinstance(item, ArgumentsPiece | ApprovalRequested | OperatorSubscribed | TapRemoved):
         shown = {one.name: getattr(item, one.name) for one in fields(item)}
         return item.kind, encode_json(shown)
     return dump_event(item)

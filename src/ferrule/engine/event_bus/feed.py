@@ -10,11 +10,13 @@ from typing import Protocol
 from ferrule.core.events import Cancelled, LimitHit, ModelAnswered, ModelFailed, RunFinished
 from ferrule.core.identity import Identity
 from ferrule.engine.clock import Clock
-from ferrule.engine.live_events import Progress, ReasoningDelta, TextDelta
+from ferrule.engine.live_events import ArgumentsDelta, Progress, ReasoningDelta, TextDelta
 from ferrule.storage.journal.protocols import Journal
 
+from .argument_redaction import ArgumentsRedactor
 from .events import (
     ApprovalRequested,
+    ArgumentsPiece,
     BusEvent,
     EventRedactor,
     Item,
@@ -28,8 +30,17 @@ from .events import (
 from .live_redaction import PieceRedactor
 
 _Text = TextDelta | ReasoningDelta
-_PIECES = (TextDelta, ReasoningDelta, Progress, ApprovalRequested, OperatorSubscribed, TapRemoved)
+_PIECES = (
+    TextDelta,
+    ReasoningDelta,
+    ArgumentsPiece,
+    Progress,
+    ApprovalRequested,
+    OperatorSubscribed,
+    TapRemoved,
+)
 _INTERRUPTIONS = (ModelFailed, Cancelled, LimitHit, RunFinished)
+_ANSWER_ENDS = (ModelAnswered, *_INTERRUPTIONS)
 
 
 class Hub(Protocol):
@@ -66,19 +77,28 @@ class Feed:
         self._written = recorded
         self._lock = threading.RLock()
         self._text = {kind: PieceRedactor(bus.redactor) for kind in (TextDelta, ReasoningDelta)}
+        self._arguments: dict[int, ArgumentsRedactor] = {}
+        """Of the calls that the model is writing, by their numbers in the answer."""
 
     def publish(self, item: Item) -> None:
         """Publish an item. Never raises for what readers do, and never waits for them."""
         with self._lock:
             if isinstance(item, TextDelta | ReasoningDelta):
-                self._publish_piece(type(item), lambda pieces: pieces.add(item.text))
+                pieces = self._text[type(item)]
+                self._publish_piece(type(item), lambda: pieces.add(item.text))
+                return
+            if isinstance(item, ArgumentsDelta):
+                self._publish_arguments(item)
                 return
             if isinstance(item, ModelAnswered):
-                for kind in self._text:
-                    self._publish_piece(kind, PieceRedactor.finish)
+                for kind, pieces in self._text.items():
+                    self._publish_piece(kind, pieces.finish)
             elif isinstance(item, _INTERRUPTIONS):
                 for pieces in self._text.values():
                     pieces.drop()
+            if isinstance(item, _ANSWER_ENDS):
+                # The answer has the arguments whole: what is still held of them is not missed.
+                self._arguments.clear()
             self._publish(item, self._bus.redactor)
 
     def on_flush(self) -> None:
@@ -100,10 +120,22 @@ class Feed:
         """The session's current position."""
         return f"{self.place}~{self._written}~{self.epoch}"
 
-    def _publish_piece(self, kind: type[_Text], take: Callable[[PieceRedactor], str]) -> None:
+    def _publish_arguments(self, item: ArgumentsDelta) -> None:
+        redactor = self._arguments.get(item.call)
+        if redactor is None:
+            redactor = self._arguments[item.call] = ArgumentsRedactor(self._bus.redactor)
         try:
-            shown = take(self._text[kind])
-        except Exception:  # noqa: BLE001  boundary: a redactor that fails withholds the piece, which `_out` reports
+            shown = redactor.add(item.text)
+        except Exception:  # noqa: BLE001  boundary: a redactor that fails withholds the piece, which `_publish` reports
+            self._publish(ArgumentsPiece(item.call, item.tool), _Withhold())
+            return
+        for name, text in shown:
+            self._publish(ArgumentsPiece(item.call, item.tool, name, text), _PassThrough())
+
+    def _publish_piece(self, kind: type[_Text], take: Callable[[], str]) -> None:
+        try:
+            shown = take()
+        except Exception:  # noqa: BLE001  boundary: a redactor that fails withholds the piece, which `_publish` reports
             self._publish(kind(""), _Withhold())
         else:
             if shown:
