@@ -69,7 +69,7 @@ HEAVY = {
     "tree_sitter_bash": {"toolkits"},
     "click": {"cli", "console", "servers", "runtime.options", "runtime.lazy_group"},
     "rich": {"cli"},
-    "markdown_it": {"cli.chat"},
+    "markdown_it": {"cli.chat", "console.markdown"},
     "pygments": {"cli.chat"},
     "prompt_toolkit": {"cli"},
     "cryptography": {"storage.audit.signing"},

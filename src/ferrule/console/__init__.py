@@ -3,6 +3,7 @@
 Packages: `pages`.
 
 Modules: `app`, `artifact_views`, `assemblies`, `call_cards`, `charts`, `command`, `entries`,
-`html`, `navigation`, `questions`, `run_chart`, `schema_form`, `open_sessions`, `setup`, `state`,
-`statistics`, `stream`, `timeline`, `timeline_cache`, `tool_trials`, `users`, `viewer`.
+`html`, `invisible_marks`, `markdown`, `navigation`, `open_sessions`, `questions`, `run_chart`,
+`schema_form`, `setup`, `state`, `statistics`, `stream`, `timeline`, `timeline_cache`,
+`tool_trials`, `users`, `viewer`.
 """
