@@ -192,7 +192,8 @@ def test_nothing_hides_in_what_a_person_approves(
 def in_a_transcript(text: str) -> str:
     events = (SessionOpened("local:m"), RunStarted(text))
     records = [
-        JournalRecord("s", number, 0, "r", event, "") for number, event in enumerate(events, 1)
+        JournalRecord("s", number, 0, "r", event, "", "t", "u")
+        for number, event in enumerate(events, 1)
     ]
     return (
         "".join(write_transcript(records))

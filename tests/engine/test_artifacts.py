@@ -261,6 +261,16 @@ async def test_a_session_that_goes_on_reads_what_it_kept_before(tmp_path: Path) 
     journal.close()
 
 
+@pytest.mark.proves("artifacts.fetch")
+async def test_a_part_has_at_least_one_byte() -> None:
+    session, result = await one(agent(mode="default"), "text", size=500_000)
+    ref = result.data["artifact"]
+    fetched = await session.call("artifact_fetch", ref=ref, max_bytes=1)
+    assert fetched.success and len(fetched.data["content"]) == 1
+    none = await session.call("artifact_fetch", ref=ref, max_bytes=0)
+    assert not none.success and "max_bytes" in (none.error_message or "")
+
+
 @pytest.mark.proves("artifacts.gate-not-again")
 async def test_reading_parts_asks_nobody_and_is_never_kept_itself() -> None:
     session, result = await one(agent(mode="default"), "text", size=500_000)

@@ -785,3 +785,24 @@ async def test_a_session_forks_itself_behind_a_run() -> None:
     await session.run("second")
     forked = ours.resume(session.fork(1))
     assert [message.text for message in forked.history] == ["first", "one"]
+
+
+class Closing(Scripted):
+    """A model client that counts how often it was closed."""
+
+    closes = 0
+
+    async def close(self) -> None:
+        self.closes += 1
+        await super().close()
+
+
+@pytest.mark.proves("session.run-sync-disconnects")
+def test_a_run_without_an_event_loop_leaves_no_connection_behind() -> None:
+    model = Closing([says("one")])
+    assert Agent(model, **grouped(journal=":memory:")).run_sync("go").text == "one"
+    assert model.closes == 1
+    broken = Closing([fails(ProviderError("no server"))])
+    with pytest.raises(ProviderError):
+        Agent(broken, **grouped(journal=":memory:")).run_sync("go")
+    assert broken.closes == 1

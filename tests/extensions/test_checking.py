@@ -393,6 +393,27 @@ async def test_a_workspace_is_checked_without_trust_and_gets_none(
     assert (await check_workspace(root, pool=shared_workers)).problems == first.problems
 
 
+@pytest.mark.proves("tools-check.script")
+@pytest.mark.parametrize(
+    "line",
+    ['if "path" in args: return args["path"]', 'args["path"] = "a"'],
+    ids=["tested", "assigned"],
+)
+async def test_an_optional_parameter_that_the_script_looks_after_is_no_warning(
+    line: str, shared_workers: WorkerPool
+) -> None:
+    text = f"""
+    parameters:
+      path: {{ type: string }}
+    script: |
+      def run(args):
+          {line}
+          return args["path"]
+    """
+    problems = shown(await check_tool(front(text), "t.md", pool=shared_workers))
+    assert not [one for one in problems if "may be left out" in one]
+
+
 @pytest.mark.proves("validate.everything-at-once")
 async def test_what_is_shadowed_and_what_is_a_link_are_warnings(
     tmp_path: Path, shared_workers: WorkerPool

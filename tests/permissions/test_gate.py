@@ -39,6 +39,16 @@ def test_risk_decides_where_no_rule_does(gate: BuildGate, tools: SimpleNamespace
         assert decided.decide(tool, {"path": "a"}).verdict == "ask"
 
 
+@pytest.mark.proves("gate.protected-names")
+def test_what_may_be_read_and_not_written_is_refused_for_writing_alone(
+    gate: BuildGate, tools: SimpleNamespace
+) -> None:
+    decided = gate(mode="bypassPermissions")
+    for path in (".git/HEAD", ".gitmodules"):
+        assert decided.decide(tools.read, {"path": path}).verdict == "allow"
+        assert decided.decide(tools.write, {"path": path}).verdict == "deny"
+
+
 @pytest.mark.proves("gate.reads")
 def test_reads_that_name_what_they_read_are_free_where_a_person_sees_them(
     gate: BuildGate, tools: SimpleNamespace

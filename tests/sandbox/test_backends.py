@@ -249,6 +249,15 @@ def test_no_aspect_is_claimed_where_nobody_tried_it(platform: str) -> None:
     assert {one.protection for one in raised.value.missing} == DEFAULT_REQUIRED
 
 
+@pytest.mark.proves("sandbox.backend.untried")
+def test_what_a_mac_does_about_processes_and_memory_is_said() -> None:
+    probes = Probes(platform="darwin", seatbelt=True)
+    (seatbelt,) = [one for one in available_backends(POLICY, probes) if one.name == "seatbelt"]
+    reasons = seatbelt.protections.mechanisms
+    assert "leftover processes are found and ended" in reasons[Protection.PROCESSES]
+    assert "does not limit memory" in reasons[Protection.MEMORY]
+
+
 @pytest.mark.proves("sandbox.backend.preview")
 def test_a_preview_without_a_copy_on_write_view_is_a_gap() -> None:
     with pytest.raises(MissingProtections, match="EPERM"):

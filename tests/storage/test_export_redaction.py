@@ -42,7 +42,10 @@ def test_no_export_of_redacted_records_holds_a_secret() -> None:
 
 @pytest.mark.proves("redaction.exports")
 def test_records_that_come_from_no_journal_are_redacted_too() -> None:
-    made = [JournalRecord("s1", seq, 0, "r1", event, "") for seq, event in enumerate(EVENTS, 1)]
+    made = [
+        JournalRecord("s1", seq, 0, "r1", event, "", "t", "u")
+        for seq, event in enumerate(EVENTS, 1)
+    ]
     found = list(redact_records(made, Redactor()))
     assert [type(record.event) for record in found] == [type(event) for event in EVENTS]
     text = "".join(record.body for record in found)
@@ -53,7 +56,8 @@ def test_records_that_come_from_no_journal_are_redacted_too() -> None:
 def test_what_is_no_secret_stays_as_the_journal_has_it() -> None:
     odd = '{"input": "go",  "model": "openai:x", "of": "a later version"}'
     (found,) = redact_records(
-        [JournalRecord("s1", 1, 0, "r1", RunStarted("go", "openai:x"), "", body=odd)], Redactor()
+        [JournalRecord("s1", 1, 0, "r1", RunStarted("go", "openai:x"), "", "t", "u", odd)],
+        Redactor(),
     )
     assert found.body == odd
 

@@ -102,6 +102,21 @@ def test_what_was_copied_loosely_fits_by_its_grade_and_the_rest_of_the_place_sta
     assert (applied.replacements[0][0].grade, applied.text) == (grade, after)
 
 
+@pytest.mark.proves("edits.not-guessed")
+def test_the_place_that_is_shown_is_the_one_where_most_lines_fit() -> None:
+    # The longest line is like one of the first block; all other lines are those of the second.
+    text = (
+        "first = compute_everything_at_once(alpha, beta)\n"
+        + "pad\n" * 3
+        + "open()\nsecond = compute(gamma)\nclose()\n"
+    )
+    old = "open()\nsecond = compute_everything_at_once(alpha, gamma)\nclose()\n"
+    with pytest.raises(ToolFailed) as refused:
+        apply(text, (old, "x"))
+    assert "second = compute(gamma)" in str(refused.value)
+    assert "alpha, beta" not in str(refused.value)
+
+
 def test_bytes_that_are_not_utf8_fit_the_character_that_a_reading_shows_and_stay() -> None:
     text = lines.decode(b"na\xefve = 1\n")
     applied = apply(text, ("na\ufffdve = 1", "na\ufffdve = 2"))

@@ -596,6 +596,18 @@ def test_naming_a_secret_in_git_is_refused(secret_root: Path, command: str) -> N
 
 
 @pytest.mark.proves("git.secrets")
+def test_a_name_that_is_no_commit_is_told_apart_from_one_that_is_off_limits(
+    secret_root: Path,
+) -> None:
+    missing = refusal(secret_root, "log", "gone.txt")
+    assert missing.error_type is ErrorType.NOT_FOUND
+    assert "`gone.txt` is neither a commit nor a file" in missing.message
+    secret = refusal(secret_root, "log", ".env")
+    assert secret.error_type is ErrorType.PERMISSION_DENIED
+    assert "neither" not in secret.message
+
+
+@pytest.mark.proves("git.secrets")
 @pytest.mark.parametrize(
     "search", [["-S", "hunter1"], ["-G", "hunter"], ["-Shunter2", "--pickaxe-all"]]
 )

@@ -742,6 +742,6 @@ class JournalRecord(NamedTuple):
     run: str
     event: Event
     hash: str
-    tenant: str = ""
-    user: str = ""
+    tenant: str
+    user: str
     body: str = ""

@@ -13,6 +13,7 @@ from ferrule import (
     Agent,
     ConfigError,
     Context,
+    Identity,
     Limits,
     ProviderError,
     RunCancelled,
@@ -20,7 +21,8 @@ from ferrule import (
     SubAgent,
     tool,
 )
-from ferrule.core.events import Usage
+from ferrule.core.calls import ToolCall, ToolResult
+from ferrule.core.events import ModelAnswered, RunStarted, SessionOpened, ToolAnswered, Usage
 from ferrule.engine.event_bus.bus import Bus
 from ferrule.engine.event_bus.events import BusEvent
 from ferrule.engine.telemetry.names import CONTENT, LATEST, Attribute, Metric, provider_and_model
@@ -260,6 +262,18 @@ async def test_tokens_and_durations_are_measured() -> None:
     (tokens_in, _) = metrics[Metric.TOKENS]
     assert list(tokens_in.explicit_bounds)[:4] == [1, 4, 16, 64]
     assert list(chat.explicit_bounds)[:4] == [0.01, 0.02, 0.04, 0.08]
+
+
+@pytest.mark.proves("telemetry.tool-duration")
+async def test_a_tool_s_time_is_measured_in_seconds() -> None:
+    seen = Collected()
+    feed = seen.bus.feed(Identity("local", "ada", "s1", "r1"))
+    feed.publish(SessionOpened(model="openai:gpt-test"))
+    feed.publish(RunStarted("go"))
+    feed.publish(ModelAnswered("", (ToolCall("c1", "add", "{}"),), stop="calls"))
+    feed.publish(ToolAnswered(ToolResult("c1", "add", True, 5, duration_ms=2500)))
+    (called,) = seen.metrics()[Metric.TOOL_DURATION]
+    assert called.sum == 2.5
 
 
 @pytest.mark.proves("telemetry.opt-in")

@@ -124,6 +124,7 @@ async def test_a_script_for_the_known_contract_works_unchanged(tmp_path: Path) -
         ({"command": "no-such-program-here", "args": ["x"]}, "no program"),
         ({"command": "/etc/passwd", "args": ["x"]}, "it failed"),
         ({"command": "exit 3"}, "ended with 3"),
+        ({"command": "echo no disk >&2; exit 3"}, "ended with 3: no disk"),
         ({"command": "kill -9 $$"}, "SIGKILL"),
         ({"command": "exec sleep 600", "timeout": 0.3}, "no answer within"),
         ({"command": "head -c 70000 /dev/zero"}, "the bound is"),

@@ -68,6 +68,21 @@ def test_a_schema_becomes_fields_of_the_right_kind_with_what_must_be_given_first
 
 
 @pytest.mark.proves("console.tools.form")
+@pytest.mark.parametrize(
+    ("shape", "hint"),
+    [
+        ({"type": "string", "format": "date"}, "date"),
+        ({"type": "string", "minLength": 2, "pattern": "^a"}, "at least 2 characters, like ^a"),
+        ({"type": "number", "exclusiveMinimum": 0, "maximum": 7}, "more than 0, at most 7"),
+        ({"type": "integer", "exclusiveMaximum": 3}, "less than 3"),
+    ],
+)
+def test_a_field_says_what_its_schema_asks_of_it(shape: dict[str, Any], hint: str) -> None:
+    (field,) = build_fields({"type": "object", "properties": {"value": shape}})
+    assert field.hint == hint
+
+
+@pytest.mark.proves("console.tools.form")
 @given(
     st.fixed_dictionaries(
         {"text": st.text(), "count": st.integers()},

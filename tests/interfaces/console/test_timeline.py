@@ -95,6 +95,12 @@ def test_what_changed_behind_a_place_is_all_that_a_page_misses(
 
 
 @pytest.mark.proves("console.news")
+def test_an_entry_has_the_time_of_its_event_in_milliseconds() -> None:
+    timeline = fed(Timeline(), [SessionOpened(model="m"), RunStarted("go"), Noticed("t", "x")])
+    assert [entry.time for entry in timeline.entries] == [2000, 3000]
+
+
+@pytest.mark.proves("console.news")
 @given(st.lists(happenings, max_size=25), st.integers(0, 25))
 def test_an_event_that_comes_twice_changes_nothing(events: list[Event], again: int) -> None:
     events = [SessionOpened(model="m"), *events]

@@ -347,6 +347,14 @@ def test_any_single_change_of_an_export_is_named_at_its_line_and_event(
 
 
 @pytest.mark.proves("audit.verify.export")
+def test_an_audit_export_says_at_its_end_how_much_it_holds(audit_lines: list[str]) -> None:
+    records = [json.loads(line) for line in audit_lines]
+    kinds = [record.get("type") for record in records]
+    assert (records[-1]["sessions"], records[-1]["calls"]) == (1, kinds.count("call"))
+    assert kinds.count("session") == 1 and kinds.count("call") > 1
+
+
+@pytest.mark.proves("audit.verify.export")
 @examples(100)
 @given(draw=st.randoms(use_true_random=False))
 def test_any_single_change_of_an_audit_export_is_named_at_its_line(
@@ -397,6 +405,7 @@ def test_exports_without_a_seal_are_checked_but_nothing_shows_where_they_end(
         path.write_text("".join(lines))
         (finding,) = verify_file(path).findings
         assert "line 1" in finding.text and "no seal" in finding.text
+        assert (finding.session, finding.event) == ("", 0), "it is about the file"
     path.write_text("".join([*old[:3], old[3].replace("time", "tome"), *old[4:]]))
     assert "line 4" in verify_file(path).findings[0].text
 

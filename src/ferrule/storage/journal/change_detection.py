@@ -74,7 +74,6 @@ class SqliteChangeDetector:
             self._closed = True
             if self._db is not None:
                 self._db.close()
-                self._db = None
 
 
 def create_change_detector(journal: Journal) -> ChangeDetector:
