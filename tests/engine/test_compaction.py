@@ -284,22 +284,6 @@ async def test_turned_off_it_only_says_that_the_window_is_nearly_full() -> None:
     assert "of the model's window; nothing is left out" in told
 
 
-@pytest.mark.proves("compaction.off")
-async def test_turned_off_the_window_is_not_measured_again_once_it_was_said() -> None:
-    class Asked(Worker):
-        looked = 0
-
-        async def capabilities(self) -> Capabilities:
-            self.looked += 1
-            return await super().capabilities()
-
-    short = Asked(6, window=WINDOW)
-    long = Asked(7, window=WINDOW)
-    for model_client in (short, long):
-        await worked(model_client, context={"compact": "off"})
-    assert short.looked == long.looked
-
-
 @pytest.mark.proves("compaction.cheap")
 async def test_far_from_full_nothing_is_looked_up() -> None:
     class Asked(Worker):

@@ -9,11 +9,25 @@ import pytest
 
 from ferrule import ArgumentsDelta, TextDelta
 from ferrule.cli.chat.file_references import complete_path, find_open_reference, find_references
+from ferrule.cli.chat.prompt import wants_completion
 from ferrule.cli.chat.slash_commands import next_mode
 from ferrule.cli.chat.status import RunStatus
 from ferrule.cli.tool_cards import describe_partial_call, describe_rest
 from ferrule.core.events import CallEvaluated, ModelAnswered, RunStarted, Usage
 from ferrule.engine.context.usage import ContextUsage
+
+
+@pytest.mark.proves("chat.completion")
+def test_a_list_opens_by_itself_for_commands_and_paths_alone() -> None:
+    wanted = {
+        "/": True,
+        "/mo": True,
+        "/model x": False,
+        "see @src/a": True,
+        "see a": False,
+        "": False,
+    }
+    assert {text: wants_completion(text) for text in wanted} == wanted
 
 
 @pytest.mark.proves("chat.status")

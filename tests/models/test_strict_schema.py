@@ -35,6 +35,20 @@ def sent(strict: CompiledSchema) -> Any:
 
 
 @pytest.mark.proves("strict.report")
+def test_a_reference_is_sent_as_a_reference() -> None:
+    node = {"type": "object", "properties": {"x": {"type": "number"}}, "required": ["x"]}
+    found = sent(
+        compiled(
+            properties={"a": {"$ref": "#/$defs/N"}, "b": {"type": "integer"}},
+            required=["a"],
+            additionalProperties=False,
+            **{"$defs": {"N": {**node, "additionalProperties": False}}},
+        )
+    )
+    assert found["properties"]["a"] == {"$ref": "#/$defs/N"}
+
+
+@pytest.mark.proves("strict.report")
 def test_a_schema_in_the_subset_is_sent_as_it_stands() -> None:
     text = '{"type":"object","properties":{"x":{"type":"string"}},"required":["x"],"additionalProperties":false}'
     found = compile_strict(text)

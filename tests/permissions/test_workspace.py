@@ -795,6 +795,19 @@ def test_a_file_swapped_for_a_link_while_it_is_used_never_leads_out(
     assert SECRET not in seen
 
 
+@pytest.mark.proves("workspace.listing-hides")
+def test_a_folder_that_may_be_read_and_not_written_is_listed(workspace: Workspace) -> None:
+    (workspace.root / ".vscode").mkdir()
+    (workspace.root / ".vscode" / "extensions.json").write_bytes(b"{}")
+    assert [entry.name for entry in workspace.walk(".vscode", hidden=True)] == ["extensions.json"]
+
+
+@pytest.mark.proves("workspace.not-found")
+def test_a_file_in_the_middle_of_a_path_is_no_link(workspace: Workspace) -> None:
+    failure = refused(lambda: workspace.read("a.txt/x"))
+    assert "link" not in failure.message
+
+
 # Both ways agree
 
 

@@ -33,6 +33,7 @@ from ferrule.sandbox.backends.selection import (
 from ferrule.sandbox.policy import (
     ALL_PROTECTIONS,
     DEFAULT_REQUIRED,
+    AppliedProtections,
     Enforcement,
     Protection,
     ResourceLimits,
@@ -247,6 +248,15 @@ def test_no_aspect_is_claimed_where_nobody_tried_it(platform: str) -> None:
     with pytest.raises(MissingProtections) as raised:
         choose_backend(POLICY, probes, startable=EVERY)
     assert {one.protection for one in raised.value.missing} == DEFAULT_REQUIRED
+
+
+@pytest.mark.proves("sandbox.record")
+def test_what_confined_a_command_is_recorded_by_protection() -> None:
+    enforcement = dict.fromkeys(Protection, Enforcement.NO) | {Protection.NETWORK: Enforcement.YES}
+    record = AppliedProtections("landlock", enforcement).as_record()
+    assert set(record) == {"kind", "enforced", "not_enforced"}
+    assert (record["kind"], record["enforced"]) == ("landlock", ["network"])
+    assert "network" not in str(record["not_enforced"])
 
 
 @pytest.mark.proves("sandbox.backend.untried")

@@ -139,6 +139,13 @@ def memory() -> ObjectStore:
     return MemoryStore()
 
 
+@pytest.mark.proves("artifacts.round-trip")
+def test_a_media_type_is_kept_up_to_a_bound() -> None:
+    artifacts = ObjectArtifactStore(memory())
+    kept = artifacts.put(MINE, [b"x"], mime="a/" + "b" * 300)
+    assert artifacts.find(MINE, kept.reference).mime == "a/" + "b" * 198
+
+
 @pytest.mark.proves("objects.streamed")
 @pytest.mark.parametrize("size", [PART_BYTES - 1, PART_BYTES, PART_BYTES + 1, LARGE])
 def test_what_is_more_than_a_part_is_uploaded_in_parts_and_leaves_no_draft(size: int) -> None:

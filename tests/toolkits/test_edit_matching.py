@@ -102,6 +102,12 @@ def test_what_was_copied_loosely_fits_by_its_grade_and_the_rest_of_the_place_sta
     assert (applied.replacements[0][0].grade, applied.text) == (grade, after)
 
 
+@pytest.mark.proves("edits.grades")
+def test_where_line_endings_alone_differ_trailing_blanks_are_replaced_with_the_rest() -> None:
+    applied = apply("x\r\na  \nz\n", ("x\na  ", "y"))
+    assert (applied.replacements[0][0].grade, applied.text) == ("line endings", "y\nz\n")
+
+
 @pytest.mark.proves("edits.not-guessed")
 def test_the_place_that_is_shown_is_the_one_where_most_lines_fit() -> None:
     # The longest line is like one of the first block; all other lines are those of the second.

@@ -65,7 +65,7 @@ class Options(TypedDict):
 
 
 class OldOptions(typing.TypedDict, total=False):
-    deep: bool
+    deep: Annotated[bool, Field(description="Whether to look below.")]
 
 
 def properties(made: Tool) -> dict[str, Any]:

@@ -165,7 +165,11 @@ def _make_keys(next_mode: Callable[[], None]) -> KeyBindings:
 
 
 def _completes_while_typing() -> bool:
-    before = get_app().current_buffer.document.text_before_cursor
+    return wants_completion(get_app().current_buffer.document.text_before_cursor)
+
+
+def wants_completion(before: str) -> bool:
+    """Return whether a list opens by itself behind this text: for commands and for `@path`."""
     if before.startswith("/") and " " not in before:
         return True
     return find_open_reference(before) is not None
