@@ -178,6 +178,16 @@ def test_every_kind_of_type_becomes_a_schema_that_accepts_good_arguments(
     says_the_schema: Any,
 ) -> None:
     assert says_the_schema(everything, GOOD)
+
+
+@pytest.mark.proves("tools.every-type")
+def test_what_a_typed_dict_says_of_its_members_is_in_the_schema() -> None:
+    @tool
+    def look(old: OldOptions) -> str:
+        """Look."""
+        return str(old)
+
+    assert "Whether to look below." in look.schema_json()
     checked = everything.arguments.check(GOOD)
     assert (checked.problems, checked.repairs) == ([], [])
     values = checked.values

@@ -21,6 +21,7 @@ from ferrule.permissions.safe_mode import SafeMode
 from ferrule.sandbox.sandbox import Sandbox, unconfined_sandbox
 from ferrule.toolkits.commands import CommandPolicy, plan_command, run_command
 from ferrule.tools.context import Context
+from ferrule.tools.result_facts import take_facts
 
 OPEN = CommandPolicy(safe_mode=SafeMode(on=False))
 SHELL = CommandPolicy(shell_allowed=True, safe_mode=SafeMode(on=False))
@@ -48,6 +49,14 @@ def run(folder: Path, command: object, policy: CommandPolicy | None = OPEN, **mo
     checked = run_command.arguments.check({"command": command, **more})
     assert not checked.problems, checked.problems
     return asyncio.run(run_command.handler(**checked.values, context=context(folder, policy)))
+
+
+@pytest.mark.proves("command.facts")
+def test_a_program_learns_the_exit_status_beside_the_text(folder: Path) -> None:
+    around = context(folder, OPEN)
+    asyncio.run(run_command.handler([sys.executable, "-c", "raise SystemExit(3)"], context=around))
+    facts = take_facts(around, "call_1")
+    assert facts is not None and facts["exit_code"] == 3
 
 
 def refusal(
