@@ -115,6 +115,13 @@ async def test_a_descriptor_can_be_its_standard_input(plain_sandbox: Sandbox) ->
     assert (ended.exit_code, str(text)) == (0, "got one\ntwo\n")
 
 
+@pytest.mark.proves("sandbox.server-apart")
+async def test_a_signal_of_the_terminal_does_not_reach_the_server(plain_sandbox: Sandbox) -> None:
+    await says(plain_sandbox, "true")
+    assert plain_sandbox.server_pid is not None
+    assert os.getsid(plain_sandbox.server_pid) != os.getsid(0)
+
+
 async def test_the_next_command_runs_although_the_server_was_killed(plain_sandbox: Sandbox) -> None:
     await says(plain_sandbox, "true")
     killed = plain_sandbox.server_pid

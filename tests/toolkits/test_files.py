@@ -238,7 +238,7 @@ def test_bytes_that_are_not_utf8_are_marked_with_a_note_and_kept_by_edits(
 
 @pytest.mark.proves("files.binary")
 @pytest.mark.parametrize("tool", ["read_file", "read_file_tail", "edit_file", "replace_lines"])
-@pytest.mark.parametrize("data", [b"\x7fELF\0\0", "text".encode("utf-16")])
+@pytest.mark.parametrize("data", [b"\x7fELF\0\0", "text".encode("utf-16"), "漢字".encode("utf-16")])
 def test_a_binary_file_is_a_parse_error(
     context: Context, root: Path, tool: str, data: bytes
 ) -> None:

@@ -226,6 +226,21 @@ async def test_an_answer_that_cannot_be_read_is_a_no(result: Any) -> None:
 
 
 @pytest.mark.proves("acp.permission")
+async def test_the_model_is_told_that_a_person_said_no_and_nothing_after_a_yes() -> None:
+    chosen = "reject"
+
+    async def editor(params: Any) -> Any:
+        return {"outcome": {"outcome": "selected", "optionId": chosen}}
+
+    approver = EditorApprover("s1", editor, user="ada", workspace=None)
+    answer = await approver.ask(asked("run_command", OFFERS, command="x"))
+    assert (answer.choice, answer.note) == ("deny", "denied by a person")
+    chosen = "once"
+    answer = await approver.ask(asked("run_command", OFFERS, command="x"))
+    assert (answer.choice, answer.note) == ("once", "")
+
+
+@pytest.mark.proves("acp.permission")
 async def test_a_sub_agents_question_carries_its_own_session() -> None:
     seen: list[Any] = []
 
