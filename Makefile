@@ -15,7 +15,7 @@ export PIP_ROOT_USER_ACTION := ignore
 export PYTHONDONTWRITEBYTECODE :=
 
 .DEFAULT_GOAL := help
-.PHONY: help venv demo shape test lint types unit promises bench bench-peers bus soak attacks streams crash replays scale subscribers files docs screens readme site eval mcp-servers edits faults outputs coming-from clean options ordinary options-oracle marks mutants fuzz
+.PHONY: help venv demo shape test lint types unit promises bench bench-peers bus soak attacks streams crash replays scale subscribers files docs screens readme site eval mcp-servers foreign edits faults outputs coming-from clean options ordinary options-oracle marks mutants fuzz
 
 help: ## what can be made
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 14
@@ -125,6 +125,9 @@ site: $(READY) ## the documentation as a site, in build/site; a dead link ends i
 
 mcp-servers: $(READY) ## real MCP servers from npm and PyPI, from the blocks of their READMEs: started confined, listed, called
 	PATH="$$PATH:$(CURDIR)/$(BIN)" $(BIN)/python evals/mcp_servers.py $(ARGS)
+
+foreign: $(READY) ## published hooks for Claude Code as their READMEs set them up, and the tables of docs/foreign-material.md (ARGS="hooks cchooks -v")
+	PYTHONPATH=evals $(BIN)/python -m foreign $(ARGS)
 
 eval: $(READY) ## how well models call tools
 	$(BIN)/python evals/run.py

@@ -82,6 +82,7 @@ def own_folders(homes: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     home = numbered(homes, "")
     monkeypatch.setenv("FERRULE_STATE", str(home / "state"))
     monkeypatch.setenv("FERRULE_CONFIG", str(home / "config"))
+    monkeypatch.setenv("CLAUDE_CONFIG_DIR", str(home / "claude"))
     proxies = ("HTTP_PROXY", "HTTPS_PROXY", "http_proxy", "https_proxy")
     for name in (*VARIABLES_OF_PROVIDERS, *proxies):
         monkeypatch.delenv(name, raising=False)

@@ -42,6 +42,10 @@ class ExtensionAccess:
     hosts: tuple[str, ...] = ()
     policy: SandboxPolicy | None = None
     """What hook commands may do. Default: the workspace, and no network."""
+    passed_on: tuple[str, ...] = ()
+    """Names of variables that hook commands get although they look like secrets."""
+    claude_folder: Path | None = None
+    """The person's folder of Claude Code; None leaves out the hooks that were written for it."""
 
 
 @dataclass(slots=True)
@@ -107,8 +111,10 @@ def load_extensions(
     hooks = load_hooks(
         snapshot,
         settings_folder=settings_folder,
+        claude_folder=access.claude_folder,
         hosts=access.hosts,
         policy=access.policy,
+        passed_on=access.passed_on,
         pool=pool,
         messages=environment.messages,
     )

@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, cast
 
 from ferrule import connectors
@@ -457,13 +458,16 @@ def _load_extensions(
         for name, data in repository.files.items()
     )
     python = settings["tools.python"]
-    if not in_repository and not python and not any((own / name).exists() for name in _OWN):
+    claude = _find_claude_folder() if settings["hooks.claude"] else None
+    has_own = any((own / name).exists() for name in _OWN)
+    if not (in_repository or python or has_own or _has_claude_hooks(claude)):
         return None
     from ferrule.extensions.extensions import ExtensionAccess, load_extensions
     from ferrule.extensions.tool_files.python_tools import PythonSources
 
     domains = tuple(settings["network.allowed_domains"] or ())
-    reach = ExtensionAccess(domains, tuple(settings["hooks.hosts"]), confine)
+    hosts = tuple(settings["hooks.hosts"])
+    reach = ExtensionAccess(domains, hosts, confine, tuple(settings["env.allow"]), claude)
     return load_extensions(
         repository,
         shipped=shipped_tools,
@@ -472,6 +476,17 @@ def _load_extensions(
         register=settings["tools.register"],
         python=PythonSources(python, settings.origin("tools.python").where),
     )
+
+
+def _find_claude_folder() -> Path:
+    return Path(os.environ.get("CLAUDE_CONFIG_DIR") or Path.home() / ".claude")
+
+
+def _has_claude_hooks(folder: Path | None) -> bool:
+    try:
+        return folder is not None and b'"hooks"' in (folder / "settings.json").read_bytes()
+    except OSError:
+        return False
 
 
 def _registration_limits(

@@ -44,7 +44,13 @@ from .settings.yaml_tree import parse_yaml
 PROJECT_FILE = ".ferrule/ferrule.yaml"
 """The settings of a repository."""
 COVERED_NAMES = (".ferrule", ".harness", ".mcp.json", "harness.md", "ferrule.yaml", "ferrule.yml")
-"""All that Ferrule reads as configuration is in one of these or in a Python file that they name."""
+"""What Ferrule reads as configuration is in one of these or in a Python file that they name.
+
+Hooks in `CLAUDE_SETTINGS` come on top of that, with the scripts in `.claude/hooks`.
+"""
+CLAUDE_SETTINGS = (".claude/settings.json", ".claude/settings.local.json")
+"""Settings of Claude Code. They are configuration here only where they have hooks."""
+_CLAUDE_HOOKS = ".claude/hooks"
 MAX_FILES = 2_000
 MAX_BYTES = 16 * 1024 * 1024
 MAX_DEPTH = 16
@@ -243,6 +249,7 @@ def _scan(root: str) -> tuple[dict[str, bytes], dict[str, str]]:
     try:
         for name in COVERED_NAMES:
             _read(base, name, name, files, links, 0)
+        _read_claude_hooks(base, files, links)
         for name in find_python_files(files.get(PROJECT_FILE, b"")):
             if name not in files:
                 _read_below(base, name, files, links)
@@ -275,6 +282,19 @@ def is_python_file(name: str) -> bool:
     """Return whether an entry of `tools.python` plainly names a file below the folder."""
     parts = name.split("/")
     return name.endswith(".py") and not {"", ".", "..", "~"} & set(parts) and "\0" not in name
+
+
+def _read_claude_hooks(base: int, files: dict[str, bytes], links: dict[str, str]) -> None:
+    """Read the settings of Claude Code that have hooks, and the scripts beside them."""
+    found: dict[str, bytes] = {}
+    found_links: dict[str, str] = {}
+    for name in CLAUDE_SETTINGS:
+        _read_below(base, name, found, found_links)
+    with_hooks = {name: data for name, data in found.items() if b'"hooks"' in data}
+    if with_hooks:
+        files.update(with_hooks)
+        links.update(found_links)
+        _read_below(base, _CLAUDE_HOOKS, files, links)
 
 
 def _read_below(base: int, path: str, files: dict[str, bytes], links: dict[str, str]) -> None:

@@ -30,7 +30,7 @@ from ferrule.extensions.agents.scripts import delegate_from_script
 from ferrule.extensions.builtins.dispatch import ScriptEnvironment
 from ferrule.extensions.hooks.conditions import parse_condition
 from ferrule.extensions.hooks.decorator import hook
-from ferrule.extensions.hooks.json_contract import build_input
+from ferrule.extensions.hooks.json_contract import HookQuestion
 from ferrule.extensions.tool_files.handlers import make_tool
 from ferrule.extensions.tool_files.tool_file import parse_tool
 from ferrule.models.scripted import calls, says
@@ -307,12 +307,12 @@ async def test_an_agent_of_a_file_runs_with_what_the_file_says(tmp_path: Path) -
 def test_hooks_of_the_contract_read_whose_call_it_is() -> None:
     who = Identity("t", "u", "child", "r")
     call = ToolPre("c", "add", {"a": 1})
-    assert "agent_type" not in build_input(Occasion(call, who))
-    of_agent = build_input(
+    assert "agent_type" not in HookQuestion(Occasion(call, who)).build_input()
+    of_agent = HookQuestion(
         Occasion(ToolPre("c", "add", {"a": 1}, agent_type="reader", agent_id="child"), who)
-    )
+    ).build_input()
     assert (of_agent["agent_type"], of_agent["agent_id"]) == ("reader", "child")
-    started = build_input(Occasion(DelegationPre("reader", {}, "child"), who))
+    started = HookQuestion(Occasion(DelegationPre("reader", {}, "child"), who)).build_input()
     assert (started["hook_event_name"], started["agent_type"], started["agent_id"]) == (
         "SubagentStart", "reader", "child",
     )  # fmt: skip

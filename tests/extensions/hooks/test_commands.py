@@ -29,7 +29,7 @@ from ferrule.engine.hooks.events import (
 )
 from ferrule.extensions.hooks.claude_settings import HookAccess, parse_hook_settings
 from ferrule.extensions.hooks.commands import HookCommandRunner
-from ferrule.extensions.hooks.json_contract import build_input, parse_output
+from ferrule.extensions.hooks.json_contract import HookQuestion
 from ferrule.extensions.hooks.web_hooks import WebHook
 from ferrule.models.scripted import calls, says
 from ferrule.storage.journal.sqlite import SqliteJournal
@@ -51,14 +51,22 @@ path = given["tool_input"]["file_path"]
 if given["tool_name"] == "Write" and path.endswith(".lock"):
     print("lock files are made by the tools", file=sys.stderr)
     sys.exit(2)
-if path == "old.txt":
+if path.endswith("/old.txt"):
     print(json.dumps({"hookSpecificOutput": {"hookEventName": "PreToolUse", "permissionDecision": "allow",
-        "updatedInput": {**given["tool_input"], "file_path": "new.txt"}}}))
-if path == "crash.txt":
+        "updatedInput": {**given["tool_input"], "file_path": path.replace("old", "new")}}}))
+if path.endswith("crash.txt"):
     raise SystemExit(1)
-if path == "half.txt":
+if path.endswith("half.txt"):
     print('{"decision": ')
 """
+
+
+def build_input(occasion: Occasion) -> dict[str, Any]:
+    return HookQuestion(occasion).build_input()
+
+
+def parse_output(text: str, occasion: Occasion) -> Action:
+    return HookQuestion(occasion).parse_output(text)
 
 
 def configured(
@@ -198,7 +206,7 @@ def test_what_a_hook_reads_has_the_names_of_the_contract_and_our_own() -> None:
         "permission_mode": "default",
         "hook_event_name": "PreToolUse",
         "tool_name": "Write",
-        "tool_input": {"file_path": "a.txt", "content": "x"},
+        "tool_input": {"file_path": "/w/a.txt", "content": "x"},
         "tool_use_id": "c1",
     }
     assert given["ferrule"]["payload"]["arguments"] == {"path": "a.txt", "content": "x"}
@@ -355,7 +363,7 @@ async def test_a_server_judges_a_call() -> None:
 
     async with HttpDouble(answer) as server:
         hook = WebHook(f"{server.url}/judge", ("127.0.0.1",), headers={"x-key": "k"})
-        assert await hook.ask(PRE, 5) == Action("block", "not a.txt")
+        assert await hook.ask(HookQuestion(PRE), 5) == Action("block", "not /w/a.txt")
         assert (server.requests[0].method, server.requests[0].headers["x-key"]) == ("POST", "k")
 
 
@@ -377,7 +385,7 @@ async def test_a_server_that_does_not_answer_properly_is_a_broken_hook(reply: Re
     async with HttpDouble(lambda request: reply) as server:
         hook = WebHook(f"{server.url}/judge", ("127.0.0.1", "localhost", "example.com"))
         with pytest.raises(Exception) as broken:
-            await hook.ask(PRE, 0.5)
+            await hook.ask(HookQuestion(PRE), 0.5)
         assert not isinstance(broken.value, AssertionError)
         assert len(server.requests) == 1
 

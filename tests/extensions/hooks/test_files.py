@@ -265,7 +265,7 @@ def test_settings_in_the_known_shape_are_read_and_mistakes_have_a_place(tmp_path
     put(tmp_path, hooks_dot_json=json.dumps(table))
     found = loaded(tmp_path)
     assert [h.events for h in found.hooks] == [("tool.pre",), ("turn.end",)]
-    assert ["`PreCompact` is never fired here" in str(w) for w in found.warnings] == [True]
+    assert ["`PreCompact` have no effect" in str(w) for w in found.warnings] == [True]
     for text, words in (
         ('{"hooks": {"PreToolUze": []}}', "no such event"),
         ('{"hooks": {"PreToolUse": [{"matcher": "(", "hooks": []}]}}', "not a regular expression"),

@@ -25,7 +25,7 @@ from typing import Any
 
 from ferrule.core.errors import ConfigError
 from ferrule.core.limits import Limits
-from ferrule.engine.delegation.sub_agent import DELEGATE, SubAgent
+from ferrule.engine.delegation.sub_agent import SubAgent
 from ferrule.extensions.front_matter import (
     FileWarning,
     find_unknown_keys,
@@ -36,7 +36,7 @@ from ferrule.extensions.front_matter import (
     parse_document,
     read_output_schema,
 )
-from ferrule.extensions.hooks.json_contract import TOOLS
+from ferrule.extensions.hooks.contract_tools import OWN_NAMES
 from ferrule.permissions.rule_evaluation import MODES
 from ferrule.storage.settings.yaml_tree import Node
 
@@ -64,13 +64,6 @@ _LIMITS = (
 )
 _DECIMAL = ("max_seconds", "max_cost")
 _CLAUDE_MODELS = ("sonnet", "opus", "haiku")
-_CLAUDE_TOOLS = {
-    **{theirs.tool: ours for ours, theirs in TOOLS.items()},
-    "Glob": "file_tree",
-    "MultiEdit": "edit_file",
-    "Task": DELEGATE,
-    "Agent": DELEGATE,
-}
 
 
 def parse_agent(data: bytes, file: str) -> tuple[SubAgent, list[FileWarning]]:
@@ -118,7 +111,7 @@ def _tools(node: Node, name: str) -> tuple[str, ...] | None:
 
 def _own_name(name: str) -> str:
     if not name.startswith("mcp__"):
-        return _CLAUDE_TOOLS.get(name, name)
+        return OWN_NAMES.get(name, name)
     tool = name.removeprefix("mcp__")
     return tool if "__" in tool else f"{tool}__*"
 

@@ -17,6 +17,7 @@ from ferrule.extensions.tool_files.bundles import find_bundle_kind, parse_bundle
 from ferrule.extensions.tool_files.loading import CONFIGURATION_FOLDERS, MAIN_FILES
 from ferrule.extensions.tool_files.tool_file import ToolFile, parse_inline, parse_tool
 from ferrule.storage.settings.yaml_tree import parse_yaml
+from ferrule.storage.trust import CLAUDE_SETTINGS
 
 from .hooks import check_hook, check_hook_table, check_inline_hooks
 from .tool_file import (
@@ -154,6 +155,8 @@ def _is_markdown_in(folder: str, path: str) -> bool:
 
 def _hook_kind(name: str) -> str:
     """Return `table`, `file` or "", by the place."""
+    if name in CLAUDE_SETTINGS:
+        return "table"
     root, rest = _split_root(name)
     if not root:
         return ""

@@ -20,6 +20,7 @@ from ferrule.extensions.hooks.hook_file import parse_hook_node
 from ferrule.extensions.starlark.pool import WorkerPool
 from ferrule.extensions.starlark.script import Script
 from ferrule.storage.settings.yaml_tree import Node, parse_yaml
+from ferrule.storage.trust import CLAUDE_SETTINGS
 
 from .script_text import ScriptText
 from .tool_file import Problem, check_script, convert_error, convert_warnings, make_problem
@@ -77,9 +78,12 @@ async def check_hook_node(
 
 
 def check_hook_table(data: bytes, file: str, *, hosts: Iterable[str] = ()) -> list[Problem]:
-    """Check a `hooks.json`."""
+    """Check a `hooks.json`, or settings of Claude Code."""
     try:
-        return convert_warnings(parse_hook_settings(parse_yaml(data, file), _reach(hosts)).warnings)
+        tree = parse_yaml(data, file)
+        is_foreign = file in CLAUDE_SETTINGS
+        parsed = parse_hook_settings(tree, _reach(hosts), is_foreign=is_foreign)
+        return convert_warnings(parsed.warnings)
     except ConfigError as error:
         return convert_error(error, file)
 

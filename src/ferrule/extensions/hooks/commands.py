@@ -1,16 +1,18 @@
 """Command hooks: programs that read an event as JSON and answer with exit code and standard output.
 
-    exit 0     standard output is parsed as the contract says (`contract.read_output`)
+    exit 0     standard output is parsed as the contract says (`json_contract`)
     exit 2     blocked; standard error is the reason
     others     broken: not found (127), not executable (126), a crash, a signal, a timeout
 
-Commands run in a sandbox of their own (`sandbox`): they see the workspace and the system, reach no
-network, and get a small environment. `$FERRULE_HOOKS` is a folder with a copy of the files in the
-trusted `.ferrule/hooks` and `.harness/hooks`: as they were trusted, whatever has happened to the
-originals since. The originals are hidden from the sandbox, as no tool may touch them.
+Commands run in a sandbox of their own (`sandbox`): they see the workspace, the system and the
+programs that the person's commands need, and reach no network. They get the person's variables,
+those apart that look like secrets and are not let through, and a home of the session's own, where
+what they keep lasts as long as the session. `$FERRULE_HOOKS` is a folder with a copy of the files
+in the trusted `.ferrule/hooks` and `.harness/hooks`: as they were trusted, whatever has happened to
+the originals since. The originals are hidden from the sandbox, as no tool may touch them.
 
 Not protected: a hook whose program is an ordinary file of the workspace can be rewritten by whoever
-may write there.
+may write there, and a secret in a variable with an ordinary name is seen by hooks.
 """
 
 from __future__ import annotations
@@ -19,21 +21,27 @@ import asyncio
 import atexit
 import json
 import os
+import re
 import shutil
 import tempfile
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from ferrule.core.calls import ErrorType
 from ferrule.core.errors import ToolFailed
 from ferrule.engine.hooks.events import Action, NotJson, Occasion
-from ferrule.permissions.child_environment import DEFAULT_PATH, filter_environment
+from ferrule.permissions.child_environment import (
+    DEFAULT_PATH,
+    filter_environment,
+    is_secret_variable,
+)
 from ferrule.sandbox.backends.selection import SandboxBackend
 from ferrule.sandbox.command import Capture, Command, CommandResult
 from ferrule.sandbox.policy import SandboxPolicy
 from ferrule.sandbox.sandbox import Sandbox
 
-from .json_contract import block_with_reason, build_input, parse_output
+from .json_contract import HookQuestion
 
 MAX_OUTPUT = 64 * 1024
 """Bytes of standard output and of standard error.
@@ -41,6 +49,8 @@ MAX_OUTPUT = 64 * 1024
 A hook with more is broken, since its answer would be cut.
 """
 SHELL = "/bin/sh"
+_BASH = "/bin/bash"
+_VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 
 class HookCommandRunner:
@@ -54,6 +64,9 @@ class HookCommandRunner:
         files: The trusted files for `$FERRULE_HOOKS`, by path below it.
         policy: The sandbox policy. Default: the workspace, and no network.
         backend: The sandbox backend. Default: the best one available.
+        readable: A further folder that the hooks read, `~/.claude` for those that live there.
+        variables: Variables for the hooks, which their settings file sets.
+        passed_on: Names of variables that hooks get although they look like secrets.
     """
 
     def __init__(
@@ -63,36 +76,58 @@ class HookCommandRunner:
         *,
         policy: SandboxPolicy | None = None,
         backend: SandboxBackend | None = None,
+        readable: Path | None = None,
+        variables: Mapping[str, str] | None = None,
+        passed_on: Sequence[str] = (),
     ) -> None:
         self._root = Path(root).resolve()
         self._files = dict(files or {})
         self._policy = policy
         self._backend = backend
+        self._readable = readable
+        self._variables = dict(variables or {})
+        self._passed_on = tuple(passed_on)
+        # People write hooks for bash; where there is none, the plain shell has to do.
+        self._shell = _BASH if Path(_BASH).exists() else SHELL
+        self._background: set[asyncio.Task[Action]] = set()
         self._folder: Path | None = None
         self._sandbox: Sandbox | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
         self._start_lock = asyncio.Lock()
 
-    async def ask(self, command: str | Sequence[str], occasion: Occasion, timeout: float) -> Action:
+    async def ask(
+        self, command: str | Sequence[str], question: HookQuestion, timeout: float
+    ) -> Action:
         """Let a command judge an event.
 
         Raises FerruleError, ToolFailed or NotJson if the command is broken.
         """
         out = Capture(MAX_OUTPUT, 0)
         errors = Capture(MAX_OUTPUT, 0)
-        stdin = json.dumps(build_input(occasion), ensure_ascii=False).encode(
+        stdin = json.dumps(question.build_input(), ensure_ascii=False).encode(
             "utf-8", "surrogatepass"
         )
-        ended = await self._run(command, occasion, stdin, out, errors, timeout)
+        ended = await self._run(command, question.occasion, stdin, out, errors, timeout)
         if out.size > MAX_OUTPUT:
             raise NotJson(f"it wrote {out.size} bytes, the bound is {MAX_OUTPUT}")
         if ended.timed_out:
             raise NotJson(f"no answer within {timeout:g} s")
         if ended.exit_code == 0:
-            return parse_output(out.text(), occasion)
+            return question.parse_output(out.text())
         if ended.exit_code == 2:
-            return block_with_reason(errors.text() or out.text(), occasion)
+            return question.block_with_reason(errors.text() or out.text())
         raise NotJson(_failure(ended, errors.text()))
+
+    def start(self, command: str | Sequence[str], question: HookQuestion, timeout: float) -> None:
+        """Tell a command of an event without waiting for it. What it answers has no effect."""
+        task = asyncio.ensure_future(self.ask(command, question, timeout))
+        self._background.add(task)
+        task.add_done_callback(self._forget)
+
+    def _forget(self, task: asyncio.Task[Action]) -> None:
+        self._background.discard(task)
+        if not task.cancelled():
+            task.exception()  # Nobody waits for it: it is not to be reported as lost.
 
     async def _run(
         self,
@@ -104,8 +139,8 @@ class HookCommandRunner:
         timeout: float,
     ) -> CommandResult:
         sandbox = await self._start_sandbox()
-        argv = (SHELL, "-c", command) if isinstance(command, str) else tuple(command)
-        program = SHELL if isinstance(command, str) else self._program(argv[0])
+        argv = (self._shell, "-c", command) if isinstance(command, str) else tuple(command)
+        program = self._shell if isinstance(command, str) else self._program(argv[0])
         directory = os.open(self._root, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         try:
             return await sandbox.run(
@@ -133,13 +168,31 @@ class HookCommandRunner:
         return path
 
     def _environment(self, occasion: Occasion) -> Mapping[str, str]:
+        ordinary = (
+            name
+            for name in os.environ
+            if _VARIABLE.fullmatch(name) and not is_secret_variable(name)
+        )
         variables = {
+            **self._variables,
             "FERRULE_HOOKS": str(self._folder or ""),
             "FERRULE_PROJECT_DIR": str(self._root),
             "CLAUDE_PROJECT_DIR": str(self._root),
+            "CLAUDE_SESSION_ID": occasion.identity.session,
             "FERRULE_EVENT": occasion.event,
         }
-        return filter_environment(os.environ, overrides=variables).values
+        return filter_environment(
+            os.environ, add=(*ordinary, *self._passed_on), overrides=variables
+        ).values
+
+    def _make_policy(self, folder: Path) -> SandboxPolicy:
+        policy = self._policy or SandboxPolicy(self._root)
+        readable = [*policy.readable, str(folder)]
+        names = policy.names
+        if self._readable is not None and self._readable.is_dir():
+            readable.append(str(self._readable))
+            names = names.extend(secret=(".credentials.json",))
+        return replace(policy, readable=tuple(readable), names=names)
 
     async def _start_sandbox(self) -> Sandbox:
         loop = asyncio.get_running_loop()
@@ -151,8 +204,7 @@ class HookCommandRunner:
         async with self._start_lock:
             if self._sandbox is None:
                 folder = self._folder = self._folder or self._copy_files()
-                policy = self._policy or SandboxPolicy(self._root, readable=(str(folder),))
-                self._sandbox = Sandbox(policy, backend=self._backend)
+                self._sandbox = Sandbox(self._make_policy(folder), backend=self._backend)
                 atexit.register(self.close_now)
             return self._sandbox
 
@@ -168,6 +220,8 @@ class HookCommandRunner:
 
     async def close(self) -> None:
         """Stop the running commands and remove the copies."""
+        for task in self._background:
+            task.cancel()
         sandbox, self._sandbox = self._sandbox, None
         if sandbox is not None:
             if self._loop is asyncio.get_running_loop():

@@ -9,19 +9,23 @@
     `hooks:` of harness.md and ferrule.yaml
         the same; in harness.md also the format of Claude Code
 
-The same files are read from the person's own settings folder (`hooks/`, `hooks.json`), which needs
-no trust. Those of a repository do nothing until a person trusts it (`storage.trust`), and what was
-trusted is what runs. An invalid trusted file is an error: an unreadable guard must not disappear
-silently. For the same reason no hook replaces another: all of them apply, whatever they are called
-and wherever they come from.
+    .claude/settings.json  .claude/settings.local.json
+        hooks that were written for Claude Code, as they are (`claude_settings`)
+
+The same files are read from the person's own settings folder (`hooks/`, `hooks.json`) and from
+`~/.claude/settings.json`, which need no trust. Those of a repository do nothing until a person
+trusts it (`storage.trust`), and what was trusted is what runs. An invalid trusted file is an error:
+an unreadable guard must not disappear silently. For the same reason no hook replaces another: all
+of them apply, whatever they are called and wherever they come from.
 """
 
 from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
+from itertools import chain
 from pathlib import Path
 
 from ferrule.core.errors import ConfigError
@@ -41,7 +45,7 @@ from ferrule.extensions.tool_files.bundles import (
 )
 from ferrule.sandbox.policy import SandboxPolicy
 from ferrule.storage.settings.yaml_tree import Node, parse_yaml
-from ferrule.storage.trust import ConfigurationSnapshot
+from ferrule.storage.trust import CLAUDE_SETTINGS, ConfigurationSnapshot
 
 from .claude_settings import HookAccess, parse_hook_settings
 from .commands import HookCommandRunner
@@ -49,6 +53,7 @@ from .hook_file import parse_hook, parse_hook_node
 
 _TABLES = ("hooks.json", "hooks.yaml")
 MAX_HOOKS = 200
+_CLAUDE_FILE = "settings.json"
 
 
 @frozen
@@ -73,8 +78,10 @@ def load_hooks(
     snapshot: ConfigurationSnapshot,
     *,
     settings_folder: Path | None = None,
+    claude_folder: Path | None = None,
     hosts: Iterable[str] = (),
     policy: SandboxPolicy | None = None,
+    passed_on: Sequence[str] = (),
     pool: WorkerPool | None = None,
     messages: CurrentMessages | None = None,
 ) -> LoadedHooks:
@@ -83,17 +90,23 @@ def load_hooks(
     Args:
         snapshot: The workspace as `Trust.read` read it.
         settings_folder: The person's settings folder.
+        claude_folder: The person's folder of Claude Code, None to leave its hooks out, and those
+            of the workspace that were written for it.
         hosts: Hosts that web hooks may ask.
         policy: What commands may do. Default: the workspace, and no network.
+        passed_on: Names of variables that commands get although they look like secrets.
         pool: The worker pool for scripts.
         messages: The current messages (`ScriptEnvironment.messages`), where bundles have tools.
 
     Raises:
         ConfigError: Files are invalid. It lists all problems, each with its place.
     """
-    hosts = tuple(hosts)
     is_trusted = snapshot.state == "trusted"
-    repository_files = {name: data for name, data in snapshot.files.items() if _kind_of(name)}
+    repository_files = {
+        name: data
+        for name, data in snapshot.files.items()
+        if _kind_of(name) and (claude_folder is not None or name not in CLAUDE_SETTINGS)
+    }
     inert: tuple[str, ...] = ()
     if not is_trusted:
         contains_hooks = _hook_detector(repository_files)
@@ -104,22 +117,35 @@ def load_hooks(
             f"`{links[0]}` is a link: hooks are read from files only",
             hint="put the file itself there",
         )
-    loaded = LoadedHooks((), inert=inert)
-    if repository_files and is_trusted:
+
+    def load(
+        files: Mapping[str, bytes], copies: dict[str, bytes], folder: Path | None = None
+    ) -> LoadedHooks:
         commands = HookCommandRunner(
-            snapshot.workspace, _hook_folder(snapshot.files), policy=policy
+            snapshot.workspace,
+            copies,
+            policy=policy,
+            readable=folder,
+            variables=_variables(files),
+            passed_on=passed_on,
         )
-        loaded = _load(repository_files, commands, hosts, pool, messages)
+        return _load(files, commands, tuple(hosts), pool, messages)
+
+    parts: list[LoadedHooks] = []
+    if repository_files and is_trusted:
+        parts.append(load(repository_files, _hook_folder(snapshot.files)))
     if settings_folder is not None:
         own_files = _own_files(settings_folder)
-        commands = HookCommandRunner(snapshot.workspace, _hook_folder(own_files), policy=policy)
-        of_person = _load(own_files, commands, hosts, pool, messages)
-        loaded = LoadedHooks(
-            hooks=loaded.hooks + of_person.hooks,
-            warnings=loaded.warnings + of_person.warnings,
-            inert=inert,
-            commands=loaded.commands + of_person.commands,
-        )
+        parts.append(load(own_files, _hook_folder(own_files)))
+    claude_files = _claude_files(claude_folder)
+    if claude_files:
+        parts.append(load(claude_files, {}, claude_folder))
+    loaded = LoadedHooks(
+        hooks=tuple(chain.from_iterable(part.hooks for part in parts)),
+        warnings=tuple(chain.from_iterable(part.warnings for part in parts)),
+        inert=inert,
+        commands=tuple(chain.from_iterable(part.commands for part in parts)),
+    )
     if len(loaded.hooks) > MAX_HOOKS:
         raise ConfigError(f"{len(loaded.hooks)} hooks, the bound is {MAX_HOOKS}")
     return loaded
@@ -164,6 +190,8 @@ class _Reading:
             match _kind_of(name):
                 case "table":
                     self._take_table(parse_yaml(data, name))
+                case "claude":
+                    self._take_claude_settings(parse_yaml(data, name))
                 case "file":
                     hook, warnings = parse_hook(data, name, self._reach, pool=self._pool)
                     self._hooks.append(hook)
@@ -193,8 +221,13 @@ class _Reading:
             hooks.append(turns.make_hook())
         return hooks
 
-    def _take_table(self, tree: Node) -> None:
-        parsed = parse_hook_settings(tree, self._reach)
+    def _take_claude_settings(self, tree: Node) -> None:
+        switch = get_field(tree, "disableAllHooks")
+        if switch is None or switch.value is not True:
+            self._take_table(tree, is_foreign=True)
+
+    def _take_table(self, tree: Node, *, is_foreign: bool = False) -> None:
+        parsed = parse_hook_settings(tree, self._reach, is_foreign=is_foreign)
         self._hooks += parsed.hooks
         self.warnings += parsed.warnings
 
@@ -242,7 +275,7 @@ def _hook_detector(files: Mapping[str, bytes]) -> Callable[[str], bool]:
     """
 
     def contains_hooks(name: str) -> bool:
-        if _kind_of(name) in ("table", "file"):
+        if _kind_of(name) in ("table", "file", "claude"):
             return True
         try:
             hooks = get_field(parse_fields(files[name], name), "hooks")
@@ -275,10 +308,12 @@ def _hook_folder(files: Mapping[str, bytes]) -> dict[str, bytes]:
 
 
 def _kind_of(name: str) -> str | None:
-    """Return `file`, `table`, `bundle`, `main` or None, by the place of a file.
+    """Return `file`, `table`, `bundle`, `main`, `claude` or None, by the place of a file.
 
     Names are relative to the workspace, or to the person's folder (`hooks/x.md`).
     """
+    if name in CLAUDE_SETTINGS or name.startswith("~/"):
+        return "claude"
     if name in MAIN_FILES:
         return "main"
     if find_bundle_kind(name):
@@ -312,6 +347,36 @@ def _own_files(folder: Path) -> dict[str, bytes]:
             )
         files[path.relative_to(folder).as_posix()] = path.read_bytes()
     return files
+
+
+def _claude_files(folder: Path | None) -> dict[str, bytes]:
+    """Read the person's settings of Claude Code if they have hooks."""
+    path = folder / _CLAUDE_FILE if folder is not None else None
+    if path is None or not path.is_file():
+        return {}
+    data = path.read_bytes()
+    if b'"hooks"' not in data:
+        return {}
+    status = path.stat()
+    if status.st_uid not in (os.getuid(), 0) or status.st_mode & 0o002:
+        raise ConfigError(
+            f"`{path}`: others can write it", hint=f"check it, then `chmod o-w {path}`"
+        )
+    return {f"~/.claude/{_CLAUDE_FILE}": data}
+
+
+def _variables(files: Mapping[str, bytes]) -> dict[str, str]:
+    """Return the variables that settings of Claude Code set for what they run (`env`)."""
+    found: dict[str, str] = {}
+    for name in files:
+        if _kind_of(name) != "claude":
+            continue
+        node = get_field(parse_yaml(files[name], name), "env")
+        pairs = node.pairs if node is not None else None
+        for key, (_, value) in (pairs or {}).items():
+            if isinstance(value.value, (str, int)) and not isinstance(value.value, bool):
+                found[key] = str(value.value)
+    return found
 
 
 def _with_distinct_names(hooks: Iterable[EventHook]) -> Iterable[EventHook]:

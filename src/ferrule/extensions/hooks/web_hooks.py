@@ -14,11 +14,11 @@ import re
 from collections.abc import Iterable, Mapping
 
 from ferrule.core.errors import ConfigError
-from ferrule.engine.hooks.events import Action, NotJson, Occasion
+from ferrule.engine.hooks.events import Action, NotJson
 from ferrule.extensions.web.domains import AllowedDomains, parse_url
 from ferrule.extensions.web.fetch import WebClient
 
-from .json_contract import build_input, parse_output
+from .json_contract import HookQuestion
 
 MAX_ANSWER = 64 * 1024
 """Characters of one answer."""
@@ -59,9 +59,9 @@ class WebHook:
         self._headers = dict(headers or {})
         self._variables = frozenset(allowed_variables)
 
-    async def ask(self, occasion: Occasion, timeout: float) -> Action:
+    async def ask(self, question: HookQuestion, timeout: float) -> Action:
         """Let the server judge an event. Raises ToolFailed or NotJson if the hook is broken."""
-        body = json.dumps(build_input(occasion), ensure_ascii=False).encode(
+        body = json.dumps(question.build_input(), ensure_ascii=False).encode(
             "utf-8", "surrogatepass"
         )
         headers = {"content-type": "application/json"}
@@ -73,7 +73,7 @@ class WebHook:
             raise NotJson(f"`{self._url}` answered {answer['status']}")
         if answer["truncated"] or len(answer["body"]) > MAX_ANSWER:
             raise NotJson(f"`{self._url}` answered with more than {MAX_ANSWER} characters")
-        return parse_output(answer["body"], occasion)
+        return question.parse_output(answer["body"])
 
     def _expand(self, value: str) -> str:
         def variable(match: re.Match[str]) -> str:

@@ -572,6 +572,16 @@ SETTINGS: tuple[Setting, ...] = (
         short="Hosts that web hooks may send events to (default: none).",
     ),
     Setting(
+        key="hooks.claude",
+        kind="flag",
+        default=True,
+        project="off",
+        short=(
+            "Whether hooks in `~/.claude/settings.json` and, once you trust it, in a folder's own "
+            "`.claude/settings.json` take effect."
+        ),
+    ),
+    Setting(
         key="mcp_servers",
         kind="servers",
         default=(),

@@ -1,0 +1,15 @@
+"""`make foreign ARGS="PART [NAME …] [-v]"`: all parts, one part, or some rows of one."""
+
+from __future__ import annotations
+
+import sys
+
+from . import hooks
+
+PARTS = {"hooks": hooks.try_packages}
+
+if __name__ == "__main__":
+    words = [word for word in sys.argv[1:] if word != "-v"]
+    parts = [PARTS[words[0]]] if words else list(PARTS.values())
+    failures = [part(words[1:], verbose="-v" in sys.argv) for part in parts]
+    sys.exit(1 if any(failures) else 0)
