@@ -100,18 +100,30 @@ def test_a_manifest_of_the_person_is_listed_shown_and_called(
 
 
 @pytest.mark.proves("cli.http-tools")
-def test_what_is_wrong_with_a_manifest_stops_the_run_with_its_place(
+def test_a_manifest_that_cannot_be_used_is_left_out_with_its_place_and_takes_no_other_along(
     ferrule: Any, config: Path, served: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (config / "http/notes.yaml").write_text(
         manifest(served).replace("auth_ref: token", "auth_ref: tokem")
     )
+    open_one = (
+        manifest(served, "get_open").partition("auth:")[0]
+        + "tools:"
+        + manifest(served, "get_open").partition("tools:")[2].replace("auth_ref: token", "")
+    )
+    (config / "http/open.yaml").write_text(open_one)
     ran = ferrule("tools", "list")
-    assert ran.code == 2 and "notes.yaml:8:15: auth_ref `tokem`" in ran.err
+    assert ran.code == 0
+    assert "notes.yaml:8:15: auth_ref `tokem`" in ran.err
+    assert "get_open" in ran.out
     (config / "http/notes.yaml").write_text(manifest(served))
+    assert "get_note" in ferrule("tools", "list").out
     monkeypatch.delenv("NOTES_TOKEN")
     ran = ferrule("tools", "list")
-    assert ran.code == 2 and "the variable `NOTES_TOKEN` is not set" in ran.err
+    assert ran.code == 0
+    assert "the variable `NOTES_TOKEN` is not set" in ran.err
+    assert "get_open" in ran.out
+    assert "get_note" not in ran.out
 
 
 @pytest.mark.proves("cli.http-tools")
@@ -147,7 +159,8 @@ def test_a_repositorys_manifest_waits_for_trust_and_for_its_hosts_and_secrets(
     )
     assert ferrule("trust", "--yes").code == 0
     ran = ferrule("tools", "list")
-    assert ran.code == 2 and "may not be used by the files of a repository" in ran.err
+    assert "may not be used by the files of a repository" in ran.err
+    assert "get_note" not in ran.out
     settings = {"tools": {"http_hosts": [served], "http_secrets": ["NOTES_TOKEN"]}}
     (config / "ferrule.yaml").write_text(yaml.safe_dump(settings))
     assert ferrule("validate").code == 0
@@ -198,7 +211,7 @@ def test_an_openapi_document_becomes_a_manifest_that_can_be_used(
         and ferrule(*words).code == 2
         and ferrule(*words, "--force").code == 0
     )
-    assert ferrule("tools", "list").code == 2
+    assert "`HOTEL_BEARER` is not set" in ferrule("tools", "list").err
     monkeypatch.setenv("HOTEL_BEARER", "hotel-1234")
     assert "hotel::stays.between" in ferrule("tools", "list").out
 

@@ -387,8 +387,9 @@ def test_a_repositorys_manifest_does_nothing_until_it_is_trusted_as_it_stands(
 def test_a_repository_gets_no_secret_that_the_person_did_not_name_for_it(tmp_path: Path) -> None:
     folder = workspace(tmp_path, f"{AUTH}\n{THEIRS}")
     TrustStore().trust(folder)
-    with pytest.raises(ConfigError, match="may not be used by the files of a repository"):
-        load_tools(HttpToolSettings(), TrustStore().read(folder), secrets=SECRETS)
+    refused = load_tools(HttpToolSettings(), TrustStore().read(folder), secrets=SECRETS)
+    assert refused.tools == ()
+    assert "may not be used by the files of a repository" in refused.notices[0]
     assert load_tools(
         HttpToolSettings(secrets=("API_TOKEN",)), TrustStore().read(folder), secrets=SECRETS
     ).tools
@@ -427,10 +428,9 @@ def test_a_persons_setting_does_not_reach_into_the_workspace(tmp_path: Path) -> 
     (tmp_path / "link.yaml").symlink_to(folder / "api.yaml")
     (tmp_path / "mine.yaml").write_text(THEIRS)
     for name in ("clone/api.yaml", "link.yaml"):
-        with pytest.raises(ConfigError, match="is in the workspace"):
-            load_tools(
-                HttpToolSettings(manifests=(str(tmp_path / name),)), TrustStore().read(folder)
-            )
+        named = HttpToolSettings(manifests=(str(tmp_path / name),))
+        refused = load_tools(named, TrustStore().read(folder))
+        assert "is in the workspace" in refused.notices[0]
     assert load_tools(
         HttpToolSettings(manifests=(str(tmp_path / "mine.yaml"),)), TrustStore().read(folder)
     ).tools

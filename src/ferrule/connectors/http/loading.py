@@ -99,26 +99,20 @@ def load_tools(
 ) -> LoadedTools:
     """Return the tools of all sources.
 
-    Raises:
-        ConfigError: Has a line for everything that is wrong in any source: a tool that is described
-            incompletely, or whose secret is missing, does not become part of a run.
+    A source that cannot be used is left out whole, and a notice says why: a tool that is described
+    incompletely, or whose secret is missing, does not become part of a run, and the tools of other
+    sources do. Never raises for what is in a source.
     """
     loaded = LoadedTools()
     repository_secrets = secrets.restrict(settings.secrets)
     tools: list[Tool] = []
-    problems: list[str] = []
-    hint = ""
     sources = _sources(settings, repository, secrets, repository_secrets, loaded.notices)
     for read, allowed_secrets in sources:
         try:
             tools += make_tools(read(), allowed_secrets, sender=sender)
         except ConfigError as error:
-            problems.append(error.detail)
-            hint = error.hint
-    if problems:
-        raise ConfigError(
-            "\n".join(problems), code="http_manifest", hint=hint if len(problems) == 1 else ""
-        )
+            hint = f"; {error.hint}" if error.hint else ""
+            loaded.notices.append(f"HTTP tools were left out: {error.detail}{hint}")
     loaded.tools = tuple(tools)
     return loaded
 
