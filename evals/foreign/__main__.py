@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import sys
 
-from . import hooks
+from . import hooks, skills
 
-PARTS = {"hooks": hooks.try_packages}
+PARTS = {"hooks": hooks.try_packages, "skills": skills.try_skills}
 
 if __name__ == "__main__":
     words = [word for word in sys.argv[1:] if word != "-v"]

@@ -20,6 +20,7 @@ from ferrule.extensions.untrusted_frames import cut_text, frame_text, neutralize
 from ferrule.permissions.protected_names import DEFAULT_NAMES
 from ferrule.permissions.rule_evaluation import PermissionGate
 from ferrule.permissions.rules import RuleSet
+from ferrule.runtime.assemble import assemble
 
 SECRET = "the-secret-of-the-person"
 
@@ -293,3 +294,123 @@ def test_whatever_a_text_says_there_is_one_frame(text: str, fact: str) -> None:
     assert last == "</instructions>" and "<instructions" not in "\n".join(inner).lower()
     assert "</instructions" not in "\n".join(inner).lower()
     assert neutralize(neutralize(text)) == neutralize(text)
+
+
+# ---- imports, and the person's own
+
+
+@pytest.mark.proves("instructions.imports")
+def test_what_a_file_imports_follows_it(root: Path) -> None:
+    (root / "docs").mkdir()
+    (root / "CLAUDE.md").write_text("See @docs/style.md. Mail a@b.c, use `@docs/no.md`.\n")
+    (root / "docs/style.md").write_text("Style. @./more.md @../CLAUDE.md\n")
+    (root / "docs/more.md").write_text("More.\n")
+    (root / "docs/no.md").write_text("Not this.\n")
+    found = read(root, fallbacks=("CLAUDE.md",))
+    assert found.files == ("CLAUDE.md", "docs/style.md", "docs/more.md")
+    assert order(found, "See @docs", '<instructions file="docs/style.md">\nStyle', "\nMore.\n")
+    assert found.warnings == ()
+
+
+@pytest.mark.proves("instructions.imports")
+def test_code_and_what_is_no_file_imports_nothing(root: Path) -> None:
+    (root / "a.md").write_text("Not this.\n")
+    (root / "AGENTS.md").write_text(
+        "```python\n@a.md\n```\n~~~\n@a.md\n~~~\nAsk @anna and @types/node, `x @a.md`.\n"
+    )
+    found = read(root)
+    assert (found.files, found.warnings) == (("AGENTS.md",), ())
+
+
+@pytest.mark.proves("instructions.imports")
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("@missing.md", "missing.md"),
+        ("@../outside.md", "leads out of the repository"),
+        ("@~/secret.md", "leads out of the repository"),
+        ("@/etc/hostname", "leads out of the repository"),
+        ("@.env", "may hold secrets"),
+        ("@.git/config", "reserved"),
+        ("@link.md", "leads out of the repository"),
+    ],
+)
+def test_an_import_leads_nowhere_else(root: Path, text: str, words: str) -> None:
+    outside = root.parent / "outside.md"
+    outside.write_text(SECRET)
+    (root / ".env").write_text(SECRET)
+    (root / ".git/config").write_text(SECRET)
+    (root / "link.md").symlink_to(outside)
+    (root / "AGENTS.md").write_text(f"Read {text} first.\n")
+    found = read(root)
+    assert found.files == ("AGENTS.md",)
+    assert SECRET not in found.text
+    assert words in found.warnings[0]
+
+
+@pytest.mark.proves("instructions.imports")
+def test_imports_have_a_depth_and_share_the_bound(root: Path) -> None:
+    for number in range(9):
+        (root / f"{number}.md").write_text(f"Step {number}. @{number + 1}.md " + "x" * 300)
+    (root / "AGENTS.md").write_text("Begin. @0.md\n")
+    found = read(root)
+    assert found.files == ("AGENTS.md", *(f"{number}.md" for number in range(5)))
+    cut = read(root, max_bytes=400)
+    assert "Begin." in cut.text
+    assert "Step 0" in cut.text
+    assert "Step 2" not in cut.text
+    assert any("is cut" in one for one in cut.warnings)
+
+
+@pytest.mark.proves("instructions.own")
+def test_the_person_s_own_file_comes_first_and_is_theirs(root: Path) -> None:
+    home = root.parent
+    (home / ".claude").mkdir()
+    (home / ".claude/CLAUDE.md").write_text("Answer in French. @~/.claude/more.md @~/.ssh/id_rsa\n")
+    (home / ".claude/more.md").write_text("Be brief.\n")
+    (home / ".ssh").mkdir()
+    (home / ".ssh/id_rsa").write_text(SECRET)
+    (root / "AGENTS.md").write_text("Of the repository.\n")
+    own = (home / "missing.md", home / ".claude/CLAUDE.md", home / "third.md")
+    found = read(root, own_files=own)
+    assert found.files == ("~/.claude/CLAUDE.md", "~/.claude/more.md", "AGENTS.md")
+    assert order(
+        found, 'file="~/.claude/CLAUDE.md" by="the person"', "Be brief.", "not the person", "Of the"
+    )
+    assert SECRET not in found.text
+    assert "id_rsa" in found.warnings[0]
+
+
+@pytest.mark.proves("instructions.own")
+def test_a_file_that_others_or_tools_can_write_is_not_the_person_s(root: Path) -> None:
+    (root / "mine.md").write_text("Do it.\n")
+    assert "where tools can write" in read(root, own_files=(root / "mine.md",)).warnings[0]
+    open_file = root.parent / "open.md"
+    open_file.write_text("Do it.\n")
+    open_file.chmod(0o666)
+    found = read(root, own_files=(open_file,))
+    assert "others can write it" in found.warnings[0]
+    assert found.text == ""
+
+
+@pytest.mark.proves("instructions.fallbacks")
+def test_claude_md_is_read_where_there_is_no_agents_file(
+    root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (root / ".claude").mkdir()
+    (root / ".claude/CLAUDE.md").write_text("Of Claude's folder.\n")
+    (root / "app/AGENTS.md").write_text("Of the app.\n")
+    (root / "app/CLAUDE.md").write_text("Not this.\n")
+    own = root.parent / "claude"
+    own.mkdir()
+    (own / "CLAUDE.md").write_text("Answer in French.\n")
+    monkeypatch.setenv("CLAUDE_CONFIG_DIR", str(own))
+    monkeypatch.setenv("HOME", str(root.parent))
+    options = {"workspace": str(root / "app")}
+    assembly = assemble(options, notice=lambda text: None, needs_model=False)
+    system = assembly.agent.instructions
+    assert isinstance(system, str)
+    assert "Of Claude's folder." in system
+    assert "Of the app." in system
+    assert "Answer in French." in system
+    assert "Not this." not in system

@@ -57,11 +57,11 @@ def test_one_skill_is_shown_as_the_model_gets_it(ferrule: Any, skills: Path) -> 
 @pytest.mark.proves("cli.skills")
 def test_check_says_all_that_is_wrong_also_before_trust(ferrule: Any, skills: Path) -> None:
     assert ferrule("skills", "check").code == 0
-    put(skills / ".agents/skills/bad/SKILL.md", "other", "")
+    put(skills / ".agents/skills/bad/SKILL.md", "bad", "metadata: [x]\n")
     put(skills / ".ferrule/skills/worse/SKILL.md", "worse", "colour: red\nmetadata: 1\n")
     ran = ferrule("skills", "check", "-C", str(skills))
     assert ran.code == 1 and "2 skills, 2 left out" in ran.err
-    assert "error: .agents/skills/bad/SKILL.md:2:7: the skill is named `other`" in ran.out
+    assert "error: .agents/skills/bad/SKILL.md:4:11: `metadata` must be" in ran.out
     assert "error: .ferrule/skills/worse/SKILL.md:5:11: `metadata` must be a mapping" in ran.out
 
 

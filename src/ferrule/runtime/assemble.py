@@ -458,7 +458,7 @@ def _load_extensions(
         for name, data in repository.files.items()
     )
     python = settings["tools.python"]
-    claude = _find_claude_folder() if settings["hooks.claude"] else None
+    claude = paths.claude() if settings["hooks.claude"] else None
     has_own = any((own / name).exists() for name in _OWN)
     if not (in_repository or python or has_own or _has_claude_hooks(claude)):
         return None
@@ -476,10 +476,6 @@ def _load_extensions(
         register=settings["tools.register"],
         python=PythonSources(python, settings.origin("tools.python").where),
     )
-
-
-def _find_claude_folder() -> Path:
-    return Path(os.environ.get("CLAUDE_CONFIG_DIR") or Path.home() / ".claude")
 
 
 def _has_claude_hooks(folder: Path | None) -> bool:

@@ -1,9 +1,10 @@
 """Detect changes of a person's own files, by content.
 
 Watched are the person's settings folder, skills outside `.ferrule`, and the instruction files of a
-folder (`AGENTS.md` and its fallbacks). The configuration of a repository is checked by
-`storage.trust`, which reads and hashes all of it each time; here a file is read again only if its
-modification time, size or inode changed. Not noticed: a change that keeps all three.
+folder (`AGENTS.md` and its fallbacks) and of the person, without what they import. The
+configuration of a repository is checked by `storage.trust`, which reads and hashes all of it each
+time; here a file is read again only if its modification time, size or inode changed. Not noticed: a
+change that keeps all three.
 """
 
 from __future__ import annotations
@@ -14,6 +15,8 @@ from hashlib import sha256
 from pathlib import Path
 
 from ferrule.storage import paths
+
+from .instructions import own_instruction_files
 
 MAX_FILES = 4_000
 """How many files are watched at most."""
@@ -67,10 +70,11 @@ class WatchedFiles:
     def _files(self) -> Iterator[str]:
         for folder in (self._workspace, *self._workspace.parents):
             yield from (str(folder / name) for name in self._instructions)
+        yield from map(str, own_instruction_files())
         yield from _walk(paths.config(), MAX_DEPTH)
-        for name in _SKILL_FOLDERS:
-            yield from _walk(self._workspace / name, MAX_DEPTH)
-        yield from _walk(Path.home() / _SKILL_FOLDERS[0], MAX_DEPTH)
+        for folder in (self._workspace, Path.home()):
+            for name in _SKILL_FOLDERS:
+                yield from _walk(folder / name, MAX_DEPTH)
 
 
 def _walk(folder: str | Path, depth: int) -> Iterator[str]:

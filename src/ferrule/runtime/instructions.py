@@ -1,12 +1,14 @@
-"""Instructions for the model beside its task: the catalogue of skills, and `AGENTS.md`.
+"""Instructions for the model beside its task: the catalogue of skills, and instruction files.
 
 They are text only and permit nothing.
 """
 
 from __future__ import annotations
 
+from pathlib import Path
+
 from ferrule.core.value_class import frozen
-from ferrule.extensions.instructions import read_instructions
+from ferrule.extensions.instructions import FILE_NAME, read_instructions
 from ferrule.extensions.skills.loading import load_skills
 from ferrule.permissions.protected_names import ProtectedNames
 from ferrule.permissions.rule_evaluation import PermissionGate
@@ -42,6 +44,16 @@ class Instructions:
         return [text for text in (skills, self.instructions) if text]
 
 
+def own_instruction_files() -> tuple[Path, ...]:
+    """Return where a person may have instructions of their own, the first one first."""
+    home = Path.home()
+    return (
+        paths.config() / FILE_NAME,
+        home / ".agents" / FILE_NAME,
+        paths.claude() / "CLAUDE.md",
+    )
+
+
 def collect_instructions(
     settings: Settings, gate: PermissionGate, names: ProtectedNames
 ) -> Instructions:
@@ -67,6 +79,7 @@ def collect_instructions(
             max_bytes=settings["instructions.max_bytes"],
             names=names,
             refuses=gate.find_refusal,
+            own_files=own_instruction_files(),
         )
         instructions = files.text
         notices += map(str, files.warnings)

@@ -28,6 +28,11 @@ def cache() -> Path:
     return _folder("cache")
 
 
+def claude() -> Path:
+    """Return the person's folder of Claude Code, whose hooks and instructions are read."""
+    return Path(os.environ.get("CLAUDE_CONFIG_DIR") or "~/.claude").expanduser()
+
+
 def default_journal() -> Path:
     """Return the path of the default journal, used where the settings name no other."""
     return state() / "journal.db"

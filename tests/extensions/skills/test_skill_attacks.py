@@ -13,7 +13,7 @@ from ferrule.core.calls import ErrorType
 from ferrule.extensions.skills.loading import load_skills
 from ferrule.storage.trust import TrustStore
 
-MOST_BYTES = 60_000
+MOST_BYTES = 256 * 1024
 
 SECRET = "the-secret-of-the-person"
 

@@ -58,23 +58,9 @@ def test_lines_may_end_as_on_windows() -> None:
 WRONG = {
     b"no front matter": (":1:1:", "no front matter"),
     b"---\nname: pdf-forms\n": (":1:1:", "not closed"),
-    b"---\ndescription: x\n---\n": (":2:1:", "`name` is missing"),
     b"---\nname: pdf-forms\n---\n": (":2:1:", "`description` is missing"),
-    b"---\nname: pdf-forms\ndescription: ''\n---\n": (":3:14:", "`description` is missing"),
-    b"---\nname: other\ndescription: x\n---\n": (":2:7:", "its folder `pdf-forms`"),
-    b"---\nname: PDF-Forms\ndescription: x\n---\n": (":2:7:", "`PDF-Forms`"),
-    b"---\nname: pdf--forms\ndescription: x\n---\n": (":2:7:", "`pdf--forms`"),
-    b"---\nname: -pdf\ndescription: x\n---\n": (":2:7:", "`-pdf`"),
+    b"---\nname: pdf-forms\ndescription: ''\n---\n": (":2:1:", "`description` is missing"),
     b"---\nname: 12\ndescription: x\n---\n": (":2:7:", "`name` must be text"),
-    b"---\nname: " + b"a" * 65 + b"\ndescription: x\n---\n": (":2:7:", "65 characters"),
-    b"---\nname: pdf-forms\ndescription: " + b"x" * 1025 + b"\n---\n": (
-        ":3:14:",
-        "1025 characters",
-    ),
-    b"---\nname: pdf-forms\ndescription: x\ncompatibility: " + b"x" * 501 + b"\n---\n": (
-        ":4:16:",
-        "501",
-    ),
     b"---\nname: pdf-forms\ndescription: x\nmetadata: [a]\n---\n": (":4:11:", "mapping"),
     b"---\nname: pdf-forms\ndescription: Use it: now\n---\n": (":3:", "not YAML"),
     b"---\nname: pdf-forms\nname: pdf-forms\ndescription: x\n---\n": (":3:1:", "a second time"),
@@ -94,6 +80,33 @@ def test_what_is_wrong_is_said_with_file_line_and_column(data: bytes) -> None:
         parse_skill(data, FILE)
     assert caught.value.detail.startswith(FILE + place)
     assert said in caught.value.detail
+
+
+@pytest.mark.proves("skills.as-published")
+@pytest.mark.parametrize(
+    ("data", "name", "description", "place"),
+    [
+        (b"---\ndescription: x\n---\n", "pdf-forms", "x", ":2:1:"),
+        (b"---\nname: other\ndescription: x\n---\n", "other", "x", ":2:7:"),
+        (b"---\nname: PDF Forms\ndescription: x\n---\n", "pdf-forms", "x", ":2:7:"),
+        (b"---\nname: Web_Browser!\ndescription: x\n---\n", "web-browser", "x", ":2:7:"),
+        (b"---\nname: -pdf\ndescription: x\n---\n", "pdf", "x", ":2:7:"),
+        (b"---\nname: " + b"a" * 65 + b"\ndescription: x\n---\n", "pdf-forms", "x", ":2:7:"),
+        (
+            b"---\nname: pdf-forms\ndescription: " + b"x" * 1025 + b"\n---\n",
+            "pdf-forms",
+            "x" * 1024,
+            ":3:14:",
+        ),
+        (b"---\nname: pdf-forms\n---\n\n# Fill forms\n", "pdf-forms", "Fill forms", ":2:1:"),
+    ],
+)
+def test_a_skill_beside_the_letter_of_the_format_works_and_is_said(
+    data: bytes, name: str, description: str, place: str
+) -> None:
+    skill = parse_skill(data, FILE)
+    assert (skill.name, skill.description) == (name, description)
+    assert any(str(one).startswith(FILE + place) for one in skill.warnings)
 
 
 @pytest.mark.proves("skills.unknown-keys")

@@ -120,11 +120,11 @@ def test_the_same_skill_in_two_folders_is_no_warning(place: Any) -> None:
 @pytest.mark.proves("skills.one-bad-skill")
 def test_a_bad_skill_is_left_out_with_its_place_and_the_others_work(place: Any) -> None:
     place.skill(".agents/skills", "good")
-    place.put(".agents/skills/bad/SKILL.md", "---\nname: other\ndescription: x\n---\n")
+    place.put(".agents/skills/bad/SKILL.md", "---\nname: other\nmetadata: [x]\n---\n")
     place.put(".agents/skills/empty/notes.md", "x")
     loaded = place.load()
     assert origins(loaded) == {"good": "repository"}
-    assert "bad/SKILL.md:2:7: the skill is named `other` and its folder `bad`" in broken(loaded)
+    assert "bad/SKILL.md:3:11: `metadata` must be a mapping" in broken(loaded)
     assert "empty/SKILL.md: there is no `SKILL.md` in this folder" in broken(loaded)
 
 

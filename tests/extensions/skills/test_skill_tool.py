@@ -11,6 +11,7 @@ from ferrule.core.events import SessionOpened, ToolAnswered
 from ferrule.engine.agent import Agent
 from ferrule.engine.agent_options import Storage
 from ferrule.models.scripted import Scripted, calls, says
+from ferrule.runtime.assemble import assemble
 from ferrule.storage.journal.sqlite import SqliteJournal
 from ferrule.storage.trust import TrustStore
 
@@ -170,3 +171,30 @@ async def test_allowed_tools_allow_nothing(place: Any) -> None:
     assert (await session.call("skill", name="c")).success
     assert (await session.call("publish")).error_type is ErrorType.PERMISSION_DENIED
     assert ran == []
+
+
+@pytest.mark.proves("skills.whole")
+@pytest.mark.parametrize(("lines", "parts"), [(700, 1), (3000, 3)])
+async def test_a_long_skill_is_read_whole_and_not_as_a_stub(
+    place: Any, lines: int, parts: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HOME", str(place.home))
+    body = "\n".join(f"{number}. Do step {number} — and say “so”." for number in range(lines))
+    place.skill(".claude/skills", "long", body=body)
+    options = {"workspace": str(place.workspace)}
+    assembly = assemble(options, notice=lambda text: None, needs_model=False)
+    session = assembly.open_session(None)
+    offset = 0
+    seen = ""
+    for _ in range(parts):
+        model = Scripted([calls(("skill", {"name": "long", "offset": offset})), says("Read.")])
+        assembly.agent.change_model(model)
+        session.reset_model()
+        data = (await session.run("Read it.")).results[0].data
+        seen += data.partition('">\n')[2].partition("\n</skill>")[0] + "\n"
+        _, is_cut, rest = data.rpartition("go on with `offset` = ")
+        offset = int(rest.partition("]")[0]) if is_cut else 0
+    await assembly.close(session)
+    assert offset == 0
+    assert seen.strip() == body
+    assert "artifact" not in seen

@@ -1,6 +1,6 @@
 """Load all skills of a person and of a workspace, and choose between those with the same name.
 
-    <settings folder>/skills/*   ~/.agents/skills/*   the person's own
+    <settings folder>/skills/*  ~/.agents/skills/*  ~/.claude/skills/*   the person's own
     .ferrule/skills/*                the repository's, once a person trusts it (`storage.trust`)
     .agents/skills/*   .claude/skills/*        the repository's: data, whether trusted or not
 
@@ -90,8 +90,8 @@ def load_skills(
     Args:
         workspace: The workspace.
         snapshot: The repository's configuration as `Trust.read` read it.
-        settings_folder: The person's settings folder. Without it `~/.agents/skills` is not read
-            either.
+        settings_folder: The person's settings folder. Without it the folders of their home are not
+            read either.
         home: The person's home folder.
         names: Names that no tool may touch.
 
@@ -102,9 +102,9 @@ def load_skills(
     home = home or Path.home()
     reading = _Reading()
     repository_folders: list[str] = list(REPOSITORY_FOLDERS)
-    own_folders = (
-        [] if settings_folder is None else [settings_folder / "skills", home / ".agents" / "skills"]
-    )
+    own_folders: list[Path] = []
+    if settings_folder is not None:
+        own_folders = [settings_folder / "skills", *(home / name for name in REPOSITORY_FOLDERS)]
     for folder in own_folders:
         real = Path(os.path.realpath(folder))
         if not real.is_relative_to(root):

@@ -27,6 +27,7 @@ from typing import Literal
 
 from ferrule.core.value_class import frozen
 from ferrule.extensions.front_matter import (
+    Document,
     FileWarning,
     find_unknown_keys,
     get_field,
@@ -40,8 +41,8 @@ KEYS = ("name", "description", "license", "compatibility", "metadata", "allowed-
 MAX_NAME = 64
 MAX_DESCRIPTION = 1024
 MAX_COMPATIBILITY = 500
-MOST_BYTES = 60_000
-"""Bytes of one `SKILL.md`: what one result can carry. The specification recommends far less."""
+MOST_BYTES = 256 * 1024
+"""Bytes of one `SKILL.md`. The specification recommends far less."""
 
 Origin = Literal["person", "trusted", "repository"]
 """Who vouches for a skill: the person who wrote it, the person who trusted it, or only its authors.
@@ -89,44 +90,69 @@ def parse_skill(data: bytes, file: str, origin: Origin = "repository") -> Skill:
         )
     metadata = _metadata(fields, warnings)
     return Skill(
-        name=_name(fields, file.split("/")[-2]),
-        description=_text(fields, "description", MAX_DESCRIPTION, needed=True),
+        name=_name(fields, file.split("/")[-2], warnings),
+        description=_description(document, warnings),
         body=document.body,
         file=file,
         origin=origin,
         license=get_text(fields, "license"),
-        compatibility=_text(fields, "compatibility", MAX_COMPATIBILITY),
+        compatibility=_text(fields, "compatibility", MAX_COMPATIBILITY, warnings),
         metadata=metadata,
         allowed_tools=_allowed_tools(fields, warnings),
         warnings=tuple(warnings),
     )
 
 
-def _name(fields: Node, folder: str) -> str:
-    name = _text(fields, "name", MAX_NAME, needed=True)
+def _name(fields: Node, folder: str, warnings: list[FileWarning]) -> str:
+    """Return the skill's name: the one that is written, else what can be made of it."""
+    written = get_text(fields, "name").strip()
     place = get_field(fields, "name") or fields
-    if not _NAME.fullmatch(name):
+    candidates = (written, _make_name(written), folder, _make_name(folder))
+    name = next((one for one in candidates if _is_name(one)), None)
+    if name is None:
         raise place.error(
-            f"`{name}` is not a valid name",
+            f"neither `{written}` nor its folder makes a name",
             hint="use lower-case letters, digits and single hyphens between them",
         )
-    if name != folder:
-        raise place.error(
-            f"the skill is named `{name}` and its folder `{folder}`", hint="give both the same name"
-        )
+    if written != folder or name != written:
+        message = f"the skill is named `{written}` and its folder `{folder}`; it is `{name}` here"
+        warnings.append(FileWarning(place.where, message))
     return name
 
 
-def _text(fields: Node, key: str, most: int, *, needed: bool = False) -> str:
-    text = get_text(fields, key).strip()
-    place = get_field(fields, key) or fields
-    if needed and not text:
-        raise place.error(
-            f"`{key}` is missing or empty", hint=f"write `{key}: …` between the `---` lines"
+def _is_name(text: str) -> bool:
+    return len(text) <= MAX_NAME and _NAME.fullmatch(text) is not None
+
+
+def _make_name(text: str) -> str:
+    return re.sub(r"[^a-z0-9]+", "-", text.lower()).strip("-")
+
+
+def _description(document: Document, warnings: list[FileWarning]) -> str:
+    """Return the description, or the first line of the text where there is none."""
+    fields = document.fields
+    text = _text(fields, "description", MAX_DESCRIPTION, warnings)
+    if text:
+        return text
+    lines = (line.strip("# \t") for line in document.body.splitlines())
+    first = next((line for line in lines if line), "")[:MAX_DESCRIPTION]
+    if not first:
+        raise fields.error(
+            "`description` is missing or empty",
+            hint="write `description: …` between the `---` lines",
         )
-    if len(text) > most:
-        raise place.error(f"`{key}` has {len(text)} characters, the bound is {most}")
-    return text
+    message = "`description` is missing; the first line of the text stands in for it"
+    warnings.append(FileWarning(fields.where, message))
+    return first
+
+
+def _text(fields: Node, key: str, most: int, warnings: list[FileWarning]) -> str:
+    text = get_text(fields, key).strip()
+    place = get_field(fields, key)
+    if place is not None and len(text) > most:
+        message = f"`{key}` has {len(text)} characters; the first {most} are used"
+        warnings.append(FileWarning(place.where, message))
+    return text[:most]
 
 
 def _metadata(fields: Node, warnings: list[FileWarning]) -> dict[str, str]:

@@ -14,7 +14,7 @@ from typing import Annotated, Any, Literal, cast
 from ferrule.core.calls import ErrorType
 from ferrule.core.errors import ToolFailed
 from ferrule.core.value_class import frozen
-from ferrule.extensions.untrusted_frames import frame_text
+from ferrule.extensions.untrusted_frames import frame_text, neutralize
 from ferrule.permissions.filesystem.paths import quote_path
 from ferrule.permissions.filesystem.workspace import Workspace, check_text
 from ferrule.tools.context import Context
@@ -27,6 +27,8 @@ from .skill_file import FILE_NAME, Skill
 NAME = "skill"
 PIECE_SIZE = 40_000
 """Characters of a file that one call returns at most."""
+WHOLE_SIZE = 56 * 1024
+"""Bytes up to which a skill's text is one result; with its frame it stays below the cap of all."""
 
 _DESCRIPTION = (
     "Read a skill: a text that says how to do a kind of task. The skills there are and what "
@@ -75,15 +77,16 @@ def make_skill_tool(found: Sequence[FoundSkill]) -> Tool:
         "offset": Annotated[int, "Characters of the file to skip, to go on where it was cut."],
         "return": str,
     }
+    # Inline: instructions are to be read whole, and what is too long for one result has pieces.
     return tool_from_function(
-        skill, name=NAME, description=_DESCRIPTION, side_effect="read", risk="safe"
+        skill, name=NAME, description=_DESCRIPTION, side_effect="read", risk="safe", inline=True
     )
 
 
 def render_skill(found: FoundSkill, path: str = "", offset: int = 0) -> str:
     """Return what the model reads of a skill, or of one of its files. Raises ToolFailed."""
     if path.strip() in ("", ".", FILE_NAME):
-        return _skill_text(found)
+        return _skill_text(found, offset)
     return _file_text(found, path, offset)
 
 
@@ -101,11 +104,11 @@ def _check_rules(found: FoundSkill, context: Context) -> None:
         workspace.check_name(found.skill.file, write=False)
 
 
-def _skill_text(found: FoundSkill) -> str:
+def _skill_text(found: FoundSkill, offset: int = 0) -> str:
     skill = found.skill
-    text = frame_text(
-        "skill", skill.body or skill.description, name=skill.name, by=_WHOSE[skill.origin]
-    )
+    whole = skill.body or skill.description
+    piece, note = _cut(whole, offset, f"`{skill.name}`", WHOLE_SIZE)
+    text = frame_text("skill", piece, name=skill.name, by=_WHOSE[skill.origin]) + note
     parts = [_REPOSITORY] if skill.origin == "repository" else []
     if skill.compatibility:
         needs = frame_text("skill-needs", skill.compatibility)
@@ -135,17 +138,30 @@ def _file_text(found: FoundSkill, path: str, offset: int) -> str:
     data = found.resources.read(path)
     check_text(data, path)
     text = data.decode("utf-8", "replace").removeprefix("\ufeff")
+    piece, note = _cut(text, offset, quote_path(path), PIECE_SIZE)
+    return (
+        frame_text("skill-file", piece, name=skill.name, path=path, by=_WHOSE[skill.origin]) + note
+    )
+
+
+def _cut(text: str, offset: int, what: str, most: int) -> tuple[str, str]:
+    """Return the part of a text that one call gives, and how to go on, "" at its end.
+
+    A text of at most `most` bytes is one part. Raises ToolFailed for an offset behind the end.
+    """
     if not 0 <= offset <= len(text):
         raise ToolFailed(
             ErrorType.VALIDATION_FAILED,
-            f"`offset` = {offset}: {quote_path(path)} has {len(text)} characters",
+            f"`offset` = {offset}: {what} has {len(text)} characters",
         )
-    end = min(offset + PIECE_SIZE, len(text))
-    text_piece = frame_text(
-        "skill-file", text[offset:end], name=skill.name, path=path, by=_WHOSE[skill.origin]
-    )
-    if end < len(text):
-        text_piece += (
-            f"\n[cut: characters {offset} to {end} of {len(text)}; go on with `offset` = {end}]"
-        )
-    return text_piece
+    end = len(text)
+    if len(neutralize(text[offset:]).encode("utf-8", "replace")) > most:
+        end = min(offset + PIECE_SIZE, len(text))
+        while len(neutralize(text[offset:end]).encode("utf-8", "replace")) > most:
+            end = offset + (end - offset) // 2
+        # Between two lines, so that no step of instructions is torn apart.
+        end = text.rfind("\n", offset, end) + 1 or end
+    if end == len(text):
+        return text[offset:], ""
+    note = f"\n[cut: characters {offset} to {end} of {len(text)}; go on with `offset` = {end}]"
+    return text[offset:end], note

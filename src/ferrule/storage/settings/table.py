@@ -629,17 +629,14 @@ SETTINGS: tuple[Setting, ...] = (
         kind="flag",
         default=True,
         project="off",
-        short="Whether the model gets the text of `AGENTS.md`.",
+        short="Whether the model gets the text of `AGENTS.md`, yours and the repository's.",
     ),
     Setting(
         key="instructions.fallbacks",
         kind="names",
-        default=(),
+        default=("CLAUDE.md",),
         project="never",
-        short=(
-            "Files to read in a folder without `AGENTS.md`, such as `CLAUDE.md`, `GEMINI.md` "
-            "(default: none)."
-        ),
+        short="Files to read in a folder without `AGENTS.md`, such as `CLAUDE.md`, `GEMINI.md`.",
     ),
     Setting(
         key="instructions.max_bytes",
