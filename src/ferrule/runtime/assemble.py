@@ -48,7 +48,13 @@ from .instructions import collect_instructions
 from .model_clients import check_provider_names, create_client
 from .options import SETTING_OPTIONS
 from .sandbox_policy import make_sandbox_policy
-from .shipped_tools import PACKS, load_shipped_tools, names_added_by_runs
+from .shipped_tools import (
+    PACKS,
+    apply_profile,
+    choose_profile,
+    load_shipped_tools,
+    names_added_by_runs,
+)
 from .tool_loading import FINDERS, configured_tool_names, set_loading_modes, tool_search_option
 
 if TYPE_CHECKING:
@@ -213,7 +219,11 @@ def assemble(  # noqa: PLR0913  what interfaces differ in, each by name
     for text in settings.notices:
         notice(text)
     check_provider_names(settings)
+    asked_for = settings.model
     settings = _name_model(settings, notice, is_needed=needs_model)
+    profile = choose_profile(
+        settings["tools.profile"], settings.model if needs_model else asked_for
+    )
     for_model = settings.for_model(settings.model)
     names = DEFAULT_NAMES.extend(
         reserved=settings["reserved.extend"], secret=settings["secrets.extend"]
@@ -225,7 +235,7 @@ def assemble(  # noqa: PLR0913  what interfaces differ in, each by name
     shipped_tools = load_shipped_tools(settings["tools.packs"])
     extensions = _load_extensions(settings, confine, shipped_tools)
     texts = collect_instructions(settings, gate, names)
-    own_tools = shipped_tools if extensions is None else extensions.tools
+    own_tools = _offered_tools(settings, profile, shipped_tools, extensions)
     tools = [*own_tools, *texts.tools, *ARTIFACT_TOOLS, *approval_tools(settings)]
     http = _load_http_tools(settings)
     if http is not None:
@@ -483,6 +493,29 @@ def _has_claude_hooks(folder: Path | None) -> bool:
         return folder is not None and b'"hooks"' in (folder / "settings.json").read_bytes()
     except OSError:
         return False
+
+
+def _offered_tools(
+    settings: Settings,
+    profile: str,
+    shipped: Sequence[Tool],
+    extensions: file_extensions.Extensions | None,
+) -> list[Tool]:
+    """Return the shipped tools and those of files, with what the profile keeps from the model.
+
+    A list of the only tools there are takes the place of a profile.
+    """
+    tools = shipped if extensions is None else extensions.tools
+    if settings["tools.allowed"] is not None:
+        return list(tools)
+    agents = () if extensions is None else extensions.agents
+    required = chain.from_iterable(name.split("|") for name in settings["tools.required"])
+    named = {
+        *configured_tool_names(settings),
+        *required,
+        *chain.from_iterable(agent.tools or () for agent in agents),
+    }
+    return apply_profile(tools, profile, named)
 
 
 def _registration_limits(

@@ -76,6 +76,12 @@ _SETTINGS = (
         help="A tool that is left out. Repeatable.",
     ),
     click.option(
+        "--tool-profile",
+        "tools__profile",
+        type=click.Choice(["coding", "all"]),
+        help="Shipped tools the model gets: one per job (coding), or all.",
+    ),
+    click.option(
         "--pack",
         "tools__packs",
         multiple=True,

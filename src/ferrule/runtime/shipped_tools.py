@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import replace
 from difflib import get_close_matches
 from itertools import chain
 
@@ -14,7 +15,7 @@ from ferrule.toolkits.files import browse
 from ferrule.toolkits.files import tools as files
 from ferrule.toolkits.git import command
 from ferrule.toolkits.search import search_files
-from ferrule.tools.definition import SideEffect, Tool
+from ferrule.tools.definition import Loading, SideEffect, Tool
 
 from .tool_loading import FINDERS
 
@@ -24,6 +25,21 @@ _READS = (SideEffect.NONE, SideEffect.READ)
 PACKS = ("typed", "git", "git_write", "git_toolbox", "code")
 """What `tools.packs` may name."""
 
+CODING = frozenset(
+    {
+        "read_file",
+        "list_files",
+        "search_files",
+        "edit_file",
+        "write_file",
+        "run_command",
+        "add_task",
+        "list_tasks",
+        "update_task",
+    }
+)
+"""The tools of the profile `coding`: one per job. Every profile has what a run adds itself."""
+
 
 def load_shipped_tools(packs: Sequence[str] = ()) -> tuple[Tool, ...]:
     """Return the tools of every run and those of the named packs.
@@ -31,12 +47,48 @@ def load_shipped_tools(packs: Sequence[str] = ()) -> tuple[Tool, ...]:
     Raises:
         ConfigError: There is no such pack.
     """
-    toolkits = (files, browse, search_files, commands, command, tasks, clock)
-    always = tuple(chain.from_iterable(toolkit.TOOLS for toolkit in toolkits))
+    always = _load_always()
     added = always
     for name in dict.fromkeys(packs):
         added = (*added, *_load_pack(name, always))
     return added
+
+
+def _load_always() -> tuple[Tool, ...]:
+    toolkits = (files, browse, search_files, commands, command, tasks, clock)
+    return tuple(chain.from_iterable(toolkit.TOOLS for toolkit in toolkits))
+
+
+def choose_profile(chosen: str | None, model: str) -> str:
+    """Return the profile of a run: the one that the settings name, or the default of the model.
+
+    The embedded models are led from tool to tool and never read the descriptions of all; they do
+    better with a tool of its own for each thing.
+    """
+    return chosen or ("all" if model.startswith("local:") else "coding")
+
+
+def apply_profile(tools: Iterable[Tool], profile: str, named: Collection[str]) -> list[Tool]:
+    """Return the tools of a run, with those outside its profile kept from the model.
+
+    A tool that is kept from the model can still be called by people, scripts and other tools. Only
+    shipped tools that no pack added belong to a profile: what a file puts in their place stays.
+
+    Args:
+        tools: All tools of the run.
+        profile: `coding` or `all`.
+        named: Tools that settings or agent files name. The model gets them whatever the profile.
+    """
+    if profile == "all":
+        return list(tools)
+    outside = {
+        id(tool)
+        for tool in _load_always()
+        if tool.full_name not in CODING and tool.full_name not in named
+    }
+    return [
+        replace(tool, loading=Loading.INTERNAL) if id(tool) in outside else tool for tool in tools
+    ]
 
 
 def _load_pack(pack: str, always: Sequence[Tool]) -> tuple[Tool, ...]:

@@ -96,7 +96,7 @@ def _split_words(rest: str) -> list[str]:
 
 
 async def _list_tools(chat: Chat, rest: str) -> None:
-    for tool in chat.assembly.agent.catalog:
+    for tool in filter(chat.session.is_usable, chat.assembly.agent.catalog):
         description = " ".join(tool.description.split())
         first = re.split(r"(?<=[.!?])\s", description, maxsplit=1)[0]
         chat.assembly.terminal.write_answer(f"{tool.full_name:22} {tool.risk:8} {first}")

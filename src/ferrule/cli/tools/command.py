@@ -19,6 +19,8 @@ from .openapi_import import import_
 from .promote import promote
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from ferrule.cli.terminal_agent import TerminalAssembly
     from ferrule.core.calls import ToolResult
     from ferrule.tools.definition import Tool
@@ -37,8 +39,12 @@ for _command in (check, test, new, promote, import_):
 @common_options
 @click.option("--json", "as_json", is_flag=True, help="Machine-readable.")
 def list_tools(as_json: bool, **options: Any) -> None:
-    """List the tools: name, side effect, risk, first line of the description."""
+    """List the tools: name, side effect, risk, first line of the description.
+
+    Those that the model does not get come last: people, scripts and agent files can use them.
+    """
     from ferrule.cli.terminal_agent import assemble_at_terminal
+    from ferrule.tools.definition import Loading
 
     catalog = assemble_at_terminal(options, needs_model=False).agent.catalog
     if as_json:
@@ -49,13 +55,23 @@ def list_tools(as_json: bool, **options: Any) -> None:
                 "risk": tool.risk,
                 "description": tool.description,
                 "source": tool.source,
+                "loading": tool.loading,
             }
             for tool in catalog
         ]
         click.echo(json.dumps(rows, indent=2))
         return
     width = max((len(tool.full_name) for tool in catalog), default=0)
-    for tool in catalog:
+    withheld = [tool for tool in catalog if tool.loading is Loading.INTERNAL]
+    offered = [tool for tool in catalog if tool.loading is not Loading.INTERNAL]
+    _print_tools(offered, width)
+    if withheld:
+        click.echo("\nnot offered to the model (`--tool-profile all` offers what ships):")
+        _print_tools(withheld, width)
+
+
+def _print_tools(shown: Iterable[Tool], width: int) -> None:
+    for tool in shown:
         first = tool.description.splitlines()[0]
         click.echo(
             escape_invisible(

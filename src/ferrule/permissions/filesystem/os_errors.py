@@ -25,7 +25,7 @@ _TRANSIENT = {
 _MEANINGS: dict[int, tuple[ErrorType, str]] = {
     errno.ENOENT: (
         ErrorType.NOT_FOUND,
-        "not found: {path} does not exist; look for it with `list_files` or `file_tree`",
+        "not found: {path} does not exist; look for it with `list_files` or `search_files`",
     ),
     errno.ENOTDIR: (ErrorType.NOT_FOUND, "not found: a part of {path} is a file, not a folder"),
     errno.ELOOP: (

@@ -292,6 +292,21 @@ SETTINGS: tuple[Setting, ...] = (
         ),
     ),
     Setting(
+        key="tools.profile",
+        kind="choice",
+        choices=("coding", "all"),
+        flag="--tool-profile",
+        short=(
+            "Which of the shipped tools the model gets: `coding`, one per job, or `all`. Default: "
+            "`coding`; `all` for an embedded model."
+        ),
+        long=(
+            "`coding` reads, lists, searches, edits, writes, runs commands and keeps a task list. "
+            "A tool outside it stays there for people, scripts and agent files, and the model gets "
+            "it if a setting or an agent file names it."
+        ),
+    ),
+    Setting(
         key="tools.packs",
         kind="names",
         default=(),

@@ -71,7 +71,8 @@ class EditNames:
 def refuse_empty(name: EditName) -> ToolFailed:
     """Return the error for an edit that replaces nothing."""
     return _refusal(
-        f"{name.old} is empty; use `insert_lines` to add text or `write_file` for a new file"
+        f"{name.old} is empty; to add text, give a line beside its place as `old_string` and "
+        "that line with the text as `new_string`, or use `write_file` for a new file"
     )
 
 
@@ -93,12 +94,9 @@ def refuse_ambiguous(text: str, found: Sequence[Match], name: EditName) -> ToolF
     numbers = ", ".join(str(match.line) for match in found[:_MAX_PLACES])
     more = " and more" if len(found) > _MAX_PLACES else ""
     loosely = "" if found[0].grade == "exact" else f" ({describe_grade(found[0].grade)})"
-    first = found[0]
-    last = line_number(text, max(first.start, first.end - 1))
     return _refusal(
         f"{name.old} occurs more than once in {name.where}{loosely}, at lines {numbers}{more}; "
-        "nothing was written. Add lines around it until it is unique, pass `replace_all: true`, "
-        f"or use `replace_lines` (`line_start: {first.line}, line_end: {last}` for the first)"
+        "nothing was written. Add lines around it until it is unique, or pass `replace_all: true`"
         f"{_show_surroundings(text, found)}"
     )
 
@@ -232,8 +230,7 @@ def _show_closest(text: str, edit: Edit, name: EditName) -> str:
         f". The most similar lines as they are now:\n"
         f"{_number_rows(rows, first + 1, shown_to)}{cut}\n"
         f"What differs:\n{chr(10).join(differences[:_MAX_DIFFERENCES])}{rest}\n"
-        "Call `edit_file` again with `old_string` as these lines are, without the numbers, or "
-        f"`replace_lines` with `line_start: {first + 1}, line_end: {last}`"
+        "Call `edit_file` again with `old_string` as these lines are, without the numbers"
     )
 
 

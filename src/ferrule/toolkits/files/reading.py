@@ -91,6 +91,5 @@ def _too_much(file: BinaryIO, path: str) -> ToolFailed:
     return ToolFailed(
         ErrorType.LIMIT,
         f"{quote_path(path)} has {size} bytes; at most {READ_LIMIT} can be read at once. "
-        "Pass a smaller range in `line_start` and `line_end`, or use `read_file_tail` or "
-        "`search_files`",
+        "Pass a smaller range in `line_start` and `line_end`, or use `search_files`",
     )

@@ -157,7 +157,7 @@ def write_file(
     data = edits.check_size(lines.check_unicode(content, "content")).encode()
     if path.endswith("/"):
         raise invalid_arguments(
-            f"{quote_path(path)} names a folder; use `create_dir`, or add a file name"
+            f"{quote_path(path)} names a folder; add a file name (missing folders are made)"
         )
     folder = name.rpartition("/")[0]
     if folder:

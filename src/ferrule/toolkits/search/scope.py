@@ -80,8 +80,7 @@ def find_files(
     if VERSION_CONTROL.intersection(start.split("/")):
         raise ToolFailed(
             ErrorType.PERMISSION_DENIED,
-            f"`{scope.path}` belongs to version control, which is never searched; "
-            "use `git_command`",
+            f"`{scope.path}` belongs to version control, which is never searched; ask git for it",
         )
     wanted = _Filter(start, scope)
     entry = workspace.stat(scope.path)

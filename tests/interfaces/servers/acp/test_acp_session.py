@@ -100,7 +100,9 @@ async def test_an_edit_is_shown_as_a_diff_and_made_once_allowed(served: Any, a_c
 async def test_each_editing_tool_has_the_diff_of_what_it_did(
     served: Any, a_call: Step, tool: str, arguments: dict[str, Any], before: str | None, after: str
 ) -> None:
-    talk = await served.talk(a_call(tool, **arguments), {"say": "Done."}, mode="acceptEdits")
+    talk = await served.talk(
+        a_call(tool, **arguments), {"say": "Done."}, mode="acceptEdits", tools={"profile": "all"}
+    )
     await talk.prompt()
     (diff,) = (part for part in talk.call()["content"] if part["type"] == "diff")
     assert (diff.get("oldText"), diff["newText"]) == (before, after)
@@ -143,14 +145,14 @@ async def test_a_rejected_call_does_not_run_and_always_means_this_call_is_not_as
     talk = await served.talk(
         a_call("edit_file", **EDIT),
         a_call("edit_file", **EDIT),
-        a_call("create_dir", path="d"),
+        a_call("write_file", path="d/e.txt", content="e"),
         {"say": "Then not."},
     )
     served.editor.says = lambda question: "reject_always"
     assert await talk.prompt() == "end_turn"
     assert [question.call["title"] for question in served.editor.asked] == [
         "edit_file `note.txt`",
-        "create_dir `d`",
+        "write_file `d/e.txt`",
     ]
     assert (talk.folder / "note.txt").read_text() == "one\ntwo\n"
     assert [talk.call(number)["status"] for number in range(3)] == ["failed"] * 3

@@ -1,0 +1,142 @@
+"""`tools.profile`: which of the shipped tools the model gets, and who else can use the others."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ferrule.core.calls import ErrorType
+from ferrule.permissions.approvals import Approver
+from ferrule.runtime.assemble import Assembly, assemble
+from ferrule.testing import RecordingApprover
+
+CODING = [
+    "add_task",
+    "artifact_fetch",
+    "artifact_read",
+    "edit_file",
+    "list_files",
+    "list_tasks",
+    "read_file",
+    "run_command",
+    "search_files",
+    "update_task",
+    "write_file",
+]
+"""What reads, lists, searches, edits, writes, runs commands, keeps tasks and reads large results."""
+DELEGATION = ["delegate", "task_await", "task_cancel", "task_poll"]
+"""What a run adds if there are agents to delegate to."""
+ALL = [
+    *CODING,
+    "create_dir",
+    "delete_path",
+    "file_outline",
+    "file_tree",
+    "get_current_time",
+    "get_working_directory",
+    "git_command",
+    "insert_lines",
+    "move_path",
+    "read_file_tail",
+    "replace_lines",
+]
+AGENT = "---\nname: mover\ndescription: Moves files.\ntools: [move_path]\n---\nMove files.\n"
+
+
+@pytest.fixture
+def assembled(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Assembly]:
+    """An assembly for a folder of its own, from options as the command line gives them."""
+    for name in ("CONFIG", "STATE"):
+        monkeypatch.setenv(f"FERRULE_{name}", str(tmp_path / name.lower()))
+    (tmp_path / "work").mkdir()
+
+    def make(approver: Approver | None = None, **options: Any) -> Assembly:
+        given = {
+            "workspace": str(tmp_path / "work"),
+            "model": f"scripted:{_write_script(tmp_path)}",
+            "journal__path": str(tmp_path / "journal.db"),
+            **options,
+        }
+        return assemble(given, notice=lambda _: None, approver=approver)
+
+    return make
+
+
+def _write_script(folder: Path) -> Path:
+    script = folder / "model.yaml"
+    arguments = {"source": "a.txt", "target": "b.txt"}
+    steps = [{"call": [{"tool": "move_path", "arguments": arguments}]}, {"say": "So be it."}]
+    script.write_text(json.dumps(steps))
+    return script
+
+
+def _offered(assembly: Assembly) -> list[str]:
+    session = assembly.open_session(None)
+    return sorted(tool.full_name for tool in session.catalog if session.is_usable(tool))
+
+
+@pytest.mark.proves("tools.profile")
+@pytest.mark.parametrize(
+    ("options", "names"),
+    [
+        ({}, CODING),
+        ({"tools__profile": "coding"}, CODING),
+        ({"tools__profile": "all"}, ALL),
+        ({"model": "local:smollm2"}, ALL),
+        ({"model": "local:smollm2", "tools__profile": "coding"}, CODING),
+        ({"tools__required": ("move_path|delete_path",)}, [*CODING, "delete_path", "move_path"]),
+        ({"tools__allowed": ("read_file", "move_path")}, ["move_path", "read_file"]),
+    ],
+    ids=["default", "coding", "all", "embedded", "embedded-coding", "required", "allowed"],
+)
+def test_the_model_gets_one_tool_per_job_unless_more_are_asked_for(
+    assembled: Callable[..., Assembly], options: dict[str, Any], names: list[str]
+) -> None:
+    assert _offered(assembled(**options)) == sorted(names)
+
+
+@pytest.mark.proves("tools.profile")
+async def test_what_is_outside_the_profile_is_there_for_people_and_not_for_the_model(
+    assembled: Callable[..., Assembly], tmp_path: Path
+) -> None:
+    (tmp_path / "work/a.txt").write_text("a")
+    assembly = assembled(RecordingApprover())
+    session = assembly.open_session(None)
+    result = await session.run("Call it b.txt.")
+    assert [each.error_type for each in result.results] == [ErrorType.NOT_FOUND]
+    assert "move_path`; there are" in str(result.results[0].error_message)
+    moved = await session.call("move_path", source="a.txt", target="b.txt")
+    assert moved.success and (tmp_path / "work/b.txt").read_text() == "a"
+    await assembly.close(session)
+
+
+@pytest.mark.proves("tools.profile")
+def test_a_tool_that_an_agent_file_or_a_setting_names_is_offered(
+    assembled: Callable[..., Assembly], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    agents = tmp_path / "config/agents"
+    agents.mkdir(parents=True)
+    (agents / "mover.md").write_text(AGENT)
+    monkeypatch.setenv("FERRULE_TOOLS_ALWAYS_LOADED", "git_command")
+    assert _offered(assembled()) == sorted([*CODING, *DELEGATION, "git_command", "move_path"])
+
+
+@pytest.mark.proves("tools.profile-tokens")
+def test_the_default_profile_is_described_in_at_most_3000_tokens(
+    assembled: Callable[..., Assembly], tmp_path: Path
+) -> None:
+    agents = tmp_path / "config/agents"
+    agents.mkdir(parents=True)
+    (agents / "helper.md").write_text(AGENT.replace("move_path", "read_file"))
+    specs = assembled().agent.offered_tools.specs()
+    assert {spec.name for spec in specs} == {*CODING, *DELEGATION}
+    size = sum(
+        len(json.dumps([spec.name, spec.description]).encode()) + len(spec.schema.encode())
+        for spec in specs
+    )
+    # Three and a half bytes a token, as the context window counts.
+    assert size / 3.5 <= 3000
