@@ -68,10 +68,7 @@ async def main(folder: Path) -> None:
         )
     ]
     script += [calls(("write_file", {"path": "build.sh", "content": SCRIPT.format(port=port)}))]
-    script += [
-        calls(("run_command", {"command": one.format(port=port), "shell": True}))
-        for one in COMMANDS
-    ]
+    script += [calls(("run_command", {"command": one.format(port=port)})) for one in COMMANDS]
     approver = RecordingApprover(["once"])
     agent = Agent(
         Scripted([*script, says("Run `make`.")]),

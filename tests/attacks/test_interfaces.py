@@ -264,7 +264,7 @@ async def test_a_command_that_names_an_untouchable_path_is_refused_before_anythi
         for command in commands:
             if path.startswith("/") and "../" in str(command)[:13]:
                 continue  # `../` before an absolute path makes another path of it
-            arguments = {"command": command, "shell": isinstance(command, str)}
+            arguments = {"command": command}
             watcher.look(
                 Attack(row, tool, arguments, "refused"),
                 await watcher.session.call(tool.name, **arguments),
@@ -286,7 +286,7 @@ async def test_a_command_whose_harm_its_text_does_not_show_needs_a_person(world:
         if row.kind not in ("link", "hard", "special", "holder"):
             continue
         for command in naming(world.text(row.path), write=False):
-            arguments = {"command": command, "shell": isinstance(command, str)}
+            arguments = {"command": command}
             allowed += trusting.gate.decide(tool, arguments).verdict != "deny"
             watcher.look(
                 Attack(row, tool, arguments, "refused"),
@@ -529,11 +529,10 @@ def test_tools_call_on_the_command_line_reaches_nothing(
 
 
 def shell_forms(command: str | tuple[str, ...]) -> Iterator[dict[str, Any]]:
-    """A command as text with a shell, as text without one, and as a list of words."""
+    """A command as text, and as a list of words."""
     if not isinstance(command, str):
         yield {"command": list(command)}
         return
-    yield {"command": command, "shell": True}
     yield {"command": command}
     with contextlib.suppress(ValueError):
         if words := shlex.split(command):
@@ -550,14 +549,14 @@ async def test_a_command_that_names_what_is_off_limits_is_refused_even_if_all_is
     for row in COMMANDS:
         if row.stage != "text":
             # The other way round: what the text does give away must be in the table as such.
-            verdict = ours.gate.decide(tool, {"command": row.command, "shell": True}).verdict
+            verdict = ours.gate.decide(tool, {"command": row.command}).verdict
             watcher.harm += [f"{row.id} is refused by its text: its stage is not kernel"] * (
                 verdict == "deny"
             )
             continue
         for index, arguments in enumerate(shell_forms(row.command)):
             # As a list of words, shell syntax is text: then it need only do no harm.
-            wanted = "refused" if index < 2 else ""
+            wanted = "refused" if index < 1 else ""
             result = await watcher.session.call(tool.name, **arguments)
             watcher.look(Attack(row, tool, arguments, wanted), result)
     await watcher.conclude()
@@ -573,12 +572,12 @@ async def test_a_command_whose_text_says_too_little_does_not_run_with_nobody_to_
     for row in COMMANDS:
         for index, arguments in enumerate(shell_forms(row.command)):
             if (
-                index == 2
+                index == 1
                 and ours.gate.decide(tool, arguments).verdict == "allow"
                 and row.stage == "kernel"
             ):
                 continue  # Words instead of a shell's text: another command, which the rules allow.
-            wanted = "refused" if index < 2 else ""
+            wanted = "refused" if index < 1 else ""
             result = await watcher.session.call(tool.name, **arguments)
             watcher.look(Attack(row, tool, arguments, wanted), result)
     for name, text in UNSEEN.items():

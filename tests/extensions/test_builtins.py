@@ -310,6 +310,7 @@ async def test_the_example_of_the_requirement_runs_or_names_the_setting_that_let
     script_session: ScriptSession, commands: tuple[Tool, ...]
 ) -> None:
     script_session.commands = commands
+    script_session.options["resources"] = [CommandPolicy(shell_allowed=False)]
     body = "return exec.run('bash', ['-lc', args['command']], 15000)"
     refused = await script_session.run(body, {"command": "printf hi"})
     assert refused.error_type is ErrorType.PERMISSION_DENIED

@@ -293,7 +293,7 @@ WRITTEN: list[tuple[str, list[tuple[str, Any]]]] = [
     ("`/run pytest -k 'a=b' -q`", [("run_command", {"command": "pytest -k 'a=b' -q"})]),
     ("`/run FOO=1 make`", [("run_command", {"command": "FOO=1 make"})]),
     ("`/run make timeout=5`", [("run_command", {"command": "make", "timeout": 5})]),
-    ("`/run make shell=perhaps`", [("run_command", REFUSED_CALL)]),
+    ("`/run make timeout=perhaps`", [("run_command", REFUSED_CALL)]),
     ('`/run {"command": ["ls", "-la"]}`', [("run_command", {"command": ["ls", "-la"]})]),
     ("`/run grep -rn 'x y' . | head`", [("run_command", {"command": "grep -rn 'x y' . | head"})]),
     ("`/git status`", [("git_command", {"subcommand": "status"})]),

@@ -87,7 +87,7 @@ def test_without_any_file_the_defaults_hold_and_nothing_is_written(
         "default",
         "value",
     )
-    assert settings["commands.shell"] is False
+    assert settings["commands.shell"] is None
     assert {key: settings[key] for key in settings.values} == {
         setting.key: setting.default
         for setting in SETTINGS
@@ -421,10 +421,19 @@ LOOSENED = {
     "commands: {safe_mode: false}": "commands.safe_mode",
     "commands: {allowed_commands: [ls, bash]}": "commands.allowed_commands",
     "commands: {shell: true}": "commands.shell",
+    "commands: {shell: null}": "commands.shell",
     "commands: {run_timeout: 1h}": "commands.run_timeout",
     "models: {'a:b': {max_turns: 50}}": "models.a:b.max_turns",
     "models: {'a:b': {tools_enabled: true}}": "models.a:b.tools_enabled",
 }
+
+
+@pytest.mark.proves("settings.repository-only-tightens")
+def test_a_repository_cannot_open_a_shell_that_the_machine_decides_about(case: Case) -> None:
+    case.project("commands: {shell: true}")
+    assert case.load()["commands.shell"] is None
+    case.project("commands: {shell: false}")
+    assert case.load()["commands.shell"] is False
 
 
 @pytest.mark.proves("settings.repository-only-tightens")
@@ -433,7 +442,7 @@ def test_a_repository_cannot_loosen_what_the_person_set(case: Case, text: str, k
     case.user("""
 limits: {max_turns: 5, max_seconds: 60, max_output_bytes: 1000}
 tools: {enabled: false, allowed: [read_file]}
-commands: {safe_mode: true, allowed_commands: [ls, cat]}
+commands: {safe_mode: true, allowed_commands: [ls, cat], shell: false}
 """)
     before = case.load()
     case.project(text)

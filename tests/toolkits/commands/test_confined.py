@@ -6,6 +6,7 @@ import asyncio
 import os
 import shutil
 import subprocess
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -17,10 +18,10 @@ from ferrule.core.errors import ToolFailed
 from ferrule.permissions.approvals import ApprovalAnswer, Approver
 from ferrule.sandbox.backends import selection
 from ferrule.sandbox.backends.missing_protection import MissingProtections
-from ferrule.sandbox.backends.probes import probe
+from ferrule.sandbox.backends.probes import Probes, probe
 from ferrule.sandbox.policy import SandboxPolicy
 from ferrule.sandbox.sandbox import Sandbox
-from ferrule.toolkits.commands import CommandPolicy
+from ferrule.toolkits.commands import CommandPolicy, run_command, start
 from ferrule.toolkits.commands import session_sandbox as confined_module
 
 
@@ -54,6 +55,33 @@ async def test_what_a_sandbox_holds_is_held_and_said(
     assert (held.folder / "new.txt").read_text() == "made\n"
     assert record["sandbox"]["kind"] != "none"
     assert {"file_reads", "names", "network"} <= set(record["sandbox"]["enforced"])
+
+
+@pytest.mark.proves("command.shell-where-confined")
+async def test_a_shell_runs_by_default_where_the_sandbox_enforces_what_is_required(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    policy = CommandPolicy(confine=SandboxPolicy(world.folder))
+    words = {"command": "echo a | tr a b && cd sub && echo $((1 + 1)) > n && cat n"}
+
+    async def answer(policy: CommandPolicy) -> str:
+        world.set(policy)
+        return await run_command.handler(
+            **run_command.arguments.check(words).values, context=world.context()
+        )
+
+    if offered(world.folder):
+        assert await answer(policy) == "b\n2\n"
+        assert (world.folder / "sub/n").read_text() == "2\n"
+    for without in (
+        replace(policy, shell_allowed=False),
+        replace(policy, on_missing_protection="off"),
+    ):
+        with pytest.raises(ToolFailed, match="no shell may run"):
+            await answer(without)
+    monkeypatch.setattr(start, "probe", lambda: Probes(why={"mount": "refused"}))
+    with pytest.raises(ToolFailed, match="no shell may run"):
+        await answer(policy)
 
 
 @pytest.mark.proves("command.sandbox")

@@ -15,7 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ferrule.core.calls import ErrorType
-from ferrule.core.errors import RetryCall, ToolFailed
+from ferrule.core.errors import ToolFailed
 from ferrule.core.identity import Identity
 from ferrule.permissions.filesystem.workspace import Workspace
 from ferrule.permissions.safe_mode import SafeMode
@@ -156,15 +156,14 @@ def test_wildcards_without_a_shell_stay_as_they_are_and_a_failure_says_so(folder
 # ---- shells
 
 
-def test_a_shell_runs_where_it_is_asked_for_and_allowed(folder: Path) -> None:
-    assert run(folder, "cat a.txt | wc -l; echo $((1+1))", SHELL, shell=True).split() == ["2", "2"]
+def test_a_shell_runs_text_that_needs_one_where_it_is_allowed(folder: Path) -> None:
+    assert run(folder, "cat a.txt | wc -l; echo $((1+1))", SHELL).split() == ["2", "2"]
 
 
 @pytest.mark.proves("command.no-shell-unless-allowed")
 @pytest.mark.parametrize(
     ("command", "more"),
     [
-        ("echo hi", {"shell": True}),
         (["sh", "-c", "echo hi"], {}),
         ("bash -c 'echo hi'", {}),
         (["env", "sh", "-c", "echo hi"], {}),
@@ -181,8 +180,10 @@ def test_no_option_leads_to_a_shell_that_is_not_allowed(
     assert "no shell" in error.message
 
 
-def test_a_list_cannot_be_run_with_a_shell(folder: Path) -> None:
-    assert isinstance(refusal(folder, ["echo", "hi"], SHELL, shell=True), RetryCall)
+def test_no_shell_reads_a_list_or_text_that_means_the_same_without_one(folder: Path) -> None:
+    assert run(folder, ["echo", "a|b", "$HOME"], SHELL) == "a|b $HOME\n"
+    for text, reads in (("printenv BASHPID x", False), ("echo ${BASHPID:+yes}; type cd", True)):
+        assert ("yes" in run(folder, text, SHELL)) is reads
 
 
 # ---- safe mode
@@ -198,7 +199,7 @@ def test_safe_mode_runs_its_programs_and_no_others(folder: Path) -> None:
 @pytest.mark.proves("command.no-shell-unless-allowed")
 def test_without_settings_there_is_no_shell(folder: Path) -> None:
     assert run(folder, "cat a.txt", None) == "one\ntwo\n"
-    assert "no shell" in refusal(folder, "ls | wc", None, shell=True).message
+    assert "no shell" in refusal(folder, "ls | wc", None).message
 
 
 REFUSED_IN_SAFE_MODE = [
@@ -229,12 +230,8 @@ REFUSED_IN_SAFE_MODE = [
 @pytest.mark.proves("command.safe-mode-same-everywhere")
 @pytest.mark.parametrize("words", REFUSED_IN_SAFE_MODE, ids=shlex.join)
 def test_safe_mode_refuses_the_same_in_every_form(folder: Path, words: list[str]) -> None:
-    for command, more in (
-        (words, {}),
-        (shlex.join(words), {}),
-        (shlex.join(words), {"shell": True}),
-    ):
-        error = refusal(folder, command, SAFE_SHELL, **more)
+    for command in (words, shlex.join(words), f"cat a.txt; {shlex.join(words)}"):
+        error = refusal(folder, command, SAFE_SHELL)
         assert error.error_type is ErrorType.PERMISSION_DENIED, error.message
         assert "safe mode" in error.message
 
@@ -265,13 +262,13 @@ def test_safe_mode_refuses_the_same_in_every_form(folder: Path, words: list[str]
     ],
 )
 def test_safe_mode_sees_every_part_of_a_shell_line(folder: Path, text: str) -> None:
-    refusal(folder, text, SAFE_SHELL, shell=True)
+    refusal(folder, text, SAFE_SHELL)
     assert (folder / "a.txt").read_text() == "one\ntwo\n"
     assert not (folder / "out").exists()
 
 
 def test_safe_mode_lets_its_programs_be_joined_in_a_shell(folder: Path) -> None:
-    assert run(folder, "cat a.txt | grep -c o 2>/dev/null", SAFE_SHELL, shell=True) == "2\n"
+    assert run(folder, "cat a.txt | grep -c o 2>/dev/null", SAFE_SHELL) == "2\n"
 
 
 @pytest.mark.proves("command.planted-program")
@@ -315,7 +312,7 @@ def test_a_failure_says_which_variable_was_withheld(
 ) -> None:
     monkeypatch.setenv("ACME_API_KEY", "secret-value")
     policy = CommandPolicy(shell_allowed=True, safe_mode=SafeMode(on=False))
-    answer = run(folder, "echo please set ACME_API_KEY; exit 1", policy, shell=True)
+    answer = run(folder, "echo please set ACME_API_KEY; exit 1", policy)
     assert "[not passed on from the environment: ACME_API_KEY;" in answer
     assert "secret-value" not in answer
     assert "ACME" not in run(folder, "true", policy)
@@ -353,10 +350,10 @@ def test_names_are_judged_from_the_folder_it_starts_in(folder: Path) -> None:
 
 
 def test_output_comes_in_order_with_the_exit_status(folder: Path) -> None:
-    answer = run(folder, "echo out; echo err >&2; exit 3", SHELL, shell=True)
+    answer = run(folder, "echo out; echo err >&2; exit 3", SHELL)
     assert answer == "out\nerr\n[exit status 3]"
     assert run(folder, "true") == "(no output)"
-    assert run(folder, "kill -SEGV $$", SHELL, shell=True) == "(no output)\n[ended by SIGSEGV]"
+    assert run(folder, "kill -SEGV $$", SHELL) == "(no output)\n[ended by SIGSEGV]"
 
 
 def test_binary_output_becomes_text(folder: Path) -> None:
@@ -367,7 +364,7 @@ def test_binary_output_becomes_text(folder: Path) -> None:
 @pytest.mark.proves("command.output-bounded")
 def test_huge_output_is_bounded_and_the_status_comes_first(folder: Path) -> None:
     policy = CommandPolicy(shell_allowed=True, safe_mode=SafeMode(on=False), kept_bytes=40_000)
-    answer = run(folder, "head -c 3000000 /dev/zero | tr '\\0' x; exit 4", policy, shell=True)
+    answer = run(folder, "head -c 3000000 /dev/zero | tr '\\0' x; exit 4", policy)
     assert answer.startswith("[exit status 4]\nxxx")
     assert "[... 2920000 bytes left out ...]" in answer
     assert len(answer) < 81_000
@@ -375,7 +372,7 @@ def test_huge_output_is_bounded_and_the_status_comes_first(folder: Path) -> None
 
 @pytest.mark.proves("command.timeout")
 def test_running_out_of_time_is_a_timeout_with_what_was_said_so_far(folder: Path) -> None:
-    error = refusal(folder, "echo started; sleep 1000", SHELL, shell=True, timeout=1)
+    error = refusal(folder, "echo started; sleep 1000", SHELL, timeout=1)
     assert error.error_type is ErrorType.TIMEOUT
     assert "started" in error.message
     assert not error.is_transient
@@ -401,7 +398,7 @@ def test_a_timeout_outside_its_bounds_is_refused(folder: Path, timeout: float) -
 
 
 def test_what_was_left_running_is_named(folder: Path) -> None:
-    answer = run(folder, "setsid sleep 1000 >/dev/null 2>&1 & echo done", SHELL, shell=True)
+    answer = run(folder, "setsid sleep 1000 >/dev/null 2>&1 & echo done", SHELL)
     assert answer.startswith("done\n[ended what it had left running: sleep (")
 
 
@@ -427,7 +424,7 @@ def test_the_preview_shows_the_exact_command_line(folder: Path) -> None:
     assert shown.startswith("echo 'a b' '\\x1b[2Kls' " + "x" * 3000 + "\n")
     assert "`sub`" in shown
     assert "5 s" in shown
-    assert preview({"command": "ls | wc", "shell": True}).startswith("ls | wc\n(in `.`, in a shell")
+    assert preview({"command": "ls | wc"}).startswith("ls | wc\n(in `.`, in a shell")
     assert "rm everything" in preview({"command": "cat", "stdin": "rm everything"})
 
 

@@ -131,7 +131,7 @@ def _tighten(setting: Setting, current: Any, wanted: Any) -> tuple[Any, str]:
                 return current, ""
             limit = "no limit" if wanted is None else f"{wanted:g}"
             return current, f"{limit} was ignored, a repository can only lower it"
-        case "off" if wanted and current is False:
+        case "off" if _turns_on(current, wanted):
             return current, "a repository can only turn it off"
         case "on" if not wanted and current is True:
             return current, "a repository can only turn it on"
@@ -141,6 +141,12 @@ def _tighten(setting: Setting, current: Any, wanted: Any) -> tuple[Any, str]:
             return tuple(dict.fromkeys((*current, *cast(tuple[str, ...], wanted)))), ""
         case _:
             return wanted, ""
+
+
+def _turns_on(current: object, wanted: object) -> bool:
+    """Whether a flag would be more open than it is. None, what the machine decides, is between."""
+    openness = {False: 0, None: 1, True: 2}
+    return openness[cast("bool | None", wanted)] > openness[cast("bool | None", current)]
 
 
 def _narrow(current: tuple[str, ...], wanted: tuple[str, ...]) -> tuple[tuple[str, ...], str]:

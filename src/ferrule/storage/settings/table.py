@@ -486,9 +486,12 @@ SETTINGS: tuple[Setting, ...] = (
     Setting(
         key="commands.shell",
         kind="flag",
-        default=False,
         project="off",
-        short="Whether a command may request to be run by a shell.",
+        short=(
+            "Whether a shell may run commands: pipes, redirects, `&&`, variables. Default: where a "
+            "sandbox enforces all that `sandbox.require` lists."
+        ),
+        long="Rules judge each part of a command line by itself. `true` allows it everywhere.",
     ),
     Setting(
         key="commands.permissions",

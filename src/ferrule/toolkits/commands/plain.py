@@ -35,7 +35,7 @@ def _request(values: Mapping[str, Any], policy: CommandPolicy) -> dict[str, Any]
         raise RetryCall(problem)
     return {
         "command": values["command"],
-        "mode": "shell" if values.get("shell") else "argv",
+        "mode": "auto",
         "cwd": values.get("cwd", "."),
         "stdin": values.get("stdin", ""),
         "timeout_ms": round(seconds * 1000),
@@ -75,7 +75,8 @@ async def run_command(
     command: Annotated[
         str | list[str],
         COMMAND,
-        'The program and its arguments: ["pytest", "-q"], or as text: pytest -q',
+        "A command line for bash: `cd web && npm test 2>&1 | tail -20`; or a program and its "
+        'arguments as a list, which no shell reads: ["grep", "-n", "a|b", "x.py"].',
     ],
     context: Context,
     timeout: Annotated[
@@ -83,16 +84,14 @@ async def run_command(
     ] = None,
     cwd: Annotated[str, READS, "The folder of the workspace to start in."] = ".",
     stdin: Annotated[str, "Text for its standard input."] = "",
-    shell: Annotated[bool, "Run the text with a shell, where the settings allow it."] = False,
 ) -> str:
-    """Run a program in the workspace and return its output, followed by its exit status if that is
+    """Run a command in the workspace and return its output, followed by its exit status if that is
     not 0.
 
-    There is no shell: no pipes, redirects, variables or wildcards. It gets no secrets from the
-    environment. All that it starts ends with it.
+    It gets no secrets from the environment, has no terminal, and all that it starts ends with it.
     """
     policy = CommandPolicy.from_context(context)
-    values = {"command": command, "timeout": timeout, "cwd": cwd, "stdin": stdin, "shell": shell}
+    values = {"command": command, "timeout": timeout, "cwd": cwd, "stdin": stdin}
     request, planned, folder = plan_request(_request(values, policy), context, _PLAIN)
     handle = await launch(
         ReadyCommand(request, planned, folder, {}), context, keep=policy.kept_bytes

@@ -3,9 +3,9 @@
 There are two ways to say what to run, with the same checks:
 
 * a list of words: run as it is, without a shell; nothing is expanded;
-* text: split at blanks with quotes respected, and run without a shell too. Text that would mean
-  something else in a shell (pipes, redirects, `;`, `$HOME`, `~`) is refused with a hint how to
-  write it, unless a shell is asked for and the run's settings allow shells.
+* text: split at blanks with quotes respected, and run without a shell too, if that means the same.
+  Text that means something else in a shell (pipes, redirects, `;`, `$HOME`, `~`, `cd`) is run by
+  one where a shell may run, and refused with a hint how to write it where none may.
 
 Its meaning is found by `permissions.command_analysis.analysis`, which the gate used for its rules
 too; a difference between the two readings is a refusal. Reserved and secret names are the gate's
@@ -33,7 +33,12 @@ from ferrule.permissions.command_analysis.analysis import (
     analyse_command,
 )
 from ferrule.permissions.command_analysis.path_arguments import judge_paths
-from ferrule.permissions.command_analysis.program_facts import RUNNERS, SHELLS, program_name
+from ferrule.permissions.command_analysis.program_facts import (
+    RUNNERS,
+    SHELLS,
+    program_name,
+    word_set,
+)
 from ferrule.permissions.command_analysis.shell_words import UNKNOWN, literal_word
 from ferrule.permissions.filesystem.workspace import Workspace
 
@@ -51,7 +56,18 @@ _MORE_EFFECTS: Mapping[str, tuple[str, ...]] = {
 They come in addition to those of `permissions.command_analysis.program_facts`.
 """
 
-_NO_SHELL = "the settings allow no shell (a person opens it with `commands.shell: true`)"
+_SHELL_ONLY = word_set(
+    """. alias bg builtin caller cd command compgen complete compopt declare dirs disown enable eval
+    exec exit export fc fg hash help history jobs let local logout mapfile popd pushd read readarray
+    readonly return set shift shopt source suspend times trap type typeset ulimit umask unalias
+    unset wait"""
+)
+"""Commands that only a shell has: no program of that name does the same."""
+
+_NO_SHELL = (
+    "no shell may run (it does where a sandbox confines commands, or where a person has set "
+    "`commands.shell: true`)"
+)
 NO_SHELL_HINT = (
     "one program is started without a shell: give its words as a list, like "
     '["grep", "-rn", "TODO", "src"], and make one call for each step'
@@ -129,6 +145,18 @@ def read_command(command: str | Sequence[str], *, shell: bool, workspace: Worksp
     return CommandPlan(argv, analyse_command(argv, root=root, names=workspace.names), "", globs)
 
 
+def needs_shell(text: str, workspace: Workspace) -> bool:
+    """Return whether a text means something else without a shell than with one."""
+    root = str(workspace.root)
+    home = os.environ.get("HOME", "")
+    analysis = analyse_command(text, root=root, home=home, names=workspace.names)
+    try:
+        words, globs = _split_text(text, analysis)
+    except RetryCall:
+        return True
+    return bool(globs) or words[0] in _SHELL_ONLY
+
+
 def check_plan(
     planned: CommandPlan, *, policy: CommandPolicy, workspace: Workspace, folder: str = ""
 ) -> None:
@@ -174,9 +202,8 @@ def _split_text(text: str, analysis: CommandAnalysis) -> tuple[tuple[str, ...], 
 def _needs_shell(text: str) -> str:
     return (
         f"`{make_printable(text)[:200]}` was not run: it uses a shell's pipes, redirects, lists "
-        f"or expansions, and {NO_SHELL_HINT}. Where the person has set `commands.shell: true`, ask "
-        f"for a "
-        "shell. For these characters as text, quote them in single quotes"
+        f"or expansions, and {_NO_SHELL}; {NO_SHELL_HINT}. For these characters as text, quote "
+        "them in single quotes"
     )
 
 

@@ -34,6 +34,8 @@ class CommandPolicy:
     """What the run's settings say about commands: a resource of the context, or these defaults.
 
     Attributes:
+        shell_allowed: Whether a shell may run; None: where a sandbox enforces all that is required
+            of it (`start.decide_shell`).
         allow_env: Variables that children get besides the usual ones.
         timeout: Seconds, if the call names none.
         kept_bytes: Bytes of output held in memory from the beginning, and as many from the end.
@@ -46,7 +48,7 @@ class CommandPolicy:
             with all the rights of this process.
     """
 
-    shell_allowed: bool = False
+    shell_allowed: bool | None = None
     safe_mode: SafeMode = SafeMode(on=False)
     allow_env: tuple[str, ...] = ()
     timeout: int = 300

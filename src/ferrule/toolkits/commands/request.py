@@ -26,7 +26,8 @@ from ferrule.permissions.filesystem.workspace import Workspace
 from .plan import CommandPlan
 from .policy import MAX_TIMEOUT, CommandOptions, CommandPolicy
 
-CommandMode = Literal["argv", "shell"]
+CommandMode = Literal["argv", "shell", "auto"]
+"""`auto`: a text goes to a shell if it needs one and may have one."""
 EnvMode = Literal["inherit_clean", "replace", "patch"]
 """How the environment is made.
 
@@ -67,11 +68,6 @@ class CommandRequest:
     def command(self) -> str | tuple[str, ...]:
         """The command as `plan` reads it."""
         return self.text or self.argv
-
-    @property
-    def uses_shell(self) -> bool:
-        """Whether a shell reads the command."""
-        return self.mode == "shell"
 
     def to_arguments(self) -> dict[str, Any]:
         """Return the arguments from which `parse_request` makes this request."""
@@ -146,7 +142,7 @@ def parse_request(
     behavior = options.behavior
     argv, text = _split_command(given.get("command"), given.get("argv"))
     mode = given.get("mode") or "argv"
-    if mode not in ("argv", "shell"):
+    if mode not in get_args(CommandMode):
         raise RetryCall(f"`mode` is `argv` or `shell`, found {mode!r}")
     env_mode = given.get("env_mode") or "inherit_clean"
     if env_mode not in get_args(EnvMode):

@@ -31,13 +31,19 @@ from ferrule.tools.definition import Tool
 
 from .output_copies import plan_copy
 from .outputs import Outputs
-from .plan import CommandPlan, check_plan, make_printable, read_command
+from .plan import CommandPlan, check_plan, make_printable, needs_shell, read_command
 from .policy import CommandOptions, CommandPolicy, find_prefix_violation
 from .record import DisplayLimits, describe_progress, make_blocked_record
 from .repositories import repository_hints
 from .request import CommandRequest, parse_request, resolve_start_folder
 from .session_commands import CommandHandle, ProgressReports, SessionCommands, new_ids, owner_key
-from .start import find_executable, get_sandbox, make_environment, record_confinement
+from .start import (
+    decide_shell,
+    find_executable,
+    get_sandbox,
+    make_environment,
+    record_confinement,
+)
 from .verdict import ask_policy
 
 _MAX_CHANGES = 3
@@ -75,24 +81,33 @@ def plan_request(
     Raises:
         ToolFailed: The settings do not allow it.
     """
-    request, planned, folder = _read_request(given, context, options)
-    check_plan(
-        planned,
-        policy=CommandPolicy.from_context(context),
-        workspace=context.resource(Workspace),
-        folder=folder,
-    )
+    policy = decide_shell(context)
+    request, planned, folder = _read_request(given, context, options, policy)
+    workspace = context.resource(Workspace)
+    check_plan(planned, policy=policy, workspace=workspace, folder=folder)
     return request, planned, folder
 
 
 def _read_request(
-    given: Mapping[str, Any], context: Context, options: CommandOptions
+    given: Mapping[str, Any], context: Context, options: CommandOptions, policy: CommandPolicy
 ) -> tuple[CommandRequest, CommandPlan, str]:
     workspace = context.resource(Workspace)
-    request = parse_request(given, options, CommandPolicy.from_context(context))
+    request = _choose_mode(parse_request(given, options, policy), policy, workspace)
     folder = resolve_start_folder(request, options, workspace)
-    planned = read_command(request.command, shell=request.uses_shell, workspace=workspace)
+    shell = request.mode == "shell"
+    planned = read_command(request.command, shell=shell, workspace=workspace)
     return request, planned, folder
+
+
+def _choose_mode(
+    request: CommandRequest, policy: CommandPolicy, workspace: Workspace
+) -> CommandRequest:
+    """Return the request with `auto` decided: a shell for a text that needs one and may have it."""
+    if request.mode != "auto":
+        return request
+    allowed = bool(policy.shell_allowed and request.text)
+    shell = allowed and needs_shell(request.text, workspace)
+    return replace(request, mode="shell" if shell else "argv")
 
 
 async def prepare(
@@ -104,9 +119,9 @@ async def prepare(
         ToolFailed: The settings do not allow it.
         ConfigError: A policy function returned a value that is not a verdict.
     """
-    policy = CommandPolicy.from_context(context)
+    policy = decide_shell(context)
     workspace = context.resource(Workspace)
-    request, planned, folder = _read_request(given, context, options)
+    request, planned, folder = _read_request(given, context, options, policy)
     if options.prefixes is not None:
         violation = find_prefix_violation(
             planned.argv, planned.analysis, options.prefixes, shell=planned.uses_shell
@@ -124,7 +139,9 @@ async def prepare(
         return EarlyAnswer(make_blocked_record(planned, verdict.denial_reason, context.call_id))
     if verdict.changed_arguments is not None:
         changed = parse_request(verdict.changed_arguments, options, policy)
-        words = read_command(changed.command, shell=changed.uses_shell, workspace=workspace)
+        changed = _choose_mode(changed, policy, workspace)
+        shell = changed.mode == "shell"
+        words = read_command(changed.command, shell=shell, workspace=workspace)
         changed = _with_words(changed, words)
         if changed != request:
             return await _restart_with(changed, context, options, tool)

@@ -1,4 +1,4 @@
-"""What a command is started with: the sandbox, the program's file and the environment."""
+"""What a command is started with: the sandbox, a shell or none, the program, the environment."""
 
 from __future__ import annotations
 
@@ -11,6 +11,9 @@ from ferrule.core.errors import ToolFailed
 from ferrule.core.events import CallConfined
 from ferrule.permissions.child_environment import ChildEnvironment, filter_environment
 from ferrule.permissions.filesystem.workspace import Workspace
+from ferrule.sandbox.backends.missing_protection import MissingProtections
+from ferrule.sandbox.backends.probes import probe
+from ferrule.sandbox.backends.selection import choose_backend
 from ferrule.sandbox.policy import Enforcement, Protection, SandboxPolicy
 from ferrule.sandbox.sandbox import Sandbox
 from ferrule.toolkits.process import find_program
@@ -28,13 +31,44 @@ async def get_sandbox(context: Context, commands: SessionCommands) -> Sandbox:
     if isinstance(given, Sandbox):
         return given
     policy = CommandPolicy.from_context(context)
+    sandbox_policy = _sandbox_policy(context, policy)
+    return await commands.sandbox.get(sandbox_policy, policy.on_missing_protection, context)
+
+
+def _sandbox_policy(context: Context, policy: CommandPolicy) -> SandboxPolicy:
     workspace = context.resource(Workspace)
     sandbox_policy = policy.confine or SandboxPolicy(workspace.root)
     if sandbox_policy.root == workspace.root:
         # Whoever made the policy, the protected names of this run hold for its commands.
         names = workspace.names_for_commands(sandbox_policy.names)
         sandbox_policy = replace(sandbox_policy, names=names)
-    return await commands.sandbox.get(sandbox_policy, policy.on_missing_protection, context)
+    return sandbox_policy
+
+
+def decide_shell(context: Context) -> CommandPolicy:
+    """Return the policy of this run with `shell_allowed` decided.
+
+    Where nobody has decided, a shell may run if the sandbox of the run enforces all that is
+    required of it. A person who agrees to less has not agreed to a shell.
+    """
+    policy = CommandPolicy.from_context(context)
+    if policy.shell_allowed is not None:
+        return policy
+    return replace(policy, shell_allowed=_is_confined(context, policy))
+
+
+def _is_confined(context: Context, policy: CommandPolicy) -> bool:
+    given = context.resources.get(Sandbox)
+    if isinstance(given, Sandbox):
+        required = given.policy
+        return required is not None and not given.protections().find_missing(required.require)
+    if policy.on_missing_protection == "off":
+        return False
+    try:
+        choose_backend(_sandbox_policy(context, policy), probe())
+    except MissingProtections:
+        return False
+    return True
 
 
 def record_confinement(context: Context, sandbox: Sandbox, program: str) -> None:

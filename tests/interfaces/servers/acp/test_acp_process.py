@@ -26,9 +26,7 @@ PATIENCE = 60
 
 async def at_work(served: Any, a_call: Any, pipe_in: Any) -> tuple[Any, Any, asyncio.Future[str]]:
     """A session whose command runs."""
-    talk = await served.talk(
-        a_call("run_command", command=COMMAND, shell=True), {"say": "Never said."}
-    )
+    talk = await served.talk(a_call("run_command", command=COMMAND), {"say": "Never said."})
     pipe = pipe_in(talk.folder)
     served.editor.says = lambda question: "once"
     turn = asyncio.ensure_future(talk.prompt())

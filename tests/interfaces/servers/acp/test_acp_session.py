@@ -176,7 +176,7 @@ async def test_an_answer_that_is_none_of_the_options_is_a_no(
 async def test_cancelling_ends_a_running_command_with_all_it_started(
     served: Any, a_call: Step, pipe_in: Any
 ) -> None:
-    talk = await served.talk(a_call("run_command", command=COMMAND, shell=True), {"say": "Next."})
+    talk = await served.talk(a_call("run_command", command=COMMAND), {"say": "Next."})
     pipe = pipe_in(talk.folder)
     served.editor.says = lambda question: "once"
     turn = asyncio.ensure_future(talk.prompt())
