@@ -15,7 +15,7 @@ export PIP_ROOT_USER_ACTION := ignore
 export PYTHONDONTWRITEBYTECODE :=
 
 .DEFAULT_GOAL := help
-.PHONY: help venv demo shape test lint types unit promises bench bench-peers bus soak attacks streams crash replays scale subscribers files docs screens readme site eval mcp-servers foreign edits faults outputs coming-from clean options ordinary options-oracle marks mutants fuzz
+.PHONY: help venv demo shape test lint types unit promises bench bench-peers bus soak attacks streams crash replays scale subscribers files docs screens readme site eval mcp-servers foreign edits faults outputs coming-from first-hour clean options ordinary options-oracle marks mutants fuzz
 
 help: ## what can be made
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 14
@@ -137,6 +137,9 @@ edits: $(READY) ## real changes as edits, with the mistakes that models make: la
 
 faults: $(READY) ## runs that finish in spite of a model's poor habits, with Ferrule and with the peers that are installed (ARGS="--only in-tags --seeds 4")
 	PYTHONPATH=evals $(BIN)/python -m faults $(ARGS)
+
+first-hour: $(READY) ## the first hour of somebody new: from a wheel to an answer, an edit, a test, an MCP server, an undo and the browser
+	$(BIN)/python tests/acceptance/first_hour.py --write
 
 coming-from: $(READY) ## the programs for other libraries that pages show, each in an environment with the versions that the page names
 	$(BIN)/python evals/coming_from.py $(ARGS)

@@ -33,7 +33,7 @@ WIDTHS = (60, 120)
 SECONDS = 60.0
 """A screen that does not show what it should by then is an error."""
 PROMPT, QUESTION = "›", "allow? [1-4]"
-STATUS = re.compile(r"\n+scripted:[^\n]* · mode \w+\s*\Z")
+STATUS = re.compile(r"\n+\w+:[^\n]* · mode \w+\s*\Z")
 """The line below the input, at the bottom of the terminal."""
 
 FILES = {
