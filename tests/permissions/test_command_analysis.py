@@ -195,6 +195,17 @@ def test_what_cannot_be_parsed_is_a_problem(command: str) -> None:
     assert look(command).problem or look(command).over_limit
 
 
+@pytest.mark.proves("command.as-bash-runs-it")
+@pytest.mark.parametrize("command", ["echo a(b)", "ls +(x)y(z)", "echo a?(b", "a@() { rm x; }"])
+def test_a_parenthesis_in_a_word_is_not_read(command: str) -> None:
+    assert look(command).problem
+
+
+@pytest.mark.proves("command.as-bash-runs-it")
+def test_a_line_may_end_behind_an_operator() -> None:
+    assert programs("make &&\n\n ls || \n pwd") == ["make", "ls", "pwd"]
+
+
 def test_globs_that_could_name_a_secret_are_doubts() -> None:
     for glob in (".e*", ".en?", ".[e]nv", ".{e,x}nv", "deploy/*", "*.k*", "id_*", "{.,}env"):
         assert look(f"cat {glob}").doubts, glob
