@@ -166,7 +166,7 @@ async def test_a_host_that_was_not_named_is_refused_with_its_name_and_the_settin
     assert text(answer) == (
         "Ferrule's sandbox did not pass on `evil.test:80`: `evil.test` is not one of the "
         "hosts in the `network` setting.\n"
-        "hint: commands reach only what a person lists in the `network` setting\n"
+        "hint: commands reach only what a person lists in the `sandbox.network` setting\n"
     )
     assert "`evil.test:443`" in text(tunnel)
     assert proxied.looked_up == []

@@ -8,6 +8,7 @@ import hashlib
 import io
 import re
 import shutil
+import socket
 import ssl
 import subprocess
 import sys
@@ -313,7 +314,7 @@ def test_the_clients_environment_excepts_the_loopback_of_the_command_itself() ->
         values["no_proxy"]
         == values["NO_PROXY"]
         == values["npm_config_noproxy"]
-        == "localhost,127.0.0.1,::1"
+        == f"localhost,127.0.0.1,::1,0.0.0.0,{socket.gethostname()}"
     )
     assert {
         values[name]

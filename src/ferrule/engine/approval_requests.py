@@ -27,6 +27,9 @@ class AskingSession(Protocol):
     @property
     def log(self) -> SessionLog: ...
 
+    @property
+    def gate(self) -> PermissionGate: ...
+
 
 @frozen
 class CurrentApprover:
@@ -39,11 +42,15 @@ class CurrentApprover:
     session: AskingSession
 
     async def ask(self, request: ApprovalRequest) -> ApprovalAnswer:
-        """Ask, as `Approver.ask`.
+        """Ask, as `Approver.ask`. Deny rules and the mode `dontAsk` answer in a person's place.
 
         Raises JournalError, which is not an approval, if the answer cannot be written.
         """
-        answer = await self.session.approver.ask(request)
+        refusal = self.session.gate.find_question_refusal(request.tool, request.values)
+        if refusal:
+            answer = ApprovalAnswer("deny", by="gate", note=refusal)
+        else:
+            answer = await self.session.approver.ask(request)
         event = ConsentAnswered(
             request.call.id,
             request.tool.name,

@@ -44,6 +44,7 @@ from ferrule.core.machine import Machine
 from ferrule.core.value_class import frozen
 from ferrule.models.client import Exchange
 from ferrule.permissions.approvals import Approver
+from ferrule.permissions.rule_evaluation import PermissionGate
 from ferrule.tools.context import Context
 
 from .approval_requests import CurrentApprover, request_approval
@@ -272,6 +273,11 @@ class Driver:
         for extension in self.extensions:
             extension.attach(self)
             self._resources |= extension.resources()
+
+    @property
+    def gate(self) -> PermissionGate:
+        """The gate of the session's calls, as it is now."""
+        return self.dispatcher.gate
 
     # ---- what callers ask for
 

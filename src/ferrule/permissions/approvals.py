@@ -16,7 +16,7 @@ from ferrule.core.errors import ConfigError
 from ferrule.core.identity import Identity
 from ferrule.core.value_class import frozen
 from ferrule.core.vocabulary import ApprovalChoice
-from ferrule.tools.definition import CheckedArguments, Risk, SideEffect, Tool
+from ferrule.tools.definition import CheckedArguments, Risk, SideEffect, Tool, Touch
 
 from .grant_proposals import GrantOffer
 from .rules import RULE_FAMILIES, matches_tool, parse_rule
@@ -76,8 +76,12 @@ class Approver(Protocol):
     async def ask(self, request: ApprovalRequest) -> ApprovalAnswer: ...
 
 
-def make_question_tool(name: str, description: str, effect: SideEffect) -> Tool:
+def make_question_tool(
+    name: str, description: str, effect: SideEffect, touches: Mapping[str, Touch] | None = None
+) -> Tool:
     """Return a tool that stands for a question which is about no call.
+
+    `touches` says which of its values deny rules are asked about, as for any tool.
 
     Approvers know only calls. The tool is in no catalog, and its risk is critical, which no policy
     in place of a person (`--yes-to`) covers.
@@ -90,6 +94,7 @@ def make_question_tool(name: str, description: str, effect: SideEffect) -> Tool:
         side_effect=effect,
         risk=Risk.CRITICAL,
         is_async=True,
+        touches=touches or {},
     )
 
 

@@ -69,15 +69,25 @@ def make_creation_patterns(
     return tuple(dict.fromkeys(patterns))
 
 
+def names_something_in(rule: PermissionRule, folder: str, root: str, home: str) -> bool:
+    """Return whether a rule for paths could name something in a folder, also outside `root`."""
+    return any(True for _ in _names_below(folder, rule, root, home))
+
+
 def _patterns_of(rule: PermissionRule, root: str, home: str) -> Iterator[str]:
+    for rest in _names_below(root, rule, root, home):
+        yield _list_pattern(rest)
+
+
+def _names_below(folder: str, rule: PermissionRule, root: str, home: str) -> Iterator[list[str]]:
+    """Yield the components that follow a folder in what a rule names."""
     anchor, pattern = split_anchor(rule.specifier or "", rule.root or root, root, home)
     pattern = _widen(pattern.rstrip("/") or "/**")
     components = pattern.strip("/").split("/")
     if "/" not in pattern:
         components = ["**", *components]  # a name without a slash matches at any depth
     absolute = [part for part in (*anchor.split("/"), *components) if part]
-    for rest in _below_root([part for part in root.split("/") if part], absolute):
-        yield _list_pattern(rest)
+    yield from _below_root([part for part in folder.split("/") if part], absolute)
 
 
 def _list_pattern(components: list[str]) -> str:

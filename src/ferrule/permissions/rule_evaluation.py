@@ -41,7 +41,7 @@ from .approvals import digest_arguments
 from .call_analysis import CallContext, analyse_call, find_path_refusals
 from .grant_proposals import GrantOffer, propose_grants
 from .grants import Grants
-from .path_denials import PathDenials, make_creation_patterns
+from .path_denials import PathDenials, make_creation_patterns, names_something_in
 from .protected_names import DEFAULT_NAMES, ProtectedNames
 from .rule_matching import AnalysedCall, RequiredAccess, RuleMatcher, normalise_path
 from .rules import PermissionRule, RuleSet, matches_tool, parse_rule
@@ -230,6 +230,29 @@ class PermissionGate:
         for rule in self.rules.deny:
             if rule.kind in ("read", "write") and self._matcher(rule).could_match(case):
                 return f"denied by the rule `{rule.text}`"
+        return ""
+
+    def find_question_refusal(self, tool: Tool, values: Mapping[str, Any]) -> str:
+        """Return why a handler's question is not put to a person; empty if it may be.
+
+        In mode `dontAsk` nobody is asked. What a deny rule names cannot be opened by an answer, nor
+        can a folder outside the workspace in which one names something: there, commands are not
+        kept from it.
+        """
+        if self.mode == "dontAsk":
+            return "mode dontAsk does not ask"
+        case = analyse_call(tool, values, self.context)
+        denied = self._check_deny_rules(case, self._build_profile(tool))
+        if denied is not None:
+            return denied.reason
+        rules = [rule for rule in self.rules.deny if rule.kind in ("read", "write")]
+        for need in case.needs:
+            path = Path(need.value) if need.kind in ("read", "write") else Path(self.context.root)
+            if path.is_relative_to(self.context.root):
+                continue
+            for rule in rules:
+                if names_something_in(rule, need.value, self.context.root, self.context.home):
+                    return f"the rule `{rule.text}` denies something in `{need.value}`"
         return ""
 
     @property

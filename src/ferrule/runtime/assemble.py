@@ -47,7 +47,7 @@ from .hosted_tools import approval_tools, resolve_hosted_tools
 from .instructions import collect_instructions
 from .model_clients import check_provider_names, create_client
 from .options import SETTING_OPTIONS
-from .sandbox_policy import make_sandbox_policy
+from .sandbox_policy import list_own_folders, make_opening_writer, make_sandbox_policy
 from .shipped_tools import (
     PACKS,
     apply_profile,
@@ -407,6 +407,8 @@ def _command_policy(
         result_bytes=for_model.limits.max_output_bytes,
         confine=confine,
         on_missing_protection=settings["sandbox.mode"],
+        remember_opening=make_opening_writer(settings),
+        closed_folders=list_own_folders(),
     )
 
 

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 
 from ferrule.permissions.protected_names import DEFAULT_NAMES, ProtectedNames
+from ferrule.sandbox.openings import Opening
 from ferrule.sandbox.policy import Protection, ResourceLimits, SandboxPolicy
-from ferrule.storage.settings.settings import Settings
+from ferrule.storage import paths
+from ferrule.storage.settings.settings import USER_FILE_NAME, Settings
 
 MIB = 1024 * 1024
 
@@ -29,6 +31,27 @@ def make_sandbox_policy(
         ),
         require=frozenset(Protection(one) for one in settings["sandbox.require"]),
     )
+
+
+def make_opening_writer(settings: Settings) -> Callable[[Opening], None]:
+    """Return what writes an opening into the person's settings, for this workspace alone.
+
+    It raises ConfigError if that cannot be done.
+    """
+    root = str(Path(settings.workspace).resolve())
+
+    def remember(opening: Opening) -> None:
+        from ferrule.storage.settings.writing import open_for_folder  # once in a session at most
+
+        open_for_folder(paths.config() / USER_FILE_NAME, root, opening.key, opening.target)
+
+    return remember
+
+
+def list_own_folders() -> tuple[str, ...]:
+    """Return the folders of Ferrule itself, which nothing opens for commands."""
+    own = (paths.config(), paths.state(), paths.cache())
+    return tuple(str(folder.resolve()) for folder in own)
 
 
 def _absolute_paths(paths: Iterable[str]) -> tuple[str, ...]:

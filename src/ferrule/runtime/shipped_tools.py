@@ -119,11 +119,12 @@ def _load_pack(pack: str, always: Sequence[Tool]) -> tuple[Tool, ...]:
 def names_added_by_runs() -> tuple[str, ...]:
     """Return the names of tools that a run adds itself when it needs them.
 
-    These read artifacts and skills, find deferred tools, follow background tasks and delegate to
-    sub-agents.
+    These read artifacts and skills, find deferred tools, follow background tasks, delegate to
+    sub-agents and open what a sandbox refused.
     """
     from ferrule.engine import background
     from ferrule.engine.delegation.sub_agent import DELEGATE
+    from ferrule.toolkits.commands.refused_access import OPENING_TOOL
 
     tools = (*artifact_tools.TOOLS, *background.TASK_TOOLS)
-    return (*(tool.full_name for tool in tools), *FINDERS, DELEGATE, NAME)
+    return (*(tool.full_name for tool in tools), *FINDERS, DELEGATE, NAME, OPENING_TOOL.name)

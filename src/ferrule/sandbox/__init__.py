@@ -5,7 +5,7 @@ To callers: a `Sandbox` (one for each session, `sandbox.py`) starts a `Command` 
 tool file, a hook or an MCP server goes through it; there is no second way to start a process.
 
 Packages: `backends`, `inside`, `network`, `view`.
-Modules: `command`, `launcher`, `policy`, `preview`, `running_command`, `sandbox`,
+Modules: `command`, `launcher`, `openings`, `policy`, `preview`, `running_command`, `sandbox`,
 `unseen_programs`.
 """
 

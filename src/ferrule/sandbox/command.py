@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import Literal, Protocol
 
 from ferrule.core.identity import Identity
 from ferrule.core.value_class import frozen
@@ -60,6 +60,19 @@ class Command:
 
 
 @frozen
+class Refusal:
+    """An access that the sandbox saw and refused. Nothing that a command prints makes one.
+
+    `access` is `write` of an absolute path, `network` to a `host:port`, or `read` of the file of a
+    program; `why` says what refused it.
+    """
+
+    access: Literal["read", "write", "network"]
+    target: str
+    why: str
+
+
+@frozen
 class CommandResult:
     """How a command ended.
 
@@ -67,8 +80,8 @@ class CommandResult:
     `stopped_by_sink`: the output sink had enough. `killed`: it was ended by `end`.
     `leftover_processes`: those that it left behind and that were ended for it;
     `surviving_processes`: those that may still be running. `refused_names`: those that it tried to
-    create and was not allowed to, relative to the workspace. `changes`: with a preview,
-    what would change.
+    create and was not allowed to, relative to the workspace. `refusals`: what else the sandbox
+    refused it. `changes`: with a preview, what would change.
     """
 
     exit_code: int | None
@@ -80,6 +93,7 @@ class CommandResult:
     leftover_processes: tuple[str, ...] = ()
     surviving_processes: tuple[str, ...] = ()
     refused_names: tuple[str, ...] = ()
+    refusals: tuple[Refusal, ...] = ()
     changes: tuple[Change, ...] = ()
     changes_truncated: bool = False
     """Whether there are more changes than are listed."""

@@ -22,11 +22,11 @@ from dataclasses import dataclass, field
 from ferrule.core.calls import ErrorType
 from ferrule.core.errors import ToolFailed
 
-from .command import Command, CommandResult, OutputSink
+from .command import Command, CommandResult, OutputSink, Refusal
 from .inside.protocol import END, Launch
 from .launcher import Launcher, open_memory_file
 from .policy import AppliedProtections
-from .unseen_programs import explain_unseen
+from .unseen_programs import explain_unseen, folders_of
 
 _CHUNK = 65536
 _DRAIN_SECONDS = 0.5
@@ -43,6 +43,19 @@ _MAX_DESCRIPTORS = 8
 
 class SandboxSetupFailed(ToolFailed):
     """The sandbox could not be set up. The program is not at fault, and trying again can help."""
+
+
+class ProgramUnseen(ToolFailed):
+    """A program exists and commands do not see it, or its interpreter.
+
+    `refusals` are the folders to read for it to run.
+    """
+
+    def __init__(self, name: str, program: str) -> None:
+        super().__init__(ErrorType.NOT_FOUND, f"{name} was not run: {explain_unseen(program)}")
+        self.refusals = tuple(
+            Refusal("read", folder, "commands do not see it") for folder in folders_of(program)
+        )
 
 
 _closing: set[asyncio.Future[None]] = set()
@@ -308,6 +321,10 @@ class Execution:
             leftover_processes=tuple(self._get_reports("left")),
             surviving_processes=tuple(alive),
             refused_names=tuple(dict.fromkeys(self._get_reports("refused"))),
+            refusals=tuple(
+                Refusal("write", path, "commands cannot write there")
+                for path in self._get_reports("denied")
+            ),
         )
 
 
@@ -345,7 +362,7 @@ def start_failure(name: str, error_number: int, program: str) -> ToolFailed:
     """Return the error for a program that could not be executed, by the error number."""
     name = shlex.quote(name)
     if error_number == errno.ENOENT and os.path.isabs(program) and os.path.exists(program):  # noqa: PTH110, PTH117  names of programs are text
-        return ToolFailed(ErrorType.NOT_FOUND, f"{name} was not run: {explain_unseen(program)}")
+        return ProgramUnseen(name, program)
     if error_number == errno.ENOENT:
         return ToolFailed(ErrorType.NOT_FOUND, f"{name} was not run: there is no such program")
     if error_number == errno.EACCES:

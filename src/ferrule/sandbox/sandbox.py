@@ -86,6 +86,7 @@ class Sandbox:
                 )
         self._launcher = Launcher(self._confinement.encode_session if self._confinement else None)
         self._running: set[Execution] = set()
+        self._starting = 0
         self._closed = False
 
     @property
@@ -107,6 +108,32 @@ class Sandbox:
         """Return what is enforced for the commands that this sandbox starts."""
         return self._applied
 
+    @property
+    def is_busy(self) -> bool:
+        """Whether a command runs or is being started."""
+        return bool(self._running) or self._starting > 0
+
+    def sees(self, path: str) -> bool:
+        """Return whether commands see this file of the machine at its own path.
+
+        True where nobody knows: before the first command, and where nothing confines them.
+        """
+        return self._confinement is None or self._confinement.sees(path)
+
+    async def change_policy(self, policy: SandboxPolicy) -> None:
+        """Confine the commands that follow by another policy, which this backend must enforce.
+
+        The session's own folders stay as they are.
+
+        Raises:
+            RuntimeError: A command is running: its view cannot be changed.
+        """
+        if self.is_busy or self._confinement is None:
+            raise RuntimeError("the policy of a sandbox changes only while nothing runs in it")
+        await self._launcher.close()
+        await self._confinement.change_policy(policy)
+        self.policy = policy
+
     async def start(self, command: Command) -> Execution:
         """Start a command and return while it runs. If cancelled, nothing is left running.
 
@@ -117,12 +144,15 @@ class Sandbox:
         for attempts_left in reversed(range(_ATTEMPTS)):
             if self._closed:
                 raise RuntimeError("this sandbox was closed")
+            self._starting += 1
             try:
                 execution = await self._start_once(command)
             except SandboxSetupFailed:
                 if not attempts_left or self._confinement is None:
                     raise
                 continue
+            finally:
+                self._starting -= 1
             self._running.add(execution)
             # This also keeps a reference to this sandbox: dropped while a command runs, it would
             # end the command.

@@ -20,16 +20,24 @@ def explain_unseen(program: str) -> str:
     Args:
         program: The program's absolute path.
     """
-    needed = dict.fromkeys(_needed_files(program))
-    unseen = [path for path in needed if not path.startswith(_SYSTEM)] or [program]
-    folders = [_folder_to_open(path) for path in unseen]
-    listed = json.dumps(list(dict.fromkeys(folders)))
+    unseen = _unseen_files(program)
+    listed = json.dumps(folders_of(program))
     files = " and ".join(f"`{path}`" for path in unseen)
     return (
         f"{files} {'is' if len(unseen) == 1 else 'are'} out of sight for commands; if that is to "
         "be seen, a person writes this line into their own settings: "
         f"`sandbox: {{readable: {listed}}}`"
     )
+
+
+def folders_of(program: str) -> list[str]:
+    """Return the folders that commands must see for a program to run, and do not."""
+    return list(dict.fromkeys(map(_folder_to_open, _unseen_files(program))))
+
+
+def _unseen_files(program: str) -> list[str]:
+    needed = dict.fromkeys(_needed_files(program))
+    return [path for path in needed if not path.startswith(_SYSTEM)] or [program]
 
 
 def _needed_files(program: str) -> Iterator[str]:

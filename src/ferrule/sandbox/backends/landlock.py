@@ -64,6 +64,9 @@ class LandlockBackend(NamespaceBackend):
         session.landlock_rules = path_rules(self.policy, found)
         link_toolchains(found)
 
+    def _proxy_environment(self) -> dict[str, str]:
+        return {}  # no command has a network of its own, so there is none to put a proxy into
+
     def scratch_folder(self) -> tuple[Path, str]:
         tmp = self.ensure_session_paths().tmp
         return Path(tmp), tmp

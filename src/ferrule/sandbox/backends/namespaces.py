@@ -15,6 +15,7 @@ import tempfile
 import time
 import weakref
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
@@ -22,7 +23,7 @@ from ferrule.core.calls import ErrorType
 from ferrule.core.errors import ToolFailed
 from ferrule.core.identity import Identity
 from ferrule.permissions.path_denials import NamesAndDenyRules
-from ferrule.sandbox.command import Command, CommandResult
+from ferrule.sandbox.command import Command, CommandResult, Refusal
 from ferrule.sandbox.inside.kernel import control_groups
 from ferrule.sandbox.inside.kernel.proxy_ports import PORT
 from ferrule.sandbox.inside.mediator.name_rules import MAX_HIDDEN_NAMES
@@ -55,6 +56,8 @@ from .probes import probe
 
 _QUICK_SCAN = 0.002
 """Seconds. If the last scan of the workspace took less, the next one needs no thread."""
+_MAX_REFUSED_HOSTS = 100
+"""Hosts that were refused to one command and are remembered."""
 _LOCAL_IDENTITY = Identity("local", "local", "local", "local")
 
 
@@ -70,24 +73,59 @@ class NamespaceBackend:
         contact: Callable[[ConnectionAttempt], None],
         identity: Identity | None,
     ) -> None:
-        # Real paths: a link in the workspace that leads to one of them then works in the view too.
-        readable = tuple(map(os.path.realpath, policy.readable))
-        writable = tuple(map(os.path.realpath, policy.writable))
-        self.policy = policy = replace(policy, readable=readable, writable=writable)
+        self._home = os.path.realpath(Path.home())
+        self._use(policy)
         self.identity = identity or _LOCAL_IDENTITY
-        self.hosts = AllowedHosts.parse(policy.network)
         self._contact = contact
         self._session = SessionFolder()
         # For a session that nobody closes: it ends with the interpreter, or when it is dropped.
         self._finalizer = weakref.finalize(self, self._session.remove)
-        self._home = os.path.realpath(Path.home())
-        self._scanner = OpenedFolderScanner(policy, home=self._home)
         self._scan_lock = asyncio.Lock()
-        self._scan_seconds = 1.0
         self._created_files: set[str] = set()
         self._root: Inode | None = None
         self._proxy: Proxy | None = None
         self._groups: tuple[Group, ...] = ()
+
+    def _use(self, policy: SandboxPolicy) -> None:
+        # Real paths: a link in the workspace that leads to one of them then works in the view too.
+        readable = tuple(map(os.path.realpath, policy.readable))
+        writable = tuple(map(os.path.realpath, policy.writable))
+        self.policy = replace(policy, readable=readable, writable=writable)
+        self.hosts = AllowedHosts.parse(policy.network)
+        self._scanner = OpenedFolderScanner(self.policy, home=self._home)
+        self._scan_seconds = 1.0
+        self._seen_places: tuple[str, ...] = ()
+
+    async def change_policy(self, policy: SandboxPolicy) -> None:
+        """Use another policy. Nothing may run, and the fork server must be closed."""
+        before = self.policy
+        self._use(policy)
+        for path in {*before.readable, *before.writable}:
+            if path not in (*self.policy.readable, *self.policy.writable):
+                self._remove_mount_point(path)
+        if self._proxy is not None:
+            await self._proxy.close()
+        self._proxy = None
+
+    def _remove_mount_point(self, path: str) -> None:
+        """Remove the empty folders that a folder was mounted on in the session's own folders.
+
+        Left there, a command that is refused the folder would write into the empty one.
+        """
+        places = self.ensure_session_paths()
+        for seen, own in ((self._home, places.home), ("/tmp", places.tmp)):
+            if Path(path).is_relative_to(seen):
+                folder = Path(own, os.path.relpath(path, seen))
+                with suppress(OSError):  # it is not empty, and so a command's own
+                    while folder != Path(own):
+                        folder.rmdir()
+                        folder = folder.parent
+
+    def sees(self, path: str) -> bool:
+        """Return whether commands see this file of the machine; True where nobody knows."""
+        return not self._seen_places or any(
+            path == place or path.startswith(f"{place.rstrip('/')}/") for place in self._seen_places
+        )
 
     def ensure_session_paths(self) -> SessionPaths:
         """Return the paths of the session's folder, which is made when it is first needed."""
@@ -97,6 +135,12 @@ class NamespaceBackend:
         """Return the record for the fork server, made anew whenever one is started."""
         places = self.ensure_session_paths()
         found = inspect_machine(os.environ, self._home, places, str(self.policy.root))
+        steps = session_steps(self.policy, found)
+        self._seen_places = tuple(
+            place
+            for action, place, source in steps
+            if action in ("read", "write") and place == source
+        )
         found_groups = find_groups(self.policy.limits, Path(places.base).name)
         self._groups = found_groups.groups
         names = self.policy.names
@@ -104,7 +148,7 @@ class NamespaceBackend:
         session = SandboxRecord(
             user_namespace=probe().user_namespaces,
             view_folder=places.view,
-            steps=list(session_steps(self.policy, found)),
+            steps=list(steps),
             command_steps=list(command_steps(found)),
             limits=process_limits(self.policy, found_groups.limited),
             groups=list(found_groups.groups),
@@ -165,8 +209,10 @@ class NamespaceBackend:
         return execution
 
     def _proxy_environment(self) -> dict[str, str]:
-        if not self.hosts:
-            return {}
+        """Return the variables of the proxy, which also says no where no host is named.
+
+        Otherwise a program only finds that a name does not resolve, and nobody knows which.
+        """
         return proxy_environment(PORT, loopback_outside=self.hosts.includes_loopback)
 
     async def scan_masks(self) -> ScanResult:
@@ -195,11 +241,16 @@ class NamespaceBackend:
         """Note a file that the session's commands created, so that it stays visible to them."""
         self._created_files.add(identity)
 
-    def serve_proxy(self, listener: socket.socket, identity: Identity) -> ProxyListener:
+    def serve_proxy(
+        self,
+        listener: socket.socket,
+        identity: Identity,
+        record: Callable[[ConnectionAttempt], None],
+    ) -> ProxyListener:
         """Answer a command's requests to the proxy on this socket."""
         if self._proxy is None:
             self._proxy = Proxy(self.hosts, self._contact)
-        return self._proxy.serve_listener(listener, identity)
+        return self._proxy.serve_listener(listener, identity, record)
 
     def _environment(self, given: Mapping[str, str]) -> dict[str, str]:
         """Replace variables that name folders outside by those of the view."""
@@ -228,6 +279,7 @@ class _CommandResources:
         self.confinement = confinement
         self.identity = identity
         self.listeners: list[ProxyListener] = []
+        self.refused_hosts: dict[str, str] = {}
         self.preview = ""
         if confinement.policy.preview:
             self._folder = Path(tempfile.mkdtemp(dir=f"{places.held}/previews"))
@@ -245,12 +297,23 @@ class _CommandResources:
         if word == "ports" and descriptors:
             for descriptor in descriptors:
                 listener = socket.socket(fileno=descriptor)
-                self.listeners.append(self.confinement.serve_proxy(listener, self.identity))
+                self.listeners.append(
+                    self.confinement.serve_proxy(listener, self.identity, self._note_refusal)
+                )
             return True
         return False
 
+    def _note_refusal(self, attempt: ConnectionAttempt) -> None:
+        """Note a host that the command asked for and that no setting names."""
+        if attempt.allowed or not attempt.port or len(self.refused_hosts) >= _MAX_REFUSED_HOSTS:
+            return
+        host = f"[{attempt.host}]" if ":" in attempt.host else attempt.host
+        self.refused_hosts[f"{host}:{attempt.port}"] = attempt.reason
+
     async def finish(self, ended: CommandResult) -> CommandResult:
         """Read what a preview would have changed, and clean up. Called when the command is gone."""
+        refused = (Refusal("network", host, why) for host, why in self.refused_hosts.items())
+        ended = replace(ended, refusals=(*ended.refusals, *refused))
         try:
             if not self.preview:
                 return ended

@@ -8,9 +8,9 @@ marshalled dictionary: marshal is part of the interpreter, and both ends are the
 Over the control socket come lines: `taken` (a supervisor has it), `started PID` (as seen from
 outside), `failed ERRNO` (the program cannot be executed), `broken WORDS` (the sandbox cannot be set
 up), `exited STATUS` (as of `os.waitstatus_to_exitcode`), `left NAME (PID)`, `alive NAME (PID)`,
-`refused NAME`, `made IDENTITY`, `ports` (with listening sockets), `done`, which may come before
-`started`: different processes report the beginning and the end. The byte `k` the other way, or the
-socket's end, means: end everything.
+`refused NAME`, `denied PATH`, `made IDENTITY`, `ports` (with listening sockets), `done`, which may
+come before `started`: different processes report the beginning and the end. The byte `k` the other
+way, or the socket's end, means: end everything.
 """
 
 from __future__ import annotations

@@ -109,14 +109,21 @@ class Proxy:
         self._slots = asyncio.Semaphore(self._patience.connections)
         self._listeners: set[ProxyListener] = set()
 
-    def serve_listener(self, sock: socket.socket, identity: Identity) -> ProxyListener:
+    def serve_listener(
+        self, sock: socket.socket, identity: Identity, record: Record | None = None
+    ) -> ProxyListener:
         """Serve whoever connects to a listening socket, until it is closed.
 
-        The socket is ours from now on.
+        The socket is ours from now on. `record` is also called for its requests.
         """
 
+        def tell(attempt: ConnectionAttempt) -> None:
+            self._record(attempt)
+            if record is not None:
+                record(attempt)
+
         def serve(client: Peer) -> Coroutine[Any, Any, None]:
-            return self._serve(client, identity, lambda: listening.is_crowded)
+            return self._serve(client, identity, lambda: listening.is_crowded, tell)
 
         listening = ProxyListener(sock, self._patience.per_command, serve, self._listeners)
         return listening
@@ -126,18 +133,20 @@ class Proxy:
 
         The socket is ours from now on; cancelling closes both sides.
         """
-        await self._serve(Peer(sock), identity, lambda: False)
+        await self._serve(Peer(sock), identity, lambda: False, self._record)
 
     async def close(self) -> None:
         """Close the listeners. Both sides of every connection are closed when this returns."""
         for listening in list(self._listeners):
             await listening.close()
 
-    async def _serve(self, client: Peer, identity: Identity, crowded: Callable[[], bool]) -> None:
+    async def _serve(
+        self, client: Peer, identity: Identity, crowded: Callable[[], bool], record: Record
+    ) -> None:
         try:
             async with self._slots:
                 await _Conversation(
-                    client, identity, self._reach, self._record, self._patience, crowded
+                    client, identity, self._reach, record, self._patience, crowded
                 ).run()
         finally:
             client.close()
@@ -270,7 +279,9 @@ class _Conversation:
         where = f"`{self.contact.host}:{self.contact.port}`" if asked else "a request"
         text = f"Ferrule's sandbox did not pass on {where}: {problem}.\n"
         if problem.is_forbidden and asked:
-            text += "hint: commands reach only what a person lists in the `network` setting\n"
+            text += (
+                "hint: commands reach only what a person lists in the `sandbox.network` setting\n"
+            )
         body = text.encode() if asked is None or asked.method != "HEAD" else b""
         fields = [
             ("Content-Type", "text/plain; charset=utf-8"),
@@ -383,7 +394,8 @@ def _shown_target(line: bytes) -> str:
     return "".join(c if c.isprintable() else "?" for c in shown)[:253]
 
 
-_LOOPBACK = "localhost,127.0.0.1,::1"
+_LOOPBACK = f"localhost,127.0.0.1,::1,0.0.0.0,{socket.gethostname()}"
+"""Names that mean the command's own loopback, the machine's name among them."""
 
 
 def proxy_environment(port: int, *, loopback_outside: bool = False) -> dict[str, str]:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, Literal, cast
 
 from ferrule.core.errors import ConfigError
@@ -11,7 +13,7 @@ from ferrule.core.vocabulary import RuleLayer
 from ferrule.permissions.rules import PermissionRule, RuleList, parse_rule
 
 from .mistakes import Mistakes
-from .table import BY_KEY, GLOBAL_KEYS, MODEL_SETTINGS, PROVIDER_SETTINGS, SETTINGS, Setting
+from .table import BY_KEY, FOLDER_SETTINGS, GLOBAL_KEYS, MAP_SETTINGS, SETTINGS, Setting
 from .values import Entries, Entry
 
 LayerName = Literal["default", "user", "project", "environment", "flags"]
@@ -25,9 +27,8 @@ _RULES: dict[LayerName, RuleLayer] = {
     "flags": "flags",
 }
 # Maps have no value of their own: their entries have keys like `models.<name>.<key>`.
-_OWN_VALUE = tuple(setting for setting in SETTINGS if setting.kind not in ("models", "providers"))
-_MODEL = {setting.key: setting for setting in MODEL_SETTINGS}
-_PROVIDER = {setting.key: setting for setting in PROVIDER_SETTINGS}
+_OWN_VALUE = tuple(setting for setting in SETTINGS if setting.kind not in MAP_SETTINGS)
+_IN_MAPS = {kind: {row.key: row for row in rows} for kind, rows in MAP_SETTINGS.items()}
 
 
 @frozen
@@ -75,6 +76,20 @@ class MergedSettings:
             else:
                 self._set(layer, key, setting, entry.value, entry.where)
 
+    def open_folder(self, root: Path) -> None:
+        """Add what the person opened for the commands of one workspace to what is open for all."""
+        real = os.path.realpath(root)
+        for setting in FOLDER_SETTINGS:
+            ending = f".{setting.key}"
+            for name, value in list(self.values.items()):
+                if not name.startswith("folders.") or not name.endswith(ending):
+                    continue
+                folder = name.removeprefix("folders.").removesuffix(ending)
+                if os.path.realpath(Path(folder).expanduser()) == real:
+                    key = f"sandbox.{setting.key}"
+                    self.values[key] = tuple(dict.fromkeys((*self.values[key], *value)))
+                    self.origins[key] = self.origins[name]
+
     def _set(self, layer: LayerName, key: str, setting: Setting, value: Any, where: str) -> None:
         if setting.project == "extend":
             value = tuple(dict.fromkeys((*self.values[key], *value)))
@@ -82,7 +97,7 @@ class MergedSettings:
         self.origins[key] = Origin(layer, where)
 
     def _add_from_project(self, key: str, setting: Setting, entry: Entry) -> None:
-        if setting.project == "never" or key.startswith("providers."):
+        if setting.project == "never" or key.startswith(("providers.", "folders.")):
             raise _build_refusal(entry.where, f"`{key}` cannot be set by a repository")
         if entry.value in setting.refused_for_projects:
             raise _build_refusal(
@@ -119,8 +134,7 @@ def find_setting(key: str) -> Setting:
     """Return the row of the table for a key, also for `models.<name>.<key>`."""
     if key in BY_KEY:
         return BY_KEY[key]
-    rows = _MODEL if key.startswith("models.") else _PROVIDER
-    return rows[key.rpartition(".")[2]]
+    return _IN_MAPS[key.partition(".")[0]][key.rpartition(".")[2]]
 
 
 def _tighten(setting: Setting, current: Any, wanted: Any) -> tuple[Any, str]:

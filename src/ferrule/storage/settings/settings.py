@@ -220,6 +220,7 @@ def load_settings(
     merged.add_layer(
         "user", _resolve_python_files(user, own_file.parent), root=str(own_file.parent)
     )
+    merged.open_folder(root)
     repository = (trust or TrustStore()).read(root)
     merged.add_layer("project", _read_project(root, repository, merged))
     merged.add_layer("environment", from_environment)

@@ -10,6 +10,7 @@ Layers, from weak to strong: default, user file, project file, environment, flag
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import KW_ONLY
 from typing import Any, Literal
 
@@ -33,6 +34,7 @@ SettingKind = Literal[
     "actions",
     "models",
     "providers",
+    "folders",
     "servers",
     "policy",
     "policies",
@@ -795,6 +797,15 @@ SETTINGS: tuple[Setting, ...] = (
         project="never",
         short="Where a provider is, and which variable has its key: `providers: {openai: {…}}`.",
     ),
+    Setting(
+        key="folders",
+        kind="folders",
+        default=(),
+        has_variable=False,
+        project="never",
+        short="What else commands may reach in one workspace: `folders: {/path: {…}}`.",
+        long="Only in the person's own file; an answer `remember` about a refusal writes it there.",
+    ),
 )
 
 MODEL_SETTINGS: tuple[Setting, ...] = (
@@ -881,6 +892,17 @@ PROVIDER_SETTINGS: tuple[Setting, ...] = (
     ),
 )
 
+FOLDER_SETTINGS: tuple[Setting, ...] = tuple(
+    Setting(key=key, kind="names", default=(), project="never", short=f"Adds to `sandbox.{key}`.")
+    for key in ("readable", "writable", "network")
+)
+MAP_SETTINGS: Mapping[str, tuple[Setting, ...]] = {
+    "models": MODEL_SETTINGS,
+    "providers": PROVIDER_SETTINGS,
+    "folders": FOLDER_SETTINGS,
+}
+"""The settings of an entry, by the map that it is in."""
+
 GLOBAL_KEYS = {
     "tools_enabled": "tools.enabled",
     "max_turns": "limits.max_turns",
@@ -920,6 +942,7 @@ def format_reference() -> str:
         ("Settings", SETTINGS),
         ('Per model: `models: {"provider:model": {…}}`', MODEL_SETTINGS),
         ("Per provider: `providers: {name: {…}}`", PROVIDER_SETTINGS),
+        ("Per workspace: `folders: {/path: {…}}`", FOLDER_SETTINGS),
     ]
     parts = [f"## {title}\n\n{_table(rows)}" for title, rows in tables]
     in_models = {f"models.*.{old}": f"models.*.{new}" for old, new in MODEL_ALIASES.items()}
@@ -956,6 +979,7 @@ _VALUE: dict[str, str] = {
     "actions": "map: path to list",
     "models": "map",
     "providers": "map",
+    "folders": "map",
     "servers": "map, or list",
     "policy": "map",
     "policies": "map: tool to map",

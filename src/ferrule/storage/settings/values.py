@@ -21,16 +21,15 @@ from .mistakes import Mistakes
 from .table import (
     ALIASES,
     BY_KEY,
+    MAP_SETTINGS,
     MODEL_ALIASES,
-    MODEL_SETTINGS,
-    PROVIDER_SETTINGS,
     SETTINGS,
     Setting,
 )
 from .yaml_tree import Node, parse_yaml
 
 _DURATION = re.compile(r"([0-9]+(?:\.[0-9]+)?)(ms|s|m|h)?")
-_MAPS = ("models", "providers", "actions", "servers", "policy", "policies", "loading")
+_MAPS = (*MAP_SETTINGS, "actions", "servers", "policy", "policies", "loading")
 """Kinds that only a file can contain."""
 _UNITS = {"ms": 0.001, "s": 1.0, "": 1.0, "m": 60.0, "h": 3600.0}
 _EXPECTED = {
@@ -106,7 +105,7 @@ def _read_setting(key: Node, name: str, value: Node, entries: Entries, mistakes:
     setting = BY_KEY.get(path)
     if setting is None:
         raise unknown_setting_error(key.where, name)
-    if setting.kind in ("models", "providers"):
+    if setting.kind in MAP_SETTINGS:
         _read_map(setting, value, entries, mistakes)
     elif path in entries:
         raise _build_set_twice_error(key, path, entries)
@@ -123,8 +122,7 @@ def _is_group(path: str) -> bool:
 
 
 def _read_map(setting: Setting, node: Node, entries: Entries, mistakes: Mistakes) -> None:
-    rows = MODEL_SETTINGS if setting.kind == "models" else PROVIDER_SETTINGS
-    by_key = {row.key: row for row in rows}
+    by_key = {row.key: row for row in MAP_SETTINGS[setting.kind]}
     aliases = MODEL_ALIASES if setting.kind == "models" else {}
     for name, (_, group) in _require_mapping(node, setting.key).items():
         prefix = f"{setting.key}.{name}"
@@ -140,7 +138,7 @@ def _read_map(setting: Setting, node: Node, entries: Entries, mistakes: Mistakes
 def _check_map_key(
     node: Node, prefix: str, written: str, by_key: Mapping[str, Setting], key: str
 ) -> None:
-    """Raise ConfigError for a key that an entry of `models` or `providers` cannot have."""
+    """Raise ConfigError for a key that an entry of a map cannot have."""
     if written in ("api_key", "key", "token"):
         raise node.error(
             "keys must not be written in files", hint="name the variable: `api_key_env: NAME`"

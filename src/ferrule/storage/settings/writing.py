@@ -1,16 +1,22 @@
-"""Write single settings into the person's own file, without changing anything else in it."""
+"""Write single settings into the person's own file, without changing anything else in it.
+
+`write_setting` sets one at the top level, `open_for_folder` adds to what commands may reach in one
+workspace (`folders`).
+"""
 
 from __future__ import annotations
 
 import json
 import re
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any, cast
 
 from ferrule.core.errors import ConfigError
 from ferrule.storage import paths
 
 from .values import read_tree
-from .yaml_tree import parse_yaml
+from .yaml_tree import Node, parse_yaml
 
 
 def write_setting(file: Path, key: str, value: str) -> None:
@@ -24,12 +30,7 @@ def write_setting(file: Path, key: str, value: str) -> None:
     Raises:
         ConfigError: The file cannot be read or written, or is no settings file.
     """
-    try:
-        text = file.read_text("utf-8")
-    except FileNotFoundError:
-        text = ""
-    except (OSError, UnicodeDecodeError) as error:
-        raise ConfigError(f"cannot read `{file}`: {error}") from error
+    text = _read(file)
     read_tree(parse_yaml(text.encode(), str(file)))
     # JSON's text is YAML's text in quotes.
     line = f"{key}: {json.dumps(value, ensure_ascii=False)}"
@@ -47,7 +48,87 @@ def write_setting(file: Path, key: str, value: str) -> None:
             f"`{file}` could not be changed without changing more than `{key}`",
             hint=f"write this line into it: `{line}`",
         )
+    _write(file, changed)
+
+
+def open_for_folder(file: Path, folder: str, key: str, target: str) -> None:
+    """Add to what commands may reach in one workspace: `folders: {folder: {key: [target]}}`.
+
+    The map `folders` is written anew, all other lines stay as they are.
+
+    Args:
+        file: The file; it is made if it does not exist.
+        folder: The workspace, absolute.
+        key: `readable`, `writable` or `network`.
+        target: A folder or host.
+
+    Raises:
+        ConfigError: The file cannot be read or written, is no settings file, or has comments in
+            the map that would be lost.
+    """
+    text = _read(file)
+    tree = parse_yaml(text.encode(), str(file))
+    read_tree(tree)
+    before: dict[str, Any] = _to_plain(tree) or {}
+    folders = cast("dict[str, dict[str, list[str]]]", before.get("folders") or {})
+    folders = {name: dict(entry) for name, entry in folders.items()}
+    known = folders.setdefault(folder, {}).get(key) or []
+    folders[folder][key] = list(dict.fromkeys((*known, target)))
+    start, end = _find_block(tree, "folders", text)
+    lines = text.splitlines()
+    hint = f"write this into it: `folders: {json.dumps({folder: {key: [target]}})}`"
+    if any("#" in line for line in lines[start:end]):
+        raise ConfigError(
+            f"`folders` in `{file}` has a comment, or a name with `#`, and was not changed",
+            hint=hint,
+        )
+    changed = "\n".join([*lines[:start], *_format_folders(folders), *lines[end:]]) + "\n"
+    after = _to_plain(parse_yaml(changed.encode(), str(file)))
+    if after != {**before, "folders": folders}:
+        raise ConfigError(
+            f"`{file}` could not be changed without changing more than `folders`", hint=hint
+        )
+    _write(file, changed)
+
+
+def _find_block(tree: Node, key: str, text: str) -> tuple[int, int]:
+    """Return the lines of a key at the top level, as a range; an empty one at the end if none."""
+    lines = text.splitlines()
+    starts = {name: node.line - 1 for name, (node, _) in (tree.pairs or {}).items()}
+    if key not in starts:
+        return len(lines), len(lines)
+    end = min((line for line in starts.values() if line > starts[key]), default=len(lines))
+    while end > starts[key] + 1 and (not lines[end - 1].strip() or lines[end - 1][0] == "#"):
+        end -= 1  # what stands before the next key belongs to it
+    return starts[key], end
+
+
+def _format_folders(folders: dict[str, dict[str, list[str]]]) -> Iterator[str]:
+    yield "folders:"
+    for folder, entry in folders.items():
+        yield f"  {json.dumps(folder, ensure_ascii=False)}:"
+        for key, targets in entry.items():
+            yield f"    {key}: {json.dumps(targets, ensure_ascii=False)}"
+
+
+def _to_plain(node: Node) -> Any:
+    """Return a tree as plain values."""
+    if node.pairs is not None:
+        return {name: _to_plain(value) for name, (_, value) in node.pairs.items()}
+    return node.value if node.items is None else [_to_plain(item) for item in node.items]
+
+
+def _read(file: Path) -> str:
     try:
-        paths.write_private(file, changed)
+        return file.read_text("utf-8")
+    except FileNotFoundError:
+        return ""
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigError(f"cannot read `{file}`: {error}") from error
+
+
+def _write(file: Path, text: str) -> None:
+    try:
+        paths.write_private(file, text)
     except OSError as error:
         raise ConfigError(f"cannot write `{file}`: {error.strerror}") from error

@@ -20,12 +20,11 @@ from .record import format_output, make_record, make_result_facts, render_record
 from .request import parse_request
 from .runner import (
     ReadyCommand,
-    launch,
     make_display_limits,
     plan_request,
     prepare,
     preview_command,
-    wait_for_command,
+    run_ready_command,
 )
 
 
@@ -169,9 +168,8 @@ async def _run(
     request = ready.request
     keep = max(request.max_inline_bytes, request.progress_max_inline_bytes)
     copy = options.preserve_filtered_output and _is_readable(context, options)
-    handle = await launch(ready, context, keep=keep, copy=copy)
+    handle = await run_ready_command(ready, context, keep=keep, copy=copy)
     showing = make_display_limits(context, options, request.max_inline_bytes)
-    await wait_for_command(handle, request, context)
     text = handle.outputs.combined.text(request.max_inline_bytes)
     store_facts(context, {**make_result_facts(handle, text), "form": options.output_format})
     return render_record(make_record(handle, showing), options, lambda: format_output(handle, text))

@@ -19,7 +19,7 @@ from ferrule.tools.result_facts import store_facts
 
 from .policy import MAX_TIMEOUT, CommandOptions, CommandPolicy
 from .record import format_output, list_notices, make_result_facts
-from .runner import ReadyCommand, launch, plan_request, preview_command, wait_for_command
+from .runner import ReadyCommand, plan_request, preview_command, run_ready_command
 from .session_commands import CommandHandle
 
 _TAIL_ON_TIMEOUT = 4000
@@ -93,11 +93,10 @@ async def run_command(
     policy = CommandPolicy.from_context(context)
     values = {"command": command, "timeout": timeout, "cwd": cwd, "stdin": stdin}
     request, planned, folder = plan_request(_request(values, policy), context, _PLAIN)
-    handle = await launch(
+    handle = await run_ready_command(
         ReadyCommand(request, planned, folder, {}), context, keep=policy.kept_bytes
     )
     try:
-        await wait_for_command(handle, request, context)
         return _answer(handle, context)
     finally:
         # The files have the output; a session of many commands must not hold all of it in memory.

@@ -18,6 +18,7 @@ from ferrule.core.value_class import frozen
 from ferrule.permissions.command_analysis.syntax import CommandAnalysis
 from ferrule.permissions.safe_mode import SafeMode
 from ferrule.sandbox.backends.missing_protection import SandboxMode
+from ferrule.sandbox.openings import Opening
 from ferrule.sandbox.policy import SandboxPolicy
 from ferrule.tools.context import Context
 
@@ -44,6 +45,9 @@ class CommandPolicy:
         max_running: How many commands of a session may run at once.
         confine: What the session's sandbox must enforce; None: what a sandbox enforces by default,
             for the run's own workspace.
+        remember_opening: Writes what a person opened for good into their settings for this folder;
+            None: that is not offered.
+        closed_folders: Folders that no answer opens: those of Ferrule itself.
         on_missing_protection: What happens if the machine does not offer that; `off`: commands run
             with all the rights of this process.
     """
@@ -58,6 +62,8 @@ class CommandPolicy:
     max_running: int = 128
     confine: SandboxPolicy | None = None
     on_missing_protection: SandboxMode = "required"
+    remember_opening: Callable[[Opening], None] | None = None
+    closed_folders: tuple[str, ...] = ()
 
     @staticmethod
     def from_context(context: Context) -> CommandPolicy:

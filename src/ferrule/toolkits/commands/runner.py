@@ -20,20 +20,24 @@ from dataclasses import replace
 from typing import Any
 
 from ferrule.core.calls import ErrorType, ToolCall, encode_json
-from ferrule.core.errors import ToolFailed
+from ferrule.core.errors import ConfigError, ToolFailed
 from ferrule.core.value_class import frozen
 from ferrule.permissions.approvals import ApprovalRequest, Approver, digest_arguments
 from ferrule.permissions.filesystem.workspace import Workspace
 from ferrule.permissions.rule_evaluation import GrantOffer
 from ferrule.sandbox.command import Command, OutputSink, RunningCommand
-from ferrule.tools.context import Context
+from ferrule.sandbox.openings import Opening
+from ferrule.sandbox.running_command import ProgramUnseen
+from ferrule.sandbox.sandbox import Sandbox
+from ferrule.tools.context import SANDBOX_TOPIC, Context
 from ferrule.tools.definition import Tool
 
 from .output_copies import plan_copy
 from .outputs import Outputs
 from .plan import CommandPlan, check_plan, make_printable, needs_shell, read_command
 from .policy import CommandOptions, CommandPolicy, find_prefix_violation
-from .record import DisplayLimits, describe_progress, make_blocked_record
+from .record import DisplayLimits, describe_progress, get_exit_code, make_blocked_record
+from .refused_access import OpeningAnswer, describe_refusals, list_offers
 from .repositories import repository_hints
 from .request import CommandRequest, parse_request, resolve_start_folder
 from .session_commands import CommandHandle, ProgressReports, SessionCommands, new_ids, owner_key
@@ -47,6 +51,12 @@ from .start import (
 from .verdict import ask_policy
 
 _MAX_CHANGES = 3
+_MAX_QUESTIONS = 5
+"""Questions about openings that one call may ask, and so how often it is run again."""
+_MAX_NOTED = 20
+"""Refusals of one command that the journal lists."""
+EXPLAINED_BYTES = 65_536
+"""Bytes of an output, from its end, in which an explanation of a failure is looked for."""
 _changes: ContextVar[int] = ContextVar("changes", default=0)
 """Number of times that policy functions have changed the request that is being judged."""
 
@@ -247,8 +257,106 @@ def preview_command(request: CommandRequest, planned: CommandPlan) -> str:
     return "\n".join(lines)
 
 
-async def launch(
+@frozen
+class _Attempt:
+    """A command that was started, or that could not be: the sandbox does not show its program."""
+
+    handle: CommandHandle | None = None
+    unseen: ProgramUnseen | None = None
+    is_over: bool = True
+
+
+async def run_ready_command(
     ready: ReadyCommand, context: Context, *, keep: int, copy: bool = False
+) -> CommandHandle:
+    """Run a command that passed every check, to its end or into the background.
+
+    If it fails after the sandbox refused it something, a person is asked to open that; after a yes
+    it is run again, from its beginning. Arguments and errors are those of `launch`.
+    """
+    session = SessionCommands.from_context(context).sandbox
+    opened_once: tuple[Opening, ...] = ()
+    hints: list[str] = []
+    while True:
+        async with session.open_once(opened_once) as sandbox:
+            attempt = await _attempt(ready, context, keep, copy, sandbox)
+        is_last = len(hints) >= _MAX_QUESTIONS
+        answer = None if is_last else await _ask_to_open(attempt, ready, context)
+        if answer is not None and answer.choice != "deny":
+            if answer.choice == "once":
+                opened_once = (*opened_once, answer.opening)
+            hints.append(f"run again after a person opened {answer.opening.name}{answer.note}")
+            continue
+        if attempt.unseen is not None:
+            raise attempt.unseen
+        assert attempt.handle is not None
+        if answer is not None:
+            hints.append(f"not opened: {answer.note or 'a person said no'}")
+        attempt.handle.hints += hints
+        return attempt.handle
+
+
+async def _attempt(
+    ready: ReadyCommand, context: Context, keep: int, copy: bool, sandbox: Sandbox | None
+) -> _Attempt:
+    try:
+        handle = await launch(ready, context, keep=keep, copy=copy, sandbox=sandbox)
+    except ProgramUnseen as error:
+        return _Attempt(unseen=error)
+    return _Attempt(handle, is_over=await wait_for_command(handle, ready.request, context))
+
+
+async def _ask_to_open(
+    attempt: _Attempt, ready: ReadyCommand, context: Context
+) -> OpeningAnswer | None:
+    """Ask a person to open what the sandbox refused. None if there is nothing to ask, or nobody."""
+    session = SessionCommands.from_context(context).sandbox
+    sandbox = session.current
+    is_given = context.resources.get(Sandbox) is not None
+    if sandbox is None or sandbox.policy is None or is_given or sandbox.is_busy:
+        return None
+    handle = attempt.handle
+    if handle is None:
+        refusals = attempt.unseen.refusals if attempt.unseen is not None else ()
+        output = ""
+    elif attempt.is_over and handle.ended is not None and has_failed(handle):
+        refusals = handle.ended.refusals
+        output = handle.outputs.combined.tail(EXPLAINED_BYTES)
+    else:
+        return None
+    policy = CommandPolicy.from_context(context)
+    opening = session.openings.find_askable(refusals, output, sandbox.policy, policy.closed_folders)
+    if opening is None:
+        return None
+    remember = policy.remember_opening
+    offers = list_offers(
+        opening,
+        sandbox.policy.root,
+        once=ready.request.background_after_ms is None,
+        remember=remember is not None,
+    )
+    command = make_printable(ready.planned.format_command_line())
+    answer = await session.openings.ask(opening, command, context, sandbox.policy, offers)
+    if answer is not None and answer.choice == "remember" and remember is not None:
+        try:
+            remember(opening)
+        except ConfigError as error:
+            return replace(answer, note=f" for this session: {error}")
+    return answer
+
+
+def has_failed(handle: CommandHandle) -> bool:
+    """Return whether a command ended by itself, and not with status 0."""
+    return handle.status == "completed" and get_exit_code(handle) != 0
+
+
+async def launch(
+    ready: ReadyCommand,
+    context: Context,
+    *,
+    keep: int,
+    copy: bool = False,
+    sandbox: Sandbox | None = None,
 ) -> CommandHandle:
     """Start a command that passed every check.
 
@@ -257,6 +365,7 @@ async def launch(
         context: The context of the call that runs it.
         keep: Bytes of each output that stay in memory from its beginning, and as many from its end.
         copy: Whether to keep what a filter at the end of the command hides.
+        sandbox: The sandbox to start it in; by default that of the session.
 
     Raises:
         ToolFailed: The command cannot start.
@@ -268,7 +377,7 @@ async def launch(
     environment = make_environment(request, policy, workspace, ready.folder)
     program = find_executable(planned, environment.values, workspace, policy)
     commands = SessionCommands.from_context(context)
-    sandbox = await get_sandbox(context, commands)
+    sandbox = sandbox or await get_sandbox(context, commands)
     record_confinement(context, sandbox, make_printable(program))
     arrangement = plan_copy(planned, sandbox, commands.folder) if copy else None
     command_id, handle_id = new_ids()
@@ -309,7 +418,10 @@ async def launch(
             )
             if sandbox.policy is not None and sandbox.policy.preview:
                 handle.extra_fields["changes"] = []
-            handle.end_callbacks.append(lambda: handle.hints.extend(_explain(handle, workspace)))
+            handle.end_callbacks.append(
+                lambda: handle.hints.extend(_explain(handle, workspace, sandbox))
+            )
+            handle.end_callbacks.append(lambda: _note_refusals(handle, context))
             collect = arrangement.collect if arrangement is not None else None
             if collect is not None:
                 handle.end_callbacks.append(lambda: collect(handle, commands.folder))
@@ -324,9 +436,27 @@ async def launch(
             os.close(directory)
 
 
-def _explain(handle: CommandHandle, workspace: Workspace) -> list[str]:
-    refused = handle.ended.refused_names if handle.ended is not None else ()
-    return repository_hints(refused, workspace) if refused else []
+def _note_refusals(handle: CommandHandle, context: Context) -> None:
+    """Note in the journal what the sandbox saw and refused."""
+    refusals = handle.ended.refusals if handle.ended is not None else ()
+    if refusals:
+        listed = [f"{one.access} {make_printable(one.target)}" for one in refusals[:_MAX_NOTED]]
+        more = f" and {len(refusals) - _MAX_NOTED} more" if len(refusals) > _MAX_NOTED else ""
+        context.note(SANDBOX_TOPIC, f"{handle.call_id}: refused {', '.join(listed)}{more}")
+
+
+def _explain(handle: CommandHandle, workspace: Workspace, sandbox: Sandbox) -> list[str]:
+    """Explain what the sandbox refused a command that has ended."""
+    ended = handle.ended
+    if ended is None:
+        return []
+    hints = repository_hints(ended.refused_names, workspace) if ended.refused_names else []
+    failed = has_failed(handle)
+    if failed or ended.refusals:
+        output = handle.outputs.combined.tail(EXPLAINED_BYTES)
+        folder = str(workspace.root / handle.folder)
+        hints += describe_refusals(ended.refusals, output, sandbox, folder, failed=failed)
+    return hints
 
 
 def _error_sink(request: CommandRequest, outputs: Outputs) -> OutputSink | None:

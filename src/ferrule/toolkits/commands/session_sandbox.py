@@ -8,6 +8,9 @@ person's answer is recorded by the `Approver` that asked.
 from __future__ import annotations
 
 import asyncio
+from collections.abc import AsyncGenerator, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import replace
 from typing import Any
 
 from ferrule.core.calls import ErrorType
@@ -22,9 +25,12 @@ from ferrule.sandbox.backends.missing_protection import (
 )
 from ferrule.sandbox.backends.probes import probe
 from ferrule.sandbox.backends.selection import available_backends, choose_backend
+from ferrule.sandbox.openings import Opening
 from ferrule.sandbox.policy import SandboxPolicy
 from ferrule.sandbox.sandbox import Sandbox
 from ferrule.tools.context import SANDBOX_TOPIC, Context
+
+from .refused_access import SessionOpenings
 
 
 class SessionSandbox:
@@ -36,6 +42,8 @@ class SessionSandbox:
         self._making = asyncio.Lock()
         self._consent: ReducedProtectionApproval | None = None
         self._noted = ""
+        self.openings = SessionOpenings()
+        """What a person opened besides."""
 
     async def get(
         self, policy: SandboxPolicy, on_missing_protection: SandboxMode, context: Context
@@ -55,6 +63,11 @@ class SessionSandbox:
             await _close(old, old_loop)
         # Commands that start together share one sandbox, and one question.
         async with self._making:
+            policy = self.openings.add_to(policy)
+            if self._sandbox is not None and _differ_in_openings(self._sandbox.policy, policy):
+                if self._sandbox.is_busy:
+                    return self._sandbox  # what was opened takes effect when nothing runs
+                await self._sandbox.change_policy(policy)
             if self._sandbox is None or self._sandbox.policy != policy:
                 backend = await self._choose_backend(policy, on_missing_protection, context)
                 old = self._sandbox
@@ -62,6 +75,49 @@ class SessionSandbox:
                 self._note(backend.protections.describe(), context)
                 await _close(old, loop)
             return self._sandbox
+
+    @property
+    def current(self) -> Sandbox | None:
+        """The sandbox, if a command was run."""
+        return self._sandbox
+
+    @asynccontextmanager
+    async def open_once(self, openings: Sequence[Opening]) -> AsyncGenerator[Sandbox | None]:
+        """Open something for the one command that is run meanwhile, all others wait.
+
+        Yields the sandbox to run it in; None without openings: then nobody waits.
+
+        Raises:
+            ToolFailed: Another command of the session runs, which must not see it.
+        """
+        if not openings:
+            yield None
+            return
+        async with self._making:
+            sandbox = self._sandbox
+            if sandbox is None or sandbox.policy is None or sandbox.is_busy:
+                raise ToolFailed(
+                    ErrorType.LIMIT,
+                    "the command was not run again: what was opened for it alone would be open "
+                    "for another command that runs; try again when that has ended",
+                )
+            policy = sandbox.policy
+            wider = policy
+            for opening in openings:
+                wider = opening.add_to(wider)
+            try:
+                await sandbox.change_policy(wider)
+                yield sandbox
+            finally:
+                await self._narrow(sandbox, policy)
+
+    async def _narrow(self, sandbox: Sandbox, policy: SandboxPolicy) -> None:
+        """Take back what was open for one command; end the sandbox if that cannot be."""
+        if not sandbox.is_busy:
+            await sandbox.change_policy(policy)
+            return
+        self._sandbox = None
+        await sandbox.close()
 
     def _note(self, text: str, context: Context) -> None:
         if text != self._noted:
@@ -93,6 +149,14 @@ class SessionSandbox:
         sandbox = self._sandbox
         self._sandbox = None
         await _close(sandbox, self._loop)
+
+
+def _differ_in_openings(old: SandboxPolicy | None, new: SandboxPolicy) -> bool:
+    """Whether two policies differ, and in nothing but what a person opened."""
+    if old is None or old == new:
+        return False
+    opened = {"readable": new.readable, "writable": new.writable, "network": new.network}
+    return replace(old, **opened) == new
 
 
 async def _close(sandbox: Sandbox | None, loop: asyncio.AbstractEventLoop | None) -> None:

@@ -5,6 +5,7 @@ Whoever waits for the command has this in its loop (`process_tree`).
 
 from __future__ import annotations
 
+import os
 import socket
 
 from ..protocol import receive_descriptors
@@ -21,7 +22,10 @@ if TYPE_CHECKING:
     from .withheld_files import WithheldFiles
 
 MAX_REPORTED = 100
-"""Refused names that are reported at most: a command that tries a million times made its point."""
+"""Refused names, and denied paths, that are reported at most.
+
+A command that tries a million times made its point.
+"""
 
 
 class MediatorRunner:
@@ -43,6 +47,7 @@ class MediatorRunner:
     ) -> None:
         self.report = report
         self.reported_count = 0
+        self.denied_count = 0
         self.mediator: Mediator | None = None
         # Confining the command needed more rights on files than it may have. Done while the
         # command gets ready.
@@ -78,3 +83,7 @@ class MediatorRunner:
         for name in self.mediator.refused_names[self.reported_count : MAX_REPORTED]:
             self.report.send(f"refused {name}")
         self.reported_count = len(self.mediator.refused_names)
+        if len(self.mediator.denied_paths) > self.denied_count:
+            for path in list(self.mediator.denied_paths)[self.denied_count : MAX_REPORTED]:
+                self.report.send(f"denied {os.fsdecode(path)}")
+            self.denied_count = len(self.mediator.denied_paths)

@@ -48,6 +48,8 @@ class Mediator:
 
     Attributes:
         refused_names: Names below the roots that were asked for and denied.
+        denied_paths: Absolute paths where nothing could be created since the view ends there, or is
+            read-only.
         created_files: What was created that others may not see.
         opener_pids: Process ids of forks that wait for a FIFO; whoever reaps them may take them
             out.
@@ -72,12 +74,18 @@ class Mediator:
             self._context.withheld = withheld
         self._callers = CallerCache()
         self._calls = creating_calls()
+        # Without mounts the view is the machine's, and nothing in it is read-only or missing.
+        self._noted_calls = frozenset(self._calls) if withheld is None else frozenset[int]()
         if more_calls is not None:
             self._calls = {**self._calls, **_by_number(more_calls)}
 
     @property
     def refused_names(self) -> list[str]:
         return self._context.refused_names
+
+    @property
+    def denied_paths(self) -> dict[bytes, None]:
+        return self._context.denied_paths
 
     @property
     def created_files(self) -> list[CreatedFile]:
@@ -120,14 +128,17 @@ class Mediator:
         request = CallRequest(self._context, call, self._callers.find(call.thread))
         self._context.lock(fcntl.LOCK_SH)
         try:
-            return perform(request)
+            result = perform(request)
         except CallRefused as refusal:
-            return -refusal.error
+            result = -refusal.error
         except OSError as error:
-            return -(error.errno or EACCES)
+            result = -(error.errno or EACCES)
         finally:
             self._context.lock(fcntl.LOCK_UN)
             request.handles.close()
+        if result is not None and result < 0 and call.number in self._noted_calls:
+            request.note_denied(result)
+        return result
 
 
 def _open(request: CallRequest) -> int | None:

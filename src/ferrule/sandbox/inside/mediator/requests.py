@@ -10,7 +10,7 @@ import os
 import stat
 from collections.abc import Generator
 from contextlib import contextmanager
-from errno import EACCES, EDQUOT
+from errno import EACCES, EDQUOT, ENOENT, EROFS
 
 from . import file_calls
 from .callers import Caller, CallerGone, CallerMemory, CallRefused
@@ -21,6 +21,11 @@ from .path_resolution import Handles, NameResolver, ResolvedName
 from .withheld_files import WithheldFiles
 
 MAX_REMEMBERED = 1000
+_OUT_OF_VIEW = (-ENOENT, -EROFS)
+"""Errors that a call which creates something has where the view ends, or is read-only.
+
+Also those of a folder that exists nowhere: whoever reads the report looks at the machine.
+"""
 _COUNT = 8
 """Bytes of the count of names that running commands made and that must be hidden."""
 
@@ -54,6 +59,7 @@ class MediatorContext:
         self.memory = CallerMemory()
         self.resolver = NameResolver(rules.roots_off_proc)
         self.refused_names: list[str] = []
+        self.denied_paths: dict[bytes, None] = {}
         self.created_files: list[CreatedFile] = []
         self.opener_pids: set[int] = set()
         self.own_files: set[str] = set(rules.own_files)
@@ -129,9 +135,10 @@ class MediatorContext:
 class CallRequest:
     """One call of one caller."""
 
-    __slots__ = ("_texts", "call", "caller", "context", "handles")
+    __slots__ = ("_last", "_texts", "call", "caller", "context", "handles")
 
     def __init__(self, context: MediatorContext, call: PendingCall, caller: Caller) -> None:
+        self._last: tuple[int, bytes] | None = None
         self.context = context
         self.call = call
         self.caller = caller
@@ -149,7 +156,32 @@ class CallRequest:
             )
         return self._texts[index]
 
+    def note_denied(self, result: int) -> None:
+        """Note the last name that the call was about, if its error may be the view's."""
+        denied = self.context.denied_paths
+        if result not in _OUT_OF_VIEW or self._last is None or len(denied) >= MAX_REMEMBERED:
+            return
+        base, path = self._last
+        if not path.startswith((b"/", b"..")) and result == -ENOENT:
+            return  # below the working folder, which is in view
+        try:
+            folder = b"" if path.startswith(b"/") else self._folder_of(base)
+        except (CallerGone, CallRefused, OSError):
+            return
+        denied[os.path.normpath(b"/" + (folder + b"/" + path).lstrip(b"/"))] = None
+
+    def _folder_of(self, base: int) -> bytes:
+        handles = Handles()
+        try:
+            if base == file_calls.AT_FDCWD:
+                return self.context.resolver.path_of(handles.working_folder(self.caller))
+            descriptor = handles.keep(self.caller.open_descriptor(base))
+            return self.context.resolver.path_of(descriptor)
+        finally:
+            handles.close()
+
     def resolve(self, base: int, path: bytes) -> ResolvedName:
+        self._last = base, path
         path = self.context.withheld.redirect(path)
         found = self.context.resolver.resolve(self.caller, base, path, self.handles)
         self.context.withheld.check_name(found.path, change=False)
