@@ -14,6 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ferrule.core.errors import ConfigError
+from ferrule.permissions.call_analysis import OpenedFolders
 from ferrule.permissions.grants import Grants
 from ferrule.permissions.rule_evaluation import (
     MODES,
@@ -687,3 +688,32 @@ def test_with_mode_keeps_rules_and_grants(gate: BuildGate, tools: SimpleNamespac
     assert planned.grants is decided.grants and decided.mode == "default"
     with pytest.raises(ConfigError):
         PermissionGate(mode="yolo")  # pyright: ignore[reportArgumentType]
+
+
+@pytest.mark.proves("sandbox.refusals.named-folders")
+def test_a_command_may_name_a_folder_that_a_person_opened_for_commands(
+    tmp_path: Path, tools: SimpleNamespace
+) -> None:
+    opened = OpenedFolders(("/srv/data",), ("/srv/out",))
+    rules = RuleSet(
+        [parse_rule("Bash", "allow"), parse_rule("Read(//srv/data/private/**)", "deny")]
+    )
+    gate = PermissionGate(rules, root=tmp_path, opened=opened)
+    for command, verdict in (
+        ("cat /srv/data/a.csv", "allow"),
+        ("cp a.txt /srv/out/a.txt", "allow"),
+        ("cp a.txt /srv/data/a.txt", "deny"),
+        ("cat /srv/database", "deny"),
+        ("cat /srv/data/../secrets", "deny"),
+        ("cat /srv/data/private/a", "deny"),
+        ("cat /srv/data/.env", "deny"),
+        ("cat /srv/out/id_rsa", "deny"),
+        ("echo x > /srv/out/.ferrule/a", "deny"),
+        ("cat /etc/passwd /srv/data/a.csv", "deny"),
+    ):
+        decision = gate.with_mode("default").decide(tools.run, {"command": command})
+        assert decision.verdict == verdict, (command, decision)
+    outside = gate.decide(tools.run, {"command": "cp a.txt /srv/new/a.txt"})
+    assert 'sandbox: {writable: ["/srv/new/a.txt"]}' in outside.reason
+    reading = gate.decide(tools.run, {"command": "cat /srv/new/a.txt"})
+    assert 'sandbox: {readable: ["/srv/new/a.txt"]}' in reading.reason

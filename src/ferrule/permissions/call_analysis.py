@@ -11,11 +11,12 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Any, Literal, cast
 
+from ferrule.core.calls import encode_json
 from ferrule.core.value_class import frozen
 from ferrule.tools.definition import SideEffect, Subject, Tool
 
 from .command_analysis.shell_words import ANY, BRACE, ONE, UNKNOWN, literal_word
-from .command_analysis.syntax import CommandAnalysis
+from .command_analysis.syntax import CommandAnalysis, Finding
 from .protected_names import ProtectedNames
 from .rule_matching import AnalysedCall, RequiredAccess, host_of_url, normalise_path
 
@@ -34,6 +35,26 @@ A call without any of these also needs a rule that names its tool.
 
 
 @frozen
+class OpenedFolders:
+    """Folders outside the workspace that a person opened for commands."""
+
+    readable: tuple[str, ...] = ()
+    writable: tuple[str, ...] = ()
+
+    def cover(self, finding: Finding) -> bool:
+        """Return whether a finding is about nothing but a file in one of these folders."""
+        if finding.label != "outside_workspace" or not finding.place:
+            return False
+        folders = self.writable if finding.is_written else (*self.readable, *self.writable)
+        return any(
+            finding.place == folder or finding.place.startswith(f"{folder}/") for folder in folders
+        )
+
+
+NOTHING_OPENED = OpenedFolders()
+
+
+@frozen
 class CallContext:
     """Where calls happen.
 
@@ -42,12 +63,14 @@ class CallContext:
         home: The folder that `~` stands for.
         names: Names that no tool may touch; None for no such names.
         outside: What happens to a command that names a path outside the workspace.
+        opened: Folders outside that a command may name.
     """
 
     root: str
     home: str
     names: ProtectedNames | None
     outside: Literal["deny", "ask"] = "deny"
+    opened: OpenedFolders = NOTHING_OPENED
 
 
 def analyse_call(tool: Tool, values: Mapping[str, Any], context: CallContext) -> AnalysedCall:
@@ -213,14 +236,23 @@ def _refusals(
         if analysis.over_limit:
             yield f"the command cannot be judged: {analysis.over_limit}; split it into smaller ones"
         for finding in analysis.findings:
-            if finding.is_sure and (
-                finding.label != "outside_workspace" or around.outside == "deny"
-            ):
-                yield finding.why
+            if around.opened.cover(finding) or not finding.is_sure:
+                continue
+            if finding.label != "outside_workspace" or around.outside == "deny":
+                yield f"{finding.why}{_describe_opening(finding)}"
     if variables:
         from .command_variables import find_refusals  # few calls set any
 
         yield from find_refusals(variables)
+
+
+def _describe_opening(finding: Finding) -> str:
+    """Return how a person lets commands name a path outside, empty if it is not about that."""
+    if not finding.place or not finding.place.isprintable():
+        return ""
+    key = "writable" if finding.is_written else "readable"
+    line = f"sandbox: {{{key}: {encode_json([finding.place])}}}"
+    return f"; a person opens it for commands by `{line}` in their own settings"
 
 
 def find_path_refusals(path: str, write: bool, context: CallContext) -> Iterator[str]:
@@ -249,6 +281,8 @@ def _doubts(
         yield from analysis.doubts
         for finding in analysis.findings:
             asks = around.outside == "ask" or not finding.is_sure
+            if around.opened.cover(finding):
+                continue
             if finding.label == "outside_workspace" and asks:
                 yield finding.why
     if variables:

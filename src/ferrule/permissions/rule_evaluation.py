@@ -38,7 +38,13 @@ from ferrule.core.vocabulary import ApprovalChoice, GateVerdict, PermissionMode,
 from ferrule.tools.definition import Risk, SideEffect, Tool
 
 from .approvals import digest_arguments
-from .call_analysis import CallContext, analyse_call, find_path_refusals
+from .call_analysis import (
+    NOTHING_OPENED,
+    CallContext,
+    OpenedFolders,
+    analyse_call,
+    find_path_refusals,
+)
 from .grant_proposals import GrantOffer, propose_grants
 from .grants import Grants
 from .path_denials import PathDenials, make_creation_patterns, names_something_in
@@ -111,6 +117,7 @@ class PermissionGate:
         home: The folder that `~` stands for in rules and commands.
         outside: What happens to a command that names a path outside the workspace.
         reads: Whether reading a file of the workspace is a question.
+        opened: Folders outside the workspace that commands may name.
 
     Raises:
         ConfigError: There is no such mode.
@@ -128,6 +135,7 @@ class PermissionGate:
         home: Path | None = None,
         outside: Literal["deny", "ask"] = "deny",
         reads: Literal["ask", "allow"] = "ask",
+        opened: OpenedFolders = NOTHING_OPENED,
     ) -> None:
         _require_known_mode(mode)
         self.reads: Literal["ask", "allow"] = reads
@@ -136,7 +144,7 @@ class PermissionGate:
         self.grants = grants or Grants()
         self.safe_mode = safe_mode
         self.context = CallContext(
-            str(root or Path.cwd()), str(home or Path.home()), names, outside
+            str(root or Path.cwd()), str(home or Path.home()), names, outside, opened
         )
         self._profiles: dict[int, _Profile] = {}
         self._matchers: dict[PermissionRule, RuleMatcher] = {}
@@ -292,6 +300,7 @@ class PermissionGate:
             home=Path(around.home),
             outside=around.outside,
             reads=self.reads,
+            opened=around.opened,
         )
 
     # ---- a person's answers

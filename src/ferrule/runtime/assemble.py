@@ -47,7 +47,12 @@ from .hosted_tools import approval_tools, resolve_hosted_tools
 from .instructions import collect_instructions
 from .model_clients import check_provider_names, create_client
 from .options import SETTING_OPTIONS
-from .sandbox_policy import list_own_folders, make_opening_writer, make_sandbox_policy
+from .sandbox_policy import (
+    find_opened_folders,
+    list_own_folders,
+    make_opening_writer,
+    make_sandbox_policy,
+)
 from .shipped_tools import (
     PACKS,
     apply_profile,
@@ -386,6 +391,7 @@ def _make_gate(
         names=names,
         safe_mode=_safe_mode(settings),
         reads="allow" if allows_reads else "ask",
+        opened=find_opened_folders(settings),
     )
 
 

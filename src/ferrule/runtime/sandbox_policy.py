@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
+from ferrule.permissions.call_analysis import OpenedFolders
 from ferrule.permissions.protected_names import DEFAULT_NAMES, ProtectedNames
 from ferrule.sandbox.openings import Opening
 from ferrule.sandbox.policy import Protection, ResourceLimits, SandboxPolicy
@@ -46,6 +47,14 @@ def make_opening_writer(settings: Settings) -> Callable[[Opening], None]:
         open_for_folder(paths.config() / USER_FILE_NAME, root, opening.key, opening.target)
 
     return remember
+
+
+def find_opened_folders(settings: Settings) -> OpenedFolders:
+    """Return the folders outside the workspace that a command may name: those it can reach."""
+    return OpenedFolders(
+        _absolute_paths(settings["sandbox.readable"]),
+        _absolute_paths(settings["sandbox.writable"]),
+    )
 
 
 def list_own_folders() -> tuple[str, ...]:

@@ -116,6 +116,7 @@ def compare_history(
             safe_mode=gate.safe_mode,
             home=Path(gate.context.home),
             outside=gate.context.outside,
+            opened=gate.context.opened,
         )
 
     limits = limits or ComparisonLimits()

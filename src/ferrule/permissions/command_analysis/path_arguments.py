@@ -287,7 +287,12 @@ def _judge(
     secret = _find_refusal(named, absolute.lstrip("/"), names)
     if named.may_be_elsewhere:
         return secret
-    return secret or Finding("outside_workspace", f"`{_visible(text)}` lies outside the workspace")
+    return secret or Finding(
+        "outside_workspace",
+        f"`{_visible(text)}` lies outside the workspace",
+        place=absolute,
+        is_written=named.is_written,
+    )
 
 
 def _judge_tail(named: NamedPath, names: ProtectedNames | None) -> Finding | None:

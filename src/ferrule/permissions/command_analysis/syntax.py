@@ -26,12 +26,15 @@ class Finding:
     """A file name that the command may not use.
 
     `label` is `outside_workspace`, `credential_file_read` or empty. Without `is_sure`, it depends
-    on which `cd` before it succeeds.
+    on which `cd` before it succeeds. `place` is the absolute path outside the workspace, if it is
+    one, and `is_written` whether it would be written.
     """
 
     label: str
     why: str
     is_sure: bool = True
+    place: str = ""
+    is_written: bool = False
 
 
 @frozen

@@ -27,6 +27,7 @@ from ferrule.core.calls import ErrorType
 from ferrule.core.errors import RetryCall, ToolFailed
 from ferrule.core.invisible_characters import escape_for_approval
 from ferrule.core.value_class import frozen
+from ferrule.permissions.call_analysis import OpenedFolders
 from ferrule.permissions.command_analysis.analysis import (
     CommandAnalysis,
     CommandPart,
@@ -164,7 +165,7 @@ def check_plan(
     if planned.uses_shell:
         _check_shell(planned.analysis, policy)
     _check_programs(planned.analysis, policy)
-    _check_folder(planned.analysis, workspace, folder)
+    _check_folder(planned.analysis, workspace, folder, policy)
 
 
 def _check_shell(analysis: CommandAnalysis, policy: CommandPolicy) -> None:
@@ -271,7 +272,9 @@ def _is_short_option(word: str) -> bool:
     return word[:1] == "-" and word[1:2] != "-"
 
 
-def _check_folder(analysis: CommandAnalysis, workspace: Workspace, folder: str) -> None:
+def _check_folder(
+    analysis: CommandAnalysis, workspace: Workspace, folder: str, policy: CommandPolicy
+) -> None:
     """Judge file names again, as seen from the folder that the command starts in."""
     if not folder:
         return
@@ -279,8 +282,12 @@ def _check_folder(analysis: CommandAnalysis, workspace: Workspace, folder: str) 
     start = posixpath.join(root, folder)
     loose = (literal_word(start), *analysis.loose)
     findings, _ = judge_paths(analysis.parts, loose, root, "", workspace.names, start=start)
-    if findings:
-        raise ToolFailed(ErrorType.PERMISSION_DENIED, f"the command was not run: {findings[0].why}")
+    opened = OpenedFolders()
+    if policy.confine is not None:
+        opened = OpenedFolders(policy.confine.readable, policy.confine.writable)
+    for finding in findings:
+        if not opened.cover(finding):
+            raise ToolFailed(ErrorType.PERMISSION_DENIED, f"the command was not run: {finding.why}")
 
 
 def make_printable(text: str) -> str:
