@@ -1,7 +1,9 @@
 """Real MCP servers from npm and PyPI, each from the block of its own README: `make mcp-servers`.
 
-Every server is read as people have it, approved, started confined, listed, and called twice. What it
-needed beside its block is in the table. Registries that this machine reaches under a private address
+Every server is read as people have it, approved, started confined, listed, and called twice, once in
+each version of the protocol: the version is forced by the key `era` of the block. A server that does
+not speak one of them says so, and the table too; that is no failure. What it needed beside its block
+is in the table. Registries that this machine reaches under a private address
 (a mirror) are opened by that address, as a person there would.
 
     python evals/mcp_servers.py              all of them
@@ -20,7 +22,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -30,7 +32,7 @@ from ferrule.connectors.mcp import LaunchSettings, ServerApprovals, connect
 from ferrule.connectors.mcp.configuration import read_server
 from ferrule.connectors.mcp.package_runners import NPM_HOSTS, PYPI_HOSTS, find_runner_needs
 from ferrule.connectors.mcp.server_client import ServerClient
-from ferrule.core.errors import FerruleError, ToolSignal
+from ferrule.core.errors import FerruleError, ToolFailed, ToolSignal
 from ferrule.engine.agent import Agent
 from ferrule.engine.agent_options import Permissions
 from ferrule.models.scripted import Scripted
@@ -38,10 +40,15 @@ from ferrule.models.scripted import Scripted
 
 @dataclass(frozen=True, slots=True)
 class RealServer:
-    """A server: the block of its README, and two calls. FOLDER in them is the workspace."""
+    """A server: the block of its README, and two calls. FOLDER in them is the workspace.
+
+    `opened` are hosts that it needs besides the registry it is started from, and `why`.
+    """
 
     block: str
     calls: tuple[tuple[str, dict[str, Any]], ...]
+    opened: tuple[str, ...] = ()
+    why: str = ""
 
     @property
     def entry(self) -> tuple[str, dict[str, Any]]:
@@ -81,6 +88,11 @@ SERVERS = (
                 "fetch",
                 {"url": f"https://{PYPI_HOSTS[0]}/simple/idna/", "raw": True, "max_length": 200},
             ),
+        ),
+        opened=NPM_HOSTS,
+        why=(
+            "its library `readabilipy` runs `npm install` in its own package when it extracts its "
+            "first page and finds node"
         ),
     ),
     RealServer(
@@ -141,6 +153,7 @@ SERVERS = (
 )
 """The servers, each with the block of its README; a path of the reader's own is `.`."""
 
+ERAS = ("2025-11-25", "2026-07-28")
 REGISTRIES = {"npx": NPM_HOSTS[0], "uvx": PYPI_HOSTS[0]}
 
 
@@ -181,26 +194,65 @@ def make_workspace(folder: Path) -> None:
         subprocess.run(["git", *words], cwd=folder, check=True)
 
 
-async def try_server(server: RealServer, folder: Path) -> dict[str, Any]:
-    """Start, list and call a server. Return a row of the table."""
+@dataclass(slots=True)
+class Outcome:
+    """What became of a server in one version of the protocol: a cell of the table."""
+
+    first: float = 0.0
+    """Seconds until it was started and listed, downloads included."""
+    again: float = 0.0
+    tools: int = 0
+    answers: list[str] = field(default_factory=list[str])
+    """What each call came to, `ok` or why not."""
+    refused: str = ""
+    """Why it does not speak this version."""
+
+    @property
+    def failed(self) -> bool:
+        return not self.refused and any(answer != "ok" for answer in self.answers)
+
+    def format(self) -> str:
+        """Return the cell."""
+        if self.refused:
+            return "not spoken"
+        said = ", ".join(self.answers) if self.failed else f"{len(self.answers)} calls ok"
+        return f"{self.first:.1f} s, {self.again:.1f} s, {self.tools} tools, {said}"
+
+
+def is_version_refused(message: str) -> bool:
+    """Return whether a server answered that it does not know how a version is opened."""
+    return "Method not found" in message or "Invalid request parameters" in message
+
+
+async def try_server(server: RealServer, folder: Path, era: str) -> Outcome:
+    """Start, list and call a server in one version of the protocol."""
     name, block = server.entry
     words = (block["command"], *block["args"])
-    entry = {**block, "network": [*block.get("network", ()), *private_addresses(words)]}
+    network = [*block.get("network", ()), *private_addresses(words)]
+    if server.opened:
+        network += [*server.opened, *private_addresses(("npx", "x"))]
     if name == "fetch":
-        entry["network"].append(PYPI_HOSTS[0])  # What it is asked to fetch.
+        network.append(PYPI_HOSTS[0])  # What it is asked to fetch.
+    entry = {**block, "network": network, "era": era}
     described = read_server(name, entry, f"`{name}`")
     assert described is not None
     approvals = ServerApprovals()
     launch = LaunchSettings(folder)
-    row: dict[str, Any] = {"server": name, "hosts": sorted(described.network), "calls": []}
+    outcome = Outcome()
     began = time.monotonic()
     client = ServerClient(described, launch, approvals, None)
     try:
         manifest = await client.fetch_manifest()
+    except ToolFailed as error:
+        if not is_version_refused(error.message):
+            raise
+        return Outcome(refused=error.message)
     finally:
         await client.close()
-    row["first"] = round(time.monotonic() - began, 1)
-    row["era"], row["tools"] = manifest.era, len(manifest.tools)
+    outcome.first = time.monotonic() - began
+    outcome.tools = len(manifest.tools)
+    if manifest.era != era:
+        raise FerruleError(f"it was asked for {era} and {manifest.era} was spoken")
     approvals.approve(described, manifest)
     began = time.monotonic()
     async with connect([described], launch=launch, approvals=approvals) as servers:
@@ -214,16 +266,14 @@ async def try_server(server: RealServer, folder: Path) -> dict[str, Any]:
         for tool, arguments in server.calls:
             filled = json.loads(json.dumps(arguments).replace("FOLDER", str(folder)))
             result = await session.call_tool(f"{name}__{tool}", filled)
-            answer = (
-                "ok"
-                if result.success
-                else f"{result.error_type}: {(result.error_message or '')[:160]}"
+            message = (result.error_message or "")[:300]
+            outcome.answers.append(
+                "ok" if result.success else f"{tool} {result.error_type}: {message}"
             )
-            row["calls"].append((tool, answer))
         await session.close()
         await agent.close()
-    row["again"] = round(time.monotonic() - began, 1)
-    return row
+    outcome.again = time.monotonic() - began
+    return outcome
 
 
 def main(names: list[str]) -> int:
@@ -232,29 +282,33 @@ def main(names: list[str]) -> int:
     with tempfile.TemporaryDirectory(prefix="ferrule-mcp-servers-") as scratch:
         for variable in ("FERRULE_STATE", "FERRULE_CONFIG", "FERRULE_CACHE"):
             os.environ[variable] = f"{scratch}/{variable.lower()}"
-        make_workspace(Path(scratch) / "work")
-        click.echo("server              first   again  tools  protocol    calls")
+        for era in ERAS:
+            make_workspace(Path(scratch) / era)
+        click.echo(
+            f"| server | {' | '.join(ERAS)} | opened besides |\n|---|{'---|' * len(ERAS)}---|"
+        )
         for server in SERVERS:
             name = server.entry[0]
             if names and name not in names:
                 continue
             reason = why_not(server)
             if reason:
-                click.echo(f"{name:19} skipped: {reason}")
+                click.echo(f"| {name} | skipped: {reason} |")
                 continue
-            try:
-                row = asyncio.run(try_server(server, Path(scratch) / "work"))
-            except (FerruleError, ToolSignal) as error:
-                failed += 1
-                click.echo(f"{name:19} FAILED: {getattr(error, 'message', error)}"[:600])
-                continue
-            answers = "; ".join(f"{tool} {answer}" for tool, answer in row["calls"])
-            failed += any(answer != "ok" for _, answer in row["calls"])
-            click.echo(
-                f"{name:19} {row['first']:5.1f}s {row['again']:6.1f}s {row['tools']:6}"
-                f"  {row['era']:10}  {answers}"
-            )
+            cells = [try_version(server, Path(scratch) / era, era) for era in ERAS]
+            failed += any(cell.failed for cell in cells)
+            failed += all(cell.refused for cell in cells)
+            opened = f"{', '.join(server.opened)}: {server.why}" if server.opened else ""
+            click.echo(f"| {name} | {' | '.join(cell.format() for cell in cells)} | {opened} |")
     return failed
+
+
+def try_version(server: RealServer, folder: Path, era: str) -> Outcome:
+    """Try a server in one version; an error is an outcome that failed."""
+    try:
+        return asyncio.run(try_server(server, folder, era))
+    except (FerruleError, ToolSignal) as error:
+        return Outcome(answers=[f"FAILED: {getattr(error, 'message', error)}"[:600]])
 
 
 if __name__ == "__main__":

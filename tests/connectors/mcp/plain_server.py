@@ -10,12 +10,14 @@ while it runs and between two starts.
 
 import json
 import os
+import socket
 import sys
 import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 ERA = sys.argv[1]
 WORD = sys.argv[2]
@@ -183,11 +185,25 @@ def send_endless_result(number: object) -> None:
     sys.stdout.flush()
 
 
+def ask_for_host() -> None:
+    """Ask the sandbox's proxy for a host that nobody opened."""
+    place = urlsplit(os.environ["HTTPS_PROXY"])
+    with socket.create_connection((place.hostname, place.port)) as peer:
+        peer.sendall(b"CONNECT registry.example.com:443 HTTP/1.1\r\nHost: x\r\n\r\n")
+        peer.recv(400)
+
+
+def fail_to_install(number: object) -> None:
+    ask_for_host()
+    send({"id": number, "result": {**text_result("the install failed"), "isError": True}})
+
+
 UNANSWERED: dict[str, Callable[[object], None]] = {
     "crash": crash,
     "slow": work_until_cancelled,
     "malformed": send_malformed,
     "endless": send_endless_result,
+    "installs": fail_to_install,
 }
 """What is done with the id of a call that gets no valid result, by behaviour."""
 
@@ -213,7 +229,12 @@ def announce_change() -> None:
     send({"method": "notifications/tools/list_changed"})
 
 
-BEFORE_ANSWER = {"garbage": print_garbage, "flood": flood, "announces": announce_change}
+BEFORE_ANSWER = {
+    "reaches": ask_for_host,
+    "garbage": print_garbage,
+    "flood": flood,
+    "announces": announce_change,
+}
 """What is done before a call is answered, by behaviour."""
 
 

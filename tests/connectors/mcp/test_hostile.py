@@ -344,3 +344,20 @@ async def test_a_server_without_the_workspace_does_not_see_it(place: Place, tmp_
     spec = McpServer("plain", command=words, readable=(str(tools),), workspace=False)
     assert (await place.call(spec, "echo", text="x")).data == "echo: x"
     assert place.seen() == [] and {one.name for one in place.root.iterdir()} == {"plain_server.py"}
+
+
+@pytest.mark.proves("mcp.refused-hosts")
+async def test_an_error_names_the_hosts_that_the_sandbox_refused_meanwhile(place: Place) -> None:
+    session = place.session(await place.servers(place.plain("old")))
+    assert (await session.call("plain__echo", text="x")).success
+    place.behave("reaches")
+    assert (await session.call("plain__echo", text="x")).success, "a refusal alone is no error"
+    place.behave("installs")
+    failed = await session.call("plain__echo", text="x")
+    assert failed.error_type == "tool_error"
+    assert "the install failed; meanwhile the sandbox refused it a connection to " in str(
+        failed.error_message
+    )
+    assert '`network: ["registry.example.com:443"]` in the entry of server `plain`' in str(
+        failed.error_message
+    )

@@ -19,6 +19,7 @@ approved is not called.
 from __future__ import annotations
 
 import asyncio
+import json
 import time
 from collections.abc import Mapping
 from contextlib import AbstractAsyncContextManager
@@ -32,6 +33,7 @@ from ferrule.core.errors import FerruleError, ToolFailed, ToolSignal
 from ferrule.core.value_class import frozen
 from ferrule.engine.telemetry.telemetry import Telemetry
 from ferrule.permissions.approvals import Approver
+from ferrule.sandbox.network.proxy import ConnectionAttempt
 from ferrule.tools.context import SANDBOX_TOPIC, Context
 
 from .approvals import ServerApprovals
@@ -57,6 +59,10 @@ _RESOURCE_LISTS = (
     ("resources/templates/list", "resourceTemplates"),
 )
 _PROMPT_LISTS = ("prompts", ("prompts/list", "prompts"))
+
+
+_MAX_REFUSED_HOSTS = 5
+"""Refused hosts that an error of a server names."""
 
 
 @frozen
@@ -93,6 +99,7 @@ class ServerClient:
         self._opening = asyncio.Lock()
         self._failures = 0
         self._last_words = ""
+        self._refused_hosts: dict[str, None] = {}
         self._not_before = 0.0
         self._reason = ""
         self._listed: tuple[float, Manifest] | None = None
@@ -210,6 +217,7 @@ class ServerClient:
     async def _start(self, context: Context | None) -> Connection:
         connection = None
         self._last_words = ""
+        self._refused_hosts.clear()
         if context is not None and self.server.command:
             context.progress(f"starting server `{self.server.name}`")
         try:
@@ -230,6 +238,9 @@ class ServerClient:
             reason = _describe_error(error, self.server.connect_timeout)
             if isinstance(error, TimeoutError) and self._last_words:
                 reason += f"; it said last: {self._last_words[-_WORDS_SHOWN:]}"
+            refused = self.take_refusals()
+            if refused:
+                reason += f"; {refused}"
             raise self._record_failure(reason) from error
         self._connection = connection
         self._reason = ""
@@ -253,6 +264,24 @@ class ServerClient:
             identity=identity,
             note=note,
             words=partial(self._hear, context),
+            contact=self._note_contact,
+        )
+
+    def _note_contact(self, attempt: ConnectionAttempt) -> None:
+        if not attempt.allowed and attempt.port and len(self._refused_hosts) < _MAX_REFUSED_HOSTS:
+            host = f"[{attempt.host}]" if ":" in attempt.host else attempt.host
+            self._refused_hosts[f"{host}:{attempt.port}"] = None
+
+    def take_refusals(self) -> str:
+        """Return which hosts the sandbox refused the server since this was asked last, or ""."""
+        hosts = list(self._refused_hosts)
+        self._refused_hosts.clear()
+        if not hosts:
+            return ""
+        named = ", ".join(f"`{host}`" for host in hosts)
+        return (
+            f"the sandbox refused it a connection to {named}; a person opens that by "
+            f"`network: {json.dumps(hosts)}` in the entry of server `{self.server.name}`"
         )
 
     def _hear(self, context: Context | None, data: bytes) -> None:

@@ -40,6 +40,7 @@ from ferrule.sandbox.backends.missing_protection import (
 from ferrule.sandbox.backends.probes import probe
 from ferrule.sandbox.backends.selection import available_backends, choose_backend
 from ferrule.sandbox.command import Capture, Command
+from ferrule.sandbox.network.proxy import ConnectionAttempt
 from ferrule.sandbox.policy import ResourceLimits, SandboxPolicy
 from ferrule.sandbox.running_command import Execution
 from ferrule.sandbox.sandbox import Sandbox
@@ -167,6 +168,7 @@ async def open_stdio(
     identity: Identity | None = None,
     note: Callable[[str], None] = lambda sentence: None,
     words: Callable[[bytes], None] = lambda data: None,
+    contact: Callable[[ConnectionAttempt], None] = lambda attempt: None,
 ) -> AsyncGenerator[TransportStreams]:
     """Start a server and provide its streams.
 
@@ -178,6 +180,7 @@ async def open_stdio(
         identity: Whose server it is; nobody is asked without it.
         note: Called with a sentence that says which sandbox holds the server.
         words: Called with what the server writes on standard error.
+        contact: Called for each connection that the server asked for.
 
     Raises:
         ToolFailed: The server's program cannot be started.
@@ -195,6 +198,7 @@ async def open_stdio(
             approver,
             identity,
         ),
+        on_contact=contact,
         identity=identity,
     )
     note(f"server `{server.name}`: {sandbox.protections().describe()}")

@@ -213,8 +213,21 @@ class _CallPolicy:
         Raises:
             ToolFailed: Its class can be retried if another attempt makes sense.
         """
-        server = self.client.server.name
         await self.client.ensure_started(context)
+        self.client.take_refusals()  # those of its start are no part of this call
+        try:
+            return await self._run_bounded(name, attempt)
+        except ToolFailed as failed:
+            refused = self.client.take_refusals()
+            if not refused:
+                raise
+            message = f"{failed.message}; meanwhile {refused}"
+            raise ToolFailed(
+                failed.error_type, message, kind=failed.kind, data=failed.data
+            ) from failed
+
+    async def _run_bounded(self, name: str, attempt: Callable[[], Awaitable[Any]]) -> Any:
+        server = self.client.server.name
         bound = asyncio.timeout(self.seconds)
         try:
             async with bound:
