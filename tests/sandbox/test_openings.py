@@ -80,8 +80,8 @@ def test_nothing_is_offered_where_commands_could_put_a_link(place: Path) -> None
 @pytest.mark.parametrize(
     ("target", "opens"),
     [
-        ("pypi.org:443", "pypi.org:443"),
-        ("PyPI.org.:443", "pypi.org:443"),
+        ("packages.example.org:443", "packages.example.org:443"),
+        ("Packages.Example.org.:443", "packages.example.org:443"),
         ("93.184.216.34:8080", "93.184.216.34:8080"),
         ("169.254.169.254:80", ""),
         ("127.0.0.1:80", ""),
@@ -91,8 +91,8 @@ def test_nothing_is_offered_where_commands_could_put_a_link(place: Path) -> None
         ("db.localhost:80", ""),
         ("printer:80", ""),
         ("2130706433:80", ""),
-        ("p\u0443pi.org:443", ""),
-        ("pypi.org", ""),
+        ("packages.ex\u0430mple.org:443", ""),
+        ("packages.example.org", ""),
     ],
 )
 def test_hosts_are_offered_with_their_port(place: Path, target: str, opens: str) -> None:
@@ -103,7 +103,12 @@ def test_hosts_are_offered_with_their_port(place: Path, target: str, opens: str)
 @pytest.mark.proves("sandbox.refusals.narrow")
 def test_an_opening_adds_itself_and_nothing_else(place: Path) -> None:
     policy = SandboxPolicy(place, network=("example.com",), readable=("/opt/x",))
-    opened = Opening("network", "pypi.org:443").add_to(policy)
-    assert opened.network == ("example.com", "pypi.org:443") and opened.readable == ("/opt/x",)
-    assert opened.writable == () and Opening("network", "pypi.org:443").add_to(opened) is opened
+    opened = Opening("network", "packages.example.org:443").add_to(policy)
+    assert opened.network == ("example.com", "packages.example.org:443") and opened.readable == (
+        "/opt/x",
+    )
+    assert (
+        opened.writable == ()
+        and Opening("network", "packages.example.org:443").add_to(opened) is opened
+    )
     assert Opening("write", os.sep + "d").line == 'sandbox: {writable: ["/d"]}'
