@@ -38,6 +38,10 @@ class AvailableTools:
         """Return what the session's rules say of a call with these checked values."""
         return self.session.dispatcher.gate.decide(tool, values)
 
+    def start_in(self, tool: Tool, folder: str, unless: tuple[str, ...]) -> None:
+        """Have commands of a tool judged as started in a folder; see `PermissionGate.start_in`."""
+        self.session.dispatcher.gate.start_in(tool, folder, unless)
+
     def names(self) -> list[str]:
         """Return the full names of all usable tools, sorted.
 

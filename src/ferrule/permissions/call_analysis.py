@@ -64,6 +64,7 @@ class CallContext:
         names: Names that no tool may touch; None for no such names.
         outside: What happens to a command that names a path outside the workspace.
         opened: Folders outside that a command may name.
+        start: The folder in which commands start, relative to the workspace.
     """
 
     root: str
@@ -71,6 +72,12 @@ class CallContext:
     names: ProtectedNames | None
     outside: Literal["deny", "ask"] = "deny"
     opened: OpenedFolders = NOTHING_OPENED
+    start: str = ""
+
+    @property
+    def starting_folder(self) -> str:
+        """The absolute path of the folder in which commands start."""
+        return posixpath.normpath(posixpath.join(self.root, self.start))
 
 
 def analyse_call(tool: Tool, values: Mapping[str, Any], context: CallContext) -> AnalysedCall:
@@ -142,7 +149,9 @@ def _analyse_commands(
     from .command_analysis.analysis import analyse_command
 
     analyses = [
-        analyse_command(command, root=around.root, home=around.home, names=around.names)
+        analyse_command(
+            command, root=around.root, home=around.home, names=around.names, start=around.start
+        )
         for command in commands
     ]
     if variables:
@@ -163,7 +172,9 @@ def _add_variables(
     assignments = format_assignments(variables)
     values = tuple(literal_word(variable.partition("=")[2]) for variable in variables)
     loose = (*analysis.loose, *values)
-    findings, doubts = judge_paths(analysis.parts, loose, around.root, around.home, around.names)
+    findings, doubts = judge_paths(
+        analysis.parts, loose, around.root, around.home, around.names, start=around.starting_folder
+    )
     return replace(
         analysis,
         call_variables=assignments,
@@ -198,7 +209,8 @@ def _needs_of_command(analysis: CommandAnalysis, around: CallContext) -> Iterato
             target = redirect.target
             if not redirect.write or target.text.startswith(_DEVICES):
                 continue
-            path = normalise_path(target.text, around.root, around.home) if target.is_known else ""
+            base = around.starting_folder
+            path = normalise_path(target.text, base, around.home) if target.is_known else ""
             yield RequiredAccess("write", path, None, analysis)
     if not analysis.parts:
         yield RequiredAccess("command", analysis.text, None, analysis)
@@ -212,7 +224,7 @@ def _files_named_in(analysis: CommandAnalysis, around: CallContext) -> Iterator[
     """Yield the files that a command names, as `(absolute path, written)`."""
     from .command_analysis.path_arguments import find_paths  # as `analyse_command` above
 
-    for named, folders in find_paths(analysis.parts, analysis.loose, around.root):
+    for named, folders in find_paths(analysis.parts, analysis.loose, around.starting_folder):
         if not any(mark in named.text for mark in (UNKNOWN, ANY, ONE, BRACE)):
             for folder in folders:
                 yield normalise_path(named.text, folder, around.home), named.is_written

@@ -146,6 +146,7 @@ class PermissionGate:
         self.context = CallContext(
             str(root or Path.cwd()), str(home or Path.home()), names, outside, opened
         )
+        self._starts: dict[int, tuple[Tool, str, tuple[str, ...]]] = {}
         self._profiles: dict[int, _Profile] = {}
         self._matchers: dict[PermissionRule, RuleMatcher] = {}
         self._decisions: dict[
@@ -173,7 +174,9 @@ class PermissionGate:
         tool = profile.tool
         grants = self.grants.rules
         subjects = tuple(values.get(name) for name in tool.touches)
-        if not all(type(subject) is str for subject in subjects):
+        if id(tool.handler) in self._starts or not all(
+            type(subject) is str for subject in subjects
+        ):
             return self._decide(profile, values)
         cached = self._decisions.get((id(tool), subjects))
         if cached is not None and cached[0] is grants:
@@ -184,8 +187,26 @@ class PermissionGate:
         self._decisions[id(tool), subjects] = (grants, decision)
         return decision
 
+    def start_in(self, tool: Tool, folder: str, unless: tuple[str, ...] = ()) -> None:
+        """Judge commands of a tool from now on as started in a folder of the workspace.
+
+        Args:
+            tool: The tool, under whatever name; it starts its commands there.
+            folder: The folder, relative to the workspace; "" is the workspace itself.
+            unless: Parameters; a call that gives one of them starts elsewhere, as it says.
+        """
+        # The tool is kept so that the number stays its handler's.
+        self._starts[id(tool.handler)] = (tool, folder, unless)
+        self._decisions.clear()
+
+    def _around(self, tool: Tool, values: Mapping[str, Any]) -> CallContext:
+        _, folder, unless = self._starts.get(id(tool.handler), (tool, "", ()))
+        if not folder or any(values.get(name) for name in unless):
+            return self.context
+        return replace(self.context, start=folder)
+
     def _decide(self, profile: _Profile, values: Mapping[str, Any]) -> Decision:
-        case = analyse_call(profile.tool, values, self.context)
+        case = analyse_call(profile.tool, values, self._around(profile.tool, values))
         decision = self._judge(case, profile, (), [])
         if decision.verdict == "ask":
             return self._with_offers(case, profile, decision)
@@ -282,7 +303,9 @@ class PermissionGate:
 
     def with_mode(self, mode: PermissionMode) -> PermissionGate:
         """Return a gate with the same rules and grants in another mode."""
-        return self._copy(mode, self.grants)
+        made = self._copy(mode, self.grants)
+        made._starts = self._starts
+        return made
 
     def for_session(self) -> PermissionGate:
         """Return a gate with the same rules and remembered grants, but its own session grants."""

@@ -41,6 +41,7 @@ def analyse_command(
     root: str = "",
     home: str = "",
     names: ProtectedNames | None = DEFAULT_NAMES,
+    start: str = "",
 ) -> CommandAnalysis:
     """Analyse a command line. Never raises, whatever the text.
 
@@ -50,12 +51,13 @@ def analyse_command(
             absolute path counts as outside.
         home: The folder that `~` stands for.
         names: Names that no tool may touch; None for no such names.
+        start: The folder in which it starts, relative to the workspace.
     """
     if isinstance(command, str):
         text = command.strip(" \t\n")
-        walk = CommandWalk(root, home)
+        walk = CommandWalk(root, home, start)
         return walk.conclude(text, walk.walk_text(text), names)
     words = [str(word) for word in command]
     text = " ".join(literal_word(word).to_text() for word in words)
-    walk = CommandWalk(root, home)
+    walk = CommandWalk(root, home, start)
     return walk.conclude(text, walk.walk_arguments(text, words), names)

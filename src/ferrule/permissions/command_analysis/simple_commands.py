@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import posixpath
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
@@ -28,7 +29,7 @@ from .program_facts import PLAIN, PRINTERS, RUNNERS, SHELLS, program_name, word_
 from .risk_labels import FETCHERS, RUN_INPUT, labels_of
 from .shell_words import UNKNOWN, Word, literal_word
 from .syntax import MAX_BYTES, MAX_PARTS, CommandAnalysis, CommandPart, Redirect
-from .working_directory import WorkingDirectory, starts_in_root
+from .working_directory import WorkingDirectory, absolute_folders
 from .wrappers import runs_unknown_program, strip_wrappers
 
 
@@ -57,8 +58,9 @@ MAX_SHELLS = 4
 class CommandWalk:
     """Walks the commands of one text and collects its parts; `conclude` judges them."""
 
-    def __init__(self, root: str, home: str) -> None:
+    def __init__(self, root: str, home: str, start: str = "") -> None:
         self.root = root
+        self.start = posixpath.normpath(posixpath.join(root, start)) if start else root
         self.home = home
         self.parts: list[CommandPart] = []
         self.loose: list[Word] = []
@@ -116,7 +118,7 @@ class CommandWalk:
                 f"it holds the character {character}, which is invisible or read differently by "
                 "shells"
             )
-        parser = Parser(text, self.home, self.root)
+        parser = Parser(text, self.home, self.start)
         try:
             script = parser.script()
         except CannotParse as error:
@@ -145,7 +147,9 @@ class CommandWalk:
         for part in self.parts:
             for redirect in part.redirects:
                 self._judge_redirect(redirect)
-        findings, doubts = judge_paths(self.parts, self.loose, self.root, self.home, names)
+        findings, doubts = judge_paths(
+            self.parts, self.loose, self.root, self.home, names, start=self.start
+        )
         labels = self.labels | {finding.label for finding in findings if finding.label}
         return CommandAnalysis(
             text=text,
@@ -164,15 +168,20 @@ class CommandWalk:
             for index, part in enumerate(self.parts):
                 folders = None if self.folders.is_lost else part.folders
                 self.parts[index] = replace(part, folders=folders, renamed=self.renamed)
-        if not self.folders.is_changed:
+        if not self.folders.is_changed and self.start == self.root:
             return
         for index, part in enumerate(self.parts):
             # Hooks and configuration of another folder would run; in a loop also for a `git` that
             # comes before the `cd`.
-            if part.wrapped_program == "git" and not starts_in_root(part, self.root):
+            if part.wrapped_program == "git" and not self._starts_in_root(part):
                 self.parts[index] = replace(part, hazards=(*part.hazards, ""))
-        if re.search(r"\$\{?PWD", text):
+        if self.folders.is_changed and re.search(r"\$\{?PWD", text):
             self.doubts.append("which folder `$PWD` is will be known only when it runs")
+
+    def _starts_in_root(self, part: CommandPart) -> bool:
+        """Return whether a command certainly starts in the workspace itself."""
+        root = self.root or "/."
+        return part.folders is not None and absolute_folders(part, self.start or root, []) == [root]
 
     def _judge_redirect(self, redirect: Redirect) -> None:
         target = redirect.target

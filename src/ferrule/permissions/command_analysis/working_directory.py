@@ -117,11 +117,6 @@ class WorkingDirectory:
         return both
 
 
-def starts_in_root(part: CommandPart, root: str) -> bool:
-    """Return whether a command certainly starts in `root`, where the whole line starts."""
-    return part.folders is not None and absolute_folders(part, root or "/.", []) == [root or "/."]
-
-
 def absolute_folders(part: CommandPart, start: str, closure: list[str]) -> list[str]:
     """Return the folders in which a command could start, as paths; `closure` if unknown."""
     if part.folders is None:

@@ -56,7 +56,7 @@ class OutputCopy:
 
 def plan_copy(planned: CommandPlan, sandbox: Sandbox, folder: OutputFolder) -> OutputCopy | None:
     """Plan a copy of what this command's last filter hides; None if there is nothing to copy."""
-    place = _writable_folder(sandbox, folder)
+    place = find_writable_folder(sandbox, folder)
     if place is None:
         return None
     found, seen = place
@@ -68,7 +68,7 @@ def plan_copy(planned: CommandPlan, sandbox: Sandbox, folder: OutputFolder) -> O
     return OutputCopy(plan, found / name)
 
 
-def _writable_folder(sandbox: Sandbox, folder: OutputFolder) -> tuple[Path, str] | None:
+def find_writable_folder(sandbox: Sandbox, folder: OutputFolder) -> tuple[Path, str] | None:
     """Return a folder that the sandbox's commands can write: its path for us, and for them."""
     if sandbox.protections().backend == "none":
         found = folder.path / "copies"
@@ -81,14 +81,10 @@ def _writable_folder(sandbox: Sandbox, folder: OutputFolder) -> tuple[Path, str]
 
 def _move(found: Path, folder: OutputFolder, name: str) -> os.stat_result | None:
     """Move the file to its new place; None if it is not one that we would show."""
-    try:
-        descriptor = os.open(found, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
-    except OSError:
+    descriptor = open_own_file(found)
+    if descriptor is None:
         return None
     try:
-        status = os.fstat(descriptor)
-        if not stat.S_ISREG(status.st_mode) or status.st_nlink != 1:
-            return None
         # Copied, not renamed: whoever still has the old file open writes only into the old file.
         return _copy(descriptor, folder, name)
     except OSError:
@@ -97,6 +93,19 @@ def _move(found: Path, folder: OutputFolder, name: str) -> os.stat_result | None
     finally:
         os.close(descriptor)
         found.unlink(missing_ok=True)
+
+
+def open_own_file(found: Path) -> int | None:
+    """Open a file that a command has made; None if it is anything but a file with one name."""
+    try:
+        descriptor = os.open(found, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    except OSError:
+        return None
+    status = os.fstat(descriptor)
+    if stat.S_ISREG(status.st_mode) and status.st_nlink == 1:
+        return descriptor
+    os.close(descriptor)
+    return None
 
 
 def _copy(source: int, folder: OutputFolder, name: str) -> os.stat_result:

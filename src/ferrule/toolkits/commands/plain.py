@@ -1,7 +1,7 @@
 """`run_command` in its plain form: the built-in one, with few parameters and readable text.
 
 The full form (`full.py`) has all that requirement 001 asks for and returns a record. Both use the
-same runner.
+same runner. Only this one goes on where the last command left the shell (`shell_state`).
 """
 
 from __future__ import annotations
@@ -12,21 +12,29 @@ from typing import Annotated, Any
 
 from ferrule.core.calls import ErrorType
 from ferrule.core.errors import RetryCall, ToolFailed
+from ferrule.engine.available_tools import AvailableTools
 from ferrule.tools.context import Context
 from ferrule.tools.decorator import tool
 from ferrule.tools.definition import COMMAND, READS
 from ferrule.tools.result_facts import store_facts
 
+from .full import make_run_command_tool
+from .plan import CommandPlan
 from .policy import MAX_TIMEOUT, CommandOptions, CommandPolicy
 from .record import format_output, list_notices, make_result_facts
-from .runner import ReadyCommand, plan_request, preview_command, run_ready_command
-from .session_commands import CommandHandle
+from .request import CommandRequest
+from .runner import ReadyCommand, ask_person, plan_request, preview_command, run_ready_command
+from .session_commands import MEMORY_KEY, CommandHandle, SessionCommands, ShellState
 
 _TAIL_ON_TIMEOUT = 4000
 _PLAIN = CommandOptions()
 
 
-def _request(values: Mapping[str, Any], policy: CommandPolicy) -> dict[str, Any]:
+_FULL = make_run_command_tool(_PLAIN)
+"""Has a parameter for variables, so rules can judge a command with those that it would get."""
+
+
+def _request(values: Mapping[str, Any], policy: CommandPolicy, shell: ShellState) -> dict[str, Any]:
     """Translate the arguments of the plain form into those of the full one."""
     timeout = values.get("timeout")
     seconds = policy.timeout if timeout is None else timeout
@@ -36,19 +44,76 @@ def _request(values: Mapping[str, Any], policy: CommandPolicy) -> dict[str, Any]
     return {
         "command": values["command"],
         "mode": "auto",
-        "cwd": values.get("cwd", "."),
+        "cwd": values.get("cwd") or shell.folder,
+        "env": dict(shell.variables),
+        "env_remove": list(shell.removed),
         "stdin": values.get("stdin", ""),
         "timeout_ms": round(seconds * 1000),
         "capture": {"merge_stderr": True},
+        "background": bool(values.get("background")),
     }
+
+
+def _find_shell(values: Mapping[str, Any], context: Context) -> ShellState:
+    """Return the state that a command would start with."""
+    found = context.memory.get(MEMORY_KEY)
+    if values.get("restart") or not isinstance(found, SessionCommands):
+        return ShellState()
+    # Safe mode lets no call set variables.
+    safe = CommandPolicy.from_context(context).safe_mode.on
+    return replace(found.shell, variables={}, removed=()) if safe else found.shell
+
+
+def _follow_folder(context: Context) -> None:
+    """Have the gate judge the next command from the folder where it will start."""
+    usable = context.resources.get(AvailableTools)
+    if isinstance(usable, AvailableTools):
+        found = SessionCommands.from_context(context).shell.folder
+        folder = "" if found == "." else found
+        usable.start_in(run_command, folder, ("cwd", "restart"))
+        usable.start_in(_FULL, folder, ("cwd",))
 
 
 async def _preview(values: Mapping[str, Any], context: Any) -> str:
     """Show the exact command line and where it would run."""
-    request, planned, folder = plan_request(
-        _request(values, CommandPolicy.from_context(context)), context, _PLAIN
-    )
+    request, planned, folder = _plan(values, context)
     return preview_command(replace(request, cwd=folder), planned)
+
+
+def _plan(values: Mapping[str, Any], context: Context) -> tuple[CommandRequest, CommandPlan, str]:
+    policy = CommandPolicy.from_context(context)
+    shell = _find_shell(values, context)
+    return plan_request(_request(values, policy, shell), context, _PLAIN)
+
+
+async def _check_variables(
+    values: Mapping[str, Any], request: CommandRequest, planned: CommandPlan, context: Context
+) -> None:
+    """Raise ToolFailed unless the command may run with the variables that the shell has.
+
+    A rule that allows a command does not allow it with other variables. Whoever was asked about
+    this call has seen them in its preview.
+    """
+    usable = context.resources.get(AvailableTools)
+    if not request.env or not isinstance(usable, AvailableTools):
+        return
+    if usable.decide(run_command, values).verdict != "allow":
+        return
+    given = {"command": values["command"], "cwd": values["cwd"], "env": request.env}
+    decision = usable.decide(_FULL, given)
+    if decision.verdict == "allow":
+        return
+    refusal = decision.reason
+    names = ", ".join(f"`{name}`" for name in request.env)
+    if decision.verdict == "ask":
+        reason = f"earlier commands have set {names}: {decision.reason}"
+        refusal = await ask_person(reason, request, planned, context, _PLAIN, run_command)
+    if refusal:
+        raise ToolFailed(
+            ErrorType.PERMISSION_DENIED,
+            f"the command was not run with {names}, which earlier commands have set: {refusal}; "
+            "with `restart: true` it starts without them",
+        )
 
 
 def _impossible(values: Mapping[str, Any]) -> list[str]:
@@ -82,25 +147,49 @@ async def run_command(
     timeout: Annotated[
         float | None, "Seconds after which it is ended, up to 3600 (default 300)."
     ] = None,
-    cwd: Annotated[str, READS, "The folder of the workspace to start in."] = ".",
+    cwd: Annotated[
+        str, READS, "Folder of the workspace to start in. Default: where the last `cd` led."
+    ] = "",
     stdin: Annotated[str, "Text for its standard input."] = "",
+    background: Annotated[
+        bool, "Do not wait for its end, e.g. of a server: you are told what it writes."
+    ] = False,
+    restart: Annotated[
+        bool, "Before it starts, end those in the background and forget folder and variables."
+    ] = False,
 ) -> str:
     """Run a command in the workspace and return its output, followed by its exit status if that is
     not 0.
 
-    It gets no secrets from the environment, has no terminal, and all that it starts ends with it.
+    Folder and exported variables live on in the next call. It gets no secrets from the environment,
+    has no terminal, and all that it starts ends with it.
     """
     policy = CommandPolicy.from_context(context)
-    values = {"command": command, "timeout": timeout, "cwd": cwd, "stdin": stdin}
-    request, planned, folder = plan_request(_request(values, policy), context, _PLAIN)
+    values = {
+        "command": command,
+        "timeout": timeout,
+        "cwd": cwd,
+        "stdin": stdin,
+        "background": background,
+        "restart": restart,
+    }
+    request, planned, folder = _plan(values, context)
+    await _check_variables(values, request, planned, context)
+    if restart:
+        await SessionCommands.from_context(context).restart_shell()
     handle = await run_ready_command(
-        ReadyCommand(request, planned, folder, {}), context, keep=policy.kept_bytes
+        ReadyCommand(request, planned, folder, {}),
+        context,
+        keep=policy.kept_bytes,
+        carry=not background,
     )
     try:
         return _answer(handle, context)
     finally:
+        _follow_folder(context)
         # The files have the output; a session of many commands must not hold all of it in memory.
-        handle.outputs.shrink(_PLAIN.max_inline_bytes)
+        if handle.has_ended:
+            handle.outputs.shrink(_PLAIN.max_inline_bytes)
 
 
 def _answer(handle: CommandHandle, context: Context) -> str:

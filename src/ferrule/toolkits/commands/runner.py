@@ -41,6 +41,7 @@ from .refused_access import OpeningAnswer, describe_refusals, list_offers
 from .repositories import repository_hints
 from .request import CommandRequest, parse_request, resolve_start_folder
 from .session_commands import CommandHandle, ProgressReports, SessionCommands, new_ids, owner_key
+from .shell_state import plan_recording
 from .start import (
     decide_shell,
     find_executable,
@@ -156,7 +157,7 @@ async def prepare(
         if changed != request:
             return await _restart_with(changed, context, options, tool)
     if verdict.approval_reason:
-        refusal = await _ask_person(
+        refusal = await ask_person(
             verdict.approval_reason, request, planned, context, options, tool
         )
         if refusal:
@@ -196,7 +197,7 @@ async def _restart_with(
     return EarlyAnswer(result.data, finished=True)
 
 
-async def _ask_person(
+async def ask_person(
     reason: str,
     request: CommandRequest,
     planned: CommandPlan,
@@ -204,7 +205,7 @@ async def _ask_person(
     options: CommandOptions,
     tool: Tool,
 ) -> str:
-    """Ask the person the question of a policy function.
+    """Ask the person a question that only the command's own tool can put.
 
     Returns:
         The reason why not, or empty if the answer was yes.
@@ -267,7 +268,12 @@ class _Attempt:
 
 
 async def run_ready_command(
-    ready: ReadyCommand, context: Context, *, keep: int, copy: bool = False
+    ready: ReadyCommand,
+    context: Context,
+    *,
+    keep: int,
+    copy: bool = False,
+    carry: bool = False,
 ) -> CommandHandle:
     """Run a command that passed every check, to its end or into the background.
 
@@ -279,7 +285,7 @@ async def run_ready_command(
     hints: list[str] = []
     while True:
         async with session.open_once(opened_once) as sandbox:
-            attempt = await _attempt(ready, context, keep, copy, sandbox)
+            attempt = await _attempt(ready, context, sandbox, keep=keep, copy=copy, carry=carry)
         is_last = len(hints) >= _MAX_QUESTIONS
         answer = None if is_last else await _ask_to_open(attempt, ready, context)
         if answer is not None and answer.choice != "deny":
@@ -297,10 +303,16 @@ async def run_ready_command(
 
 
 async def _attempt(
-    ready: ReadyCommand, context: Context, keep: int, copy: bool, sandbox: Sandbox | None
+    ready: ReadyCommand,
+    context: Context,
+    sandbox: Sandbox | None,
+    *,
+    keep: int,
+    copy: bool,
+    carry: bool,
 ) -> _Attempt:
     try:
-        handle = await launch(ready, context, keep=keep, copy=copy, sandbox=sandbox)
+        handle = await launch(ready, context, keep=keep, copy=copy, carry=carry, sandbox=sandbox)
     except ProgramUnseen as error:
         return _Attempt(unseen=error)
     return _Attempt(handle, is_over=await wait_for_command(handle, ready.request, context))
@@ -356,6 +368,7 @@ async def launch(
     *,
     keep: int,
     copy: bool = False,
+    carry: bool = False,
     sandbox: Sandbox | None = None,
 ) -> CommandHandle:
     """Start a command that passed every check.
@@ -366,6 +379,7 @@ async def launch(
         keep: Bytes of each output that stay in memory from its beginning, and as many from its end.
         copy: Whether to keep what a filter at the end of the command hides.
         sandbox: The sandbox to start it in; by default that of the session.
+        carry: Whether the session's shell goes on where this command leaves it; not with `copy`.
 
     Raises:
         ToolFailed: The command cannot start.
@@ -380,6 +394,10 @@ async def launch(
     sandbox = sandbox or await get_sandbox(context, commands)
     record_confinement(context, sandbox, make_printable(program))
     arrangement = plan_copy(planned, sandbox, commands.folder) if copy else None
+    recorder = None
+    if carry:
+        recorder = plan_recording(planned, sandbox, commands.folder, str(workspace.root))
+    words = arrangement or recorder or planned
     command_id, handle_id = new_ids()
     seconds = request.timeout_ms / 1000
     if request.background_after_ms is None and context.deadline is not None:
@@ -391,7 +409,7 @@ async def launch(
     try:
         directory = workspace.open_descriptor(ready.folder)
         command = Command(
-            planned.argv if arrangement is None else arrangement.argv,
+            words.argv,
             program=program,
             directory=directory,
             environment=environment.values,
@@ -422,6 +440,9 @@ async def launch(
                 lambda: handle.hints.extend(_explain(handle, workspace, sandbox))
             )
             handle.end_callbacks.append(lambda: _note_refusals(handle, context))
+            if recorder is not None:
+                record = recorder.collect
+                handle.end_callbacks.append(lambda: record(handle, commands))
             collect = arrangement.collect if arrangement is not None else None
             if collect is not None:
                 handle.end_callbacks.append(lambda: collect(handle, commands.folder))

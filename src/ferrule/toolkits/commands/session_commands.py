@@ -45,6 +45,15 @@ _STALE_BYTES = 1024
 """Bytes of an older command's output that are still shown, of its beginning and of its end."""
 
 
+@frozen
+class ShellState:
+    """Where the next command starts, relative to the workspace, and with which variables."""
+
+    folder: str = "."
+    variables: Mapping[str, str] = field(default_factory=dict[str, str])
+    removed: tuple[str, ...] = ()
+
+
 def owner_key(identity: Identity) -> tuple[str, str, str]:
     """Return the owner of a command: the runs of one session share their commands."""
     return identity.tenant, identity.user, identity.session
@@ -171,6 +180,8 @@ class SessionCommands:
         self._closes_with: Context | None = None
         self.sandbox = SessionSandbox()
         """The session's own sandbox."""
+        self.shell = ShellState()
+        """What the next command of the plain `run_command` starts with."""
 
     @staticmethod
     def from_context(context: Context) -> SessionCommands:
@@ -316,6 +327,13 @@ class SessionCommands:
             f"there is no command `{name[:200]}` in this session; use the `command_id` or a "
             "path that a command's result named",
         )
+
+    async def restart_shell(self) -> int:
+        """End every running command and forget the shell's state. Return how many were ended."""
+        running = [handle for handle in self._handles.values() if not handle.has_ended]
+        await asyncio.gather(*(self.kill(handle) for handle in running))
+        self.shell = ShellState()
+        return len(running)
 
     async def close(self) -> None:
         """End every running command and remove everything that was kept.

@@ -1,0 +1,154 @@
+"""What a shell of a session carries from one command to the next: its folder and its variables.
+
+No shell process is kept. Each command runs in a sandbox of its own and writes, as its last act,
+where it stands and what it exports into a file of the session's scratch folder. Any program that
+the command ran can write there too, so what is read is data: the folder has to lie in the
+workspace, variables that load code are dropped, and the gate judges the next command with the
+others as if the call had set them.
+
+Nothing is written by a text without a built-in that could change either. Not carried: aliases,
+functions, options, variables that are not exported or hold control characters; anything from a
+command that replaced its shell (`exec`), set an EXIT trap of its own, timed out or was killed.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path, PurePosixPath
+from uuid import uuid4
+
+from ferrule.core.value_class import frozen
+from ferrule.permissions.command_analysis.program_facts import word_set
+from ferrule.permissions.command_analysis.syntax import CommandPart
+from ferrule.permissions.command_variables import loads_code
+from ferrule.sandbox.sandbox import Sandbox
+
+from .output_copies import find_writable_folder, open_own_file
+from .output_folder import OutputFolder
+from .plan import SHELL_COMMAND, CommandPlan
+from .session_commands import CommandHandle, SessionCommands, ShellState
+
+_MAX_BYTES = 256 * 1024
+_MAX_VARIABLES = 64
+_OF_THE_SHELL = frozenset({"_", "PWD", "OLDPWD", "SHLVL"})
+_CHANGES_STATE = word_set(
+    "cd pushd popd export declare typeset readonly unset source . eval builtin command set"
+)
+"""Built-ins after which a shell may stand elsewhere or export something else."""
+_EXPORT = re.compile(
+    r'^declare -[a-z]*x[a-z]* (\w+)="((?:[^"\\]|\\.)*)"$', re.DOTALL | re.MULTILINE
+)
+_ESCAPE = re.compile(r"\\(.)", re.DOTALL)
+
+
+@frozen
+class StateRecorder:
+    """Records the state in which one command leaves its shell.
+
+    `found` is the file's path for us, `seen` its path for the command.
+    """
+
+    text: str
+    found: Path
+    seen: str
+    root: str
+
+    @property
+    def argv(self) -> tuple[str, ...]:
+        """The words to run instead of the planned ones: the same text, and a last act."""
+        # Built-ins only: a process for each would cost more than most commands.
+        file = shlex.quote(self.seen)
+        first = f"{{ builtin export -p; builtin printf '\\0'; }} >{file}"
+        last = (
+            f"{{ builtin export -p; builtin printf '\\0'; builtin pwd -P; }} >>{file} 2>/dev/null"
+        )
+        return (*SHELL_COMMAND, f"{first}; trap {shlex.quote(last)} EXIT; {self.text}")
+
+    def collect(self, handle: CommandHandle, commands: SessionCommands) -> None:
+        """Keep the state that the command has left, if it has left one."""
+        data = self._read()
+        if data is None or handle.status != "completed":
+            return
+        before = commands.shell
+        started, _, rest = data.partition(b"\0")
+        ended, _, folder = rest.partition(b"\0")
+        if not folder.endswith(b"\n"):
+            return
+        chosen = self._choose_folder(folder[:-1], handle, before)
+        state = replace(before, folder=chosen)
+        commands.shell = _add_variables(state, _parse(ended), _parse(started))
+
+    def _read(self) -> bytes | None:
+        descriptor = open_own_file(self.found)
+        if descriptor is None:
+            return None
+        try:
+            data = os.read(descriptor, _MAX_BYTES)
+        except OSError:
+            return None
+        finally:
+            os.close(descriptor)
+            self.found.unlink(missing_ok=True)
+        return data if len(data) < _MAX_BYTES else None
+
+    def _choose_folder(self, found: bytes, handle: CommandHandle, before: ShellState) -> str:
+        path = PurePosixPath(os.fsdecode(found))
+        if not path.is_relative_to(self.root):
+            handle.hints.append(
+                f"the next command starts in `{before.folder}`: where this one ended lies outside "
+                "the workspace"
+            )
+            return before.folder
+        folder = str(path.relative_to(self.root))
+        # A call that names a folder means it for that call; only a `cd` moves the shell.
+        return before.folder if folder == (handle.folder or ".") else folder
+
+
+def plan_recording(
+    planned: CommandPlan, sandbox: Sandbox, folder: OutputFolder, root: str
+) -> StateRecorder | None:
+    """Plan how a shell text leaves its state; None if it changes none, or can write nowhere."""
+    if not planned.uses_shell or not any(map(_changes_state, planned.analysis.parts)):
+        return None
+    place = find_writable_folder(sandbox, folder)
+    if place is None:
+        return None
+    found, seen = place
+    found.mkdir(mode=0o700, exist_ok=True)
+    name = uuid4().hex
+    return StateRecorder(planned.text, found / name, f"{seen}/{name}", root)
+
+
+def _changes_state(part: CommandPart) -> bool:
+    return part.program in _CHANGES_STATE or bool(part.assignments and not part.words)
+
+
+def _parse(data: bytes) -> dict[str, str]:
+    """Read what `export -p` prints. Values with control characters are left out."""
+    found = _EXPORT.finditer(os.fsdecode(data))
+    return {each[1]: _ESCAPE.sub(r"\1", each[2]) for each in found}
+
+
+def _add_variables(
+    state: ShellState, ended: Mapping[str, str], started: Mapping[str, str]
+) -> ShellState:
+    """Return the state with what a shell changed of the environment that it had been given."""
+    changed = {
+        name: value
+        for name, value in ended.items()
+        if started.get(name) != value and name not in _OF_THE_SHELL and _can_be_set(name)
+    }
+    gone = {name for name in started if name not in ended and name not in _OF_THE_SHELL}
+    variables = {**state.variables, **changed}
+    kept = {name: value for name, value in variables.items() if name not in gone}
+    newest = dict(list(kept.items())[-_MAX_VARIABLES:])
+    removed = (gone | {*state.removed}) - changed.keys()
+    return replace(state, variables=newest, removed=tuple(sorted(removed)))
+
+
+def _can_be_set(name: str) -> bool:
+    return name.isidentifier() and name.isascii() and not loads_code(name)

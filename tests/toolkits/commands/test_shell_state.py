@@ -1,0 +1,178 @@
+"""The shell of a session: what one command leaves is what the next one begins with."""
+
+from __future__ import annotations
+
+import shlex
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ferrule import Agent, Permissions, Scripted, Session
+from ferrule.core.calls import ErrorType
+from ferrule.permissions.approvals import ApprovalAnswer, ApprovalRequest
+from ferrule.sandbox.backends import selection
+from ferrule.sandbox.backends.missing_protection import MissingProtections
+from ferrule.sandbox.backends.probes import probe
+from ferrule.sandbox.policy import SandboxPolicy
+from ferrule.testing import RecordingApprover
+from ferrule.toolkits import COMMAND_TOOLS
+from ferrule.toolkits.commands import CommandPolicy
+
+ANY = ["run_command"]
+
+
+class Shell:
+    """A session whose commands run as a model would run them."""
+
+    def __init__(self, folder: Path, policy: CommandPolicy, **permissions: Any) -> None:
+        self.folder = folder
+        self.answers = ["once"]
+        self.approver = RecordingApprover(self._answer)
+        rules = {"allow": ANY, "approver": self.approver, **permissions}
+        self.agent = Agent(
+            Scripted([]),
+            COMMAND_TOOLS,
+            workspace=folder,
+            permissions=Permissions(**rules),
+            resources=[policy],
+        )
+        self.session: Session = self.agent.session()
+
+    def _answer(self, request: ApprovalRequest) -> ApprovalAnswer:
+        return ApprovalAnswer(self.answers[0], by="test")
+
+    async def call(self, command: object, **more: Any) -> Any:
+        return await self.session.call("run_command", command=command, **more)
+
+    async def run(self, command: object, **more: Any) -> str:
+        result = await self.call(command, **more)
+        assert result.success, result.error_message
+        return str(result.data)
+
+
+@pytest.fixture
+async def shell(tmp_path: Path) -> Any:
+    (tmp_path / "sub/deep").mkdir(parents=True)
+    try:
+        selection.choose_backend(SandboxPolicy(tmp_path), probe())
+    except MissingProtections:
+        pytest.skip("this machine cannot hold commands as required")
+    made = Shell(tmp_path, CommandPolicy())
+    yield made
+    await made.session.close()
+
+
+@pytest.mark.proves("command.shell-state")
+async def test_folder_and_exported_variables_live_on_and_end_with_a_restart(shell: Shell) -> None:
+    assert await shell.run("cd sub && export WHO=ada; own=1; cd deep") == "(no output)"
+    assert await shell.run("pwd") == f"{shell.folder}/sub/deep\n"
+    assert await shell.run("echo $WHO-$own; false") == "ada-\n[exit status 1]"
+    assert await shell.run(["printenv", "WHO"]) == "ada\n"
+    assert await shell.run("ls", cwd="sub") == "deep\n"
+    assert await shell.run("unset WHO; cd ..") == "(no output)"
+    assert await shell.run('echo "<$WHO>" && pwd') == f"<>\n{shell.folder}/sub\n"
+    again = await shell.run('echo "<$WHO>" && pwd', restart=True)
+    assert again == f"<>\n{shell.folder}\n"
+    odd = 'a b"c\\d$e`f`' + "'g' ü="
+    await shell.run(f"export ODD={shlex.quote(odd)}")
+    assert await shell.run(["printenv", "ODD"]) == odd + "\n"
+    other = shell.agent.session()
+    await shell.run("cd sub")
+    assert (await other.call("run_command", command="pwd")).data == f"{shell.folder}\n"
+    await other.close()
+
+
+@pytest.mark.proves("command.shell-state")
+async def test_an_activated_environment_lives_on(shell: Shell) -> None:
+    programs = shell.folder / "env/bin"
+    programs.mkdir(parents=True)
+    (programs / "greet").write_text("#!/bin/sh\necho hello from $VIRTUAL_ENV\n")
+    (programs / "greet").chmod(0o755)
+    (programs / "activate").write_text(
+        f"export VIRTUAL_ENV={shlex.quote(str(shell.folder / 'env'))}\n"
+        'export PATH="$VIRTUAL_ENV/bin:$PATH"\n'
+    )
+    await shell.run("source env/bin/activate")
+    assert await shell.run("greet") == f"hello from {shell.folder}/env\n"
+
+
+@pytest.mark.proves("command.shell-state")
+async def test_a_folder_outside_or_gone_is_not_kept(shell: Shell) -> None:
+    left = await shell.run("cd sub/deep && cd $(printf /tm%s p) && pwd")
+    assert left.startswith(
+        "/tmp\n[the next command starts in `.`: where this one ended lies outside"
+    )
+    await shell.run("cd sub/deep")
+    (shell.folder / "sub/deep").rmdir()
+    gone = await shell.call("pwd")
+    assert gone.error_type is ErrorType.NOT_FOUND
+    assert await shell.run("pwd", restart=True) == f"{shell.folder}\n"
+
+
+@pytest.mark.proves("command.shell-state-judged")
+async def test_names_are_judged_from_the_folder_that_was_carried(shell: Shell) -> None:
+    (shell.folder / "sub/.env").write_text("secret")
+    (shell.folder / "sub/deep/.git/hooks").mkdir(parents=True)
+    await shell.run("cd sub")
+    assert await shell.run("ls -d deep ../sub") == "../sub\ndeep\n"
+    for text in ("cat .env", "ls ../..", "ls ../../x", "touch deep/.git/hooks/x", "cd ../.."):
+        refused = await shell.call(text)
+        assert refused.error_type is ErrorType.PERMISSION_DENIED, text
+    away = await shell.call("ls ..", cwd="sub/deep")
+    assert away.error_type is ErrorType.PERMISSION_DENIED
+    assert (await shell.call("ls ..", restart=True)).error_type is ErrorType.PERMISSION_DENIED
+    assert await shell.run("pwd") == f"{shell.folder}/sub\n"
+
+
+@pytest.mark.proves("command.shell-state-judged")
+async def test_a_rule_for_a_command_does_not_cover_it_with_what_was_carried(
+    shell: Shell,
+) -> None:
+    await shell.session.close()
+    shell = Shell(
+        shell.folder, CommandPolicy(), allow=["Bash(printenv:*)", "Bash(export:*)", "Bash(cd:*)"]
+    )
+    assert await shell.run("printenv HOME; cd sub") != ""
+    assert not shell.approver.requests
+    await shell.run("export PATH=$PWD/planted:$PATH")
+    asked = len(shell.approver.requests)
+    assert "planted" in await shell.run("printenv PATH")
+    question = shell.approver.requests[asked]
+    assert "earlier commands have set `PATH`" in question.reason
+    assert "with PATH=" in question.preview and "in `sub`" in question.preview
+    shell.answers = ["deny"]
+    refused = await shell.call("printenv PATH")
+    assert refused.error_type is ErrorType.PERMISSION_DENIED
+    assert "`restart: true`" in str(refused.error_message)
+    assert "planted" not in await shell.run("printenv PATH", restart=True)
+    await shell.session.close()
+
+
+@pytest.mark.proves("command.shell-state-judged")
+async def test_what_a_program_writes_as_state_sets_nothing_that_loads_code(shell: Shell) -> None:
+    forge = shell.folder / "forge.py"
+    forge.write_text(
+        "import os, re\n"
+        "line = open(f'/proc/{os.getppid()}/cmdline').read()\n"
+        "name = re.search(r'>>(\\S+/\\.copies/[0-9a-f]+)', line)[1]\n"
+        "print(name)\n"
+        "open(name, 'wb').write(b'\\0declare -x LD_PRELOAD=\"x\"\\ndeclare -x WHO=\"eve\"\\n\\0/etc\\n')\n"
+    )
+    left = await shell.run("cd . && python3 forge.py; trap - EXIT")
+    assert ".copies" in left and "lies outside the workspace" in left
+    seen = await shell.run("pwd; printenv LD_PRELOAD; printenv WHO")
+    assert seen == f"{shell.folder}\neve\n"
+
+
+@pytest.mark.proves("command.shell-jobs")
+async def test_a_command_in_the_background_is_reported_and_ended_by_a_restart(
+    shell: Shell,
+) -> None:
+    begun = await shell.run("echo up; sleep 1000", background=True)
+    assert "running in the background" in begun
+    pipe = await shell.run("ps -eo args | grep -c '[s]leep 1000'; cd sub")
+    assert pipe in ("0\n[exit status 1]", "0\n", "1\n")
+    assert await shell.run("pwd", restart=True) == f"{shell.folder}\n"
+    commands = shell.session.driver.memory["ferrule.commands"]
+    assert commands.running_count == 0
