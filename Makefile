@@ -126,7 +126,7 @@ site: $(READY) ## the documentation as a site, in build/site; a dead link ends i
 mcp-servers: $(READY) ## real MCP servers from npm and PyPI, from the blocks of their READMEs: started confined, listed, called
 	PATH="$$PATH:$(CURDIR)/$(BIN)" $(BIN)/python evals/mcp_servers.py $(ARGS)
 
-foreign: $(READY) ## published hooks and skills as they are, and the tables of docs/foreign-material.md (ARGS="hooks cchooks -v")
+foreign: $(READY) ## published hooks, skills and OpenAPI documents as they are, and the tables of docs/foreign-material.md (ARGS="hooks cchooks -v")
 	PYTHONPATH=evals $(BIN)/python -m foreign $(ARGS)
 
 eval: $(READY) ## how well models call tools

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import sys
 
-from . import hooks, skills
+from . import hooks, openapi, skills
 
-PARTS = {"hooks": hooks.try_packages, "skills": skills.try_skills}
+PARTS = {"hooks": hooks.try_packages, "skills": skills.try_skills, "openapi": openapi.try_documents}
 
 if __name__ == "__main__":
     words = [word for word in sys.argv[1:] if word != "-v"]

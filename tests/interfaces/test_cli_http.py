@@ -141,7 +141,7 @@ def test_files_that_settings_name(ferrule: Any, config: Path, served: str, tmp_p
     ran = ferrule("tools", "list", "--json")
     names = {row["name"] for row in json.loads(ran.out)}
     assert {"get_note", "dogs::listDogs"} <= names
-    assert "multipart/form-data" in ran.err
+    assert "HEAD /stays" in ran.err
 
 
 @pytest.mark.proves("cli.http-tools")

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+from email.parser import BytesParser
+from email.policy import HTTP
 from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qsl, urlsplit
@@ -66,6 +68,7 @@ def test_every_operation_that_can_be_a_tool_is_one() -> None:
     tools = kennel()
     assert sorted(tools) == [
         "addDog",
+        "addPhoto",
         "book",
         "delete_dogs_dogId",
         "getDog",
@@ -90,13 +93,12 @@ def test_every_operation_that_can_be_a_tool_is_one() -> None:
 @pytest.mark.proves("openapi.operations")
 def test_what_cannot_be_a_tool_is_left_out_and_said() -> None:
     _, notices = import_document(parse_document(KENNEL.read_bytes(), "kennel.yaml"))
-    assert [notice for notice in notices if "addPhoto" in notice or "photo" in notice] == [
-        (
-            "`POST /dogs/{dogId}/photo` is left out: its body must be multipart/form-data, which "
-            "is not supported"
-        )
-    ]
     assert any("HEAD /stays" in notice for notice in notices)
+    content = {"requestBody": {"required": True, "content": {"application/cbor": {}}}}
+    _, notices = made_of(spec(a={"post": content, "get": {}}))
+    assert notices == [
+        "`POST /a` is left out: its body must be application/cbor, which is not supported"
+    ]
 
 
 @pytest.mark.proves("openapi.operations")
@@ -106,7 +108,7 @@ def test_what_cannot_be_a_tool_is_left_out_and_said() -> None:
         ({"tags": ("stays",)}, ["book", "stays.between"]),
         ({"without_tags": ("dogs",)}, ["book", "stays.between"]),
         ({"operations": ("get*", "GET /dogs")}, ["getDog", "listDogs"]),
-        ({"without": ("*Dog*", "stays*"), "deprecated": False}, ["book"]),
+        ({"without": ("*Dog*", "stays*"), "deprecated": False}, ["addPhoto", "book"]),
         ({"tags": ("stays",), "without": ("book",)}, ["stays.between"]),
     ],
 )
@@ -182,8 +184,15 @@ def test_servers_and_their_variables() -> None:
         kennel(server="http://localhost:8080/v2")
     assert kennel(server="http://localhost:8080/v2", hosts=("localhost:8080",))
     relative = {**spec(a={"get": {}}), "servers": [{"url": "/v3"}]}
-    with pytest.raises(ConfigError, match="not a complete URL"):
+    with pytest.raises(ConfigError, match="its server is `/v3`, without a host"):
         made_of(relative)
+    for server, expected in (
+        ("https://t.example.com", "https://t.example.com/v3/a"),
+        ("https://t.example.com/", "https://t.example.com/v3/a"),
+        ("https://t.example.com/v4", "https://t.example.com/v4/a"),
+    ):
+        made = made_of(relative, server=server)[0]
+        assert made["tools"][0]["url_template"] == expected
     assert (
         made_of(relative, server="https://t.example.com/v3")[0]["tools"][0]["url_template"]
         == "https://t.example.com/v3/a"
@@ -367,7 +376,7 @@ def test_a_document_named_in_the_settings_brings_tools(tmp_path: Path) -> None:
         t.full_name for t in loaded.tools
     }
     assert {tool.source for tool in loaded.tools} == {"http dogs"}
-    assert any("multipart" in notice for notice in loaded.notices)
+    assert any("HEAD /stays" in notice for notice in loaded.notices)
     for entry, why in (
         ({"file": "kennel.yaml", "tag": []}, "did you mean `tags`"),
         ({"tags": []}, "`file` is missing"),
@@ -379,6 +388,188 @@ def test_a_document_named_in_the_settings_brings_tools(tmp_path: Path) -> None:
         assert why in refused.notices[0]
 
 
+# ---- documents as they are published
+
+SWAGGER: dict[str, Any] = {
+    "swagger": "2.0",
+    "info": {"title": "Old", "version": "1"},
+    "host": "old.example.com",
+    "basePath": "/v1",
+    "schemes": ["http", "https"],
+    "consumes": ["application/json"],
+    "securityDefinitions": {"login": {"type": "basic"}},
+    "security": [{"login": []}],
+    "parameters": {"page": {"name": "page", "in": "query", "type": "integer", "minimum": 1}},
+    "definitions": {
+        "Pet": {
+            "type": "object",
+            "required": ["name"],
+            "properties": {"name": {"type": "string"}, "mother": {"$ref": "#/definitions/Pet"}},
+        }
+    },
+    "paths": {
+        "/pets/{id}": {
+            "parameters": [{"name": "id", "in": "path", "required": True, "type": "string"}],
+            "get": {
+                "operationId": "find",
+                "parameters": [
+                    {"$ref": "#/parameters/page"},
+                    {"name": "tags", "in": "query", "type": "array", "items": {"type": "string"}},
+                    {
+                        "name": "many",
+                        "in": "query",
+                        "type": "array",
+                        "items": {"type": "string"},
+                        "collectionFormat": "multi",
+                    },
+                ],
+                "responses": {"200": {"schema": {"$ref": "#/definitions/Pet"}}},
+            },
+            "put": {
+                "operationId": "save",
+                "parameters": [
+                    {
+                        "name": "pet",
+                        "in": "body",
+                        "required": True,
+                        "schema": {"$ref": "#/definitions/Pet"},
+                    }
+                ],
+            },
+            "post": {
+                "operationId": "photo",
+                "parameters": [
+                    {"name": "file", "in": "formData", "type": "file", "required": True},
+                    {"name": "note", "in": "formData", "type": "string"},
+                ],
+            },
+        }
+    },
+}
+
+
+@pytest.mark.proves("openapi.versions")
+def test_a_swagger_document_is_read_like_others() -> None:
+    manifest, notices = made_of(SWAGGER)
+    assert notices == []
+    assert manifest["auth"]["login"]["kind"] == "basic"
+    found, saved, photo = (manifest["tools"][number] for number in (0, 1, 2))
+    assert found["url_template"] == "https://old.example.com/v1/pets/{{id}}"
+    properties = found["input_schema"]["properties"]
+    assert properties["page"] == {"type": "integer", "minimum": 1}
+    assert properties["tags"] == {"type": "array", "items": {"type": "string"}}
+    styled = {one["name"]: one.get("explode") for one in found["parameters"]}
+    assert styled == {"page": None, "tags": False, "many": True}
+    body = saved["input_schema"]["properties"]["body"]
+    assert (body["required"], sorted(body["properties"])) == (["name"], ["mother", "name"])
+    assert saved["input_schema"]["required"] == ["id", "body"]
+    assert photo["body_type"] == "multipart"
+    assert photo["input_schema"]["properties"]["body"]["required"] == ["file"]
+
+
+@pytest.mark.proves("openapi.versions")
+def test_a_large_document_is_found_by_search() -> None:
+    manifest, _ = made_of(spec(**{f"p{number}": {"get": {}} for number in range(1500)}))
+    assert len(manifest["tools"]) == 1500
+    assert {tool["loading"] for tool in manifest["tools"]} == {"deferred"}
+    with pytest.raises(ConfigError, match="more than 2048 operations"):
+        made_of(spec(**{f"p{number}": {"get": {}} for number in range(2049)}))
+
+
+@pytest.mark.proves("openapi.versions")
+def test_a_schema_that_is_too_large_or_deep_is_opened_and_not_left_out() -> None:
+    deep: dict[str, Any] = {"type": "string"}
+    for number in range(25):
+        deep = {"type": "object", "properties": {f"level{number}": deep}}
+    wide = {f"field{number}": {"type": "string", "description": "x" * 400} for number in range(99)}
+    large = {"type": "object", "properties": {"a": {"type": "object", "properties": wide}}}
+    content = {"deep": deep, "large": large}
+    paths = {
+        name: {"post": {"requestBody": {"content": {"application/json": {"schema": schema}}}}}
+        for name, schema in content.items()
+    }
+    tools = {tool["name"]: tool for tool in made_of(spec(**paths))[0]["tools"]}
+    assert set(tools) == {"post_deep", "post_large"}
+    for tool in tools.values():
+        assert len(encode_json(tool["input_schema"])) <= 32 * 1024
+        assert nesting_depth(tool["input_schema"]) <= 32
+
+
+@pytest.mark.proves("openapi.operations")
+def test_a_get_has_no_body() -> None:
+    body = {"requestBody": {"content": {"application/x-www-form-urlencoded": {"schema": {}}}}}
+    (tool,) = made_of(spec(a={"get": body}))[0]["tools"]
+    assert "body_from" not in tool
+
+
+@pytest.mark.proves("openapi.security")
+def test_a_secret_that_a_scheme_brings_is_no_parameter() -> None:
+    token = {"name": "x-token", "in": "header", "required": True, "schema": {"type": "string"}}
+    document = {
+        **spec(a={"get": {"parameters": [token], "security": [{"key": []}]}}),
+        "components": {"securitySchemes": {"key": {"type": "oauth2"}}},
+    }
+    (tool,), notices = made_of(document)[0]["tools"], made_of(document)[1]
+    assert tool["input_schema"]["properties"] == {}
+    assert "looks like a secret" in notices[0]
+    with pytest.raises(ConfigError, match="looks like a secret"):
+        made_of(spec(a={"get": {"parameters": [token]}}))
+
+
+@pytest.mark.proves("openapi.multipart")
+async def test_a_multipart_form_is_read_by_a_server_as_it_was_meant(service: Service) -> None:
+    binary = {"type": "string", "format": "binary"}
+    schema = {
+        "type": "object",
+        "properties": {
+            "note": {"type": "string"},
+            "sizes": {"type": "array", "items": {"type": "integer"}},
+            "about": {"type": "object"},
+            "photo": binary,
+            "more": {"type": "array", "items": binary},
+        },
+    }
+    content = {"required": True, "content": {"multipart/form-data": {"schema": schema}}}
+    document = spec(a={"post": {"operationId": "send", "requestBody": content}})
+    file = Path(service.url.rpartition(":")[2] + ".json")
+    manifest, _ = made_of(document, server=service.url, hosts=tuple(service.opens()))
+    (tool,) = make_tools(read_manifest(to_node(manifest, str(file)), secrets=SECRETS), SECRETS)
+    body = {
+        "note": "two\r\nlines",
+        "sizes": [1, 2],
+        "about": {"a": 1},
+        "photo": {"base64": "/9j/", "filename": "a.jpg", "content_type": "image/jpeg"},
+        "more": [{"text": "é"}, "plain"],
+    }
+    assert (await service.call(tool, {"body": body})).success
+    (request,) = service.requests
+    message = BytesParser(policy=HTTP).parsebytes(
+        b"Content-Type: " + request.headers["content-type"].encode() + b"\r\n\r\n" + request.body
+    )
+    parts = [
+        (
+            part.get_param("name", header="content-disposition"),
+            part.get_filename(),
+            part.get_content_type(),
+            part.get_payload(decode=True),
+        )
+        for part in message.iter_parts()
+    ]
+    assert parts == [
+        ("note", None, "text/plain", b"two\r\nlines"),
+        ("sizes", None, "text/plain", b"1"),
+        ("sizes", None, "text/plain", b"2"),
+        ("about", None, "application/json", b'{"a":1}'),
+        ("photo", "a.jpg", "image/jpeg", b"\xff\xd8\xff"),
+        ("more", "more", "text/plain", "é".encode()),
+        ("more", None, "text/plain", b"plain"),
+    ]
+    for harm in ('a"; x="', "a\r\nX: y"):
+        refused = await service.call(tool, {"body": {"photo": {"text": "x", "filename": harm}}})
+        assert not refused.success
+    assert len(service.requests) == 1
+
+
 # ---- documents that mean harm
 
 
@@ -388,7 +579,8 @@ def test_a_document_named_in_the_settings_brings_tools(tmp_path: Path) -> None:
     [
         (b"", "no `openapi`"),
         (b"[]", "a mapping is expected"),
-        (b"swagger: '2.0'\n", "Swagger 2"),
+        (b"swagger: '2.0'\n", "no `paths`"),
+        (b"swagger: '1.2'\npaths: {}\n", "found `swagger: 1.2`"),
         (b"openapi: 4.0.0\npaths: {}\n", "found `openapi: 4.0.0`"),
         (b"openapi: 3.0.0\n", "no `paths`"),
         (b"openapi: 3.0.0\npaths: {}\n", "no operation becomes a tool"),

@@ -6,14 +6,18 @@ built as a value and encoded once, so no argument can close a string or add a ke
 whose optional argument is missing is left out.
 
 In a form each value is percent-encoded, in XML its markup is escaped, in plain text it is
-unchanged.
+unchanged. A multipart form (RFC 7578) is made of an object whose fields are values or files: a
+text, or an object with `text` or `base64`, `filename` and `content_type`. Its boundary is a hash of
+its content, so that no value can contain it by intent.
 """
 
 from __future__ import annotations
 
+import base64
 import json
 import re
 from collections.abc import Callable, Iterator, Mapping
+from hashlib import sha256
 from typing import Any, Literal, cast
 from xml.sax.saxutils import quoteattr
 
@@ -23,10 +27,11 @@ from ferrule.core.value_class import frozen
 from .templates import MISSING, Placeholder, Template, TemplateError, parse_template, scalar_text
 from .url_templates import percent_encode
 
-Kind = Literal["json", "form", "xml", "text"]
+Kind = Literal["json", "form", "multipart", "xml", "text"]
 KINDS: dict[Kind, str] = {
     "json": "application/json",
     "form": "application/x-www-form-urlencoded",
+    "multipart": "multipart/form-data",
     "xml": "application/xml",
     "text": "text/plain; charset=utf-8",
 }
@@ -71,6 +76,8 @@ class BodyTemplate:
             return None
         if self.kind == "form":
             return _encode("&".join(_form_pairs(value)))
+        if self.kind == "multipart":
+            return _encode_multipart(value)
         return _encode(
             encode_json(value) if self.kind == "json" else scalar_text(value, self.from_argument)
         )
@@ -205,6 +212,78 @@ def _form_pairs(value: Any) -> Iterator[str]:
                 yield f"{percent_encode(name)}={percent_encode(text)}"
 
 
+_FILE_KEYS = frozenset({"filename", "text", "base64", "content_type"})
+_HEADER_TEXT = re.compile(r"[^\x00-\x1f\x7f\"\\]*")
+_MEDIA_TYPE = re.compile(r"[\w.+-]+/[\w.+-]+(?:; ?charset=[\w-]+)?")
+
+
+def _encode_multipart(value: Any) -> bytes:
+    if not isinstance(value, Mapping):
+        raise TemplateError("a multipart form is made of an object")
+    parts: list[bytes] = []
+    for name, field in cast("Mapping[str, Any]", value).items():
+        items = cast("list[Any]", field) if isinstance(field, list) else [field]
+        parts += (_encode_part(name, item) for item in items if item is not None)
+    boundary = _boundary(parts)
+    body = b"".join(b"--%b\r\n%b\r\n" % (boundary, part) for part in parts)
+    return body + b"--%b--\r\n" % boundary
+
+
+def _boundary(parts: list[bytes]) -> bytes:
+    return b"ferrule-" + sha256(b"\0".join(parts)).hexdigest()[:40].encode()
+
+
+def _encode_part(name: str, item: Any) -> bytes:
+    disposition = f'form-data; name="{_check_header_text(name)}"'
+    media = ""
+    file = cast("Mapping[str, Any]", item) if _is_file(item) else None
+    if file is None:
+        is_json = isinstance(item, (dict, list))
+        data = _encode(encode_json(item) if is_json else scalar_text(item, name))
+        media = KINDS["json"] if is_json else ""
+    else:
+        disposition += f'; filename="{_check_header_text(str(file.get("filename", name)))}"'
+        data, media = _file_content(name, file)
+    head = f"Content-Disposition: {disposition}\r\n"
+    if media:
+        head += f"Content-Type: {media}\r\n"
+    return _encode(head + "\r\n") + data
+
+
+def _is_file(item: Any) -> bool:
+    if not isinstance(item, Mapping):
+        return False
+    keys = set(cast("Mapping[str, Any]", item))
+    return keys <= _FILE_KEYS and len(keys & {"text", "base64"}) == 1
+
+
+def _file_content(name: str, file: Mapping[str, Any]) -> tuple[bytes, str]:
+    media = str(file.get("content_type", ""))
+    if media and not _MEDIA_TYPE.fullmatch(media):
+        raise TemplateError(f"`{name}.content_type` is no media type")
+    if "text" in file:
+        return _encode(str(file["text"])), media or KINDS["text"]
+    try:
+        data = base64.b64decode(str(file["base64"]), validate=True)
+    except ValueError:
+        raise TemplateError(f"`{name}.base64` is not base64") from None
+    return data, media or "application/octet-stream"
+
+
+def _check_header_text(text: str) -> str:
+    if not _HEADER_TEXT.fullmatch(text):
+        raise TemplateError("a name in a multipart form has quotes or characters nobody sees")
+    return text
+
+
+def find_content_type(kind: Kind, body: bytes) -> str:
+    """Return the content type of a body that `BodyTemplate.encode` made."""
+    if kind != "multipart":
+        return KINDS[kind]
+    boundary = body.partition(b"\r\n")[0].strip(b"-").decode("ascii")
+    return f"{KINDS[kind]}; boundary={boundary}"
+
+
 def _encode(text: str) -> bytes:
     try:
         return text.encode()
@@ -221,6 +300,7 @@ def _escape_xml(text: str) -> str:
 _ESCAPES: dict[Kind, Callable[[str], str]] = {
     "json": str,
     "form": percent_encode,
+    "multipart": str,
     "xml": _escape_xml,
     "text": str,
 }

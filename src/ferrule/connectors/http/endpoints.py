@@ -286,6 +286,8 @@ def _read_body(
     if whole:
         if kind == "xml":
             problems.add(fields.get("body_type"), "xml is made by a `body_template`")
+        if kind == "multipart" and any(name.lower() == "content-type" for name, _ in headers):
+            problems.add(fields.get("headers"), "a multipart form sets its own `Content-Type`")
         return BodyTemplate(kind, from_argument=whole)
     if not has_template:
         return None
@@ -311,6 +313,8 @@ def _read_body_template(node: Node, kind: Kind) -> BodyTemplate:
     if isinstance(node.value, str):
         if kind == "json":
             return parse_json_template(node.value)
+        if kind == "multipart":
+            raise TemplateError("a multipart form is made of an argument: `body_from`")
         return BodyTemplate(kind, text=parse_template(node.value))
     if kind != "json":
         raise TemplateError("`body_template` must be text")

@@ -47,7 +47,7 @@ from .secrets import PERSONAL_SECRETS, Secrets
 from .spec import TIMEOUT, HttpTool, Manifest, Method, Origin
 from .tools import URL_KEY, make_tools
 
-MAX_TOOLS = 512
+MAX_TOOLS = 2048
 KEYS = ("version", "namespace", "description", "hosts", "auth", "policy", "tools")
 TOOL_KEYS = (
     "name",

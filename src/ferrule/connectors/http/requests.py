@@ -133,7 +133,7 @@ def prepare_request(endpoint: Endpoint, arguments: Mapping[str, Any]) -> Prepare
         body = endpoint.body.encode(arguments)
         has_content_type = any(name.lower() == _CONTENT_TYPE for name in headers)
         if body is not None and not has_content_type:
-            headers["Content-Type"] = bodies.KINDS[endpoint.body.kind]
+            headers["Content-Type"] = bodies.find_content_type(endpoint.body.kind, body)
     url = build_url(endpoint, arguments)
     return PreparedRequest(endpoint.method, url, headers, tuple(cookies), body)
 

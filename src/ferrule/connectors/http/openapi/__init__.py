@@ -1,6 +1,6 @@
-"""OpenAPI documents (3.0 and 3.1) as manifests: every operation becomes a tool.
+"""OpenAPI documents (3.0 to 3.2, Swagger 2) as manifests: every operation becomes a tool.
 
-Modules: `document`, `importer`, `operations`, `schemas`.
+Modules: `document`, `importer`, `operations`, `schemas`, `swagger2`.
 """
 
 from .document import Document, parse_document

@@ -1,9 +1,9 @@
 """An OpenAPI document as it was written, bounded, with its local references followed.
 
-Source: OpenAPI Specification 3.0.4 and 3.1.1. A document may come from anybody: it has at most
-`MAX_BYTES` of JSON (YAML: what `storage.settings.yaml_tree` reads), `MAX_DEPTH` levels and
-`MAX_NODES` values; nothing in it is fetched; a reference that leads out of the document, in a
-circle or to nothing is a problem of the operation that has it.
+Source: OpenAPI Specification 2.0 (`swagger2`), 3.0.4, 3.1.1 and 3.2.0. A document may come from
+anybody: it has at most `MAX_BYTES` of JSON (YAML: what `storage.settings.yaml_tree` reads),
+`MAX_DEPTH` levels and `MAX_NODES` values; nothing in it is fetched; a reference that leads out of
+the document, in a circle or to nothing is a problem of the operation that has it.
 """
 
 from __future__ import annotations
@@ -18,6 +18,8 @@ from ferrule.connectors.json_values import list_or_empty, mapping_or_empty, text
 from ferrule.core.errors import ConfigError
 from ferrule.core.value_class import frozen
 from ferrule.storage.settings.yaml_tree import parse_yaml
+
+from .swagger2 import convert_swagger
 
 MAX_BYTES = 16 << 20
 MAX_DEPTH = 64
@@ -119,10 +121,10 @@ class Document:
 
 
 def parse_document(data: bytes, file: str) -> Document:
-    """Parse an OpenAPI document.
+    """Parse an OpenAPI or Swagger 2 document.
 
     Raises:
-        ConfigError: It is not an OpenAPI document of version 3.0 or 3.1, or out of bounds.
+        ConfigError: It is neither, of another version, or out of bounds.
     """
     if len(data) > MAX_BYTES:
         raise ConfigError(f"{file}: {len(data)} bytes, the bound is {MAX_BYTES}")
@@ -133,19 +135,20 @@ def parse_document(data: bytes, file: str) -> Document:
     _check_size(value, file)
     root = cast("dict[str, Any]", value)
     version = root.get("openapi")
-    if not isinstance(version, str) or not version.startswith(("3.0", "3.1")):
-        found = "no `openapi`"
+    is_swagger = str(root.get("swagger")) in ("2.0", "2")
+    if not is_swagger and not str(version).startswith(("3.0", "3.1", "3.2")):
+        found = "no `openapi` and no `swagger`"
         if "openapi" in root:
             found = f"`openapi: {version}`"
         elif "swagger" in root:
-            found = "Swagger 2"
+            found = f"`swagger: {root['swagger']}`"
         raise ConfigError(
             f"{file}: found {found}",
-            hint="OpenAPI 3.0 and 3.1 can be read; converters for older ones exist",
+            hint="OpenAPI 3.0 to 3.2 and Swagger 2 can be read; converters for older ones exist",
         )
     if not isinstance(root.get("paths"), Mapping):
         raise ConfigError(f"{file}: there are no `paths`")
-    return Document(file, root)
+    return Document(file, convert_swagger(root) if is_swagger else root)
 
 
 def _parse_json(data: bytes, file: str) -> Any:

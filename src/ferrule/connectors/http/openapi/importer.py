@@ -11,12 +11,13 @@ unless `auth` says another one.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import field
 from fnmatch import fnmatchcase
 from typing import Any
 from urllib.parse import urljoin, urlsplit
 
+from ferrule.connectors.http.manifest import MAX_TOOLS
 from ferrule.connectors.http.schema_cache import cached_arguments
 from ferrule.connectors.json_values import list_or_empty, mapping_or_empty, text_or_empty
 from ferrule.connectors.text_cleaning import clean_text
@@ -24,11 +25,11 @@ from ferrule.core.errors import ConfigError, ToolDefinitionError
 from ferrule.core.value_class import frozen
 
 from .document import Document, Object, Operation, UnusablePart
-from .operations import ToolEntry, build_entry
+from .operations import EntryOptions, ToolEntry, build_entry
+from .schemas import ALL_BOUNDS
 
 MAX_SHOWN = 20
 """With more tools than this, they are found by search instead of being shown, by default."""
-MAX_TOOLS = 512
 _NOT_IN_NAME = re.compile(r"[^A-Za-z0-9_.-]+")
 _URL_VARIABLE = re.compile(r"\{([^{}]*)\}")
 
@@ -40,7 +41,8 @@ class ImportChoice:
     Patterns may contain `*`; operations are named by `operationId` or as `GET /pets/{id}`.
 
     Args:
-        server: One of the document's addresses, or another one.
+        server: One of the document's addresses, or another one. To a host alone the document's
+            own path is added, if it names no host itself.
         variables: Values for the variables of the server's address.
         auth: Security schemes mapped to references.
         tags: Tags whose operations are imported.
@@ -95,6 +97,13 @@ def import_document(
     return _Import(document, choice).manifest()
 
 
+class _NoServer(Exception):
+    """The document does not say on which host its operations are."""
+
+    def __init__(self, url: str) -> None:
+        self.url = url
+
+
 class _Import:
     def __init__(self, document: Document, choice: ImportChoice) -> None:
         self._document = document
@@ -105,22 +114,7 @@ class _Import:
         self._names: dict[str, int] = {}
 
     def manifest(self) -> tuple[dict[str, Any], list[str]]:
-        tools: list[dict[str, Any]] = []
-        for operation in self._document.operations():
-            if not self._choice.includes(operation):
-                continue
-            if len(tools) == MAX_TOOLS:
-                raise ConfigError(
-                    f"{self._document.file}: more than {MAX_TOOLS} operations",
-                    hint="choose some, by tag or by name",
-                )
-            try:
-                tools.append(self._make_tool(operation))
-            except (UnusablePart, ToolDefinitionError) as problem:
-                self._notices.append(
-                    f"`{clean_text(operation.key)[:120]}` is left out: "
-                    f"{clean_text(str(problem))[:300]}"
-                )
+        tools = list(self._make_tools())
         self._notices += [
             f"`{clean_text(key)[:120]}` is left out: tools do not have this method"
             for key in self._document.unsupported_operations()
@@ -141,18 +135,63 @@ class _Import:
         manifest["tools"] = tools
         return manifest, self._notices
 
+    def _make_tools(self) -> Iterator[dict[str, Any]]:
+        chosen = (one for one in self._document.operations() if self._choice.includes(one))
+        count = 0
+        for operation in chosen:
+            if count == MAX_TOOLS:
+                raise ConfigError(
+                    f"{self._document.file}: more than {MAX_TOOLS} operations",
+                    hint="choose some, by tag or by name",
+                )
+            try:
+                yield self._make_tool(operation)
+                count += 1
+            except _NoServer as problem:
+                raise ConfigError(
+                    f"{self._document.file}: its server is `{clean_text(problem.url)[:60]}`, "
+                    "without a host",
+                    hint="say where it is: `--server https://HOST` (in settings: `server`)",
+                ) from problem
+            except (UnusablePart, ToolDefinitionError) as problem:
+                self._notices.append(
+                    f"`{clean_text(operation.key)[:120]}` is left out: "
+                    f"{clean_text(str(problem))[:300]}"
+                )
+
     def _make_tool(self, operation: Operation) -> dict[str, Any]:
         auth = self._auth_entries(operation)
-        entry = build_entry(
-            self._document, operation, self._server_url(operation), results=self._choice.results
-        )
-        _drop_unusable_patterns(entry)
+        entry = self._build_entry(operation, has_auth=bool(auth))
         self._notices += entry.notices
         tool = {"name": self._unique_name(operation), **entry.fields}
         if auth:
             self._auth |= auth
             tool["auth_ref"] = list(auth) if len(auth) > 1 else next(iter(auth))
         return tool
+
+    def _build_entry(self, operation: Operation, *, has_auth: bool) -> ToolEntry:
+        """Build an entry, with its schema more and more open until it is within bounds.
+
+        Raises:
+            UnusablePart: The operation cannot be a tool.
+            ToolDefinitionError: Its schema cannot be used, however open.
+        """
+        server = self._server_url(operation)
+        for bounds in ALL_BOUNDS:
+            entry = build_entry(
+                self._document,
+                operation,
+                server,
+                EntryOptions(self._choice.results, has_auth, bounds),
+            )
+            try:
+                _drop_unusable_patterns(entry)
+            except ToolDefinitionError:
+                if bounds is ALL_BOUNDS[-1]:
+                    raise
+                continue
+            return entry
+        raise AssertionError("there are bounds")
 
     def _unique_name(self, operation: Operation) -> str:
         """Return `operationId`, or method and path, as a valid and unique name."""
@@ -178,16 +217,20 @@ class _Import:
     def _server_url(self, operation: Operation) -> str:
         """Return the URL in front of an operation's path. Raises UnusablePart."""
         chosen = self._choice.server
-        if chosen and "://" in chosen:
-            return self._fill_url({"url": chosen})
         places = (operation.fields, operation.shared, self._document.root)
         listed = (list_or_empty(place.get("servers")) for place in places)
-        servers = next((servers for servers in listed if servers), [{"url": "/"}])
-        url = self._fill_url(mapping_or_empty(servers[0]))
+        server = mapping_or_empty(
+            next((servers for servers in listed if servers), [{"url": "/"}])[0]
+        )
+        if "://" in chosen:
+            url = self._fill_url({"url": chosen})
+            path = text_or_empty(server.get("url"))
+            # A host alone: a path that the document has instead of a server still holds.
+            is_whole = "://" in path or urlsplit(url).path.strip("/")
+            return url if is_whole else urljoin(url, self._fill_url(server))
+        url = self._fill_url(server)
         if "://" not in url:
-            raise UnusablePart(
-                f"its server is `{clean_text(url)[:60]}`, which is not a complete URL: set `server`"
-            )
+            raise _NoServer(url)
         return urljoin(url, chosen) if chosen else url
 
     def _fill_url(self, server: Object) -> str:

@@ -18,10 +18,11 @@ from ferrule.connectors.http.requests import is_settable
 from ferrule.connectors.http.templates import placeholder_for
 from ferrule.connectors.json_values import list_or_empty, mapping_or_empty, text_or_empty
 from ferrule.connectors.text_cleaning import clean_text
+from ferrule.core.value_class import frozen
 from ferrule.permissions.child_environment import is_secret_variable
 
 from .document import Document, Object, Operation, UnusablePart
-from .schemas import SchemaConverter
+from .schemas import ALL_BOUNDS, SchemaBounds, SchemaConverter
 
 DESCRIPTION = 1_000
 MAX_PARAMETERS = 64
@@ -30,7 +31,23 @@ _IGNORED_HEADERS = ("accept", "content-type", "authorization")
 _PLACEHOLDER = re.compile(r"\{([^{}]*)\}")
 _NOT_IN_ARGUMENT = re.compile(r"[^A-Za-z0-9_]+")
 _TOKEN = re.compile(r"[!#$%&'*+\-.^_`|~0-9A-Za-z]+")
-_BODY_KINDS = {"application/x-www-form-urlencoded": "form", "text/plain": "text"}
+_BODY_KINDS = {
+    "application/x-www-form-urlencoded": "form",
+    "multipart/form-data": "multipart",
+    "text/plain": "text",
+}
+_FILE = {
+    "type": "object",
+    "properties": {
+        "filename": {"type": "string"},
+        "text": {"type": "string"},
+        "base64": {"type": "string", "description": "Its bytes, where it is no text."},
+        "content_type": {"type": "string"},
+    },
+    "additionalProperties": False,
+}
+_FILE_SCHEMA = {"anyOf": [{"type": "string"}, _FILE]}
+"""A file of a multipart form: its text, or an object."""
 
 
 @dataclass(slots=True)
@@ -42,24 +59,42 @@ class ToolEntry:
     notices: list[str] = field(default_factory=list[str])
 
 
+@frozen
+class EntryOptions:
+    """How an entry is made.
+
+    Attributes:
+        results: Whether answers are checked against the document.
+        has_auth: Whether a security scheme brings the operation's credentials.
+        bounds: How much of its schemas is kept.
+    """
+
+    results: bool = False
+    has_auth: bool = False
+    bounds: SchemaBounds = ALL_BOUNDS[0]
+
+
 def build_entry(
-    document: Document, operation: Operation, server: str, *, results: bool
+    document: Document, operation: Operation, server: str, options: EntryOptions
 ) -> ToolEntry:
     """Return the entry for an operation. Raises UnusablePart if it cannot be a tool."""
-    return _EntryBuilder(document, operation, server).entry(results)
+    return _EntryBuilder(document, operation, server, options).entry()
 
 
 class _EntryBuilder:
-    def __init__(self, document: Document, operation: Operation, server: str) -> None:
+    def __init__(
+        self, document: Document, operation: Operation, server: str, options: EntryOptions
+    ) -> None:
         self._document = document
         self._operation = operation
         self._server = server
-        self._schemas = SchemaConverter(document)
+        self._options = options
+        self._schemas = SchemaConverter(document, options.bounds)
         self._entry = ToolEntry(operation)
         self._properties: dict[str, Any] = {}
         self._required: list[str] = []
 
-    def entry(self, results: bool) -> ToolEntry:
+    def entry(self) -> ToolEntry:
         places: dict[str, str] = {}
         styled: list[dict[str, Any]] = []
         for parameter in self._parameters():
@@ -77,7 +112,7 @@ class _EntryBuilder:
             "required": self._required,
             "additionalProperties": False,
         }
-        output = self._result_schema() if results else {}
+        output = self._result_schema() if self._options.results else {}
         if output:
             fields["output_schema"] = output
         if self._operation.tags:
@@ -113,7 +148,9 @@ class _EntryBuilder:
             return
         refusal = self._refusal(name, where)
         if refusal:
-            if is_required:
+            # A service that has a scheme besides takes the credentials from there.
+            is_brought = self._options.has_auth and is_secret_variable(name)
+            if is_required and not is_brought:
                 raise UnusablePart(f"its parameter `{clean_text(name)[:60]}` {refusal}")
             self._entry.notices.append(
                 f"`{self._operation.key}`: the parameter `{clean_text(name)[:60]}` is left out: "
@@ -206,8 +243,8 @@ class _EntryBuilder:
     def _add_body(self) -> None:
         given = self._document.resolve(self._operation.fields.get("requestBody"))
         content = mapping_or_empty(given.get("content"))
-        if not content:
-            return
+        if not content or self._operation.method == "get":
+            return  # The body of a GET means nothing (RFC 9110, 9.3.1).
         chosen = _choose_media_type(content)
         if chosen is None:
             kinds = ", ".join(clean_text(name)[:40] for name in list(content)[:4])
@@ -218,7 +255,10 @@ class _EntryBuilder:
             )
             return
         media, kind = chosen
-        schema = self._schemas.convert(self._document.resolve(content[media]).get("schema"))
+        given_schema = self._document.resolve(content[media]).get("schema")
+        schema = self._schemas.convert(given_schema)
+        if kind == "multipart":
+            self._open_files(schema, given_schema)
         argument = self._free_argument("body", "request")
         self._properties[argument] = _with_description(schema, given)
         if given.get("required") is True:
@@ -228,6 +268,20 @@ class _EntryBuilder:
             self._entry.fields["body_type"] = kind
         elif media != "application/json" and "*" not in media:
             self._entry.fields["headers"] = {"Content-Type": media}
+
+    def _open_files(self, schema: dict[str, Any], given: Any) -> None:
+        """Let the files of a multipart form be texts or objects."""
+        properties = mapping_or_empty(self._document.resolve(given).get("properties"))
+        converted: dict[str, Any] = schema.get("properties", {})
+        for name, value in properties.items():
+            inner = self._document.resolve(value)
+            item = self._document.resolve(inner.get("items"))
+            if name not in converted:
+                continue
+            if _is_file(inner):
+                converted[name] = _with_description(_FILE_SCHEMA, inner)
+            elif _is_file(item):
+                converted[name] = _with_description({"type": "array", "items": _FILE_SCHEMA}, inner)
 
     def _result_schema(self) -> dict[str, Any]:
         """Return the schema of a successful answer."""
@@ -241,6 +295,14 @@ class _EntryBuilder:
                 schema = self._document.resolve(content[chosen[0]]).get("schema")
                 return self._schemas.convert(schema, for_request=False)
         return {}
+
+
+def _is_file(schema: Object) -> bool:
+    """Whether a field of a multipart form is a file (3.0: `format`, 3.1: its media type)."""
+    if schema.get("format") in ("binary", "base64", "byte"):
+        return True
+    media = text_or_empty(schema.get("contentMediaType"))
+    return bool(media) and not media.startswith("text/")
 
 
 def _with_description(schema: dict[str, Any], given: Object) -> dict[str, Any]:

@@ -2,8 +2,8 @@
 
 Nothing is in them but what checks or explains. A schema that refers to itself is filled in once
 more within itself, and is open below that: the service checks what is further in. The same happens
-if a schema is deeper than `MAX_DEPTH` or an operation's schemas grow beyond `MAX_NODES`. An open
-schema accepts any value, so nothing that the service would accept is refused here.
+where an operation's schemas go beyond their bounds (`ALL_BOUNDS`). An open schema accepts any
+value, so nothing that the service would accept is refused here.
 
 OpenAPI 3.0 differs from JSON Schema in `nullable` and in exclusive bounds that are flags; both are
 rewritten.
@@ -16,14 +16,27 @@ from typing import Any
 
 from ferrule.connectors.json_values import list_or_empty, mapping_or_empty
 from ferrule.connectors.text_cleaning import clean_text
+from ferrule.core.value_class import frozen
 
 from .document import Document, Object
 
-MAX_DEPTH = 12
-MAX_NODES = 600
-"""The most schemas within the schemas of one operation."""
-MAX_DESCRIPTION = 300
-"""The most characters of a description within a schema."""
+
+@frozen
+class SchemaBounds:
+    """Bounds of one operation: levels, schemas within its schemas, characters of descriptions."""
+
+    depth: int
+    nodes: int
+    description: int
+
+
+ALL_BOUNDS = (
+    SchemaBounds(12, 600, 300),
+    SchemaBounds(8, 400, 120),
+    SchemaBounds(5, 200, 60),
+    SchemaBounds(2, 60, 0),
+)
+"""What is tried in turn, until an operation's schema is small enough for a tool."""
 _MAX_LISTED = 100
 """The most values of an `enum` and names of `required` or `properties`."""
 
@@ -79,9 +92,10 @@ _FORMATS = frozenset(
 class SchemaConverter:
     """Converts the schemas of one operation, which share a bound."""
 
-    def __init__(self, document: Document) -> None:
+    def __init__(self, document: Document, bounds: SchemaBounds = ALL_BOUNDS[0]) -> None:
         self._document = document
-        self._nodes_left = MAX_NODES
+        self._bounds = bounds
+        self._nodes_left = bounds.nodes
 
     def convert(self, value: Any, *, for_request: bool = True) -> dict[str, Any]:
         """Return a schema that stands on its own.
@@ -101,17 +115,17 @@ class SchemaConverter:
         given = mapping_or_empty(value)
         reference = given.get("$ref")
         self._nodes_left -= 1
-        if depth > MAX_DEPTH or self._nodes_left < 0:
+        if depth > self._bounds.depth or self._nodes_left < 0:
             return {}
         if isinstance(reference, str):
-            if followed.count(reference) > 1 or len(followed) > 2 * MAX_DEPTH:
+            if followed.count(reference) > 1 or len(followed) > 2 * self._bounds.depth:
                 return {}
             target = self._convert(
                 self._document.resolve_reference(reference), (*followed, reference), depth, writing
             )
-            own_description = _description(given)
+            own_description = self._description(given)
             return {**target, **own_description}
-        converted = _description(given)
+        converted = self._description(given)
         for key in _COPIED_KEYWORDS:
             if key in given and _is_plain(given[key]):
                 converted[key] = given[key]
@@ -124,6 +138,17 @@ class SchemaConverter:
             converted["default"] = given["default"]
         self._convert_inner(given, converted, followed, depth, writing)
         return _adapt(converted, given, self._document.is_version_3_0)
+
+    def _description(self, given: Object) -> dict[str, Any]:
+        most = self._bounds.description
+        description = given.get("description") or given.get("title")
+        if not isinstance(description, str) or not most:
+            return {}
+        # A document has far more text than is kept: only its beginning is cleaned.
+        text = " ".join(clean_text(" ".join(description[: 4 * most].split())).split())
+        if not text:
+            return {}
+        return {"description": text if len(text) <= most else text[:most] + "…"}
 
     def _convert_inner(
         self,
@@ -164,16 +189,6 @@ class SchemaConverter:
                 converted[key] = given[key]
             elif isinstance(given.get(key), Mapping):
                 converted[key] = self._convert(given[key], followed, depth + 1, writing)
-
-
-def _description(given: Object) -> dict[str, Any]:
-    description = given.get("description") or given.get("title")
-    if not isinstance(description, str) or not description.strip():
-        return {}
-    text = " ".join(clean_text(description).split())
-    if len(text) > MAX_DESCRIPTION:
-        text = text[:MAX_DESCRIPTION] + "…"
-    return {"description": text}
 
 
 def _is_plain(value: Any) -> bool:
