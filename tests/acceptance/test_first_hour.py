@@ -67,7 +67,12 @@ def test_a_real_mcp_server_is_used(hour: first_hour.Hour) -> None:
 def test_the_same_session_is_in_the_browser(hour: first_hour.Hour) -> None:
     if first_hour.CHROMIUM is None:
         pytest.skip("no chromium on this machine")
-    for text in ("What does tides.py do?", "+hours + 12", "the test passes now", first_hour.NEXT_DAY):
+    for text in (
+        "What does tides.py do?",
+        "+hours + 12",
+        "the test passes now",
+        first_hour.NEXT_DAY,
+    ):
         assert text in hour.page, text
 
 

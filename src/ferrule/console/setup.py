@@ -47,7 +47,7 @@ def build_console_over(make: AssemblyBuilder, *, owner: str) -> Console:
     server = make(SessionSetup(), None, None)
     journal = server.agent.journal
     # The bus reads earlier events from the journal of the first assembly.
-    bus = server.agent.bus = Bus(journal=journal)
+    bus = server.agent.bus = server.agent.bus or Bus(journal=journal)
     # Pages read through a connection of their own: a long list must not delay a run that writes.
     reading = journal
     if isinstance(journal, SqliteJournal) and journal.path is not None:

@@ -253,6 +253,10 @@ class ModelAnswered:
     provider_calls: tuple[ProviderToolCall, ...] = ()
     output: str = ""
     model: str = ""
+    response_id: str = field(default="", compare=False)
+    """The provider's id of the answer, "" if it gave none."""
+    response_model: str = field(default="", compare=False)
+    """The exact model that the provider says answered."""
 
 
 @frozen

@@ -207,6 +207,8 @@ class AnswerBuilder:
     calls: CallBuilder = field(default_factory=CallBuilder)
     usage: Usage = Usage()
     finish_reason: str = ""
+    response_id: str = ""
+    response_model: str = ""
 
     @classmethod
     def for_sink(cls, sink: Sink | None) -> AnswerBuilder:
@@ -227,6 +229,15 @@ class AnswerBuilder:
         if self.on_reasoning:
             self.on_reasoning(piece)
 
+    def note_response(self, fields: Mapping[str, Any]) -> None:
+        """Remember the id and the model that a part of an answer has, if it has them."""
+        id = fields.get("id")
+        model = fields.get("model")
+        if isinstance(id, str) and id:
+            self.response_id = id[:200]
+        if isinstance(model, str) and model:
+            self.response_model = model[:200]
+
     def build(self, names: Mapping[str, str]) -> ModelAnswered:
         """Return the complete answer.
 
@@ -236,7 +247,15 @@ class AnswerBuilder:
         calls = self.calls.build(names, cut=stop == "length")
         if stop in ("end", "calls"):
             stop = "calls" if calls else "end"
-        return ModelAnswered("".join(self.text), calls, "".join(self.reasoning), self.usage, stop)
+        return ModelAnswered(
+            "".join(self.text),
+            calls,
+            "".join(self.reasoning),
+            self.usage,
+            stop,
+            response_id=self.response_id,
+            response_model=self.response_model,
+        )
 
 
 def drop_calls(answer: ModelAnswered, notice: Callable[[str, str], None]) -> ModelAnswered:

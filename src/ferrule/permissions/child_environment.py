@@ -34,7 +34,7 @@ DEFAULT_PATH = "/usr/local/bin:/usr/bin:/bin"
 
 _SECRET = re.compile(
     r"KEY|TOKEN|SECRET|PASSW|PASSPHRASE|CREDENTIAL|COOKIE|SESSION_ID|PRIVATE|BEARER|_PWD$|_PAT$"
-    r"|_AUTH$|^AUTH_|_DSN$|DATABASE_URL|WEBHOOK",
+    r"|_AUTH$|^AUTH_|_HEADERS$|_DSN$|DATABASE_URL|WEBHOOK",
     re.IGNORECASE,
 )
 # Each of these makes an allowed program run something else.

@@ -60,6 +60,7 @@ from .shipped_tools import (
     load_shipped_tools,
     names_added_by_runs,
 )
+from .telemetry_export import export_from, is_export_wanted
 from .tool_loading import FINDERS, configured_tool_names, set_loading_modes, tool_search_option
 
 if TYPE_CHECKING:
@@ -262,6 +263,7 @@ def assemble(  # noqa: PLR0913  what interfaces differ in, each by name
     opened_journal = journal or create_journal(
         settings.journal, durability=settings["journal.durability"]
     )
+    bus, telemetry = _watch_runs(settings, bus, opened_journal, notice)
     agent = Agent(
         settings.model,
         catalog,
@@ -287,7 +289,7 @@ def assemble(  # noqa: PLR0913  what interfaces differ in, each by name
             search=tool_search_option(settings, catalog),
         ),
         model_options=_model_options(settings, settings.model, for_model),
-        resources=[_command_policy(settings, for_model, confine)],
+        resources=[_command_policy(settings, for_model, confine), *telemetry],
         run_options={
             "join": settings["tools.join"],
             "require_successful_tools": settings["tools.required"],
@@ -524,6 +526,23 @@ def _offered_tools(
         *chain.from_iterable(agent.tools or () for agent in agents),
     }
     return apply_profile(tools, profile, named)
+
+
+def _watch_runs(
+    settings: Settings, bus: event_bus.Bus | None, journal: Journal, notice: Notice
+) -> tuple[event_bus.Bus | None, list[object]]:
+    """Return the bus and what exports it, if the environment names a collector."""
+    if not is_export_wanted():
+        return bus, []
+
+    def find_address(name: str) -> str:
+        from ferrule.engine.telemetry.names import find_model_address
+
+        return settings.provider(name.partition(":")[0]).base_url or find_model_address(name)
+
+    bus = bus or event_bus.Bus(journal=journal)
+    telemetry = export_from(bus, notice, find_address)
+    return bus, [telemetry] if telemetry is not None else []
 
 
 def _registration_limits(

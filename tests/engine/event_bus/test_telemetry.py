@@ -139,6 +139,8 @@ async def test_a_run_is_a_tree_of_spans_with_the_names_of_the_conventions() -> N
         "gen_ai.operation.name": "chat",
         "gen_ai.provider.name": "openai",
         "gen_ai.request.model": "gpt-test",
+        "gen_ai.response.model": "gpt-test",
+        "server.address": "api.openai.com",
         "gen_ai.conversation.id": "s1",
         "gen_ai.usage.input_tokens": 100,
         "gen_ai.usage.output_tokens": 20,
@@ -408,11 +410,11 @@ async def test_reasoning_is_something_that_arrives_too() -> None:
 def test_every_name_is_one_of_the_conventions() -> None:
     from opentelemetry.semconv._incubating.attributes import gen_ai_attributes
     from opentelemetry.semconv._incubating.metrics import gen_ai_metrics
-    from opentelemetry.semconv.attributes import error_attributes
+    from opentelemetry.semconv.attributes import error_attributes, server_attributes
 
     known = {
         value
-        for module in (gen_ai_attributes, gen_ai_metrics, error_attributes)
+        for module in (gen_ai_attributes, gen_ai_metrics, error_attributes, server_attributes)
         for value in vars(module).values()
         if isinstance(value, str)
     }

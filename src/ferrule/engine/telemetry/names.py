@@ -12,8 +12,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from enum import StrEnum
+from typing import Any
+from urllib.parse import urlsplit
 
-from ferrule.models.registry import PROVIDERS
+from ferrule.models.registry import PROVIDERS, find_address
 
 OPT_IN = "OTEL_SEMCONV_STABILITY_OPT_IN"
 OPT_IN_VALUE = "gen_ai_latest_experimental"
@@ -30,6 +32,10 @@ class Attribute(StrEnum):
     MODEL = "gen_ai.request.model"
     CONVERSATION = "gen_ai.conversation.id"
     AGENT_NAME = "gen_ai.agent.name"
+    RESPONSE_ID = "gen_ai.response.id"
+    RESPONSE_MODEL = "gen_ai.response.model"
+    SERVER_ADDRESS = "server.address"
+    SERVER_PORT = "server.port"
     ERROR = "error.type"
     FINISH_REASONS = "gen_ai.response.finish_reasons"
     INPUT_TOKENS = "gen_ai.usage.input_tokens"
@@ -111,6 +117,16 @@ _NAMES_OF_ANY_LLM = {
 }
 """Providers behind any-llm alone whose names are different in the conventions."""
 
+_ADDRESSES = {
+    "openai": "https://api.openai.com",
+    "openai-responses": "https://api.openai.com",
+    "anthropic": "https://api.anthropic.com",
+    "google": "https://generativelanguage.googleapis.com",
+    "cohere": "https://api.cohere.com",
+    "ollama": "http://localhost:11434",
+}
+"""Servers of providers whose clients know the address themselves."""
+
 FINISH_REASONS = {
     "end": "stop",
     "calls": "tool_call",
@@ -133,6 +149,30 @@ def provider_and_model(name: str) -> tuple[str, str]:
     if row is not None and row.telemetry_name:
         provider = row.telemetry_name
     return provider or "unknown", model or name
+
+
+def find_model_address(name: str) -> str:
+    """Return the URL under which a model's provider is reached, "" if that is not known."""
+    provider = name.partition(":")[0]
+    row = PROVIDERS.get(provider)
+    address = "" if row is None else find_address(row)
+    return address or _ADDRESSES.get(provider, "")
+
+
+def server_attributes(address: str) -> dict[str, Any]:
+    """Return the attributes of a server by its URL; the port only if it is not the usual one."""
+    try:
+        parts = urlsplit(address if "://" in address else f"//{address}")
+        host, port = parts.hostname, parts.port
+    except ValueError:
+        return {}
+    if not host:
+        return {}
+    attributes: dict[str, Any] = {Attribute.SERVER_ADDRESS.value: host}
+    usual = 80 if parts.scheme == "http" else 443
+    return (
+        attributes if port in (None, usual) else {**attributes, Attribute.SERVER_PORT.value: port}
+    )
 
 
 class OptIn:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from ferrule.core import events
-from ferrule.core.calls import ToolCall, encode_json
+from ferrule.core.calls import ToolCall, ToolResult, encode_json
 from ferrule.engine.event_bus.events import SessionKey
 
 from .names import FINISH_REASONS, Attribute
@@ -36,7 +36,11 @@ class OpenSession:
     key: SessionKey
     provider: str = "unknown"
     model: str = ""
+    model_name: str = ""
+    """The model's full name, with its provider's as the settings have it."""
     agent: str = ""
+    messages: list[dict[str, Any]] = field(default_factory=list[dict[str, Any]])
+    """What the model has read so far, if content is captured."""
     above: tuple[SessionKey, str] | None = None
     """The session and the call that this one works for."""
     system: str = ""
@@ -71,24 +75,32 @@ def tokens(used: events.Usage) -> dict[str, Callable[[], object]]:
     return {name: (lambda count=count: count) for name, count in counts.items() if count}
 
 
+MOST_MESSAGES = 200
+"""The latest messages that a question's span has; older ones are left out."""
+
+
 def messages(role: str, text: str) -> str:
     """Return a message in the form of the conventions, as JSON."""
-    return encode_json([{"role": role, "parts": [{"type": "text", "content": text}]}])
+    return encode_json([make_message(role, text)])
 
 
-def answer_messages(event: events.ModelAnswered) -> str:
+def make_message(role: str, text: str) -> dict[str, Any]:
+    """Return a message of text in the form of the conventions."""
+    return {"role": role, "parts": [{"type": "text", "content": text}]}
+
+
+def make_result_message(result: ToolResult) -> dict[str, Any]:
+    """Return a call's result in the form of the conventions."""
+    part = {"type": "tool_call_response", "id": result.call_id, "response": result.to_text()}
+    return {"role": "tool", "parts": [part]}
+
+
+def make_answer_message(event: events.ModelAnswered) -> dict[str, Any]:
     """Return a model's answer in the form of the conventions, with its calls."""
     parts: list[dict[str, Any]] = [{"type": "text", "content": event.text}] if event.text else []
     parts += [
         {"type": "tool_call", "id": call.id, "name": call.tool, "arguments": call.arguments}
         for call in event.calls
     ]
-    return encode_json(
-        [
-            {
-                "role": "assistant",
-                "parts": parts,
-                "finish_reason": FINISH_REASONS.get(event.stop, event.stop),
-            }
-        ]
-    )
+    reason = FINISH_REASONS.get(event.stop, event.stop)
+    return {"role": "assistant", "parts": parts, "finish_reason": reason}

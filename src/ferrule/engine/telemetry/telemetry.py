@@ -45,9 +45,22 @@ from .names import (
     Metric,
     Operation,
     OptIn,
+    find_model_address,
     provider_and_model,
+    server_attributes,
 )
-from .state import OpenCall, OpenSession, answer_messages, messages, nanoseconds, tokens, with_error
+from .state import (
+    MOST_MESSAGES,
+    OpenCall,
+    OpenSession,
+    make_answer_message,
+    make_message,
+    make_result_message,
+    messages,
+    nanoseconds,
+    tokens,
+    with_error,
+)
 
 if TYPE_CHECKING:
     from opentelemetry.context import Context
@@ -64,8 +77,9 @@ _NOTHING = "cancelled"
 class Telemetry:
     """Makes spans and metrics; created once per program. Safe to share between threads.
 
-    Providers are OpenTelemetry's global ones unless given. Raises ConfigError if the library is not
-    installed.
+    Providers are OpenTelemetry's global ones unless given. `find_address` returns the URL of a
+    model's server by the model's full name. `agent` names runs of agents that have no name. Raises
+    ConfigError if the library is not installed.
     """
 
     def __init__(
@@ -74,7 +88,11 @@ class Telemetry:
         tracer_provider: TracerProvider | None = None,
         meter_provider: MeterProvider | None = None,
         environment: Mapping[str, str] | None = None,
+        find_address: Callable[[str], str] = find_model_address,
+        agent: str = "",
     ) -> None:
+        self._find_address = find_address
+        self._agent = agent
         try:
             from opentelemetry import metrics, trace
         except ImportError as error:
@@ -138,18 +156,37 @@ class Telemetry:
     # ---- events
 
     def _on_opened(self, session: OpenSession, event: events.SessionOpened, time: float) -> None:
-        session.provider, session.model = provider_and_model(event.model)
-        session.agent, session.system, session.tools = event.agent, event.system, event.tools
+        self._name_model(session, event.model)
+        session.agent = event.agent or self._agent
+        session.system, session.tools = event.system, event.tools
         if event.parent:
             session.above = ((session.key[0], session.key[1], event.parent), event.parent_call)
 
     def _on_run_started(self, session: OpenSession, event: events.RunStarted, time: float) -> None:
         if event.model:
-            session.provider, session.model = provider_and_model(event.model)
+            self._name_model(session, event.model)
+        session.agent = session.agent or self._agent
+        self._remember(session, lambda: make_message("user", event.text))
         self._begin(session, time)
         self._set_attributes(
             session.run, {Attribute.INPUT_MESSAGES: lambda: messages("user", event.text)}
         )
+
+    def _name_model(self, session: OpenSession, name: str) -> None:
+        session.model_name = name
+        session.provider, session.model = provider_and_model(name)
+
+    def _remember(self, session: OpenSession, make: Callable[[], dict[str, Any]]) -> None:
+        """Keep a message for the spans of later questions, if content is captured."""
+        if self._choice.content:
+            session.messages.append(make())
+            del session.messages[:-MOST_MESSAGES]
+
+    def _on_compacted(
+        self, session: OpenSession, event: events.ContextCompacted, time: float
+    ) -> None:
+        # What was said before is no longer what the model reads.
+        session.messages.clear()
 
     def _on_recovered(self, session: OpenSession, event: events.Recovered, time: float) -> None:
         self._begin(session, time)
@@ -178,9 +215,16 @@ class Telemetry:
         attributes: dict[str, Callable[[], object]] = {
             **tokens(used),
             Attribute.FINISH_REASONS: lambda: (FINISH_REASONS.get(event.stop, event.stop),),
-            Attribute.OUTPUT_MESSAGES: lambda: answer_messages(event),
+            Attribute.OUTPUT_MESSAGES: lambda: encode_json([make_answer_message(event)]),
         }
-        self._chat(session, time, attributes, "")
+        answered_by = (
+            event.response_model or provider_and_model(event.model or session.model_name)[1]
+        )
+        attributes[Attribute.RESPONSE_MODEL] = lambda: answered_by
+        if event.response_id:
+            attributes[Attribute.RESPONSE_ID] = lambda: event.response_id
+        self._chat(session, time, attributes, "", event.model)
+        self._remember(session, lambda: make_answer_message(event))
         about = self._attributes(session, Operation.CHAT)
         for kind, count in (("input", used.input), ("output", used.output)):
             if count:
@@ -196,11 +240,14 @@ class Telemetry:
         time: float,
         attributes: dict[str, Callable[[], object]],
         error: str,
+        model: str = "",
     ) -> None:
         from opentelemetry.trace import SpanKind
 
         begin, piece = session.since or time, session.first_piece
         about = self._attributes(session, Operation.CHAT)
+        about |= server_attributes(self._find_address(model or session.model_name))
+        attributes = {**attributes, Attribute.INPUT_MESSAGES: lambda: encode_json(session.messages)}
         span = self._span(
             session,
             f"{Operation.CHAT} {session.model}".rstrip(),
@@ -249,6 +296,8 @@ class Telemetry:
         call = session.calls.setdefault(
             result.call_id, OpenCall(ToolCall(result.call_id, result.tool), since=time)
         )
+        if not call.direct:
+            self._remember(session, lambda: make_result_message(result))
         error = "" if result.success else str(result.error_type)
         begin = call.since if call.announced else time - result.duration_ms / 1000
         if call.span is None:
@@ -315,6 +364,7 @@ class Telemetry:
         events.CallStarted.kind: _on_started,
         events.ToolAnswered.kind: _on_tool_answered,
         events.RunFinished.kind: _on_finished,
+        events.ContextCompacted.kind: _on_compacted,
     }
 
     # ---- spans

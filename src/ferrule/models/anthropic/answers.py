@@ -149,6 +149,8 @@ class MessageBuilder:
             self.spent,
             stop,
             provider_calls=tuple(_find_provider_calls(self.blocks, names)),
+            response_id=self.answer.response_id,
+            response_model=self.answer.response_model,
         )
 
     def with_raw(self, model: str, answer: ModelAnswered, plain_content: str) -> ModelAnswered:
@@ -359,6 +361,7 @@ def _emit_initial_text(answer: AnswerBuilder, block: Block) -> None:
 
 def _read_message_fields(message: MessageBuilder, fields: dict[str, Any]) -> None:
     """Read what a message, or a delta of one, says besides its blocks."""
+    message.answer.note_response(fields)
     stop = fields.get("stop_reason")
     if isinstance(stop, str) and stop:
         message.stop = stop

@@ -70,6 +70,8 @@ class ChatStreamParser:
     def _add_event(self, event: dict[str, Any]) -> None:
         delta = _object(event.get("delta"))
         message = _object(delta.get("message"))
+        if event.get("type") == "message-start":
+            self._answer.note_response(event)
         match event.get("type"):
             case "content-start" | "content-delta":
                 _add_content(self._answer, _object(message.get("content")))
@@ -111,6 +113,7 @@ def parse_answer(body: bytes, who: str, *, tools: bool, sink: Sink | None = None
             _add_content(answer, part)
     for call in objects_in(fields.get("tool_calls")):
         answer.calls.add_complete(call)
+    answer.note_response(value)
     _end(answer, value, who, tools=tools)
     return answer
 

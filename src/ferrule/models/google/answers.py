@@ -161,6 +161,8 @@ class ContentBuilder:
             self.usage,
             stop,
             raw=raw,
+            response_id=self.answer.response_id,
+            response_model=self.answer.response_model,
         )
 
 
@@ -225,6 +227,8 @@ def _add_response(
     """Add one response: all of an answer, or what is new of it."""
     if fields.get("error"):
         raise error_from_object(who, fields["error"], tools=tools)
+    named = {"id": fields.get("responseId"), "model": fields.get("modelVersion")}
+    content.answer.note_response(named)
     usage = _object(fields.get("usageMetadata"))
     if usage:
         content.usage = _parse_usage(usage)

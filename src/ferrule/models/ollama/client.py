@@ -392,6 +392,7 @@ class ChatLineParser:
         if isinstance(message, dict):
             self._add_message(cast(dict[str, Any], message))
         if chunk.get("done"):
+            self._answer.note_response(chunk)
             self.done = True
             self._answer.finish_reason = str(chunk.get("done_reason") or "stop")
             self._answer.usage = Usage(

@@ -109,6 +109,7 @@ class ChatStreamParser:
         usage = chunk.get("usage")
         if isinstance(usage, dict):
             self._answer.usage = parse_usage(cast(dict[str, Any], usage))
+        self._answer.note_response(chunk)
         choice = _first_choice(chunk)
         finish = choice.get("finish_reason")
         if isinstance(finish, str) and finish:
@@ -155,6 +156,7 @@ def parse_answer(body: bytes, who: str, *, tools: bool, sink: Sink | None = None
             code="not_understood",
             retryable=False,
         )
+    answer.note_response(value)
     fields = cast(dict[str, Any], message)
     _add_content(answer, fields, answer.add_text)
     for call in objects_in(fields.get("tool_calls")):

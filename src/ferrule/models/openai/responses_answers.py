@@ -123,6 +123,8 @@ class OutputBuilder:
             self.answer.usage,
             stop,
             provider_calls=tuple(_find_provider_calls(items, names)),
+            response_id=self.answer.response_id,
+            response_model=self.answer.response_model,
         )
 
     def with_raw(self, model: str, answer: ModelAnswered, plain_content: str) -> ModelAnswered:
@@ -321,6 +323,7 @@ def _read_response(output: OutputBuilder, response: object, who: str, *, tools: 
     fields: dict[str, Any] = cast(dict[str, Any], response) if isinstance(response, dict) else {}
     if fields.get("error"):
         raise error_from_object(who, fields["error"], tools=tools)
+    output.answer.note_response(fields)
     output.status = str(fields.get("status") or "completed")
     if output.status in ("failed", "cancelled"):
         raise ProviderError(

@@ -391,7 +391,14 @@ class CommandsExchange:
         calls = answer.calls + self._names.to_full_names(commands)
         stop = stop_reason(answer, calls=bool(calls))
         return ModelAnswered(
-            reading.text, calls, join_reasoning(answer, reading), answer.usage, stop, "commands"
+            reading.text,
+            calls,
+            join_reasoning(answer, reading),
+            answer.usage,
+            stop,
+            "commands",
+            response_id=answer.response_id,
+            response_model=answer.response_model,
         )
 
 

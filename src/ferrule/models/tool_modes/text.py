@@ -183,6 +183,8 @@ class TextExchange:
             answer.usage,
             stop_reason(answer, calls=bool(calls)),
             "text",
+            response_id=answer.response_id,
+            response_model=answer.response_model,
         )
 
     def _reader(self, *, calls: bool) -> ReplyReader:
