@@ -77,7 +77,11 @@ HEAVY = {
     "psycopg": {"storage", "engine.distributed"},
     "dbos": {"engine.distributed"},
     "obstore": {"storage"},
-    "opentelemetry": {"engine.telemetry.telemetry", "engine.telemetry.state"},
+    "opentelemetry": {
+        "engine.telemetry.telemetry",
+        "engine.telemetry.state",
+        "runtime.telemetry_export",
+    },
     "typing_extensions": {"tools.pydantic_schemas", "tools.context", "engine.type_variables"},
     "model2vec": {"tools.search.embeddings"},
     "genai_prices": {"models.prices"},
