@@ -17,6 +17,8 @@ sys.path.insert(0, str(Path(__file__).parent))
 
 import first_hour
 
+from ferrule.connectors.mcp.package_runners import NPM_HOSTS
+
 
 @pytest.fixture(scope="module")
 def hour() -> Iterator[first_hour.Hour]:
@@ -29,7 +31,7 @@ def why_no_server() -> str:
     if shutil.which("npx") is None:
         return "there is no npx"
     try:
-        socket.create_connection(("registry.npmjs.org", 443), 5).close()
+        socket.create_connection((NPM_HOSTS[0], 443), 5).close()
     except OSError as error:
         return f"npm's registry cannot be reached: {error}"
     return ""

@@ -191,6 +191,7 @@ async def test_a_long_skill_is_read_whole_and_not_as_a_stub(
         assembly.agent.change_model(model)
         session.reset_model()
         data = (await session.run("Read it.")).results[0].data
+        assert len(data.encode()) <= 56 * 1024 + 1024, "the bound, and the frame around the text"
         seen += data.partition('">\n')[2].partition("\n</skill>")[0] + "\n"
         _, is_cut, rest = data.rpartition("go on with `offset` = ")
         offset = int(rest.partition("]")[0]) if is_cut else 0
