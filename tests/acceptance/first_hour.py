@@ -33,7 +33,7 @@ for _folder in ("tests/interfaces", "tests/repository", "docs/screens", "evals")
 
 import gateways  # noqa: E402
 from make_screens import Stage  # noqa: E402
-from mcp_servers import private_addresses  # noqa: E402
+from mcp_servers import SERVERS, private_addresses, why_not  # noqa: E402, F401
 from test_tutorial import install_wheel  # noqa: E402
 
 from ferrule.testing.http_double import Reply  # noqa: E402

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shutil
-import socket
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -17,8 +16,6 @@ sys.path.insert(0, str(Path(__file__).parent))
 
 import first_hour
 
-from ferrule.connectors.mcp.package_runners import NPM_HOSTS
-
 
 @pytest.fixture(scope="module")
 def hour() -> Iterator[first_hour.Hour]:
@@ -28,13 +25,8 @@ def hour() -> Iterator[first_hour.Hour]:
 
 def why_no_server() -> str:
     """Why no server can be fetched by `npx` here; "" if it can."""
-    if shutil.which("npx") is None:
-        return "there is no npx"
-    try:
-        socket.create_connection((NPM_HOSTS[0], 443), 5).close()
-    except OSError as error:
-        return f"npm's registry cannot be reached: {error}"
-    return ""
+    [server] = [one for one in first_hour.SERVERS if one.entry[0] == "everything"]
+    return first_hour.why_not(server)
 
 
 @pytest.mark.proves("first-hour.questions")

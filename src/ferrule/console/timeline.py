@@ -248,7 +248,7 @@ class Timeline:
                 self.partial = Partial()
                 said = f"{event.detail} {event.hint}".strip()
                 self._add(Note, at, run, f"model error ({event.code})", said)
-            case events.Recovered():
+            case events.Recovered() if self.open_run:
                 self._add(Note, at, run, "resumed", event.reason or "another process took over")
             case events.LimitHit():
                 self._add(Note, at, run, "limit", f"{event.limit}: {event.value:g} reached")

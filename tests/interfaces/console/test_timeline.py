@@ -95,6 +95,16 @@ def test_what_changed_behind_a_place_is_all_that_a_page_misses(
 
 
 @pytest.mark.proves("console.news")
+def test_a_note_says_that_a_run_was_resumed_and_not_that_a_session_was_opened_again() -> None:
+    def topics(*more: Event) -> list[str]:
+        timeline = fed(Timeline(), [SessionOpened(model="m"), RunStarted("go"), *more])
+        return [entry.topic for entry in timeline.entries if entry.kind == "note"]
+
+    assert topics(Recovered("it was killed")) == ["resumed"]
+    assert topics(RunFinished("done"), Recovered("it was closed")) == []
+
+
+@pytest.mark.proves("console.news")
 def test_an_entry_has_the_time_of_its_event_in_milliseconds() -> None:
     timeline = fed(Timeline(), [SessionOpened(model="m"), RunStarted("go"), Noticed("t", "x")])
     assert [entry.time for entry in timeline.entries] == [2000, 3000]
