@@ -172,8 +172,8 @@ async def test_a_host_that_was_not_named_is_refused_with_its_name_and_the_settin
     assert proxied.looked_up == []
     reason = "`evil.test` is not one of the hosts in the `network` setting"
     assert proxied.contacts == [
-        ConnectionAttempt(WHO, "evil.test", 80, "GET", False, reason),
-        ConnectionAttempt(WHO, "evil.test", 443, "CONNECT", False, reason),
+        ConnectionAttempt(WHO, "evil.test", 80, "GET", False, reason, unnamed=True),
+        ConnectionAttempt(WHO, "evil.test", 443, "CONNECT", False, reason, unnamed=True),
     ]
 
 

@@ -91,7 +91,7 @@ def test_without_any_file_the_defaults_hold_and_nothing_is_written(
     assert {key: settings[key] for key in settings.values} == {
         setting.key: setting.default
         for setting in SETTINGS
-        if setting.kind not in ("models", "providers")
+        if setting.kind not in ("models", "providers", "folders")
     }
     assert settings.journal == own_folders / "state" / "journal.db"
     assert str(settings.origin("model")) == "default"
@@ -538,7 +538,7 @@ def test_explain_lists_every_value_with_its_origin(case: Case) -> None:
     lines = {key: (value, str(origin)) for key, value, origin, _ in case.load().explain()}
     assert lines["limits.max_turns"] == (4, f"user ({case.user_file}:2:21)")
     assert lines["models.a:b.seed"] == (7, f"user ({case.user_file}:1:24)")
-    assert len(lines) == len(SETTINGS) - 2 + 1
+    assert len(lines) == len(SETTINGS) - 3 + 1
 
 
 def test_an_unknown_key_asked_by_a_program_is_an_error(case: Case) -> None:

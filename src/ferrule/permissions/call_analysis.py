@@ -263,7 +263,8 @@ def _describe_opening(finding: Finding) -> str:
     if not finding.place or not finding.place.isprintable():
         return ""
     key = "writable" if finding.is_written else "readable"
-    line = f"sandbox: {{{key}: {encode_json([finding.place])}}}"
+    place = posixpath.dirname(finding.place) if finding.is_written else finding.place
+    line = f"sandbox: {{{key}: {encode_json([place])}}}"
     return f"; a person opens it for commands by `{line}` in their own settings"
 
 

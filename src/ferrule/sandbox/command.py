@@ -64,12 +64,14 @@ class Refusal:
     """An access that the sandbox saw and refused. Nothing that a command prints makes one.
 
     `access` is `write` of an absolute path, `network` to a `host:port`, or `read` of the file of a
-    program; `why` says what refused it.
+    program; `why` says what refused it. `is_final`: naming the target in the settings would not
+    open it.
     """
 
     access: Literal["read", "write", "network"]
     target: str
     why: str
+    is_final: bool = False
 
 
 @frozen

@@ -94,6 +94,8 @@ def find_opening(
         home: The person's home folder.
         closed: Folders that are never offered, nor anything in them or around them.
     """
+    if refusal.is_final:
+        return None
     if refusal.access == "network":
         return _find_host(refusal.target)
     place = os.path.realpath(refusal.target)

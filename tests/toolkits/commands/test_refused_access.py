@@ -15,9 +15,20 @@ from ferrule.permissions.approvals import ApprovalAnswer, ApprovalRequest, Appro
 from ferrule.sandbox.backends import selection
 from ferrule.sandbox.backends.missing_protection import MissingProtections
 from ferrule.sandbox.backends.probes import probe
+from ferrule.sandbox.network.proxy import Proxy
 from ferrule.sandbox.openings import Opening
 from ferrule.sandbox.policy import SandboxPolicy
 from ferrule.toolkits.commands import CommandPolicy
+
+PROXY_DEFAULTS = dict(Proxy.__init__.__kwdefaults__ or {})
+ASK = (
+    "import os, socket; from urllib.parse import urlsplit\n"
+    "proxy = urlsplit(os.environ['HTTPS_PROXY'])\n"
+    "with socket.create_connection((proxy.hostname, proxy.port)) as peer:\n"
+    "    peer.sendall(b'CONNECT HOST HTTP/1.1\\r\\nHost: x\\r\\n\\r\\n')\n"
+    "    print(peer.recv(400).decode()); raise SystemExit(1)\n"
+)
+"""Asks the sandbox's proxy for HOST, and fails."""
 
 
 class Person:
@@ -202,14 +213,7 @@ async def test_what_did_not_make_a_command_fail_is_not_said(
 async def test_a_refused_host_is_said_and_asked_with_its_port(
     held: World, ask: Callable[..., Person]
 ) -> None:
-    script = (
-        "import os, socket; from urllib.parse import urlsplit\n"
-        "proxy = urlsplit(os.environ['HTTPS_PROXY'])\n"
-        "with socket.create_connection((proxy.hostname, proxy.port)) as peer:\n"
-        "    peer.sendall(b'CONNECT HOST HTTP/1.1\\r\\nHost: x\\r\\n\\r\\n')\n"
-        "    print(peer.recv(400).decode()); raise SystemExit(1)\n"
-    )
-    (held.folder / "ask.py").write_text(script.replace("HOST", "files.example.com:443"))
+    (held.folder / "ask.py").write_text(ASK.replace("HOST", "files.example.com:443"))
     person = ask("deny")
     record = await held.run(["python3", "ask.py"])
     assert "403" in record["stdout"]
@@ -219,10 +223,28 @@ async def test_a_refused_host_is_said_and_asked_with_its_port(
     assert "opens: files.example.com:443" in person.asked[0].preview.splitlines()
     # What is not the open internet is said, and not asked.
     for host in ("169.254.169.254:80", "10.0.0.1:80", "localhost:80", "printer:80", "[::1]:80"):
-        (held.folder / "ask.py").write_text(script.replace("HOST", host))
+        (held.folder / "ask.py").write_text(ASK.replace("HOST", host))
         record = await held.run(["python3", "ask.py"])
         assert f"refused a connection to `{host}`" in notes(record)
     assert len(person.asked) == 1
+
+
+@pytest.mark.proves("sandbox.refusals.host")
+async def test_a_host_that_was_opened_and_is_still_refused_is_not_asked_again(
+    held: World, ask: Callable[..., Person], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its name leads to a private address: that is another refusal, which no name opens."""
+
+    async def resolve(host: str) -> list[str]:
+        return ["10.0.0.1"]
+
+    monkeypatch.setattr(Proxy.__init__, "__kwdefaults__", {**PROXY_DEFAULTS, "resolve": resolve})
+    (held.folder / "ask.py").write_text(ASK.replace("HOST", "files.example.com:443"))
+    person = ask("once")
+    record = await held.run(["python3", "ask.py"])
+    assert len(person.asked) == 1 and not record["success"]
+    assert "leads to 10.0.0.1" in notes(record) and "a person opens it" not in notes(record)
+    assert notes(record).count("run again") == 1
 
 
 @pytest.mark.proves("sandbox.refusals.asked")

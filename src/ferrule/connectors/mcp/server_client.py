@@ -268,7 +268,7 @@ class ServerClient:
         )
 
     def _note_contact(self, attempt: ConnectionAttempt) -> None:
-        if not attempt.allowed and attempt.port and len(self._refused_hosts) < _MAX_REFUSED_HOSTS:
+        if attempt.unnamed and attempt.port and len(self._refused_hosts) < _MAX_REFUSED_HOSTS:
             host = f"[{attempt.host}]" if ":" in attempt.host else attempt.host
             self._refused_hosts[f"{host}:{attempt.port}"] = None
 

@@ -279,7 +279,7 @@ class _CommandResources:
         self.confinement = confinement
         self.identity = identity
         self.listeners: list[ProxyListener] = []
-        self.refused_hosts: dict[str, str] = {}
+        self.refused_hosts: dict[str, Refusal] = {}
         self.preview = ""
         if confinement.policy.preview:
             self._folder = Path(tempfile.mkdtemp(dir=f"{places.held}/previews"))
@@ -304,16 +304,18 @@ class _CommandResources:
         return False
 
     def _note_refusal(self, attempt: ConnectionAttempt) -> None:
-        """Note a host that the command asked for and that no setting names."""
+        """Note a host that the command asked for and was refused."""
         if attempt.allowed or not attempt.port or len(self.refused_hosts) >= _MAX_REFUSED_HOSTS:
             return
         host = f"[{attempt.host}]" if ":" in attempt.host else attempt.host
-        self.refused_hosts[f"{host}:{attempt.port}"] = attempt.reason
+        target = f"{host}:{attempt.port}"
+        self.refused_hosts[target] = Refusal(
+            "network", target, attempt.reason, is_final=not attempt.unnamed
+        )
 
     async def finish(self, ended: CommandResult) -> CommandResult:
         """Read what a preview would have changed, and clean up. Called when the command is gone."""
-        refused = (Refusal("network", host, why) for host, why in self.refused_hosts.items())
-        ended = replace(ended, refusals=(*ended.refusals, *refused))
+        ended = replace(ended, refusals=(*ended.refusals, *self.refused_hosts.values()))
         try:
             if not self.preview:
                 return ended

@@ -69,8 +69,9 @@ class ConnectionAttempt:
     """One request or tunnel: what was asked for, what was decided, what came of it.
 
     `host` and `port` are as asked for, in canonical form (the target as written and port 0, if it
-    cannot be read). `reason` says why not, or what failed although it was allowed. `address` is
-    where the connection led. `sent` and `received` are bytes to and from there.
+    cannot be read). `reason` says why not, or what failed although it was allowed; `unnamed` that
+    no setting names the host with this port. `address` is where the connection led. `sent` and
+    `received` are bytes to and from there.
     """
 
     identity: Identity
@@ -79,6 +80,7 @@ class ConnectionAttempt:
     method: str
     allowed: bool = False
     reason: str = ""
+    unnamed: bool = False
     address: str = ""
     sent: int = 0
     received: int = 0
@@ -205,6 +207,7 @@ class _Conversation:
         try:
             why = self.reach.hosts.refusal(asked.host, asked.port)
             if why:
+                self.contact = replace(self.contact, unnamed=True)
                 raise RequestRefused(403, why)
             reached = await self.reach.connect(asked.host, asked.port, tunnel=tunnel)
         except RequestRefused as problem:

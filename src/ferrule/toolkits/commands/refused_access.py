@@ -43,12 +43,14 @@ _MAX_SAID = 5
 """Refusals that one result names."""
 _MAX_LINES = 400
 _PATHS = re.compile(r"(?:/|\.\.?/|\.(?=\w))[^\s'\"`‘’“”:;,<>|()\[\]{}*?]+")
-_UNSEEN = re.compile(r"no such file|not found|cannot find|ENOENT|os error 2\b", re.IGNORECASE)
-_UNWRITABLE = re.compile(r"read-only file system|EROFS|os error 30\b", re.IGNORECASE)
-_CLOSED = re.compile(r"permission denied|EACCES|os error 13\b", re.IGNORECASE)
+_UNSEEN = re.compile(
+    r"no such file|not found|cannot find|(?-i:\bENOENT\b)|os error 2\b", re.IGNORECASE
+)
+_UNWRITABLE = re.compile(r"read-only file system|(?-i:\bEROFS\b)|os error 30\b", re.IGNORECASE)
+_CLOSED = re.compile(r"permission denied|(?-i:\bEACCES\b)|os error 13\b", re.IGNORECASE)
 _NO_HOST = re.compile(
     r"could not resolve|name resolution|name or service not known|network is unreachable|"
-    r"ENOTFOUND|EAI_AGAIN|ENETUNREACH|no such host",
+    r"no such host|(?-i:\bENOTFOUND|EAI_AGAIN|ENETUNREACH)\b",
     re.IGNORECASE,
 )
 _SESSION_FOLDERS = ("/tmp/", "/var/tmp/", "/dev/", "/proc/", "/sys/", "/run/")
@@ -77,10 +79,7 @@ def describe_refusals(
     refused = list(refusals)
     for refusal in refused:
         if refusal.access == "network":
-            found[
-                f"the sandbox refused a connection to `{make_printable(refusal.target)}`: "
-                f"{make_printable(refusal.why)}; {_cure('network', refusal.target)}"
-            ] = None
+            found[_describe_host(refusal)] = None
         elif failed and _is_named(refusal.target, output):
             found[_describe_write(refusal.target, policy)] = None
     if failed:
@@ -91,6 +90,14 @@ def describe_refusals(
                 "find by HTTPS_PROXY; hosts are named by the setting `sandbox.network`"
             ] = None
     return list(found)[:_MAX_SAID]
+
+
+def _describe_host(refusal: Refusal) -> str:
+    said = (
+        f"the sandbox refused a connection to `{make_printable(refusal.target)}`: "
+        f"{make_printable(refusal.why)}"
+    )
+    return said if refusal.is_final else f"{said}; {_cure('network', refusal.target)}"
 
 
 def _describe_write(path: str, policy: SandboxPolicy) -> str:
@@ -205,8 +212,9 @@ class SessionOpenings:
             if refusal.access == "write" and not _is_named(refusal.target, output):
                 continue
             opening = find_opening(refusal, policy, home, closed)
-            if opening is not None and opening not in self._declined:
-                return opening
+            if opening is None or opening in self._declined or opening.add_to(policy) is policy:
+                continue
+            return opening
         return None
 
     async def ask(

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextvars import ContextVar
 from dataclasses import replace
 from typing import Any
@@ -287,7 +287,7 @@ async def run_ready_command(
         async with session.open_once(opened_once) as sandbox:
             attempt = await _attempt(ready, context, sandbox, keep=keep, copy=copy, carry=carry)
         is_last = len(hints) >= _MAX_QUESTIONS
-        answer = None if is_last else await _ask_to_open(attempt, ready, context)
+        answer = None if is_last else await _ask_to_open(attempt, ready, context, opened_once)
         if answer is not None and answer.choice != "deny":
             if answer.choice == "once":
                 opened_once = (*opened_once, answer.opening)
@@ -319,9 +319,12 @@ async def _attempt(
 
 
 async def _ask_to_open(
-    attempt: _Attempt, ready: ReadyCommand, context: Context
+    attempt: _Attempt, ready: ReadyCommand, context: Context, opened: Sequence[Opening]
 ) -> OpeningAnswer | None:
-    """Ask a person to open what the sandbox refused. None if there is nothing to ask, or nobody."""
+    """Ask a person to open what the sandbox refused. None if there is nothing to ask, or nobody.
+
+    `opened` was open for this attempt already.
+    """
     session = SessionCommands.from_context(context).sandbox
     sandbox = session.current
     is_given = context.resources.get(Sandbox) is not None
@@ -337,7 +340,10 @@ async def _ask_to_open(
     else:
         return None
     policy = CommandPolicy.from_context(context)
-    opening = session.openings.find_askable(refusals, output, sandbox.policy, policy.closed_folders)
+    applied = sandbox.policy
+    for one in opened:
+        applied = one.add_to(applied)
+    opening = session.openings.find_askable(refusals, output, applied, policy.closed_folders)
     if opening is None:
         return None
     remember = policy.remember_opening
