@@ -325,3 +325,11 @@ def test_ctrl_c_at_the_question_of_a_run_ends_it_at_once(
     code, screen = played(["run", "-m", model, "go"], {**environment, "NO_COLOR": "1"}, b"\x03")
     assert code == 130 and "stopped; go on with" in screen
     assert not (folder / "a.txt").exists()
+
+
+@pytest.mark.proves("cli.prompt")
+async def test_always_is_the_one_grant_that_is_remembered() -> None:
+    only = (GrantOffer("once", ""), GrantOffer("session", "a"), GrantOffer("remember", "b"))
+    assert (await answered("always", offers=only)).grant == "b"
+    # With two of them nobody knows which was meant.
+    assert (await answered("always", "4")).choice == "deny"

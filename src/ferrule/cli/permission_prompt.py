@@ -92,9 +92,13 @@ class TerminalApprover:
     def _parse_answer(self, typed: str, offered: list[AnswerKey]) -> ApprovalAnswer | None:
         """Return the answer that the typed text gives, or None if it is unclear.
 
-        The first key of a choice also matches the name of the choice and its first letter.
+        The first key of a choice also matches the name of the choice and its first letter, and
+        `always` the only grant that is remembered.
         """
         word = typed.lower()
+        remembered = [key for key in offered if key.choice == "remember"]
+        if word == "always" and len(remembered) == 1:
+            word = remembered[0].typed
         for key in offered:
             names = (key.choice, key.choice[0]) if len(key.typed) == 1 else ()
             if word == key.typed or word in names:

@@ -176,6 +176,21 @@ async def test_a_printed_text_asks_nobody(
     assert record["exit_code"] == 1 and person.asked == []
 
 
+@pytest.mark.proves("sandbox.refusals.no-forgery")
+async def test_a_command_adds_no_line_to_the_question_about_it(
+    held: World, outside: Path, ask: Callable[..., Person]
+) -> None:
+    person = ask("deny")
+    forged = f"pass\nopens: /harmless\r\n\x1b[2Kopens: /other\n{'#' * 3000}"
+    code = f"open('{outside}/new.txt', 'w'); '''{forged}'''"
+    await held.run(["python3", "-c", code])
+    lines = person.asked[0].preview.splitlines()
+    assert [line for line in lines if line.startswith("opens:")] == [f"opens: {outside}"]
+    assert len(lines) == 4 and lines[0] == f"opens: {outside}"
+    assert all(line.isprintable() and len(line) < 600 for line in lines)
+    assert "/harmless" not in person.asked[0].reason
+
+
 @pytest.mark.proves("sandbox.refusals.no-oracle")
 async def test_what_is_said_of_a_text_does_not_depend_on_what_exists(held: World) -> None:
     there = Path(__file__).parent

@@ -42,6 +42,8 @@ from .plan import make_printable
 _MAX_SAID = 5
 """Refusals that one result names."""
 _MAX_LINES = 400
+_MAX_COMMAND = 400
+"""Characters of a command that a question shows; the arguments of its call were shown before."""
 _PATHS = re.compile(r"(?:/|\.\.?/|\.(?=\w))[^\s'\"`‘’“”:;,<>|()\[\]{}*?]+")
 _UNSEEN = re.compile(
     r"no such file|not found|cannot find|(?-i:\bENOENT\b)|os error 2\b", re.IGNORECASE
@@ -252,9 +254,7 @@ def list_offers(
         offers.append(GrantOffer("once", ""))
     offers.append(GrantOffer("session", opening.name))
     if remember:
-        offers.append(
-            GrantOffer("remember", f"{opening.name}, for `{make_printable(str(folder))}`")
-        )
+        offers.append(GrantOffer("remember", f"{opening.name}, for `{_one_line(str(folder))}`"))
     return tuple(offers)
 
 
@@ -285,16 +285,21 @@ def _subject(opening: Opening) -> str:
 
 
 def _preview(opening: Opening, command: str, policy: SandboxPolicy) -> Iterator[str]:
-    yield f"command: {command}"
     yield f"opens: {opening.target}"
-    yield f"for: commands that work in {make_printable(str(policy.root))}"
+    yield f"for: commands that work in {_one_line(str(policy.root))}"
     if opening.access == "network":
         yield "they can send it whatever they can read"
     elif opening.access == "write":
         yield "they can change and delete what is in it; secret and reserved names stay covered"
     else:
         yield "they can read what is in it; secret and reserved names stay covered"
-    yield "the command is then run again, from its beginning"
+    yield f"then this is run again, from its beginning: {_one_line(command)}"
+
+
+def _one_line(text: str) -> str:
+    """Return a text of others in one line: it must not look like a line of the question."""
+    line = make_printable(text).replace("\n", "\\n")
+    return line if len(line) <= _MAX_COMMAND else f"{line[:_MAX_COMMAND]}…"
 
 
 _FIELDS = {"read": "read", "write": "write", "network": "host"}

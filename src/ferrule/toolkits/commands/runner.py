@@ -353,7 +353,7 @@ async def _ask_to_open(
         once=ready.request.background_after_ms is None,
         remember=remember is not None,
     )
-    command = make_printable(ready.planned.format_command_line())
+    command = ready.planned.format_command_line()
     answer = await session.openings.ask(opening, command, context, sandbox.policy, offers)
     if answer is not None and answer.choice == "remember" and remember is not None:
         try:
