@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -309,3 +310,18 @@ async def test_once_is_not_open_for_another_command(
     first, other = await asyncio.gather(held.run(["sh", "slow.sh"]), start_other())
     assert first["success"] and (outside / "new.txt").exists()
     assert not other["success"] and not (outside / "other.txt").exists()
+
+
+@pytest.mark.proves("sandbox.refusals.alone")
+async def test_a_policy_that_opens_less_holds_at_once_also_beside_a_running_command(
+    held: World, outside: Path
+) -> None:
+    narrow = held.resources[CommandPolicy]
+    assert isinstance(narrow, CommandPolicy) and narrow.confine is not None
+    wide = replace(narrow, confine=replace(narrow.confine, writable=(str(outside),)))
+    held.resources[CommandPolicy] = wide
+    await held.run("sleep 1000", background_after_ms=50)
+    assert (await held.run(f"echo x > {outside}/a.txt"))["success"]
+    held.resources[CommandPolicy] = narrow
+    assert not (await held.run(f"echo x > {outside}/b.txt"))["success"]
+    assert not (outside / "b.txt").exists()

@@ -65,9 +65,10 @@ class SessionSandbox:
         async with self._making:
             policy = self.openings.add_to(policy)
             if self._sandbox is not None and _differ_in_openings(self._sandbox.policy, policy):
-                if self._sandbox.is_busy:
+                if not self._sandbox.is_busy:
+                    await self._sandbox.change_policy(policy)
+                elif _is_wider(policy, self._sandbox.policy):
                     return self._sandbox  # what was opened takes effect when nothing runs
-                await self._sandbox.change_policy(policy)
             if self._sandbox is None or self._sandbox.policy != policy:
                 backend = await self._choose_backend(policy, on_missing_protection, context)
                 old = self._sandbox
@@ -157,6 +158,14 @@ def _differ_in_openings(old: SandboxPolicy | None, new: SandboxPolicy) -> bool:
         return False
     opened = {"readable": new.readable, "writable": new.writable, "network": new.network}
     return replace(old, **opened) == new
+
+
+def _is_wider(policy: SandboxPolicy, than: SandboxPolicy | None) -> bool:
+    """Whether a policy opens all that another one does."""
+    return than is not None and all(
+        set(getattr(than, key)) <= set(getattr(policy, key))
+        for key in ("readable", "writable", "network")
+    )
 
 
 async def _close(sandbox: Sandbox | None, loop: asyncio.AbstractEventLoop | None) -> None:
