@@ -91,6 +91,10 @@ class Confined:
             os.close(directory)
         return ended, kept.text().encode("utf-8", "surrogateescape")
 
+    def change_policy(self, policy: SandboxPolicy) -> None:
+        """What holds from the next command on, as after a person's answer."""
+        self._do(self.sandbox.change_policy(policy))
+
     def close(self) -> None:
         self._do(self.sandbox.close())
         self._loop.call_soon_threadsafe(self._loop.stop)

@@ -23,6 +23,7 @@ from sandbox_world import World
 
 from ferrule.sandbox.backends.probes import probe
 from ferrule.sandbox.backends.selection import choose_backend
+from ferrule.sandbox.openings import Opening
 from ferrule.sandbox.policy import ResourceLimits, SandboxPolicy
 
 pytestmark = pytest.mark.skipif(
@@ -65,6 +66,34 @@ def test_nothing_is_reached(world: World, confined: Confined, attack: Attack) ->
     ended, shown = confined.run(world.text(attack.script), home=world.home)
     assert not world.harm(shown), (ended, shown.decode(errors="replace")[-800:])
     assert not ended.surviving_processes
+
+
+@pytest.fixture(scope="module")
+def answered(world: World) -> Iterator[Confined]:
+    """The folders are opened by an answer, after commands of the session have run."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("HOME", str(world.home))
+        policy = SandboxPolicy(world.root)
+        built = Confined(policy)
+        built.run("true", home=world.home)
+        for opening in (Opening("read", str(world.library)), Opening("write", str(world.shared))):
+            policy = opening.add_to(policy)
+        built.change_policy(policy)
+        yield built
+        built.close()
+
+
+@pytest.mark.proves("sandbox.refusals.covered")
+@pytest.mark.parametrize(
+    "attack",
+    [attack for attack in ATTACKS if attack.id.startswith("opened-")][::SHARE],
+    ids=lambda attack: attack.id,
+)
+def test_what_an_answer_opens_stays_covered(
+    world: World, answered: Confined, attack: Attack
+) -> None:
+    ended, shown = answered.run(world.text(attack.script), home=world.home)
+    assert not world.harm(shown), (ended, shown.decode(errors="replace")[-800:])
 
 
 @pytest.mark.proves("sandbox.attacks.nothing-reached")

@@ -84,6 +84,10 @@ class Launcher:
         """Process id of the server; None if none was started."""
         return self._server.process.pid if self._server.process else None
 
+    def start(self) -> None:
+        """Start the server, if it does not run."""
+        self._ensure_running()
+
     async def send(self, descriptors: Sequence[int]) -> None:
         """Hand over one command, as described in `inside.protocol`.
 
@@ -108,9 +112,9 @@ class Launcher:
         with self._server.lock:
             if self._server.socket is not None and self._server.owner_pid != os.getpid():
                 self._server.abandon()
-            return self._server.socket or self._start()
+            return self._server.socket or self._start_server()
 
-    def _start(self) -> socket.socket:
+    def _start_server(self) -> socket.socket:
         ours, theirs = socket.socketpair()
         session_record = open_memory_file(self._session()) if self._session else -1
         inherited = [number for number in (theirs.fileno(), session_record) if number >= 0]

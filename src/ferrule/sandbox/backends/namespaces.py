@@ -181,6 +181,7 @@ class NamespaceBackend:
         """
         places = self.ensure_session_paths()
         await self._restart_if_replaced(launcher)
+        launcher.start()  # what a launch is made of is known once the session's record is
         masks = await self.scan_masks()
         command = replace(command, environment=self._environment(command.environment))
         resources = _CommandResources(self, command.identity or self.identity, places)
