@@ -113,7 +113,9 @@ class DenyingApprover:
     """Denies every request, for use without a terminal or an approver. The answer says so."""
 
     async def ask(self, request: ApprovalRequest) -> ApprovalAnswer:
-        rule = next((offer.rule for offer in request.offers if offer.rule), "")
+        # What a question of critical risk offers is no permission rule.
+        offers = () if request.risk == "critical" else request.offers
+        rule = next((offer.rule for offer in offers if offer.rule), "")
         step = f"allow it with the rule `{rule}`" if rule else "run it where a person can answer"
         note = (
             f"Denied: no one was available to approve it ({request.reason}); {step}, or pass "
