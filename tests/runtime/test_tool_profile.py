@@ -99,6 +99,36 @@ def test_the_model_gets_one_tool_per_job_unless_more_are_asked_for(
     assert _offered(assembled(**options)) == sorted(names)
 
 
+@pytest.mark.proves("tools.shapes")
+@pytest.mark.parametrize(
+    ("options", "shaped"),
+    [
+        ({"model": "openai:gpt-5.2"}, True),
+        ({"model": "openrouter:openai/gpt-5.2-codex"}, True),
+        ({"model": "anthropic:claude-sonnet-5"}, False),
+        ({"model": "openai:my-own"}, False),
+        ({"model": "openai:gpt-5.2", "tools__profile": "all"}, False),
+        ({"model": "openai:gpt-5.2", "tools__required": ("edit_file",)}, False),
+    ],
+    ids=["openai", "gateway", "anthropic", "another", "all", "named"],
+)
+def test_a_model_gets_the_shape_of_edits_that_it_was_trained_on(
+    assembled: Callable[..., Assembly], options: dict[str, Any], shaped: bool
+) -> None:
+    offered = _offered(assembled(**options))
+    assert ("apply_patch" in offered, "edit_file" not in offered) == (shaped, shaped)
+
+
+@pytest.mark.proves("tools.shapes")
+def test_the_shapes_can_be_set(
+    assembled: Callable[..., Assembly], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("FERRULE_TOOLS_SHAPES", "openai")
+    assert "apply_patch" in _offered(assembled())
+    monkeypatch.setenv("FERRULE_TOOLS_SHAPES", "own")
+    assert "apply_patch" not in _offered(assembled(model="openai:gpt-5.2"))
+
+
 @pytest.mark.proves("tools.profile")
 async def test_what_is_outside_the_profile_is_there_for_people_and_not_for_the_model(
     assembled: Callable[..., Assembly], tmp_path: Path

@@ -56,7 +56,9 @@ from .sandbox_policy import (
 from .shipped_tools import (
     PACKS,
     apply_profile,
+    apply_shapes,
     choose_profile,
+    choose_shapes,
     load_shipped_tools,
     names_added_by_runs,
 )
@@ -525,7 +527,10 @@ def _offered_tools(
         *required,
         *chain.from_iterable(agent.tools or () for agent in agents),
     }
-    return apply_profile(tools, profile, named)
+    offered = apply_profile(tools, profile, named)
+    if profile == "all" or "edit_file" in named:
+        return offered
+    return apply_shapes(offered, choose_shapes(settings["tools.shapes"], settings.model))
 
 
 def _watch_runs(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import replace
 from difflib import get_close_matches
@@ -91,6 +92,33 @@ def apply_profile(tools: Iterable[Tool], profile: str, named: Collection[str]) -
     ]
 
 
+def choose_shapes(chosen: str, model: str) -> str:
+    """Return the shapes of tools for a model: the ones that the settings name, or its family's."""
+    if chosen != "auto":
+        return chosen
+    name = model.rpartition("/")[2].rpartition(":")[2].lower()
+    return "openai" if _OPENAI_MODEL.match(name) else "own"
+
+
+_OPENAI_MODEL = re.compile(r"gpt-|codex|o\d")
+
+
+def apply_shapes(tools: Sequence[Tool], shapes: str) -> list[Tool]:
+    """Return the tools in the shapes that a family of models was trained on.
+
+    `openai`: `apply_patch` is added and takes the place of `edit_file`, which it calls.
+    """
+    if shapes != "openai":
+        return list(tools)
+    from ferrule.toolkits.files.patch_tool import apply_patch
+
+    own = next((tool for tool in tools if tool.handler is files.edit_file.handler), None)
+    if own is None or any(tool.full_name == apply_patch.full_name for tool in tools):
+        return list(tools)
+    hidden = replace(own, loading=Loading.INTERNAL)
+    return [*(hidden if tool is own else tool for tool in tools), apply_patch]
+
+
 def _load_pack(pack: str, always: Sequence[Tool]) -> tuple[Tool, ...]:
     # A pack is imported only by those who name it.
     match pack:
@@ -120,11 +148,12 @@ def names_added_by_runs() -> tuple[str, ...]:
     """Return the names of tools that a run adds itself when it needs them.
 
     These read artifacts and skills, find deferred tools, follow background tasks, delegate to
-    sub-agents and open what a sandbox refused.
+    sub-agents, apply patches and open what a sandbox refused.
     """
     from ferrule.engine import background
     from ferrule.engine.delegation.sub_agent import DELEGATE
     from ferrule.toolkits.commands.refused_access import OPENING_TOOL
 
     tools = (*artifact_tools.TOOLS, *background.TASK_TOOLS)
-    return (*(tool.full_name for tool in tools), *FINDERS, DELEGATE, NAME, OPENING_TOOL.name)
+    names = (tool.full_name for tool in tools)
+    return (*names, *FINDERS, DELEGATE, NAME, OPENING_TOOL.name, "apply_patch")

@@ -309,6 +309,16 @@ SETTINGS: tuple[Setting, ...] = (
         ),
     ),
     Setting(
+        key="tools.shapes",
+        kind="choice",
+        default="auto",
+        choices=("auto", "own", "openai"),
+        short=(
+            "The shapes of the tools of the profile `coding`: Ferrule's `own`, or those that "
+            "OpenAI's models were trained on (`apply_patch` for `edit_file`). `auto`: by model."
+        ),
+    ),
+    Setting(
         key="tools.packs",
         kind="names",
         default=(),

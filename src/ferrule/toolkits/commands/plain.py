@@ -6,6 +6,7 @@ same runner. Only this one goes on where the last command left the shell (`shell
 
 from __future__ import annotations
 
+import posixpath
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import Annotated, Any
@@ -13,6 +14,7 @@ from typing import Annotated, Any
 from ferrule.core.calls import ErrorType
 from ferrule.core.errors import RetryCall, ToolFailed
 from ferrule.engine.available_tools import AvailableTools
+from ferrule.toolkits.files.patch_tool import find_command_patch, run_patch
 from ferrule.tools.context import Context
 from ferrule.tools.decorator import tool
 from ferrule.tools.definition import COMMAND, READS
@@ -76,6 +78,9 @@ def _follow_folder(context: Context) -> None:
 
 async def _preview(values: Mapping[str, Any], context: Any) -> str:
     """Show the exact command line and where it would run."""
+    patch = find_command_patch(values["command"])
+    if patch is not None:
+        return patch[0]
     request, planned, folder = _plan(values, context)
     return preview_command(replace(request, cwd=folder), planned)
 
@@ -173,6 +178,10 @@ async def run_command(
         "background": background,
         "restart": restart,
     }
+    patch = find_command_patch(command)
+    if patch is not None:
+        start = cwd or _find_shell(values, context).folder
+        return await run_patch(patch[0], context, posixpath.normpath(f"{start}/{patch[1]}"))
     request, planned, folder = _plan(values, context)
     await _check_variables(values, request, planned, context)
     if restart:

@@ -8,6 +8,7 @@ Modules:
     edit_carryover    the new text as the place has it: indentation, line ends, look-alikes
     edit_application  several edits of a text, all or none
     edit_refusals     why an edit was not made, and what to send instead
+    patch, patch_tool apply_patch: patches read, and made calls of the tools above
     lines             text as lines, to the byte
     diff              the unified diff that an approval shows
     outline           the definitions in a source file
