@@ -62,6 +62,7 @@ from .shipped_tools import (
     load_shipped_tools,
     names_added_by_runs,
 )
+from .system_text import INTRODUCTION, Surroundings, make_system_text
 from .telemetry_export import export_from, is_export_wanted
 from .tool_loading import FINDERS, configured_tool_names, set_loading_modes, tool_search_option
 
@@ -76,12 +77,6 @@ _ARTIFACTS = (b"tools", b"hooks", b"agents")
 
 Notice = Callable[[str], None]
 """Tells the person one sentence."""
-
-INSTRUCTIONS = (
-    "You work in a folder on a person's computer. Paths are relative to that folder. "
-    "Look before you change something, change only what was asked for, and say briefly what "
-    "you did."
-)
 
 
 class Reloader(Protocol):
@@ -113,10 +108,18 @@ class Assembly:
     """See `assemble`."""
     reloader: Reloader | None = None
     """Hot reload, if the interface uses it."""
+    folder_texts: str = ""
+    """What the folder adds to the system text: its skills and its instructions."""
+    make_instructions: Callable[[], str] | None = None
+    """Makes the system text of a session that begins now."""
 
     def open_session(self, session: str | None) -> Session:
         """Open a new session, or the one with this id or beginning of an id."""
-        return self.agent.resume(session) if session else self.agent.session()
+        if session:
+            return self.agent.resume(session)
+        if self.make_instructions is not None:
+            self.agent.instructions = self.make_instructions()
+        return self.agent.session()
 
     async def change_model(self, name: str, session: Session) -> None:
         """Change the model of a session. The history stays; the new model's settings apply.
@@ -262,6 +265,15 @@ def assemble(  # noqa: PLR0913  what interfaces differ in, each by name
         notice(str(problem))
     if servers is not None and servers.summary and not options.get("quiet"):
         notice(servers.summary)
+    around = _describe_surroundings(settings, gate, approver)
+    folder_texts = "\n\n".join(texts.select(catalog))
+    leads = settings.model.startswith("local:")
+
+    def make_instructions() -> str:
+        offered = [tool.full_name for tool in catalog if tool.loading is not Loading.INTERNAL]
+        text = INTRODUCTION if leads else make_system_text(around, offered)
+        return "\n\n".join(filter(None, (text, folder_texts)))
+
     opened_journal = journal or create_journal(
         settings.journal, durability=settings["journal.durability"]
     )
@@ -269,7 +281,7 @@ def assemble(  # noqa: PLR0913  what interfaces differ in, each by name
     agent = Agent(
         settings.model,
         catalog,
-        instructions="\n\n".join((INSTRUCTIONS, *texts.select(catalog))),
+        instructions=make_instructions(),
         workspace=workspace,
         limits=for_model.limits,
         permissions=Permissions(gate=gate, approver=approver or DenyingApprover()),
@@ -308,6 +320,21 @@ def assemble(  # noqa: PLR0913  what interfaces differ in, each by name
         signer,
         owns_journal=journal is None,
         attended=attended,
+        folder_texts=folder_texts,
+        make_instructions=make_instructions,
+    )
+
+
+def _describe_surroundings(
+    settings: Settings, gate: PermissionGate, approver: Approver | None
+) -> Surroundings:
+    return Surroundings(
+        Path(settings.workspace).resolve(),
+        mode=gate.mode,
+        reads=gate.reads == "allow",
+        attended=approver is not None and not isinstance(approver, DenyingApprover),
+        confined=settings["sandbox.mode"] != "off",
+        hosts=tuple(settings["sandbox.network"]),
     )
 
 

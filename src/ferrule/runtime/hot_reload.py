@@ -35,7 +35,6 @@ from typing import Any
 
 from ferrule.core.errors import ConfigError
 from ferrule.core.value_class import frozen
-from ferrule.engine.agent import Agent
 from ferrule.engine.agent_reload import continue_catalog, is_same_tool
 from ferrule.engine.session import Session
 from ferrule.extensions.instructions import FILE_NAME
@@ -43,7 +42,7 @@ from ferrule.storage.trust import ConfigurationSnapshot, TrustStore
 from ferrule.tools.catalog import Catalog
 from ferrule.tools.definition import Loading, Tool
 
-from .assemble import INSTRUCTIONS, Assembly, assemble
+from .assemble import Assembly, assemble
 from .file_changes import WatchedFiles
 
 SOURCE = "reload"
@@ -240,6 +239,8 @@ class HotReloader:
         now.extensions = made.extensions
         now.servers = made.servers
         now.peers = made.peers
+        now.folder_texts = made.folder_texts
+        now.make_instructions = made.make_instructions
         self._past.append(before)
         for session in sessions:
             # A session that is behind already keeps its older assembly: it has missed more.
@@ -268,7 +269,7 @@ class HotReloader:
         lost_trust = _in_force(was) and not _in_force(seen)
         prefix = _WITHDRAWN if lost_trust else ""
         session.add_notice(SOURCE, prefix + _describe_change(files, tools))
-        message = _message_to_model(before.agent, now.agent, tools)
+        message = _message_to_model(before, now, tools)
         if message:
             session.tell(message, SOURCE)
 
@@ -317,13 +318,13 @@ def _describe_change(files: Sequence[str], tools: ToolChanges) -> str:
     return "; ".join(parts) or "what is trusted changed"
 
 
-def _message_to_model(before: Agent, now: Agent, tools: ToolChanges) -> str:
+def _message_to_model(before: Assembly, now: Assembly, tools: ToolChanges) -> str:
     """Say what the model should know besides its list of tools; "" if there is nothing."""
     lines: list[str] = []
     if tools.new or tools.gone or tools.changed:
         lines.append(f"The tools changed. {tools}.")
-    if before.instructions != now.instructions:
-        instructions = now.instructions.removeprefix(INSTRUCTIONS).strip() or "(nothing)"
+    if before.folder_texts != now.folder_texts:
+        instructions = now.folder_texts.strip() or "(nothing)"
         lines.append(
             f"In place of what you were told of this folder at the beginning:\n{instructions}"
         )
