@@ -23,7 +23,11 @@ from ferrule.models.client import Capabilities, ModelOptions, ToolSpec
 from ferrule.models.dialects import dialects_for_model
 from ferrule.models.scripted import Scripted, calls, fails, says
 from ferrule.models.tool_modes.commands import CommandSet, open_commands
-from ferrule.models.tool_modes.selection import choose_tool_mode, open_exchange
+from ferrule.models.tool_modes.selection import (
+    choose_tool_mode,
+    explain_tool_mode,
+    open_exchange,
+)
 from ferrule.models.tool_modes.text import open_text, text_prompt
 from ferrule.runtime.shipped_tools import load_shipped_tools
 
@@ -444,6 +448,22 @@ def test_capabilities_choose_the_tool_mode(
     tools: bool | None, structured: bool | None, tool_mode: str
 ) -> None:
     assert choose_tool_mode(Capabilities(tools, structured)) == tool_mode
+
+
+@pytest.mark.proves("providers.six-manners")
+@pytest.mark.parametrize(
+    ("tools", "structured", "said"),
+    [
+        (True, True, "calls tools (source: table)"),
+        (None, None, "nobody says"),
+        (False, True, "forced by a schema (table)"),
+        (False, False, "no schema forces its replies (table)"),
+    ],
+)
+def test_the_reason_for_a_tool_mode_says_what_is_known_and_whence(
+    tools: bool | None, structured: bool | None, said: str
+) -> None:
+    assert said in explain_tool_mode(Capabilities(tools, structured, source="table"))
 
 
 @pytest.mark.proves("tool-modes.choice")

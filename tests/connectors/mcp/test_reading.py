@@ -131,3 +131,9 @@ def test_what_cannot_be_meant_is_refused_with_its_reason(entry: dict[str, Any], 
 def test_names_that_would_not_be_told_apart_from_tools_are_refused(name: str) -> None:
     with pytest.raises(ConfigError, match="cannot be the name of a server"):
         McpServer(name, command=("x",))
+
+
+@pytest.mark.proves("mcp.files")
+def test_a_server_with_an_address_is_reached_over_http_whatever_its_entry_says() -> None:
+    assert McpServer("far", url="https://mcp.example.org/", transport="stdio").transport == "http"
+    assert McpServer("near", command=("server",)).transport != "http"
