@@ -153,6 +153,9 @@ async def test_without_a_terminal_an_ask_is_a_no_said_out_loud(tools: SimpleName
         and "Edit(//w/a)" in answer.note
     )
     assert "person" in (await DenyingApprover().ask(request(tools.write))).note
+    # What a question of critical risk offers is no rule that could be written down.
+    question = request(tools.write, GrantOffer("session", "writing in `/a`"), risk="critical")
+    assert "the rule" not in (await DenyingApprover().ask(question)).note
 
 
 @pytest.mark.proves("approval.yes-to")

@@ -158,3 +158,30 @@ def test_a_repository_opens_nothing_for_itself(tmp_path: Path) -> None:
     trust.trust(tmp_path)
     with pytest.raises(ConfigError, match="cannot be set by a repository"):
         load_settings(workspace=tmp_path, trust=trust)
+
+
+@pytest.mark.proves("sandbox.refusals.named-folders")
+async def test_what_is_opened_for_a_session_may_be_named_by_its_commands(
+    workspace: Path, outside: Path
+) -> None:
+    (workspace / "sub").mkdir()
+    (workspace / "sub/inner.py").touch()
+    assembly = make(workspace, Person("session"))
+    session = assembly.open_session(None)
+    other = assembly.open_session(None)
+    copy = {"command": ["cp", "write.py", f"{outside}/copy.py"]}
+    refused = await session.call("run_command", **copy)
+    assert "lies outside the workspace" in str(refused.error_message)
+    await session.call("run_command", command=["python3", "write.py"])
+    assert (await session.call("run_command", **copy)).success
+    nested = {"command": ["cp", "inner.py", f"{outside}/nested.py"], "cwd": "sub"}
+    assert (await session.call("run_command", **nested)).success
+    assert (outside / "copy.py").exists() and (outside / "nested.py").exists()
+    for name in (".env", ".git/config", "../other.py"):
+        beyond = {"command": ["cp", "write.py", f"{outside}/{name}"]}
+        assert not (await session.call("run_command", **beyond)).success
+    again = await other.call("run_command", **copy)
+    assert "lies outside the workspace" in str(again.error_message)
+    await session.close()
+    await other.close()
+    await assembly.close()

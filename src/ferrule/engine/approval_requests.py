@@ -62,6 +62,8 @@ class CurrentApprover:
             answer.note,
         )
         self.session.log.record(event)
+        if answer.choice in ("session", "remember"):
+            self.session.gate.open_named_folders(request.tool, request.values)
         return answer
 
 

@@ -105,7 +105,8 @@ class _Profile:
 class PermissionGate:
     """Decides about the calls in one workspace.
 
-    Immutable except for its grants: another mode or other rules make another gate.
+    Immutable except for its grants and the folders that a person opens for commands: another mode
+    or other rules make another gate.
 
     Args:
         rules: The permission rules.
@@ -283,6 +284,19 @@ class PermissionGate:
                 if names_something_in(rule, need.value, self.context.root, self.context.home):
                     return f"the rule `{rule.text}` denies something in `{need.value}`"
         return ""
+
+    def open_named_folders(self, tool: Tool, values: Mapping[str, Any]) -> None:
+        """Let commands name the folders that a person opened by their answer to a question."""
+        opened = self.context.opened
+        for need in analyse_call(tool, values, self.context).needs:
+            if need.kind not in ("read", "write"):
+                continue
+            if Path(need.value).is_relative_to(self.context.root):
+                continue
+            key = "writable" if need.kind == "write" else "readable"
+            opened = replace(opened, **{key: (*getattr(opened, key), need.value)})
+        self.context = replace(self.context, opened=opened)
+        self._decisions.clear()
 
     @property
     def path_denials(self) -> PathDenials | None:

@@ -40,7 +40,14 @@ from .record import DisplayLimits, describe_progress, get_exit_code, make_blocke
 from .refused_access import OpeningAnswer, describe_refusals, list_offers
 from .repositories import repository_hints
 from .request import CommandRequest, parse_request, resolve_start_folder
-from .session_commands import CommandHandle, ProgressReports, SessionCommands, new_ids, owner_key
+from .session_commands import (
+    MEMORY_KEY,
+    CommandHandle,
+    ProgressReports,
+    SessionCommands,
+    new_ids,
+    owner_key,
+)
 from .shell_state import plan_recording
 from .start import (
     decide_shell,
@@ -84,6 +91,14 @@ class EarlyAnswer:
     finished: bool = False
 
 
+def _add_openings(policy: CommandPolicy, context: Context) -> CommandPolicy:
+    """Return the policy with what a person opened for the session."""
+    commands = context.memory.get(MEMORY_KEY)
+    if policy.confine is None or not isinstance(commands, SessionCommands):
+        return policy
+    return replace(policy, confine=commands.sandbox.openings.add_to(policy.confine))
+
+
 def plan_request(
     given: Mapping[str, Any], context: Context, options: CommandOptions
 ) -> tuple[CommandRequest, CommandPlan, str]:
@@ -92,7 +107,7 @@ def plan_request(
     Raises:
         ToolFailed: The settings do not allow it.
     """
-    policy = decide_shell(context)
+    policy = _add_openings(decide_shell(context), context)
     request, planned, folder = _read_request(given, context, options, policy)
     workspace = context.resource(Workspace)
     check_plan(planned, policy=policy, workspace=workspace, folder=folder)
@@ -130,7 +145,7 @@ async def prepare(
         ToolFailed: The settings do not allow it.
         ConfigError: A policy function returned a value that is not a verdict.
     """
-    policy = decide_shell(context)
+    policy = _add_openings(decide_shell(context), context)
     workspace = context.resource(Workspace)
     request, planned, folder = _read_request(given, context, options, policy)
     if options.prefixes is not None:
