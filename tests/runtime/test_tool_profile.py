@@ -105,7 +105,7 @@ def test_the_model_gets_one_tool_per_job_unless_more_are_asked_for(
     [
         ({"model": "openai:gpt-5.2"}, True),
         ({"model": "openrouter:openai/gpt-5.2-codex"}, True),
-        ({"model": "anthropic:claude-sonnet-5"}, False),
+        ({"model": "ollama:llama3.2"}, False),
         ({"model": "openai:my-own"}, False),
         ({"model": "openai:gpt-5.2", "tools__profile": "all"}, False),
         ({"model": "openai:gpt-5.2", "tools__required": ("edit_file",)}, False),
@@ -117,6 +117,28 @@ def test_a_model_gets_the_shape_of_edits_that_it_was_trained_on(
 ) -> None:
     offered = _offered(assembled(**options))
     assert ("apply_patch" in offered, "edit_file" not in offered) == (shaped, shaped)
+
+
+@pytest.mark.proves("tools.shapes")
+@pytest.mark.parametrize(
+    ("model", "shaped"),
+    [
+        ("anthropic:claude-sonnet-5", True),
+        ("anthropic:claude-opus-4-5-20251101", True),
+        ("bedrock:us.anthropic.claude-sonnet-5-5", True),
+        ("anthropic:claude-3-7-sonnet-latest", False),
+        ("anthropic:minimax-m2", False),
+    ],
+)
+def test_claude_gets_its_shell_and_its_editor(
+    assembled: Callable[..., Assembly], model: str, shaped: bool
+) -> None:
+    offered = _offered(assembled(model=model))
+    names = ["add_task", "artifact_fetch", "artifact_read", "bash", "list_tasks", "search_files"]
+    if shaped:
+        assert offered == [*names, "str_replace_based_edit_tool", "update_task"]
+    else:
+        assert offered == CODING
 
 
 @pytest.mark.proves("tools.shapes")

@@ -10,7 +10,7 @@ from ferrule.models.client import ToolSpec
 from ferrule.permissions.rule_evaluation import PermissionGate
 from ferrule.tools import search as tool_ranking
 from ferrule.tools.catalog import Catalog
-from ferrule.tools.definition import SEARCH_TOOLS_SOURCE, Loading, Tool
+from ferrule.tools.definition import PROVIDER_TYPE, SEARCH_TOOLS_SOURCE, Loading, Tool
 
 _LOADING = attrgetter("loading")
 
@@ -98,6 +98,7 @@ class OfferedTools:
                 tool.description,
                 tool.schema_json(),
                 tool.examples,
+                provider_type=str(tool.annotations.get(PROVIDER_TYPE, "")),
             )
             for tool in self.catalog
             if tool.source != SEARCH_TOOLS_SOURCE and self.is_usable(tool)

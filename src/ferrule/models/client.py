@@ -42,7 +42,8 @@ class ToolSpec:
     `deferred` asks a provider with its own tool search to withhold the schema until a search finds
     the tool (`Capabilities.tool_search`). Other clients send a deferred tool like any other, so the
     caller leaves it out for them. `namespace` is the group under which such a provider shows
-    deferred tools, or "".
+    deferred tools, or "". `provider_type` is the type that a provider's API has for this tool; its
+    client sends that in place of the schema.
     """
 
     name: str
@@ -52,6 +53,7 @@ class ToolSpec:
     examples: tuple[Mapping[str, Any], ...] = ()
     deferred: bool = False
     namespace: str = ""
+    provider_type: str = ""
 
     @property
     def argument_examples(self) -> tuple[Mapping[str, Any], ...]:

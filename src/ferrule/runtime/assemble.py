@@ -54,6 +54,7 @@ from .sandbox_policy import (
     make_sandbox_policy,
 )
 from .shipped_tools import (
+    CODING,
     PACKS,
     apply_profile,
     apply_shapes,
@@ -555,7 +556,7 @@ def _offered_tools(
         *chain.from_iterable(agent.tools or () for agent in agents),
     }
     offered = apply_profile(tools, profile, named)
-    if profile == "all" or "edit_file" in named:
+    if profile == "all" or named & CODING:
         return offered
     return apply_shapes(offered, choose_shapes(settings["tools.shapes"], settings.model))
 

@@ -96,27 +96,54 @@ def choose_shapes(chosen: str, model: str) -> str:
     """Return the shapes of tools for a model: the ones that the settings name, or its family's."""
     if chosen != "auto":
         return chosen
-    name = model.rpartition("/")[2].rpartition(":")[2].lower()
-    return "openai" if _OPENAI_MODEL.match(name) else "own"
+    name = model.rpartition("/")[2].partition(":")[2] or model.rpartition("/")[2]
+    families = (family for family, named in _FAMILIES.items() if named.match(name.lower()))
+    return next(families, "own")
 
 
-_OPENAI_MODEL = re.compile(r"gpt-|codex|o\d")
+_FAMILIES = {
+    "openai": re.compile(r"gpt-|codex|o\d"),
+    # The tool types are those of Claude 4 and later.
+    "anthropic": re.compile(r"(?:[\w.]*anthropic\.)?claude-[a-z]+-(?:[4-9]|\d\d)(?:\D|$)"),
+}
+
+
+_SHAPES = ("apply_patch", "bash", "str_replace_based_edit_tool")
 
 
 def apply_shapes(tools: Sequence[Tool], shapes: str) -> list[Tool]:
     """Return the tools in the shapes that a family of models was trained on.
 
-    `openai`: `apply_patch` is added and takes the place of `edit_file`, which it calls.
+    `openai`: `apply_patch` takes the place of `edit_file`. `anthropic`: `bash` and an editor take
+    that of five tools. Those are kept from the model and do the work. If a file has put another
+    tool in the place of one, or has one of these names, the tools stay as they are.
     """
-    if shapes != "openai":
+    added, replaced = _load_shapes(shapes)
+    handlers = {id(tool.handler) for tool in _load_always() if tool.full_name in replaced}
+    found = [tool for tool in tools if id(tool.handler) in handlers]
+    taken = {tool.full_name for tool in tools}
+    if len(found) < len(replaced) or any(tool.full_name in taken for tool in added):
         return list(tools)
-    from ferrule.toolkits.files.patch_tool import apply_patch
+    return [
+        *(
+            replace(tool, loading=Loading.INTERNAL) if id(tool.handler) in handlers else tool
+            for tool in tools
+        ),
+        *added,
+    ]
 
-    own = next((tool for tool in tools if tool.handler is files.edit_file.handler), None)
-    if own is None or any(tool.full_name == apply_patch.full_name for tool in tools):
-        return list(tools)
-    hidden = replace(own, loading=Loading.INTERNAL)
-    return [*(hidden if tool is own else tool for tool in tools), apply_patch]
+
+def _load_shapes(shapes: str) -> tuple[tuple[Tool, ...], tuple[str, ...]]:
+    """Return the tools of a family, and the names of those whose place they take."""
+    if shapes == "openai":
+        from ferrule.toolkits.files.patch_tool import apply_patch
+
+        return (apply_patch,), ("edit_file",)
+    if shapes == "anthropic":
+        from ferrule.toolkits import anthropic_shapes
+
+        return anthropic_shapes.TOOLS, anthropic_shapes.REPLACED
+    return (), ()
 
 
 def _load_pack(pack: str, always: Sequence[Tool]) -> tuple[Tool, ...]:
@@ -156,4 +183,4 @@ def names_added_by_runs() -> tuple[str, ...]:
 
     tools = (*artifact_tools.TOOLS, *background.TASK_TOOLS)
     names = (tool.full_name for tool in tools)
-    return (*names, *FINDERS, DELEGATE, NAME, OPENING_TOOL.name, "apply_patch")
+    return (*names, *FINDERS, DELEGATE, NAME, OPENING_TOOL.name, *_SHAPES)

@@ -63,6 +63,7 @@ _UNFINISHED = {
     "BISECT_LOG": "a bisection",
 }
 _MOST_HEAD = 4096
+_COMMANDS = frozenset({"run_command", "bash"})
 
 
 @frozen
@@ -89,7 +90,7 @@ class Surroundings:
 def make_system_text(around: Surroundings, tools: Collection[str]) -> str:
     """Return the system text for a run with these tools, by name."""
     facts = " ".join(_describe_machine(around))
-    if "run_command" in tools:
+    if _COMMANDS.intersection(tools):
         facts = f"{facts}\n{_describe_commands(around)}"
     work = "\n".join(f"- {rule}" for rule in _list_rules(tools))
     return (
@@ -178,7 +179,7 @@ def _list_rules(tools: Collection[str]) -> Iterator[str]:
             "with `update_task`."
         )
     yield ("Change only what was asked for, in the style of what is there; leave no trial files.")
-    if "run_command" in tools:
+    if _COMMANDS.intersection(tools):
         yield (
             "Check what you did: run the tests that concern it, or the program. If they fail, read "
             "why and mend it."

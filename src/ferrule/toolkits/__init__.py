@@ -1,7 +1,8 @@
 """Tools that ship with Ferrule.
 
 Packages: `code_mode`, `commands`, `files`, `git`, `search`, `stdlib`.
-Modules: `clock`, `examples`, `packs`, `process`, `remote_mcp`, `subfolder`, `tasks`.
+Modules: `anthropic_shapes`, `clock`, `examples`, `packs`, `process`, `remote_mcp`, `subfolder`,
+`tasks`.
 """
 
 from __future__ import annotations

@@ -48,6 +48,9 @@ SEARCH_TOOLS_SOURCE = "ferrule tool search"
 A run without a tool search is not shown them.
 """
 
+PROVIDER_TYPE = "provider_type"
+"""Annotation of a tool that a provider's API knows as a type of its own: the type's name."""
+
 READS = Touch("read")
 WRITES = Touch("write")
 COMMAND = Touch("command")

@@ -170,7 +170,7 @@ class Anthropic:
         prefix = self._prefix
         given = (system, tools, options.provider_tools, options.tool_search)
         if prefix is None or prefix.given != given:
-            prefix = _EncodedPrefix(system, tools, options, self.cache)
+            prefix = _EncodedPrefix(system, tools, options, self.cache, typed=self.is_anthropic)
             # Only a tuple is remembered: a list could be changed later.
             self._prefix = prefix if isinstance(tools, tuple) else None
         return AnthropicExchange(self, prefix, options)
@@ -205,7 +205,13 @@ class _EncodedPrefix:
     """System text and tools as they are sent, encoded once for the conversations sharing them."""
 
     def __init__(
-        self, system: str, tools: Sequence[ToolSpec], options: ModelOptions, cache: str
+        self,
+        system: str,
+        tools: Sequence[ToolSpec],
+        options: ModelOptions,
+        cache: str,
+        *,
+        typed: bool,
     ) -> None:
         self.given = (system, tools, options.provider_tools, options.tool_search)
         self.names = ToolNames(tools)
@@ -216,11 +222,13 @@ class _EncodedPrefix:
         if options.tool_search:
             sent.append(_TOOL_SEARCH % {"variant": options.tool_search})
         sent += [item.decode() for item in encode_hosted_tools(options.provider_tools)]
-        sent += [_encode_tool(tool, mark if tool is marked else "") for tool in tools]
+        sent += [_encode_tool(tool, mark if tool is marked else "", typed) for tool in tools]
         self.tools = encode_utf8(f',"tools":[{",".join(sent)}]') if sent else b""
         block = f'{{"type":"text","text":{quote(system)}{mark}}}'
         self.system = encode_utf8(f',"system":[{block}]') if system.strip() else b""
-        self.weight = weigh_text(system) + sum(weigh_text(_encode_tool(tool, "")) for tool in eager)
+        self.weight = weigh_text(system) + sum(
+            weigh_text(_encode_tool(tool, "", typed)) for tool in eager
+        )
 
 
 class AnthropicExchange:
@@ -428,8 +436,15 @@ def _cache_mark(cache: str) -> str:
     return f',"cache_control":{{"type":"ephemeral"{lifetime}}}'
 
 
-def _encode_tool(tool: ToolSpec, mark: str) -> str:
+_TOOL_TYPES = frozenset({"bash_20250124", "text_editor_20250728"})
+"""Types of tools that the API describes itself."""
+
+
+def _encode_tool(tool: ToolSpec, mark: str, typed: bool) -> str:
     deferred = ',"defer_loading":true' if tool.deferred else ""
+    if typed and tool.provider_type in _TOOL_TYPES:
+        name = quote(tool.api_name)
+        return f'{{"type":"{tool.provider_type}","name":{name}{deferred}{mark}}}'
     return (
         f'{{"name":{quote(tool.api_name)},"description":{quote(describe_tool(tool))},'
         f'"input_schema":{tool.schema or _ANY_OBJECT}{deferred}{mark}}}'

@@ -312,10 +312,11 @@ SETTINGS: tuple[Setting, ...] = (
         key="tools.shapes",
         kind="choice",
         default="auto",
-        choices=("auto", "own", "openai"),
+        choices=("auto", "own", "openai", "anthropic"),
         short=(
-            "The shapes of the tools of the profile `coding`: Ferrule's `own`, or those that "
-            "OpenAI's models were trained on (`apply_patch` for `edit_file`). `auto`: by model."
+            "The shapes of the tools of `coding`: Ferrule's `own`, or those that `openai` "
+            "(`apply_patch`) or `anthropic` (`bash`, a text editor) trained its models on. `auto`: "
+            "by model."
         ),
     ),
     Setting(

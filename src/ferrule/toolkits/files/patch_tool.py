@@ -148,14 +148,22 @@ def _plan(change: FileChange, context: Context) -> Iterator[Step]:
                 "path": change.path, **find_edits(text, change, quote_path(change.path))
             }  # fmt: skip
             edits.plan_text_replacement(arguments)(text, quote_path(change.path))
-        except ToolFailed:
+        except ToolFailed as failure:
             if is_allowed:
-                raise
+                raise ToolFailed(failure.error_type, _for_patches(failure.message)) from None
             # What the message would show, nobody has agreed to show.
             raise explain_unfit(change.path) from None
         yield "edit_file", arguments
     if change.target:
         yield _allow("move_path", {"source": change.path, "target": change.target}, context)[0]
+
+
+def _for_patches(message: str) -> str:
+    """Return a refusal of an edit in the words of a patch."""
+    message = message.replace("Call `edit_file` again with", "Send the patch again with")
+    return message.replace("`old_string`", "the hunk's old text").replace(
+        "`new_string`", "its new text"
+    )
 
 
 def _allow(name: str, arguments: dict[str, Any], context: Context) -> tuple[Step, bool]:
