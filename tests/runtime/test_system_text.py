@@ -77,7 +77,7 @@ async def test_a_session_keeps_its_system_text_and_a_new_one_has_todays_facts(
         ({"confined": False}, "Commands run with all rights of that person."),
         (
             {},
-            "Commands run in a sandbox: they can change this folder and a temporary one, and reach no network.",
+            "Commands run in a sandbox: they can change only this folder (`mktemp` makes temporary files) and reach no network.",
         ),
         ({"hosts": ("files.example.org",)}, "and reach of the network only files.example.org."),
     ],

@@ -147,8 +147,8 @@ def _describe_commands(around: Surroundings) -> str:
     hosts = ", ".join(around.hosts[:10])
     reach = f"of the network only {hosts}" if hosts else "no network"
     return (
-        "Commands run in a sandbox: they can change this folder and a temporary one, and reach "
-        f"{reach}."
+        "Commands run in a sandbox: they can change only this folder (`mktemp` makes temporary "
+        f"files) and reach {reach}."
     )
 
 

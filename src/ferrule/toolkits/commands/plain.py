@@ -7,6 +7,7 @@ same runner. Only this one goes on where the last command left the shell (`shell
 from __future__ import annotations
 
 import posixpath
+import shlex
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import Annotated, Any
@@ -14,13 +15,13 @@ from typing import Annotated, Any
 from ferrule.core.calls import ErrorType
 from ferrule.core.errors import RetryCall, ToolFailed
 from ferrule.engine.available_tools import AvailableTools
+from ferrule.permissions.command_variables import is_harmless
 from ferrule.toolkits.files.patch_tool import find_command_patch, run_patch
 from ferrule.tools.context import Context
 from ferrule.tools.decorator import tool
 from ferrule.tools.definition import COMMAND, READS
 from ferrule.tools.result_facts import store_facts
 
-from .full import make_run_command_tool
 from .plan import CommandPlan
 from .policy import MAX_TIMEOUT, CommandOptions, CommandPolicy
 from .record import format_output, list_notices, make_result_facts
@@ -30,10 +31,6 @@ from .session_commands import MEMORY_KEY, CommandHandle, SessionCommands, ShellS
 
 _TAIL_ON_TIMEOUT = 4000
 _PLAIN = CommandOptions()
-
-
-_FULL = make_run_command_tool(_PLAIN)
-"""Has a parameter for variables, so rules can judge a command with those that it would get."""
 
 
 def _request(values: Mapping[str, Any], policy: CommandPolicy, shell: ShellState) -> dict[str, Any]:
@@ -73,7 +70,6 @@ def _follow_folder(context: Context) -> None:
         found = SessionCommands.from_context(context).shell.folder
         folder = "" if found == "." else found
         usable.start_in(run_command, folder, ("cwd", "restart"))
-        usable.start_in(_FULL, folder, ("cwd",))
 
 
 async def _preview(values: Mapping[str, Any], context: Any) -> str:
@@ -91,34 +87,43 @@ def _plan(values: Mapping[str, Any], context: Context) -> tuple[CommandRequest, 
     return plan_request(_request(values, policy, shell), context, _PLAIN)
 
 
-async def _check_variables(
+async def _settle_variables(
     values: Mapping[str, Any], request: CommandRequest, planned: CommandPlan, context: Context
-) -> None:
-    """Raise ToolFailed unless the command may run with the variables that the shell has.
+) -> tuple[CommandRequest, str]:
+    """Return the request with the variables of the shell that it may have, and a note on the rest.
 
-    A rule that allows a command does not allow it with other variables. Whoever was asked about
-    this call has seen them in its preview.
+    The command is judged as the line that sets them and then runs it. What rules do not cover is
+    asked about once; after a no it runs without them. Whoever was asked about this call has seen
+    them in its preview.
     """
+    commands = SessionCommands.from_context(context)
     usable = context.resources.get(AvailableTools)
-    if not request.env or not isinstance(usable, AvailableTools):
-        return
+    new = {
+        name: value
+        for name, value in request.env.items()
+        if not is_harmless(name) and commands.agreed_variables.get(name) != value
+    }
+    if not new or not isinstance(usable, AvailableTools):
+        return request, ""
     if usable.decide(run_command, values).verdict != "allow":
-        return
-    given = {"command": values["command"], "cwd": values["cwd"], "env": request.env}
-    decision = usable.decide(_FULL, given)
+        return request, ""
+    command = values["command"]
+    text = command if isinstance(command, str) else shlex.join(command)
+    exports = " ".join(f"{name}={shlex.quote(value)}" for name, value in new.items())
+    decision = usable.decide(run_command, {**values, "command": f"export {exports}\n{text}"})
     if decision.verdict == "allow":
-        return
+        return request, ""
+    names = ", ".join(f"`{name}`" for name in new)
     refusal = decision.reason
-    names = ", ".join(f"`{name}`" for name in request.env)
     if decision.verdict == "ask":
         reason = f"earlier commands have set {names}: {decision.reason}"
         refusal = await ask_person(reason, request, planned, context, _PLAIN, run_command)
-    if refusal:
-        raise ToolFailed(
-            ErrorType.PERMISSION_DENIED,
-            f"the command was not run with {names}, which earlier commands have set: {refusal}; "
-            "with `restart: true` it starts without them",
-        )
+    if not refusal:
+        commands.agreed_variables.update(new)
+        return request, ""
+    kept = {name: value for name, value in request.env.items() if name not in new}
+    note = f"it ran without {names}, which earlier commands have set: no rule covers it with them"
+    return replace(request, env=kept), note
 
 
 def _impossible(values: Mapping[str, Any]) -> list[str]:
@@ -183,7 +188,7 @@ async def run_command(
         start = cwd or _find_shell(values, context).folder
         return await run_patch(patch[0], context, posixpath.normpath(f"{start}/{patch[1]}"))
     request, planned, folder = _plan(values, context)
-    await _check_variables(values, request, planned, context)
+    request, note = await _settle_variables(values, request, planned, context)
     if restart:
         await SessionCommands.from_context(context).restart_shell()
     handle = await run_ready_command(
@@ -192,6 +197,8 @@ async def run_command(
         keep=policy.kept_bytes,
         carry=not background,
     )
+    if note:
+        handle.hints.append(note)
     try:
         return _answer(handle, context)
     finally:

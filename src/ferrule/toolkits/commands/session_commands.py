@@ -182,6 +182,8 @@ class SessionCommands:
         """The session's own sandbox."""
         self.shell = ShellState()
         """What the next command of the plain `run_command` starts with."""
+        self.agreed_variables: dict[str, str] = {}
+        """Variables of the shell that a person let commands have which rules allow without them."""
 
     @staticmethod
     def from_context(context: Context) -> SessionCommands:
@@ -333,6 +335,7 @@ class SessionCommands:
         running = [handle for handle in self._handles.values() if not handle.has_ended]
         await asyncio.gather(*(self.kill(handle) for handle in running))
         self.shell = ShellState()
+        self.agreed_variables.clear()
         return len(running)
 
     async def close(self) -> None:

@@ -3,8 +3,8 @@
 No shell process is kept. Each command runs in a sandbox of its own and writes, as its last act,
 where it stands and what it exports into a file of the session's scratch folder. Any program that
 the command ran can write there too, so what is read is data: the folder has to lie in the
-workspace, variables that load code are dropped, and the gate judges the next command with the
-others as if the call had set them.
+workspace, variables that load code are dropped, and the gate judges the next command as the
+line that sets the others and runs it.
 
 Nothing is written by a text without a built-in that could change either. Not carried: aliases,
 functions, options, variables that are not exported or hold control characters; anything from a
@@ -34,7 +34,8 @@ from .session_commands import CommandHandle, SessionCommands, ShellState
 
 _MAX_BYTES = 256 * 1024
 _MAX_VARIABLES = 64
-_OF_THE_SHELL = frozenset({"_", "PWD", "OLDPWD", "SHLVL"})
+_OF_THE_SHELL = word_set("_ PWD OLDPWD SHLVL PS1 PS2 VIRTUAL_ENV_PROMPT CONDA_PROMPT_MODIFIER")
+"""Variables that bash sets itself, or that only decorate its prompt."""
 _CHANGES_STATE = word_set(
     "cd pushd popd export declare typeset readonly unset source . eval builtin command set"
 )
@@ -105,7 +106,10 @@ class StateRecorder:
             return before.folder
         folder = str(path.relative_to(self.root))
         # A call that names a folder means it for that call; only a `cd` moves the shell.
-        return before.folder if folder == (handle.folder or ".") else folder
+        if folder == (handle.folder or "."):
+            return before.folder
+        handle.hints.append(f"the next command starts in `{folder}`")
+        return folder
 
 
 def plan_recording(
