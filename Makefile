@@ -15,7 +15,7 @@ export PIP_ROOT_USER_ACTION := ignore
 export PYTHONDONTWRITEBYTECODE :=
 
 .DEFAULT_GOAL := help
-.PHONY: help venv demo shape test lint types unit promises bench bench-peers bus soak attacks streams crash replays scale subscribers files docs screens readme site eval mcp-servers foreign edits faults outputs coming-from first-hour clean options ordinary options-oracle marks mutants fuzz
+.PHONY: help venv demo shape test lint types unit promises bench bench-peers bus soak attacks streams crash replays scale subscribers files docs screens readme site eval mcp-servers portable foreign edits faults outputs coming-from first-hour clean options ordinary options-oracle marks mutants fuzz
 
 help: ## what can be made
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 14
@@ -125,6 +125,13 @@ site: $(READY) ## the documentation as a site, in build/site; a dead link ends i
 
 mcp-servers: $(READY) ## real MCP servers from npm and PyPI, from the blocks of their READMEs: started confined, listed, called
 	PATH="$$PATH:$(CURDIR)/$(BIN)" $(BIN)/python evals/mcp_servers.py $(ARGS)
+
+PORTABLE_TESTS = tests/permissions/test_workspace.py tests/sandbox/test_launcher.py tests/extensions/test_starlark.py \
+	tests/toolkits/test_process.py tests/toolkits/test_files.py tests/toolkits/test_browse.py tests/toolkits/test_search.py \
+	tests/toolkits/test_git.py tests/storage/test_trust.py
+
+portable: $(READY) ## what other systems run, tried here without the calls that only Linux has; a skipped test says why
+	FERRULE_PORTABLE=1 $(BIN)/pytest -rs $(PORTABLE_TESTS)
 
 foreign: $(READY) ## published hooks, skills and OpenAPI documents as they are, and the tables of docs/foreign-material.md (ARGS="hooks cchooks -v")
 	PYTHONPATH=evals $(BIN)/python -m foreign $(ARGS)

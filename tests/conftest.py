@@ -25,6 +25,16 @@ settings.register_profile(
 settings.load_profile("shared-machine")
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Skip what only Linux has where its calls are switched off (`make portable`)."""
+    if os.environ.get("FERRULE_PORTABLE") != "1":
+        return
+    for item in items:
+        marker = item.get_closest_marker("linux_only")
+        if marker is not None:
+            item.add_marker(pytest.mark.skip(reason=f"only on Linux: {marker.args[0]}"))
+
+
 @pytest.hookimpl(wrapper=True)
 def pytest_collection() -> Generator[None, object, object]:
     """What is collected, ten thousand tests and their modules, stays to the end: the garbage

@@ -518,6 +518,7 @@ async def test_a_worker_that_has_forgotten_a_script_is_sent_it_again(pool: Worke
     assert process.calls == 302
 
 
+@pytest.mark.linux_only("limits and descriptors are read from /proc")
 @pytest.mark.proves("starlark.jail")
 async def test_a_worker_can_open_nothing(pool: WorkerPool) -> None:
     await pool.run(Script(HELLO, "t.md"), "run", [{}])

@@ -54,6 +54,7 @@ async def test_many_commands_at_once_leave_no_descriptor_and_no_process(
     assert len(os.listdir(f"/proc/{server}/fd")) < 12
 
 
+@pytest.mark.linux_only("what lost its parent is found through a subreaper")
 @pytest.mark.proves("sandbox.tree-ends")
 async def test_a_daemon_that_holds_the_pipes_ends_with_its_command(plain_sandbox: Sandbox) -> None:
     watch = Watch()

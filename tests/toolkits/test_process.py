@@ -83,6 +83,7 @@ class Watch:
         return ended
 
 
+@pytest.mark.linux_only("what lost its parent is found through a subreaper")
 @pytest.mark.proves("process.timeout-ends-tree")
 def test_hidden_grandchild_that_holds_the_pipes_is_ended_when_time_runs_out() -> None:
     watch = Watch()
@@ -92,6 +93,7 @@ def test_hidden_grandchild_that_holds_the_pipes_is_ended_when_time_runs_out() ->
     assert watch.saw_it_end()
 
 
+@pytest.mark.linux_only("what lost its parent is found through a subreaper")
 @pytest.mark.proves("process.cancel-ends-tree")
 def test_hidden_grandchild_is_gone_before_a_cancellation_goes_on() -> None:
     async def scenario() -> Watch:
@@ -112,6 +114,7 @@ def test_hidden_grandchild_is_gone_before_a_cancellation_goes_on() -> None:
     os.close(watch.handle)
 
 
+@pytest.mark.linux_only("what lost its parent is found through a subreaper")
 def test_a_second_cancellation_does_not_save_the_tree() -> None:
     async def scenario() -> Watch:
         seen = asyncio.Event()
@@ -129,6 +132,7 @@ def test_a_second_cancellation_does_not_save_the_tree() -> None:
     assert asyncio.run(scenario()).saw_it_end()
 
 
+@pytest.mark.linux_only("what lost its parent is found through a subreaper")
 def test_a_sink_that_has_enough_ends_the_tree() -> None:
     watch = Watch(lambda: False)
     ended, _ = run("sh", "-c", f"{HIDDEN} wait; sleep 1000", output=watch)
@@ -136,6 +140,7 @@ def test_a_sink_that_has_enough_ends_the_tree() -> None:
     assert watch.saw_it_end()
 
 
+@pytest.mark.linux_only("what lost its parent is found through a subreaper")
 @pytest.mark.proves("process.leaves-nothing")
 def test_what_a_program_leaves_running_is_ended_and_named() -> None:
     watch = Watch()

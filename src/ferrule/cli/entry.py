@@ -9,6 +9,12 @@ if TYPE_CHECKING:
     import io
 
 
+WINDOWS = (
+    "ferrule: on Windows it runs in WSL, where commands can be confined: `wsl --install`, then "
+    "install and run it there"
+)
+
+
 def main() -> None:
     """Run the command line and end the process with its exit code."""
     if sys.argv[1:] == ["--version"]:
@@ -16,6 +22,8 @@ def main() -> None:
 
         sys.stdout.write(f"ferrule {__version__}\n")
         return
+    if sys.platform == "win32":
+        sys.exit(WINDOWS)
     if sys.stdout is not None:
         # A character that the terminal's encoding lacks is escaped instead of ending the program.
         cast("io.TextIOWrapper[Any]", sys.stdout).reconfigure(errors="backslashreplace")

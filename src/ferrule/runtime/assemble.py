@@ -47,6 +47,7 @@ from .hosted_tools import approval_tools, resolve_hosted_tools
 from .instructions import collect_instructions
 from .model_clients import check_provider_names, create_client
 from .options import SETTING_OPTIONS
+from .sandbox_claims import apply_attack_results
 from .sandbox_policy import (
     find_opened_folders,
     list_own_folders,
@@ -243,6 +244,7 @@ def assemble(  # noqa: PLR0913  what interfaces differ in, each by name
     workspace = Workspace(settings.workspace, names=names)
     gate = _make_gate(settings, workspace, names, attended=attended)
     command_names = workspace.restrict(gate.find_refusal, gate.path_denials).names_for_commands()
+    apply_attack_results()
     confine = make_sandbox_policy(settings, workspace.root, command_names)
     shipped_tools = load_shipped_tools(settings["tools.packs"])
     extensions = _load_extensions(settings, confine, shipped_tools)

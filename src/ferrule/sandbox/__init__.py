@@ -5,8 +5,8 @@ To callers: a `Sandbox` (one for each session, `sandbox.py`) starts a `Command` 
 tool file, a hook or an MCP server goes through it; there is no second way to start a process.
 
 Packages: `backends`, `inside`, `network`, `view`.
-Modules: `command`, `launcher`, `openings`, `policy`, `preview`, `running_command`, `sandbox`,
-`unseen_programs`.
+Modules: `attempts`, `command`, `launcher`, `openings`, `policy`, `preview`, `running_command`,
+`sandbox`, `unseen_programs`.
 """
 
 from __future__ import annotations

@@ -20,6 +20,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from ferrule.core.errors import FerruleError
+from ferrule.permissions.filesystem.open_beneath import PORTABLE, is_portable
 
 from .inside.protocol import LAUNCH_BYTE
 
@@ -126,7 +127,7 @@ class Launcher:
                 stdout=subprocess.DEVNULL,
                 stderr=subprocess.DEVNULL,
                 cwd="/",
-                env={},
+                env={PORTABLE: "1"} if is_portable() else {},
                 pass_fds=inherited,
                 start_new_session=True,
             )
@@ -185,7 +186,7 @@ def open_memory_file(data: bytes) -> int:
     """
     if not data:
         return os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC)
-    if hasattr(os, "memfd_create"):
+    if hasattr(os, "memfd_create") and not is_portable():
         descriptor = os.memfd_create("ferrule", os.MFD_CLOEXEC)
     else:
         with tempfile.TemporaryFile() as file:

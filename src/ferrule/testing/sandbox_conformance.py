@@ -14,168 +14,25 @@ from __future__ import annotations
 import fcntl
 import json
 import os
-import socket
-import subprocess
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from ferrule.core.value_class import frozen
-from ferrule.permissions.protected_names import DEFAULT_NAMES
-from ferrule.sandbox.command import Capture, Command, CommandResult
+from ferrule.sandbox.attempts import (
+    ATTEMPTS,
+    PYTHON,
+    Outside,
+    make_command,
+    make_outside,
+    make_workspace,
+    run_script,
+    try_attempt,
+)
 from ferrule.sandbox.policy import Enforcement, Protection, ResourceLimits, SandboxPolicy
 from ferrule.sandbox.sandbox import Sandbox
-
-_PYTHON = "/usr/bin/python3"
-
-ATTEMPTS: Mapping[Protection, tuple[str, ...]] = {
-    Protection.FILE_READS: (
-        "cat {outside}/note.txt",
-        "cat $PWD/../outside/note.txt",
-        "ln -s {outside}/note.txt way; cat way",
-        "ls {outside}",
-        "cat /proc/self/cwd/../outside/note.txt",
-        "cat /proc/*/root{outside}/note.txt",
-        "cat /etc/shadow",
-        "ln {outside}/note.txt copy.txt",
-        "cp -r {outside} copy",
-    ),
-    Protection.FILE_WRITES: (
-        "echo x > {outside}/new.txt",
-        "echo x >> {outside}/note.txt",
-        "rm {outside}/note.txt",
-        "mv note.txt {outside}/",
-        "mkdir {outside}/folder",
-        "truncate -s 0 {outside}/note.txt",
-        "chmod 777 {outside}/note.txt",
-        "touch /usr/ferrule-made",
-        "ln -s {outside} way; echo x > way/new.txt",
-        "touch /etc/ferrule-made",
-        "touch -d 2001-01-01 {outside}/note.txt",
-        "chown 0:0 {outside}/note.txt",
-        "cp -p note.txt {outside}/note.txt",
-    ),
-    Protection.NAMES: (
-        "cat .env",
-        "cat deep/.env",
-        "cp .env x; cat x",
-        "cat < .env",
-        "tar cf - .env",
-        "mv .env x",
-        "echo x > .env",
-        "rm .env",
-        "ls .ferrule | grep settings",
-        "cat .ferrule/settings",
-        "rm -r .ferrule",
-        "mv .ferrule x",
-        "cat same.txt",
-        "echo x > .vscode/tasks.json",
-        "mv .vscode x",
-        "cat .git/config | grep hidden",
-        "echo x >> .git/config",
-        "ln .env other",
-        "cat /proc/self/cwd/.env",
-        "mv deep deeper && cat deeper/.env",
-        "chmod 666 .env",
-        "touch -d 2001-01-01 .env",
-    ),
-    Protection.NEW_NAMES: (
-        "mkdir sub/.ferrule",
-        "mkdir .harness",
-        "touch .harness",
-        "mkdir agents",
-        "ln -s sub .harness",
-        "mkdir x && mv x .harness",
-        "mkdir -p .git/hooks && echo x > .git/hooks/pre-commit",
-        "mkdir -p sub/.git/hooks",
-        "cp -r sub agents",
-        "touch .bashrc",
-        "ln note.txt .gitmodules",
-        "mkfifo .harness",
-        "cd sub && mkdir ../agents",
-        "echo x > sub/.git",
-        "cd sub && ln -s /tmp .git",
-        "mkdir -p x/y && mv x sub/.ferrule",
-    ),
-    Protection.EXEC: (
-        "{outside}/tool",
-        "cp {outside}/tool . && ./tool",
-        "su -c true",
-        "unshare -Ur {outside}/tool",
-    ),
-    Protection.NETWORK: (
-        "bash -c 'echo x > /dev/tcp/127.0.0.1/{port}'",
-        "bash -c 'echo x > /dev/udp/127.0.0.1/{udp}'; false",
-        "unshare -Urn true && bash -c 'echo x > /dev/tcp/127.0.0.1/{port}'",
-        "bash -c 'echo x > /dev/tcp/{address}/{port}'",
-    ),
-    Protection.UNIX_SOCKETS: (
-        (
-            f"{_PYTHON} -c 'import socket; "
-            f'socket.socket(socket.AF_UNIX).connect("{{outside}}/socket")\''
-        ),
-        f"{_PYTHON} -c 'import socket; socket.socket(socket.AF_UNIX).connect(\"\\0{{abstract}}\")'",
-        f"{_PYTHON} -c 'import socket; socket.socket(socket.AF_UNIX).connect(\"here.socket\")'",
-    ),
-    Protection.SIGNALS: (
-        "kill -0 {pid}",
-        "kill -9 {pid}",
-        "test -d /proc/{pid}/fd",
-        "cat /proc/{pid}/cmdline | grep -a sleep",
-        "kill -9 -1; grep -l ferrule-outside /proc/*/cmdline",
-    ),
-}
-"""Scripts that must not succeed. `{...}` are things outside the workspace, made by the suite."""
-
-
-@frozen
-class Outside:
-    """Things outside the workspace that must not be reached."""
-
-    folder: Path
-    tcp: socket.socket
-    udp: socket.socket
-    listening: tuple[socket.socket, ...]
-    process: subprocess.Popen[bytes]
-    abstract: str
-    written: float
-
-    def placeholders(self) -> dict[str, object]:
-        return {
-            "outside": self.folder,
-            "port": self.tcp.getsockname()[1],
-            "udp": self.udp.getsockname()[1],
-            "address": socket.gethostbyname("localhost"),
-            "abstract": self.abstract,
-            "pid": self.process.pid,
-        }
-
-    def is_untouched(self) -> bool:
-        """Return whether everything is unchanged and no socket was contacted."""
-        here = sorted(path.name for path in self.folder.iterdir()) == ["note.txt", "socket", "tool"]
-        note = self.folder / "note.txt"
-        same = here and note.read_text() == "outside" and note.stat().st_mode & 0o777 == 0o644
-        return (
-            same
-            and note.stat().st_mtime == self.written
-            and self.process.poll() is None
-            and not any(map(_has_visitor, (self.tcp, self.udp, *self.listening)))
-        )
-
-
-def _has_visitor(server: socket.socket) -> bool:
-    server.setblocking(False)
-    try:
-        if server.type == socket.SOCK_DGRAM:
-            server.recv(1)
-        else:
-            server.accept()[0].close()
-    except BlockingIOError:
-        return False
-    return True
 
 
 class SandboxConformance:
@@ -194,57 +51,12 @@ class SandboxConformance:
     @pytest.fixture
     def root(self, tmp_path: Path) -> Path:
         """Make a workspace with ordinary, secret and reserved files."""
-        root = tmp_path / "work"
-        for name, text in {
-            "note.txt": "hello\n",
-            ".env": "SECRET",
-            "deep/.env": "SECRET",
-            ".ferrule/settings": "SECRET",
-            "sub/x": "x",
-            ".vscode/tasks.json": "{}",
-            ".git/config": '[remote "a"]\n\turl = https://hidden@x\n',
-            ".git/HEAD": "ref: refs/heads/main\n",
-        }.items():
-            (root / name).parent.mkdir(parents=True, exist_ok=True)
-            (root / name).write_text(text)
-        os.link(root / ".env", root / "same.txt")
-        return root
+        return make_workspace(tmp_path / "work")
 
     @pytest.fixture
     def outside(self, root: Path) -> Iterator[Outside]:
-        folder = root.parent / "outside"
-        folder.mkdir()
-        (folder / "note.txt").write_text("outside")
-        (folder / "note.txt").chmod(0o644)
-        (folder / "tool").write_text("#!/bin/sh\necho BROKEN\n")
-        (folder / "tool").chmod(0o755)
-        abstract = f"ferrule-outside-{os.getpid()}-{id(root)}"
-        sockets: list[socket.socket] = []
-        for kind in (socket.SOCK_STREAM, socket.SOCK_DGRAM):
-            sockets.append(socket.socket(socket.AF_INET, kind))
-            sockets[-1].bind(("127.0.0.1", 0))
-        for address in (str(folder / "socket"), f"\0{abstract}"):
-            sockets.append(socket.socket(socket.AF_UNIX))
-            sockets[-1].bind(address)
-        here = socket.socket(socket.AF_UNIX)
-        sockets.append(here)
-        directory = os.open(root, os.O_RDONLY)
-        here.bind(f"/proc/self/fd/{directory}/here.socket")
-        os.close(directory)
-        for one in sockets:
-            if one.type == socket.SOCK_STREAM:
-                one.listen()
-        process = subprocess.Popen(["sh", "-c", "exec sleep 1000", "ferrule-outside"])
-        try:
-            written = (folder / "note.txt").stat().st_mtime
-            yield Outside(
-                folder, sockets[0], sockets[1], tuple(sockets[2:]), process, abstract, written
-            )
-        finally:
-            process.kill()
-            process.wait()
-            for one in sockets:
-                one.close()
+        with make_outside(root) as outside:
+            yield outside
 
     @pytest.fixture
     async def open_with(self, root: Path) -> AsyncIterator[Callable[..., Sandbox]]:
@@ -349,22 +161,14 @@ class SandboxConformance:
         sandbox = open_with()
         _require_claim(sandbox, aspect)
         _needs_python(attempt)
-        before = _names(root)
-        script = attempt.format(**outside.placeholders())
-        _, said = await run_script(sandbox, f"({script}) && echo BROKEN")
-        assert "BROKEN" not in said and "SECRET" not in said and "hidden" not in said, said
-        assert outside.is_untouched()
-        assert (root / ".env").read_text() == "SECRET" and (
-            root / ".ferrule/settings"
-        ).read_text() == "SECRET"
-        assert _select_reserved(_names(root) - before) == set()
+        assert await try_attempt(sandbox, attempt, outside) == ""
 
     async def test_memory_is_bounded(self, open_with: Callable[..., Sandbox]) -> None:
         sandbox = open_with(limits=ResourceLimits(memory=64 << 20))
         _require_claim(sandbox, Protection.MEMORY)
-        _needs_python(_PYTHON)
+        _needs_python(PYTHON)
         one = (
-            f"{_PYTHON} -c 'x = bytearray(40 << 20); import time; print(len(x), flush=True); "
+            f"{PYTHON} -c 'x = bytearray(40 << 20); import time; print(len(x), flush=True); "
             "time.sleep(1)'"
         )
         _, said = await run_script(sandbox, f"{one} & {one} & {one} & wait; echo over")
@@ -401,20 +205,8 @@ def _require_claim(sandbox: Sandbox, aspect: Protection) -> None:
 
 
 def _needs_python(attempt: str) -> None:
-    if _PYTHON in attempt and not Path(_PYTHON).exists():
-        pytest.skip(f"this attempt is written in Python and there is no {_PYTHON}")
-
-
-def _names(root: Path) -> set[str]:
-    return {str(path.relative_to(root)) for path in root.rglob("*")}
-
-
-def _select_reserved(names: set[str]) -> set[str]:
-    return {
-        name
-        for name in names
-        if (DEFAULT_NAMES.check(name, write=False) or "").startswith("reserved")
-    }
+    if PYTHON in attempt and not Path(PYTHON).exists():
+        pytest.skip(f"this attempt is written in Python and there is no {PYTHON}")
 
 
 def _free(lock: Path) -> bool:
@@ -425,42 +217,3 @@ def _free(lock: Path) -> bool:
         except BlockingIOError:
             return False
     return True
-
-
-def make_command(
-    script: str,
-    directory: int,
-    sink: Capture | None = None,
-    *,
-    stdin: bytes = b"",
-    timeout: float | None = 60,
-) -> Command:
-    """Make a command that runs a script in a real shell."""
-    output = sink or Capture(1 << 16, 0)
-    environment = {"PATH": "/usr/local/bin:/usr/bin:/bin"}
-    return Command(
-        ("sh", "-c", script),
-        "/bin/sh",
-        directory,
-        environment,
-        output,
-        stdin=stdin,
-        timeout=timeout,
-        grace=0.2,
-    )
-
-
-async def run_script(
-    sandbox: Sandbox, script: str, stdin: bytes = b"", *, timeout: float = 60
-) -> tuple[CommandResult, str]:
-    """Run a script at the root of the workspace; return how it ended, and its output."""
-    assert sandbox.policy is not None
-    sink = Capture(1 << 16, 1 << 16)
-    directory = os.open(sandbox.policy.root, os.O_RDONLY)
-    try:
-        ended = await sandbox.run(
-            make_command(script, directory, sink, stdin=stdin, timeout=timeout)
-        )
-    finally:
-        os.close(directory)
-    return ended, sink.text()

@@ -15,7 +15,13 @@ from pathlib import Path
 import click
 
 from ferrule.core.errors import FerruleError
-from ferrule.permissions.filesystem.open_beneath import open_by_openat2, select_open_folder
+from ferrule.permissions.filesystem.open_beneath import (
+    PORTABLE,
+    is_portable,
+    open_by_openat2,
+    select_open_folder,
+)
+from ferrule.runtime.sandbox_claims import apply_attack_results
 from ferrule.runtime.sandbox_policy import make_sandbox_policy
 from ferrule.sandbox.backends import probes
 from ferrule.sandbox.policy import Protection
@@ -38,12 +44,21 @@ from .findings import Finding
         "Repeatable."
     ),
 )
-def doctor(as_json: bool, require: tuple[str, ...]) -> int:
+@click.option(
+    "--attack",
+    is_flag=True,
+    help="Attack this machine's own sandbox in a throw-away folder, and report what held.",
+)
+def doctor(as_json: bool, require: tuple[str, ...], attack: bool) -> int:
     """Report what this machine supports and what is missing.
 
     Exit code 1 if something needed is broken. With `--require`, exit code 7 if commands, under the
     settings in force here, lack one of the named protections or one that `sandbox.require` names.
+    With `--attack`, exit code 1 if an attack came through a protection that was claimed.
     """
+    if attack:
+        return _attack(as_json)
+    apply_attack_results()
     findings: list[Finding] = []
     for check in CHECKS:
         findings += check()
@@ -57,8 +72,46 @@ def doctor(as_json: bool, require: tuple[str, ...]) -> int:
     return 1 if any(finding.level == "bad" for finding in findings) else 0
 
 
+def _attack(as_json: bool) -> int:
+    """Attack the sandbox and print the report; it names no path of a person and can be shared."""
+    from .attack import attack_this_machine
+
+    shows_progress = sys.stderr.isatty()
+
+    def show(text: str) -> None:
+        if shows_progress:
+            click.echo(f"\r\x1b[2K{text}", err=True, nl=False)
+
+    report = attack_this_machine(show)
+    show("")
+    if as_json:
+        click.echo(json.dumps(report, indent=2))
+    else:
+        click.echo(f"{report['machine']}: {report['seconds']} s")
+        for name, shown in report["backends"].items():
+            if not shown["rows"]:
+                click.echo(f"· {name}: commands cannot be started with it yet, so nothing is shown")
+                continue
+            mark = "✗" if shown["broken"] else "✓"
+            untried = f", {shown['not_tried']} not tried" if shown["not_tried"] else ""
+            click.echo(f"{mark} {name}: {shown['held_rows']} of {shown['rows']} held{untried}")
+        for row in report["came_through"]:
+            claim = "claimed" if row["claimed"] else "not claimed"
+            click.echo(
+                f"  {row['backend']} {row['protection']} ({claim}): {row['attempt']}: "
+                f"{row['detail']}"
+            )
+        if not report["backends"]:
+            click.echo("· no sandbox backend is here: commands are not confined on this machine")
+    return 1 if any(row["claimed"] for row in report["came_through"]) else 0
+
+
 def _check_system() -> Iterable[Finding]:
     detail = f"Python {platform.python_version()}, {platform.system()} {platform.release()}"
+    if "microsoft" in platform.release().lower():
+        detail += " (WSL: commands are confined as on Linux; files below /mnt are those of Windows)"
+    if is_portable():
+        detail += f" ({PORTABLE}=1: the calls that only Linux has are switched off)"
     yield Finding("system", "ok" if sys.platform == "linux" else "note", detail)
 
 

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from ferrule.core.errors import ConfigError
+from ferrule.permissions.filesystem.open_beneath import PORTABLE, is_portable
 
 from .inside.frames import FRAME_LIMIT, HEADER_SIZE, encode_frame
 
@@ -58,7 +59,7 @@ class WorkerProcess:
                 stdout=subprocess.DEVNULL,
                 stderr=subprocess.DEVNULL,
                 cwd="/",
-                env={},
+                env={PORTABLE: "1"} if is_portable() else {},
                 start_new_session=True,
             )
         except OSError:

@@ -24,6 +24,19 @@ from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
 from functools import cache
 
+PORTABLE = "FERRULE_PORTABLE"
+"""With this variable set to 1, Linux is used as any POSIX system.
+
+The calls that only it has (`openat2`, `O_PATH`, `prctl`, `memfd`, namespaces, `/proc`) are left
+out, so that what other systems run is tested here.
+"""
+
+
+def is_portable() -> bool:
+    """Whether the calls that only Linux has are switched off."""
+    return os.environ.get(PORTABLE) == "1"
+
+
 OpenFolder = Callable[[int, Sequence[str], int], int]
 """(root descriptor, components, extra flags) -> descriptor of the folder, owned by the caller.
 
@@ -31,7 +44,7 @@ Components are plain names: not empty, no `/`, not `.` or `..`. Raises OSError: 
 the way, ENOTDIR for a file, ENOENT if there is nothing.
 """
 
-PATH_ONLY = getattr(os, "O_PATH", 0)
+PATH_ONLY = 0 if is_portable() else getattr(os, "O_PATH", 0)
 """A descriptor that only names a folder: needs no read permission on it."""
 
 _FOLDER = os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
@@ -81,6 +94,8 @@ def open_by_openat2(root: int, parts: Sequence[str], flags: int = PATH_ONLY) -> 
 @cache
 def select_open_folder() -> OpenFolder:
     """Return the strongest implementation that this kernel supports, after trying it once."""
+    if is_portable():
+        return open_by_walk
     probe = os.open("/", os.O_RDONLY | os.O_CLOEXEC)
     try:
         os.close(open_by_openat2(probe, ()))

@@ -23,6 +23,7 @@ from pathlib import Path
 from typing import Any, cast
 
 from ferrule.core.value_class import frozen
+from ferrule.permissions.filesystem.open_beneath import is_portable
 
 SYSTEM_BWRAP = (
     "/usr/bin/bwrap",
@@ -41,6 +42,22 @@ _TIMEOUT = 30
 
 
 @frozen
+class AttackResult:
+    """What attacks on a backend have shown on this machine.
+
+    Attributes:
+        held: Protections of which every attack was held.
+        broken: Protections of which an attack came through, with that attack.
+    """
+
+    held: frozenset[str] = frozenset()
+    broken: Mapping[str, str] = field(default_factory=dict[str, str])
+
+
+_attacks: dict[str, AttackResult] = {}
+
+
+@frozen
 class Probes:
     """What was found. Plain data that tests can make up.
 
@@ -50,7 +67,8 @@ class Probes:
     without capabilities. `cgroup` is `v1`, `v2` or empty: control groups with limits that we may
     make. `bwrap` is the path of a bubblewrap that works here; `bwrap_notify` says that such a
     filter works inside it too, run by `python`, and `bwrap_locks` that its mounts can be locked.
-    `why` says, by name, what was refused.
+    `attacks` is what `ferrule doctor --attack` has shown here of each backend. `why` says, by name,
+    what was refused.
     """
 
     platform: str = "linux"
@@ -72,6 +90,7 @@ class Probes:
     python: str = ""
     sandlock: bool = False
     seatbelt: bool = False
+    attacks: Mapping[str, AttackResult] = field(default_factory=dict[str, "AttackResult"])
     why: Mapping[str, str] = field(default_factory=dict[str, str])
 
     @property
@@ -80,10 +99,23 @@ class Probes:
         return (self.user_namespaces or self.as_root) and self.mount and self.network and self.pid
 
 
-@cache
+def use_attack_results(results: Mapping[str, AttackResult]) -> None:
+    """Have `probe` return these results of attacks on this machine, by backend."""
+    _attacks.clear()
+    _attacks.update(results)
+
+
 def probe() -> Probes:
     """Return what this machine offers. Never raises: what cannot be found out counts as missing."""
+    found = _probe_machine()
+    return replace(found, attacks=dict(_attacks)) if _attacks else found
+
+
+@cache
+def _probe_machine() -> Probes:
     found = Probes(platform=sys.platform, root=hasattr(os, "geteuid") and os.geteuid() == 0)
+    if is_portable():
+        return replace(found, platform="portable")
     if sys.platform == "linux":
         return _probe_linux(found)
     if sys.platform == "darwin":

@@ -75,22 +75,26 @@ def available_backends(policy: SandboxPolicy, probes: Probes) -> tuple[SandboxBa
     backends: list[SandboxBackend] = []
     if probes.platform == "linux":
         if probes.namespaces:
-            backends.append(_describe_backend("namespaces", _namespaces(probes), policy))
+            backends.append(_describe_backend("namespaces", _namespaces(probes), policy, probes))
         if probes.bwrap and not _is_in_workspace(probes.bwrap, policy):
-            backends.append(_describe_backend("bubblewrap", _bubblewrap(probes, policy), policy))
+            backends.append(
+                _describe_backend("bubblewrap", _bubblewrap(probes, policy), policy, probes)
+            )
         if (
             probes.landlock_abi
             and probes.no_new_privileges
             and probes.seccomp_notify
             and probes.callers
         ):
-            backends.append(_describe_backend("landlock", _landlock(probes), policy))
+            backends.append(_describe_backend("landlock", _landlock(probes), policy, probes))
     elif probes.platform == "darwin" and probes.seatbelt:
-        backends.append(_describe_backend("seatbelt", _seatbelt(), policy))
-    return (*backends, _describe_backend("none", _none(probes), policy))
+        backends.append(_describe_backend("seatbelt", _seatbelt(), policy, probes))
+    return (*backends, _describe_backend("none", _none(probes), policy, probes))
 
 
-def _describe_backend(name: str, facts: Facts, policy: SandboxPolicy) -> SandboxBackend:
+def _describe_backend(
+    name: str, facts: Facts, policy: SandboxPolicy, probes: Probes
+) -> SandboxBackend:
     if policy.limits.memory is None:
         facts[A.MEMORY] = (NO, "the policy sets no limit")
     if policy.limits.processes is None:
@@ -99,9 +103,28 @@ def _describe_backend(name: str, facts: Facts, policy: SandboxPolicy) -> Sandbox
     level, mechanism = facts[A.NETWORK]
     if policy.network and name in _WITHOUT_HOSTS and level is not NO:
         facts[A.NETWORK] = (level, f"{mechanism}; the named hosts cannot be reached")
+    _apply_attack_results(name, facts, probes)
     levels = {aspect: facts[aspect][0] for aspect in Protection}
     mechanisms = {aspect: facts[aspect][1] for aspect in Protection}
     return SandboxBackend(name, AppliedProtections(name, levels, mechanisms))
+
+
+UNTRIED = frozenset({"seatbelt"})
+"""Backends whose protections nobody has seen: they claim only what attacks here have shown."""
+
+
+def _apply_attack_results(name: str, facts: Facts, probes: Probes) -> None:
+    """Take back what an attack on this machine came through, and claim what attacks have shown."""
+    result = probes.attacks.get(name)
+    if result is None:
+        return
+    for aspect in Protection:
+        level, mechanism = facts[aspect]
+        if str(aspect) in result.broken and level is YES:
+            attack = result.broken[str(aspect)]
+            facts[aspect] = (NO, f"{mechanism}; on this machine an attack came through: `{attack}`")
+        elif name in UNTRIED and str(aspect) in result.held:
+            facts[aspect] = (YES, f"{mechanism}; shown on this machine")
 
 
 _WITHOUT_HOSTS = ("landlock",)
@@ -292,6 +315,8 @@ def _refusal(probes: Probes, name: str, otherwise: str = "this kernel refuses th
 
 
 def _suggest_step(aspect: Protection, backend: SandboxBackend, probes: Probes) -> str:
+    if probes.platform == "win32":
+        return "work in WSL: `wsl --install`, then install and run Ferrule there"
     if probes.platform != "linux":
         return f"take `{aspect}` out of `sandbox.require`, or work in a Linux container"
     if aspect in (A.MEMORY, A.PROCESSES) and backend.name != "none" and not probes.cgroup:

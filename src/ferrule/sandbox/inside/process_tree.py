@@ -4,21 +4,25 @@ Only an ancestor can be the *subreaper* of its descendants (prctl(2), PR_SET_CHI
 grandchild that starts a new session and loses its parent is then handed to us instead of to init,
 so that it can be found, ended and waited for, and "nothing is left" is a fact and not a guess.
 
-Not protected: what gained other rights (setuid) cannot be ended; it is reported as alive.
+Not protected: what gained other rights (setuid) cannot be ended; it is reported as alive. Where
+there is no `/proc`, or it is switched off (`PORTABLE`), a process that left the command's group and
+lost its parent is not found: it is nobody's descendant there.
 """
 
 from __future__ import annotations
 
+import errno
 import os
 import select
 import signal
 import time
+from contextlib import suppress
 
 from .kernel.libc import call_libc
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Iterator
 
 KILL_SECONDS = 10.0
 """Seconds of killing after which what is still alive is reported as such."""
@@ -33,6 +37,10 @@ The server ignores or handles some, and others may have been ignored when it was
 """
 
 _PR_SET_CHILD_SUBREAPER = 36
+PORTABLE = os.environ.get("FERRULE_PORTABLE") == "1" or not os.path.isdir("/proc/self")  # noqa: PTH112  no pathlib in here
+_PS = ["/bin/ps", "-axo", "pid=,ppid=,state=,comm="]
+_reaped: dict[int, int] = {}
+"""Children that `has_children` has waited for where it cannot look without that."""
 
 
 def become_subreaper() -> int:
@@ -40,6 +48,8 @@ def become_subreaper() -> int:
 
     Returns 0, or an error number: ENOSYS where this is not Linux.
     """
+    if PORTABLE:
+        return errno.ENOSYS
     try:
         call_libc("prctl", _PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
     except OSError as error:
@@ -92,7 +102,7 @@ def reap(child: int) -> int | None:
     code = None
     while True:
         try:
-            pid, status = os.waitpid(-1, os.WNOHANG)
+            pid, status = _reaped.popitem() if _reaped else os.waitpid(-1, os.WNOHANG)
         except ChildProcessError:
             return code
         if pid == 0:
@@ -104,9 +114,14 @@ def reap(child: int) -> int | None:
 def has_children() -> bool:
     """Return whether there are children, alive or not yet waited for."""
     try:
-        os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
+        if PORTABLE or not hasattr(os, "waitid"):
+            pid, status = os.waitpid(-1, os.WNOHANG)
+            if pid:
+                _reaped[pid] = status
+        else:
+            os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
     except ChildProcessError:
-        return False
+        return bool(_reaped)
     return True
 
 
@@ -158,7 +173,7 @@ def end_descendants(attention: EventLoop, grace: float, child: int) -> tuple[int
             return code, [
                 f"{name} ({pid})" for pid, (_, name, _) in list_descendants(os.getpid()).items()
             ]
-        _signal_all(terminated, kill=now >= kill_time)
+        _signal_all(terminated, child, kill=now >= kill_time)
         status = reap(child)
         if status is not None:
             code = status
@@ -167,8 +182,13 @@ def end_descendants(attention: EventLoop, grace: float, child: int) -> tuple[int
     return code, []
 
 
-def _signal_all(terminated: set[tuple[int, int]], *, kill: bool) -> None:
+def _signal_all(terminated: set[tuple[int, int]], child: int, *, kill: bool) -> None:
     """Signal every descendant. `terminated` remembers which ones already had their SIGTERM."""
+    if PORTABLE and (kill or (child, 0) not in terminated):
+        # What lost its parent is still in the group of the command, which leads it.
+        terminated.add((child, 0))
+        with suppress(OSError):  # the group is empty
+            os.killpg(child, signal.SIGKILL if kill else signal.SIGTERM)
     for pid, (start, _, _) in list_descendants(os.getpid()).items():
         if kill or (pid, start) not in terminated:
             terminated.add((pid, start))
@@ -183,12 +203,9 @@ def list_descendants(top: int, excluding: Iterable[int] = ()) -> dict[int, tuple
     excluded = set(excluding)
     parents: dict[int, int] = {}
     details: dict[int, tuple[int, str, str]] = {}
-    for entry in os.listdir("/proc"):  # noqa: PTH208  no pathlib in here
-        if not entry.isdigit() or int(entry) in excluded:
-            continue
-        stat = _read_stat(int(entry))
-        if stat is not None:
-            parents[int(entry)], details[int(entry)] = stat
+    for pid, (parent, detail) in _list_processes():
+        if pid not in excluded:
+            parents[pid], details[pid] = parent, detail
     below = {top}
     found: dict[int, tuple[int, str, str]] = {}
     while True:
@@ -197,6 +214,28 @@ def list_descendants(top: int, excluding: Iterable[int] = ()) -> dict[int, tuple
             return {pid: detail for pid, detail in found.items() if detail[2] not in "ZX"}
         below.update(children)
         found.update((pid, details[pid]) for pid in children)
+
+
+def _list_processes() -> Iterator[tuple[int, tuple[int, tuple[int, str, str]]]]:
+    """Yield all processes: pid -> (parent, (start time in ticks or 0, name, state))."""
+    if PORTABLE:
+        yield from _list_by_ps()
+        return
+    for entry in os.listdir("/proc"):  # noqa: PTH208  no pathlib in here
+        stat = _read_stat(int(entry)) if entry.isdigit() else None
+        if stat is not None:
+            yield int(entry), stat
+
+
+def _list_by_ps() -> Iterator[tuple[int, tuple[int, tuple[int, str, str]]]]:
+    import subprocess  # not loaded by servers that never need it
+
+    listed = subprocess.run(_PS, capture_output=True, check=False, env={}).stdout
+    for line in listed.decode("utf-8", "replace").splitlines():
+        pid, parent, state, name = [*line.split(None, 3), "", "", "", ""][:4]
+        if pid.isdigit() and parent.isdigit():
+            shown = "".join(c if c.isprintable() else "?" for c in name.rpartition("/")[2])
+            yield int(pid), (int(parent), (0, shown, state[:1]))
 
 
 def _read_stat(pid: int) -> tuple[int, tuple[int, str, str]] | None:
@@ -213,6 +252,12 @@ def _read_stat(pid: int) -> tuple[int, tuple[int, str, str]] | None:
 
 def signal_process(pid: int, start: int, number: int) -> None:
     """Signal a process unless its id belongs to another one by now (pidfd_open(2))."""
+    if PORTABLE:
+        try:
+            os.kill(pid, number)
+        except OSError:
+            return  # gone, or not ours to end
+        return
     try:
         handle = os.pidfd_open(pid)
     except OSError:

@@ -30,6 +30,9 @@ SPARE_DELAY = 0.003
 Until then the command that took the last one starts undisturbed.
 """
 
+OWNER_CHECK_SECONDS = 0.5
+"""How often is looked whether our owner still lives, where its end is not told."""
+
 SHUTDOWN_SECONDS = 15.0
 """Seconds that supervisors have at the end.
 
@@ -52,7 +55,7 @@ def main(socket_number: int, session_number: int, owner_pid: int) -> None:
     # every fork.
     gc.collect()
     gc.freeze()
-    _Server(server, owner, session).serve()
+    _Server(server, owner, session, owner_pid).serve()
     os._exit(0)
 
 
@@ -61,7 +64,7 @@ def _watch_owner(owner_pid: int) -> list[int]:
 
     It works even if a fork of the owner still holds the socket.
     """
-    if not hasattr(os, "pidfd_open"):
+    if process_tree.PORTABLE or not hasattr(os, "pidfd_open"):
         return []
     try:
         owner = os.pidfd_open(owner_pid)
@@ -90,8 +93,13 @@ def _read_session(number: int) -> SandboxRecord | None:
 
 class _Server:
     def __init__(
-        self, server: socket.socket, owner: list[int], session: SandboxRecord | None
+        self,
+        server: socket.socket,
+        owner: list[int],
+        session: SandboxRecord | None,
+        owner_pid: int,
     ) -> None:
+        self.owner_pid = owner_pid
         self.server = server
         self.owner = owner
         self.session = session
@@ -103,11 +111,14 @@ class _Server:
         watched = [self.wake.reader, self.server.fileno(), *self.owner]
         self.spare = self._fork()
         while True:
+            idle = None if self.owner else OWNER_CHECK_SECONDS
             ready, _, _ = select.select(
-                watched, [], [], SPARE_DELAY if self.spare is None else None
+                watched, [], [], SPARE_DELAY if self.spare is None else idle
             )
+            if not self.owner and os.getppid() != self.owner_pid:
+                break
             if not ready:
-                self.spare = self._fork()
+                self.spare = self.spare or self._fork()
                 continue
             self._reap()
             if any(one in ready for one in self.owner):

@@ -20,6 +20,7 @@ check meets `file_access`. Lost on purpose: `filter` drivers, so that files of g
 
 from __future__ import annotations
 
+import fcntl
 import os
 import re
 import shutil
@@ -255,6 +256,9 @@ def _open_store(workspace: Workspace, store: str, source: str) -> Generator[int]
 
 def descriptor_path(folder: int) -> str:
     """Return the path of the folder that a descriptor stands for."""
+    get_path = getattr(fcntl, "F_GETPATH", None)  # macOS
+    if get_path is not None:
+        return os.fsdecode(fcntl.fcntl(folder, get_path, bytes(1024)).rstrip(b"\0"))
     return os.readlink(f"/proc/self/fd/{folder}")  # noqa: PTH115  a link of the kernel's
 
 

@@ -15,11 +15,19 @@ import os
 import resource
 import select
 import socket
+import sys
 import time
 
 SLACK = 128 << 20
 """Bytes of address space beyond the limit, which an allocator takes in advance."""
 _PEEK_EVERY = 0.05
+PORTABLE = os.environ.get("FERRULE_PORTABLE") == "1" or not os.path.exists("/proc/self/statm")  # noqa: PTH110  no pathlib in here
+"""Where there is no `/proc`, or it is switched off.
+
+How much address space is used already is not known then, so the kernel's own limit is that much
+further off (`UNKNOWN`), and some systems do not have one.
+"""
+UNKNOWN = 1 << 30
 _PAGE = resource.getpagesize()
 
 
@@ -31,7 +39,7 @@ class LimitWatch:
 
     def __init__(self, channel: socket.socket) -> None:
         self._channel = channel
-        self._statm = os.open("/proc/self/statm", os.O_RDONLY | os.O_CLOEXEC)
+        self._statm = -1 if PORTABLE else os.open("/proc/self/statm", os.O_RDONLY | os.O_CLOEXEC)
         self._poll = select.poll()
         self._poll.register(channel, select.POLLIN)
         self._deadline = 0.0
@@ -50,7 +58,11 @@ class LimitWatch:
         space = self._size() + memory + SLACK
         if self._hard_limit != resource.RLIM_INFINITY:
             space = min(space, self._hard_limit)
-        resource.setrlimit(resource.RLIMIT_AS, (space, self._hard_limit))
+        try:
+            resource.setrlimit(resource.RLIMIT_AS, (space, self._hard_limit))
+        except (ValueError, OSError):
+            if not PORTABLE:
+                raise
 
     def __call__(self) -> bool:
         now = time.monotonic()
@@ -65,10 +77,15 @@ class LimitWatch:
         return bool(self.stopped)
 
     def resident(self) -> int:
-        """Return the bytes of memory that this process uses."""
+        """Return the bytes of memory that this process uses, or has used at most (`PORTABLE`)."""
+        if PORTABLE:
+            most = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+            return most if sys.platform == "darwin" else most * 1024
         return int(os.pread(self._statm, 64, 0).split()[1]) * _PAGE
 
     def _size(self) -> int:
+        if PORTABLE:
+            return UNKNOWN
         return int(os.pread(self._statm, 64, 0).split()[0]) * _PAGE
 
 
@@ -77,7 +94,7 @@ def lock_down() -> None:
 
     Nothing can be imported after this.
     """
-    numbers = os.listdir("/proc/self/fd")  # noqa: PTH208  pathlib is one more import for each worker
+    numbers = os.listdir("/dev/fd" if PORTABLE else "/proc/self/fd")  # noqa: PTH208  pathlib is one more import for each worker
     open_now = max(int(name) for name in numbers if _is_open(int(name))) + 1
     resource.setrlimit(resource.RLIMIT_NOFILE, (open_now, open_now))
     for limit in (resource.RLIMIT_FSIZE, resource.RLIMIT_CORE, resource.RLIMIT_NPROC):

@@ -1,0 +1,42 @@
+"""What attacks on the sandbox have shown on this machine, kept in the state folder.
+
+It is written by `ferrule doctor --attack` and holds as long as the system's kernel and Ferrule's
+version are what they were then. What cannot be read counts as nothing shown.
+"""
+
+from __future__ import annotations
+
+import json
+import platform
+import sys
+from collections.abc import Mapping
+from typing import Any, cast
+
+from ferrule._version import __version__
+
+from . import paths
+
+_FILE = "sandbox-attacks.json"
+
+
+def describe_machine() -> str:
+    """Return what the results depend on: system, kernel, processor and Ferrule's version."""
+    return f"{sys.platform} {platform.release()} {platform.machine()}, ferrule {__version__}"
+
+
+def read_attack_results() -> dict[str, Any]:
+    """Return `{backend: {"held": [...], "broken": {protection: attack}}}` of this machine."""
+    try:
+        found = json.loads((paths.state() / _FILE).read_text(encoding="utf-8"))
+        if found["machine"] != describe_machine():
+            return {}
+        return cast("dict[str, Any]", found["backends"])
+    except (OSError, ValueError, KeyError, TypeError):
+        return {}
+
+
+def write_attack_results(backends: Mapping[str, Any]) -> None:
+    """Keep the results of this machine; those of other backends stay."""
+    known = {**read_attack_results(), **backends}
+    text = json.dumps({"machine": describe_machine(), "backends": known}, indent=1, sort_keys=True)
+    paths.write_private(paths.state() / _FILE, text + "\n")
