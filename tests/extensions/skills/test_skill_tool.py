@@ -199,3 +199,11 @@ async def test_a_long_skill_is_read_whole_and_not_as_a_stub(
     assert offset == 0
     assert seen.strip() == body
     assert "artifact" not in seen
+
+
+@pytest.mark.proves("skills.whole")
+@pytest.mark.parametrize(("size", "is_whole"), [(56 * 1024, True), (56 * 1024 + 1, False)])
+async def test_the_bound_of_one_result(place: Any, size: int, is_whole: bool) -> None:
+    place.skill(".agents/skills", "long", body="x" * size)
+    data = (await place.session().call("skill", name="long")).data
+    assert ("go on with `offset`" not in data) is is_whole
