@@ -518,7 +518,7 @@ def neutral(screens: dict[str, str], folder: Path) -> dict[str, str]:
 
     def one(text: str) -> str:
         text = text.replace(str(folder), HOME)
-        text = re.sub(r"\b(?=[0-9a-f]*[a-f])[0-9a-f]{12}(?:[0-9a-f]{20})?\b", named, text)
+        text = re.sub(r"\b[0-9a-f]{12}(?:[0-9a-f]{20})?\b", named, text)
         text = re.sub(r"\b\d+ ms\b", "2 ms", text)
         text = re.sub(r"\bworking · \d+ s\b", "working · 1 s", text)
         text = re.sub(r"\n{6,}(?=scripted:)", "\n\n\n", text)

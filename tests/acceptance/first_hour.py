@@ -6,7 +6,7 @@ A new home, a project with tests, an environment that is activated and lies outs
 gateway on this machine whose model follows a script, a real MCP server through `npx`, a terminal in
 tmux and a browser. What it prints: seconds to the first answer, what was asked before the first
 edit, and how many words were on the screen that were not about the task. `make first-hour` also
-writes the terminal to `docs/screens/first-hour.txt`.
+writes the terminal to `docs/first-hour.txt`.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ from test_tutorial import install_wheel  # noqa: E402
 
 from ferrule.testing.http_double import Reply  # noqa: E402
 
-SCREEN = ROOT / "docs/screens/first-hour.txt"
+SCREEN = ROOT / "docs/first-hour.txt"
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
 NPX_SERVER = "@modelcontextprotocol/server-everything"
 COLUMNS = 100

@@ -491,35 +491,53 @@ async def test_raw_bytes_put_in_place_of_a_stub_are_an_error_with_an_event_and_a
 
 @pytest.mark.proves("harbor.boot-failures")
 @pytest.mark.parametrize(
-    ("settings", "manifest", "named"),
+    ("settings", "named"),
     [
-        ("tools: {entries: [{name: clock_nwo, loading_mode: deferred}]}", "", "clock_nwo"),
-        ("tools: {entries: [{name: read_file, loading_mode: sometimes}]}", "", "sometimes"),
-        ("tools: {policy: {retry_on: [transient, often]}}", "", "often"),
-        ("tools: {policy: {max_attempts: 0}}", "", "max_attempts"),
-        ("tools: {built_ins: [artifact_fetch]}", "", "built_ins"),
-        ("permissions: {allow: ['Edit(']}", "", "Edit("),
-        ("", "auth: {key: {kind: bearer, secret: sk-written-out-1234}}", "is written out"),
-        ("", "auth: {key: {kind: bearer, secret: '${NOT_THERE}'}}", "NOT_THERE"),
-        ("", "colour: red", "colour"),
+        ("tools: {entries: [{name: clock_nwo, loading_mode: deferred}]}", "clock_nwo"),
+        ("tools: {entries: [{name: read_file, loading_mode: sometimes}]}", "sometimes"),
+        ("tools: {policy: {retry_on: [transient, often]}}", "often"),
+        ("tools: {policy: {max_attempts: 0}}", "max_attempts"),
+        ("tools: {built_ins: [artifact_fetch]}", "built_ins"),
+        ("permissions: {allow: ['Edit(']}", "Edit("),
     ],
 )
 def test_settings_that_mean_nothing_are_a_named_error_before_a_model_is_asked(
-    own_folders: Path, tmp_path: Path, settings: str, manifest: str, named: str
+    own_folders: Path, tmp_path: Path, settings: str, named: str
 ) -> None:
     config = own_folders / "config"
-    (config / "http").mkdir(parents=True)
+    config.mkdir()
     (config / "ferrule.yaml").write_text(f"model: 'scripted:x'\n{settings}\n")
-    if manifest:
-        tools = (
-            "tools: "
-            "[{name: a, description: A., method: GET, url_template: 'https://example.com/a'}]\n"
-        )
-        (config / "http" / "mine.yaml").write_text(f"{manifest}\n{tools}")
     with pytest.raises(ConfigError) as refused:
         assemble_at_terminal({"workspace": str(tmp_path)})
     assert named in f"{refused.value} {refused.value.detail}"
-    assert "sk-written-out-1234" not in str(refused.value)
+
+
+@pytest.mark.proves("harbor.boot-failures")
+@pytest.mark.parametrize(
+    ("manifest", "named"),
+    [
+        ("auth: {key: {kind: bearer, secret: sk-written-out-1234}}", "is written out"),
+        ("auth: {key: {kind: bearer, secret: '${NOT_THERE}'}}", "NOT_THERE"),
+        ("colour: red", "colour"),
+    ],
+)
+def test_a_manifest_that_means_nothing_is_left_out_and_named(
+    own_folders: Path,
+    tmp_path: Path,
+    manifest: str,
+    named: str,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    config = own_folders / "config"
+    (config / "http").mkdir(parents=True)
+    (config / "ferrule.yaml").write_text("model: 'scripted:x'\n")
+    tools = "[{name: fetch_a, description: A., method: GET, url_template: 'https://example.com/a'}]"
+    (config / "http" / "mine.yaml").write_text(f"{manifest}\ntools: {tools}\n")
+    assembly = assemble_at_terminal({"workspace": str(tmp_path)}, needs_model=False)
+    said = capsys.readouterr().err
+    assert "mine.yaml" in said and named in said
+    assert "sk-written-out-1234" not in said
+    assert "fetch_a" not in str(assembly.agent.catalog)
 
 
 SERVERS = """

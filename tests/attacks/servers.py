@@ -36,7 +36,7 @@ from ferrule.cli.entry import main
 main()
 """
 SCRIPT = json.dumps([{"say": "done"}] * 20)
-LISTS = json.dumps([{"call": [{"tool": "file_tree", "arguments": {}}]}, {"say": "done"}] * 20)
+LISTS = json.dumps([{"call": [{"tool": "list_files", "arguments": {}}]}, {"say": "done"}] * 20)
 
 Sent = dict[str, Any]
 

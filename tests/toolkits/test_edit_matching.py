@@ -173,7 +173,7 @@ def test_what_could_be_meant_otherwise_is_refused(
         (BLOCK, "    if x:\n    end()\n", "", ["line 3 is"]),
         (BLOCK, "if x:\\n        go()", "x", ["at line 2", "with one backslash"]),
         (BLOCK, "nowhere to be seen", "x", ["read the file again"]),
-        ("betta\nbeta max\n", "beta maxi", "x", ["2: beta max", "line_start: 2, line_end: 2"]),
+        ("betta\nbeta max\n", "beta maxi", "x", ["2: beta max", "line 2 is `beta max`"]),
     ],
 )  # fmt: skip
 def test_each_refusal_has_its_own_words_and_shows_the_place(

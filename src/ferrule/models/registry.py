@@ -33,6 +33,7 @@ class Provider:
             (`check_options`).
         key_variable: The environment variable from which the client reads the API key.
         address_variable: The environment variable from which it reads the URL of the API.
+        usual_address: Where the client reaches the API by itself, for records of who was asked.
         find_models: An async function from the URL that the settings name, or "", to the names of
             the models that can be used from here. It raises ProviderError if there are none.
             Without one, a key or a URL means that there are models.
@@ -63,6 +64,7 @@ class Provider:
     options: frozenset[str] = BASIC_OPTIONS
     key_variable: str = ""
     address_variable: str = ""
+    usual_address: str = ""
     find_models: str = ""
     find_tool_models: str = ""
     has_hosted_tools: bool = False
@@ -134,6 +136,7 @@ PROVIDERS: dict[str, Provider] = {
         OPENAI_OPTIONS,
         key_variable="OPENAI_API_KEY",
         address_variable="OPENAI_BASE_URL",
+        usual_address="https://api.openai.com",
         protocol="chat completions",
         key_path="/models",
         default_model="openai:gpt-5.5",
@@ -145,6 +148,7 @@ PROVIDERS: dict[str, Provider] = {
         BASIC_OPTIONS | {"top_p", "thinking", "service_tier", "cache_key"},
         key_variable="OPENAI_API_KEY",
         address_variable="OPENAI_BASE_URL",
+        usual_address="https://api.openai.com",
         has_hosted_tools=True,
         telemetry_name="openai",
         price_name="openai",
@@ -158,6 +162,7 @@ PROVIDERS: dict[str, Provider] = {
         BASIC_OPTIONS | {"top_p", "top_k", "thinking", "stop", "service_tier"},
         key_variable="ANTHROPIC_API_KEY",
         address_variable="ANTHROPIC_BASE_URL",
+        usual_address="https://api.anthropic.com",
         has_hosted_tools=True,
         protocol="Messages",
         key_path="/v1/models",
@@ -170,6 +175,7 @@ PROVIDERS: dict[str, Provider] = {
         CHAT_OPTIONS | {"thinking", "top_k", "service_tier", "cached_content"},
         key_variable="GEMINI_API_KEY",
         address_variable="GOOGLE_GEMINI_BASE_URL",
+        usual_address="https://generativelanguage.googleapis.com",
         telemetry_name="gcp.gemini",
         protocol="generateContent",
         key_path="/v1beta/models",
@@ -207,6 +213,7 @@ PROVIDERS: dict[str, Provider] = {
         CHAT_OPTIONS | {"thinking", "top_k"},
         key_variable="CO_API_KEY",
         address_variable="CO_API_URL",
+        usual_address="https://api.cohere.com",
         protocol="chat, version 2",
         key_path="/v1/models",
         default_model="cohere:command-a-03-2025",
@@ -216,6 +223,7 @@ PROVIDERS: dict[str, Provider] = {
         "ollama:llama3.2",
         CHAT_OPTIONS | {"thinking", "top_k"},
         address_variable="OLLAMA_HOST",
+        usual_address="http://localhost:11434",
         find_models="ferrule.models.ollama.client:find_models",
         find_tool_models="ferrule.models.ollama.client:find_tool_models",
         runs_here=True,

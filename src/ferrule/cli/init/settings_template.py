@@ -7,7 +7,7 @@ from collections.abc import Mapping
 
 from ferrule.storage.settings.table import SETTINGS
 
-_MAPPINGS = ("actions", "models", "providers", "policy", "policies")
+_MAPPINGS = ("actions", "models", "providers", "folders", "policy", "policies")
 """Kinds of settings that are mappings; their default is shown as `{}`."""
 
 

@@ -93,7 +93,7 @@
     }
 
     writing(live, call) {
-      const card = this.root.querySelector("template[data-writing]").content.firstElementChild.cloneNode(true);
+      const card = this.root.querySelector("[data-writing]").firstElementChild.cloneNode(true);
       card.dataset.liveCall = call;
       live.querySelector('[data-live="calls"]').append(card);
       return card;

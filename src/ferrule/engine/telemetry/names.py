@@ -117,16 +117,6 @@ _NAMES_OF_ANY_LLM = {
 }
 """Providers behind any-llm alone whose names are different in the conventions."""
 
-_ADDRESSES = {
-    "openai": "https://api.openai.com",
-    "openai-responses": "https://api.openai.com",
-    "anthropic": "https://api.anthropic.com",
-    "google": "https://generativelanguage.googleapis.com",
-    "cohere": "https://api.cohere.com",
-    "ollama": "http://localhost:11434",
-}
-"""Servers of providers whose clients know the address themselves."""
-
 FINISH_REASONS = {
     "end": "stop",
     "calls": "tool_call",
@@ -153,10 +143,8 @@ def provider_and_model(name: str) -> tuple[str, str]:
 
 def find_model_address(name: str) -> str:
     """Return the URL under which a model's provider is reached, "" if that is not known."""
-    provider = name.partition(":")[0]
-    row = PROVIDERS.get(provider)
-    address = "" if row is None else find_address(row)
-    return address or _ADDRESSES.get(provider, "")
+    row = PROVIDERS.get(name.partition(":")[0])
+    return "" if row is None else find_address(row) or row.usual_address
 
 
 def server_attributes(address: str) -> dict[str, Any]:
