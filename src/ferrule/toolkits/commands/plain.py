@@ -22,6 +22,7 @@ from ferrule.tools.decorator import tool
 from ferrule.tools.definition import COMMAND, READS
 from ferrule.tools.result_facts import store_facts
 
+from .output_folding import fold_output
 from .plan import CommandPlan
 from .policy import MAX_TIMEOUT, CommandOptions, CommandPolicy
 from .record import format_output, list_notices, make_result_facts
@@ -200,7 +201,8 @@ async def run_command(
     if note:
         handle.hints.append(note)
     try:
-        return _answer(handle, context)
+        # Scripts run lists of words, and get each byte of the output.
+        return _answer(handle, context, fold=isinstance(command, str))
     finally:
         _follow_folder(context)
         # The files have the output; a session of many commands must not hold all of it in memory.
@@ -208,9 +210,12 @@ async def run_command(
             handle.outputs.shrink(_PLAIN.max_inline_bytes)
 
 
-def _answer(handle: CommandHandle, context: Context) -> str:
+def _answer(handle: CommandHandle, context: Context, *, fold: bool) -> str:
     text = handle.outputs.combined.text()
     store_facts(context, make_result_facts(handle, text))
+    text, left_out = fold_output(text) if fold else (text, "")
+    if left_out:
+        handle.hints.append(f"{left_out}; `> FILE` keeps an output whole")
     if handle.status != "timed_out":
         return format_output(handle, text)
     tail = text[-_TAIL_ON_TIMEOUT:]
