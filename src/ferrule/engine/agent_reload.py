@@ -145,6 +145,7 @@ def _restore_grants(old: Driver, new: Driver, changed: tuple[str, ...]) -> None:
     def is_affected(rule: PermissionRule) -> bool:
         return not rule.kind and any(matches_tool(rule, name) for name in changed)
 
+    new.dispatcher.gate.start_as(old.dispatcher.gate)
     for rule in old.dispatcher.gate.grants.rules:
         if rule.layer == "session" and not is_affected(rule):
             new.dispatcher.gate.grant(rule.text)

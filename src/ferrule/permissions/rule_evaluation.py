@@ -200,6 +200,11 @@ class PermissionGate:
         self._starts[id(tool.handler)] = (tool, folder, unless)
         self._decisions.clear()
 
+    def start_as(self, other: PermissionGate) -> None:
+        """Judge commands as started where another gate of the same session has them start."""
+        self._starts = other._starts
+        self._decisions.clear()
+
     def _around(self, tool: Tool, values: Mapping[str, Any]) -> CallContext:
         _, folder, unless = self._starts.get(id(tool.handler), (tool, "", ()))
         if not folder or any(values.get(name) for name in unless):
@@ -318,7 +323,7 @@ class PermissionGate:
     def with_mode(self, mode: PermissionMode) -> PermissionGate:
         """Return a gate with the same rules and grants in another mode."""
         made = self._copy(mode, self.grants)
-        made._starts = self._starts
+        made.start_as(self)
         return made
 
     def for_session(self) -> PermissionGate:

@@ -124,6 +124,11 @@ async def test_names_are_judged_from_the_folder_that_was_carried(shell: Shell) -
     assert away.error_type is ErrorType.PERMISSION_DENIED
     assert (await shell.call("ls ..", restart=True)).error_type is ErrorType.PERMISSION_DENIED
     assert await shell.run("pwd") == f"{shell.folder}/sub\n"
+    shell.session.set_mode("acceptEdits")
+    assert await shell.run("ls -d ../sub") == "../sub\n"
+    shell.agent.copy().take_over(shell.session)
+    assert await shell.run("ls -d ../sub") == "../sub\n"
+    assert (await shell.call("ls ../..")).error_type is ErrorType.PERMISSION_DENIED
 
 
 @pytest.mark.proves("command.shell-state-judged")
