@@ -186,6 +186,15 @@ def test_no_shell_reads_a_list_or_text_that_means_the_same_without_one(folder: P
         assert ("yes" in run(folder, text, SHELL)) is reads
 
 
+@pytest.mark.proves("command.no-terminal")
+@pytest.mark.parametrize("text", ["vim a.txt", "cat a.txt && nano a.txt", "timeout 9 htop", "top"])
+def test_a_program_that_would_wait_for_keys_is_refused_at_once(folder: Path, text: str) -> None:
+    error = refusal(folder, text, SHELL)
+    assert error.error_type is ErrorType.VALIDATION_FAILED
+    assert "needs a terminal" in error.message
+    assert "top" not in run(folder, "top -b -n 1 | head -c 0; echo vim nano", SHELL)
+
+
 # ---- safe mode
 
 

@@ -65,6 +65,11 @@ _SHELL_ONLY = word_set(
 )
 """Commands that only a shell has: no program of that name does the same."""
 
+_FULL_SCREEN = word_set(
+    "vi vim nvim view nano pico emacs micro joe mcedit top htop btop tig lazygit"
+)
+"""Programs that do nothing without a terminal, unless an option says otherwise."""
+
 _NO_SHELL = (
     "no shell may run (it does where a sandbox confines commands, or where a person has set "
     "`commands.shell: true`)"
@@ -165,6 +170,7 @@ def check_plan(
     if planned.uses_shell:
         _check_shell(planned.analysis, policy)
     _check_programs(planned.analysis, policy)
+    _check_terminal(planned.analysis)
     _check_folder(planned.analysis, workspace, folder, policy)
 
 
@@ -237,6 +243,19 @@ def _check_programs(analysis: CommandAnalysis, policy: CommandPolicy) -> None:
                 f"`{make_printable(part.raw)[:200]}` was not run: {reason}; use another tool, or "
                 f"ask "
                 "the person",
+            )
+
+
+def _check_terminal(analysis: CommandAnalysis) -> None:
+    """Refuse what would only wait for keys until its time is over."""
+    for part in analysis.parts:
+        words = [word.text for word in part.words_after_wrappers]
+        name = program_name(words[0]) if words else ""
+        # With an option it may run without one: `vim -es`, `emacs --batch`, `top -b`.
+        if name in _FULL_SCREEN and not any(word.startswith("-") for word in words[1:]):
+            raise RetryCall(
+                f"`{name}` was not run: it needs a terminal, and commands have none; use a tool "
+                "that changes files, or a program that prints"
             )
 
 
