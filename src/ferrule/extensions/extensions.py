@@ -60,6 +60,8 @@ class Extensions:
     agents: tuple[SubAgent, ...] = ()
     notices: tuple[str, ...] = ()
     """For the person: what is shadowed, has no effect or looks like a mistake."""
+    notices_once: tuple[str, ...] = ()
+    """The same, to be said the first time only."""
     _loaded_hooks: LoadedHooks | None = field(default=None, repr=False)
 
     async def close(self) -> None:
@@ -128,6 +130,7 @@ def load_extensions(
             *map(str, warnings),
             *_trust_notices(hooks, agents),
         ),
+        notices_once=hooks.idle,
         _loaded_hooks=hooks,
     )
 

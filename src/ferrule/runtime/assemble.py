@@ -35,6 +35,7 @@ from ferrule.storage.audit.signing import Signer, default_key_path
 from ferrule.storage.journal.protocols import Journal
 from ferrule.storage.journal.sqlite import SqliteJournal
 from ferrule.storage.locations import create_artifact_store, create_journal
+from ferrule.storage.said_notices import say_first_time
 from ferrule.storage.settings.settings import PROJECT_FILE, ModelSettings, Settings, load_settings
 from ferrule.toolkits.commands import CommandPolicy
 from ferrule.tools.catalog import Catalog
@@ -264,7 +265,8 @@ def assemble(  # noqa: PLR0913  what interfaces differ in, each by name
     check_rule_names(gate.rules, catalog, _names_outside_catalog)
     sources = (extensions, texts, http, servers, peers)
     notices = [source.notices for source in sources if source is not None]
-    for problem in (*gate.grants.problems, *chain.from_iterable(notices), *unknown):
+    once = () if extensions is None else filter(say_first_time, extensions.notices_once)
+    for problem in (*once, *gate.grants.problems, *chain.from_iterable(notices), *unknown):
         notice(str(problem))
     if servers is not None and servers.summary and not options.get("quiet"):
         notice(servers.summary)

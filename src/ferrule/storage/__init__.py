@@ -1,7 +1,7 @@
 """What outlives a process: the journal, artifacts, settings, the audit, and trust.
 
 Packages: `artifacts`, `audit`, `export`, `journal`, `settings`, `statistics`.
-Modules: `attack_results`, `locations`, `paths`, `store_urls`, `trust`.
+Modules: `attack_results`, `locations`, `paths`, `said_notices`, `store_urls`, `trust`.
 
 Nothing here knows about models.
 """

@@ -71,7 +71,7 @@ def parsed(
     tree = parse_yaml(json.dumps({"hooks": table}).encode(), "settings.json")
     access = HookAccess(HookCommandRunner(root))
     found = parse_hook_settings(tree, access, is_foreign=is_foreign)
-    return found.hooks, [str(one) for one in found.warnings]
+    return found.hooks, [str(one) for one in (*found.warnings, *found.idle)]
 
 
 def group(command: str, matcher: str = "", **keys: Any) -> dict[str, Any]:
@@ -430,6 +430,22 @@ async def test_the_person_s_hooks_run_with_what_they_need(
         assert "kept strict of-file xyzzy []" in (result.error_message or "")
         assert "hidden" not in (result.error_message or "")
     assert told == []
+
+
+@pytest.mark.proves("hook.claude-settings")
+async def test_what_has_no_effect_is_said_the_first_time(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("CLAUDE_CONFIG_DIR", str(tmp_path / "claude"))
+    file = settings_file(tmp_path / "claude", "true")
+    said: list[list[str]] = []
+    for event in ("Notification", "Notification", "PreCompact"):
+        file.write_text(json.dumps({"hooks": {event: [group("true")]}}))
+        told: list[str] = []
+        options = {"workspace": str(tmp_path)}
+        await assemble(options, notice=told.append, needs_model=False).close()
+        said.append(["no effect" in one for one in told])
+    assert said == [[True], [], [True]]
 
 
 @pytest.mark.proves("hook.claude-files")

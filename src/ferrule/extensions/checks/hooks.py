@@ -83,7 +83,7 @@ def check_hook_table(data: bytes, file: str, *, hosts: Iterable[str] = ()) -> li
         tree = parse_yaml(data, file)
         is_foreign = file in CLAUDE_SETTINGS
         parsed = parse_hook_settings(tree, _reach(hosts), is_foreign=is_foreign)
-        return convert_warnings(parsed.warnings)
+        return convert_warnings([*parsed.idle, *parsed.warnings])
     except ConfigError as error:
         return convert_error(error, file)
 

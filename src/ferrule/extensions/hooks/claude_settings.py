@@ -113,6 +113,8 @@ class ParsedHooks:
 
     hooks: list[EventHook] = field(default_factory=list[EventHook])
     warnings: list[FileWarning] = field(default_factory=list[FileWarning])
+    idle: list[FileWarning] = field(default_factory=list[FileWarning])
+    """What was left out because it has no place here."""
     not_run: list[str] = field(default_factory=list[str])
     """The types of hooks that were left out."""
 
@@ -144,14 +146,12 @@ def parse_hook_settings(tree: Node, access: HookAccess, *, is_foreign: bool = Fa
             _parse_group(group, event, access, parsed, is_foreign)
     if idle:
         names = ", ".join(f"`{event}`" for event in idle)
-        parsed.warnings.append(
+        parsed.idle.append(
             FileWarning(tree.file, f"hooks on {names} have no effect: that never happens here")
         )
     if parsed.not_run:
         kinds = ", ".join(f"`{kind}`" for kind in dict.fromkeys(parsed.not_run))
-        parsed.warnings.append(
-            FileWarning(tree.file, f"hooks of the type {kinds} are not run here")
-        )
+        parsed.idle.append(FileWarning(tree.file, f"hooks of the type {kinds} are not run here"))
     return parsed
 
 

@@ -66,6 +66,8 @@ class LoadedHooks:
     hooks: tuple[EventHook, ...]
     warnings: tuple[FileWarning, ...] = ()
     inert: tuple[str, ...] = ()
+    idle: tuple[str, ...] = ()
+    """What has no effect in files that were written for another program: to be said once."""
     commands: tuple[HookCommandRunner, ...] = ()
 
     async def close(self) -> None:
@@ -144,6 +146,7 @@ def load_hooks(
         hooks=tuple(chain.from_iterable(part.hooks for part in parts)),
         warnings=tuple(chain.from_iterable(part.warnings for part in parts)),
         inert=inert,
+        idle=tuple(chain.from_iterable(part.idle for part in parts)),
         commands=tuple(chain.from_iterable(part.commands for part in parts)),
     )
     if len(loaded.hooks) > MAX_HOOKS:
@@ -165,7 +168,10 @@ def _load(
     if reading.problems:
         raise ConfigError("\n".join(reading.problems), code="hooks")
     return LoadedHooks(
-        tuple(_with_distinct_names(hooks)), tuple(reading.warnings), commands=(commands,)
+        tuple(_with_distinct_names(hooks)),
+        tuple(reading.warnings),
+        idle=tuple(reading.idle),
+        commands=(commands,),
     )
 
 
@@ -177,6 +183,7 @@ class _Reading:
 
     def __init__(self, reach: HookAccess, pool: WorkerPool | None) -> None:
         self.warnings: list[FileWarning] = []
+        self.idle: list[str] = []
         self.problems: list[str] = []
         self._hooks: list[EventHook] = []
         self._bundled: list[tuple[str, EventHook]] = []
@@ -229,6 +236,10 @@ class _Reading:
     def _take_table(self, tree: Node, *, is_foreign: bool = False) -> None:
         parsed = parse_hook_settings(tree, self._reach, is_foreign=is_foreign)
         self._hooks += parsed.hooks
+        if is_foreign:
+            self.idle += map(str, parsed.idle)
+        else:
+            self.warnings += parsed.idle
         self.warnings += parsed.warnings
 
     def _take_main_file(self, fields: Node, data: bytes) -> None:
