@@ -17,7 +17,7 @@ from ferrule.models.client import ModelOptions
 from ferrule.permissions.approvals import ApprovalAnswer
 from ferrule.testing import RecordingApprover
 from ferrule.toolkits import BROWSE_TOOLS, COMMAND_TOOLS, FILE_TOOLS
-from ferrule.toolkits.anthropic_shapes import TOOLS
+from ferrule.toolkits.anthropic_shapes import SHAPES
 from ferrule.toolkits.commands import CommandPolicy
 
 EDITOR = "str_replace_based_edit_tool"
@@ -28,7 +28,7 @@ def make_agent(tmp_path: Path, **permissions: Any) -> Agent[Any, Any]:
     (tmp_path / "sub").mkdir(exist_ok=True)
     return Agent(
         Scripted([]),
-        [*FILE_TOOLS, *BROWSE_TOOLS, *COMMAND_TOOLS, *TOOLS],
+        [*FILE_TOOLS, *BROWSE_TOOLS, *COMMAND_TOOLS, *SHAPES],
         workspace=tmp_path,
         permissions=Permissions(**{"approver": RecordingApprover(), **permissions}),
         resources=[CommandPolicy(on_missing_protection="off", shell_allowed=True)],

@@ -142,7 +142,7 @@ def _load_shapes(shapes: str) -> tuple[tuple[Tool, ...], tuple[str, ...]]:
     if shapes == "anthropic":
         from ferrule.toolkits import anthropic_shapes
 
-        return anthropic_shapes.TOOLS, anthropic_shapes.REPLACED
+        return anthropic_shapes.SHAPES, anthropic_shapes.REPLACED
     return (), ()
 
 

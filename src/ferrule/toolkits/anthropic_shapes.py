@@ -122,7 +122,7 @@ def _read_range(given: list[int] | None) -> dict[str, int]:
     return {"line_start": first} if last == -1 else {"line_start": first, "line_end": last}
 
 
-TOOLS: tuple[Tool, ...] = (
+SHAPES: tuple[Tool, ...] = (
     replace(bash, annotations={PROVIDER_TYPE: "bash_20250124"}),
     replace(str_replace_based_edit_tool, annotations={PROVIDER_TYPE: "text_editor_20250728"}),
 )
