@@ -110,7 +110,7 @@ def test_the_model_gets_one_tool_per_job_unless_more_are_asked_for(
         ({"model": "openai:gpt-5.2", "tools__profile": "all"}, False),
         ({"model": "openai:gpt-5.2", "tools__required": ("edit_file",)}, False),
     ],
-    ids=["openai", "gateway", "anthropic", "another", "all", "named"],
+    ids=["openai", "gateway", "ollama", "another", "all", "named"],
 )
 def test_a_model_gets_the_shape_of_edits_that_it_was_trained_on(
     assembled: Callable[..., Assembly], options: dict[str, Any], shaped: bool
@@ -145,7 +145,7 @@ def test_claude_gets_its_shell_and_its_editor(
 def test_the_shapes_can_be_set(
     assembled: Callable[..., Assembly], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("FERRULE_TOOLS_SHAPES", "openai")
+    monkeypatch.setenv("FERRULE_TOOLS_SHAPES", "gpt")
     assert "apply_patch" in _offered(assembled())
     monkeypatch.setenv("FERRULE_TOOLS_SHAPES", "own")
     assert "apply_patch" not in _offered(assembled(model="openai:gpt-5.2"))

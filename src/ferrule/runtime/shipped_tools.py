@@ -102,9 +102,9 @@ def choose_shapes(chosen: str, model: str) -> str:
 
 
 _FAMILIES = {
-    "openai": re.compile(r"gpt-|codex|o\d"),
+    "gpt": re.compile(r"gpt-|codex|o\d"),
     # The tool types are those of Claude 4 and later.
-    "anthropic": re.compile(r"(?:[\w.]*anthropic\.)?claude-[a-z]+-(?:[4-9]|\d\d)(?:\D|$)"),
+    "claude": re.compile(r"(?:[\w.]*anthropic\.)?claude-[a-z]+-(?:[4-9]|\d\d)(?:\D|$)"),
 }
 
 
@@ -114,7 +114,7 @@ _SHAPES = ("apply_patch", "bash", "str_replace_based_edit_tool")
 def apply_shapes(tools: Sequence[Tool], shapes: str) -> list[Tool]:
     """Return the tools in the shapes that a family of models was trained on.
 
-    `openai`: `apply_patch` takes the place of `edit_file`. `anthropic`: `bash` and an editor take
+    `gpt`: `apply_patch` takes the place of `edit_file`. `claude`: `bash` and an editor take
     that of five tools. Those are kept from the model and do the work. If a file has put another
     tool in the place of one, or has one of these names, the tools stay as they are.
     """
@@ -135,11 +135,11 @@ def apply_shapes(tools: Sequence[Tool], shapes: str) -> list[Tool]:
 
 def _load_shapes(shapes: str) -> tuple[tuple[Tool, ...], tuple[str, ...]]:
     """Return the tools of a family, and the names of those whose place they take."""
-    if shapes == "openai":
+    if shapes == "gpt":
         from ferrule.toolkits.files.patch_tool import apply_patch
 
         return (apply_patch,), ("edit_file",)
-    if shapes == "anthropic":
+    if shapes == "claude":
         from ferrule.toolkits import anthropic_shapes
 
         return anthropic_shapes.SHAPES, anthropic_shapes.REPLACED

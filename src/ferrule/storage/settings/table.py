@@ -312,11 +312,11 @@ SETTINGS: tuple[Setting, ...] = (
         key="tools.shapes",
         kind="choice",
         default="auto",
-        choices=("auto", "own", "openai", "anthropic"),
+        choices=("auto", "own", "gpt", "claude"),
         short=(
-            "The shapes of the tools of `coding`: Ferrule's `own`, or those that `openai` "
-            "(`apply_patch`) or `anthropic` (`bash`, a text editor) trained its models on. `auto`: "
-            "by model."
+            "The shapes of the tools of `coding`: Ferrule's `own`, or those that models "
+            "called `gpt` (`apply_patch`) or `claude` (`bash`, a text editor) were trained on. "
+            "`auto`: by model."
         ),
     ),
     Setting(
