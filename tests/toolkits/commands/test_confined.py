@@ -71,7 +71,7 @@ async def test_a_shell_runs_by_default_where_the_sandbox_enforces_what_is_requir
         )
 
     if offered(world.folder):
-        assert await answer(policy) == "b\n2\n"
+        assert await answer(policy) == "b\n2\n[the next command starts in `sub`]"
         assert (world.folder / "sub/n").read_text() == "2\n"
     for without in (
         replace(policy, shell_allowed=False),
