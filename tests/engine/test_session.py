@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import threading
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -20,6 +22,7 @@ from ferrule import (
     Scripted,
     SessionNotFound,
     TextDelta,
+    ToolCalling,
     tool,
 )
 from ferrule.core.errors import RunCancelled
@@ -420,22 +423,48 @@ async def test_reads_run_together_and_answer_in_the_models_order() -> None:
     assert [r.data for r in result.results] == ["n0", "n1", "n2", "n3", "n4"]
 
 
-@pytest.mark.proves("parallel.writes-in-order")
-async def test_undeclared_tools_never_overlap() -> None:
-    inside = most = 0
+@pytest.mark.proves("parallel.undeclared-together")
+@pytest.mark.parametrize("is_async", [True, False])
+async def test_plain_functions_that_declare_nothing_run_together(is_async: bool) -> None:
+    # Each waits for all others: one by one none would ever end.
+    meeting = threading.Barrier(32)
 
-    @tool
+    def meet(n: int) -> int:
+        """Meet the others."""
+        meeting.wait(10)
+        return n
+
+    async def meet_on_the_loop(n: int) -> int:
+        """Meet the others."""
+        await asyncio.to_thread(meeting.wait, 10)
+        return n
+
+    asyncio.get_running_loop().set_default_executor(ThreadPoolExecutor(32))
+    given = tool(meet_on_the_loop if is_async else meet, name="meet")
+    steps = [calls(*(("meet", {"n": n}) for n in range(32))), says("ok")]
+    result = await agent(steps, [given], limits=Limits(max_calls_per_turn=32)).run("go")
+    assert [r.data for r in result.results] == list(range(32))
+
+
+@pytest.mark.proves("parallel.run-one-by-one")
+async def test_a_run_can_be_told_to_take_calls_one_by_one() -> None:
+    inside = most = 0
+    order: list[int] = []
+
+    @tool(side_effect="none")
     async def alone(n: int) -> str:
         """Be alone."""
         nonlocal inside, most
         inside += 1
         most = max(most, inside)
+        order.append(n)
         await asyncio.sleep(0)
         inside -= 1
         return str(n)
 
-    await agent([calls(*(("alone", {"n": n}) for n in range(4))), says("ok")], [alone]).run("go")
-    assert most == 1
+    steps = [calls(*(("alone", {"n": n}) for n in range(4))), says("ok")]
+    await agent(steps, [alone], tool_calling=ToolCalling(parallel=False)).run("go")
+    assert (most, order) == (1, [0, 1, 2, 3])
 
 
 @pytest.mark.proves("results.envelope")

@@ -499,13 +499,13 @@ def test_a_command_given_as_a_list_is_one_subject() -> None:
 
 
 @pytest.mark.proves("tools.undeclared-effect")
-def test_a_tool_that_declares_nothing_runs_unasked_alone_and_once() -> None:
+def test_a_tool_that_declares_nothing_runs_unasked_beside_others_and_once() -> None:
     @tool
     def mystery() -> str:
         return ""
 
     assert (mystery.side_effect, mystery.risk) == (SideEffect.UNDECLARED, Risk.SAFE)
-    assert mystery.access({}) == EVERYTHING
+    assert mystery.access({}) == Access()
     assert mystery.reliability.total_attempts(mystery.is_repeatable) == 1
 
 

@@ -157,7 +157,7 @@ def _overlap(one: str, other: str) -> bool:
 
 
 EVERYTHING = Access(reads=(), writes=("",))
-"""Conflicts with every call that touches anything: for commands, network, undeclared tools."""
+"""Conflicts with every call that touches anything: for commands and the network."""
 
 EXCLUSIVE = Access(reads=("",), writes=("",))
 """Conflicts with every call, also with one that touches nothing: for `parallel=False`."""

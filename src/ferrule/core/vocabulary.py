@@ -11,7 +11,7 @@ from typing import Literal
 
 
 class SideEffect(StrEnum):
-    """What a tool does to the world. `UNDECLARED` counts as the worst for retries and order."""
+    """What a tool does to the world. `UNDECLARED` is never retried."""
 
     NONE = "none"
     READ = "read"

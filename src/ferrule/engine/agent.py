@@ -214,6 +214,7 @@ class Agent(Generic[DepsT, OutputT]):
         self.limits = limits or Limits()
         self.results: ResultForm = tool_calling.results
         self.fallback = tool_calling.fallback
+        self.parallel = tool_calling.parallel
         first, fallbacks = split_models(model)
         self.connection = ModelConnection(
             first, host.connect, model_options or ModelOptions(), tool_calling.mode, fallbacks

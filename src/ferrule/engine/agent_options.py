@@ -79,6 +79,7 @@ class ToolCalling:
         fallback: Whether a mode that the model cannot use falls to the next one.
         results: `value` shows the model a successful result's value; `envelope` the whole result
             object always.
+        parallel: Whether calls of a turn may run together. False: one by one, in the model's order.
         search: How deferred tools are found (`tools.search.options`). None: searched for if there
             are any. False: tools are not deferred.
     """
@@ -86,6 +87,7 @@ class ToolCalling:
     mode: ToolModeOption = "auto"
     fallback: bool = True
     results: ResultForm = "value"
+    parallel: bool = True
     search: tool_ranking.ToolSearch | Mapping[str, Any] | str | bool | None = None
 
     def __post_init__(self) -> None:

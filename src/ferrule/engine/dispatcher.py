@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from ferrule.core.calls import ErrorType, ToolCall, ToolResult
 from ferrule.core.errors import FerruleError, JournalError, ToolFailed
-from ferrule.core.events import CallEvaluated, CallHooked
+from ferrule.core.events import EXCLUSIVE, CallEvaluated, CallHooked
 from ferrule.core.limits import OUTPUT_CAP
 from ferrule.core.value_class import frozen
 from ferrule.permissions.rule_evaluation import Decision, PermissionGate, digest_arguments
@@ -108,6 +108,8 @@ class Dispatcher:
         self.artifact_intake = artifact_intake
         self.file_copies: FileCopies | None = None
         """Keeps copies of files before a call overwrites them."""
+        self.parallel = True
+        """Whether calls of a turn may run together."""
         self.tool_discovery = model_calls.discovery
         self._is_by_model = model_calls.is_by_model
         self._handler_cap = self._cap
@@ -183,7 +185,7 @@ class Dispatcher:
             digest_arguments(tool.full_name, checked.values) if needs_digest else "",
             tool.side_effect,
             tool.risk,
-            tool.access(checked.values),
+            tool.access(checked.values) if self.parallel else EXCLUSIVE,
             tool.polls,
             None,
             decision.layer,

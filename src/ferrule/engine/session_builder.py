@@ -43,6 +43,7 @@ class SessionSource(Protocol):
     offered_tools: OfferedTools
     connection: ModelConnection
     fallback: bool
+    parallel: bool
     limits: Limits
     workspace: Workspace | None
     approver: Approver
@@ -112,6 +113,7 @@ def build_session(
         artifact_intake=_artifact_intake(agent),
         model_calls=ModelCalls(partial(_is_call_of_model, machine), discovery),
     )
+    dispatcher.parallel = agent.parallel
     if agent.artifacts is not None and agent.workspace is not None:
         from .rewind.file_copies import FileCopies
 

@@ -305,6 +305,7 @@ def assemble(  # noqa: PLR0913  what interfaces differ in, each by name
             mode=_tool_mode(for_model),
             fallback=settings["tools.fallback"],
             results=cast("ResultForm", for_model.results),
+            parallel=settings["tools.parallel"],
             search=tool_search_option(settings, catalog),
         ),
         model_options=_model_options(settings, settings.model, for_model),

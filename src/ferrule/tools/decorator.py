@@ -75,9 +75,11 @@ def tool(
     model; `Context[Shop]` asks for dependencies of that type (`Agent(deps_type=...)`). The return
     type becomes the output schema.
 
-    A tool that declares no side effect runs without approval (you handed it over), but alone in its
-    turn, and is never retried. `write`, `execute` and `external` need an approval unless `risk`
-    says otherwise; calls of tools with `none` or `read` may run together and be retried.
+    A tool that declares no side effect runs without approval (you handed it over), together with
+    other calls of its turn, and is never retried. `write`, `execute` and `external` need an
+    approval unless `risk` says otherwise, and keep the order of the calls; calls of tools with
+    `none` or `read` run together and may be retried. `parallel=False` keeps a tool's calls from
+    running beside any other.
 
     With `defer_loading` a model learns about the tool from a search (`Agent(tool_search=...)`).
     `impossible` takes the checked values and returns why they can never work; such a call is

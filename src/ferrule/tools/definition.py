@@ -230,18 +230,23 @@ class Tool:
         return tuple(found)
 
     def access(self, values: Mapping[str, Any]) -> Access:
-        """Return which other calls of the turn this one must not overlap with."""
+        """Return which other calls of the turn this one must not overlap with.
+
+        A tool that declares nothing overlaps with all but those that touch the same paths.
+        """
         if not self.parallel:
             return EXCLUSIVE
         if self.side_effect is SideEffect.NONE:
             return Access()
-        if self.side_effect not in (SideEffect.READ, SideEffect.WRITE):
+        if self.side_effect in (SideEffect.EXECUTE, SideEffect.EXTERNAL):
             return EVERYTHING
         subjects = self.subjects(values)
         paths = {
             kind: tuple(_path_prefix(subject.value) for subject in subjects if subject.kind == kind)
             for kind in ("read", "write")
         }
+        if self.side_effect is SideEffect.UNDECLARED:
+            return Access(reads=paths["read"], writes=paths["write"])
         if self.side_effect is SideEffect.READ:
             return Access(reads=paths["read"] or ("",))
         return Access(reads=paths["read"], writes=paths["write"] or ("",))

@@ -20,7 +20,7 @@ from ferrule.extensions.starlark.pool import WorkerPool, background_pool, shared
 from ferrule.extensions.starlark.script import Script, ScriptLimits
 from ferrule.tools.context import PROGRESS_TOPIC, Context, is_context
 from ferrule.tools.define import define_tool
-from ferrule.tools.definition import Tool
+from ferrule.tools.definition import SideEffect, Tool
 from ferrule.tools.launch import Launch
 from ferrule.tools.parameters import find_context_parameter
 from ferrule.tools.reliability import RETRIED_CLASSES, Reliability
@@ -83,6 +83,8 @@ def make_tool(
         made,
         context_parameter=CONTEXT,
         reliability=_reliability(file),
+        # A script may call tools that write: unless its file says what it does, it runs alone.
+        parallel=file.side_effect is not SideEffect.UNDECLARED,
         source=f"file {file.file}",
         annotations={"async": True} if file.is_async else {},
     )

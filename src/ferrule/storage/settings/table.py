@@ -347,6 +347,15 @@ SETTINGS: tuple[Setting, ...] = (
         ),
     ),
     Setting(
+        key="tools.parallel",
+        kind="flag",
+        default=True,
+        short=(
+            "Calls of one answer may run together where what they declare allows it; `false`: one "
+            "by one, in the model's order."
+        ),
+    ),
+    Setting(
         key="tools.join",
         kind="text",
         default="all",
