@@ -15,7 +15,7 @@ export PIP_ROOT_USER_ACTION := ignore
 export PYTHONDONTWRITEBYTECODE :=
 
 .DEFAULT_GOAL := help
-.PHONY: help venv demo shape test lint types unit promises bench bench-peers bus soak attacks streams crash replays scale subscribers files docs screens readme site eval mcp-servers portable foreign edits faults outputs coming-from first-hour clean options ordinary options-oracle marks mutants fuzz
+.PHONY: help venv demo shape test lint types unit promises bench bench-peers bus soak attacks streams crash replays scale subscribers files docs screens readme site eval mcp-servers portable foreign edits faults outputs tokens coming-from first-hour clean options ordinary options-oracle marks mutants fuzz
 
 help: ## what can be made
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 14
@@ -153,6 +153,9 @@ coming-from: $(READY) ## the programs for other libraries that pages show, each 
 
 outputs: $(READY) ## typed answers under poor manners: 40 types, 4 modes, streamed or not; no wrong value
 	PYTHONPATH=evals $(BIN)/python -m outputs
+
+tokens: $(READY) ## what costs tokens: system text and tools of each profile, and outputs of programs before and after
+	$(BIN)/python evals/tokens.py
 
 mutants: $(READY) ## breaks code that promises rest on, and runs the tests that prove them: 400 breakages (ARGS="--count 40 --seed 7")
 	PYTHONPATH=evals nice $(BIN)/python -m mutants $(ARGS)

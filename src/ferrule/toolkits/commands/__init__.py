@@ -6,6 +6,8 @@
     runner              from a call to a running command, with every check in order
     request, plan, policy, verdict                     the checks
     output_folding      an output as a terminal leaves it: progress, colours, repetitions
+    output_reduction    test runners, compilers and installers, reduced to failures and summaries
+    output_families     what of their outputs is noise, and what is not
     shell_state         the folder and variables that one command leaves to the next
     session_commands, outputs, output_folder, record   running commands, their output and records
     capture, pipelines, output_copies                  keeping the output that a filter hides

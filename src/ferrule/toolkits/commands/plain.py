@@ -13,9 +13,11 @@ from dataclasses import replace
 from typing import Annotated, Any
 
 from ferrule.core.calls import ErrorType
-from ferrule.core.errors import RetryCall, ToolFailed
+from ferrule.core.errors import FerruleError, RetryCall, ToolFailed
 from ferrule.engine.available_tools import AvailableTools
+from ferrule.engine.threads import run_blocking
 from ferrule.permissions.command_variables import is_harmless
+from ferrule.storage.artifacts.store import Artifact, RunArtifacts, Scope
 from ferrule.toolkits.files.patch_tool import find_command_patch, run_patch
 from ferrule.tools.context import Context
 from ferrule.tools.decorator import tool
@@ -23,6 +25,7 @@ from ferrule.tools.definition import COMMAND, READS
 from ferrule.tools.result_facts import store_facts
 
 from .output_folding import fold_output
+from .output_reduction import reduce_output
 from .plan import CommandPlan
 from .policy import MAX_TIMEOUT, CommandOptions, CommandPolicy
 from .record import format_output, list_notices, make_result_facts
@@ -202,7 +205,7 @@ async def run_command(
         handle.hints.append(note)
     try:
         # Scripts run lists of words, and get each byte of the output.
-        return _answer(handle, context, fold=isinstance(command, str))
+        return await _answer(handle, context, fold=isinstance(command, str))
     finally:
         _follow_folder(context)
         # The files have the output; a session of many commands must not hold all of it in memory.
@@ -210,12 +213,40 @@ async def run_command(
             handle.outputs.shrink(_PLAIN.max_inline_bytes)
 
 
-def _answer(handle: CommandHandle, context: Context, *, fold: bool) -> str:
-    text = handle.outputs.combined.text()
-    store_facts(context, make_result_facts(handle, text))
-    text, left_out = fold_output(text) if fold else (text, "")
+async def _shorten(text: str, handle: CommandHandle, context: Context) -> str:
+    """Fold an output and reduce it to failures, with hints that say what went and where it is."""
+    folded, left_out = fold_output(text)
     if left_out:
         handle.hints.append(f"{left_out}; `> FILE` keeps an output whole")
+    artifacts = context.resources.get(RunArtifacts)
+    # Without tools that read artifacts, the model could not get back what was left out.
+    if not isinstance(artifacts, RunArtifacts) or artifacts.threshold is None:
+        return folded
+    reduced = reduce_output(folded)
+    if reduced is None:
+        return folded
+    try:
+        kept = await run_blocking(lambda: _store_whole(text, artifacts, context))
+    except (OSError, FerruleError):
+        return folded
+    handle.hints.append(
+        f"{reduced.left_out}; the whole: `artifact_read` with ref={kept.reference}, "
+        'e.g. mode="grep"'
+    )
+    return reduced.text
+
+
+def _store_whole(text: str, artifacts: RunArtifacts, context: Context) -> Artifact:
+    # Hooks have not seen it yet: they see each part of it that `artifact_read` returns.
+    scope = Scope.from_identity(context.identity)
+    data = text.encode("utf-8", "replace")
+    return artifacts.store.put(scope, [data], tool=run_command.full_name)
+
+
+async def _answer(handle: CommandHandle, context: Context, *, fold: bool) -> str:
+    text = handle.outputs.combined.text()
+    store_facts(context, make_result_facts(handle, text))
+    text = await _shorten(text, handle, context) if fold else text
     if handle.status != "timed_out":
         return format_output(handle, text)
     tail = text[-_TAIL_ON_TIMEOUT:]

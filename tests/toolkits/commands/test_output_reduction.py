@@ -1,0 +1,180 @@
+"""What a reader must still find in real outputs of test runners, compilers and installers.
+
+The outputs in `outputs/` were written by the real programs; paths of the machine are replaced.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ferrule.core.identity import Identity
+from ferrule.permissions.filesystem.workspace import Workspace
+from ferrule.permissions.safe_mode import SafeMode
+from ferrule.sandbox.sandbox import Sandbox, unconfined_sandbox
+from ferrule.storage.artifacts.store import RunArtifacts, Scope
+from ferrule.storage.locations import create_artifact_store
+from ferrule.toolkits.commands import CommandPolicy, run_command
+from ferrule.toolkits.commands.output_folding import fold_output
+from ferrule.toolkits.commands.output_reduction import MAX_LINE, MAX_REDUCED, reduce_output
+from ferrule.tools.context import Context
+
+OUTPUTS = Path(__file__).parent / "outputs"
+
+CASES: dict[str, tuple[float, dict[str, int]]] = {
+    # name: at most this part of it is left; each pattern fits that often, and all of it stays
+    "pytest_verbose": (
+        0.2,
+        {
+            r"^E .*": 871,
+            r"^\S+:\d+: [A-Z]\w+$": 331,
+            r"^=+ (330 failed, 90 passed, 1 skipped, .*) =+$": 1,
+            r"test_price\[\d+\](?= FAILED)": 330,
+        },
+    ),
+    "pytest_short": (
+        0.7,
+        {r"^E .*": 166, r"^\S+:\d+: in \w+": 60, r"^\d+ failed, .* in .*": 1},
+    ),
+    "pytest_collection": (1, {r"^E .*": 1, r"^ERROR .*": 1}),
+    "unittest": (
+        0.3,
+        {r"^(?:FAIL|ERROR): .*": 9, r"^\w+Error: .*": 9, r'^  File ".*': 9, r"^(Ran|FAILED) .*": 2},
+    ),
+    "jest": (
+        0.4,
+        {r"● .*": 18, r"(Expected|Received): \d+": 34, r"at Object\.toBe .*": 17, r"^Tests: .*": 1},
+    ),
+    "vitest": (
+        0.4,
+        {r"^ FAIL .*": 18, r"^\w+Error: .*": 18, r"❯ vt.*:\d+:\d+": 18, r"^ +Tests .*": 1},
+    ),
+    "go_test": (0.3, {r"cart_test\.go:3: .*": 11, r"--- FAIL: .*": 13, r"^panic: .*": 1, r"^FAIL.*": 2}),
+    "cargo_test": (
+        0.6,
+        {r"^---- .* ----": 9, r"panicked at .*": 9, r"(left|right): .*": 18, r"test result: .*": 1},
+    ),
+    "cargo_build": (1, {r"^error.*": 3, r"--> .*": 2, r"expected .*": 2}),
+    "ruff": (0.4, {r"^[A-Z]+\d+ .*": 251, r"--> .*": 251, r"^Found \d+ errors\.": 1}),
+    "mypy": (1, {r".*: error: .*": 123, r"^Found .*": 1}),
+    "pyright": (1, {r".* - error: .*": 123, r"^\d+ errors, .*": 1}),
+    "tsc_pretty": (0.5, {r"\S+:\d+:\d+ - error TS\d+: .*": 80, r"^Found 80 errors": 1}),
+    "gcc": (0.6, {r"^\S+:\d+:\d+: (?:error|warning): .*": 60}),
+    "gxx": (0.7, {r"^\S+:\d+:\d+: (?:error|warning): .*": 26, r"^\S+:\d+:\d+: note: .*": 1}),
+    "make": (0.4, {r"^\S+:\d+:\d+: error: .*": 15, r"^make: \*\*\* .*": 1, r"^cc .* bad\.o$": 1}),
+    "pip": (0.75, {r"^Successfully installed .*": 1}),
+    "pip_fail": (1, {r"^ERROR: .*": 2}),
+    "npm": (0.1, {r"^added \d+ packages.*": 1}),
+    "npm_fail": (1, {r"^npm error .*": 4}),
+    "webpack": (1, {r"^ERROR in .*": 1, r"^Module parse failed.*": 1, r"compiled with 1 error": 1}),
+}  # fmt: skip
+
+
+def squeeze(text: str) -> str:
+    return re.sub(r"[ \t]+", " ", text)
+
+
+def shorten(name: str) -> tuple[str, str]:
+    folded = fold_output((OUTPUTS / f"{name}.txt").read_text())[0]
+    reduced = reduce_output(folded)
+    return folded, folded if reduced is None else reduced.text
+
+
+@pytest.mark.proves("command.output-reduced")
+@pytest.mark.parametrize("name", CASES)
+def test_messages_places_and_counts_of_failures_stay(name: str) -> None:
+    whole, short = shorten(name)
+    most, wanted = CASES[name]
+    assert len(short) <= len(whole) * most
+    found = squeeze(short)
+    for pattern, least in wanted.items():
+        fits = Counter(
+            squeeze(fit.group(0)).strip() for fit in re.finditer(pattern, whole, re.MULTILINE)
+        )
+        assert fits.total() >= least, pattern
+        assert {fit: number for fit, number in fits.items() if found.count(fit) < number} == {}
+
+
+def test_every_output_has_a_case() -> None:
+    assert {path.stem for path in OUTPUTS.iterdir()} == set(CASES)
+
+
+@pytest.mark.proves("command.output-reduced")
+@pytest.mark.parametrize(
+    "text",
+    [
+        "\n".join(f"row {number} PASSED" for number in range(1000)),
+        "\n".join(f"def test_{number}(): ...  # FAILED" for number in range(1000)),
+        "\n".join(f"test item_{number} ... ok" for number in range(1000)),
+        "Ran 3 tests in 0.1s\nOK\n",
+    ],
+)
+def test_what_no_family_has_written_stays_as_it_is(text: str) -> None:
+    assert reduce_output(text) is None
+
+
+def test_a_failure_without_a_known_message_stays_whole() -> None:
+    blocks = [
+        f"____ test_{number} ____\nown report of {number}\n  odd words {number}\n" + "x = 1\n" * 20
+        for number in range(30)
+    ]
+    text = "=== FAILURES ===\n" + "".join(blocks) + "=== 30 failed in 0.1s ===\n"
+    reduced = reduce_output(text)
+    assert reduced is None or all(f"odd words {number}\n" in reduced.text for number in range(30))
+
+
+def test_a_long_line_is_cut_in_the_middle_with_its_length() -> None:
+    reduced = reduce_output("a" * 50_000 + "end\nnext\n")
+    assert reduced is not None
+    first, second, _ = reduced.text.split("\n")
+    assert len(first) < MAX_LINE + 60
+    assert first.endswith("end")
+    assert f"{50_003 - MAX_LINE} of 50003 characters" in first
+    assert second == "next"
+
+
+def test_thousands_of_failures_leave_beginning_and_summary() -> None:
+    block = "___ test_{0} ___\n\n    source\nE   AssertionError: number {0}\n\nt.py:{0}: AssertionError\n"
+    text = "=== FAILURES ===\n" + "".join(block.format(number) for number in range(5000))
+    reduced = reduce_output(text + "=== 5000 failed in 9.1s ===\n")
+    assert reduced is not None
+    assert len(reduced.text) <= MAX_REDUCED + 100
+    assert reduced.text.endswith("=== 5000 failed in 9.1s ===\n")
+    assert "lines in the middle" in reduced.left_out
+
+
+@pytest.mark.proves("command.output-reduced")
+def test_the_whole_is_kept_and_named_and_scripts_get_everything(tmp_path: Path) -> None:
+    store = create_artifact_store(tmp_path / "artifacts")
+    (tmp_path / "work").mkdir()
+    whole = (OUTPUTS / "unittest.txt").read_text()
+    (tmp_path / "work/log").write_text(whole)
+    identity = Identity("t", "u", "s", "r")
+    resources: dict[type, Any] = {
+        Sandbox: unconfined_sandbox(),
+        Workspace: Workspace(tmp_path / "work"),
+        RunArtifacts: RunArtifacts(store),
+        CommandPolicy: CommandPolicy(shell_allowed=True, safe_mode=SafeMode(on=False)),
+    }
+
+    def run(command: object) -> str:
+        context = Context(identity, "call_1", resources=resources)
+        values = run_command.arguments.check({"command": command}).values
+        return asyncio.run(run_command.handler(**values, context=context))
+
+    answer = run("cat log; exit 3")
+    assert len(answer) < len(whole) / 3
+    assert "exit status 3" in answer
+    named = re.search(r"ref=(art-\S+),", answer)
+    assert named is not None
+    kept = store.read(Scope.from_identity(identity), named.group(1), 0, 10**6)
+    assert kept.decode() == whole
+    assert run(["cat", "log"]) == whole
+    # Without tools that read artifacts nothing could be had back.
+    resources[RunArtifacts] = RunArtifacts(store, None)
+    assert whole in run("cat log")
