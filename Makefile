@@ -16,6 +16,7 @@ export PYTHONDONTWRITEBYTECODE :=
 
 .DEFAULT_GOAL := help
 .PHONY: help venv demo shape test lint types unit promises bench bench-peers bus soak attacks streams crash replays scale subscribers files docs screens readme site eval mcp-servers portable foreign edits faults outputs tokens coming-from first-hour clean options ordinary options-oracle marks mutants fuzz
+.PHONY: help venv demo shape test lint types unit promises bench bench-peers bus soak attacks streams crash replays scale subscribers files docs screens readme site eval eval-small mcp-servers portable foreign edits faults outputs coming-from first-hour clean options ordinary options-oracle marks mutants fuzz
 
 help: ## what can be made
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 14
@@ -138,6 +139,10 @@ foreign: $(READY) ## published hooks, skills and OpenAPI documents as they are, 
 
 eval: $(READY) ## how well models call tools
 	$(BIN)/python evals/run.py
+
+eval-small: $(READY) ## what a small model does where no tool is needed, no change was asked for, or two steps were
+	$(BIN)/python evals/small.py --half both $(ARGS)
+	$(BIN)/python evals/small.py --half both --no-model $(ARGS)
 
 edits: $(READY) ## real changes as edits, with the mistakes that models make: landed right, refused with the place shown, landed wrong (must be 0)
 	PYTHONPATH=evals $(BIN)/python -m edits $(ARGS)

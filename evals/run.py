@@ -36,7 +36,15 @@ from ferrule.models.registry import create_model_client
 from ferrule.models.tool_modes.selection import open_exchange
 
 HERE = Path(__file__).parent
-TOOLKITS = ("files", "browse", "search", "commands", "git", "tasks", "clock")
+TOOLKITS = (
+    "files.tools",
+    "files.browse",
+    "search.search_files",
+    "commands",
+    "git.command",
+    "tasks",
+    "clock",
+)
 SYSTEM = "You are a careful assistant."
 
 
@@ -73,6 +81,7 @@ def specs(*, examples: bool) -> list[ToolSpec]:
             t.description,
             t.schema_json(),
             t.examples if examples else (),
+            side_effect=t.declared_side_effect,
         )
         for t in sorted(tools, key=lambda t: t.full_name)
     ]

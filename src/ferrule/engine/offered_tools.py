@@ -99,6 +99,7 @@ class OfferedTools:
                 tool.schema_json(),
                 tool.examples,
                 provider_type=str(tool.annotations.get(PROVIDER_TYPE, "")),
+                side_effect=tool.declared_side_effect,
             )
             for tool in self.catalog
             if tool.source != SEARCH_TOOLS_SOURCE and self.is_usable(tool)

@@ -43,7 +43,8 @@ class ToolSpec:
     the tool (`Capabilities.tool_search`). Other clients send a deferred tool like any other, so the
     caller leaves it out for them. `namespace` is the group under which such a provider shows
     deferred tools, or "". `provider_type` is the type that a provider's API has for this tool; its
-    client sends that in place of the schema.
+    client sends that in place of the schema. `side_effect` is what the tool declares (`none`,
+    `read`, `write`, `execute`, `external`), or "" if it declares nothing; no request contains it.
     """
 
     name: str
@@ -54,6 +55,7 @@ class ToolSpec:
     deferred: bool = False
     namespace: str = ""
     provider_type: str = ""
+    side_effect: str = ""
 
     @property
     def argument_examples(self) -> tuple[Mapping[str, Any], ...]:

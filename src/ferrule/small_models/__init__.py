@@ -5,6 +5,8 @@ A plug-in: nothing imports this package. The row of a provider in `models.regist
 
     exchange           a conversation with a small model: the `Exchange` that takes these steps
     tool_choice        which tool a request is for
+    abstention         whether any tool is called for, and how many requests a message makes
+    action_check       whether a request asks for a change; its words are in `actions.yaml`
     argument_filling   fills the arguments of a chosen tool, slot by slot
     slots              parameters, and what their schemas say of what may fill them
     request            a person's request, cut into pieces, and which of them are taken

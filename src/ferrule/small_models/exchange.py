@@ -2,16 +2,19 @@
 
     what the model is asked        how it answers
     a message, with tools          with a call, chosen by `tool_choice` and filled by
-                                   `argument_filling`; in words only if the message is small talk by
-                                   a wide margin
+                                   `argument_filling`; in words if no tool is called for by enough
+                                   of a margin (`abstention`). A tool that changes something is
+                                   called only if the message orders it (`action_check`); if it is
+                                   ordered and unclear, the person is asked
+    results, and the message said  with the next call, up to `MAX_CALLS`: a message is cut where one
+    more                           order ends and the next begins (`abstention.split_request`)
     tool results                   with the model's own words, bounded, if they say something that
                                    stands in the results. The results themselves follow, so that the
                                    answer holds the fact whatever the words are. A failure is
                                    reported as it is: a small model would call it a success
     no tools, or a schema          as the model does by itself
 
-So a run is one call and one answer, which is what a model of this size can be trusted with. Those
-who need several steps ask several times, or use a larger model.
+No call depends on what a result says: whoever needs that uses a larger model.
 
 Context windows are small too: the conversation before is cut to `MAX_REMEMBERED` characters, a
 result to `MAX_READ`.
@@ -41,6 +44,8 @@ from ferrule.models.tool_modes.plain_history import render_results
 from ferrule.models.tool_modes.text import parameter_schema
 from ferrule.tools.word_stems import content_stems
 
+from .abstention import is_called_for, split_request
+from .action_check import find_order_for, find_problem, may_change
 from .argument_filling import ArgumentFiller
 from .request import Request
 from .slots import read_slots
@@ -55,11 +60,8 @@ MAX_SHOWN = 2000
 MAX_REMEMBERED = 3000
 """Characters of the conversation before."""
 
-MIN_TALK_SCORE = 0.5
-"""Score that small talk must reach for an answer in words instead of a call."""
-
-MAX_TOOL_SCORE = 0.2
-"""Score that no tool may exceed for an answer in words instead of a call."""
+MAX_CALLS = 3
+"""Calls for one message."""
 
 MAX_LEARNED = 8
 """Sets of tools that are remembered for a model client."""
@@ -127,6 +129,9 @@ class SmallModelExchange:
             max_tokens=options.max_tokens or 160,
         )
         self._chooser = ToolChooser([_offer(spec) for spec in tools])
+        self._parts: list[str] = []
+        self._calls_made = 0
+        self._question = ""
 
     async def ask(
         self,
@@ -140,32 +145,65 @@ class SmallModelExchange:
         last = history[-1] if history else UserMessage("")
         may_call = tools and schema is None and bool(self._specs)
         if may_call and isinstance(last, UserMessage):
-            call = await self._choose_call(last.text, sink)
+            self._parts = split_request(last.text)
+            self._calls_made = 0
+            self._question = ""
+        if may_call and (isinstance(last, UserMessage) or _has_succeeded(last)):
+            call = await self._next_call(sink)
             if call:
                 return ModelAnswered("", (call,), stop="calls", tool_mode="constrained")
+            if self._question and isinstance(last, UserMessage):
+                return _ask_back(self._question, sink)
         if schema is None and isinstance(last, ToolMessage):
             return await self._report_results(history, sink)
         return await self._answer_in_words(history, schema, sink)
 
+    async def _next_call(self, sink: Sink | None) -> ToolCall | None:
+        """Return the call for the next part of the message; None if no part is left that needs one.
+
+        A part that names no path and speaks of `it` is about the path that was named before.
+        """
+        while self._parts and self._calls_made < MAX_CALLS:
+            part = self._parts.pop(0)
+            call = await self._choose_call(part, sink)
+            if call is not None:
+                self._calls_made += 1
+                return call
+        return None
+
     async def _choose_call(self, text: str, sink: Sink | None) -> ToolCall | None:
-        """Return the call that a message asks for; None if it asks for words."""
+        """Return the call that a request asks for; None if it asks for words.
+
+        A tool that changes something, and is not asked for, is passed over.
+        """
         request = Request(text)
         if not self._chooser.is_ready:
             await self._prepare_chooser(sink)
         vectors = await self._client.embed([request_prompt(text)])
         ranked = self._chooser.rank(request, vectors[0])
         talk = next(score for score, offer in ranked if offer is None)
-        best, chosen = next((score, offer) for score, offer in ranked if offer is not None)
-        has_only_words = all(atom.kind == "word" for atom in request.atoms)
-        if has_only_words and talk >= MIN_TALK_SCORE and best <= MAX_TOOL_SCORE:
-            return None
-        spec = self._specs[chosen.name]
+        for score, offer in ranked:
+            if offer is None:
+                continue
+            spec = self._specs[offer.name]
+            changes = may_change(spec)
+            if changes and find_order_for(spec, request) is None:
+                continue
+            if not changes and not is_called_for(request, offer, score, talk):
+                return None
+            arguments = await self._fill_arguments(spec, text)
+            problem = find_problem(spec, offer.slots, arguments, request) if changes else ""
+            if not problem:
+                return ToolCall("", spec.name, encode_json(arguments))
+            self._question = self._question or f"I did not call `{spec.name}`: {problem}."
+        return None
+
+    async def _fill_arguments(self, spec: ToolSpec, text: str) -> dict[str, Any]:
         schema = parameter_schema(spec)
         filling = ArgumentFiller(
             self._client, spec.api_name, spec.description, schema, _example_arguments(spec)
         )
-        arguments = _drop_refused(await filling.fill(text), schema)
-        return ToolCall("", spec.name, encode_json(arguments))
+        return _drop_refused(await filling.fill(text), schema)
 
     async def _prepare_chooser(self, sink: Sink | None) -> None:
         """Let the chooser learn, unless this model client had the same tools before."""
@@ -211,6 +249,16 @@ class SmallModelExchange:
         inner = self._client.open(self._system, (), self._options)
         inner.notices = self.notices
         return inner
+
+
+def _has_succeeded(message: Message) -> bool:
+    return isinstance(message, ToolMessage) and message.success
+
+
+def _ask_back(question: str, sink: Sink | None) -> ModelAnswered:
+    if sink is not None:
+        sink.add_text(question)
+    return ModelAnswered(question, stop="end", tool_mode="constrained")
 
 
 def _offer(spec: ToolSpec) -> ToolOffer:

@@ -207,6 +207,12 @@ class Tool:
         return found
 
     @property
+    def declared_side_effect(self) -> str:
+        """The side effect as a word, or "" if none is declared."""
+        undeclared = self.side_effect is SideEffect.UNDECLARED
+        return "" if undeclared else str(self.side_effect)
+
+    @property
     def is_repeatable(self) -> bool:
         """Whether a second run cannot do harm: the tool only reads or is idempotent."""
         return self.idempotent or self.side_effect in (SideEffect.NONE, SideEffect.READ)

@@ -94,7 +94,14 @@ class SessionCatalog(Catalog):
         names = self.api_names() if self._gained else {}
         found = ((self.get(name), names.get(name, "")) for name in self._gained)
         return tuple(
-            ToolSpec(tool.full_name, api_name, tool.description, tool.schema_json(), tool.examples)
+            ToolSpec(
+                tool.full_name,
+                api_name,
+                tool.description,
+                tool.schema_json(),
+                tool.examples,
+                side_effect=tool.declared_side_effect,
+            )
             for tool, api_name in found
             if tool is not None and shown(tool)
         )

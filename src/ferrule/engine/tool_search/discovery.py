@@ -391,6 +391,7 @@ def first_specs(
             tool.examples,
             deferred,
             group_of(tool) if deferred else "",
+            side_effect=tool.declared_side_effect,
         )
         for tool, deferred in found
         if native or not deferred

@@ -1,0 +1,111 @@
+"""Whether any tool is called for, and where a message makes several requests.
+
+*No tool* is a choice like any other: its weight against the best tool is a logistic regression over
+a few figures that know no tool and no evaluation. It was fitted on the development half of the
+Berkeley leaderboard's questions with and without a fitting function; nothing
+of the other half was used.
+
+Pure.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from operator import mul
+
+from ferrule.tools.word_stems import content_stems
+
+from .request import Request
+from .tool_choice import ToolOffer, count_misfits, find_own_words
+
+WEIGHTS: tuple[float, ...] = (-0.18, 0.76, 1.67, 1.37, 1.53, -1.09)
+"""Weights of the figures of `describe_fit`, in their order."""
+
+BIAS = -1.67
+
+MIN_PROBABILITY = 0.45
+"""Below this a request is answered in words."""
+
+
+def describe_fit(
+    request: Request, offer: ToolOffer, score: float, talk: float
+) -> tuple[float, ...]:
+    """Return the figures by which it is decided whether a tool is called for.
+
+    They are: the tool's score, its lead over small talk, the share of its name's words that were
+    said, the share of what was said that it says of itself, the share of its parameters that were
+    spoken of, and the required parameters that nothing fills.
+    """
+    said = set(content_stems(request.text))
+    named = set(content_stems(offer.name))
+    own = find_own_words(offer)
+    spoken_of = sum(bool(slot.words & said) for slot in offer.slots)
+    missing = count_misfits(request, offer)[0]
+    return (
+        score,
+        score - talk,
+        len(said & named) / max(1, len(named)),
+        len(said & own) / max(1, len(said)),
+        spoken_of / max(1, len(offer.slots)),
+        float(min(missing, 2)),
+    )
+
+
+def is_called_for(request: Request, offer: ToolOffer, score: float, talk: float) -> bool:
+    """Return whether a request calls for the tool that fits it best.
+
+    Example requests tell the classifier what the tool is asked for, so where a tool has some, its
+    lead over small talk decides.
+    """
+    if offer.requests:
+        return score - talk >= MIN_LEAD
+    figures = describe_fit(request, offer, score, talk)
+    total = BIAS + sum(map(mul, WEIGHTS, figures))
+    return 1 / (1 + math.exp(-total)) >= MIN_PROBABILITY
+
+
+MIN_LEAD = 0.28
+"""Lead over small talk that a tool with example requests needs.
+
+Between the reading tasks of evals/tasks.yaml (lowest: 0.16, then 0.29) and the development half of
+the small talk in evals/small_requests.yaml (highest: 0.25), with SmolLM2.
+"""
+
+_JOINT = re.compile(
+    r"(?:[.;\n]\s*|,?\s+)(?:and\s+)?(?:then|after that|afterwards|finally)[, ]\s*|;\s+",
+    re.IGNORECASE,
+)
+_BULLET = re.compile(r"(?m)^\s*(?:[-*]|\d+[.)])\s+")
+_QUOTATION = re.compile(r"`[^`]*`|\"[^\"]*\"|“[^”]*”|(?<!\w)'[^'\n]*'(?!\w)")
+_PRONOUN = re.compile(r"\b(?:it|its)\b", re.IGNORECASE)
+
+
+def split_request(text: str) -> list[str]:
+    """Cut a message where one request ends and the next begins, outside quotations.
+
+    It is cut at `then`, `after that`, semicolons and the marks of a list. A part that names no path
+    and says `it` gets the path of the part before.
+    """
+    hidden = _QUOTATION.sub(lambda match: "\x00" * len(match[0]), text)
+    places = [(m.start(), m.end()) for m in _JOINT.finditer(hidden)]
+    if len(_BULLET.findall(hidden)) > 1:
+        places += [(m.start(), m.end()) for m in _BULLET.finditer(hidden)]
+    parts: list[str] = []
+    at = 0
+    for start, end in sorted(places):
+        if start >= at:
+            parts.append(text[at:start])
+            at = end
+    parts.append(text[at:])
+    return _name_pronouns([part.strip() for part in parts if part.strip()])
+
+
+def _name_pronouns(parts: list[str]) -> list[str]:
+    named = ""
+    found: list[str] = []
+    for part in parts:
+        paths = [atom.text for atom in Request(part).atoms if atom.kind == "path"]
+        found.append(_PRONOUN.sub(named, part, count=1) if named and not paths else part)
+        named = paths[-1] if paths else named
+    return found
