@@ -15,8 +15,7 @@ export PIP_ROOT_USER_ACTION := ignore
 export PYTHONDONTWRITEBYTECODE :=
 
 .DEFAULT_GOAL := help
-.PHONY: help venv demo shape test lint types unit promises bench bench-peers bus soak attacks streams crash replays scale subscribers files docs screens readme site eval mcp-servers portable foreign edits faults outputs tokens coming-from first-hour clean options ordinary options-oracle marks mutants fuzz
-.PHONY: help venv demo shape test lint types unit promises bench bench-peers bus soak attacks streams crash replays scale subscribers files docs screens readme site eval eval-small mcp-servers portable foreign edits faults outputs coming-from first-hour clean options ordinary options-oracle marks mutants fuzz
+.PHONY: help venv demo shape test lint types unit promises bench bench-peers bus soak attacks streams crash replays scale subscribers files docs screens readme site eval mcp-servers portable foreign edits faults outputs tokens coming-from first-hour clean options ordinary options-oracle marks mutants fuzz eval-small
 
 help: ## what can be made
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 14
