@@ -128,6 +128,20 @@ def test_a_link_of_the_table_opens_nothing_but_programs(tmp_path: Path) -> None:
 
 
 @pytest.mark.proves("sandbox.backend.toolchains")
+def test_where_a_link_of_the_table_leads_is_bound_too_in_another_home_as_well(
+    tmp_path: Path,
+) -> None:
+    home, other = tmp_path / "home", tmp_path / "other/.pyenv/versions"
+    (home / ".pyenv").mkdir(parents=True)
+    other.mkdir(parents=True)
+    os.symlink(other, home / ".pyenv/versions")
+    assert {bind.path for bind in find_toolchains(home)} == {
+        str(home / ".pyenv/versions"),
+        str(other),
+    }
+
+
+@pytest.mark.proves("sandbox.backend.toolchains")
 def test_the_running_interpreter_is_bound_also_from_another_home(tmp_path: Path) -> None:
     other = tmp_path / "other/.pyenv/versions/3.11"
     (other / "bin").mkdir(parents=True)
