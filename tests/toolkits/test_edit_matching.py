@@ -106,9 +106,6 @@ def test_what_was_copied_loosely_fits_by_its_grade_and_the_rest_of_the_place_sta
 def test_where_line_endings_alone_differ_trailing_blanks_are_replaced_with_the_rest() -> None:
     applied = apply("x\r\na  \nz\n", ("x\na  ", "y"))
     assert (applied.replacements[0][0].grade, applied.text) == ("line endings", "y\nz\n")
-    # At the end of the file, too, and a part of a line is no whole one.
-    applied = apply("x\r\na  \r\n", ("x\na  ", "y"))
-    assert (applied.replacements[0][0].grade, applied.text) == ("line endings", "y\r\n")
 
 
 @pytest.mark.proves("edits.not-guessed")
